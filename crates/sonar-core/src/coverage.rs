@@ -1,0 +1,262 @@
+//! What was heard, and what was lost or skipped on the way, by reason.
+//!
+//! Every place that can lose something has a counter here, every view shows them, and the equations
+//! in [`Coverage::imbalances`] hold at any time: nothing goes missing in silence.
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident $(: $loss:ident)?,)+) => {
+        /// The counters, in the order in which a packet meets them. Each only grows; those marked `loss`
+        /// tell of something that could not be shown.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Coverage { $($(#[doc = $doc])+ pub $name: u64,)+ }
+
+        impl Coverage {
+            /// Each counter: its stable name, what it means, its value.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                [$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+].into_iter()
+            }
+
+            /// The counters that tell of a loss (not of a choice, nor of plain facts) and are not zero.
+            pub fn losses(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                let is_loss = [$(!stringify!($($loss)?).is_empty(),)+];
+                self.iter().zip(is_loss).filter(|(counter, loss)| *loss && counter.2 > 0).map(|(counter, _)| counter)
+            }
+
+            /// Adds every counter of `other`.
+            pub fn add(&mut self, other: &Self) { $(self.$name += other.$name;)+ }
+
+            /// What was counted since `earlier`.
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name.saturating_sub(earlier.$name),)+ }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Packets that the kernel had no room for in the ring.
+    kernel_drops: loss,
+    /// Times the kernel found the ring full and stopped filling it.
+    kernel_freezes: loss,
+    /// Packets handed to the decoder.
+    frames,
+    /// Of them: TCP segments of a connection that is followed.
+    frames_decoded,
+    /// Packets of a link type that is not decoded.
+    frames_link_unsupported: loss,
+    /// Packets that are neither IPv4 nor IPv6.
+    frames_not_ip,
+    /// IP packets that carry no TCP.
+    frames_not_tcp,
+    /// IP fragments (TCP is not put together from them).
+    frames_ip_fragment: loss,
+    /// Packets cut by the capture inside their headers.
+    frames_header_truncated: loss,
+    /// Packets whose headers contradict themselves.
+    frames_header_malformed: loss,
+    /// TCP segments of ports that were not asked for.
+    frames_other_port,
+    /// Packets of connections left out by --sample.
+    frames_sampled_out,
+    /// Second sight of a packet on loopback, where it goes out and comes in.
+    frames_twin_loopback,
+    /// Second sight of a flow on another interface or VLAN.
+    frames_twin_interface,
+    /// Second sight of a flow behind address translation.
+    frames_twin_nat,
+    /// Segments without payload.
+    segments_empty,
+    /// Segments whose payload was delivered, at once or after putting order right.
+    segments_data,
+    /// Segments that brought nothing new: retransmits and doubles.
+    segments_duplicate,
+    /// Segments far outside the window of their stream.
+    segments_out_of_window: loss,
+    /// Segments of streams that are not MongoDB's, or are encrypted.
+    segments_ignored,
+    /// Segments that came out of order and were put right (counted in segments_data too).
+    segments_reordered,
+    /// Segments turned away because a table or buffer was full.
+    segments_refused: loss,
+    /// Segments cut by a snap length (counted elsewhere too).
+    segments_snapped,
+    /// Connections seen.
+    streams,
+    /// Of them: joined in the middle, without their SYN.
+    streams_joined_late,
+    /// Connections that speak something else than MongoDB's protocol.
+    streams_not_mongodb,
+    /// Connections encrypted with TLS.
+    streams_tls: loss,
+    /// Connections forgotten after the idle time-out.
+    streams_idle,
+    /// Connections pushed out of a full table.
+    streams_evicted: loss,
+    /// Holes in a stream that never came.
+    gaps: loss,
+    /// Bytes in those holes.
+    gap_bytes: loss,
+    /// Times a stream had to look for the next message header.
+    resyncs: loss,
+    /// Bytes passed over while looking for it.
+    resync_bytes: loss,
+    /// Messages whose header was accepted.
+    messages,
+    /// Of them: read to the end.
+    messages_decoded,
+    /// Messages with a hole inside.
+    messages_damaged: loss,
+    /// Messages whose content contradicts itself.
+    messages_malformed: loss,
+    /// Messages compressed in a way that is not known, too large, or with a false size.
+    messages_undecodable: loss,
+    /// Messages with an opcode that is not known.
+    messages_opcode_unknown: loss,
+    /// Messages that their connection, or the capture, ended inside of.
+    messages_cut: loss,
+    /// Replies of which only the beginning was read, because --snap-replies said so.
+    messages_snapped,
+    /// Requests heard.
+    requests,
+    /// Of them: answered.
+    requests_answered,
+    /// Requests that were never answered.
+    requests_unanswered,
+    /// Requests that asked for no answer.
+    requests_unacknowledged,
+    /// Requests found while looking for a header and never answered: most likely no requests at all.
+    requests_discarded: loss,
+    /// Requests turned away because too many were waiting for an answer.
+    requests_refused: loss,
+    /// getLastError commands, told with the write before them.
+    requests_folded,
+    /// Replies heard.
+    replies,
+    /// Of them: joined with their request.
+    replies_paired,
+    /// Further replies of an exhaust chain.
+    replies_exhaust,
+    /// Replies whose request was not heard.
+    replies_orphan: loss,
+    /// getMore and killCursors on cursors that were opened before we listened.
+    cursors_unknown: loss,
+    /// Operations whose documents could not be counted.
+    documents_unknown,
+    /// Operations counted under `other` because a table of shapes was full.
+    shapes_folded: loss,
+    /// Shapes whose text was cut at the budget.
+    shapes_text_cut,
+    /// Shapes with more distinct children, or deeper, than the caps.
+    shapes_over_cap: loss,
+    /// Operations counted under `other` because there were too many applications.
+    apps_folded: loss,
+    /// Operations counted under `other` because there were too many clients.
+    clients_folded: loss,
+    /// Operations that ended before the window they were counted in.
+    operations_late,
+}
+
+impl Coverage {
+    /// The equations that do not hold, each as (name, left side, right side); empty when nothing went
+    /// missing. `in_progress` is what has begun and not ended: messages half read, requests in flight.
+    pub fn imbalances(&self, in_progress: InProgress) -> Vec<(&'static str, u64, u64)> {
+        let equations = [
+            (
+                "frames",
+                self.frames,
+                self.frames_decoded
+                    + self.frames_link_unsupported
+                    + self.frames_not_ip
+                    + self.frames_not_tcp
+                    + self.frames_ip_fragment
+                    + self.frames_header_truncated
+                    + self.frames_header_malformed
+                    + self.frames_other_port
+                    + self.frames_sampled_out
+                    + self.frames_twin_loopback
+                    + self.frames_twin_interface
+                    + self.frames_twin_nat,
+            ),
+            (
+                "segments",
+                self.frames_decoded,
+                self.segments_empty
+                    + self.segments_data
+                    + self.segments_duplicate
+                    + self.segments_out_of_window
+                    + self.segments_ignored
+                    + self.segments_refused
+                    + in_progress.segments,
+            ),
+            (
+                "messages",
+                self.messages,
+                self.messages_decoded
+                    + self.messages_damaged
+                    + self.messages_malformed
+                    + self.messages_undecodable
+                    + self.messages_opcode_unknown
+                    + self.messages_cut
+                    + self.messages_snapped
+                    + in_progress.messages,
+            ),
+            (
+                "requests",
+                self.requests,
+                self.requests_answered
+                    + self.requests_unanswered
+                    + self.requests_unacknowledged
+                    + self.requests_discarded
+                    + self.requests_refused
+                    + self.requests_folded
+                    + in_progress.requests,
+            ),
+            (
+                "replies",
+                self.replies,
+                self.replies_paired + self.replies_exhaust + self.replies_orphan + in_progress.replies,
+            ),
+        ];
+        equations.into_iter().filter(|(_, left, right)| left != right).collect()
+    }
+}
+
+/// What has begun and not ended, at the moment the counters are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InProgress {
+    /// Segments held back until the ones before them come.
+    pub segments: u64,
+    /// Messages of which a part has come.
+    pub messages: u64,
+    /// Requests in flight.
+    pub requests: u64,
+    /// Replies held back until their request comes.
+    pub replies: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_that_goes_missing_is_an_imbalance() {
+        let coverage = Coverage {
+            frames: 3,
+            frames_not_tcp: 1,
+            frames_decoded: 1,
+            segments_empty: 1,
+            ..Default::default()
+        };
+        assert_eq!(coverage.imbalances(InProgress::default()), vec![("frames", 3, 2)]);
+    }
+
+    #[test]
+    fn only_losses_that_happened_are_told() {
+        let all = Coverage { frames: 90, kernel_drops: 27, ..Default::default() };
+        assert_eq!(
+            all.losses().map(|(name, _, value)| (name, value)).collect::<Vec<_>>(),
+            [("kernel_drops", 27)]
+        );
+        assert_eq!(all.since(&Coverage { kernel_drops: 20, ..Default::default() }).kernel_drops, 7);
+    }
+}

@@ -1,0 +1,25 @@
+//! The nouns and the arithmetic of mongosonar.
+//!
+//! What is *absent* here is the point: no I/O, no threads, no clock (time is an argument), no
+//! `unsafe`. Every other room imports this one; this one imports none of ours.
+#![forbid(unsafe_code)]
+
+pub mod coverage;
+pub mod endpoint;
+pub mod histogram;
+pub mod operation;
+pub mod packet;
+pub mod shape;
+pub mod table;
+pub mod time;
+pub mod window;
+
+pub use coverage::Coverage;
+pub use endpoint::Endpoint;
+pub use histogram::Histogram;
+pub use operation::{Application, Class, InFlight, Operation, Outcome, Role, Statement};
+pub use packet::{LinkType, Packet};
+pub use shape::{ShapeId, ShapeInfo};
+pub use table::{Figures, Row, RowKey, ShapeTable};
+pub use time::Timestamp;
+pub use window::{Window, WindowClock};

@@ -1,0 +1,92 @@
+//! One packet as a ring or a capture file gives it.
+
+use crate::Timestamp;
+
+/// How the first bytes of a packet are laid out. Numbers are those of
+/// <https://www.tcpdump.org/linktypes.html>.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum LinkType {
+    /// Ethernet (1), with any number of VLAN tags.
+    Ethernet,
+    /// BSD loopback (0): an address family of four bytes in the byte order of the machine that captured.
+    Null,
+    /// OpenBSD loopback (108): the same in network byte order.
+    Loop,
+    /// Raw IP (101, and the older 12 and 14), version from the first nibble.
+    Raw,
+    /// Raw IPv4 (228).
+    Ipv4,
+    /// Raw IPv6 (229).
+    Ipv6,
+    /// Linux cooked capture v1 (113).
+    LinuxCooked,
+    /// Linux cooked capture v2 (276).
+    LinuxCooked2,
+    /// Any other number: its packets are counted, not decoded.
+    Other(u16),
+}
+
+impl LinkType {
+    /// From the number in a capture file.
+    pub const fn from_number(number: u16) -> Self {
+        match number {
+            0 => Self::Null,
+            1 => Self::Ethernet,
+            12 | 14 | 101 => Self::Raw,
+            108 => Self::Loop,
+            113 => Self::LinuxCooked,
+            228 => Self::Ipv4,
+            229 => Self::Ipv6,
+            276 => Self::LinuxCooked2,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The number for a capture file.
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Null => 0,
+            Self::Ethernet => 1,
+            Self::Raw => 101,
+            Self::Loop => 108,
+            Self::LinuxCooked => 113,
+            Self::Ipv4 => 228,
+            Self::Ipv6 => 229,
+            Self::LinuxCooked2 => 276,
+            Self::Other(number) => number,
+        }
+    }
+}
+
+/// Which way a packet went through the interface, where the source knows it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Direction {
+    /// The source does not say (most capture files).
+    #[default]
+    Unknown,
+    /// To this host, or seen on the way past.
+    Incoming,
+    /// From this host.
+    Outgoing,
+}
+
+/// One captured packet, borrowed from the ring or the file.
+#[derive(Copy, Clone, Debug)]
+pub struct Packet<'a> {
+    /// When the kernel (or whoever wrote the file) stamped it.
+    pub time: Timestamp,
+    /// Layout of the first bytes of `data`.
+    pub link: LinkType,
+    /// Interface number: the kernel's index on a ring, the section-wide number in pcapng, 0 in pcap.
+    pub interface: u32,
+    /// Which way it went.
+    pub direction: Direction,
+    /// Whether `interface` is a loopback one, where each packet is seen going out and coming in.
+    pub loopback: bool,
+    /// The VLAN tag (TCI) that the kernel took out of the packet, if it did.
+    pub vlan_tci: Option<u16>,
+    /// Bytes that were on the wire; `data` is shorter when a snap length cut it.
+    pub wire_len: u32,
+    /// The bytes.
+    pub data: &'a [u8],
+}

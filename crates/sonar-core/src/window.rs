@@ -1,0 +1,187 @@
+//! Windows of time: what was heard between two moments on wall-clock boundaries.
+
+use crate::table::{Figures, GroupKey, GroupTable, ShapeTable};
+use crate::{Class, Coverage, InFlight, Operation, Timestamp};
+
+/// All figures of one span of time.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Begin of the span.
+    pub start: Timestamp,
+    /// End of the span; equal to `start` while it is open and nothing has been recorded.
+    pub end: Timestamp,
+    /// Only one connection in this many was kept: figures are to be scaled by it. 1: all.
+    pub sample: u32,
+    /// By shape.
+    pub shapes: ShapeTable,
+    /// By application.
+    pub apps: GroupTable,
+    /// By client address.
+    pub clients: GroupTable,
+    /// What was lost or skipped in this span.
+    pub coverage: Coverage,
+    /// What had not ended when the window was closed.
+    pub in_flight: Vec<InFlight>,
+}
+
+impl Window {
+    /// An empty window that begins at `start`.
+    pub fn new(start: Timestamp, settings: WindowSettings) -> Self {
+        Self {
+            start,
+            end: start,
+            sample: settings.sample.max(1),
+            shapes: ShapeTable::new(settings.split_by_order),
+            apps: GroupTable::default(),
+            clients: GroupTable::default(),
+            coverage: Coverage::default(),
+            in_flight: Vec::new(),
+        }
+    }
+
+    /// Adds one operation.
+    pub fn record(&mut self, op: &Operation<'_>) {
+        self.end = self.end.max(op.end);
+        self.coverage.operations_late += u64::from(op.end < self.start);
+        self.shapes.record(op, &mut self.coverage);
+        let app = GroupKey::App(op.app.clone());
+        self.coverage.apps_folded += u64::from(self.apps.record(&app, op));
+        let client = GroupKey::Client(op.client.ip());
+        self.coverage.clients_folded += u64::from(self.clients.record(&client, op));
+    }
+
+    /// Adds all that `other` holds, and widens the span to hold both. What is in flight is that of the
+    /// later of the two; windows of the same span (two threads) have theirs added up by
+    /// [`Window::join`].
+    pub fn merge(&mut self, other: &Self) {
+        if other.end > self.end {
+            self.in_flight.clone_from(&other.in_flight);
+        }
+        self.add(other);
+    }
+
+    /// Adds a window of the same span from another thread.
+    pub fn join(&mut self, other: &Self) {
+        for theirs in &other.in_flight {
+            let same = |mine: &&mut InFlight| {
+                (mine.server, mine.role, mine.class, mine.shape.id)
+                    == (theirs.server, theirs.role, theirs.class, theirs.shape.id)
+            };
+            match self.in_flight.iter_mut().find(same) {
+                Some(mine) => {
+                    mine.count += theirs.count;
+                    mine.oldest_ns = mine.oldest_ns.max(theirs.oldest_ns);
+                }
+                None => self.in_flight.push(theirs.clone()),
+            }
+        }
+        self.add(other);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.start = self.start.min(other.start);
+        self.end = self.end.max(other.end);
+        self.coverage.add(&other.coverage);
+        self.shapes.merge(&other.shapes, &mut self.coverage);
+        self.coverage.apps_folded += self.apps.merge(&other.apps);
+        self.coverage.clients_folded += self.clients.merge(&other.clients);
+    }
+
+    /// Length of the span in nanoseconds, at least 1.
+    pub fn length_ns(&self) -> u64 {
+        self.end.since(self.start).max(1)
+    }
+
+    /// The figures of all rows of the given classes together.
+    pub fn totals(&self, classes: &[Class]) -> Figures {
+        let mut totals = Figures::default();
+        for row in self.shapes.iter().filter(|row| classes.contains(&row.key.class)) {
+            totals.merge(&row.figures);
+        }
+        totals
+    }
+}
+
+/// What all windows of one run have in common.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct WindowSettings {
+    /// One connection in this many is kept.
+    pub sample: u32,
+    /// Whether rows are split by the ordered id.
+    pub split_by_order: bool,
+}
+
+impl Default for WindowSettings {
+    fn default() -> Self {
+        Self { sample: 1, split_by_order: false }
+    }
+}
+
+/// Cuts time into windows of one width, on wall-clock boundaries (a window of 10 s begins at a
+/// multiple of 10 s since the epoch).
+#[derive(Copy, Clone, Debug)]
+pub struct WindowClock {
+    width_ns: u64,
+    start: Option<Timestamp>,
+}
+
+impl WindowClock {
+    /// Windows of `width_ns` nanoseconds; 0 is taken as 1.
+    pub fn new(width_ns: u64) -> Self {
+        Self { width_ns: width_ns.max(1), start: None }
+    }
+
+    /// Begin of the window that is open; `None` before the first moment.
+    pub fn start(&self) -> Option<Timestamp> {
+        self.start
+    }
+
+    /// Tells the clock that time has come to `now`. Returns the span that has ended, if one has: from
+    /// its begin to its boundary. Spans in which nothing happened are passed over; time that steps
+    /// back leaves the open window open.
+    pub fn advance(&mut self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        let start = *self.start.get_or_insert_with(|| now.floor_to(self.width_ns));
+        if now.since(start) < self.width_ns {
+            return None;
+        }
+        self.start = Some(now.floor_to(self.width_ns));
+        Some((start, start.plus_ns(self.width_ns)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::NS_PER_S;
+
+    #[test]
+    fn windows_lie_on_wall_clock_boundaries() {
+        let mut clock = WindowClock::new(10 * NS_PER_S);
+        let at = |s| Timestamp::from_unix(s, 0);
+        assert_eq!(clock.advance(at(1_003)), None);
+        assert_eq!(clock.start(), Some(at(1_000)));
+        assert_eq!(clock.advance(at(1_009)), None);
+        assert_eq!(clock.advance(at(1_010)), Some((at(1_000), at(1_010))));
+        assert_eq!(clock.advance(at(1_005)), None);
+        assert_eq!(clock.advance(at(1_055)), Some((at(1_010), at(1_020))));
+        assert_eq!(clock.start(), Some(at(1_050)));
+    }
+
+    #[test]
+    fn threads_of_one_span_add_up_what_is_in_flight() {
+        let in_flight = |count, oldest_ns| InFlight {
+            server: Default::default(),
+            role: Default::default(),
+            class: Class::User,
+            shape: Default::default(),
+            count,
+            oldest_ns,
+        };
+        let mut one = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
+        let mut two = one.clone();
+        one.in_flight.push(in_flight(2, 10));
+        two.in_flight.push(in_flight(3, 90));
+        one.join(&two);
+        assert_eq!((one.in_flight.len(), one.in_flight[0].count, one.in_flight[0].oldest_ns), (1, 5, 90));
+    }
+}
