@@ -262,6 +262,9 @@ pub struct Operation<'a> {
     pub role: Role,
     /// What it is for.
     pub class: Class,
+    /// The command as it was sent. It differs from the shape's where a getMore or killCursors belongs
+    /// to the shape that opened the cursor.
+    pub command: &'a str,
     /// Its shape.
     pub shape: &'a Arc<ShapeInfo>,
     /// The id that keeps every order as sent.
@@ -286,7 +289,9 @@ pub struct Operation<'a> {
     pub response_bytes: u64,
     /// Documents in the reply's batch; `None` when not known, or when the command returns none.
     pub docs_returned: Option<u64>,
-    /// Documents inserted, updated or deleted, as the server says; `None` when not known.
+    /// `n` of a write's reply: documents inserted, matched or deleted; `None` when not known.
+    pub docs_matched: Option<u64>,
+    /// Documents inserted, changed (or upserted) or deleted, as the server says; `None` when not known.
     pub docs_affected: Option<u64>,
     /// What became of it.
     pub outcome: Outcome<'a>,
