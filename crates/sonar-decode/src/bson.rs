@@ -1,0 +1,550 @@
+//! The BSON skimmer: walks types and lengths, makes a value only when one is wanted.
+//!
+//! It is fed a document in chunks of any size and calls a [`Visitor`] for each element. The visitor
+//! says of each embedded document whether to go in; what it does not want is passed over by its
+//! length. Between chunks nothing is stored but where we are: the caller presents bytes that were not
+//! consumed again, with more behind them, and they are never more than [`MAX_ELEMENT`].
+//!
+//! Specification: <https://bsonspec.org/spec.html>.
+
+use memchr::memchr;
+
+/// The most bytes of a key; a longer one makes the document [`Malformed::KeyTooLong`].
+pub const MAX_KEY: usize = 4_096;
+/// The most bytes of a string, code or binary value that is handed to the visitor; a longer one is
+/// passed over, and the visitor told [`Value::Long`].
+pub const MAX_VALUE: usize = 1_024;
+/// The most bytes that the skimmer may want to see at once.
+pub const MAX_ELEMENT: usize = MAX_KEY + MAX_VALUE + 64;
+/// The deepest nesting; deeper documents are passed over, not walked. The server allows 100 (and a few
+/// more inside its own messages).
+pub const MAX_DEPTH: usize = 160;
+/// The largest document: 16 MiB and what the server allows itself on top.
+pub const MAX_DOCUMENT: u32 = 48_000_000;
+
+/// Element types, by their number on the wire.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Double,
+    String,
+    Document,
+    Array,
+    Binary,
+    Undefined,
+    ObjectId,
+    Boolean,
+    DateTime,
+    Null,
+    Regex,
+    DbPointer,
+    JavaScript,
+    Symbol,
+    JavaScriptWithScope,
+    Int32,
+    Timestamp,
+    Int64,
+    Decimal128,
+    MinKey,
+    MaxKey,
+}
+
+impl Kind {
+    /// From the number on the wire.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0x01 => Self::Double,
+            0x02 => Self::String,
+            0x03 => Self::Document,
+            0x04 => Self::Array,
+            0x05 => Self::Binary,
+            0x06 => Self::Undefined,
+            0x07 => Self::ObjectId,
+            0x08 => Self::Boolean,
+            0x09 => Self::DateTime,
+            0x0a => Self::Null,
+            0x0b => Self::Regex,
+            0x0c => Self::DbPointer,
+            0x0d => Self::JavaScript,
+            0x0e => Self::Symbol,
+            0x0f => Self::JavaScriptWithScope,
+            0x10 => Self::Int32,
+            0x11 => Self::Timestamp,
+            0x12 => Self::Int64,
+            0x13 => Self::Decimal128,
+            0x7f => Self::MaxKey,
+            0xff => Self::MinKey,
+            _ => return None,
+        })
+    }
+}
+
+/// A scalar as the skimmer hands it out.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Value<'a> {
+    /// The bytes of the value: for strings, symbols and code without length and terminator, for binary
+    /// the data, for everything else as on the wire.
+    Bytes(&'a [u8]),
+    /// Longer than [`MAX_VALUE`]: passed over.
+    Long,
+}
+
+/// A key, with its first eight bytes as a word for quick comparison and hashing.
+#[derive(Copy, Clone, Debug)]
+pub struct Key<'a> {
+    /// The bytes, without the terminator. Not checked to be UTF-8.
+    pub bytes: &'a [u8],
+    /// The first eight bytes, little-endian, padded with zeros.
+    pub word: u64,
+}
+
+impl<'a> Key<'a> {
+    /// From bytes without a NUL.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, word: word_of(bytes) }
+    }
+
+    /// Whether the key begins with `$`.
+    #[inline]
+    pub const fn is_operator(&self) -> bool {
+        self.word as u8 == b'$'
+    }
+}
+
+/// The first eight bytes of a short string as a [`Key`] holds them.
+pub const fn word_of(bytes: &[u8]) -> u64 {
+    let mut word = 0;
+    let mut i = 0;
+    while i < 8 && i < bytes.len() {
+        word |= (bytes[i] as u64) << (8 * i);
+        i += 1;
+    }
+    word
+}
+
+/// What to do after an element.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Go on.
+    Next,
+    /// Pass over the rest of the document that this element stands in. [`Visitor::close`] is not called
+    /// for that document.
+    Leave,
+}
+
+/// Who is told of the elements of a document.
+///
+/// For one document the calls are: [`element`](Self::element) for each scalar and
+/// [`open`](Self::open) for each embedded document or array, in order; after [`Opened::Enter`] the calls
+/// for its content and one [`close`](Self::close) (unless left by [`Step::Leave`]). The outermost
+/// document is neither opened nor closed.
+pub trait Visitor {
+    /// A scalar.
+    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step;
+    /// An embedded document (`array` false) or array.
+    fn open(&mut self, key: Key<'_>, array: bool) -> Opened;
+    /// The end of one that was entered.
+    fn close(&mut self);
+}
+
+/// Answer to [`Visitor::open`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Opened {
+    /// Walk it.
+    Enter,
+    /// Pass over it.
+    Skip,
+    /// Pass over it and the rest of the document around it.
+    Leave,
+}
+
+/// How far a chunk brought us.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Fed {
+    /// The document has ended after so many bytes of the chunk.
+    Done(usize),
+    /// So many bytes were consumed; the rest must be presented again with more behind it.
+    More(usize),
+}
+
+/// A document that contradicts itself.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Malformed {
+    /// A length that is too small, or reaches beyond what it stands in.
+    #[error("length {0} does not fit")]
+    Length(i32),
+    /// A type number that BSON does not define.
+    #[error("element type 0x{0:02x} is not defined")]
+    Kind(u8),
+    /// A key longer than [`MAX_KEY`].
+    #[error("key is longer than {MAX_KEY} bytes")]
+    KeyTooLong,
+    /// A document that does not end where its length says.
+    #[error("document does not end where its length says")]
+    End,
+}
+
+/// Walks one document after another. Memory: a stack of at most [`MAX_DEPTH`] words, kept for reuse.
+#[derive(Debug, Default)]
+pub struct Skimmer {
+    /// Absolute end of each open document, outermost first.
+    ends: Vec<u64>,
+    /// Absolute position of the next byte to be presented.
+    position: u64,
+    /// Bytes to pass over before going on.
+    skip: u64,
+    started: bool,
+}
+
+impl Skimmer {
+    /// Ready for a document.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets where it was; ready for a document.
+    pub fn reset(&mut self) {
+        self.ends.clear();
+        self.position = 0;
+        self.skip = 0;
+        self.started = false;
+    }
+
+    /// Whether a document has begun and not ended.
+    pub fn in_document(&self) -> bool {
+        self.started
+    }
+
+    /// Walks on through `chunk`. `limit` is how many bytes the document may have at most (what is left
+    /// of the message or section it stands in).
+    ///
+    /// # Errors
+    /// The document contradicts itself; nothing more can be read from it.
+    #[inline]
+    pub fn feed<V: Visitor>(&mut self, chunk: &[u8], limit: u64, visitor: &mut V) -> Result<Fed, Malformed> {
+        let mut at = 0;
+        if !self.started {
+            let Some(length) = chunk.first_chunk::<4>() else { return Ok(Fed::More(0)) };
+            let length = i32::from_le_bytes(*length);
+            if length < 5 || length as u32 > MAX_DOCUMENT || length as u64 > limit {
+                return Err(Malformed::Length(length));
+            }
+            self.reset();
+            self.started = true;
+            self.ends.push(length as u64);
+            self.position = 4;
+            at = 4;
+        }
+        loop {
+            if self.skip > 0 {
+                let step = self.skip.min((chunk.len() - at) as u64);
+                self.skip -= step;
+                self.position += step;
+                at += step as usize;
+                if self.skip > 0 {
+                    return Ok(Fed::More(at));
+                }
+                // What was left by its length ends here without its terminator being looked at.
+            }
+            let Some(&end) = self.ends.last() else {
+                self.started = false;
+                return Ok(Fed::Done(at));
+            };
+            let rest = &chunk[at..];
+            let Some((&number, after)) = rest.split_first() else { return Ok(Fed::More(at)) };
+            if number == 0 {
+                self.position += 1;
+                at += 1;
+                if self.position != end {
+                    return Err(Malformed::End);
+                }
+                self.ends.pop();
+                if self.ends.is_empty() {
+                    self.started = false;
+                    return Ok(Fed::Done(at));
+                }
+                visitor.close();
+                continue;
+            }
+            let Some(key) = key_at(after)? else { return Ok(Fed::More(at)) };
+            let head = 1 + key.bytes.len() + 1;
+            let Some(body) = rest.get(head..) else { return Ok(Fed::More(at)) };
+            // What the document still has after this key, its terminator included.
+            let Some(room) = end.checked_sub(self.position + head as u64) else { return Err(Malformed::End) };
+            let Some(kind) = Kind::from_number(number) else { return Err(Malformed::Kind(number)) };
+            if matches!(kind, Kind::Document | Kind::Array) {
+                let Some(length) = body.first_chunk::<4>() else { return Ok(Fed::More(at)) };
+                let length = i32::from_le_bytes(*length);
+                if length < 5 || length as u64 >= room {
+                    return Err(Malformed::Length(length));
+                }
+                let opened = if self.ends.len() < MAX_DEPTH {
+                    visitor.open(key, kind == Kind::Array)
+                } else {
+                    Opened::Skip
+                };
+                self.position += head as u64;
+                at += head;
+                match opened {
+                    Opened::Enter => {
+                        self.ends.push(self.position + length as u64);
+                        self.position += 4;
+                        at += 4;
+                    }
+                    Opened::Skip => self.skip = length as u64,
+                    Opened::Leave => self.leave(),
+                }
+                continue;
+            }
+            let Some(size) = size_of_value(kind, body)? else { return Ok(Fed::More(at)) };
+            if size.total >= room {
+                return Err(Malformed::Length(size.total.min(i32::MAX as u64) as i32));
+            }
+            let value = if size.total as usize <= MAX_VALUE {
+                match body.get(size.from..size.to) {
+                    Some(bytes) if body.len() as u64 >= size.total => Value::Bytes(bytes),
+                    _ => return Ok(Fed::More(at)),
+                }
+            } else {
+                Value::Long
+            };
+            let step = visitor.element(key, kind, value);
+            self.position += head as u64;
+            at += head;
+            match step {
+                Step::Next if size.total as usize <= body.len() => {
+                    self.position += size.total;
+                    at += size.total as usize;
+                }
+                Step::Next => self.skip = size.total,
+                Step::Leave => self.leave(),
+            }
+        }
+    }
+
+    /// Passes over the rest of the innermost document.
+    fn leave(&mut self) {
+        if let Some(end) = self.ends.pop() {
+            self.skip = end - self.position;
+        }
+    }
+}
+
+/// Where a value lies in the bytes after its key.
+struct Size {
+    /// All of it.
+    total: u64,
+    /// The part that is handed out.
+    from: usize,
+    to: usize,
+}
+
+/// Size of a scalar; `None` when `body` is too short to tell.
+#[inline]
+fn size_of_value(kind: Kind, body: &[u8]) -> Result<Option<Size>, Malformed> {
+    let fixed = |size: usize| Ok(Some(Size { total: size as u64, from: 0, to: size }));
+    let prefixed = || body.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
+    match kind {
+        Kind::Double | Kind::DateTime | Kind::Timestamp | Kind::Int64 => fixed(8),
+        Kind::Int32 => fixed(4),
+        Kind::Boolean => fixed(1),
+        Kind::ObjectId => fixed(12),
+        Kind::Decimal128 => fixed(16),
+        Kind::Null | Kind::Undefined | Kind::MinKey | Kind::MaxKey => fixed(0),
+        Kind::String | Kind::Symbol | Kind::JavaScript => match prefixed() {
+            None => Ok(None),
+            Some(length) if length < 1 => Err(Malformed::Length(length)),
+            Some(length) => {
+                Ok(Some(Size { total: 4 + length as u64, from: 4, to: 3 + length as usize }))
+            }
+        },
+        Kind::Binary => match prefixed() {
+            None => Ok(None),
+            Some(length) if length < 0 => Err(Malformed::Length(length)),
+            Some(length) => {
+                Ok(Some(Size { total: 5 + length as u64, from: 5, to: 5 + length as usize }))
+            }
+        },
+        Kind::DbPointer => match prefixed() {
+            None => Ok(None),
+            Some(length) if length < 1 => Err(Malformed::Length(length)),
+            Some(length) => {
+                Ok(Some(Size { total: 16 + length as u64, from: 4, to: 3 + length as usize }))
+            }
+        },
+        Kind::JavaScriptWithScope => match prefixed() {
+            None => Ok(None),
+            Some(length) if length < 14 => Err(Malformed::Length(length)),
+            Some(length) => Ok(Some(Size { total: length as u64, from: 0, to: length as usize })),
+        },
+        Kind::Regex => {
+            // Two C strings, the only scalar without a length in front.
+            let Some(pattern) = cstring_end(body, 0)? else { return Ok(None) };
+            let Some(options) = cstring_end(body, pattern)? else { return Ok(None) };
+            Ok(Some(Size { total: options as u64, from: 0, to: pattern - 1 }))
+        }
+        Kind::Document | Kind::Array => Ok(None),
+    }
+}
+
+/// Offset after the terminator of the C string at `from`; `None` when it has not come yet.
+fn cstring_end(body: &[u8], from: usize) -> Result<Option<usize>, Malformed> {
+    let window = &body[from..body.len().min(from + MAX_VALUE / 2)];
+    match memchr(0, window) {
+        Some(length) => Ok(Some(from + length + 1)),
+        None if window.len() == MAX_VALUE / 2 => Err(Malformed::KeyTooLong),
+        None => Ok(None),
+    }
+}
+
+/// The C string at the begin of `bytes`; `None` when its end has not come yet.
+#[inline]
+fn key_at(bytes: &[u8]) -> Result<Option<Key<'_>>, Malformed> {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    if let Some(first) = bytes.first_chunk::<8>() {
+        let word = u64::from_le_bytes(*first);
+        let zeros = word.wrapping_sub(LOW) & !word & HIGH;
+        if zeros != 0 {
+            let length = (zeros.trailing_zeros() / 8) as usize;
+            let mask = (1u64 << (8 * length)).wrapping_sub(1);
+            return Ok(Some(Key { bytes: &bytes[..length], word: word & mask }));
+        }
+        let window = &bytes[..bytes.len().min(MAX_KEY + 1)];
+        return match memchr(0, window) {
+            Some(length) => Ok(Some(Key { bytes: &bytes[..length], word })),
+            None if window.len() > MAX_KEY => Err(Malformed::KeyTooLong),
+            None => Ok(None),
+        };
+    }
+    Ok(bytes.iter().position(|&byte| byte == 0).map(|length| Key::new(&bytes[..length])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes down what it is told.
+    #[derive(Default)]
+    struct Log(Vec<String>);
+
+    impl Visitor for Log {
+        fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+            let size = match value {
+                Value::Bytes(bytes) => bytes.len() as i64,
+                Value::Long => -1,
+            };
+            self.0.push(format!("{}:{kind:?}:{size}", String::from_utf8_lossy(key.bytes)));
+            if key.bytes == b"leave" { Step::Leave } else { Step::Next }
+        }
+        fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
+            self.0.push(format!("{}{}", String::from_utf8_lossy(key.bytes), if array { "[" } else { "{" }));
+            if key.bytes == b"skip" { Opened::Skip } else { Opened::Enter }
+        }
+        fn close(&mut self) {
+            self.0.push("}".into());
+        }
+    }
+
+    /// Puts a length around elements.
+    fn document(elements: &[&[u8]]) -> Vec<u8> {
+        let body = elements.concat();
+        [&(body.len() as u32 + 5).to_le_bytes(), body.as_slice(), &[0]].concat()
+    }
+
+    /// Feeds `bytes` in pieces of `piece` bytes, presenting again what was not consumed.
+    fn walk(bytes: &[u8], piece: usize) -> Result<Vec<String>, Malformed> {
+        let (mut skimmer, mut log, mut carry) = (Skimmer::new(), Log::default(), Vec::new());
+        for part in bytes.chunks(piece) {
+            carry.extend_from_slice(part);
+            match skimmer.feed(&carry, bytes.len() as u64, &mut log)? {
+                Fed::Done(used) => {
+                    assert_eq!(used, carry.len());
+                    return Ok(log.0);
+                }
+                Fed::More(used) => drop(carry.drain(..used)),
+            }
+        }
+        Ok(vec!["unfinished".into()])
+    }
+
+    fn every_kind() -> Vec<u8> {
+        let inner = document(&[b"\x10x\0\x01\0\0\0"]);
+        let scope = [&(4 + 4 + 2 + inner.len() as u32).to_le_bytes()[..], b"\x02\0\0\0f\0", &inner].concat();
+        document(&[
+            b"\x01a\0\0\0\0\0\0\0\xf8\x3f",
+            b"\x02b\0\x03\0\0\0hi\0",
+            &[b"\x03c\0".as_slice(), &inner].concat(),
+            &[b"\x04d\0".as_slice(), &inner].concat(),
+            b"\x05e\0\x02\0\0\0\x04\xaa\xbb",
+            b"\x06f\0",
+            b"\x07g\0abcdefghijkl",
+            b"\x08h\0\x01",
+            b"\x09i\012345678",
+            b"\x0aj\0",
+            b"\x0bk\0^x\0im\0",
+            b"\x0cl\0\x02\0\0\0d\0abcdefghijkl",
+            b"\x0dm\0\x02\0\0\0f\0",
+            b"\x0en\0\x02\0\0\0s\0",
+            &[b"\x0fo\0".as_slice(), &scope].concat(),
+            b"\x10p\0\x01\0\0\0",
+            b"\x11q\012345678",
+            b"\x12r\012345678",
+            b"\x13s\0abcdefghijklmnop",
+            b"\xfft\0",
+            b"\x7fu\0",
+            &[b"\x03skip\0".as_slice(), &inner].concat(),
+            &[b"\x03v\0".as_slice(), &document(&[b"\x08leave\0\x01", b"\x0agone\0"])].concat(),
+            b"\x0alast_key_longer_than_a_word\0",
+        ])
+    }
+
+    #[test]
+    fn every_kind_is_walked_in_pieces_of_every_size() {
+        let bytes = every_kind();
+        let whole = walk(&bytes, bytes.len()).unwrap();
+        assert_eq!(
+            whole.join(" "),
+            "a:Double:8 b:String:2 c{ x:Int32:4 } d[ x:Int32:4 } e:Binary:2 f:Undefined:0 g:ObjectId:12 \
+             h:Boolean:1 i:DateTime:8 j:Null:0 k:Regex:2 l:DbPointer:1 m:JavaScript:1 n:Symbol:1 \
+             o:JavaScriptWithScope:22 p:Int32:4 q:Timestamp:8 r:Int64:8 s:Decimal128:16 t:MinKey:0 \
+             u:MaxKey:0 skip{ v{ leave:Boolean:1 last_key_longer_than_a_word:Null:0"
+        );
+        for piece in 1..bytes.len() {
+            assert_eq!(walk(&bytes, piece).unwrap(), whole, "pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn no_flipped_byte_and_no_prefix_does_harm() {
+        let bytes = every_kind();
+        for at in 0..bytes.len() {
+            assert!(walk(&bytes[..at], 7).is_err() || walk(&bytes[..at], 7).unwrap() == ["unfinished"]);
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                let (together, apart) = (walk(&flipped, flipped.len()), walk(&flipped, 3));
+                // A document that now claims to be shorter leaves bytes behind; `walk` would object.
+                if at >= 4 {
+                    assert_eq!(together, apart, "byte {at} bit {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_passed_over() {
+        let long = [b"\x02s\0".as_slice(), &2_001u32.to_le_bytes(), &[b'x'; 2_000], &[0]].concat();
+        let bytes = document(&[&long, b"\x0az\0"]);
+        assert_eq!(walk(&bytes, bytes.len()).unwrap(), ["s:String:-1", "z:Null:0"]);
+        assert_eq!(walk(&bytes, 10).unwrap(), ["s:String:-1", "z:Null:0"]);
+    }
+
+    #[test]
+    fn a_length_beyond_what_is_around_it_is_refused() {
+        let bytes = document(&[b"\x03c\0\xff\0\0\0\0"]);
+        assert_eq!(walk(&bytes, 99), Err(Malformed::Length(255)));
+        let mut skimmer = Skimmer::new();
+        assert_eq!(skimmer.feed(&bytes, 4, &mut Log::default()), Err(Malformed::Length(bytes.len() as i32)));
+    }
+}
