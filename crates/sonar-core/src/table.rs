@@ -431,6 +431,8 @@ pub enum GroupKey {
 /// One row of a table by application or by client.
 #[derive(Clone, Debug)]
 pub struct Group {
+    /// See [`Operation::role`].
+    pub role: Role,
     /// See [`Operation::class`].
     pub class: Class,
     /// Whose figures these are.
@@ -449,7 +451,7 @@ impl GroupTable {
     /// Adds one operation under `key`. Returns whether it had to go under `other`.
     #[inline]
     pub fn record(&mut self, key: &GroupKey, op: &Operation<'_>) -> bool {
-        let (group, folded) = self.group(op.class, key);
+        let (group, folded) = self.group(op.role, op.class, key);
         group.figures.record(op);
         folded
     }
@@ -458,29 +460,29 @@ impl GroupTable {
     pub fn merge(&mut self, other: &Self) -> u64 {
         let mut calls_folded = 0;
         for theirs in other.iter() {
-            let (mine, folded) = self.group(theirs.class, &theirs.key);
+            let (mine, folded) = self.group(theirs.role, theirs.class, &theirs.key);
             mine.figures.merge(&theirs.figures);
             calls_folded += if folded { theirs.figures.calls } else { 0 };
         }
         calls_folded
     }
 
-    fn group(&mut self, class: Class, key: &GroupKey) -> (&mut Group, bool) {
-        if let Some(at) = self.find(class, key) {
+    fn group(&mut self, role: Role, class: Class, key: &GroupKey) -> (&mut Group, bool) {
+        if let Some(at) = self.find(role, class, key) {
             return (&mut self.groups.rows[at], false);
         }
         let folded = self.groups.rows.len() >= MAX_GROUPS;
         let key = if folded { &GroupKey::Other } else { key };
-        let at = self.find(class, key).unwrap_or_else(|| {
-            let group = Group { class, key: key.clone(), figures: Figures::default() };
-            self.groups.insert(group, |hasher, group| hasher.hash_one((group.class, &group.key)))
+        let at = self.find(role, class, key).unwrap_or_else(|| {
+            let group = Group { role, class, key: key.clone(), figures: Figures::default() };
+            self.groups.insert(group, |hasher, group| hasher.hash_one((group.role, group.class, &group.key)))
         });
         (&mut self.groups.rows[at], folded)
     }
 
-    fn find(&self, class: Class, key: &GroupKey) -> Option<usize> {
-        let hash = self.groups.hasher.hash_one((class, key));
-        self.groups.find(hash, |group| group.class == class && group.key == *key)
+    fn find(&self, role: Role, class: Class, key: &GroupKey) -> Option<usize> {
+        let hash = self.groups.hasher.hash_one((role, class, key));
+        self.groups.find(hash, |group| group.role == role && group.class == class && group.key == *key)
     }
 
     /// The groups, in the order in which they were first seen.
