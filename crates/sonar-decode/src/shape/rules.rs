@@ -1,0 +1,210 @@
+//! What each part of a command means for its shape.
+
+use crate::bson::Key;
+
+/// The commands whose bodies have a shape of their own. Every other command's shape is its name and
+/// its namespace.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs)]
+pub enum CommandKind {
+    #[default]
+    Other,
+    Find,
+    Aggregate,
+    Count,
+    Distinct,
+    Insert,
+    Update,
+    Delete,
+    FindAndModify,
+    BulkWrite,
+    GetMore,
+    KillCursors,
+    Explain,
+    MapReduce,
+    CreateIndexes,
+    Hello,
+}
+
+impl CommandKind {
+    /// From the first key of the command.
+    pub fn of(name: &[u8]) -> Self {
+        match name {
+            b"find" => Self::Find,
+            b"aggregate" => Self::Aggregate,
+            b"count" => Self::Count,
+            b"distinct" => Self::Distinct,
+            b"insert" => Self::Insert,
+            b"update" => Self::Update,
+            b"delete" => Self::Delete,
+            b"findAndModify" | b"findandmodify" => Self::FindAndModify,
+            b"bulkWrite" => Self::BulkWrite,
+            b"getMore" => Self::GetMore,
+            b"killCursors" => Self::KillCursors,
+            b"explain" => Self::Explain,
+            b"mapReduce" | b"mapreduce" => Self::MapReduce,
+            b"createIndexes" => Self::CreateIndexes,
+            b"hello" | b"isMaster" | b"ismaster" => Self::Hello,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether its shape is made of statements.
+    pub const fn has_statements(self) -> bool {
+        matches!(self, Self::Update | Self::Delete | Self::BulkWrite)
+    }
+}
+
+/// How a document or array is read. Each open container has one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// The command itself: a set of fields.
+    Command,
+    /// A match expression: collects conditions.
+    Filter,
+    /// The value of a path in a filter, before its first key tells what it is.
+    Undecided,
+    /// `{a: {$gt: …}}`: its conditions go to the filter around it.
+    Conditions,
+    /// A document of operators that is a value of its own: `$not`, `$each`, `$text` …
+    Operators,
+    /// The value of `$elemMatch`, before its first key tells whether it is a filter or operators.
+    ElemMatch,
+    /// The array of `$and`: its filters are those of the filter around it.
+    And,
+    /// The array of `$or` or `$nor`: a set of filters.
+    Branches,
+    /// An array of literals, of which operators may be elements (`$all` with `$elemMatch`).
+    Literals,
+    /// A document in an array of literals, before its first key tells what it is.
+    LiteralOrOperators,
+    /// An aggregation expression.
+    Expression,
+    /// An array in an aggregation expression.
+    ExpressionList,
+    /// An array of stages.
+    Pipeline,
+    /// A stage, before and after its name.
+    Stage,
+    /// `$facet`: names and pipelines.
+    Facet,
+    /// `$lookup`, `$graphLookup`, `$unionWith`, `$merge`, `$out`, `$unwind`: names kept, pipelines and
+    /// filters inside.
+    Kept,
+    /// `$geoNear`: literals, and a filter.
+    GeoNear,
+    /// `$setWindowFields`, `$fill`: expressions, and a sort.
+    WindowFields,
+    /// Sort, index keys: order and directions kept.
+    Sort,
+    /// `min`, `max`: order kept, values masked.
+    Bounds,
+    /// Projection: 0 and 1 kept.
+    Projection,
+    /// An update document, before its first key tells operators from a replacement.
+    Update,
+    /// The fields of an update operator.
+    UpdateFields,
+    /// The value of a field of an update operator.
+    UpdateValue,
+    /// The fields of `$pull`.
+    Pull,
+    /// `arrayFilters`: a list of filters.
+    ArrayFilters,
+    /// Collation, hint: every literal kept.
+    Literal,
+    /// The array of statements.
+    Statements,
+    /// One of them.
+    Statement,
+    /// The array of index specifications, and one of them.
+    Indexes,
+    /// One index specification.
+    Index,
+    /// A literal sub-document, entered only for its plain text.
+    Masked,
+}
+
+/// What becomes of a field of a command.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Field {
+    /// It is no part of the shape.
+    Ignore,
+    /// A document or array, read so; an empty one counts as absent.
+    Part(Mode),
+    /// Counts as present or absent; 0 is absent.
+    Presence,
+    /// A flag; false is absent.
+    Flag,
+    /// A literal that is kept, or a document whose literals are.
+    Literal,
+    /// A typed placeholder.
+    Masked,
+}
+
+/// What field `key` of a command means, and where it is written among the others.
+pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
+    use CommandKind as C;
+    use Field::{Flag, Ignore, Literal, Masked, Part, Presence};
+    match (command, key.bytes) {
+        (C::Find, b"filter")
+        | (C::Count | C::Distinct | C::MapReduce | C::FindAndModify, b"query") => (1, Part(Mode::Filter)),
+        (C::Distinct, b"key") => (0, Literal),
+        (C::Find, b"projection") | (C::FindAndModify, b"fields") => (2, Part(Mode::Projection)),
+        (C::Find | C::FindAndModify | C::MapReduce, b"sort") => (3, Part(Mode::Sort)),
+        (C::Find | C::Count, b"skip") => (4, Presence),
+        (C::Find | C::Count | C::MapReduce, b"limit") => (5, Presence),
+        (C::Find, b"min" | b"max") => (6, Part(Mode::Bounds)),
+        (
+            C::Find,
+            b"singleBatch" | b"returnKey" | b"showRecordId" | b"tailable" | b"awaitData" | b"allowDiskUse"
+            | b"oplogReplay",
+        ) => (9, Flag),
+        (C::Aggregate, b"pipeline") => (1, Part(Mode::Pipeline)),
+        (C::Aggregate, b"allowDiskUse" | b"explain") => (9, Flag),
+        (C::FindAndModify, b"update") => (2, Part(Mode::Update)),
+        (C::FindAndModify, b"arrayFilters") => (4, Part(Mode::ArrayFilters)),
+        (C::FindAndModify, b"remove" | b"new" | b"upsert") => (5, Flag),
+        (C::MapReduce, b"map" | b"reduce" | b"finalize") => (6, Masked),
+        (C::MapReduce, b"out") => (7, Literal),
+        (C::CreateIndexes, b"indexes") => (1, Part(Mode::Indexes)),
+        (C::Find | C::Count | C::Aggregate | C::Distinct | C::FindAndModify, b"hint") => (7, Literal),
+        (C::Find | C::Count | C::Aggregate | C::Distinct | C::FindAndModify | C::MapReduce, b"collation") => {
+            (8, Literal)
+        }
+        _ => (0, Ignore),
+    }
+}
+
+/// What a field of a statement of update, delete or bulkWrite means, and where it is written.
+pub fn statement_field(key: &Key<'_>) -> (u8, Field) {
+    match key.bytes {
+        b"q" | b"filter" => (1, Field::Part(Mode::Filter)),
+        b"u" | b"updateMods" => (2, Field::Part(Mode::Update)),
+        b"arrayFilters" => (3, Field::Part(Mode::ArrayFilters)),
+        b"multi" | b"upsert" => (4, Field::Flag),
+        b"limit" => (4, Field::Presence),
+        b"hint" => (5, Field::Literal),
+        b"collation" => (6, Field::Literal),
+        _ => (0, Field::Ignore),
+    }
+}
+
+/// How the content of a pipeline stage is read.
+pub fn stage(name: &[u8]) -> Mode {
+    match name {
+        b"$match" => Mode::Filter,
+        b"$project" | b"$addFields" | b"$set" => Mode::Projection,
+        b"$sort" => Mode::Sort,
+        b"$facet" => Mode::Facet,
+        b"$lookup" | b"$graphLookup" | b"$unionWith" | b"$merge" | b"$out" | b"$unwind" | b"$unset" => Mode::Kept,
+        b"$geoNear" => Mode::GeoNear,
+        b"$setWindowFields" | b"$fill" => Mode::WindowFields,
+        _ => Mode::Expression,
+    }
+}
+
+/// Whether a `$` key begins a database reference, which is a literal, and not an operator.
+pub fn is_reference(key: &Key<'_>) -> bool {
+    matches!(key.bytes, b"$ref" | b"$id" | b"$db")
+}
