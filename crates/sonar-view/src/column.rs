@@ -1,0 +1,399 @@
+//! The columns: their names, titles and cells, the order of rows by any of them, and which of them fit.
+
+use std::cmp::Ordering;
+
+use sonar_core::table::RowKey;
+
+use crate::model::{By, Differing, Form, Key, Report, Row, Waiting};
+use crate::text;
+use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
+
+/// A column of the table and of the live view; rows can be sorted by each.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum Column {
+    Calls,
+    Load,
+    P50,
+    P95,
+    P99,
+    Max,
+    In,
+    Out,
+    Docs,
+    Errors,
+    InFlight,
+    Oldest,
+    Server,
+    Role,
+    Class,
+    Command,
+    Namespace,
+    Shape,
+    App,
+    Client,
+}
+
+impl Column {
+    /// All columns, in the order of display.
+    pub const ALL: [Self; 20] = [
+        Self::Calls,
+        Self::Load,
+        Self::P50,
+        Self::P95,
+        Self::P99,
+        Self::Max,
+        Self::In,
+        Self::Out,
+        Self::Docs,
+        Self::Errors,
+        Self::InFlight,
+        Self::Oldest,
+        Self::Server,
+        Self::Role,
+        Self::Class,
+        Self::Command,
+        Self::Namespace,
+        Self::Shape,
+        Self::App,
+        Self::Client,
+    ];
+
+    /// The stable name, as `--sort` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Load => "load",
+            Self::P50 => "p50",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::Max => "max",
+            Self::In => "in",
+            Self::Out => "out",
+            Self::Docs => "docs",
+            Self::Errors => "errors",
+            Self::InFlight => "in-flight",
+            Self::Oldest => "oldest",
+            Self::Server => "server",
+            Self::Role => "role",
+            Self::Class => "class",
+            Self::Command => "command",
+            Self::Namespace => "namespace",
+            Self::Shape => "shape",
+            Self::App => "app",
+            Self::Client => "client",
+        }
+    }
+
+    /// The column of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|column| column.name() == name)
+    }
+
+    /// The heading.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Calls => "calls/s",
+            Self::Load => "load",
+            Self::P50 => "p50",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::Max => "max",
+            Self::In => "in/s",
+            Self::Out => "out/s",
+            Self::Docs => "docs",
+            Self::Errors => "errors",
+            Self::InFlight => "fly",
+            Self::Oldest => "oldest",
+            Self::Server => "server",
+            Self::Role => "role",
+            Self::Class => "class",
+            Self::Command => "command",
+            Self::Namespace => "namespace",
+            Self::Shape => "shape",
+            Self::App => "application",
+            Self::Client => "client",
+        }
+    }
+
+    /// What it means, for help and documentation.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Calls => "operations that ended, per second",
+            Self::Load => "seconds of latency per second: how many were being waited for on average",
+            Self::P50 => "median latency: last byte of the request to first byte of the reply",
+            Self::P95 => "95th percentile of latency",
+            Self::P99 => "99th percentile of latency",
+            Self::Max => "longest latency",
+            Self::In => "bytes of requests on the wire, per second",
+            Self::Out => "bytes of replies on the wire, per second",
+            Self::Docs => "documents returned per call; of writes, documents affected",
+            Self::Errors => "errors in the span shown, write errors one by one",
+            Self::InFlight => "operations in flight: begun and not ended",
+            Self::Oldest => "age of the oldest operation in flight",
+            Self::Server => "server that was asked",
+            Self::Role => "served: a client asked; issued: another server did",
+            Self::Class => "user, internal, monitoring, replication or waiting",
+            Self::Command => "command",
+            Self::Namespace => "database and collection",
+            Self::Shape => "query shape: the query without its values",
+            Self::App => "application, as the client's hello named it",
+            Self::Client => "client address",
+        }
+    }
+
+    /// Whether it holds figures, which stand at the right and are sorted with the largest first.
+    pub const fn is_figure(self) -> bool {
+        matches!(
+            self,
+            Self::Calls
+                | Self::Load
+                | Self::P50
+                | Self::P95
+                | Self::P99
+                | Self::Max
+                | Self::In
+                | Self::Out
+                | Self::Docs
+                | Self::Errors
+                | Self::InFlight
+                | Self::Oldest
+        )
+    }
+
+    /// Whether the figure is scaled up from a sample.
+    pub const fn is_scaled(self) -> bool {
+        matches!(self, Self::Calls | Self::Load | Self::In | Self::Out | Self::Errors | Self::InFlight)
+    }
+
+    /// The cell of a row, not escaped and not cut.
+    pub fn cell(self, row: &Row<'_>, report: &Report<'_>) -> String {
+        let stats = &row.stats;
+        match self {
+            Self::Calls => Count(stats.rates.calls).to_string(),
+            Self::Load => Count(stats.rates.load).to_string(),
+            Self::P50 => or_unknown(stats.quantiles.p50.map(Nanos)),
+            Self::P95 => or_unknown(stats.quantiles.p95.map(Nanos)),
+            Self::P99 => or_unknown(stats.quantiles.p99.map(Nanos)),
+            Self::Max => or_unknown(stats.quantiles.max.map(Nanos)),
+            Self::In => Count(stats.rates.request_bytes).to_string(),
+            Self::Out => Count(stats.rates.response_bytes).to_string(),
+            Self::Docs => or_unknown(stats.rates.docs_per_call().map(Count)),
+            Self::Errors => Count(stats.figures.error_count() as f64 * f64::from(report.sample)).to_string(),
+            Self::InFlight => {
+                or_unknown(stats.in_flight.map(|w| Count(w.count as f64 * f64::from(report.sample))))
+            }
+            Self::Oldest => or_unknown(stats.in_flight.and_then(|waiting| waiting.oldest_ns).map(Nanos)),
+            _ => self.label(row, report.selection.form),
+        }
+    }
+
+    /// The cell of a column that holds a name.
+    fn label(self, row: &Row<'_>, form: Form) -> String {
+        let key = |of: fn(&RowKey) -> String| match &row.key {
+            Key::Shape { key, .. } => of(key),
+            _ => UNKNOWN.to_string(),
+        };
+        match self {
+            Self::Server => key(|key| key.server.to_string()),
+            Self::Role => key(|key| key.role.name().to_string()),
+            Self::Class => key(|key| key.class.name().to_string()),
+            Self::Command => row.command().unwrap_or(UNKNOWN).to_string(),
+            Self::Namespace => row.namespace().unwrap_or_else(|| UNKNOWN.to_string()),
+            Self::Shape => row.shape().map_or_else(
+                || UNKNOWN.to_string(),
+                |shape| {
+                    let (text, cut) = (form.of(shape), if shape.cut { "…" } else { "" });
+                    match &row.key {
+                        Key::Shape { key, .. } if key.order.0 != 0 => format!("{text}{cut} [{}]", key.order),
+                        _ => format!("{text}{cut}"),
+                    }
+                },
+            ),
+            Self::App => match &row.key {
+                Key::App(app) if app.driver.is_empty() => app.label(),
+                Key::App(app) => format!("{}  {} {}", app.label(), app.driver, app.driver_version),
+                _ => "other".to_string(),
+            },
+            Self::Client => match &row.key {
+                Key::Client(ip) => ip.to_string(),
+                _ => "other".to_string(),
+            },
+            _ => String::new(),
+        }
+    }
+
+    /// The figure by which rows are sorted; `None` when it is not known.
+    fn figure(self, row: &Row<'_>, elapsed_ns: u64) -> Option<f64> {
+        let stats = &row.stats;
+        let ns = |ns: Option<u64>| ns.map(|ns| ns as f64);
+        match self {
+            Self::Calls => Some(stats.rates.calls),
+            Self::Load => Some(row.load_with_waiting(elapsed_ns)),
+            Self::P50 => ns(stats.quantiles.p50),
+            Self::P95 => ns(stats.quantiles.p95),
+            Self::P99 => ns(stats.quantiles.p99),
+            Self::Max => ns(stats.quantiles.max),
+            Self::In => Some(stats.rates.request_bytes),
+            Self::Out => Some(stats.rates.response_bytes),
+            Self::Docs => stats.rates.docs_per_call(),
+            Self::Errors => Some(stats.figures.error_count() as f64),
+            Self::InFlight => stats.in_flight.map(|Waiting { count, .. }| count as f64),
+            Self::Oldest => ns(stats.in_flight.and_then(|waiting| waiting.oldest_ns)),
+            _ => None,
+        }
+    }
+
+    /// Columns it takes when it is shown at all; names take more where there is room.
+    const fn width(self) -> usize {
+        match self {
+            Self::Docs | Self::InFlight => 5,
+            Self::Load | Self::P50 | Self::P95 | Self::P99 | Self::Max => 6,
+            Self::In | Self::Out | Self::Oldest => 6,
+            Self::Errors | Self::Role => 7,
+            Self::Calls => 8,
+            Self::Class | Self::Command => 11,
+            Self::Server => 21,
+            Self::Namespace => 14,
+            Self::Shape => 16,
+            Self::App | Self::Client => 20,
+        }
+    }
+
+    /// Columns of a name beyond which more is of no use; `None` for those that can be of any length.
+    const fn most(self) -> Option<usize> {
+        match self {
+            Self::Server => Some(28),
+            Self::Class => Some(11),
+            Self::Command => Some(16),
+            Self::Namespace => Some(40),
+            Self::Shape | Self::App | Self::Client => None,
+            _ => Some(self.width()),
+        }
+    }
+}
+
+/// The order of rows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Sort {
+    /// By this column: figures with the largest first, names by alphabet. What is not known is last.
+    pub column: Column,
+    /// The other way round; what is not known stays last.
+    pub reverse: bool,
+}
+
+impl Default for Sort {
+    fn default() -> Self {
+        Self { column: Column::Load, reverse: false }
+    }
+}
+
+impl Sort {
+    /// Sorts rows; those that are equal by calls, then by name, so that the order does not depend on
+    /// how they were gathered.
+    pub(crate) fn apply(self, rows: &mut [Row<'_>], form: Form, elapsed_ns: u64) {
+        let Self { column, reverse } = self;
+        let turn = |order: Ordering| if reverse { order.reverse() } else { order };
+        let name = |row: &Row<'_>| {
+            let labels = [Column::Namespace, Column::Command, Column::Shape, Column::App, Column::Client];
+            labels.map(|column| column.label(row, form))
+        };
+        if column.is_figure() {
+            rows.sort_by(|a, b| {
+                match (column.figure(a, elapsed_ns), column.figure(b, elapsed_ns)) {
+                    (Some(a), Some(b)) => turn(b.total_cmp(&a)),
+                    (a, b) => b.is_some().cmp(&a.is_some()),
+                }
+                .then_with(|| b.stats.figures.calls.cmp(&a.stats.figures.calls))
+                .then_with(|| name(a).cmp(&name(b)))
+                .then(a.identity.cmp(&b.identity))
+            });
+        } else {
+            rows.sort_by_cached_key(|row| (name(row), row.identity));
+            rows.sort_by(|a, b| turn(column.label(a, form).cmp(&column.label(b, form))));
+        }
+    }
+}
+
+/// A column and how many terminal columns it has.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// Which.
+    pub column: Column,
+    /// How wide; `usize::MAX` for the last one when the width is not bounded.
+    pub width: usize,
+}
+
+/// Chooses the columns that fit into `width` terminal columns (`None`: all fit), the most important
+/// ones first, and `sorted` always. One space stands between columns.
+pub fn place(by: By, differing: Differing, sorted: Column, width: Option<usize>) -> Vec<Placed> {
+    use Column::*;
+    let names: &[Column] = match by {
+        By::Shape | By::Order => &[Shape, Command, Namespace],
+        By::Namespace => &[Namespace],
+        By::App => &[App],
+        By::Client => &[Client],
+    };
+    let by_shape = matches!(by, By::Shape | By::Order);
+    let mut wanted = names.to_vec();
+    wanted.push(sorted);
+    wanted.extend([Calls, Load, P99, Errors]);
+    if matches!(by, By::Shape | By::Order | By::Namespace) {
+        wanted.push(Oldest);
+    }
+    wanted.extend([P50, Out, Max]);
+    wanted.extend((by_shape && differing.classes).then_some(Class));
+    wanted.extend((by_shape && differing.roles).then_some(Role));
+    wanted.extend([P95, Docs, In]);
+    if matches!(by, By::Shape | By::Order | By::Namespace) {
+        wanted.push(InFlight);
+    }
+    wanted.extend((by_shape && differing.servers).then_some(Server));
+
+    let budget = width.unwrap_or(usize::MAX);
+    let (mut chosen, mut used) = (Vec::<Column>::new(), 0usize);
+    for column in wanted {
+        let belongs = column.is_figure() || by_shape || names.contains(&column);
+        let needs = column.width() + usize::from(!chosen.is_empty());
+        if belongs && !chosen.contains(&column) && (used.saturating_add(needs) <= budget || chosen.is_empty())
+        {
+            chosen.push(column);
+            used += needs;
+        }
+    }
+    let mut placed: Vec<_> = Column::ALL
+        .into_iter()
+        .filter(|column| chosen.contains(column))
+        .map(|column| Placed { column, width: column.width().min(budget) })
+        .collect();
+    if width.is_some() {
+        let mut room = budget.saturating_sub(used);
+        // A third of what is left to names of bounded length, the rest to the last column.
+        for placed in &mut placed {
+            if let Some(most) = placed.column.most() {
+                let more = (most - placed.width.min(most)).min(room / 3);
+                placed.width += more;
+                room -= more;
+            }
+        }
+        if let Some(last) = placed.last_mut() {
+            last.width += room;
+        }
+    }
+    placed
+}
+
+/// The heading of a column; scaled figures are marked.
+pub fn title(column: Column, report: &Report<'_>) -> String {
+    let mark = if column.is_scaled() { report.mark() } else { "" };
+    format!("{mark}{}", column.title())
+}
+
+/// Appends one cell to a line, escaped, cut and filled.
+pub fn push_cell(line: &mut String, placed: Placed, cell: &str) {
+    if placed.width == usize::MAX {
+        line.push_str(&text::escape(cell));
+    } else {
+        text::push_padded(line, cell, placed.width, placed.column.is_figure());
+    }
+}

@@ -1,0 +1,211 @@
+//! CSV (RFC 4180): a heading once, then a line for each row of each interval. A figure that is not
+//! known is an empty field.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use crate::By;
+use crate::model::{Key, Report, Row, scaled};
+use crate::text::escape;
+
+/// The fields that name a row, by grouping.
+const fn key_fields(by: By) -> &'static [&'static str] {
+    match by {
+        By::Shape | By::Order => &[
+            "shape_id",
+            "ordered_id",
+            "ordered_ids",
+            "command",
+            "database",
+            "collection",
+            "shape",
+            "role",
+            "class",
+            "server",
+        ],
+        By::Namespace => &["namespace"],
+        By::App => &["app", "driver", "driver_version"],
+        By::Client => &["client"],
+    }
+}
+
+/// The fields that every row has after those that name it.
+const FIGURE_FIELDS: [&str; 26] = [
+    "calls",
+    "statements",
+    "errors",
+    "errors_by_code",
+    "failed",
+    "unanswered",
+    "unacknowledged",
+    "outcome_unknown",
+    "latency_ns_p50",
+    "latency_ns_p95",
+    "latency_ns_p99",
+    "latency_ns_max",
+    "latency_ns_sum",
+    "latency_ns_min",
+    "latency_ns_count",
+    "transfer_ns",
+    "request_bytes",
+    "response_bytes",
+    "docs_returned",
+    "docs_affected",
+    "apps",
+    "clients",
+    "in_flight",
+    "oldest_in_flight_ns",
+    "first_seen",
+    "last_seen",
+];
+
+/// Writes the heading.
+///
+/// # Errors
+/// Those of `out`.
+pub fn heading(by: By, mut out: impl Write) -> io::Result<()> {
+    let mut line = Line::default();
+    ["kind", "start_ns", "end_ns", "sample"]
+        .iter()
+        .chain(key_fields(by))
+        .chain(&FIGURE_FIELDS)
+        .for_each(|field| line.text(field));
+    line.write(&mut out)
+}
+
+/// Writes the rows of a report, the same figures as [`crate::json::report`] does.
+///
+/// # Errors
+/// Those of `out`.
+pub fn rows(report: &Report<'_>, kind: crate::json::Kind, mut out: impl Write) -> io::Result<()> {
+    let kind = match kind {
+        crate::json::Kind::Interval => "interval",
+        crate::json::Kind::Summary => "summary",
+    };
+    for row in &report.rows {
+        let mut line = Line::default();
+        line.text(kind);
+        line.figure(Some(report.start.unix_ns()));
+        line.figure(Some(report.end.unix_ns()));
+        line.figure(Some(report.sample));
+        key(&mut line, row, report);
+        figures(&mut line, row, report.sample);
+        line.write(&mut out)?;
+    }
+    Ok(())
+}
+
+fn key(line: &mut Line, row: &Row<'_>, report: &Report<'_>) {
+    match &row.key {
+        Key::Shape { key, shape } => {
+            let ids = row.ordered_ids();
+            let order = if key.order.0 != 0 {
+                Some(key.order)
+            } else {
+                ids.first().copied().filter(|_| ids.len() == 1)
+            };
+            line.figure(Some(key.shape));
+            line.figure(order);
+            line.figure(Some(ids.len()));
+            for text in
+                [&*shape.command, &*shape.database, &*shape.collection, report.selection.form.of(shape)]
+            {
+                line.text(text);
+            }
+            line.text(key.role.name());
+            line.text(key.class.name());
+            line.figure(Some(key.server));
+        }
+        Key::Namespace { .. } => line.text(&row.namespace().unwrap_or_default()),
+        Key::App(app) => {
+            for text in [&*app.label(), &*app.driver, &*app.driver_version] {
+                line.text(text);
+            }
+        }
+        Key::Client(ip) => line.figure(Some(ip)),
+        Key::Other => {
+            line.text("other");
+            (1..key_fields(report.selection.by).len()).for_each(|_| line.text(""));
+        }
+    }
+}
+
+fn figures(line: &mut Line, row: &Row<'_>, sample: u32) {
+    let (stats, figures) = (&row.stats, &row.stats.figures);
+    let times = |n| Some(scaled(n, sample));
+    line.figure(times(figures.calls));
+    line.figure(times(figures.statements));
+    line.figure(times(figures.error_count()));
+    let mut codes = figures.errors.clone();
+    codes.sort_unstable();
+    let code = |(code, count): &(i32, u64)| format!("{code}={}", scaled(*count, sample));
+    line.text(&codes.iter().map(code).collect::<Vec<_>>().join(";"));
+    line.figure(times(figures.failed));
+    line.figure(times(figures.unanswered));
+    line.figure(times(figures.unacknowledged));
+    line.figure(times(figures.outcome_unknown));
+    line.figure(stats.quantiles.p50);
+    line.figure(stats.quantiles.p95);
+    line.figure(stats.quantiles.p99);
+    line.figure(stats.quantiles.max);
+    line.figure(times(u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX)));
+    line.figure(figures.latency.min_ns());
+    line.figure(times(figures.latency.count()));
+    line.figure(times(figures.transfer_ns));
+    line.figure(times(figures.request_bytes));
+    line.figure(times(figures.response_bytes));
+    line.figure(figures.docs_returned().and_then(times));
+    line.figure(figures.docs_affected().and_then(times));
+    let calls = |name: String, calls: u64| format!("{name}={}", scaled(calls, sample));
+    let list = |entries: Vec<String>| entries.join(";");
+    line.text(&row.apps().map_or_else(String::new, |apps| {
+        list(apps.entries.iter().map(|(app, share)| calls(app.label(), share.calls)).collect())
+    }));
+    line.text(&row.clients().map_or_else(String::new, |clients| {
+        list(clients.entries.iter().map(|(ip, share)| calls(ip.to_string(), share.calls)).collect())
+    }));
+    line.figure(stats.in_flight.and_then(|waiting| times(waiting.count)));
+    line.figure(stats.in_flight.and_then(|waiting| waiting.oldest_ns));
+    let seen = |time: sonar_core::Timestamp| (figures.calls > 0).then(|| time.unix_ns());
+    line.figure(seen(figures.first_seen));
+    line.figure(seen(figures.last_seen));
+}
+
+/// One line, while it is put together.
+#[derive(Default)]
+struct Line(String);
+
+impl Line {
+    fn separate(&mut self) {
+        if !self.0.is_empty() {
+            self.0.push(',');
+        }
+    }
+
+    /// A field that needs no quotes.
+    fn figure(&mut self, value: Option<impl Display>) {
+        self.separate();
+        if let Some(value) = value {
+            self.0.push_str(&value.to_string());
+        }
+    }
+
+    /// A field in quotes where it needs them. Control characters, line feeds too, are escaped as in
+    /// any text that is shown.
+    fn text(&mut self, text: &str) {
+        self.separate();
+        let text = escape(text);
+        if text.contains([',', '"']) || text.starts_with(' ') || text.ends_with(' ') {
+            self.0.push('"');
+            self.0.push_str(&text.replace('"', "\"\""));
+            self.0.push('"');
+        } else {
+            self.0.push_str(&text);
+        }
+    }
+
+    fn write(self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(self.0.as_bytes())?;
+        out.write_all(b"\r\n")
+    }
+}

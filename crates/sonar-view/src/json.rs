@@ -1,0 +1,379 @@
+//! JSON: one object per interval, and one for the summary at the end. The names are stable and
+//! documented in `docs/queries.md`; what is not known is `null`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::net::IpAddr;
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use serde_json::ser::Formatter;
+use sonar_core::table::{Figures, Share};
+use sonar_core::{Application, Coverage};
+
+use crate::model::{Key, Report, Row, Stats, scaled};
+use crate::text::is_safe;
+
+/// Version of the schema: it grows when a field changes its meaning or goes, not when one is added.
+pub const SCHEMA: u32 = 1;
+
+/// What an object tells of.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// One interval.
+    Interval,
+    /// All that was heard.
+    Summary,
+}
+
+/// Writes a report as one line of JSON.
+///
+/// # Errors
+/// Those of `out`.
+pub fn report(report: &Report<'_>, kind: Kind, out: impl Write) -> io::Result<()> {
+    let sample = report.sample;
+    let selection = report.selection;
+    line(
+        &Object {
+            schema: SCHEMA,
+            kind,
+            start_ns: report.start.unix_ns(),
+            end_ns: report.end.unix_ns(),
+            sample,
+            by: selection.by.name(),
+            classes: selection.classes.iter().map(|class| class.name()).collect(),
+            role: selection.role.map(|role| role.name()),
+            totals: Measures::new(&report.totals, sample),
+            coverage: Counters(report.coverage),
+            rows_total: report.rows_total,
+            rows: report.rows.iter().map(|row| RowObject::new(row, report)).collect(),
+        },
+        out,
+    )
+}
+
+/// Writes `value` and a line feed. Characters that a terminal could take as orders are written as
+/// `\u` escapes, which JSON reads back as they were.
+pub(crate) fn line(value: &impl Serialize, mut out: impl Write) -> io::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Safe))?;
+    out.write_all(b"\n")
+}
+
+/// Compact JSON with every unsafe character escaped; serde_json itself escapes the C0 controls.
+struct Safe;
+
+impl Formatter for Safe {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        if fragment.is_ascii() && !fragment.contains('\x7f') {
+            return out.write_all(fragment.as_bytes());
+        }
+        let mut rest = fragment;
+        while let Some(at) = rest.find(|c| !is_safe(c)) {
+            let (before, from) = rest.split_at(at);
+            out.write_all(before.as_bytes())?;
+            let mut chars = from.chars();
+            if let Some(c) = chars.next() {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(out, "\\u{unit:04x}")?;
+                }
+            }
+            rest = chars.as_str();
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+/// Serialises what can be displayed as a string, without building it.
+pub(crate) fn display<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// `None` for an empty name.
+pub(crate) fn name(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+#[derive(Serialize)]
+struct Object<'a> {
+    schema: u32,
+    kind: Kind,
+    start_ns: u64,
+    end_ns: u64,
+    sample: u32,
+    by: &'static str,
+    classes: Vec<&'static str>,
+    role: Option<&'static str>,
+    totals: Measures<'a>,
+    coverage: Counters<'a>,
+    rows_total: usize,
+    rows: Vec<RowObject<'a>>,
+}
+
+struct Counters<'a>(&'a Coverage);
+
+impl Serialize for Counters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, _, value) in self.0.iter() {
+            map.serialize_entry(name, &value)?;
+        }
+        map.end()
+    }
+}
+
+/// The figures of a row or of the totals, counts scaled up from a sample.
+#[derive(Serialize)]
+struct Measures<'a> {
+    calls: u64,
+    statements: u64,
+    errors: Errors<'a>,
+    failed: u64,
+    unanswered: u64,
+    unacknowledged: u64,
+    outcome_unknown: u64,
+    latency_ns: Latency,
+    transfer_ns: u64,
+    request_bytes: u64,
+    response_bytes: u64,
+    docs_returned: Option<u64>,
+    docs_affected: Option<u64>,
+    in_flight: Option<u64>,
+    oldest_in_flight_ns: Option<u64>,
+    first_seen: Option<u64>,
+    last_seen: Option<u64>,
+}
+
+impl<'a> Measures<'a> {
+    fn new(stats: &'a Stats<'_>, sample: u32) -> Self {
+        let figures: &Figures = &stats.figures;
+        let times = |n| scaled(n, sample);
+        let seen = figures.calls > 0;
+        let sum = u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX);
+        let quantiles = stats.quantiles;
+        Self {
+            calls: times(figures.calls),
+            statements: times(figures.statements),
+            errors: Errors { figures, sample },
+            failed: times(figures.failed),
+            unanswered: times(figures.unanswered),
+            unacknowledged: times(figures.unacknowledged),
+            outcome_unknown: times(figures.outcome_unknown),
+            latency_ns: Latency {
+                p50: quantiles.p50,
+                p95: quantiles.p95,
+                p99: quantiles.p99,
+                max: quantiles.max,
+                sum: times(sum),
+                min: figures.latency.min_ns(),
+                count: times(figures.latency.count()),
+            },
+            transfer_ns: times(figures.transfer_ns),
+            request_bytes: times(figures.request_bytes),
+            response_bytes: times(figures.response_bytes),
+            docs_returned: figures.docs_returned().map(times),
+            docs_affected: figures.docs_affected().map(times),
+            in_flight: stats.in_flight.map(|waiting| times(waiting.count)),
+            oldest_in_flight_ns: stats.in_flight.and_then(|waiting| waiting.oldest_ns),
+            first_seen: seen.then(|| figures.first_seen.unix_ns()),
+            last_seen: seen.then(|| figures.last_seen.unix_ns()),
+        }
+    }
+}
+
+struct Errors<'a> {
+    figures: &'a Figures,
+    sample: u32,
+}
+
+impl Serialize for Errors<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let by_code: BTreeMap<i32, u64> = self.figures.errors.iter().copied().collect();
+        let mut map = serializer.serialize_map(None)?;
+        for (code, count) in by_code {
+            map.serialize_entry(&code, &scaled(count, self.sample))?;
+        }
+        if self.figures.errors_other > 0 {
+            map.serialize_entry("other", &scaled(self.figures.errors_other, self.sample))?;
+        }
+        map.end()
+    }
+}
+
+#[derive(Serialize)]
+struct Latency {
+    p50: Option<u64>,
+    p95: Option<u64>,
+    p99: Option<u64>,
+    max: Option<u64>,
+    sum: u64,
+    min: Option<u64>,
+    count: u64,
+}
+
+#[derive(Serialize)]
+struct RowObject<'a> {
+    #[serde(flatten)]
+    key: KeyObject<'a>,
+    #[serde(flatten)]
+    measures: Measures<'a>,
+    #[serde(flatten)]
+    callers: Option<Callers<'a>>,
+}
+
+impl<'a> RowObject<'a> {
+    fn new(row: &'a Row<'_>, report: &Report<'_>) -> Self {
+        let sample = report.sample;
+        let callers = row.apps().zip(row.clients()).map(|(apps, clients)| {
+            let left_over = |share: Share| (share.calls > 0).then(|| ShareObject::new(share, sample));
+            let address = |ip: &IpAddr, share| ClientObject {
+                address: ip.to_string(),
+                share: ShareObject::new(share, sample),
+            };
+            Callers {
+                apps: apps
+                    .entries
+                    .into_iter()
+                    .map(|(app, share)| AppObject::new(app, share, sample))
+                    .collect(),
+                apps_other: left_over(apps.other),
+                clients: clients.entries.into_iter().map(|(ip, share)| address(ip, share)).collect(),
+                clients_other: left_over(clients.other),
+            }
+        });
+        Self { key: KeyObject::new(row, report), measures: Measures::new(&row.stats, sample), callers }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum KeyObject<'a> {
+    Shape {
+        shape_id: String,
+        ordered_id: Option<String>,
+        ordered_ids: usize,
+        command: &'a str,
+        database: Option<&'a str>,
+        collection: Option<&'a str>,
+        shape: &'a str,
+        shape_cut: bool,
+        statement_shapes: Vec<String>,
+        role: &'static str,
+        class: &'static str,
+        server: String,
+    },
+    Namespace {
+        namespace: String,
+        database: Option<&'a str>,
+        collection: Option<&'a str>,
+    },
+    App {
+        app: Option<&'a str>,
+        driver: Option<&'a str>,
+        driver_version: Option<&'a str>,
+        joined_late: bool,
+        other: bool,
+    },
+    Client {
+        client: Option<String>,
+        other: bool,
+    },
+}
+
+impl<'a> KeyObject<'a> {
+    fn new(row: &'a Row<'_>, report: &Report<'_>) -> Self {
+        match &row.key {
+            Key::Shape { key, shape } => {
+                let ids = row.ordered_ids();
+                let ordered_id = match (key.order.0, ids.as_slice()) {
+                    (0, [only]) => Some(*only),
+                    (0, _) => None,
+                    _ => Some(key.order),
+                };
+                Self::Shape {
+                    shape_id: key.shape.to_string(),
+                    ordered_id: ordered_id.map(|id| id.to_string()),
+                    ordered_ids: ids.len(),
+                    command: &shape.command,
+                    database: name(&shape.database),
+                    collection: name(&shape.collection),
+                    shape: report.selection.form.of(shape),
+                    shape_cut: shape.cut,
+                    statement_shapes: shape.statements.iter().map(ToString::to_string).collect(),
+                    role: key.role.name(),
+                    class: key.class.name(),
+                    server: key.server.to_string(),
+                }
+            }
+            Key::Namespace { database, collection } => Self::Namespace {
+                namespace: row.namespace().unwrap_or_default(),
+                database: name(database),
+                collection: name(collection),
+            },
+            Key::App(app) => Self::App {
+                app: name(&app.name),
+                driver: name(&app.driver),
+                driver_version: name(&app.driver_version),
+                joined_late: app.joined_late,
+                other: false,
+            },
+            Key::Client(ip) => Self::Client { client: Some(ip.to_string()), other: false },
+            Key::Other if report.selection.by == crate::By::App => {
+                Self::App { app: None, driver: None, driver_version: None, joined_late: false, other: true }
+            }
+            Key::Other => Self::Client { client: None, other: true },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Callers<'a> {
+    apps: Vec<AppObject<'a>>,
+    apps_other: Option<ShareObject>,
+    clients: Vec<ClientObject>,
+    clients_other: Option<ShareObject>,
+}
+
+#[derive(Serialize)]
+struct AppObject<'a> {
+    name: Option<&'a str>,
+    driver: Option<&'a str>,
+    driver_version: Option<&'a str>,
+    joined_late: bool,
+    #[serde(flatten)]
+    share: ShareObject,
+}
+
+impl<'a> AppObject<'a> {
+    fn new(app: &'a Application, share: Share, sample: u32) -> Self {
+        Self {
+            name: name(&app.name),
+            driver: name(&app.driver),
+            driver_version: name(&app.driver_version),
+            joined_late: app.joined_late,
+            share: ShareObject::new(share, sample),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ClientObject {
+    address: String,
+    #[serde(flatten)]
+    share: ShareObject,
+}
+
+#[derive(Serialize)]
+struct ShareObject {
+    calls: u64,
+    failed: u64,
+    latency_ns: u64,
+}
+
+impl ShareObject {
+    fn new(share: Share, sample: u32) -> Self {
+        let times = |n| scaled(n, sample);
+        Self { calls: times(share.calls), failed: times(share.failed), latency_ns: times(share.latency_ns) }
+    }
+}

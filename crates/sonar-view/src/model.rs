@@ -1,0 +1,694 @@
+//! Derived figures, from the raw counters of a [`Window`].
+//!
+//! Raw and derived figures are different types: [`Figures`] only grow and merge, a [`Report`] is made
+//! of them for one look and thrown away. Every rate and quantile that any view shows comes from
+//! [`Rates::of`] and [`Quantiles::of`].
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sonar_core::operation::InFlight;
+use sonar_core::table::{Figures, Group, GroupKey, Row as ShapeRow, RowKey, Share, Shares};
+use sonar_core::time::NS_PER_S;
+use sonar_core::{Application, Class, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Timestamp, Window};
+
+use crate::column::Sort;
+
+/// What makes a row.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum By {
+    /// Server, role, class and query shape.
+    #[default]
+    Shape,
+    /// As [`By::Shape`], and the order of keys as sent. Needs windows that were split by it.
+    Order,
+    /// `db.collection`.
+    Namespace,
+    /// The client's application.
+    App,
+    /// The client's address.
+    Client,
+}
+
+impl By {
+    /// All of them, in the order in which the live view offers them.
+    pub const ALL: [Self; 5] = [Self::Shape, Self::Order, Self::Namespace, Self::App, Self::Client];
+
+    /// The stable name in arguments and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shape => "shape",
+            Self::Order => "order",
+            Self::Namespace => "namespace",
+            Self::App => "app",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// Which text of a shape is shown.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Form {
+    /// Typed placeholders: `{filter: {city: ?string}, sort: {age: -1}}`.
+    #[default]
+    Typed,
+    /// Every value and direction masked; shapes of equal text are one row.
+    Plain,
+}
+
+impl Form {
+    /// The stable name in arguments and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Typed => "typed",
+            Self::Plain => "plain",
+        }
+    }
+
+    /// The text of `shape` in this form, as it came: not escaped.
+    pub fn of(self, shape: &ShapeInfo) -> &str {
+        match self {
+            Self::Typed => &shape.typed,
+            Self::Plain => &shape.plain,
+        }
+    }
+}
+
+/// A set of classes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Classes(u8);
+
+impl Classes {
+    /// User operations alone, of which totals speak unless asked.
+    pub const USER: Self = Self(1 << Class::User as u8);
+    /// All classes.
+    pub const ALL: Self = Self((1 << Class::ALL.len()) - 1);
+
+    /// Whether `class` is in the set.
+    pub const fn contains(self, class: Class) -> bool {
+        self.0 & (1 << class as u8) != 0
+    }
+
+    /// The classes in the set, in the order of display.
+    pub fn iter(self) -> impl Iterator<Item = Class> {
+        Class::ALL.into_iter().filter(move |&class| self.contains(class))
+    }
+
+    /// `all`, or the names with `+` between them.
+    pub fn label(self) -> String {
+        if self == Self::ALL {
+            return "all".to_string();
+        }
+        self.iter().map(Class::name).collect::<Vec<_>>().join("+")
+    }
+}
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self::USER
+    }
+}
+
+impl FromIterator<Class> for Classes {
+    fn from_iter<I: IntoIterator<Item = Class>>(classes: I) -> Self {
+        Self(classes.into_iter().fold(0, |set, class| set | (1 << class as u8)))
+    }
+}
+
+/// Which namespaces are shown.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum NamespaceFilter {
+    /// All.
+    #[default]
+    Any,
+    /// Those that begin with this: a database, or the beginning of `db.collection`.
+    Prefix(String),
+    /// This one alone.
+    Exactly(String),
+}
+
+impl NamespaceFilter {
+    /// Whether a namespace is to be shown.
+    pub fn accepts(&self, database: &str, collection: &str) -> bool {
+        let strip = |text: &'_ str| -> Option<usize> {
+            // The rest of `text` after what the namespace `database.collection` holds of it.
+            let rest = text.strip_prefix(database)?;
+            if collection.is_empty() {
+                return Some(rest.len());
+            }
+            Some(rest.strip_prefix('.')?.strip_prefix(collection)?.len())
+        };
+        match self {
+            Self::Any => true,
+            Self::Exactly(text) => strip(text) == Some(0),
+            Self::Prefix(text) => match text.strip_prefix(database) {
+                None => database.starts_with(text.as_str()),
+                Some("") => true,
+                Some(rest) => rest.strip_prefix('.').is_some_and(|rest| collection.starts_with(rest)),
+            },
+        }
+    }
+
+    /// The text that was asked for; empty for all.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Any => "",
+            Self::Prefix(text) | Self::Exactly(text) => text,
+        }
+    }
+}
+
+/// Which rows a person wants to see, and how.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Selection {
+    /// What makes a row.
+    pub by: By,
+    /// Classes that rows and totals speak of.
+    pub classes: Classes,
+    /// The role that rows and totals speak of; `None` for all.
+    pub role: Option<Role>,
+    /// Which text of a shape is shown.
+    pub form: Form,
+    /// Rows whose command, namespace, shape text, shape id or name does not hold this are left out;
+    /// case does not matter. Empty for all. Totals are not touched by it.
+    pub text: String,
+    /// Which namespaces are shown. Rows by application and by client do not know theirs and are not
+    /// touched by it; nor are totals.
+    pub namespace: NamespaceFilter,
+    /// Order of the rows.
+    pub sort: Sort,
+    /// The most rows; `None` for all.
+    pub limit: Option<usize>,
+}
+
+impl Selection {
+    fn wants(&self, role: Role, class: Class) -> bool {
+        self.classes.contains(class) && self.role.is_none_or(|wanted| wanted == role)
+    }
+
+    fn wants_shape(&self, shape: &ShapeInfo) -> bool {
+        self.namespace.accepts(&shape.database, &shape.collection)
+            && (self.text.is_empty()
+                || [
+                    &*shape.command,
+                    &*shape.namespace(),
+                    &*shape.typed,
+                    &*shape.plain,
+                    &*shape.id.to_string(),
+                ]
+                .into_iter()
+                .any(|text| holds(text, &self.text)))
+    }
+}
+
+/// Whether `text` holds `wanted`, whatever their case.
+fn holds(text: &str, wanted: &str) -> bool {
+    wanted.is_empty() || text.to_lowercase().contains(&wanted.to_lowercase())
+}
+
+/// `count` scaled up from a sample of one connection in `sample`.
+pub const fn scaled(count: u64, sample: u32) -> u64 {
+    count.saturating_mul(sample as u64)
+}
+
+/// Rates of one row over one span, scaled up from a sample.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub struct Rates {
+    /// Operations that ended, per second.
+    pub calls: f64,
+    /// Seconds of latency per second: how many operations were being waited for, on the average.
+    pub load: f64,
+    /// Errors of all codes, per second.
+    pub errors: f64,
+    /// Bytes of requests on the wire, per second.
+    pub request_bytes: f64,
+    /// Bytes of replies on the wire, per second.
+    pub response_bytes: f64,
+    /// Documents returned per call, over the calls of which that is known; `None` when it is known of
+    /// none. Not scaled.
+    pub returned_per_call: Option<f64>,
+    /// Documents inserted, changed or deleted per call, likewise.
+    pub affected_per_call: Option<f64>,
+}
+
+impl Rates {
+    /// The rates of `figures`, which were gathered in `elapsed_ns` (0 is taken as 1) from one
+    /// connection in `sample`.
+    pub fn of(figures: &Figures, elapsed_ns: u64, sample: u32) -> Self {
+        let per_second = f64::from(sample.max(1)) * NS_PER_S as f64 / elapsed_ns.max(1) as f64;
+        let per_call = |docs: Option<u64>, known: u64| docs.map(|docs| docs as f64 / known.max(1) as f64);
+        Self {
+            calls: figures.calls as f64 * per_second,
+            load: figures.latency.sum_ns() as f64 / NS_PER_S as f64 * per_second,
+            errors: figures.error_count() as f64 * per_second,
+            request_bytes: figures.request_bytes as f64 * per_second,
+            response_bytes: figures.response_bytes as f64 * per_second,
+            returned_per_call: per_call(figures.docs_returned(), figures.docs_returned_known),
+            affected_per_call: per_call(figures.docs_affected(), figures.docs_affected_known),
+        }
+    }
+
+    /// Documents per call for a column that has room for one figure: those returned, and where
+    /// nothing is, those affected.
+    pub fn docs_per_call(&self) -> Option<f64> {
+        self.returned_per_call.or(self.affected_per_call)
+    }
+}
+
+/// Quantiles of latency in nanoseconds; each `None` when no operation had a latency.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Quantiles {
+    /// Median.
+    pub p50: Option<u64>,
+    /// 95th percentile.
+    pub p95: Option<u64>,
+    /// 99th percentile.
+    pub p99: Option<u64>,
+    /// The longest, exact.
+    pub max: Option<u64>,
+}
+
+impl Quantiles {
+    /// The quantiles of `figures`: at most one bucket (2.2 %) above the truth, never below it.
+    pub fn of(figures: &Figures) -> Self {
+        let at = |q| figures.latency.quantile_ns(q);
+        Self { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: figures.latency.max_ns() }
+    }
+}
+
+/// Operations that have not ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Waiting {
+    /// How many; not scaled.
+    pub count: u64,
+    /// Age of the oldest in nanoseconds; `None` when there is none.
+    pub oldest_ns: Option<u64>,
+}
+
+impl Waiting {
+    fn add(&mut self, more: &InFlight) {
+        self.count += more.count;
+        if more.count > 0 {
+            self.oldest_ns = self.oldest_ns.max(Some(more.oldest_ns));
+        }
+    }
+}
+
+/// The figures of a row, or of all rows together.
+#[derive(Clone, Debug)]
+pub struct Stats<'a> {
+    /// What was counted; not scaled.
+    pub figures: Cow<'a, Figures>,
+    /// Rates, scaled.
+    pub rates: Rates,
+    /// Quantiles of latency.
+    pub quantiles: Quantiles,
+    /// What had not ended at the end of the span; `None` where that is not known (by application, by
+    /// client).
+    pub in_flight: Option<Waiting>,
+}
+
+impl<'a> Stats<'a> {
+    fn new(figures: Cow<'a, Figures>, in_flight: Option<Waiting>, elapsed_ns: u64, sample: u32) -> Self {
+        let rates = Rates::of(&figures, elapsed_ns, sample);
+        let quantiles = Quantiles::of(&figures);
+        Self { figures, rates, quantiles, in_flight }
+    }
+}
+
+/// Whose figures a row holds.
+#[derive(Clone, Debug)]
+pub enum Key<'a> {
+    /// A shape on a server.
+    Shape {
+        /// Server, role, class, shape, and order where rows are split by it. In [`Form::Plain`]
+        /// this is the first of the shapes of equal text.
+        key: RowKey,
+        /// The shape.
+        shape: &'a Arc<ShapeInfo>,
+    },
+    /// A namespace.
+    Namespace {
+        /// Database; empty where messages named none.
+        database: &'a str,
+        /// Collection; empty for commands on a database or on the server.
+        collection: &'a str,
+    },
+    /// An application.
+    App(&'a Arc<Application>),
+    /// A client address.
+    Client(IpAddr),
+    /// Applications or clients that did not fit into their table.
+    Other,
+}
+
+/// One row of a report.
+#[derive(Clone, Debug)]
+pub struct Row<'a> {
+    /// Whose figures these are.
+    pub key: Key<'a>,
+    /// The same for the same row in any report of the same kind, and most likely in no other.
+    pub identity: u64,
+    /// The figures.
+    pub stats: Stats<'a>,
+    /// The rows of the window that it was made of; none by application and by client.
+    members: Vec<&'a ShapeRow>,
+}
+
+impl<'a> Row<'a> {
+    /// The command, for rows by shape.
+    pub fn command(&self) -> Option<&'a str> {
+        match &self.key {
+            Key::Shape { shape, .. } => Some(&shape.command),
+            _ => None,
+        }
+    }
+
+    /// `db.collection`, for rows by shape and by namespace.
+    pub fn namespace(&self) -> Option<String> {
+        match &self.key {
+            Key::Shape { shape, .. } => Some(shape.namespace()),
+            Key::Namespace { database, collection: "" } => Some((*database).to_string()),
+            Key::Namespace { database, collection } => Some(format!("{database}.{collection}")),
+            _ => None,
+        }
+    }
+
+    /// The shape, for rows by shape.
+    pub fn shape(&self) -> Option<&'a Arc<ShapeInfo>> {
+        match &self.key {
+            Key::Shape { shape, .. } => Some(shape),
+            _ => None,
+        }
+    }
+
+    /// The distinct ordered ids seen. There may be more when this is at its cap
+    /// ([`sonar_core::table::MAX_ORDERED_IDS`] for each shape).
+    pub fn ordered_ids(&self) -> Vec<ShapeId> {
+        let mut ids: Vec<_> = self.members.iter().flat_map(|row| row.ordered_ids.iter().copied()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// The distinct servers that were asked.
+    pub fn servers(&self) -> Vec<Endpoint> {
+        let mut servers: Vec<_> = self.members.iter().map(|row| row.key.server).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        servers
+    }
+
+    /// The applications that called; `None` where it is not known.
+    pub fn apps(&self) -> Option<Callers<'a, Arc<Application>>> {
+        self.knows_members().then(|| Callers::of(self.members.iter().map(|row| &row.apps)))
+    }
+
+    /// The client addresses that called, likewise.
+    pub fn clients(&self) -> Option<Callers<'a, IpAddr>> {
+        self.knows_members().then(|| Callers::of(self.members.iter().map(|row| &row.clients)))
+    }
+
+    fn knows_members(&self) -> bool {
+        matches!(self.key, Key::Shape { .. } | Key::Namespace { .. })
+    }
+
+    /// Load for the order of rows: an operation in flight counts as if it ended now, as far as it lies
+    /// within the span, so that what hangs is not at the bottom for not having ended.
+    pub(crate) fn load_with_waiting(&self, elapsed_ns: u64) -> f64 {
+        let oldest = self.stats.in_flight.and_then(|waiting| waiting.oldest_ns).unwrap_or(0);
+        self.stats.rates.load + oldest.min(elapsed_ns) as f64 / elapsed_ns.max(1) as f64
+    }
+}
+
+/// Who called, with how much each.
+#[derive(Clone, Debug)]
+pub struct Callers<'a, K> {
+    /// Those told apart: the most calls first, then as they were first seen.
+    pub entries: Vec<(&'a K, Share)>,
+    /// What was counted under `other`, because a row tells only so many apart.
+    pub other: Share,
+}
+
+impl<'a, K: Hash + Eq + Clone> Callers<'a, K> {
+    fn of(members: impl Iterator<Item = &'a Shares<K>>) -> Self {
+        let (mut callers, mut index) =
+            (Self { entries: Vec::new(), other: Share::default() }, HashMap::new());
+        for shares in members {
+            for (key, share) in shares.iter() {
+                let at = *index.entry(key).or_insert(callers.entries.len());
+                match callers.entries.get_mut(at) {
+                    Some((_, sum)) => add_share(sum, *share),
+                    None => callers.entries.push((key, *share)),
+                }
+            }
+            add_share(&mut callers.other, shares.other);
+        }
+        callers.entries.sort_by_key(|(_, share)| std::cmp::Reverse(share.calls));
+        callers
+    }
+}
+
+fn add_share(sum: &mut Share, more: Share) {
+    sum.calls += more.calls;
+    sum.failed += more.failed;
+    sum.latency_ns = sum.latency_ns.saturating_add(more.latency_ns);
+}
+
+/// What is alike in the members of one row.
+#[derive(PartialEq, Eq, Hash)]
+enum Alike<'a> {
+    Shape(RowKey),
+    Text {
+        server: Endpoint,
+        role: Role,
+        class: Class,
+        order: ShapeId,
+        command: &'a str,
+        namespace: (&'a str, &'a str),
+        text: &'a str,
+    },
+    Namespace(&'a str, &'a str),
+    Group(&'a GroupKey),
+}
+
+/// A row while it is being gathered.
+struct Gathered<'a> {
+    key: Key<'a>,
+    identity: u64,
+    members: Vec<&'a ShapeRow>,
+    groups: Vec<&'a Group>,
+    waiting: Waiting,
+}
+
+#[derive(Default)]
+struct Gathering<'a> {
+    rows: Vec<Gathered<'a>>,
+    index: HashMap<Alike<'a>, usize>,
+}
+
+impl<'a> Gathering<'a> {
+    fn row(&mut self, alike: Alike<'a>, key: impl FnOnce() -> Key<'a>) -> &mut Gathered<'a> {
+        let Self { rows, index } = self;
+        let mut hasher = DefaultHasher::new();
+        alike.hash(&mut hasher);
+        let at = *index.entry(alike).or_insert_with(|| {
+            rows.push(Gathered {
+                key: key(),
+                identity: hasher.finish(),
+                members: Vec::new(),
+                groups: Vec::new(),
+                waiting: Waiting::default(),
+            });
+            rows.len() - 1
+        });
+        &mut rows[at]
+    }
+
+    /// The row of a shape on a server, under any grouping but by application and by client.
+    fn shape_row(&mut self, by: By, form: Form, key: RowKey, shape: &'a Arc<ShapeInfo>) -> &mut Gathered<'a> {
+        let order = if by == By::Order { key.order } else { ShapeId(0) };
+        let key = RowKey { order, ..key };
+        let (database, collection) = (&*shape.database, &*shape.collection);
+        match (by, form) {
+            (By::Namespace, _) => {
+                self.row(Alike::Namespace(database, collection), || Key::Namespace { database, collection })
+            }
+            (_, Form::Typed) => self.row(Alike::Shape(key), || Key::Shape { key, shape }),
+            (_, Form::Plain) => {
+                let RowKey { server, role, class, .. } = key;
+                let namespace = (database, collection);
+                let alike = Alike::Text {
+                    server,
+                    role,
+                    class,
+                    order,
+                    command: &shape.command,
+                    namespace,
+                    text: &shape.plain,
+                };
+                self.row(alike, || Key::Shape { key, shape })
+            }
+        }
+    }
+}
+
+/// Derived figures of one window, for one look.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// Begin of the span.
+    pub start: Timestamp,
+    /// End of the span.
+    pub end: Timestamp,
+    /// Length of the span in nanoseconds, at least 1.
+    pub elapsed_ns: u64,
+    /// One connection in this many was kept, and rates are scaled by it.
+    pub sample: u32,
+    /// What was asked for.
+    pub selection: &'a Selection,
+    /// All rows of the chosen classes and role together, whatever the filters.
+    pub totals: Stats<'a>,
+    /// Of what is in flight in the chosen classes and role, what waits longest.
+    pub longest_waiting: Option<&'a InFlight>,
+    /// What was lost or skipped in the span.
+    pub coverage: &'a Coverage,
+    /// The rows, sorted, at most the limit.
+    pub rows: Vec<Row<'a>>,
+    /// How many rows there would be without the limit.
+    pub rows_total: usize,
+}
+
+impl<'a> Report<'a> {
+    /// Derives the figures of `window` that `selection` asks for.
+    pub fn new(window: &'a Window, selection: &'a Selection) -> Self {
+        let (elapsed_ns, sample) = (window.length_ns(), window.sample.max(1));
+        let wanted =
+            || window.in_flight.iter().filter(|waiting| selection.wants(waiting.role, waiting.class));
+        let mut totals = Figures::default();
+        let mut waiting = Waiting::default();
+        window
+            .shapes
+            .iter()
+            .filter(|row| selection.wants(row.key.role, row.key.class))
+            .for_each(|row| totals.merge(&row.figures));
+        wanted().for_each(|more| waiting.add(more));
+
+        let gathered = match selection.by {
+            By::Shape | By::Order | By::Namespace => gather_shapes(window, selection),
+            By::App => gather_groups(window.apps.iter(), selection),
+            By::Client => gather_groups(window.clients.iter(), selection),
+        };
+        let mut rows: Vec<Row<'a>> =
+            gathered.into_iter().map(|gathered| gathered.finish(elapsed_ns, sample)).collect();
+        selection.sort.apply(&mut rows, selection.form, elapsed_ns);
+        let rows_total = rows.len();
+        rows.truncate(selection.limit.unwrap_or(usize::MAX));
+        Self {
+            start: window.start,
+            end: window.end,
+            elapsed_ns,
+            sample,
+            selection,
+            totals: Stats::new(Cow::Owned(totals), Some(waiting), elapsed_ns, sample),
+            longest_waiting: wanted().filter(|more| more.count > 0).max_by_key(|more| more.oldest_ns),
+            coverage: &window.coverage,
+            rows,
+            rows_total,
+        }
+    }
+
+    /// `~` before figures that are scaled up from a sample, nothing otherwise.
+    pub const fn mark(&self) -> &'static str {
+        if self.sample > 1 { "~" } else { "" }
+    }
+
+    /// Whether the servers, the roles and the classes of the rows differ, so that a view has to show
+    /// them.
+    pub fn differing(&self) -> Differing {
+        let mut keys = self.rows.iter().filter_map(|row| match &row.key {
+            Key::Shape { key, .. } => Some(key),
+            _ => None,
+        });
+        let Some(first) = keys.next() else { return Differing::default() };
+        keys.fold(Differing::default(), |differing, key| Differing {
+            servers: differing.servers || key.server != first.server,
+            roles: differing.roles || key.role != first.role,
+            classes: differing.classes || key.class != first.class,
+        })
+    }
+}
+
+/// In what the keys of rows differ.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Differing {
+    /// Several servers.
+    pub servers: bool,
+    /// Both roles.
+    pub roles: bool,
+    /// Several classes.
+    pub classes: bool,
+}
+
+fn gather_shapes<'a>(window: &'a Window, selection: &Selection) -> Vec<Gathered<'a>> {
+    let Selection { by, form, .. } = *selection;
+    let mut gathering = Gathering::default();
+    for row in window.shapes.iter() {
+        if selection.wants(row.key.role, row.key.class) && selection.wants_shape(&row.shape) {
+            gathering.shape_row(by, form, row.key, &row.shape).members.push(row);
+        }
+    }
+    for waiting in &window.in_flight {
+        let InFlight { server, role, class, ref shape, .. } = *waiting;
+        if selection.wants(role, class) && selection.wants_shape(shape) {
+            // Its order is not known: by order it has a row of its own, with no order.
+            let key = RowKey { server, role, class, shape: shape.id, order: ShapeId(0) };
+            gathering.shape_row(by, form, key, shape).waiting.add(waiting);
+        }
+    }
+    gathering.rows
+}
+
+fn gather_groups<'a>(groups: impl Iterator<Item = &'a Group>, selection: &Selection) -> Vec<Gathered<'a>> {
+    let mut gathering = Gathering::default();
+    for group in groups {
+        let name = || match &group.key {
+            GroupKey::App(app) => format!("{} {} {}", app.label(), app.driver, app.driver_version),
+            GroupKey::Client(ip) => ip.to_string(),
+            GroupKey::Other => "other".to_string(),
+        };
+        if selection.wants(group.role, group.class)
+            && (selection.text.is_empty() || holds(&name(), &selection.text))
+        {
+            let key = || match &group.key {
+                GroupKey::App(app) => Key::App(app),
+                GroupKey::Client(ip) => Key::Client(*ip),
+                GroupKey::Other => Key::Other,
+            };
+            gathering.row(Alike::Group(&group.key), key).groups.push(group);
+        }
+    }
+    gathering.rows
+}
+
+impl<'a> Gathered<'a> {
+    fn finish(self, elapsed_ns: u64, sample: u32) -> Row<'a> {
+        let Self { key, identity, members, groups, waiting } = self;
+        let mut parts =
+            members.iter().map(|row| &row.figures).chain(groups.iter().map(|group| &group.figures));
+        let figures = match (parts.next(), parts.next()) {
+            (None, _) => Cow::Owned(Figures::default()),
+            (Some(only), None) => Cow::Borrowed(only),
+            (Some(first), Some(second)) => {
+                let mut sum = first.clone();
+                [second].into_iter().chain(parts).for_each(|more| sum.merge(more));
+                Cow::Owned(sum)
+            }
+        };
+        let known = matches!(key, Key::Shape { .. } | Key::Namespace { .. });
+        let stats = Stats::new(figures, known.then_some(waiting), elapsed_ns, sample);
+        Row { key, identity, stats, members }
+    }
+}

@@ -1,0 +1,124 @@
+//! Figures for people: three significant digits and a unit, at most six characters wide for anything
+//! that is likely, so that columns stay narrow.
+
+use std::fmt;
+
+/// What stands where a figure is not known.
+pub const UNKNOWN: &str = "-";
+
+/// A duration in nanoseconds: `850ns`, `12.3µs`, `1.20ms`, `345ms`, `1.50s`, `5m12s`, `3h05m`, `2d04h`.
+#[derive(Copy, Clone, Debug)]
+pub struct Nanos(pub u64);
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0;
+        match ns {
+            0..1_000 => f.pad(&format!("{ns}ns")),
+            1_000..999_500 => padded(f, ns as f64 / 1e3, "µs"),
+            999_500..999_500_000 => padded(f, ns as f64 / 1e6, "ms"),
+            999_500_000..59_950_000_000 => padded(f, ns as f64 / 1e9, "s"),
+            _ => {
+                let seconds = ns.saturating_add(500_000_000) / 1_000_000_000;
+                let (large, small, units) = match seconds {
+                    0..3_600 => (seconds / 60, seconds % 60, ("m", "s")),
+                    3_600..86_400 => (seconds / 3_600, seconds / 60 % 60, ("h", "m")),
+                    _ => (seconds / 86_400, seconds / 3_600 % 24, ("d", "h")),
+                };
+                f.pad(&format!("{large}{}{small:02}{}", units.0, units.1))
+            }
+        }
+    }
+}
+
+/// A count, or a rate, with decimal prefixes: `0`, `0.05`, `3.40`, `123`, `3.40k`, `12.3M`.
+#[derive(Copy, Clone, Debug)]
+pub struct Count(pub f64);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
+        if !self.0.is_finite() {
+            return f.pad(UNKNOWN);
+        }
+        let mut value = self.0.max(0.0);
+        let mut prefix = 0;
+        while value >= 999.5 && prefix + 1 < PREFIXES.len() {
+            value /= 1_000.0;
+            prefix += 1;
+        }
+        if prefix == 0 && value == value.trunc() {
+            return f.pad(&format!("{value:.0}"));
+        }
+        if prefix == 0 && value < 0.005 {
+            return f.pad("<.01");
+        }
+        padded(f, value, PREFIXES[prefix])
+    }
+}
+
+/// Three significant digits.
+fn padded(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
+    let decimals = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    f.pad(&format!("{value:.decimals$}{unit}"))
+}
+
+/// `Some` as its figure, `None` as [`UNKNOWN`].
+pub fn or_unknown<T: fmt::Display>(value: Option<T>) -> String {
+    value.map_or_else(|| UNKNOWN.to_string(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_people_say_them() {
+        for (ns, text) in [
+            (0, "0ns"),
+            (999, "999ns"),
+            (1_000, "1.00µs"),
+            (12_340, "12.3µs"),
+            (999_499, "999µs"),
+            (999_500, "1.00ms"),
+            (1_200_000, "1.20ms"),
+            (345_000_000, "345ms"),
+            (1_500_000_000, "1.50s"),
+            (59_940_000_000, "59.9s"),
+            (59_960_000_000, "1m00s"),
+            (312_000_000_000, "5m12s"),
+            (11_100_000_000_000, "3h05m"),
+            (187_200_000_000_000, "2d04h"),
+        ] {
+            assert_eq!(Nanos(ns).to_string(), text, "{ns}");
+        }
+        assert!(Nanos(u64::MAX).to_string().ends_with('h'));
+    }
+
+    #[test]
+    fn counts_keep_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.001, "<.01"),
+            (0.05, "0.05"),
+            (3.4, "3.40"),
+            (9.996, "10.0"),
+            (123.0, "123"),
+            (999.0, "999"),
+            (999.6, "1.00k"),
+            (3_400.0, "3.40k"),
+            (99_960.0, "100k"),
+            (12_345_678.0, "12.3M"),
+            (f64::NAN, "-"),
+        ] {
+            assert_eq!(Count(value).to_string(), text, "{value}");
+        }
+        assert_eq!(format!("{:>7}", Count(3_400.0)), "  3.40k");
+    }
+}

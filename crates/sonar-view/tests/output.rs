@@ -1,0 +1,354 @@
+//! What is written for people and for programs, from operations made up here.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../examples/synthetic/mod.rs"]
+mod synthetic;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sonar_core::operation::{ErrorCodes, InFlight};
+use sonar_core::time::NS_PER_S;
+use sonar_core::window::WindowSettings;
+use sonar_core::{
+    Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp, Window,
+};
+use sonar_view::json::Kind;
+use sonar_view::{
+    By, Classes, Column, Form, NamespaceFilter, Report, Selection, Sort, csv, each, json, table,
+};
+use synthetic::{app, operation, shape};
+
+const START: u64 = 1_777_629_600;
+
+/// Two seconds: 4 finds of 1, 2, 3 and 4 ms by one application, an insert of two documents that
+/// failed, a hello, and a query that has been running for five seconds.
+fn window(sample: u32) -> Window {
+    let start = Timestamp::from_unix(START, 0);
+    let mut window = Window::new(start, WindowSettings { sample, split_by_order: false });
+    let (web, late) = (app("web", "PyMongo", "4.7.3"), Arc::new(Application::late()));
+    let find = shape(0xa1, "find", "shop.orders", "{filter: {a: ?number}}", "{filter: {a: ?}}");
+    let insert = shape(0xb2, "insert", "shop.carts", "{documents: ?}", "{documents: ?}");
+    let hello = shape(0xc3, "hello", "admin", "{hello: ?number}", "{hello: ?}");
+    for ms in 1..=4 {
+        let end = start.plus_ns(ms * 100_000_000);
+        window.record(&Operation { latency_ns: Some(ms * 1_000_000), ..operation(&find, &web, end) });
+    }
+    let end = start.plus_ns(NS_PER_S);
+    window.record(&Operation {
+        statement_count: 2,
+        docs_returned: None,
+        docs_affected: Some(1),
+        client: Endpoint::v4([10, 0, 0, 7], 40_000),
+        outcome: Outcome::Failed(ErrorCodes { codes: &[(11_000, 1)] }),
+        latency_ns: Some(10_000_000),
+        ..operation(&insert, &late, end)
+    });
+    window.record(&Operation { class: Class::Monitoring, ..operation(&hello, &web, end) });
+    window.in_flight.push(InFlight {
+        server: synthetic::server(),
+        role: Role::Served,
+        class: Class::User,
+        shape: shape(0xd4, "count", "shop.orders", "{query: {b: ?string}}", "{query: {b: ?}}"),
+        count: 1,
+        oldest_ns: 5 * NS_PER_S,
+    });
+    window.end = start.plus_ns(2 * NS_PER_S);
+    window.coverage.frames = 40;
+    window
+}
+
+fn parse(report: &Report<'_>) -> Value {
+    let mut out = Vec::new();
+    json::report(report, Kind::Interval, &mut out).unwrap();
+    assert_eq!(out.iter().filter(|&&b| b == b'\n').count(), 1);
+    serde_json::from_slice(&out).unwrap()
+}
+
+fn text(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn rates_are_what_arithmetic_says() {
+    let (window, selection) = (window(1), Selection::default());
+    let report = Report::new(&window, &selection);
+    let rates = report.totals.rates;
+    // Five user operations in two seconds, 1+2+3+4+10 ms of latency.
+    assert_eq!((rates.calls, rates.load, rates.errors), (2.5, 0.010, 0.5));
+    assert_eq!((rates.request_bytes, rates.response_bytes), (300.0, 8_500.0));
+    assert_eq!((rates.returned_per_call, rates.affected_per_call), (Some(12.0), Some(1.0)));
+    assert_eq!(report.totals.quantiles.max, Some(10_000_000));
+    let commands: Vec<_> = report.rows.iter().map(|row| row.command().unwrap()).collect();
+    // What hangs is first: it has waited through the whole span.
+    assert_eq!(commands, ["count", "find", "insert"]);
+    let hanging = &report.rows[0].stats;
+    assert_eq!((hanging.figures.calls, hanging.quantiles.p99), (0, None));
+    assert_eq!(hanging.in_flight.unwrap().oldest_ns, Some(5 * NS_PER_S));
+}
+
+#[test]
+fn a_sample_is_scaled_and_marked() {
+    let (window, selection) = (window(10), Selection::default());
+    let report = Report::new(&window, &selection);
+    assert_eq!((report.totals.rates.calls, report.totals.quantiles.max), (25.0, Some(10_000_000)));
+    let value = parse(&report);
+    assert_eq!((&value["sample"], &value["totals"]["calls"]), (&10.into(), &50.into()));
+    assert_eq!(value["totals"]["errors"]["11000"], 10);
+    assert_eq!(value["coverage"]["frames"], 40, "what was seen is told as it was");
+    let table = text(|out| table::interval(&report, Some(80), out));
+    assert!(table.contains("~25 calls/s") && table.contains("~calls/s"), "{table}");
+}
+
+#[test]
+fn json_has_the_documented_fields() {
+    let (window, selection) = (window(1), Selection::default());
+    let value = parse(&Report::new(&window, &selection));
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    for name in ["schema", "kind", "start_ns", "end_ns", "sample", "totals", "coverage", "rows"] {
+        assert!(keys(&value).iter().any(|key| key == name), "{name}");
+    }
+    assert_eq!(keys(&value["coverage"]).len(), window.coverage.iter().count());
+    let row = &value["rows"][2];
+    for name in "shape_id ordered_id ordered_ids command database collection shape role class server calls \
+                 statements errors failed unanswered unacknowledged latency_ns transfer_ns request_bytes \
+                 response_bytes docs_returned docs_affected apps clients in_flight oldest_in_flight_ns \
+                 first_seen last_seen"
+        .split_whitespace()
+    {
+        assert!(keys(row).iter().any(|key| key == name), "{name}");
+    }
+    assert_eq!(row["shape_id"], "00000000000000b2");
+    assert_eq!((&row["docs_returned"], &row["docs_affected"]), (&Value::Null, &1.into()));
+    assert_eq!(row["errors"], serde_json::json!({"11000": 1}));
+    assert_eq!(
+        row["apps"],
+        serde_json::json!([{"name": null, "driver": null, "driver_version": null, "joined_late": true,
+                            "calls": 1, "failed": 1, "latency_ns": 10_000_000}])
+    );
+    assert_eq!(
+        row["clients"],
+        serde_json::json!([{"address": "10.0.0.7", "calls": 1, "failed": 1, "latency_ns": 10_000_000}])
+    );
+    let hanging = &value["rows"][0];
+    assert_eq!((&hanging["in_flight"], &hanging["first_seen"]), (&1.into(), &Value::Null));
+    assert_eq!(hanging["latency_ns"]["p50"], Value::Null);
+}
+
+#[test]
+fn groups_have_the_same_figures_under_their_own_key() {
+    let window = window(1);
+    for (by, key, expected) in [
+        (By::Namespace, "namespace", vec!["shop.orders", "shop.carts"]),
+        (By::App, "app", vec!["", "web"]),
+        (By::Client, "client", vec!["10.0.0.9", "10.0.0.7"]),
+    ] {
+        let selection = Selection { by, ..Selection::default() };
+        let value = parse(&Report::new(&window, &selection));
+        let rows = value["rows"].as_array().unwrap();
+        let mut names: Vec<_> = rows.iter().map(|row| row[key].as_str().unwrap_or("")).collect();
+        let mut expected = expected.clone();
+        names.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
+        assert_eq!(rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum::<u64>(), 5, "user alone");
+        let in_flight = rows.iter().any(|row| !row["in_flight"].is_null());
+        assert_eq!(in_flight, by == By::Namespace, "not known by application and client");
+    }
+}
+
+#[test]
+fn filters_leave_totals_alone() {
+    let window = window(1);
+    let with = |change: fn(&mut Selection)| {
+        let mut selection = Selection::default();
+        change(&mut selection);
+        let report = Report::new(&window, &selection);
+        assert_eq!(report.totals.figures.calls, if selection.classes == Classes::ALL { 6 } else { 5 });
+        report.rows.iter().map(|row| row.command().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(with(|s| s.text = "A: ?NUM".into()), ["find"]);
+    assert_eq!(with(|s| s.text = "00b2".into()), ["insert"]);
+    assert_eq!(with(|s| s.namespace = NamespaceFilter::Prefix("shop.o".into())), ["count", "find"]);
+    assert_eq!(with(|s| s.namespace = NamespaceFilter::Prefix("sho".into())).len(), 3);
+    assert_eq!(with(|s| s.namespace = NamespaceFilter::Exactly("shop.o".into())).len(), 0);
+    assert_eq!(with(|s| s.namespace = NamespaceFilter::Exactly("shop.carts".into())), ["insert"]);
+    assert_eq!(with(|s| s.classes = Classes::ALL).len(), 4);
+    assert_eq!(with(|s| s.limit = Some(1)), ["count"]);
+    assert_eq!(with(|s| s.sort = Sort { column: Column::P50, reverse: false }), ["insert", "find", "count"]);
+    let reversed = with(|s| s.sort = Sort { column: Column::P50, reverse: true });
+    assert_eq!(reversed, ["find", "insert", "count"], "what is not known stays last");
+    assert_eq!(
+        with(|s| s.sort = Sort { column: Column::Command, reverse: true }),
+        ["insert", "find", "count"]
+    );
+}
+
+#[test]
+fn rows_of_equal_plain_text_are_one() {
+    let mut window = Window::new(Timestamp::from_unix(START, 0), WindowSettings::default());
+    let web = app("web", "PyMongo", "4.7.3");
+    for (id, typed) in [(1, "{filter: {a: ?number}}"), (2, "{filter: {a: ?string}}")] {
+        let shape = shape(id, "find", "shop.orders", typed, "{filter: {a: ?}}");
+        window.record(&operation(&shape, &web, Timestamp::from_unix(START, 5)));
+    }
+    for (form, rows) in [(Form::Typed, 2), (Form::Plain, 1)] {
+        let selection = Selection { form, ..Selection::default() };
+        let report = Report::new(&window, &selection);
+        assert_eq!(report.rows.len(), rows);
+        let apps = report.rows[0].apps().unwrap();
+        assert_eq!((apps.entries.len(), apps.entries[0].1.calls), (1, 3 - rows as u64));
+    }
+}
+
+#[test]
+fn orders_are_rows_of_their_own_only_when_asked() {
+    let settings = WindowSettings { sample: 1, split_by_order: true };
+    let mut window = Window::new(Timestamp::from_unix(START, 0), settings);
+    let (web, one) = (app("web", "", ""), shape(1, "find", "shop.orders", "{}", "{}"));
+    for order in [7, 8] {
+        let op = operation(&one, &web, Timestamp::from_unix(START, 5));
+        window.record(&Operation { ordered_id: ShapeId(order), ..op });
+    }
+    for (by, rows, ordered_id) in
+        [(By::Shape, 1, Value::Null), (By::Order, 2, Value::String("0000000000000007".into()))]
+    {
+        let selection = Selection { by, ..Selection::default() };
+        let value = parse(&Report::new(&window, &selection));
+        assert_eq!(value["rows"].as_array().unwrap().len(), rows);
+        assert_eq!(value["rows"][0]["ordered_id"], ordered_id);
+    }
+}
+
+/// A hostile client names itself, a database and a field so that a terminal would obey.
+#[test]
+fn no_name_from_the_wire_reaches_a_terminal_as_it_is() {
+    let evil = "\x1b]0;owned\x07\u{9b}2J\r\n\u{202e}\",x";
+    let mut window = Window::new(Timestamp::from_unix(START, 0), WindowSettings::default());
+    let app = app(evil, evil, evil);
+    let shape = Arc::new(ShapeInfo {
+        id: ShapeId(1),
+        command: evil.into(),
+        database: evil.into(),
+        collection: evil.into(),
+        typed: evil.into(),
+        plain: evil.into(),
+        ..ShapeInfo::default()
+    });
+    let op = Operation { values: Some(evil), ..operation(&shape, &app, Timestamp::from_unix(START, 5)) };
+    window.record(&op);
+    for by in By::ALL {
+        let selection = Selection { by, ..Selection::default() };
+        let report = Report::new(&window, &selection);
+        let outputs = [
+            text(|out| table::interval(&report, Some(100), out)),
+            text(|out| table::summary(&report, None, out)),
+            text(|out| csv::rows(&report, Kind::Interval, out)),
+            text(|out| json::report(&report, Kind::Interval, out)),
+            text(|out| each::text(&op, Form::Typed, out)),
+            text(|out| each::json(&op, Form::Typed, out)),
+        ];
+        for output in outputs {
+            let unsafe_char =
+                output.chars().find(|&c| !matches!(c, '\r' | '\n') && !sonar_view::text::is_safe(c));
+            assert_eq!(unsafe_char, None, "{output:?}");
+            assert!(!output.trim_end().trim_end_matches("\r\n").contains("\r"), "{output:?}");
+        }
+    }
+    let value: Value = serde_json::from_str(&text(|out| each::json(&op, Form::Typed, out))).unwrap();
+    assert_eq!(value["app"], evil, "JSON gives the name back as it was");
+}
+
+#[test]
+fn csv_lines_have_as_many_fields_as_the_heading() {
+    let window = window(1);
+    for by in By::ALL {
+        let selection = Selection { by, ..Selection::default() };
+        let report = Report::new(&window, &selection);
+        let lines =
+            text(|out| csv::heading(by, &mut *out).and_then(|()| csv::rows(&report, Kind::Interval, out)));
+        let fields = |line: &str| {
+            let mut quoted = false;
+            1 + line
+                .chars()
+                .filter(|&c| {
+                    (c == '"' && {
+                        quoted = !quoted;
+                        false
+                    }) || (c == ',' && !quoted)
+                })
+                .count()
+        };
+        let counts: Vec<_> = lines.lines().map(fields).collect();
+        assert!(counts.len() > 1 && counts.iter().all(|&count| count == counts[0]), "{lines}");
+    }
+    let selection = Selection { text: "insert".into(), ..Selection::default() };
+    let report = Report::new(&window, &selection);
+    insta::assert_snapshot!("csv", text(|out| csv::rows(&report, Kind::Interval, out)));
+}
+
+#[test]
+fn a_quote_in_a_csv_field_is_doubled() {
+    let mut window = Window::new(Timestamp::from_unix(START, 0), WindowSettings::default());
+    let (app, shape) = (app("a \"b\", c", "", ""), shape(1, "find", "d.c", "{}", "{}"));
+    window.record(&operation(&shape, &app, Timestamp::from_unix(START, 5)));
+    let selection = Selection { by: By::App, ..Selection::default() };
+    let line = text(|out| csv::rows(&Report::new(&window, &selection), Kind::Interval, out));
+    assert!(line.contains(",\"a \"\"b\"\", c\",,,1,"), "{line}");
+}
+
+#[test]
+fn each_operation_is_one_line() {
+    let (app, shape) =
+        (app("web", "PyMongo", "4.7.3"), shape(0xa1, "find", "shop.orders", "{a: ?number}", "{a: ?}"));
+    let op = operation(&shape, &app, Timestamp::from_unix(START, 120_345_678));
+    assert_eq!(
+        text(|out| each::text(&op, Form::Typed, out)),
+        "2026-05-01T10:00:00.120345Z 10.0.0.9:51234 shop.orders find 1.20ms in=120 out=3.40k returned=12 ok {a: ?number}\n"
+    );
+    let failed = Operation {
+        latency_ns: None,
+        docs_returned: None,
+        statement_count: 3,
+        outcome: Outcome::Failed(ErrorCodes { codes: &[(11_000, 2), (121, 1)] }),
+        values: Some("{a: 5}"),
+        ..op
+    };
+    assert_eq!(
+        text(|out| each::text(&failed, Form::Plain, out)),
+        "2026-05-01T10:00:00.120345Z 10.0.0.9:51234 shop.orders find - in=120 out=3.40k statements=3 \
+         failed=11000x2,121 {a: ?} values={a: 5}\n"
+    );
+    let value: Value = serde_json::from_str(&text(|out| each::json(&failed, Form::Typed, out))).unwrap();
+    assert_eq!(value["request_id"], 4_294_967_295_u64, "unsigned");
+    assert_eq!(value["errors"], serde_json::json!({"11000": 2, "121": 1}));
+    assert_eq!((&value["cursor_id"], &value["values"]), (&Value::Null, &"{a: 5}".into()));
+    let plain: Value = serde_json::from_str(&text(|out| each::json(&op, Form::Typed, out))).unwrap();
+    assert!(plain.get("values").is_none(), "values are never there unless asked for");
+    insta::assert_snapshot!("each_json", text(|out| each::json(&op, Form::Typed, out)));
+}
+
+#[test]
+fn tables_keep_their_width() {
+    let mut workload = synthetic::Workload::new();
+    let mut window = workload.window(0);
+    window.coverage.kernel_drops = 27;
+    for (by, width) in
+        [(By::Shape, 80), (By::Shape, 160), (By::Namespace, 100), (By::App, 100), (By::Client, 80)]
+    {
+        let selection = Selection { by, ..Selection::default() };
+        let report = Report::new(&window, &selection);
+        let out = text(|out| table::interval(&report, Some(width), out));
+        let rows = out.lines().skip(2);
+        assert!(rows.clone().all(|line| sonar_view::text::width(line) <= width), "{out}");
+        insta::assert_snapshot!(format!("table_{}_{width}", by.name()), out);
+    }
+    let selection = Selection::default();
+    let report = Report::new(&window, &selection);
+    insta::assert_snapshot!("summary", text(|out| table::summary(&report, None, out)));
+    for width in 0..40 {
+        text(|out| table::interval(&report, Some(width), out));
+    }
+}
