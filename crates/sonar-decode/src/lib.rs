@@ -5,4 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bson;
+pub mod frame;
 pub mod shape;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

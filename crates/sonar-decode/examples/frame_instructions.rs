@@ -1,0 +1,41 @@
+//! Decodes the mixed frames of the bench ROUNDS times, for a tool that counts instructions:
+//! `frame_instructions ours|etherparse|nothing ROUNDS`, or `frame_instructions pcap FILE` to write them as
+//! a capture file for other programs. The difference of two runs of unlike ROUNDS is free of the start-up.
+
+use std::error::Error;
+use std::hint::black_box;
+
+use etherparse::SlicedPacket;
+use sonar_decode::frame::decode;
+use sonar_decode::testing::{OwnedPacket, mixed_frames, pcap};
+
+const FRAMES: usize = 1_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [what, argument] = &arguments[..] else {
+        return Err("usage: frame_instructions ours|etherparse|nothing ROUNDS, or pcap FILE".into());
+    };
+    let decoder: fn(&OwnedPacket) = match what.as_str() {
+        "ours" => |frame| {
+            black_box(&decode(&frame.as_packet()));
+        },
+        "etherparse" => |frame| {
+            black_box(&SlicedPacket::from_ethernet(&frame.data));
+        },
+        "nothing" => |_| {},
+        "pcap" => {
+            std::fs::write(argument, pcap(&mixed_frames(100_000)))?;
+            return Ok(());
+        }
+        other => return Err(format!("{other}: not ours, etherparse, nothing or pcap").into()),
+    };
+    let rounds: u32 = argument.parse()?;
+    let frames = mixed_frames(FRAMES);
+    for _ in 0..rounds {
+        for frame in &frames {
+            decoder(black_box(frame));
+        }
+    }
+    Ok(())
+}

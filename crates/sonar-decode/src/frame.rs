@@ -1,0 +1,482 @@
+//! One packet to one TCP segment: link, network and transport headers.
+//!
+//! This runs for every packet that the kernel hands over, so it is laid out around the two packets that
+//! matter: IPv4 and IPv6 without options in front of TCP. For these all headers are read from one array
+//! whose length was checked once, and a handful of comparisons decide. Everything else (extension
+//! headers, cut packets, lengths that contradict each other) takes the careful way beside it, which would
+//! give the same answer for the ordinary packets too.
+//!
+//! Checksums are not looked at: a packet that leaves this host has none yet when it is captured.
+
+use sonar_core::{Coverage, Endpoint, LinkType, Packet, Timestamp};
+
+/// VLAN tags that are followed in one frame, outermost first.
+pub const MAX_VLAN_TAGS: usize = 4;
+
+/// Extension headers that are followed between IP and TCP.
+pub const MAX_EXTENSION_HEADERS: usize = 8;
+
+/// A TCP segment and where it was seen.
+#[derive(Copy, Clone, Debug)]
+pub struct Segment<'a> {
+    /// When the packet was stamped.
+    pub time: Timestamp,
+    /// Where it was seen: interface and the two outer VLAN ids, packed. Equal means the same place;
+    /// nothing else may be read from it.
+    pub place: u64,
+    /// Who sent it.
+    pub source: Endpoint,
+    /// Whom it is for.
+    pub destination: Endpoint,
+    /// Sequence number of the first payload byte (of the SYN, where that flag is set).
+    pub seq: u32,
+    /// The next sequence number that the sender expects; only with [`TcpFlags::ack`].
+    pub ack: u32,
+    /// The control bits.
+    pub flags: TcpFlags,
+    /// What was captured of the payload; link padding is not in it.
+    pub payload: &'a [u8],
+    /// Payload bytes that were on the wire after `payload` and were cut by the snap length.
+    pub missing: u32,
+}
+
+/// The control bits of a TCP header (RFC 9293 §3.1).
+#[derive(Copy, Clone, PartialEq, Eq, Default)]
+pub struct TcpFlags(u8);
+
+impl TcpFlags {
+    /// From byte 13 of the TCP header.
+    pub const fn from_byte(byte: u8) -> Self {
+        Self(byte)
+    }
+
+    /// The sender has nothing more to send.
+    pub const fn fin(self) -> bool {
+        self.0 & 0x01 != 0
+    }
+
+    /// The sender opens the connection.
+    pub const fn syn(self) -> bool {
+        self.0 & 0x02 != 0
+    }
+
+    /// The sender breaks the connection off.
+    pub const fn rst(self) -> bool {
+        self.0 & 0x04 != 0
+    }
+
+    /// The sender asks that what came so far be given to the receiving program.
+    pub const fn psh(self) -> bool {
+        self.0 & 0x08 != 0
+    }
+
+    /// The acknowledgement number counts.
+    pub const fn ack(self) -> bool {
+        self.0 & 0x10 != 0
+    }
+}
+
+/// The set bits as tcpdump writes them, for example `[S.]`.
+impl std::fmt::Debug for TcpFlags {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use std::fmt::Write as _;
+        f.write_char('[')?;
+        for (set, letter) in
+            [(self.syn(), 'S'), (self.fin(), 'F'), (self.rst(), 'R'), (self.psh(), 'P'), (self.ack(), '.')]
+        {
+            if set {
+                f.write_char(letter)?;
+            }
+        }
+        f.write_char(']')
+    }
+}
+
+/// Why a packet gave no segment.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Skip {
+    /// The link type is not decoded.
+    LinkUnsupported,
+    /// Neither IPv4 nor IPv6.
+    NotIp,
+    /// IP that carries no TCP.
+    NotTcp,
+    /// A part of an IP packet that may carry TCP.
+    Fragment,
+    /// The capture cut it inside its headers.
+    HeaderTruncated,
+    /// Its headers contradict themselves.
+    HeaderMalformed,
+}
+
+impl Skip {
+    /// Adds one to the counter of this reason.
+    pub fn count(self, coverage: &mut Coverage) {
+        *match self {
+            Self::LinkUnsupported => &mut coverage.frames_link_unsupported,
+            Self::NotIp => &mut coverage.frames_not_ip,
+            Self::NotTcp => &mut coverage.frames_not_tcp,
+            Self::Fragment => &mut coverage.frames_ip_fragment,
+            Self::HeaderTruncated => &mut coverage.frames_header_truncated,
+            Self::HeaderMalformed => &mut coverage.frames_header_malformed,
+        } += 1;
+    }
+}
+
+/// Reads the headers of `packet`.
+///
+/// # Errors
+/// The reason why there is no segment; each is a counter of [`Coverage`].
+#[inline]
+pub fn decode<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
+    if packet.link == LinkType::Ethernet
+        && let Some((header, rest)) = packet.data.split_first_chunk::<14>()
+    {
+        let place = place(packet.interface, outer_vlan(packet));
+        match [header[12], header[13]] {
+            ETHERTYPE_IPV4 => return ipv4(packet, place, rest),
+            ETHERTYPE_IPV6 => return ipv6(packet, place, rest),
+            _ => {}
+        }
+    }
+    other_link(packet)
+}
+
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// IEEE 802.1Q, 802.1ad, and the 0x9100 that switches used before 802.1ad.
+const fn is_vlan(ethertype: [u8; 2]) -> bool {
+    matches!(ethertype, [0x81, 0x00] | [0x88, 0xa8] | [0x91, 0x00])
+}
+
+/// The VLAN id of a tag without its priority bits, which may differ within one flow.
+const fn vlan_id(tci: u16) -> u32 {
+    (tci & 0x0fff) as u32
+}
+
+/// The id of the tag that the kernel took out of the packet, 0 for none.
+#[inline]
+fn outer_vlan(packet: &Packet<'_>) -> u32 {
+    packet.vlan_tci.map_or(0, vlan_id)
+}
+
+/// Puts the next tag further in beside `vlans`. Id 0 means "priority only, no VLAN" and adds nothing.
+const fn with_vlan(vlans: u32, id: u32) -> u32 {
+    if id == 0 || vlans >> 12 != 0 { vlans } else { vlans << 12 | id }
+}
+
+#[inline]
+const fn place(interface: u32, vlans: u32) -> u64 {
+    (interface as u64) << 32 | vlans as u64
+}
+
+/// What headers that end after the captured bytes say of the packet.
+fn short(packet: &Packet<'_>) -> Skip {
+    if not_captured(packet) > 0 { Skip::HeaderTruncated } else { Skip::HeaderMalformed }
+}
+
+/// Bytes that were on the wire after the captured ones.
+fn not_captured(packet: &Packet<'_>) -> usize {
+    (packet.wire_len as usize).saturating_sub(packet.data.len())
+}
+
+/// Ethernet that begins with something else than an IP packet, and every other link type.
+#[inline(never)]
+fn other_link<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
+    let data = packet.data;
+    let here = place(packet.interface, outer_vlan(packet));
+    match packet.link {
+        LinkType::Ethernet => {
+            let (header, rest) = data.split_first_chunk::<14>().ok_or_else(|| short(packet))?;
+            tagged(packet, packet.interface, [header[12], header[13]], rest)
+        }
+        LinkType::LinuxCooked => {
+            let (header, rest) = data.split_first_chunk::<16>().ok_or_else(|| short(packet))?;
+            tagged(packet, packet.interface, [header[14], header[15]], rest)
+        }
+        LinkType::LinuxCooked2 => {
+            let (header, rest) = data.split_first_chunk::<20>().ok_or_else(|| short(packet))?;
+            // One capture of `any` holds many interfaces, and here the header tells which.
+            let interface = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+            tagged(packet, interface, [header[0], header[1]], rest)
+        }
+        LinkType::Null | LinkType::Loop => {
+            let (family, rest) = data.split_first_chunk::<4>().ok_or_else(|| short(packet))?;
+            // The byte order of BSD null is that of the machine that captured, which the number itself
+            // tells: no address family reaches 65,536.
+            let family = match u32::from_be_bytes(*family) {
+                family @ ..0x1_0000 => family,
+                family => family.swap_bytes(),
+            };
+            match family {
+                2 => ipv4(packet, here, rest),
+                // Linux; NetBSD and OpenBSD; FreeBSD; macOS.
+                10 | 24 | 28 | 30 => ipv6(packet, here, rest),
+                _ => Err(Skip::NotIp),
+            }
+        }
+        LinkType::Raw => match data.first().ok_or_else(|| short(packet))? >> 4 {
+            4 => ipv4(packet, here, data),
+            6 => ipv6(packet, here, data),
+            _ => Err(Skip::NotIp),
+        },
+        LinkType::Ipv4 => ipv4(packet, here, data),
+        LinkType::Ipv6 => ipv6(packet, here, data),
+        LinkType::Other(_) => Err(Skip::LinkUnsupported),
+    }
+}
+
+/// What follows an Ethernet type: VLAN tags, then IP.
+#[inline]
+fn tagged<'a>(
+    packet: &Packet<'a>,
+    interface: u32,
+    mut ethertype: [u8; 2],
+    mut rest: &'a [u8],
+) -> Result<Segment<'a>, Skip> {
+    let mut vlans = outer_vlan(packet);
+    for _ in 0..MAX_VLAN_TAGS {
+        if !is_vlan(ethertype) {
+            break;
+        }
+        let (tag, inner) = rest.split_first_chunk::<4>().ok_or_else(|| short(packet))?;
+        vlans = with_vlan(vlans, vlan_id(u16::from_be_bytes([tag[0], tag[1]])));
+        ethertype = [tag[2], tag[3]];
+        rest = inner;
+    }
+    match ethertype {
+        ETHERTYPE_IPV4 => ipv4(packet, place(interface, vlans), rest),
+        ETHERTYPE_IPV6 => ipv6(packet, place(interface, vlans), rest),
+        _ if is_vlan(ethertype) => Err(Skip::HeaderMalformed),
+        _ => Err(Skip::NotIp),
+    }
+}
+
+const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_HOP_BY_HOP: u8 = 0;
+const PROTOCOL_ROUTING: u8 = 43;
+const PROTOCOL_FRAGMENT: u8 = 44;
+const PROTOCOL_AUTHENTICATION: u8 = 51;
+const PROTOCOL_DESTINATION_OPTIONS: u8 = 60;
+const PROTOCOL_MOBILITY: u8 = 135;
+const PROTOCOL_HIP: u8 = 139;
+const PROTOCOL_SHIM6: u8 = 140;
+
+/// More fragments, or an offset; "don't fragment" and the reserved bit do not count.
+const IPV4_FRAGMENT: u32 = 0x3fff;
+
+/// Without options, not a fragment, TCP inside, and all that its length says was captured: at once. Else
+/// the careful way.
+#[inline]
+fn ipv4<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
+    if let Some((header, _)) = data.split_first_chunk::<40>() {
+        // Fragment bits, time to live and protocol in one word, so that one comparison decides.
+        let word = u32::from_be_bytes([header[6], header[7], header[8], header[9]]);
+        let ordinary = header[0] == 0x45 && word & (IPV4_FRAGMENT << 16 | 0xff) == PROTOCOL_TCP as u32;
+        let end = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let [_, _, _, _, _, _, _, _, _, _, _, _, s0, s1, s2, s3, d0, d1, d2, d3, tcp @ ..] = header;
+        let start = 20 + tcp_header_len(tcp);
+        if ordinary
+            && start >= 40
+            && let Some(payload) = data.get(start..end)
+        {
+            let source = Endpoint::v4([*s0, *s1, *s2, *s3], u16::from_be_bytes([tcp[0], tcp[1]]));
+            let destination = Endpoint::v4([*d0, *d1, *d2, *d3], u16::from_be_bytes([tcp[2], tcp[3]]));
+            return Ok(segment(packet, place, source, destination, tcp, payload, 0));
+        }
+    }
+    ipv4_with_care(packet, place, data)
+}
+
+/// The same for IPv6 without extension headers.
+#[inline]
+fn ipv6<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
+    if let Some((header, _)) = data.split_first_chunk::<60>()
+        && let Some((ip, tcp)) = header.split_first_chunk::<40>()
+        && let Some((tcp, _)) = tcp.split_first_chunk::<20>()
+    {
+        let end = 40 + usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+        let start = 40 + tcp_header_len(tcp);
+        if ip[0] >> 4 == 6
+            && ip[6] == PROTOCOL_TCP
+            && start >= 60
+            && let Some(payload) = data.get(start..end)
+        {
+            let (source, destination) = ipv6_endpoints(ip, tcp);
+            return Ok(segment(packet, place, source, destination, tcp, payload, 0));
+        }
+    }
+    ipv6_with_care(packet, place, data)
+}
+
+#[inline]
+fn tcp_header_len(tcp: &[u8; 20]) -> usize {
+    usize::from(tcp[12] >> 4) * 4
+}
+
+#[inline]
+fn ipv6_endpoints(ip: &[u8; 40], tcp: &[u8; 20]) -> (Endpoint, Endpoint) {
+    let mut source = [0; 16];
+    source.copy_from_slice(&ip[8..24]);
+    let mut destination = [0; 16];
+    destination.copy_from_slice(&ip[24..40]);
+    (
+        Endpoint::v6(source, u16::from_be_bytes([tcp[0], tcp[1]])),
+        Endpoint::v6(destination, u16::from_be_bytes([tcp[2], tcp[3]])),
+    )
+}
+
+#[inline]
+fn segment<'a>(
+    packet: &Packet<'a>,
+    place: u64,
+    source: Endpoint,
+    destination: Endpoint,
+    tcp: &[u8; 20],
+    payload: &'a [u8],
+    missing: u32,
+) -> Segment<'a> {
+    Segment {
+        time: packet.time,
+        place,
+        source,
+        destination,
+        seq: u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]),
+        ack: u32::from_be_bytes([tcp[8], tcp[9], tcp[10], tcp[11]]),
+        flags: TcpFlags::from_byte(tcp[13]),
+        payload,
+        missing,
+    }
+}
+
+#[inline(never)]
+fn ipv4_with_care<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
+    let (ip, _) = data.split_first_chunk::<20>().ok_or_else(|| short(packet))?;
+    let header_len = usize::from(ip[0] & 0x0f) * 4;
+    if ip[0] >> 4 != 4 || header_len < 20 {
+        return Err(Skip::HeaderMalformed);
+    }
+    if !matches!(ip[9], PROTOCOL_TCP | PROTOCOL_AUTHENTICATION) {
+        return Err(Skip::NotTcp);
+    }
+    if u32::from(u16::from_be_bytes([ip[6], ip[7]])) & IPV4_FRAGMENT != 0 {
+        return Err(Skip::Fragment);
+    }
+    // Segmentation offload leaves 0 where the length does not fit, or where the card will write it.
+    let total_len = match u16::from_be_bytes([ip[2], ip[3]]) {
+        0 => data.len() + not_captured(packet),
+        len => usize::from(len),
+    };
+    let len = total_len.checked_sub(header_len).ok_or(Skip::HeaderMalformed)?;
+    let rest = data.get(header_len..).ok_or(Skip::HeaderTruncated)?;
+    let (tcp, captured, len) = transport(ip[9], false, rest, len)?;
+    let source = Endpoint::v4([ip[12], ip[13], ip[14], ip[15]], u16::from_be_bytes([tcp[0], tcp[1]]));
+    let destination = Endpoint::v4([ip[16], ip[17], ip[18], ip[19]], u16::from_be_bytes([tcp[2], tcp[3]]));
+    let (payload, missing) = payload(tcp, captured, len)?;
+    Ok(segment(packet, place, source, destination, tcp, payload, missing))
+}
+
+#[inline(never)]
+fn ipv6_with_care<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
+    let (ip, rest) = data.split_first_chunk::<40>().ok_or_else(|| short(packet))?;
+    if ip[0] >> 4 != 6 {
+        return Err(Skip::HeaderMalformed);
+    }
+    // 0 stands for a jumbo payload (RFC 2675), whose option newer kernels leave out.
+    let (len, jumbo) = match u16::from_be_bytes([ip[4], ip[5]]) {
+        0 => (rest.len() + not_captured(packet), true),
+        len => (usize::from(len), false),
+    };
+    let (tcp, captured, len) = transport(ip[6], jumbo, rest, len)?;
+    let (source, destination) = ipv6_endpoints(ip, tcp);
+    let (payload, missing) = payload(tcp, captured, len)?;
+    Ok(segment(packet, place, source, destination, tcp, payload, missing))
+}
+
+/// The fixed TCP header, then the captured bytes from it on, then their length on the wire.
+type Transport<'a> = (&'a [u8; 20], &'a [u8], usize);
+
+/// Walks the extension headers to TCP: `next` says what stands at the beginning of `data`, `len` how many
+/// bytes follow on the wire. `jumbo`: the length may stand in a hop-by-hop option.
+fn transport(mut next: u8, jumbo: bool, mut data: &[u8], mut len: usize) -> Result<Transport<'_>, Skip> {
+    for _ in 0..=MAX_EXTENSION_HEADERS {
+        if next == PROTOCOL_TCP {
+            if len < 20 {
+                return Err(Skip::HeaderMalformed);
+            }
+            // Ethernet pads short frames to 60 bytes.
+            let data = &data[..data.len().min(len)];
+            let (tcp, _) = data.split_first_chunk::<20>().ok_or(Skip::HeaderTruncated)?;
+            return Ok((tcp, data, len));
+        }
+        if !is_extension(next) {
+            return Err(Skip::NotTcp);
+        }
+        if len < 8 {
+            return Err(Skip::HeaderMalformed);
+        }
+        let (header, _) = data.split_first_chunk::<8>().ok_or(Skip::HeaderTruncated)?;
+        let header_len = match next {
+            PROTOCOL_FRAGMENT => {
+                // Offset or "more fragments"; neither means an atomic fragment (RFC 6946), a whole packet.
+                if u16::from_be_bytes([header[2], header[3]]) & 0xfff9 != 0 {
+                    let may_be_tcp = header[0] == PROTOCOL_TCP || is_extension(header[0]);
+                    return Err(if may_be_tcp { Skip::Fragment } else { Skip::NotTcp });
+                }
+                8
+            }
+            PROTOCOL_AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
+            _ => (usize::from(header[1]) + 1) * 8,
+        };
+        if jumbo
+            && next == PROTOCOL_HOP_BY_HOP
+            && let Some(jumbo_len) = data.get(2..header_len).and_then(jumbo_payload)
+        {
+            len = jumbo_len;
+        }
+        len = len.checked_sub(header_len).ok_or(Skip::HeaderMalformed)?;
+        next = header[0];
+        data = data.get(header_len..).ok_or(Skip::HeaderTruncated)?;
+    }
+    Err(Skip::HeaderMalformed)
+}
+
+const fn is_extension(protocol: u8) -> bool {
+    matches!(
+        protocol,
+        PROTOCOL_HOP_BY_HOP
+            | PROTOCOL_ROUTING
+            | PROTOCOL_FRAGMENT
+            | PROTOCOL_AUTHENTICATION
+            | PROTOCOL_DESTINATION_OPTIONS
+            | PROTOCOL_MOBILITY
+            | PROTOCOL_HIP
+            | PROTOCOL_SHIM6
+    )
+}
+
+/// The length that a jumbo payload option (RFC 2675) among hop-by-hop options gives.
+fn jumbo_payload(mut options: &[u8]) -> Option<usize> {
+    loop {
+        match options {
+            // Pad1 is the one option without a length.
+            [0, rest @ ..] => options = rest,
+            [0xc2, 4, a, b, c, d, ..] => return Some(u32::from_be_bytes([*a, *b, *c, *d]) as usize),
+            [_, len, rest @ ..] => options = rest.get(usize::from(*len)..)?,
+            _ => return None,
+        }
+    }
+}
+
+/// The payload and how much of it was cut. TCP options may be cut too: nothing here needs them, and the
+/// sequence numbers still tell what is missing.
+fn payload<'a>(tcp: &[u8; 20], captured: &'a [u8], len: usize) -> Result<(&'a [u8], u32), Skip> {
+    let header_len = tcp_header_len(tcp);
+    if header_len < 20 || header_len > len {
+        return Err(Skip::HeaderMalformed);
+    }
+    let payload = captured.get(header_len..).unwrap_or_default();
+    let missing = len - header_len - payload.len();
+    Ok((payload, u32::try_from(missing).unwrap_or(u32::MAX)))
+}
