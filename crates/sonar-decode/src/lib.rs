@@ -5,7 +5,17 @@
 #![forbid(unsafe_code)]
 
 pub mod bson;
+mod class;
+pub mod compress;
+mod connection;
+pub mod decoder;
 pub mod frame;
+pub mod message;
 pub mod shape;
+mod shared;
+pub mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+
+pub use decoder::{Decoder, Ports, Settings, Sink};
+pub use shared::Shared;

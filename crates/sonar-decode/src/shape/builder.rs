@@ -20,6 +20,8 @@ pub const MAX_CHILDREN: usize = 1_024;
 pub const MAX_DEPTH: usize = 128;
 /// The most distinct statements of one command.
 pub const MAX_STATEMENTS: usize = 256;
+/// What a label counts for in the budget of texts, in bytes.
+const LABEL_COST: usize = 64;
 /// The children of a set that may stand unsorted behind the sorted ones.
 const UNSORTED: usize = 32;
 
@@ -168,6 +170,12 @@ impl<T: Text> Builder<T> {
     /// Tells which command it is.
     pub fn set_command(&mut self, command: CommandKind) {
         self.command = command;
+    }
+
+    /// Open containers, the command itself included.
+    #[inline]
+    pub fn depth(&self) -> usize {
+        self.frames.len()
     }
 
     /// Whether a field of the command is open: events belong to the builder.
@@ -329,17 +337,21 @@ impl<T: Text> Builder<T> {
     #[inline]
     fn add_element(&mut self, hash: u64, label: T::Label, text: T) {
         let text = if T::WANTED {
-            let size = text.len() + 64;
-            if size > self.text_left {
-                T::cut()
-            } else {
-                self.text_left -= size;
-                text
-            }
+            let text = if text.len() + LABEL_COST > self.text_left { T::cut() } else { text };
+            self.text_left = self.text_left.saturating_sub(text.len() + LABEL_COST);
+            text
         } else {
             text
         };
         self.elements.push(Element { hash, label, text });
+    }
+
+    /// Drops the elements from `start` on, and gives their text back to the budget.
+    fn drop_elements(&mut self, start: usize) {
+        if T::WANTED {
+            self.text_left += self.elements[start..].iter().map(|child| child.text.len() + LABEL_COST).sum::<usize>();
+        }
+        self.elements.truncate(start);
     }
 
     /// Takes the children of frame `at` out and makes a node of them.
@@ -357,7 +369,7 @@ impl<T: Text> Builder<T> {
             (children.iter().fold(EMPTY_SET, |hash, child| mix(hash, child.hash)), ordered)
         };
         let text = if T::WANTED { T::container(style, &mut self.elements[start..]) } else { T::default() };
-        self.elements.truncate(start);
+        self.drop_elements(start);
         Node { unordered, ordered, text }
     }
 
@@ -467,7 +479,7 @@ impl<T: Text> Builder<T> {
             T::default()
         };
         if masked {
-            self.elements.truncate(start);
+            self.drop_elements(start);
         }
         let mut node = self.placeholder(Kind::Document);
         if T::WANTED && masked {
@@ -697,7 +709,7 @@ impl<T: Text> Builder<T> {
             return T::Label::default();
         }
         let path: &[u8] = self.labels.last().map_or(&[], |(path, _)| path);
-        T::label(1, path, operator)
+        T::label(1, path, if operator == b"$eq" { EQUALITY } else { operator })
     }
 
     fn statement_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) {
@@ -731,7 +743,8 @@ impl<T: Text> Builder<T> {
                 } else {
                     Vec::new()
                 };
-                self.open_operand(key, array, edge, (1, &path, key.bytes))
+                let operator = if key.bytes == b"$eq" { EQUALITY } else { key.bytes };
+                self.open_operand(key, array, edge, (1, &path, operator))
             }
             Mode::Operators => self.open_operand(key, array, hash::key(&key), (0, key.bytes, &[])),
             Mode::And => {
@@ -954,8 +967,10 @@ impl<T: Text> Visitor for Builder<T> {
         }
         let literals = matches!(mode, Mode::Literals | Mode::ExpressionList) && !frame.structural;
         if literals {
-            let node = Self::typed_array(frame.types);
-            self.elements.truncate(frame.start as usize);
+            let start = frame.start as usize;
+            let types = frame.types;
+            self.drop_elements(start);
+            let node = Self::typed_array(types);
             let label = self.pop_label();
             self.frames.pop();
             return self.give(edge, node, label, Some(Kind::Array));

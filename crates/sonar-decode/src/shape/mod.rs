@@ -13,6 +13,10 @@ pub mod hash;
 mod rules;
 mod text;
 
+pub(crate) use builder::number;
 pub use builder::{Body, Builder, StatementBody};
 pub use rules::{CommandKind, Field, Mode, field};
 pub use text::{Rendered, Text};
+
+#[cfg(test)]
+mod tests;

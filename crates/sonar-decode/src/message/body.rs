@@ -1,0 +1,514 @@
+//! The body of a message after its header, read in chunks of any size.
+
+use sonar_core::operation::Opcode;
+
+use super::{Reply, Request};
+use crate::bson::{Fed, Malformed, Skimmer};
+use crate::shape::{Field, Mode, Text};
+
+/// A body that contradicts itself.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BodyError {
+    /// In a document.
+    #[error(transparent)]
+    Document(#[from] Malformed),
+    /// A flag of OP_MSG that must be understood and is not.
+    #[error("OP_MSG has unknown required flags 0x{0:x}")]
+    Flags(u32),
+    /// A section kind that the protocol does not define.
+    #[error("OP_MSG section kind {0} is not defined")]
+    Section(u8),
+    /// A length that does not fit into the message.
+    #[error("section of {0} bytes does not fit")]
+    Size(u32),
+    /// A name without an end.
+    #[error("name is too long")]
+    Name,
+    /// The message ends inside something.
+    #[error("message ends too early")]
+    Short,
+}
+
+/// Whose words a message is.
+pub enum Content<'a, T: Text> {
+    /// A client's.
+    Request(&'a mut Request<T>),
+    /// A server's.
+    Reply(&'a mut Reply),
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Part {
+    Flags,
+    SectionKind,
+    Section0,
+    Section1Head,
+    Section1(Section),
+    Section2,
+    /// Before a document of a legacy message; how many come.
+    LegacyHead,
+    Legacy(Legacy),
+    CommandHead,
+    Documents,
+    Cursors,
+    Skip,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Section {
+    Statements,
+    Documents,
+    Namespaces,
+    Other,
+}
+
+/// The documents of legacy messages.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Legacy {
+    Command,
+    Query,
+    Fields,
+    Selector,
+    Update,
+    DeleteSelector,
+    Insert,
+    Reply,
+    Arguments,
+}
+
+/// Where in a body we are. Holds no bytes: what [`feed`](Self::feed) did not consume is presented again
+/// with more behind it, and is never more than [`MAX_ELEMENT`](crate::bson::MAX_ELEMENT) bytes.
+#[derive(Debug)]
+pub struct Body {
+    skimmer: Skimmer,
+    opcode: Opcode,
+    part: Part,
+    /// Bytes of the body that have not been consumed.
+    left: u64,
+    /// Bytes of the section that have not been consumed.
+    section_left: u64,
+    checksum: bool,
+    /// Bits of a legacy update or delete.
+    legacy_flags: u32,
+    /// Bytes to pass over.
+    skip: u64,
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self {
+            skimmer: Skimmer::new(),
+            opcode: Opcode::Msg,
+            part: Part::Flags,
+            left: 0,
+            section_left: 0,
+            checksum: false,
+            legacy_flags: 0,
+            skip: 0,
+        }
+    }
+}
+
+impl Body {
+    /// Begins a body of `length` bytes.
+    pub fn begin(&mut self, opcode: Opcode, length: u64) {
+        self.skimmer.reset();
+        self.opcode = opcode;
+        self.left = length;
+        self.section_left = 0;
+        self.checksum = false;
+        self.legacy_flags = 0;
+        self.skip = 0;
+        self.part = match opcode {
+            Opcode::Msg => Part::Flags,
+            Opcode::Command => Part::CommandHead,
+            Opcode::CommandReply => Part::Documents,
+            _ => Part::LegacyHead,
+        };
+    }
+
+    /// Bytes of the body that have not been consumed.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Reads on through `chunk`, which must not reach beyond the body. Returns how many bytes were
+    /// consumed.
+    ///
+    /// # Errors
+    /// The body contradicts itself; the rest of it must be passed over by its length.
+    pub fn feed<T: Text>(&mut self, chunk: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
+        let mut at = 0;
+        loop {
+            let rest = &chunk[at..];
+            if self.skip > 0 {
+                let step = self.skip.min(rest.len() as u64);
+                self.skip -= step;
+                at += self.consume(step as usize);
+                if self.skip > 0 {
+                    return Ok(at);
+                }
+                continue;
+            }
+            if self.left == 0 {
+                return Ok(at);
+            }
+            let used = self.part(rest, content)?;
+            if used == 0 && self.skip == 0 {
+                // A part wants more than there is: that is for the next chunk, unless there is none.
+                if rest.len() as u64 >= self.left {
+                    return Err(BodyError::Short);
+                }
+                return Ok(at);
+            }
+            at += self.consume(used);
+        }
+    }
+
+    fn consume(&mut self, used: usize) -> usize {
+        self.left -= used as u64;
+        self.section_left = self.section_left.saturating_sub(used as u64);
+        used
+    }
+
+    /// Reads one part, or as much of it as is there; 0: it wants more bytes.
+    fn part<T: Text>(&mut self, rest: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
+        let word = |at: usize| rest.get(at..at + 4).and_then(|w| w.first_chunk().map(|w| u32::from_le_bytes(*w)));
+        match self.part {
+            Part::Flags => {
+                let Some(flags) = word(0) else { return Ok(0) };
+                if flags & 0xfffc != 0 {
+                    return Err(BodyError::Flags(flags));
+                }
+                self.checksum = flags & 1 != 0;
+                let more = flags & 2 != 0;
+                match content {
+                    Content::Request(request) => request.unacknowledged = more,
+                    Content::Reply(reply) => reply.more_to_come = more,
+                }
+                self.part = Part::SectionKind;
+                Ok(4)
+            }
+            Part::SectionKind => {
+                if self.checksum && self.left == 4 {
+                    self.skip = 4;
+                    return Ok(0);
+                }
+                let Some(kind) = rest.first() else { return Ok(0) };
+                self.part = match kind {
+                    0 => Part::Section0,
+                    1 => Part::Section1Head,
+                    2 => Part::Section2,
+                    kind => return Err(BodyError::Section(*kind)),
+                };
+                Ok(1)
+            }
+            Part::Section0 => {
+                let limit = self.left - if self.checksum { 4 } else { 0 };
+                self.document(rest, limit, content, Part::SectionKind)
+            }
+            Part::Section1Head => self.section_head(rest, content),
+            Part::Section1(section) => self.section(section, rest, content),
+            Part::Section2 => {
+                let Some(size) = word(0) else { return Ok(0) };
+                if size < 4 || u64::from(size) > self.left {
+                    return Err(BodyError::Size(size));
+                }
+                self.skip = u64::from(size);
+                self.part = Part::SectionKind;
+                Ok(0)
+            }
+            Part::LegacyHead => self.legacy_head(rest, content),
+            Part::Legacy(legacy) => self.legacy_document(legacy, rest, content),
+            Part::CommandHead => {
+                // Two names: the database and the command.
+                let Some(database) = name_at(rest, 0)? else { return Ok(0) };
+                let Some(command) = name_at(rest, database + 1)? else { return Ok(0) };
+                if let Content::Request(request) = content {
+                    request.set_database(&rest[..database]);
+                    request.set_command(&rest[database + 1..command]);
+                }
+                self.part = Part::Legacy(Legacy::Arguments);
+                Ok(command + 1)
+            }
+            Part::Documents => {
+                if let (Content::Reply(reply), false) = (&mut *content, self.skimmer.in_document()) {
+                    reply.begin();
+                }
+                self.document(rest, self.left, content, Part::Documents)
+            }
+            Part::Cursors => {
+                let Some(bytes) = rest.first_chunk::<8>() else { return Ok(0) };
+                if let Content::Request(request) = content {
+                    request.cursor.get_or_insert(i64::from_le_bytes(*bytes));
+                }
+                Ok(8)
+            }
+            Part::Skip => {
+                self.skip = self.left;
+                Ok(0)
+            }
+        }
+    }
+
+    /// Walks on in a document; `next` is the part after it.
+    fn document<T: Text>(
+        &mut self,
+        rest: &[u8],
+        limit: u64,
+        content: &mut Content<'_, T>,
+        next: Part,
+    ) -> Result<usize, BodyError> {
+        let fed = match content {
+            Content::Request(request) => self.skimmer.feed(rest, limit, *request)?,
+            Content::Reply(reply) => self.skimmer.feed(rest, limit, *reply)?,
+        };
+        Ok(match fed {
+            Fed::Done(used) => {
+                self.part = next;
+                used
+            }
+            Fed::More(used) => used,
+        })
+    }
+
+    fn section_head<T: Text>(&mut self, rest: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
+        let Some(size) = rest.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes)) else { return Ok(0) };
+        if size < 5 || u64::from(size) > self.left {
+            return Err(BodyError::Size(size));
+        }
+        let Some(end) = name_at(rest, 4)? else { return Ok(0) };
+        if end + 1 > size as usize {
+            return Err(BodyError::Size(size));
+        }
+        let section = match (&rest[4..end], &mut *content) {
+            (b"updates" | b"deletes" | b"ops", Content::Request(request)) => {
+                if rest[4] == b'o' {
+                    // Before the kind-0 section has come, the builder must know what a statement is.
+                    request.builder.set_command(crate::shape::CommandKind::BulkWrite);
+                }
+                Section::Statements
+            }
+            (b"documents", Content::Request(_)) => Section::Documents,
+            (b"nsInfo", Content::Request(_)) => Section::Namespaces,
+            _ => Section::Other,
+        };
+        self.section_left = u64::from(size);
+        self.part = Part::Section1(section);
+        Ok(end + 1)
+    }
+
+    fn section<T: Text>(
+        &mut self,
+        section: Section,
+        rest: &[u8],
+        content: &mut Content<'_, T>,
+    ) -> Result<usize, BodyError> {
+        if self.section_left == 0 {
+            self.part = Part::SectionKind;
+            // Nothing was consumed, yet something was done.
+            return if self.left > 0 { self.part(rest, content) } else { Ok(0) };
+        }
+        let Content::Request(request) = content else {
+            self.skip = self.section_left;
+            return Ok(0);
+        };
+        match section {
+            Section::Other => {
+                self.skip = self.section_left;
+                Ok(0)
+            }
+            Section::Documents => {
+                let Some(bytes) = rest.first_chunk::<4>() else { return Ok(0) };
+                let size = u32::from_le_bytes(*bytes);
+                if size < 5 || u64::from(size) > self.section_left {
+                    return Err(BodyError::Size(size));
+                }
+                request.documents += 1;
+                self.skip = u64::from(size);
+                Ok(0)
+            }
+            Section::Statements | Section::Namespaces => {
+                if !self.skimmer.in_document() {
+                    if rest.len() < 4 {
+                        return Ok(0);
+                    }
+                    if section == Section::Statements { request.begin_statement() } else { request.begin_namespace() }
+                }
+                match self.skimmer.feed(rest, self.section_left, *request)? {
+                    Fed::Done(used) => {
+                        request.end_part();
+                        Ok(used)
+                    }
+                    Fed::More(used) => Ok(used),
+                }
+            }
+        }
+    }
+
+    fn legacy_head<T: Text>(&mut self, rest: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
+        let word = |at: usize| rest.get(at..at + 4).and_then(|w| w.first_chunk().map(|w| u32::from_le_bytes(*w)));
+        if let Content::Reply(reply) = content {
+            if self.opcode != Opcode::Reply {
+                self.part = Part::Skip;
+                self.skip = self.left;
+                return Ok(0);
+            }
+            let Some(head) = rest.first_chunk::<20>() else { return Ok(0) };
+            let (flags, count) = (word(0).unwrap_or(0), word(16).unwrap_or(0));
+            let cursor = head[4..12].first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
+            reply.cursor_not_found = flags & 1 != 0;
+            reply.query_failure = flags & 2 != 0;
+            reply.cursor = cursor;
+            reply.returned = Some(u64::from(count));
+            // One document may be a command's reply or an error; more are results.
+            self.part = if count == 1 { Part::Legacy(Legacy::Reply) } else { Part::Skip };
+            return Ok(20);
+        }
+        let Content::Request(request) = content else { return Ok(0) };
+        if self.opcode == Opcode::KillCursors {
+            if rest.len() < 8 {
+                return Ok(0);
+            }
+            request.set_command(b"killCursors");
+            self.part = Part::Cursors;
+            return Ok(8);
+        }
+        let Some(end) = name_at(rest, 4)? else { return Ok(0) };
+        let extra = match self.opcode {
+            Opcode::Query => 8,
+            Opcode::GetMore => 12,
+            Opcode::Update | Opcode::Delete => 4,
+            _ => 0,
+        };
+        if rest.len() < end + 1 + extra {
+            return Ok(0);
+        }
+        let flags = word(0).unwrap_or(0);
+        let is_command = request.set_namespace(&rest[4..end]);
+        let after = end + 1;
+        self.part = match self.opcode {
+            Opcode::Query if is_command => Part::Legacy(Legacy::Command),
+            Opcode::Query => {
+                request.set_command(b"find");
+                let (skip, limit) = (word(after).unwrap_or(0) as i32, word(after + 4).unwrap_or(0) as i32);
+                if skip > 0 {
+                    request.mark(4, "skip", Field::Presence);
+                }
+                // A positive number is the size of a batch; a negative one (and 1) is a limit.
+                if limit < 0 || limit == 1 {
+                    request.mark(5, "limit", Field::Presence);
+                    request.mark(9, "singleBatch", Field::Flag);
+                }
+                if flags & 2 != 0 {
+                    request.mark(9, "tailable", Field::Flag);
+                }
+                if flags & 0x20 != 0 {
+                    request.mark(9, "awaitData", Field::Flag);
+                    request.await_data = true;
+                }
+                Part::Legacy(Legacy::Query)
+            }
+            Opcode::GetMore => {
+                request.set_command(b"getMore");
+                request.cursor =
+                    rest.get(after + 4..after + 12).and_then(|b| b.first_chunk().map(|b| i64::from_le_bytes(*b)));
+                Part::Skip
+            }
+            Opcode::Insert => {
+                request.set_command(b"insert");
+                request.unacknowledged = true;
+                Part::Legacy(Legacy::Insert)
+            }
+            Opcode::Update | Opcode::Delete => {
+                let update = self.opcode == Opcode::Update;
+                request.set_command(if update { b"update" } else { b"delete" });
+                request.unacknowledged = true;
+                self.legacy_flags = word(after).unwrap_or(0);
+                Part::Legacy(if update { Legacy::Selector } else { Legacy::DeleteSelector })
+            }
+            _ => Part::Skip,
+        };
+        Ok(after + extra)
+    }
+
+    fn legacy_document<T: Text>(
+        &mut self,
+        legacy: Legacy,
+        rest: &[u8],
+        content: &mut Content<'_, T>,
+    ) -> Result<usize, BodyError> {
+        if legacy == Legacy::Insert {
+            let Some(bytes) = rest.first_chunk::<4>() else { return Ok(0) };
+            let size = u32::from_le_bytes(*bytes);
+            if size < 5 || u64::from(size) > self.left {
+                return Err(BodyError::Size(size));
+            }
+            if let Content::Request(request) = content {
+                request.documents += 1;
+            }
+            self.skip = u64::from(size);
+            return Ok(0);
+        }
+        let begin = !self.skimmer.in_document();
+        if begin && rest.len() < 4 {
+            return Ok(0);
+        }
+        if let (Content::Request(request), true) = (&mut *content, begin) {
+            match legacy {
+                Legacy::Query => request.begin_legacy_query(),
+                Legacy::Fields => request.begin_part(2, "projection", Mode::Projection),
+                Legacy::Selector | Legacy::DeleteSelector => {
+                    request.begin_statement();
+                    let (bit, name) = if legacy == Legacy::Selector { (2, "multi") } else { (1, "limit") };
+                    let field = if legacy == Legacy::Selector { Field::Flag } else { Field::Presence };
+                    if self.legacy_flags & bit != 0 {
+                        request.mark(4, name, field);
+                    }
+                    if legacy == Legacy::Selector && self.legacy_flags & 1 != 0 {
+                        request.mark(4, "upsert", Field::Flag);
+                    }
+                    request.begin_part(1, "q", Mode::Filter);
+                }
+                Legacy::Update => request.begin_part(2, "u", Mode::Update),
+                _ => {}
+            }
+        }
+        let fed = match content {
+            Content::Request(request) => self.skimmer.feed(rest, self.left, *request)?,
+            Content::Reply(reply) => self.skimmer.feed(rest, self.left, *reply)?,
+        };
+        let Fed::Done(used) = fed else {
+            let Fed::More(used) = fed else { return Ok(0) };
+            return Ok(used);
+        };
+        if let Content::Request(request) = content {
+            match legacy {
+                Legacy::Query | Legacy::Fields | Legacy::Selector => request.end_part(),
+                Legacy::Update | Legacy::DeleteSelector => {
+                    // The part, and the statement around it.
+                    request.end_part();
+                    request.end_part();
+                }
+                _ => {}
+            }
+        }
+        self.part = match legacy {
+            Legacy::Query => Part::Legacy(Legacy::Fields),
+            Legacy::Selector => Part::Legacy(Legacy::Update),
+            _ => Part::Skip,
+        };
+        Ok(used)
+    }
+}
+
+/// Offset of the end of the name that begins at `from`; `None` when it has not come yet.
+fn name_at(bytes: &[u8], from: usize) -> Result<Option<usize>, BodyError> {
+    let Some(name) = bytes.get(from..) else { return Ok(None) };
+    let window = &name[..name.len().min(512)];
+    match memchr::memchr(0, window) {
+        Some(length) => Ok(Some(from + length)),
+        None if window.len() == 512 => Err(BodyError::Name),
+        None => Ok(None),
+    }
+}

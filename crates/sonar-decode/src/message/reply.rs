@@ -1,0 +1,178 @@
+//! What is read out of a reply: outcome, documents, cursor.
+
+use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+
+/// The most distinct error codes of one reply that are kept; further ones count as code 0.
+const MAX_CODES: usize = 16;
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+enum Inside {
+    #[default]
+    Top,
+    Cursor,
+    Batch,
+    Values,
+    Upserted,
+    WriteErrors,
+    WriteError,
+    WriteConcernError,
+    LastErrorObject,
+}
+
+/// What a reply says, read element by element; its buffers are used again.
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    /// `ok`, where it was seen.
+    pub ok: Option<bool>,
+    /// `code` of the command itself.
+    pub code: Option<i32>,
+    /// `$err`, or `err` of getLastError, was a string.
+    pub has_err: bool,
+    /// Codes of write errors and of the write concern error, with how often each came.
+    pub codes: Vec<(i32, u32)>,
+    /// `n`.
+    pub n: Option<u64>,
+    /// `nModified`.
+    pub modified: Option<u64>,
+    /// Length of `upserted`.
+    pub upserted: u64,
+    /// Sum of bulkWrite's `nInserted`, `nModified`, `nUpserted`, `nDeleted`.
+    pub bulk: Option<u64>,
+    /// `cursor.id`; of OP_REPLY `cursorID`.
+    pub cursor: Option<i64>,
+    /// Documents in the batch, or of `values` or `results`.
+    pub documents: Option<u64>,
+    /// `numberReturned` of OP_REPLY.
+    pub returned: Option<u64>,
+    /// `value` of findAndModify: whether it was a document.
+    pub value: Option<bool>,
+    /// `lastErrorObject.n`.
+    pub last_error_n: Option<u64>,
+    /// OP_REPLY: the cursor was not found.
+    pub cursor_not_found: bool,
+    /// OP_REPLY: the query failed.
+    pub query_failure: bool,
+    /// More replies follow without being asked for.
+    pub more_to_come: bool,
+    inside: Inside,
+}
+
+impl Reply {
+    /// Forgets all.
+    pub fn reset(&mut self) {
+        let mut codes = std::mem::take(&mut self.codes);
+        codes.clear();
+        *self = Self { codes, ..Self::default() };
+    }
+
+    /// Begins a document that the message's layout begins.
+    pub fn begin(&mut self) {
+        self.inside = Inside::Top;
+    }
+
+    fn add_code(&mut self, code: i32) {
+        if let Some((_, count)) = self.codes.iter_mut().find(|(known, _)| *known == code) {
+            *count = count.saturating_add(1);
+        } else if self.codes.len() < MAX_CODES {
+            self.codes.push((code, 1));
+        } else if code != 0 {
+            self.add_code(0);
+        }
+    }
+}
+
+impl Visitor for Reply {
+    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+        let Value::Bytes(bytes) = value else {
+            if self.inside == Inside::Top && matches!(key.bytes, b"$err" | b"err") {
+                self.has_err = true;
+            }
+            if self.inside == Inside::Values {
+                self.documents = self.documents.map(|n| n + 1);
+            }
+            return Step::Next;
+        };
+        let number = || crate::shape::number(kind, bytes);
+        let count = || number().map(|number| number.max(0.0) as u64);
+        match self.inside {
+            Inside::Top => match key.bytes {
+                b"ok" => self.ok = number().map(|ok| ok != 0.0),
+                b"code" => self.code = number().map(|code| code as i32),
+                b"n" => self.n = count(),
+                b"nModified" => {
+                    self.modified = count();
+                    if self.bulk.is_some() {
+                        self.bulk = self.bulk.zip(count()).map(|(a, b)| a + b);
+                    }
+                }
+                b"nInserted" => self.bulk = count().map(|n| n + self.modified.unwrap_or(0)),
+                b"nUpserted" | b"nDeleted" => self.bulk = self.bulk.zip(count()).map(|(a, b)| a + b),
+                b"value" => self.value = Some(false),
+                b"$err" | b"err" => self.has_err = kind == Kind::String,
+                _ => {}
+            },
+            Inside::Cursor => {
+                if key.bytes == b"id" {
+                    self.cursor = match kind {
+                        Kind::Int64 => bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)),
+                        _ => number().map(|number| number as i64),
+                    };
+                }
+            }
+            Inside::WriteError | Inside::WriteConcernError => {
+                if let (b"code", Some(code)) = (key.bytes, number()) {
+                    self.add_code(code as i32);
+                }
+            }
+            Inside::LastErrorObject => {
+                if key.bytes == b"n" {
+                    self.last_error_n = count();
+                }
+            }
+            Inside::Values => self.documents = self.documents.map(|n| n + 1),
+            Inside::Batch | Inside::Upserted | Inside::WriteErrors => {}
+        }
+        Step::Next
+    }
+
+    fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
+        self.inside = match (self.inside, key.bytes, array) {
+            (Inside::Top, b"cursor", false) => Inside::Cursor,
+            (Inside::Top, b"writeErrors", true) => Inside::WriteErrors,
+            (Inside::Top, b"writeConcernError", false) => Inside::WriteConcernError,
+            (Inside::Top, b"upserted", true) => Inside::Upserted,
+            (Inside::Top, b"lastErrorObject", false) => Inside::LastErrorObject,
+            (Inside::Top, b"values" | b"results", true) => {
+                self.documents = Some(0);
+                Inside::Values
+            }
+            (Inside::Top, b"value", false) => {
+                self.value = Some(true);
+                return Opened::Skip;
+            }
+            (Inside::Cursor, b"firstBatch" | b"nextBatch", true) => {
+                self.documents = Some(0);
+                Inside::Batch
+            }
+            (Inside::WriteErrors, _, false) => Inside::WriteError,
+            (Inside::Batch | Inside::Values, ..) => {
+                self.documents = self.documents.map(|n| n + 1);
+                return Opened::Skip;
+            }
+            (Inside::Upserted, _, false) => {
+                self.upserted += 1;
+                return Opened::Skip;
+            }
+            _ => return Opened::Skip,
+        };
+        Opened::Enter
+    }
+
+    fn close(&mut self) {
+        self.inside = match self.inside {
+            Inside::Batch => Inside::Cursor,
+            Inside::WriteError => Inside::WriteErrors,
+            _ => Inside::Top,
+        };
+    }
+}

@@ -1,0 +1,464 @@
+//! What is read out of a request: the command, its namespace, its shape, who asks.
+
+use sonar_core::operation::Opcode;
+
+use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use crate::shape::{Builder, CommandKind, Field, Mode, Text};
+
+/// The longest name of a database, collection or command that is kept; the server allows 255.
+const MAX_NAME: usize = 255;
+/// The most namespaces of one bulkWrite that are kept.
+const MAX_NAMESPACES: usize = 256;
+
+/// A short string in a buffer that is used again.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Name(Vec<u8>);
+
+impl Name {
+    fn set(&mut self, bytes: &[u8]) {
+        self.0.clear();
+        self.0.extend_from_slice(&bytes[..bytes.len().min(MAX_NAME)]);
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// As text, what is not UTF-8 replaced.
+    pub fn text(&self) -> Box<str> {
+        String::from_utf8_lossy(&self.0).into()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Who the client is, as `hello` says.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Client {
+    /// `client.application.name`.
+    pub application: Name,
+    /// `client.driver.name`.
+    pub driver: Name,
+    /// `client.driver.version`.
+    pub driver_version: Name,
+    /// Whether there was a `client` document at all.
+    pub present: bool,
+}
+
+/// Where in the command the reader is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Inside {
+    Top,
+    /// In a part that the shape builder reads.
+    Shape,
+    WriteConcern,
+    CursorIds,
+    /// In the array of documents of an insert.
+    Documents,
+    Namespaces,
+    Namespace,
+    Client,
+    ClientApplication,
+    ClientDriver,
+}
+
+/// What a request says, read element by element; its buffers are used again.
+pub struct Request<T: Text> {
+    /// Builder of the shape.
+    pub builder: Builder<T>,
+    /// Opcode, as it was inside any compression.
+    pub opcode: Opcode,
+    /// Which command.
+    pub kind: CommandKind,
+    /// Name of the command as sent.
+    pub command: Name,
+    /// `$db`, or the database of a legacy namespace.
+    pub database: Name,
+    /// The collection.
+    pub collection: Name,
+    /// Whether `$db` was seen: the mark of a request.
+    pub has_database: bool,
+    /// The cursor that is used or killed.
+    pub cursor: Option<i64>,
+    /// Documents of an insert.
+    pub documents: u64,
+    /// The client does not want an answer (`moreToCome`, legacy writes).
+    pub unacknowledged: bool,
+    /// `writeConcern: {w: 0}`.
+    pub write_concern_zero: bool,
+    /// `hello` that waits for a change of topology.
+    pub awaits_topology: bool,
+    /// A tailable cursor that waits for data is opened.
+    pub await_data: bool,
+    tailable: bool,
+    /// getMore with `maxTimeMS`, which only cursors that wait may have.
+    pub max_time: bool,
+    /// Sent by a server, not by an application.
+    pub from_server: bool,
+    /// `explain` was asked for.
+    pub explain: bool,
+    /// What `hello` says of the client.
+    pub client: Client,
+    /// Namespaces of bulkWrite, by index.
+    pub namespaces: Vec<Name>,
+    inside: Inside,
+    explain_open: bool,
+    first_key_seen: bool,
+    /// The document is the query of a legacy message, not a command.
+    legacy_query: bool,
+    wrapped: bool,
+    legacy_find: bool,
+}
+
+impl<T: Text> Default for Request<T> {
+    fn default() -> Self {
+        Self {
+            builder: Builder::default(),
+            opcode: Opcode::Msg,
+            kind: CommandKind::Other,
+            command: Name::default(),
+            database: Name::default(),
+            collection: Name::default(),
+            has_database: false,
+            cursor: None,
+            documents: 0,
+            unacknowledged: false,
+            write_concern_zero: false,
+            awaits_topology: false,
+            await_data: false,
+            tailable: false,
+            max_time: false,
+            from_server: false,
+            explain: false,
+            client: Client::default(),
+            namespaces: Vec::new(),
+            inside: Inside::Top,
+            explain_open: false,
+            first_key_seen: false,
+            legacy_query: false,
+            wrapped: false,
+            legacy_find: false,
+        }
+    }
+}
+
+impl<T: Text> Request<T> {
+    /// Forgets all; ready for a message of `opcode`.
+    pub fn reset(&mut self, opcode: Opcode) {
+        self.builder.reset();
+        self.opcode = opcode;
+        self.kind = CommandKind::Other;
+        self.command.clear();
+        self.database.clear();
+        self.collection.clear();
+        self.has_database = false;
+        self.cursor = None;
+        self.documents = 0;
+        self.unacknowledged = false;
+        self.write_concern_zero = false;
+        self.awaits_topology = false;
+        self.await_data = false;
+        self.tailable = false;
+        self.max_time = false;
+        self.from_server = false;
+        self.explain = false;
+        self.client.application.clear();
+        self.client.driver.clear();
+        self.client.driver_version.clear();
+        self.client.present = false;
+        self.namespaces.clear();
+        self.inside = Inside::Top;
+        self.explain_open = false;
+        self.first_key_seen = false;
+        self.legacy_query = false;
+        self.wrapped = false;
+        self.legacy_find = false;
+    }
+
+    /// Tells the command's name where the message's layout does.
+    pub fn set_command(&mut self, name: &[u8]) {
+        self.command.set(name);
+        self.kind = CommandKind::of(name);
+        self.builder.set_command(self.kind);
+    }
+
+    /// Takes a legacy namespace apart. Returns whether it is that of a command (`db.$cmd`).
+    pub fn set_namespace(&mut self, namespace: &[u8]) -> bool {
+        let dot = memchr::memchr(b'.', namespace).unwrap_or(namespace.len());
+        self.database.set(&namespace[..dot]);
+        self.has_database = true;
+        let collection = namespace.get(dot + 1..).unwrap_or_default();
+        if collection == b"$cmd" {
+            return true;
+        }
+        self.collection.set(collection);
+        false
+    }
+
+    /// The database alone, as OP_COMMAND gives it.
+    pub fn set_database(&mut self, database: &[u8]) {
+        self.database.set(database);
+        self.has_database = true;
+    }
+
+    /// Begins the query document of a legacy find.
+    pub fn begin_legacy_query(&mut self) {
+        self.legacy_query = true;
+        self.legacy_find = true;
+        self.inside = Inside::Shape;
+        self.builder.open_part(1, "filter", Mode::Filter);
+    }
+
+    /// Begins a document that is the part `name` of a legacy message.
+    pub fn begin_part(&mut self, rank: u8, name: &'static str, mode: Mode) {
+        self.inside = Inside::Shape;
+        self.builder.open_part(rank, name, mode);
+    }
+
+    /// Begins one statement of a kind-1 section.
+    pub fn begin_statement(&mut self) {
+        self.inside = Inside::Shape;
+        self.builder.open_statement();
+    }
+
+    /// Begins one entry of the section `nsInfo`.
+    pub fn begin_namespace(&mut self) {
+        self.inside = Inside::Namespace;
+        if self.namespaces.len() < MAX_NAMESPACES {
+            self.namespaces.push(Name::default());
+        }
+    }
+
+    /// Ends a document that was begun from outside.
+    pub fn end_part(&mut self) {
+        if self.inside == Inside::Shape && self.builder.is_open() {
+            self.builder.close();
+        }
+        self.legacy_query = false;
+        self.inside = if self.builder.is_open() { Inside::Shape } else { Inside::Top };
+    }
+
+    /// Whether this is a getLastError, told with the write before it.
+    pub fn is_get_last_error(&self) -> bool {
+        self.command.bytes().eq_ignore_ascii_case(b"getlasterror")
+    }
+
+    fn first_key(&mut self, key: &Key<'_>) {
+        self.first_key_seen = true;
+        if !self.explain_open || self.command.bytes() == b"explain" {
+            let inner = self.explain_open;
+            if !inner {
+                self.command.set(key.bytes);
+            }
+            self.kind = CommandKind::of(key.bytes);
+            self.builder.set_command(self.kind);
+        }
+    }
+
+    fn top_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) {
+        let first = !self.first_key_seen;
+        if first {
+            self.first_key(&key);
+        }
+        let Value::Bytes(bytes) = value else { return };
+        let integer = || crate::shape::number(kind, bytes).map(|number| number as i64);
+        if first {
+            match (self.kind, kind) {
+                (CommandKind::GetMore, Kind::Int64) => self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b)),
+                (_, Kind::String) => self.collection.set(bytes),
+                _ => {}
+            }
+            return;
+        }
+        match key.bytes {
+            b"$db" => {
+                self.set_database(bytes);
+                return;
+            }
+            b"collection" if self.kind == CommandKind::GetMore => self.collection.set(bytes),
+            b"maxTimeMS" => self.max_time = true,
+            b"maxAwaitTimeMS" if self.kind == CommandKind::Hello => self.awaits_topology = true,
+            b"tailable" => self.tailable = integer() == Some(1),
+            b"awaitData" => self.await_data = integer() == Some(1),
+            b"internalClient" | b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term" | b"$oplogQueryData" => {
+                self.from_server = true;
+            }
+            b"explain" if self.kind == CommandKind::Aggregate => self.explain |= integer() == Some(1),
+            _ => {}
+        }
+        self.builder.command_element(key, kind, value);
+    }
+
+    fn top_open(&mut self, key: Key<'_>, array: bool) -> Opened {
+        if !self.first_key_seen {
+            self.first_key(&key);
+            if key.bytes == b"explain" && !array && !self.explain_open {
+                self.explain = true;
+                self.explain_open = true;
+                self.first_key_seen = false;
+                return Opened::Enter;
+            }
+            return Opened::Skip;
+        }
+        let (inside, opened) = match (self.kind, key.bytes, array) {
+            (_, b"writeConcern", false) => (Inside::WriteConcern, Opened::Enter),
+            (CommandKind::KillCursors, b"cursors", true) => (Inside::CursorIds, Opened::Enter),
+            (CommandKind::Insert, b"documents", true) => (Inside::Documents, Opened::Enter),
+            (CommandKind::BulkWrite, b"nsInfo", true) => (Inside::Namespaces, Opened::Enter),
+            (CommandKind::Hello, b"client", false) => {
+                self.client.present = true;
+                (Inside::Client, Opened::Enter)
+            }
+            (
+                _,
+                b"$client" | b"$replData" | b"$configServerState" | b"shardVersion" | b"$oplogQueryData"
+                | b"internalClient" | b"databaseVersion" | b"$configTime",
+                false,
+            ) => {
+                self.from_server |= key.bytes != b"$client";
+                return Opened::Skip;
+            }
+            (CommandKind::Update, b"updates", true)
+            | (CommandKind::Delete, b"deletes", true)
+            | (CommandKind::BulkWrite, b"ops", true) => {
+                self.builder.open_part(0, "", Mode::Statements);
+                (Inside::Shape, Opened::Enter)
+            }
+            _ => (Inside::Shape, self.builder.command_open(key, array)),
+        };
+        if opened == Opened::Enter {
+            self.inside = inside;
+        }
+        opened
+    }
+
+    /// The wrapper of legacy queries without `$`: `{query: …, orderby: …}`.
+    fn legacy_key<'k>(&mut self, key: Key<'k>) -> Key<'k> {
+        if !self.legacy_query || self.builder.depth() != 2 {
+            return key;
+        }
+        let first = !self.first_key_seen;
+        self.first_key_seen = true;
+        match key.bytes {
+            b"query" if first => {
+                self.wrapped = true;
+                Key::new(b"$query")
+            }
+            b"orderby" if self.wrapped => Key::new(b"$orderby"),
+            _ => key,
+        }
+    }
+}
+
+impl<T: Text> Visitor for Request<T> {
+    #[inline]
+    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+        match self.inside {
+            Inside::Shape => {
+                let key = self.legacy_key(key);
+                if self.legacy_query && self.builder.depth() == 2 && key.is_operator() {
+                    // Modifiers of legacy queries that are no part of the shape.
+                    match key.bytes {
+                        b"$explain" => self.explain = true,
+                        b"$where" => return self.builder.element(key, kind, value),
+                        _ => {}
+                    }
+                    return Step::Next;
+                }
+                return self.builder.element(key, kind, value);
+            }
+            Inside::Top => self.top_element(key, kind, value),
+            Inside::WriteConcern => {
+                if let (b"w", Value::Bytes(bytes)) = (key.bytes, value) {
+                    self.write_concern_zero = crate::shape::number(kind, bytes) == Some(0.0);
+                }
+            }
+            Inside::CursorIds => {
+                if let (None, Kind::Int64, Value::Bytes(bytes)) = (self.cursor, kind, value) {
+                    self.cursor = bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
+                }
+            }
+            Inside::Documents | Inside::Namespaces | Inside::Client => {}
+            Inside::Namespace => {
+                if let (b"ns", Value::Bytes(bytes), Some(name)) = (key.bytes, value, self.namespaces.last_mut()) {
+                    name.set(bytes);
+                }
+            }
+            Inside::ClientApplication => {
+                if let (b"name", Value::Bytes(bytes)) = (key.bytes, value) {
+                    self.client.application.set(bytes);
+                }
+            }
+            Inside::ClientDriver => match (key.bytes, value) {
+                (b"name", Value::Bytes(bytes)) => self.client.driver.set(bytes),
+                (b"version", Value::Bytes(bytes)) => self.client.driver_version.set(bytes),
+                _ => {}
+            },
+        }
+        Step::Next
+    }
+
+    fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
+        match self.inside {
+            Inside::Shape => {
+                let key = self.legacy_key(key);
+                self.builder.open(key, array)
+            }
+            Inside::Top => self.top_open(key, array),
+            Inside::Documents => {
+                self.documents += 1;
+                Opened::Skip
+            }
+            Inside::Namespaces => {
+                self.begin_namespace();
+                Opened::Enter
+            }
+            Inside::Client => {
+                self.inside = match key.bytes {
+                    b"application" => Inside::ClientApplication,
+                    b"driver" => Inside::ClientDriver,
+                    _ => return Opened::Skip,
+                };
+                Opened::Enter
+            }
+            _ => Opened::Skip,
+        }
+    }
+
+    fn close(&mut self) {
+        self.inside = match self.inside {
+            Inside::Shape => {
+                self.builder.close();
+                if self.builder.is_open() { Inside::Shape } else { Inside::Top }
+            }
+            Inside::Namespace => Inside::Namespaces,
+            Inside::ClientApplication | Inside::ClientDriver => Inside::Client,
+            Inside::Top => {
+                self.explain_open = false;
+                Inside::Top
+            }
+            _ => Inside::Top,
+        };
+    }
+}
+
+/// Adds to the shape what a legacy message tells by bits and numbers.
+impl<T: Text> Request<T> {
+    /// `limit`, `skip`, `singleBatch` of OP_QUERY.
+    pub fn mark(&mut self, rank: u8, name: &'static str, field: Field) {
+        self.builder.add_mark(rank, name, field);
+    }
+
+    /// Whether this is a find of the legacy protocol, whose reply has the documents themselves.
+    pub fn is_legacy_find(&self) -> bool {
+        self.legacy_find
+    }
+
+    /// Whether the cursor that is opened waits for data.
+    pub fn opens_waiting_cursor(&self) -> bool {
+        self.builder.change_stream || (self.await_data && (self.tailable || self.opcode == Opcode::Query))
+    }
+}

@@ -1,0 +1,123 @@
+//! What the decoders of several threads have in common: open cursors and the texts of shapes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sonar_core::{Endpoint, ShapeId, ShapeInfo};
+
+/// The most cursors that are remembered; past half of it the older half is forgotten.
+pub const MAX_CURSORS: usize = 65_536;
+/// The most shapes that are remembered.
+pub const MAX_SHAPES: usize = 20_000;
+/// All texts of shapes together, in bytes; what comes after is cut.
+pub const TEXT_BUDGET: usize = 8 << 20;
+
+/// State shared between decoders. Locked once for a cursor that is opened, used or closed and once for
+/// a shape that a thread sees for the first time: never for an ordinary operation.
+#[derive(Debug, Default)]
+pub struct Shared {
+    cursors: Mutex<Cursors>,
+    shapes: Mutex<Shapes>,
+}
+
+/// The shape that opened a cursor.
+#[derive(Clone, Debug)]
+pub struct CursorOrigin {
+    /// The opener's shape.
+    pub shape: Arc<ShapeInfo>,
+    /// The opener's ordered id.
+    pub ordered_id: ShapeId,
+    /// Its getMores wait on purpose.
+    pub waits: bool,
+}
+
+type CursorMap = HashMap<(Endpoint, i64), CursorOrigin, foldhash::quality::RandomState>;
+
+#[derive(Debug, Default)]
+struct Cursors {
+    young: CursorMap,
+    old: CursorMap,
+}
+
+#[derive(Debug, Default)]
+struct Shapes {
+    known: HashMap<u64, Arc<ShapeInfo>, foldhash::quality::RandomState>,
+    text_bytes: usize,
+}
+
+impl Shared {
+    /// Remembers who opened a cursor.
+    pub fn open_cursor(&self, server: Endpoint, id: i64, origin: CursorOrigin) {
+        let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        if cursors.young.len() >= MAX_CURSORS / 2 {
+            cursors.old = std::mem::take(&mut cursors.young);
+        }
+        cursors.young.insert((server, id), origin);
+    }
+
+    /// Who opened a cursor; `None` when it was opened before we listened, or was forgotten.
+    pub fn cursor(&self, server: Endpoint, id: i64) -> Option<CursorOrigin> {
+        let cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        cursors.young.get(&(server, id)).or_else(|| cursors.old.get(&(server, id))).cloned()
+    }
+
+    /// Forgets a cursor.
+    pub fn close_cursor(&self, server: Endpoint, id: i64) {
+        let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        cursors.young.remove(&(server, id));
+        cursors.old.remove(&(server, id));
+    }
+
+    /// The shape with this id, made by `new` when nobody has seen it; `None` when there are too many.
+    /// The flag tells whether its text was cut.
+    pub(crate) fn shape(&self, id: ShapeId, new: impl FnOnce() -> ShapeInfo) -> Option<(Arc<ShapeInfo>, bool)> {
+        {
+            let shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(info) = shapes.known.get(&id.0) {
+                return Some((info.clone(), false));
+            }
+            if shapes.known.len() >= MAX_SHAPES {
+                return None;
+            }
+        }
+        // Text is made outside the lock; two threads may make the same one, and the first to come in stays.
+        let mut info = new();
+        let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        if shapes.text_bytes + info.heap_bytes() > TEXT_BUDGET {
+            info.typed = "…".into();
+            info.plain = "…".into();
+            info.cut = true;
+        }
+        let cut = info.cut;
+        shapes.text_bytes += info.heap_bytes();
+        let info = shapes.known.entry(id.0).or_insert_with(|| Arc::new(info)).clone();
+        Some((info, cut))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_cursors_go_first() {
+        let shared = Shared::default();
+        let server = Endpoint::v4([127, 0, 0, 1], 27017);
+        let origin = CursorOrigin { shape: Arc::default(), ordered_id: ShapeId(1), waits: false };
+        for id in 0..MAX_CURSORS as i64 + 1 {
+            shared.open_cursor(server, id, origin.clone());
+        }
+        assert!(shared.cursor(server, 0).is_none());
+        assert!(shared.cursor(server, MAX_CURSORS as i64).is_some());
+        shared.close_cursor(server, MAX_CURSORS as i64);
+        assert!(shared.cursor(server, MAX_CURSORS as i64).is_none());
+    }
+
+    #[test]
+    fn a_shape_is_made_once() {
+        let shared = Shared::default();
+        let first = shared.shape(ShapeId(3), || ShapeInfo { typed: "one".into(), ..Default::default() });
+        let second = shared.shape(ShapeId(3), || unreachable!());
+        assert_eq!(first.unwrap().0.typed, second.unwrap().0.typed);
+    }
+}
