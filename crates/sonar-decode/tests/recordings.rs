@@ -1,0 +1,250 @@
+//! The driver as oracle: what the decoder hears on a recorded wire is held against what the driver
+//! itself wrote down of the same minutes, request id by request id.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sonar_core::{Class, Coverage, LinkType, Operation, Outcome, Packet, Role, Timestamp};
+use sonar_decode::{Decoder, Settings, Shared, Sink};
+
+/// A packet of a recording.
+#[derive(Clone)]
+struct Recorded {
+    time: Timestamp,
+    data: Vec<u8>,
+}
+
+fn unpacked(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
+    let mut out = Vec::new();
+    flate2::read::MultiGzDecoder::new(std::fs::File::open(&path).unwrap()).read_to_end(&mut out).unwrap();
+    out
+}
+
+/// The packets of a recording: little-endian pcap with microseconds, which is what these files are.
+fn packets(recording: &str) -> Vec<Recorded> {
+    let file = unpacked(&format!("{recording}/wire.pcap.gz"));
+    assert_eq!(file[..4], [0xd4, 0xc3, 0xb2, 0xa1]);
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let (mut at, mut packets) = (24, Vec::new());
+    while at < file.len() {
+        let length = word(at + 8) as usize;
+        packets.push(Recorded {
+            time: Timestamp::from_unix(u64::from(word(at)), word(at + 4) * 1_000),
+            data: file[at + 16..at + 16 + length].to_vec(),
+        });
+        at += 16 + length;
+    }
+    packets
+}
+
+fn commands(recording: &str) -> Vec<Value> {
+    let text = String::from_utf8(unpacked(&format!("{recording}/driver.jsonl.gz"))).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What is kept of an operation.
+#[derive(Clone, Debug, PartialEq)]
+struct Heard {
+    command: String,
+    shape_command: String,
+    namespace: String,
+    shape: u64,
+    ordered: u64,
+    outcome: &'static str,
+    codes: Vec<(i32, u32)>,
+    latency_ns: Option<u64>,
+    returned: Option<u64>,
+    matched: Option<u64>,
+    affected: Option<u64>,
+    cursor: Option<i64>,
+    app: String,
+    class: Class,
+    role: Role,
+    port: u16,
+    request_id: u32,
+    typed: String,
+}
+
+#[derive(Default)]
+struct All(Vec<Heard>);
+
+impl Sink for All {
+    fn operation(&mut self, op: &Operation<'_>) {
+        self.0.push(Heard {
+            command: op.command.into(),
+            shape_command: op.shape.command.to_string(),
+            namespace: op.shape.namespace(),
+            shape: op.shape.id.0,
+            ordered: op.ordered_id.0,
+            outcome: op.outcome.name(),
+            codes: match op.outcome {
+                Outcome::Failed(errors) => errors.codes.to_vec(),
+                _ => Vec::new(),
+            },
+            latency_ns: op.latency_ns,
+            returned: op.docs_returned,
+            matched: op.docs_matched,
+            affected: op.docs_affected,
+            cursor: op.cursor_id,
+            app: op.app.label(),
+            class: op.class,
+            role: op.role,
+            port: op.server.port,
+            request_id: op.request_id,
+            typed: op.shape.typed.to_string(),
+        });
+    }
+}
+
+fn hear(packets: &[Recorded]) -> (Vec<Heard>, Coverage) {
+    let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
+    let mut all = All::default();
+    let mut second = 0;
+    let mut last = Timestamp::default();
+    for packet in packets {
+        last = packet.time;
+        if last.unix_ns() / 1_000_000_000 > second {
+            second = last.unix_ns() / 1_000_000_000;
+            decoder.tick(last, &mut all);
+        }
+        decoder.packet(
+            &Packet {
+                time: packet.time,
+                link: LinkType::Ethernet,
+                interface: 0,
+                direction: Default::default(),
+                loopback: false,
+                vlan_tci: None,
+                wire_len: packet.data.len() as u32,
+                data: &packet.data,
+            },
+            &mut all,
+        );
+    }
+    let before = decoder.coverage().imbalances(decoder.in_progress());
+    assert!(before.is_empty(), "while it runs: {before:?}");
+    decoder.finish(last, &mut all);
+    let coverage = decoder.coverage();
+    let after = coverage.imbalances(decoder.in_progress());
+    assert!(after.is_empty(), "at the end: {after:?}");
+    (all.0, coverage)
+}
+
+/// Joins the driver's commands with what was heard; every difference is a line.
+fn differences(commands: &[Value], heard: &[Heard]) -> Vec<String> {
+    // Request ids are random; an id may come on two connections, so port, command and id together.
+    let mut by_id: HashMap<(u32, &str), Vec<&Heard>> = HashMap::new();
+    for op in heard {
+        by_id.entry((op.request_id, op.command.as_str())).or_default().push(op);
+    }
+    let mut wrong = Vec::new();
+    for command in commands {
+        let name = command["command"].as_str().unwrap();
+        let id = command["request_id"].as_i64().unwrap() as u32;
+        let port: u16 = command["server"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let Some(op) = by_id.get(&(id, name)).and_then(|ops| ops.iter().find(|op| op.port == port)) else {
+            wrong.push(format!("missing: {command}"));
+            continue;
+        };
+        let mut expect = |what: &str, same: bool| {
+            if !same {
+                wrong.push(format!("{what}: {command} heard {op:?}"));
+            }
+        };
+        let namespace = command["ns"].as_str().unwrap();
+        let (database, collection) = namespace.split_once('.').unwrap();
+        let on_collection = collection.parse::<i64>().is_err() && !collection.starts_with('[');
+        expect("namespace", op.namespace == if on_collection { namespace } else { database });
+        let us = command["us"].as_u64().unwrap();
+        expect("latency above the driver's", op.latency_ns.is_none_or(|ns| ns <= (us + 1) * 1_000));
+        expect("application", op.app == command["client"].as_str().unwrap());
+        let (outcome, n) = (command["outcome"].as_str().unwrap(), command["n"].as_u64());
+        let codes: u32 = op.codes.iter().map(|(_, count)| count).sum();
+        match (outcome, command["writeErrors"].as_array()) {
+            ("failed", _) => {
+                expect("code", op.codes == [(command["code"].as_i64().unwrap() as i32, 1)]);
+            }
+            (_, Some(errors)) => expect("write errors", codes as usize == errors.len()),
+            // An unacknowledged write is ok for the driver at once.
+            _ if command["n"].is_null() && matches!(name, "update" | "insert" | "delete") => {
+                expect("unacknowledged", op.outcome == "unacknowledged" && op.latency_ns.is_none());
+            }
+            // Dropping what is not there: the server says NamespaceNotFound, and this driver lets it pass.
+            _ if name == "drop" => expect("outcome of drop", op.outcome == "ok" || op.codes == [(26, 1)]),
+            _ => expect("outcome", op.outcome == "ok"),
+        }
+        if let Some(docs) = command["docs"].as_u64() {
+            expect("documents", op.returned == Some(docs));
+        }
+        if n.is_some() {
+            expect("n", op.matched == n);
+        }
+        if let Some(modified) = command["nModified"].as_u64() {
+            expect("nModified", op.affected.is_some_and(|affected| affected >= modified && affected <= n.unwrap_or(0).max(modified)));
+        }
+        match command["cursor"].as_i64() {
+            Some(0) | None => {}
+            Some(cursor) => expect("cursor", op.cursor == Some(cursor)),
+        }
+    }
+    wrong
+}
+
+fn count(heard: &[Heard], command: &str) -> usize {
+    heard.iter().filter(|op| op.command == command).count()
+}
+
+#[test]
+fn the_mixed_recording_is_what_the_driver_recorded() {
+    let (heard, coverage) = hear(&packets("mongod-4.0-mixed"));
+    let commands = commands("mongod-4.0-mixed");
+    assert_eq!(commands.len(), 4_206);
+    let wrong = differences(&commands, &heard);
+    assert!(wrong.is_empty(), "{} differences, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+    // None extra: what the driver does not tell of is handshakes, monitoring and what was made by hand.
+    for name in ["aggregate", "findAndModify", "distinct", "count", "commitTransaction", "noSuchCommand"] {
+        let told = commands.iter().filter(|command| command["command"] == name).count();
+        assert_eq!(count(&heard, name), told, "{name}");
+    }
+    let losses: Vec<_> = coverage.losses().collect();
+    assert!(losses.is_empty(), "{losses:?}");
+}
+
+#[test]
+fn the_sharded_recording_is_what_the_driver_recorded() {
+    let (heard, coverage) = hear(&packets("mongod-4.0-sharded"));
+    let commands = commands("mongod-4.0-sharded");
+    assert_eq!(commands.len(), 1_567);
+    let wrong = differences(&commands, &heard);
+    assert!(wrong.is_empty(), "{} differences, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+    // Seen by its server, a user's operation is served once: what mongos sends on is issued.
+    let users = heard.iter().filter(|op| op.class == Class::User && op.role == Role::Served).count();
+    let told = commands.len();
+    assert!(users >= told && users - told < 40, "{users} served for {told} of the driver");
+    assert!(heard.iter().any(|op| op.role == Role::Issued && op.port == 27_218 && op.class == Class::User));
+    assert!(heard.iter().any(|op| op.class == Class::Replication));
+    assert_eq!(coverage.gaps, 0);
+}
+
+#[test]
+fn one_missing_frame_is_noticed() {
+    let all = packets("mongod-4.0-mixed");
+    let commands = commands("mongod-4.0-mixed");
+    // The frame of some find in the middle of the recording.
+    let find = all
+        .iter()
+        .enumerate()
+        .skip(all.len() / 2)
+        .find(|(_, packet)| packet.data.windows(5).any(|bytes| bytes == b"find\0"))
+        .unwrap()
+        .0;
+    let mut without = all.clone();
+    without.remove(find);
+    let (heard, coverage) = hear(&without);
+    assert!(!differences(&commands, &heard).is_empty());
+    assert!(coverage.gaps > 0 || coverage.replies_orphan > 0, "a loss must be counted");
+}
