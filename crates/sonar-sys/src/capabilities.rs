@@ -1,0 +1,179 @@
+//! What this process may do, and how to get leave for the rest.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::sys::PacketSocket;
+
+/// Why nothing can be captured.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The process lacks `CAP_NET_RAW`.
+    #[error("no permission to capture packets: {0}")]
+    Permission(MissingCapability),
+    /// The kernel has no packet sockets (`CONFIG_PACKET`), or a sandbox hides them.
+    #[error("this kernel offers no packet sockets (AF_PACKET): {0}")]
+    Unsupported(#[source] io::Error),
+    /// Anything else, for example too many open files.
+    #[error("cannot open a packet socket: {0}")]
+    System(#[source] io::Error),
+}
+
+/// A capability that is missing, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingCapability {
+    /// As `capabilities(7)` writes it, for example `CAP_NET_RAW`.
+    pub capability: &'static str,
+    /// What stands in the way.
+    pub obstacle: Obstacle,
+    /// The program that would be granted it.
+    pub program: PathBuf,
+}
+
+/// What stands in the way of a capability.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It was not granted to the program or the user.
+    NotGranted,
+    /// It is not even in the bounding set: a container was started without it.
+    Bounded,
+    /// The process has it, but in a user namespace that does not own this network.
+    ForeignNetwork,
+}
+
+impl MissingCapability {
+    /// The command, or for a container the option, that grants it.
+    pub fn remedy(&self) -> String {
+        let name = self.capability.trim_start_matches("CAP_");
+        match self.obstacle {
+            Obstacle::NotGranted => {
+                let program = shell_quoted(&self.program.to_string_lossy());
+                format!("sudo setcap cap_{}+ep {program}", name.to_lowercase())
+            }
+            Obstacle::Bounded => format!("docker run --cap-add {name} …"),
+            Obstacle::ForeignNetwork => format!("sudo {}", shell_quoted(&self.program.to_string_lossy())),
+        }
+    }
+}
+
+impl fmt::Display for MissingCapability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { capability, .. } = self;
+        match self.obstacle {
+            Obstacle::NotGranted => {
+                write!(f, "{capability} is missing; run as root, or grant it once: {}", self.remedy())
+            }
+            Obstacle::Bounded => {
+                write!(
+                    f,
+                    "{capability} is not allowed in this container; start it with it: {}",
+                    self.remedy()
+                )
+            }
+            Obstacle::ForeignNetwork => write!(
+                f,
+                "{capability} is held in a user namespace that does not own this network; run as root outside: {}",
+                self.remedy()
+            ),
+        }
+    }
+}
+
+/// Whether this process can open a packet socket. Found by opening one.
+pub fn capture() -> Result<(), CaptureError> {
+    PacketSocket::open().map(drop).map_err(|error| classify(error, Path::new("/proc")))
+}
+
+/// Says what a failure to open a packet socket means.
+pub(crate) fn classify(error: io::Error, proc_root: &Path) -> CaptureError {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            let status = std::fs::read_to_string(proc_root.join("self/status")).unwrap_or_default();
+            CaptureError::Permission(MissingCapability {
+                capability: "CAP_NET_RAW",
+                obstacle: obstacle(&status, CAP_NET_RAW),
+                program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("mongosonar")),
+            })
+        }
+        Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT) => {
+            CaptureError::Unsupported(error)
+        }
+        _ => CaptureError::System(error),
+    }
+}
+
+/// From `linux/capability.h`.
+const CAP_NET_RAW: u32 = 13;
+
+/// What the capability sets of a `/proc/PID/status` say about a capability that did not work.
+fn obstacle(status: &str, capability: u32) -> Obstacle {
+    let holds = |set: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(set));
+        let mask = line.and_then(|value| u64::from_str_radix(value.trim(), 16).ok());
+        mask.map(|mask| mask >> capability & 1 == 1)
+    };
+    match (holds("CapEff:"), holds("CapBnd:")) {
+        (Some(true), _) => Obstacle::ForeignNetwork,
+        (_, Some(false)) => Obstacle::Bounded,
+        _ => Obstacle::NotGranted,
+    }
+}
+
+/// The text as one word of a POSIX shell.
+fn shell_quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:=,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_string();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(effective: u64, bounding: u64) -> String {
+        format!(
+            "Name:\tx\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t{effective:016x}\nCapBnd:\t{bounding:016x}\n"
+        )
+    }
+
+    #[test]
+    fn the_obstacle_is_read_from_the_capability_sets() {
+        let all = 0x1ff_ffff_ffff;
+        let without = all & !(1 << 13);
+        assert_eq!(obstacle(&status(0, all), CAP_NET_RAW), Obstacle::NotGranted);
+        assert_eq!(obstacle(&status(without, without), CAP_NET_RAW), Obstacle::Bounded);
+        assert_eq!(obstacle(&status(all, all), CAP_NET_RAW), Obstacle::ForeignNetwork);
+        assert_eq!(obstacle("", CAP_NET_RAW), Obstacle::NotGranted);
+    }
+
+    #[test]
+    fn each_obstacle_is_told_with_what_removes_it() {
+        let missing = |obstacle, program: &str| MissingCapability {
+            capability: "CAP_NET_RAW",
+            obstacle,
+            program: program.into(),
+        };
+        let plain = missing(Obstacle::NotGranted, "/usr/local/bin/mongosonar");
+        assert_eq!(plain.remedy(), "sudo setcap cap_net_raw+ep /usr/local/bin/mongosonar");
+        assert_eq!(
+            CaptureError::Permission(plain).to_string(),
+            "no permission to capture packets: CAP_NET_RAW is missing; run as root, or grant it once: \
+             sudo setcap cap_net_raw+ep /usr/local/bin/mongosonar"
+        );
+        let spaced = missing(Obstacle::NotGranted, "/home/o'brien/my tools/mongosonar");
+        assert_eq!(spaced.remedy(), r"sudo setcap cap_net_raw+ep '/home/o'\''brien/my tools/mongosonar'");
+        assert!(missing(Obstacle::Bounded, "/x").remedy().contains("--cap-add NET_RAW"));
+        assert_eq!(missing(Obstacle::ForeignNetwork, "/x").remedy(), "sudo /x");
+    }
+
+    #[test]
+    fn other_failures_are_not_called_a_lack_of_permission() {
+        let of = |code| classify(io::Error::from_raw_os_error(code), Path::new("/nonexistent"));
+        assert!(matches!(of(libc::EPERM), CaptureError::Permission(_)));
+        assert!(matches!(of(libc::EAFNOSUPPORT), CaptureError::Unsupported(_)));
+        assert!(matches!(of(libc::EMFILE), CaptureError::System(_)));
+    }
+}

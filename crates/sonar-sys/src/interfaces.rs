@@ -1,0 +1,125 @@
+//! The network interfaces of the calling thread's network namespace.
+
+use std::io;
+use std::net::IpAddr;
+
+use crate::{hardware, sys};
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The kernel's number for it, from 1.
+    pub index: u32,
+    /// Its name, for example `eth0`.
+    pub name: String,
+    /// Whether it is switched on.
+    pub up: bool,
+    /// Whether it is a loopback interface, on which every packet is seen going out and coming in.
+    pub loopback: bool,
+    /// Whether its frames begin with an Ethernet header; else they are captured from the IP header on.
+    pub ethernet: bool,
+    /// The largest IP packet, in bytes, that it sends in one frame; 0 when it could not be asked.
+    pub mtu: u32,
+    /// Its IP addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Every interface, by index.
+pub fn list() -> io::Result<Vec<Interface>> {
+    let entries = sys::interface_entries()?;
+    let query = sys::InterfaceQuery::open()?;
+    let mut interfaces: Vec<Interface> = Vec::new();
+    for entry in &entries {
+        if let sys::InterfaceEntryKind::Link { index, hardware } = entry.kind {
+            interfaces.push(Interface {
+                index,
+                name: entry.name.clone(),
+                up: entry.flags & libc::IFF_UP as u32 != 0,
+                loopback: hardware == libc::ARPHRD_LOOPBACK,
+                ethernet: hardware::ETHERNET.contains(&hardware),
+                // An interface can go away between the two questions.
+                mtu: query.mtu(&entry.name).unwrap_or(0),
+                addresses: Vec::new(),
+            });
+        }
+    }
+    for entry in &entries {
+        if let sys::InterfaceEntryKind::Address(address) = entry.kind {
+            // An address with a label of its own (`eth0:1`) belongs to the interface before the colon.
+            let owner = entry.name.split(':').next().unwrap_or_default();
+            let found = interfaces.iter_mut().find(|i| i.name == entry.name || i.name == owner);
+            if let Some(interface) = found {
+                interface.addresses.push(address);
+            }
+        }
+    }
+    interfaces.sort_by_key(|interface| interface.index);
+    Ok(interfaces)
+}
+
+/// The addresses of this host, of every interface: what tells a query that was served from one that was
+/// issued.
+pub fn local_addresses() -> io::Result<Vec<IpAddr>> {
+    Ok(list()?.into_iter().flat_map(|interface| interface.addresses).collect())
+}
+
+/// A name that no interface has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no such interface: {name} (those that exist: {})", existing.join(", "))]
+pub struct NoSuchInterface {
+    /// The name that was asked for.
+    pub name: String,
+    /// The names that there are.
+    pub existing: Vec<String>,
+}
+
+/// Those of `all` that are named, each once, in the order of `names`.
+pub fn select(all: &[Interface], names: &[String]) -> Result<Vec<Interface>, NoSuchInterface> {
+    let mut selected: Vec<Interface> = Vec::with_capacity(names.len());
+    for name in names {
+        let Some(interface) = all.iter().find(|interface| interface.name == *name) else {
+            let existing = all.iter().map(|interface| interface.name.clone()).collect();
+            return Err(NoSuchInterface { name: name.clone(), existing });
+        };
+        if !selected.contains(interface) {
+            selected.push(interface.clone());
+        }
+    }
+    Ok(selected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_among_the_interfaces_with_its_address() {
+        let all = list().unwrap();
+        let lo = all.iter().find(|interface| interface.loopback).unwrap();
+        assert_eq!((lo.name.as_str(), lo.ethernet), ("lo", true));
+        assert!(lo.index > 0 && lo.mtu >= 1500, "{lo:?}");
+        if lo.up {
+            assert!(lo.addresses.contains(&"127.0.0.1".parse().unwrap()));
+            assert!(local_addresses().unwrap().contains(&"127.0.0.1".parse().unwrap()));
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let of = |index: u32, name: &str| Interface {
+            index,
+            name: name.into(),
+            up: true,
+            loopback: false,
+            ethernet: true,
+            mtu: 1500,
+            addresses: Vec::new(),
+        };
+        let all = [of(1, "lo"), of(2, "eth0"), of(3, "docker0")];
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let error = select(&all, &names(&["eth0", "eth9"])).unwrap_err();
+        assert_eq!(error.to_string(), "no such interface: eth9 (those that exist: lo, eth0, docker0)");
+        let selected = select(&all, &names(&["docker0", "lo", "docker0"])).unwrap();
+        assert_eq!(selected.iter().map(|i| i.index).collect::<Vec<_>>(), [3, 1]);
+    }
+}

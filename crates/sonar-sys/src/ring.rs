@@ -1,0 +1,392 @@
+//! Capture: an AF_PACKET socket with a TPACKET_V3 ring, read in place.
+//!
+//! The kernel copies what the [`Filter`] keeps into one block after the other and hands a block over when
+//! it is full, or when [`RingConfig::retire`] has passed with something in it. So there is one wake-up a
+//! block and none a packet; what is heard is at most about twice `retire` old when it is read. The kernel
+//! stamps each packet with `CLOCK_REALTIME` in nanoseconds.
+//!
+//! A ring sees the packets of the network namespace that the opening thread was in.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sonar_core::Packet;
+
+use crate::block;
+use crate::capabilities::{self, CaptureError};
+use crate::filter::{self, Filter, FilterError, Scope};
+use crate::interfaces::{self, NoSuchInterface};
+use crate::sys::{Event, PacketSocket, RingMap, poll2};
+
+/// What to capture, and with how much memory.
+#[derive(Clone, Debug)]
+pub struct RingConfig {
+    /// Names of interfaces; empty: all, those that come later too.
+    pub interfaces: Vec<String>,
+    /// Which packets, and how much of each.
+    pub filter: Filter,
+    /// Memory for packets in bytes, of all rings of a group together; rounded to blocks, at least two
+    /// for each ring. Unswappable kernel memory.
+    pub size_bytes: usize,
+    /// Bytes of a block: a power of two of at least 64 KiB. No packet larger than a block is captured whole.
+    pub block_bytes: usize,
+    /// A block that is not full is handed over after this time, in whole milliseconds, at least one.
+    pub retire: Duration,
+    /// Ask the interfaces for packets that are not addressed to them, as on a mirror port. With no
+    /// interface named: all but loopback that exist when the ring is opened.
+    pub promiscuous: bool,
+    /// Capture packets on loopback going out too. They are the same ones that come in a moment later.
+    pub loopback_twins: bool,
+}
+
+impl Default for RingConfig {
+    /// Every TCP packet of every interface, 32 MiB.
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            filter: Filter::default(),
+            size_bytes: 32 << 20,
+            block_bytes: 1 << 20,
+            retire: Duration::from_millis(100),
+            promiscuous: false,
+            loopback_twins: false,
+        }
+    }
+}
+
+/// Why a ring could not be opened or read.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// No permission, or no packet sockets.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// An interface that was asked for does not exist.
+    #[error(transparent)]
+    Interface(#[from] NoSuchInterface),
+    /// The filter cannot be made.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The configuration cannot work.
+    #[error(
+        "a ring of {size_bytes} bytes in blocks of {block_bytes} is not possible: blocks are powers of two from 64 KiB to 1 GiB, and there are at most 65536"
+    )]
+    Size {
+        /// As configured.
+        size_bytes: usize,
+        /// As configured.
+        block_bytes: usize,
+    },
+    /// The kernel has no such memory to give.
+    #[error("no memory for a capture ring of {} MiB: {source}; a smaller ring may do", bytes >> 20)]
+    Memory {
+        /// What was asked for.
+        bytes: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel lacks a feature.
+    #[error("this kernel does not do {feature}: {source}")]
+    Unsupported {
+        /// Which one.
+        feature: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A system call failed.
+    #[error("{call} failed on the capture socket: {source}")]
+    System {
+        /// Which one.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// What became of the packets that the filter kept, since the ring was opened.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Packets that the kernel had for the ring, those it dropped among them.
+    pub packets: u64,
+    /// Of them: dropped, because the ring was full.
+    pub drops: u64,
+    /// Times the ring became full.
+    pub freezes: u64,
+    /// Blocks whose content contradicted itself; the rest of such a block is lost. Never seen.
+    pub malformed_blocks: u64,
+}
+
+impl Statistics {
+    /// Adds those of another ring.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.drops += other.drops;
+        self.freezes += other.freezes;
+        self.malformed_blocks += other.malformed_blocks;
+    }
+}
+
+/// Why [`Ring::poll`] returned.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// There are packets to read.
+    Packets,
+    /// The time is over (or a signal came).
+    TimedOut,
+    /// [`Stopper::stop`] was called.
+    Stopped,
+    /// The interface that the ring listens on went down or away. It hears again when the same interface
+    /// comes up again; one that was removed and made anew needs a new ring. Told once each time.
+    InterfaceDown,
+}
+
+/// Ends the waiting of every ring of a group, for good; from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<Event>);
+
+impl Stopper {
+    /// From now on [`Ring::poll`] gives [`Wake::Stopped`], at once.
+    pub fn stop(&self) {
+        self.0.raise();
+    }
+}
+
+/// An open capture.
+#[derive(Debug)]
+pub struct Ring {
+    // Before the socket, so that it is unmapped first.
+    map: RingMap,
+    socket: PacketSocket,
+    stop: Arc<Event>,
+    next_block: usize,
+    retire: Duration,
+    statistics: Statistics,
+}
+
+impl Ring {
+    /// Opens a ring; packets are captured from now on.
+    pub fn open(config: &RingConfig) -> Result<Self, RingError> {
+        let plan = Plan::new(config, 1)?;
+        let ring = plan.ring(&plan.program)?;
+        ring.bind(plan.bind_to)?;
+        Ok(ring)
+    }
+
+    /// Opens `count` rings (at least one) that share the packets: all of one connection, in both
+    /// directions, come to the same ring (`PACKET_FANOUT_HASH`). One thread each.
+    ///
+    /// Fragments are not put together for it (`PACKET_FANOUT_FLAG_DEFRAG`), so that many rings hear what
+    /// one would.
+    pub fn open_group(config: &RingConfig, count: usize) -> Result<Vec<Self>, RingError> {
+        if count <= 1 {
+            return Ok(vec![Self::open(config)?]);
+        }
+        let plan = Plan::new(config, count)?;
+        // A socket must be bound before it can join a group, and would hear everything until it has
+        // joined: packets of others would be seen twice. So all are deaf until all have joined.
+        let deaf = filter::drop_all();
+        let mut rings: Vec<Self> = Vec::with_capacity(count);
+        let mut group = 0;
+        for index in 0..count {
+            let mut ring = plan.ring(&deaf)?;
+            if let Some(first) = rings.first() {
+                ring.stop = Arc::clone(&first.stop);
+            }
+            ring.bind(plan.bind_to)?;
+            let mut mode = libc::PACKET_FANOUT_HASH;
+            if plan.ignore_outgoing {
+                mode |= libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
+            }
+            if index == 0 {
+                mode |= libc::PACKET_FANOUT_FLAG_UNIQUEID;
+            }
+            let unsupported = |source| RingError::Unsupported { feature: "PACKET_FANOUT", source };
+            let argument = (mode << 16) as i32 | group;
+            ring.socket.set_packet_option(libc::PACKET_FANOUT, argument).map_err(unsupported)?;
+            if index == 0 {
+                group = ring.socket.packet_option(libc::PACKET_FANOUT).map_err(unsupported)? & 0xffff;
+            }
+            rings.push(ring);
+        }
+        for ring in &rings {
+            ring.attach(&plan.program)?;
+        }
+        Ok(rings)
+    }
+
+    fn bind(&self, index: u32) -> Result<(), RingError> {
+        self.socket.bind(index).map_err(|source| RingError::System { call: "bind", source })
+    }
+
+    fn attach(&self, program: &[libc::sock_filter]) -> Result<(), RingError> {
+        let failed = |source| RingError::System { call: "SO_ATTACH_FILTER", source };
+        self.socket.attach_filter(program).map_err(failed)
+    }
+
+    /// Waits until there is something to read, for at most `timeout`.
+    pub fn poll(&mut self, timeout: Duration) -> Result<Wake, RingError> {
+        let failed = |source| RingError::System { call: "poll", source };
+        let [socket, stop] = poll2([self.socket.as_fd(), self.stop.as_fd()], timeout).map_err(failed)?;
+        if stop != 0 {
+            return Ok(Wake::Stopped);
+        }
+        if socket & !libc::POLLIN != 0 {
+            return match self.socket.take_error().map_err(failed)? {
+                Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => Ok(Wake::InterfaceDown),
+                Some(source) => Err(failed(source)),
+                None => Ok(if socket & libc::POLLIN != 0 { Wake::Packets } else { Wake::TimedOut }),
+            };
+        }
+        Ok(if socket != 0 { Wake::Packets } else { Wake::TimedOut })
+    }
+
+    /// Lends every packet that the kernel has handed over, in the order of their arrival, without waiting;
+    /// gives their number. Returns after one turn of the ring even when more have come meanwhile.
+    #[inline]
+    pub fn for_each(&mut self, mut each: impl FnMut(Packet<'_>)) -> u64 {
+        let count = self.map.block_count();
+        let mut packets = 0;
+        for _ in 0..count {
+            let Some(block) = self.map.take(self.next_block) else { break };
+            // Before the packets are lent: should `each` panic, the block counts as read.
+            self.next_block = (self.next_block + 1) % count;
+            match block::for_each(block.bytes(), &mut each) {
+                Ok(read) => packets += read,
+                Err(malformed) => {
+                    packets += malformed.packets_before;
+                    self.statistics.malformed_blocks += 1;
+                }
+            }
+        }
+        packets
+    }
+
+    /// Stops capturing and lends what came before, waiting for the last block to be handed over: about
+    /// twice [`RingConfig::retire`]. Gives the number of packets.
+    pub fn finish(&mut self, mut each: impl FnMut(Packet<'_>)) -> Result<u64, RingError> {
+        self.attach(&filter::drop_all())?;
+        let end = Instant::now() + 2 * self.retire + Duration::from_millis(20);
+        let mut packets = self.for_each(&mut each);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(packets);
+            }
+            let failed = |source| RingError::System { call: "poll", source };
+            let socket = self.socket.as_fd();
+            let [events, _] = poll2([socket, socket], left).map_err(failed)?;
+            if events & !libc::POLLIN != 0 {
+                self.socket.take_error().map_err(failed)?;
+            }
+            packets += self.for_each(&mut each);
+        }
+    }
+
+    /// What became of the packets so far.
+    pub fn statistics(&mut self) -> Result<Statistics, RingError> {
+        let failed = |source| RingError::System { call: "PACKET_STATISTICS", source };
+        let new = self.socket.take_statistics().map_err(failed)?;
+        self.statistics.packets += u64::from(new.tp_packets);
+        self.statistics.drops += u64::from(new.tp_drops);
+        self.statistics.freezes += u64::from(new.tp_freeze_q_cnt);
+        Ok(self.statistics)
+    }
+
+    /// A handle to end the waiting with.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.stop))
+    }
+}
+
+/// A configuration, checked and resolved.
+struct Plan {
+    program: Vec<libc::sock_filter>,
+    /// Interface index, or 0 for all.
+    bind_to: u32,
+    promiscuous: Vec<u32>,
+    ignore_outgoing: bool,
+    blocks: usize,
+    block_bytes: usize,
+    retire: Duration,
+}
+
+impl Plan {
+    fn new(config: &RingConfig, rings: usize) -> Result<Self, RingError> {
+        let RingConfig { size_bytes, block_bytes, .. } = *config;
+        let blocks = (size_bytes / rings.max(1) / block_bytes.max(1)).max(2);
+        if !block_bytes.is_power_of_two()
+            || !(64 << 10..=1 << 30).contains(&block_bytes)
+            || blocks > 65_536
+            || blocks.checked_mul(block_bytes).is_none()
+        {
+            return Err(RingError::Size { size_bytes, block_bytes });
+        }
+        let all = interfaces::list().map_err(|source| RingError::System { call: "getifaddrs", source })?;
+        let named = interfaces::select(&all, &config.interfaces)?;
+        let several = if named.len() > 1 { named.iter().map(|i| i.index).collect() } else { Vec::new() };
+        let loopback_once = !config.loopback_twins;
+        let program = config.filter.assemble(&Scope { interfaces: several, loopback_once })?;
+        let promiscuous = if !config.promiscuous {
+            Vec::new()
+        } else if named.is_empty() {
+            all.iter().filter(|i| !i.loopback).map(|i| i.index).collect()
+        } else {
+            named.iter().map(|i| i.index).collect()
+        };
+        Ok(Self {
+            program,
+            bind_to: if let [one] = named.as_slice() { one.index } else { 0 },
+            promiscuous,
+            // On any other interface what goes out is not seen coming in.
+            ignore_outgoing: loopback_once && !named.is_empty() && named.iter().all(|i| i.loopback),
+            blocks,
+            block_bytes,
+            retire: config.retire.max(Duration::from_millis(1)),
+        })
+    }
+
+    /// A socket with its ring and filter, not bound: nothing comes yet.
+    fn ring(&self, program: &[libc::sock_filter]) -> Result<Ring, RingError> {
+        let socket =
+            PacketSocket::open().map_err(|error| capabilities::classify(error, Path::new("/proc")))?;
+        let version = libc::tpacket_versions::TPACKET_V3 as i32;
+        socket
+            .set_packet_option(libc::PACKET_VERSION, version)
+            .map_err(|source| RingError::Unsupported { feature: "TPACKET_V3", source })?;
+        socket
+            .attach_filter(program)
+            .map_err(|source| RingError::System { call: "SO_ATTACH_FILTER", source })?;
+        if self.ignore_outgoing {
+            // It saves the kernel a copy of each packet. Where it is refused, the filter does the same.
+            let _ = socket.set_packet_option(libc::PACKET_IGNORE_OUTGOING, 1);
+        }
+        let bytes = self.blocks * self.block_bytes;
+        // The kernel checks frame size and number against the blocks, and then packs as it likes.
+        let frame_bytes = 2048;
+        let request = libc::tpacket_req3 {
+            tp_block_size: self.block_bytes as u32,
+            tp_block_nr: self.blocks as u32,
+            tp_frame_size: frame_bytes,
+            tp_frame_nr: (self.block_bytes / frame_bytes as usize * self.blocks) as u32,
+            tp_retire_blk_tov: self.retire.as_millis().clamp(1, 60_000) as u32,
+            tp_sizeof_priv: 0,
+            // No hash of each packet: it would be computed for nothing.
+            tp_feature_req_word: 0,
+        };
+        socket.set_rx_ring(&request).map_err(|source| match source.raw_os_error() {
+            Some(libc::ENOMEM) => RingError::Memory { bytes, source },
+            _ => RingError::System { call: "PACKET_RX_RING", source },
+        })?;
+        let map = RingMap::new(&socket, self.block_bytes, self.blocks)
+            .map_err(|source| RingError::Memory { bytes, source })?;
+        for index in &self.promiscuous {
+            socket
+                .set_promiscuous(*index)
+                .map_err(|source| RingError::System { call: "PACKET_ADD_MEMBERSHIP", source })?;
+        }
+        let stop = Arc::new(Event::new().map_err(|source| RingError::System { call: "eventfd", source })?);
+        Ok(Ring { map, socket, stop, next_block: 0, retire: self.retire, statistics: Statistics::default() })
+    }
+}

@@ -1,0 +1,417 @@
+//! The system calls this crate makes, wrapped so that the rest of it is safe Rust.
+//!
+//! All `unsafe` of the library is in this file. A wrapper adds no policy: it owns what it opens, turns
+//! `-1` into [`io::Error`], and lets no pointer out.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A C structure that is nothing but its bytes.
+///
+/// # Safety
+/// Every bit pattern is a value of the type, and it holds no pointer that outlives the call it is
+/// passed to.
+unsafe trait Plain: Copy {}
+
+// SAFETY: an integer; every bit pattern is one.
+unsafe impl Plain for c_int {}
+// SAFETY: three integers.
+unsafe impl Plain for libc::tpacket_stats_v3 {}
+// SAFETY: seven integers.
+unsafe impl Plain for libc::tpacket_req3 {}
+// SAFETY: integers and an array of bytes.
+unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: a length and a pointer that the kernel follows during the call only.
+unsafe impl Plain for libc::sock_fprog {}
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A packet socket.
+#[derive(Debug)]
+pub(crate) struct PacketSocket(OwnedFd);
+
+impl PacketSocket {
+    /// `socket(AF_PACKET, SOCK_RAW, 0)`: with protocol 0 nothing is received until [`Self::bind`].
+    pub(crate) fn open() -> io::Result<Self> {
+        // SAFETY: takes integers only; the descriptor it returns is new and owned by nobody else.
+        unsafe {
+            let fd = check(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0))?;
+            Ok(Self(OwnedFd::from_raw_fd(fd)))
+        }
+    }
+
+    /// Begins to receive every protocol, on interface `index` or, when that is 0, on all.
+    pub(crate) fn bind(&self, index: u32) -> io::Result<()> {
+        // SAFETY: sockaddr_ll is integers and bytes: all zero is a value of it.
+        let mut addr: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        addr.sll_family = libc::AF_PACKET as u16;
+        addr.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        addr.sll_ifindex = index as c_int;
+        // SAFETY: `addr` lives through the call and its true size is given.
+        check(unsafe {
+            libc::bind(
+                self.raw(),
+                (&raw const addr).cast(),
+                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+            )
+        })?;
+        Ok(())
+    }
+
+    fn set<T: Plain>(&self, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+        // SAFETY: `value` lives through the call and its true size is given.
+        check(unsafe {
+            libc::setsockopt(
+                self.raw(),
+                level,
+                name,
+                (value as *const T).cast(),
+                size_of::<T>() as libc::socklen_t,
+            )
+        })?;
+        Ok(())
+    }
+
+    fn get<T: Plain>(&self, level: c_int, name: c_int, mut value: T) -> io::Result<T> {
+        let mut len = size_of::<T>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes, the size of `value`; T is plain bytes, so
+        // whatever it writes is a value of T.
+        check(unsafe { libc::getsockopt(self.raw(), level, name, (&raw mut value).cast(), &mut len) })?;
+        Ok(value)
+    }
+
+    /// Sets an integer option of level `SOL_PACKET`.
+    pub(crate) fn set_packet_option(&self, name: c_int, value: c_int) -> io::Result<()> {
+        self.set(libc::SOL_PACKET, name, &value)
+    }
+
+    /// Reads an integer option of level `SOL_PACKET`.
+    pub(crate) fn packet_option(&self, name: c_int) -> io::Result<c_int> {
+        self.get(libc::SOL_PACKET, name, 0)
+    }
+
+    /// Gives the socket a receive ring of TPACKET_V3 blocks.
+    pub(crate) fn set_rx_ring(&self, request: &libc::tpacket_req3) -> io::Result<()> {
+        self.set(libc::SOL_PACKET, libc::PACKET_RX_RING, request)
+    }
+
+    /// What was received and dropped since the last call: the kernel starts again at 0.
+    pub(crate) fn take_statistics(&self) -> io::Result<libc::tpacket_stats_v3> {
+        let zero = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+        self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, zero)
+    }
+
+    /// Puts an interface into promiscuous mode until the socket is closed.
+    pub(crate) fn set_promiscuous(&self, index: u32) -> io::Result<()> {
+        let request = libc::packet_mreq {
+            mr_ifindex: index as c_int,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        self.set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+    }
+
+    /// Replaces the socket's filter program.
+    pub(crate) fn attach_filter(&self, program: &[libc::sock_filter]) -> io::Result<()> {
+        let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // The kernel only reads the program, although its structure says `*mut`.
+        let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// Takes the socket's pending error, if there is one.
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let code = self.get(libc::SOL_SOCKET, libc::SO_ERROR, 0 as c_int)?;
+        Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
+    }
+
+    fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A receive ring mapped into this process: `block_count` blocks of `block_size` bytes, each at any
+/// time either the kernel's or ours, as the status word in its descriptor says.
+#[derive(Debug)]
+pub(crate) struct RingMap {
+    start: NonNull<u8>,
+    block_size: usize,
+    block_count: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and `RingMap` is its only owner.
+unsafe impl Send for RingMap {}
+
+/// Where `block_status` is in `tpacket_block_desc`.
+pub(crate) const BLOCK_STATUS_OFFSET: usize = 8;
+
+impl RingMap {
+    /// Maps the ring of `socket`, which must have been given one of exactly this size.
+    pub(crate) fn new(socket: &PacketSocket, block_size: usize, block_count: usize) -> io::Result<Self> {
+        let length = block_size
+            .checked_mul(block_count)
+            .filter(|_| block_size >= 4096)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.raw(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, block_size, block_count })
+    }
+
+    pub(crate) const fn block_count(&self) -> usize {
+        self.block_count
+    }
+
+    /// Block `index`, if the kernel has handed it over; it goes back when the guard is dropped. The
+    /// exclusive borrow makes sure that nobody looks at a block that was given back.
+    pub(crate) fn take(&mut self, index: usize) -> Option<Block<'_>> {
+        if index >= self.block_count {
+            return None;
+        }
+        // SAFETY: `index` is below `block_count`, so the block lies inside the mapping.
+        let start = unsafe { self.start.add(index * self.block_size) };
+        let block = Block { start, size: self.block_size, map: std::marker::PhantomData };
+        if block.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            std::mem::forget(block);
+            return None;
+        }
+        Some(block)
+    }
+}
+
+impl Drop for RingMap {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, has this length, and every borrow of it has ended.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.block_size * self.block_count) };
+    }
+}
+
+/// A block that the kernel handed over.
+pub(crate) struct Block<'a> {
+    start: NonNull<u8>,
+    size: usize,
+    map: std::marker::PhantomData<&'a mut RingMap>,
+}
+
+impl Block<'_> {
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: the block is mapped as long as `self` lives, is aligned to a page, and its status
+        // word is only ever accessed atomically, here and by the kernel.
+        unsafe { self.start.add(BLOCK_STATUS_OFFSET).cast().as_ref() }
+    }
+
+    /// The block, descriptor and all.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the block is mapped and `size` long. It was handed over (its status was read with
+        // acquire ordering), and the kernel writes nothing to it until it is given back, which takes
+        // the guard that this slice borrows.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.size) }
+    }
+}
+
+impl Drop for Block<'_> {
+    fn drop(&mut self) {
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+}
+
+/// Asks the processor to fetch the cache line at the beginning of `bytes`.
+#[inline(always)]
+pub(crate) fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing as far as the program can tell, and never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(bytes.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}
+
+/// An eventfd: a flag that `poll` can wait for.
+#[derive(Debug)]
+pub(crate) struct Event(OwnedFd);
+
+impl Event {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: takes integers only; the descriptor it returns is new and owned by nobody else.
+        unsafe {
+            let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
+            Ok(Self(OwnedFd::from_raw_fd(fd)))
+        }
+    }
+
+    /// Raises the flag. Async-signal-safe.
+    pub(crate) fn raise(&self) {
+        let one: u64 = 1;
+        // SAFETY: eight bytes are read from `one`, which lives through the call. It can only fail
+        // when the counter is full, and then the flag is up already.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast::<c_void>(), 8) };
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Waits until one of two descriptors is readable or in error, for at most `timeout` (rounded up to
+/// milliseconds). Gives the events of both; none when the time is over or a signal came.
+pub(crate) fn poll2(fds: [BorrowedFd<'_>; 2], timeout: Duration) -> io::Result<[i16; 2]> {
+    let mut entries = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let millis = timeout.as_nanos().div_ceil(1_000_000).min(c_int::MAX as u128) as c_int;
+    // SAFETY: `entries` lives through the call and its true length is given.
+    match check(unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, millis) }) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([0, 0]),
+        Err(error) => Err(error),
+        Ok(_) => Ok(entries.map(|entry| entry.revents)),
+    }
+}
+
+/// The time that this process has used: (user, system).
+pub(crate) fn process_time() -> io::Result<(Duration, Duration)> {
+    // SAFETY: rusage is integers: all zero is a value of it.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills `usage`, which lives through the call.
+    check(unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) })?;
+    let duration = |t: libc::timeval| {
+        Duration::new(t.tv_sec.max(0) as u64, (t.tv_usec.clamp(0, 999_999) * 1_000) as u32)
+    };
+    Ok((duration(usage.ru_utime), duration(usage.ru_stime)))
+}
+
+/// A value of `sysconf`, or `fallback` where the system does not say.
+fn sysconf(name: c_int, fallback: u64) -> u64 {
+    // SAFETY: takes and returns integers only.
+    let value = unsafe { libc::sysconf(name) };
+    u64::try_from(value).ok().filter(|v| *v > 0).unwrap_or(fallback)
+}
+
+/// Bytes of a page.
+pub(crate) fn page_size() -> u64 {
+    sysconf(libc::_SC_PAGESIZE, 4096)
+}
+
+/// Ticks per second of the times in /proc.
+pub(crate) fn clock_ticks() -> u64 {
+    sysconf(libc::_SC_CLK_TCK, 100)
+}
+
+/// The kernel's name and release, as `uname` says.
+pub(crate) fn kernel_release() -> io::Result<String> {
+    // SAFETY: utsname is arrays of bytes: all zero is a value of it.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills `names`, which lives through the call.
+    check(unsafe { libc::uname(&mut names) })?;
+    let bytes: Vec<u8> = names.release.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// One entry of `getifaddrs`.
+pub(crate) struct InterfaceEntry {
+    pub(crate) name: String,
+    pub(crate) flags: u32,
+    pub(crate) kind: InterfaceEntryKind,
+}
+
+/// What an entry of `getifaddrs` tells.
+pub(crate) enum InterfaceEntryKind {
+    /// The interface itself: its index and hardware type (ARPHRD).
+    Link { index: u32, hardware: u16 },
+    /// An IP address of it.
+    Address(IpAddr),
+}
+
+/// Interfaces and their addresses, in the network namespace of the calling thread.
+pub(crate) fn interface_entries() -> io::Result<Vec<InterfaceEntry>> {
+    let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: on success `head` is a list that is ours until it is given to freeifaddrs.
+    check(unsafe { libc::getifaddrs(&mut head) })?;
+    let mut entries = Vec::new();
+    let mut next = head;
+    // SAFETY: `next` is null or an entry of the list, which is freed only after this loop. Names are
+    // terminated by 0, and an address is as large as its family says.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        // SAFETY: as above; null addresses are left out first.
+        let kind = unsafe {
+            match entry.ifa_addr.as_ref().map(|addr| c_int::from(addr.sa_family)) {
+                Some(libc::AF_PACKET) => {
+                    let link = entry.ifa_addr.cast::<libc::sockaddr_ll>().read_unaligned();
+                    InterfaceEntryKind::Link { index: link.sll_ifindex as u32, hardware: link.sll_hatype }
+                }
+                Some(libc::AF_INET) => {
+                    let addr = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned().sin_addr.s_addr;
+                    InterfaceEntryKind::Address(Ipv4Addr::from(addr.to_ne_bytes()).into())
+                }
+                Some(libc::AF_INET6) => {
+                    let addr = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned().sin6_addr.s6_addr;
+                    InterfaceEntryKind::Address(Ipv6Addr::from(addr).into())
+                }
+                _ => continue,
+            }
+        };
+        // SAFETY: as above.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+        entries.push(InterfaceEntry { name, flags: entry.ifa_flags, kind });
+    }
+    // SAFETY: `head` came from getifaddrs, is freed once, and nothing borrows from it any more.
+    unsafe { libc::freeifaddrs(head) };
+    Ok(entries)
+}
+
+/// A socket for questions about interfaces in the network namespace of the calling thread.
+pub(crate) struct InterfaceQuery(OwnedFd);
+
+impl InterfaceQuery {
+    pub(crate) fn open() -> io::Result<Self> {
+        // SAFETY: takes integers only; the descriptor it returns is new and owned by nobody else.
+        unsafe {
+            let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
+            Ok(Self(OwnedFd::from_raw_fd(fd)))
+        }
+    }
+
+    /// The largest payload of a frame, in bytes.
+    pub(crate) fn mtu(&self, name: &str) -> io::Result<u32> {
+        // SAFETY: ifreq is bytes and a union of plain values: all zero is a value of it.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        if name.len() >= request.ifr_name.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        // SAFETY: SIOCGIFMTU reads the name, which is terminated by 0, and writes the union of
+        // `request`, which lives through the call.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) })?;
+        // SAFETY: SIOCGIFMTU answered in this member; any four bytes are an integer.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as u32)
+    }
+}
