@@ -10,6 +10,9 @@ pub mod capabilities;
 pub mod filter;
 mod hardware;
 pub mod interfaces;
+pub mod listeners;
+pub mod probe;
+pub mod resource;
 pub mod ring;
 mod sys;
 

@@ -1,0 +1,406 @@
+//! Which TCP ports the processes of given names listen on.
+//!
+//! A process is found by the name of its executable, a port by matching the sockets among its open files
+//! with the listening ones of its network namespace, so that a server in a container is found with the
+//! port it has there. Without leave to see another user's open files, an option of its command line tells
+//! the port, and the answer says so.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+/// What to look for.
+#[derive(Copy, Clone, Debug)]
+pub struct Search<'a> {
+    /// Names of executables.
+    pub names: &'a [&'a str],
+    /// Options that are followed by a port (`--port 27018` or `--port=27018`).
+    pub port_options: &'a [&'a str],
+}
+
+/// A port that a process listens on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listener {
+    /// The process.
+    pub pid: u32,
+    /// Its name, one of those that were looked for.
+    pub name: String,
+    /// Address and port; the unspecified address means all of the process's network namespace.
+    pub address: SocketAddr,
+    /// How it was found.
+    pub origin: Origin,
+}
+
+/// How a port was found.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// The process has the listening socket open.
+    Socket,
+    /// Only its command line says so.
+    CommandLine,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Every listener, by process.
+    pub listeners: Vec<Listener>,
+    /// Processes of those names whose ports could not be found out, or only from the command line.
+    pub incomplete: Vec<Incomplete>,
+}
+
+impl Found {
+    /// The ports, each once, in order.
+    pub fn ports(&self) -> Vec<u16> {
+        let ports: BTreeSet<u16> = self.listeners.iter().map(|listener| listener.address.port()).collect();
+        ports.into_iter().collect()
+    }
+}
+
+/// A process that could not be looked into.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} (process {pid}): {reason}; run as root to find every port it listens on")]
+pub struct Incomplete {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// What could not be read, and why.
+    pub reason: String,
+}
+
+/// `TCP_LISTEN`, as `/proc/net/tcp` writes it.
+const STATE_LISTEN: &str = "0A";
+
+/// No command line of more than this is looked at.
+const COMMAND_LINE_BYTES: u64 = 1 << 20;
+
+/// Looks at every process under `proc_root`, which is `/proc`. A process that ends meanwhile is left out.
+/// Fails only when `proc_root` cannot be listed.
+pub fn find(proc_root: &Path, search: Search<'_>) -> io::Result<Found> {
+    let mut found = Found::default();
+    let mut tables: HashMap<String, Table> = HashMap::new();
+    let mut pids: Vec<u32> =
+        fs::read_dir(proc_root)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    for pid in pids {
+        let directory = proc_root.join(pid.to_string());
+        let Some((name, arguments)) = identify(&directory, search.names) else { continue };
+        let inodes = match socket_inodes(&directory.join("fd")) {
+            Ok(inodes) => inodes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                found.listeners.extend(ports_of(&arguments, search.port_options).map(|port| Listener {
+                    pid,
+                    name: name.clone(),
+                    address: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
+                    origin: Origin::CommandLine,
+                }));
+                let reason = format!("its open files cannot be read ({})", brief(&error));
+                found.incomplete.push(Incomplete { pid, name, reason });
+                continue;
+            }
+        };
+        // Processes of one network namespace share a table, which can be long.
+        let namespace = fs::read_link(directory.join("ns/net"))
+            .map_or_else(|_| format!("process {pid}"), |namespace| namespace.to_string_lossy().into_owned());
+        let table = tables.entry(namespace).or_insert_with(|| Table::read(&directory.join("net")));
+        if let Some(reason) = &table.failure {
+            found.incomplete.push(Incomplete { pid, name: name.clone(), reason: reason.clone() });
+        }
+        for (inode, address) in &table.listening {
+            if inodes.contains(inode) {
+                found.listeners.push(Listener {
+                    pid,
+                    name: name.clone(),
+                    address: *address,
+                    origin: Origin::Socket,
+                });
+            }
+        }
+    }
+    found.listeners.sort();
+    found.listeners.dedup();
+    Ok(found)
+}
+
+/// "permission denied", without the number.
+fn brief(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "permission denied".to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// Which of `names` the process has, and its arguments. `None` for any other, and for kernel threads.
+fn identify(directory: &Path, names: &[&str]) -> Option<(String, Vec<String>)> {
+    let mut line = Vec::new();
+    File::open(directory.join("cmdline")).ok()?.take(COMMAND_LINE_BYTES).read_to_end(&mut line).ok()?;
+    let arguments: Vec<String> = line
+        .split(|byte| *byte == 0)
+        .map(|argument| String::from_utf8_lossy(argument).into_owned())
+        .collect();
+    // The link needs leave, the first argument can be anything, the short name is cut at 15 bytes and
+    // some servers rename their main thread: any of them will do.
+    let executable = fs::read_link(directory.join("exe")).ok().map(|path| {
+        let path = path.to_string_lossy().into_owned();
+        // What the kernel appends after an upgrade replaced the file.
+        path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path)
+    });
+    let short = fs::read_to_string(directory.join("comm")).ok();
+    let candidates = [executable.as_deref(), arguments.first().map(String::as_str), short.as_deref()];
+    let name = candidates.into_iter().flatten().find_map(|candidate| {
+        let base = candidate.trim_end().rsplit('/').next()?;
+        names.iter().find(|name| **name == base)
+    })?;
+    Some((name.to_string(), arguments))
+}
+
+/// The sockets among the open files of a process.
+fn socket_inodes(directory: &Path) -> io::Result<HashSet<u64>> {
+    let mut inodes = HashSet::new();
+    for entry in fs::read_dir(directory)? {
+        let target = match fs::read_link(entry?.path()) {
+            Ok(target) => target,
+            // Closed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let inode = target.to_str().and_then(|target| target.strip_prefix("socket:[")?.strip_suffix(']'));
+        inodes.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
+    }
+    Ok(inodes)
+}
+
+/// Ports behind the given options.
+fn ports_of<'a>(arguments: &'a [String], options: &'a [&str]) -> impl Iterator<Item = u16> + 'a {
+    arguments.iter().enumerate().filter_map(move |(index, argument)| {
+        options.iter().find_map(|option| {
+            let value = match argument.strip_prefix(option)? {
+                "" => arguments.get(index + 1)?,
+                rest => rest.strip_prefix('=')?,
+            };
+            value.parse().ok().filter(|port| *port != 0)
+        })
+    })
+}
+
+/// The listening sockets of a network namespace.
+#[derive(Default)]
+struct Table {
+    /// By inode.
+    listening: BTreeMap<u64, SocketAddr>,
+    failure: Option<String>,
+}
+
+impl Table {
+    fn read(directory: &Path) -> Self {
+        let mut table = Self::default();
+        for file in ["tcp", "tcp6"] {
+            let result = File::open(directory.join(file))
+                .and_then(|file| BufReader::new(file).lines().try_for_each(|line| table.line(&line?)));
+            match result {
+                Ok(()) => {}
+                // A kernel without IPv6, or one where it is switched off.
+                Err(error) if file == "tcp6" && error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    table.failure = Some(format!("net/{file} cannot be read ({})", brief(&error)));
+                }
+            }
+        }
+        table
+    }
+
+    /// `sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode …`:
+    /// proc_net_tcp.rst. Lines of another form are passed over, the heading first.
+    fn line(&mut self, line: &str) -> io::Result<()> {
+        let mut fields = line.split_whitespace();
+        let (Some(local), Some(state)) = (fields.nth(1), fields.nth(1)) else { return Ok(()) };
+        if state != STATE_LISTEN {
+            return Ok(());
+        }
+        let inode = fields.nth(5).and_then(|inode| inode.parse().ok());
+        if let (Some(inode), Some(address)) = (inode, address(local)) {
+            self.listening.insert(inode, address);
+        }
+        Ok(())
+    }
+}
+
+/// `0100007F:6989`: the address as words in the byte order of the machine, the port as a number.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |index: usize| {
+        let word = u32::from_str_radix(address.get(8 * index..8 * index + 8)?, 16).ok()?;
+        Some(word.to_ne_bytes())
+    };
+    let ip: IpAddr = match address.len() {
+        8 => Ipv4Addr::from(word(0)?).into(),
+        32 => {
+            let mut octets = [0; 16];
+            for (index, chunk) in octets.chunks_exact_mut(4).enumerate() {
+                chunk.copy_from_slice(&word(index)?);
+            }
+            Ipv6Addr::from(octets).to_canonical()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const SEARCH: Search<'_> = Search { names: &["mongod", "mongos"], port_options: &["--port"] };
+
+    /// A tree like /proc, removed at the end.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("sonar-sys-{name}-{}", std::process::id()));
+            fs::create_dir_all(&root).unwrap();
+            fs::write(root.join("uptime"), "1 1\n").unwrap();
+            Self(root)
+        }
+
+        fn process(&self, pid: u32, comm: &str, arguments: &[&str]) -> PathBuf {
+            let directory = self.0.join(pid.to_string());
+            fs::create_dir_all(directory.join("net")).unwrap();
+            fs::create_dir_all(directory.join("ns")).unwrap();
+            fs::write(directory.join("comm"), format!("{comm}\n")).unwrap();
+            let line: String = arguments.iter().flat_map(|argument| [argument, "\0"]).collect();
+            fs::write(directory.join("cmdline"), line).unwrap();
+            directory
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const HEADING: &str =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+
+    fn row(local: &str, state: &str, inode: u64) -> String {
+        format!(
+            "   0: {local} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000   999        0 {inode} 1 0000000000000000 100 0 0 10 0\n"
+        )
+    }
+
+    fn open_sockets(directory: &Path, inodes: &[u64]) {
+        let fd = directory.join("fd");
+        fs::create_dir_all(&fd).unwrap();
+        symlink("/dev/null", fd.join("0")).unwrap();
+        for (index, inode) in inodes.iter().enumerate() {
+            symlink(format!("socket:[{inode}]"), fd.join((index + 1).to_string())).unwrap();
+        }
+    }
+
+    fn listener(pid: u32, name: &str, address: &str, origin: Origin) -> Listener {
+        Listener { pid, name: name.into(), address: address.parse().unwrap(), origin }
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn sockets_are_matched_with_the_listening_ones_of_their_namespace() {
+        let tree = Tree::new("sockets");
+        let server = tree.process(10, "mongod", &["/usr/bin/mongod", "--config", "/etc/mongod.conf"]);
+        open_sockets(&server, &[100, 101, 102]);
+        let table = [
+            HEADING.to_string(),
+            row("0100007F:6989", "0A", 100),
+            row("0100007F:698A", "01", 101),
+            row("0100007F:698B", "0A", 999),
+        ];
+        fs::write(server.join("net/tcp"), table.concat()).unwrap();
+        let v6 = row("00000000000000000000000001000000:699A", "0A", 102);
+        fs::write(server.join("net/tcp6"), HEADING.to_string() + &v6).unwrap();
+
+        // In a container: the same inode is somebody else's there.
+        let container = tree.process(20, "conn-handler", &["mongos"]);
+        open_sockets(&container, &[100]);
+        fs::write(container.join("net/tcp"), HEADING.to_string() + &row("00000000:6979", "0A", 100)).unwrap();
+
+        let other = tree.process(30, "mongodump", &["mongodump"]);
+        open_sockets(&other, &[999]);
+        fs::write(other.join("net/tcp"), table.concat()).unwrap();
+
+        let found = find(&tree.0, SEARCH).unwrap();
+        assert_eq!(
+            found.listeners,
+            [
+                listener(10, "mongod", "127.0.0.1:27017", Origin::Socket),
+                listener(10, "mongod", "[::1]:27034", Origin::Socket),
+                listener(20, "mongos", "0.0.0.0:27001", Origin::Socket),
+            ]
+        );
+        assert_eq!(found.incomplete, []);
+        assert_eq!(found.ports(), [27001, 27017, 27034]);
+    }
+
+    #[test]
+    fn without_leave_the_command_line_tells_and_that_is_said() {
+        let tree = Tree::new("cmdline");
+        for (pid, arguments) in [
+            (1, ["mongod", "--port", "27018"].as_slice()),
+            (2, &["/opt/mongod", "--replSet", "--port=27019"]),
+            (3, &["mongod", "--portable", "5", "--port", "x", "--port", "0", "--port"]),
+        ] {
+            let directory = tree.process(pid, "mongod", arguments);
+            // Root may read everything, so this stands for "cannot be listed": not a directory.
+            fs::write(directory.join("fd"), "").unwrap();
+        }
+        let found = find(&tree.0, SEARCH).unwrap();
+        assert_eq!(
+            found.listeners,
+            [
+                listener(1, "mongod", "0.0.0.0:27018", Origin::CommandLine),
+                listener(2, "mongod", "0.0.0.0:27019", Origin::CommandLine),
+            ]
+        );
+        assert_eq!(found.incomplete.iter().map(|i| i.pid).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(found.incomplete[0].to_string().contains("run as root"), "{}", found.incomplete[0]);
+    }
+
+    #[test]
+    fn tables_that_lie_are_passed_over() {
+        let tree = Tree::new("lies");
+        let server = tree.process(10, "mongod", &[]);
+        open_sockets(&server, &[1, 2, 3]);
+        let lies = ["\n", "0: 1 2 0A\n", "\u{fffd}\u{fffd} 0100007F\n"].concat()
+            + &row("0100007:6989", "0A", 1)
+            + &row("ééé:6989", "0A", 2)
+            + &row("0100007F:16989", "0A", 3);
+        fs::write(server.join("net/tcp"), lies).unwrap();
+        let found = find(&tree.0, SEARCH).unwrap();
+        assert_eq!((found.listeners, found.incomplete), (vec![], vec![]));
+        fs::remove_file(server.join("net/tcp")).unwrap();
+        assert_eq!(find(&tree.0, SEARCH).unwrap().incomplete[0].reason.split(' ').next(), Some("net/tcp"));
+    }
+
+    #[test]
+    fn this_process_is_found_with_its_real_ports() {
+        let v4 = TcpListener::bind("127.0.0.1:0").unwrap();
+        let v6 = TcpListener::bind("[::1]:0").ok();
+        let executable = std::env::current_exe().unwrap();
+        let name = executable.file_name().unwrap().to_str().unwrap();
+        let found = find(Path::new("/proc"), Search { names: &[name], port_options: &[] }).unwrap();
+        let mine: Vec<_> =
+            found.listeners.iter().filter(|l| l.pid == std::process::id()).map(|l| l.address).collect();
+        assert!(mine.contains(&v4.local_addr().unwrap()), "{found:?}");
+        if let Some(v6) = v6 {
+            assert!(mine.contains(&v6.local_addr().unwrap()), "{found:?}");
+        }
+    }
+}

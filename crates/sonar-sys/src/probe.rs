@@ -1,0 +1,294 @@
+//! What works on this host and what does not, found by trying: the checks behind a `doctor` command.
+
+use std::fs;
+use std::path::Path;
+
+use crate::capabilities::{self, CaptureError};
+use crate::ring::{Ring, RingConfig, RingError};
+use crate::sys::PacketSocket;
+use crate::{interfaces, sys};
+
+/// One thing that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Stable name, for example `packet-socket`.
+    pub name: &'static str,
+    /// How it went.
+    pub verdict: Verdict,
+    /// What was found, in one line; with a warning or a problem, what is lost by it.
+    pub found: String,
+    /// The command that mends it, where there is one.
+    pub remedy: Option<String>,
+}
+
+/// How a check went.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// It works, at a cost or with a loss.
+    Warning,
+    /// Capture does not work.
+    Problem,
+}
+
+impl Check {
+    fn new(name: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        Self { name, verdict, found: found.into(), remedy: None }
+    }
+
+    fn remedy(self, command: impl Into<String>) -> Self {
+        Self { remedy: Some(command.into()), ..self }
+    }
+}
+
+/// Every check, in the order in which a person would look. Opens sockets and rings of `config` for a
+/// moment (without promiscuous mode); changes nothing. `proc_root` is `/proc`, `sys_root` is `/sys`.
+pub fn all(config: &RingConfig, proc_root: &Path, sys_root: &Path) -> Vec<Check> {
+    let config = RingConfig { promiscuous: false, ..config.clone() };
+    let mut checks = vec![kernel()];
+    let socket = packet_socket();
+    let can_capture = socket.verdict != Verdict::Problem;
+    checks.push(socket);
+    if can_capture {
+        checks.extend([tpacket_v3(), ring(&config), fanout(&config), ignore_outgoing()]);
+    }
+    checks.push(interfaces_up(&config));
+    checks.extend(filter_compiler(proc_root));
+    checks.extend(backlog(proc_root));
+    checks.extend(clock(sys_root));
+    checks
+}
+
+fn kernel() -> Check {
+    match sys::kernel_release() {
+        Ok(release) => Check::new("kernel", Verdict::Ok, format!("Linux {release}")),
+        Err(error) => Check::new("kernel", Verdict::Warning, format!("its release is not known: {error}")),
+    }
+}
+
+fn packet_socket() -> Check {
+    const NAME: &str = "packet-socket";
+    match capabilities::capture() {
+        Ok(()) => Check::new(NAME, Verdict::Ok, "packets can be captured (CAP_NET_RAW)"),
+        Err(CaptureError::Permission(missing)) => {
+            let remedy = missing.remedy();
+            Check::new(NAME, Verdict::Problem, format!("{} is missing", missing.capability)).remedy(remedy)
+        }
+        Err(error) => Check::new(NAME, Verdict::Problem, error.to_string()),
+    }
+}
+
+fn tpacket_v3() -> Check {
+    let tried = PacketSocket::open().and_then(|socket| {
+        socket.set_packet_option(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as i32)
+    });
+    match tried {
+        Ok(()) => Check::new("tpacket-v3", Verdict::Ok, "ring of blocks (TPACKET_V3)"),
+        Err(error) => Check::new("tpacket-v3", Verdict::Problem, format!("no TPACKET_V3: {error}")),
+    }
+}
+
+fn ring(config: &RingConfig) -> Check {
+    const NAME: &str = "ring-memory";
+    let mib = config.size_bytes >> 20;
+    match Ring::open(config) {
+        Ok(_) => Check::new(NAME, Verdict::Ok, format!("a ring of {mib} MiB can be had")),
+        Err(error @ RingError::Memory { .. }) => {
+            Check::new(NAME, Verdict::Problem, error.to_string()).remedy("mongosonar queries --ring-mib 8")
+        }
+        Err(error) => Check::new(NAME, Verdict::Problem, error.to_string()),
+    }
+}
+
+fn fanout(config: &RingConfig) -> Check {
+    const NAME: &str = "fanout";
+    let small = RingConfig { size_bytes: 4 * config.block_bytes, ..config.clone() };
+    match Ring::open_group(&small, 2) {
+        Ok(_) => Check::new(NAME, Verdict::Ok, "several threads can share the packets by connection"),
+        Err(error) => Check::new(NAME, Verdict::Warning, format!("only one thread can capture ({error})")),
+    }
+}
+
+fn ignore_outgoing() -> Check {
+    const NAME: &str = "ignore-outgoing";
+    let tried =
+        PacketSocket::open().and_then(|socket| socket.set_packet_option(libc::PACKET_IGNORE_OUTGOING, 1));
+    match tried {
+        Ok(()) => Check::new(NAME, Verdict::Ok, "packets on loopback are taken once, at no cost"),
+        Err(error) => Check::new(
+            NAME,
+            Verdict::Warning,
+            format!("the twins of packets on loopback are copied and then filtered out ({error})"),
+        ),
+    }
+}
+
+fn interfaces_up(config: &RingConfig) -> Check {
+    const NAME: &str = "interfaces";
+    let all = match interfaces::list() {
+        Ok(all) => all,
+        Err(error) => return Check::new(NAME, Verdict::Warning, format!("cannot be listed: {error}")),
+    };
+    let wanted = match interfaces::select(&all, &config.interfaces) {
+        Ok(named) if named.is_empty() => all,
+        Ok(named) => named,
+        Err(error) => return Check::new(NAME, Verdict::Problem, error.to_string()),
+    };
+    let names = |up: bool| {
+        let names: Vec<&str> = wanted.iter().filter(|i| i.up == up).map(|i| i.name.as_str()).collect();
+        names.join(", ")
+    };
+    let (up, down) = (names(true), names(false));
+    if up.is_empty() {
+        let first = wanted.first().map_or("lo", |interface| interface.name.as_str());
+        return Check::new(NAME, Verdict::Problem, format!("none is up: {down}"))
+            .remedy(format!("sudo ip link set {first} up"));
+    }
+    if !config.interfaces.is_empty() && !down.is_empty() {
+        let first = wanted.iter().find(|i| !i.up).map_or("", |interface| interface.name.as_str());
+        return Check::new(
+            NAME,
+            Verdict::Warning,
+            format!("nothing is heard on what is down: {down}; up: {up}"),
+        )
+        .remedy(format!("sudo ip link set {first} up"));
+    }
+    Check::new(NAME, Verdict::Ok, format!("up: {up}"))
+}
+
+/// Whether the kernel compiles filters. `None` when it does not say.
+fn filter_compiler(proc_root: &Path) -> Option<Check> {
+    let value = fs::read_to_string(proc_root.join("sys/net/core/bpf_jit_enable")).ok()?;
+    Some(match value.trim() {
+        "0" => {
+            Check::new("filter-compiler", Verdict::Warning, "filters are interpreted, several times slower")
+                .remedy("sudo sysctl net.core.bpf_jit_enable=1")
+        }
+        _ => Check::new("filter-compiler", Verdict::Ok, "filters are compiled to machine code"),
+    })
+}
+
+/// Packets that the kernel dropped before it looked at them: `/proc/net/softnet_stat`, a line for each
+/// processor, hexadecimal, the second number.
+fn backlog(proc_root: &Path) -> Option<Check> {
+    let stat = fs::read_to_string(proc_root.join("net/softnet_stat")).ok()?;
+    let dropped: u64 =
+        stat.lines().filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok()).sum();
+    let limit = fs::read_to_string(proc_root.join("sys/net/core/netdev_max_backlog"));
+    let limit = limit.ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let queue = limit.map_or_else(String::new, |limit| format!(" (queue of {limit})"));
+    let check = if dropped == 0 {
+        Check::new("backlog", Verdict::Ok, format!("no packet was dropped before it was seen{queue}"))
+    } else {
+        let larger = limit.unwrap_or(1000).max(1000).saturating_mul(4);
+        let found = format!("{dropped} packets were dropped before anybody saw them, since the start{queue}");
+        Check::new("backlog", Verdict::Warning, found)
+            .remedy(format!("sudo sysctl net.core.netdev_max_backlog={larger}"))
+    };
+    Some(check)
+}
+
+/// What time stamps are made of: some clocks cost a microsecond a packet.
+fn clock(sys_root: &Path) -> Option<Check> {
+    let directory = sys_root.join("devices/system/clocksource/clocksource0");
+    let current = fs::read_to_string(directory.join("current_clocksource")).ok()?;
+    let current = current.trim();
+    if !matches!(current, "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" | "pit") {
+        return Some(Check::new("clock", Verdict::Ok, format!("clock source {current}")));
+    }
+    let found = format!("clock source {current} is slow: each time stamp costs about a microsecond");
+    let check = Check::new("clock", Verdict::Warning, found);
+    let others = fs::read_to_string(directory.join("available_clocksource")).unwrap_or_default();
+    let fast =
+        others.split_whitespace().find(|name| matches!(*name, "tsc" | "kvm-clock" | "arch_sys_counter"));
+    Some(match fast {
+        Some(name) => check.remedy(format!(
+            "echo {name} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
+        )),
+        None => check,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Tree(std::path::PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let root = std::env::temp_dir().join(format!("sonar-sys-probe-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Self(root)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_slows_capture_is_told_with_its_remedy() {
+        let tree = Tree::new(
+            "slow",
+            &[
+                ("sys/net/core/bpf_jit_enable", "0\n"),
+                ("sys/net/core/netdev_max_backlog", "1000\n"),
+                ("net/softnet_stat", "0000ffff 00000010 0 0\n00000001 0000000f 0 0\n"),
+                ("devices/system/clocksource/clocksource0/current_clocksource", "acpi_pm\n"),
+                ("devices/system/clocksource/clocksource0/available_clocksource", "hpet tsc acpi_pm \n"),
+            ],
+        );
+        let compiler = filter_compiler(&tree.0).unwrap();
+        assert_eq!(compiler.verdict, Verdict::Warning);
+        assert_eq!(compiler.remedy.as_deref(), Some("sudo sysctl net.core.bpf_jit_enable=1"));
+        let backlog = backlog(&tree.0).unwrap();
+        assert!(backlog.found.starts_with("31 packets"), "{}", backlog.found);
+        assert_eq!(backlog.remedy.as_deref(), Some("sudo sysctl net.core.netdev_max_backlog=4000"));
+        let clock = clock(&tree.0).unwrap();
+        assert_eq!(clock.verdict, Verdict::Warning);
+        assert!(clock.remedy.unwrap().starts_with("echo tsc | sudo tee /sys/"));
+    }
+
+    #[test]
+    fn what_is_well_has_no_remedy() {
+        let tree = Tree::new(
+            "well",
+            &[
+                ("sys/net/core/bpf_jit_enable", "1\n"),
+                ("net/softnet_stat", "0000ffff 00000000\n"),
+                ("devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
+            ],
+        );
+        for check in [filter_compiler(&tree.0), backlog(&tree.0), clock(&tree.0)] {
+            let check = check.unwrap();
+            assert_eq!((check.verdict, check.remedy), (Verdict::Ok, None), "{}", check.name);
+        }
+        let nowhere = Path::new("/nonexistent");
+        assert_eq!((filter_compiler(nowhere), backlog(nowhere), clock(nowhere)), (None, None, None));
+    }
+
+    #[test]
+    fn a_host_gives_every_check_once() {
+        let checks = all(&RingConfig::default(), Path::new("/proc"), Path::new("/sys"));
+        let names: Vec<_> = checks.iter().map(|check| check.name).collect();
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+        for name in ["kernel", "packet-socket", "interfaces"] {
+            assert!(names.contains(&name), "{names:?}");
+        }
+        let unknown = RingConfig { interfaces: vec!["nowhere0".into()], ..RingConfig::default() };
+        let check = interfaces_up(&unknown);
+        assert_eq!(check.verdict, Verdict::Problem);
+        assert!(check.found.contains("no such interface: nowhere0"), "{}", check.found);
+    }
+}
