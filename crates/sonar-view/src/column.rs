@@ -341,18 +341,23 @@ pub fn place(by: By, differing: Differing, sorted: Column, width: Option<usize>)
     if matches!(by, By::Shape | By::Order | By::Namespace) {
         wanted.push(Oldest);
     }
-    wanted.extend([P50, Out, Max]);
+    let needed = wanted.len();
     wanted.extend((by_shape && differing.classes).then_some(Class));
     wanted.extend((by_shape && differing.roles).then_some(Role));
-    wanted.extend([P95, Docs, In]);
+    wanted.push(P50);
+    // Without it, rows of several servers look like one another.
+    wanted.extend((by_shape && differing.servers).then_some(Server));
+    wanted.extend([Out, Max, P95, Docs, In]);
     if matches!(by, By::Shape | By::Order | By::Namespace) {
         wanted.push(InFlight);
     }
-    wanted.extend((by_shape && differing.servers).then_some(Server));
 
     let budget = width.unwrap_or(usize::MAX);
     let (mut chosen, mut used) = (Vec::<Column>::new(), 0usize);
-    for column in wanted {
+    // What is good to have must leave room for a text that can be read.
+    let spare = if by_shape { (budget / 5).min(40) } else { 0 };
+    for (at, column) in wanted.into_iter().enumerate() {
+        let budget = if at < needed { budget } else { budget - spare };
         let belongs = column.is_figure() || by_shape || names.contains(&column);
         let needs = column.width() + usize::from(!chosen.is_empty());
         if belongs && !chosen.contains(&column) && (used.saturating_add(needs) <= budget || chosen.is_empty())

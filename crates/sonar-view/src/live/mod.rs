@@ -1,1 +1,438 @@
-//! Soon.
+//! The live view: like `top`, for queries.
+//!
+//! [`App`] is all of it but the terminal: intervals and keys go in, a frame comes out. It has no
+//! clock; it moves when an interval is handed to it. [`Screen`] is the terminal.
+
+mod detail;
+mod draw;
+mod history;
+pub mod picture;
+mod screen;
+
+use std::collections::VecDeque;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::Frame;
+use sonar_core::Window;
+use sonar_core::time::NS_PER_S;
+
+pub use draw::KEYS;
+pub use screen::Screen;
+
+use crate::column::{Column, Sort, place};
+use crate::model::{By, Classes, Differing, Key, NamespaceFilter, Report, Selection};
+use history::History;
+
+/// What the live view is told before it starts.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What to show at first; keys change it.
+    pub selection: Selection,
+    /// Where the packets come from, for the header: `lo eth0, port 27017`.
+    pub source: String,
+    /// How far back the view looks, unless since the start is asked for, in nanoseconds.
+    pub span_ns: u64,
+    /// Whether rows are split by the order of keys, so that `by order` is offered.
+    pub split_by_order: bool,
+    /// Whether to use colours.
+    pub color: bool,
+    /// The most rows, of all tables of all windows together, that are kept to look back; with more
+    /// than that the view looks back less far and says how far.
+    pub max_rows: usize,
+    /// The most rows of which a history is kept.
+    pub max_histories: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            selection: Selection::default(),
+            source: String::new(),
+            span_ns: 10 * NS_PER_S,
+            split_by_order: false,
+            color: true,
+            max_rows: 4_000,
+            max_histories: 2_000,
+        }
+    }
+}
+
+/// What mongosonar itself costs.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Processor time, user and system, in percent of one core; `None` when not known.
+    pub cpu_percent: Option<f64>,
+    /// Resident memory in bytes; `None` when not known.
+    pub rss_bytes: Option<u64>,
+}
+
+/// What a key asks of the caller.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Draw and go on.
+    Continue,
+    /// Draw everything again.
+    Redraw,
+    /// End.
+    Quit,
+}
+
+/// What fills the screen.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Page {
+    Rows,
+    Detail { identity: u64, scroll: usize },
+    Help { scroll: usize },
+}
+
+/// A line that is being typed.
+#[derive(Clone, Debug)]
+struct Prompt {
+    what: Filter,
+    input: String,
+    /// The selection to go back to.
+    before: Selection,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Filter {
+    Text,
+    Namespace,
+}
+
+/// How much may be typed into a prompt.
+const MAX_INPUT: usize = 200;
+
+/// The state of the live view.
+#[derive(Debug)]
+pub struct App {
+    settings: Settings,
+    selection: Selection,
+    cost: Cost,
+    /// The last intervals, the oldest first.
+    windows: VecDeque<Window>,
+    /// They together.
+    recent: Option<Window>,
+    /// All since the start.
+    total: Option<Window>,
+    /// What came in while paused: the total on screen stands still.
+    pending: Option<Window>,
+    history: History,
+    /// The history as it was when paused.
+    paused: Option<History>,
+    since_start: bool,
+    page: Page,
+    prompt: Option<Prompt>,
+    /// The row that the cursor was moved to; it stays on it wherever that row goes.
+    selected: Option<u64>,
+    /// Where the cursor is when it is on no row in particular.
+    cursor: usize,
+    /// First row on the screen.
+    top: usize,
+    /// Rows as they were last drawn, in order.
+    shown: Vec<u64>,
+    /// How many rows, or lines of a page, fit.
+    page_height: usize,
+    /// Lines of the page as it was last drawn.
+    page_lines: usize,
+}
+
+impl App {
+    /// A view that has heard nothing yet.
+    pub fn new(settings: Settings) -> Self {
+        let selection = settings.selection.clone();
+        Self {
+            history: History::new(settings.max_histories, settings.split_by_order, selection.form),
+            settings,
+            selection,
+            cost: Cost::default(),
+            windows: VecDeque::new(),
+            recent: None,
+            total: None,
+            pending: None,
+            paused: None,
+            since_start: false,
+            page: Page::Rows,
+            prompt: None,
+            selected: None,
+            cursor: 0,
+            top: 0,
+            shown: Vec::new(),
+            page_height: 1,
+            page_lines: 0,
+        }
+    }
+
+    /// Takes in one interval that has ended. Intervals in which nothing was heard are to be handed in
+    /// too: they are what makes rates fall.
+    pub fn window(&mut self, window: Window) {
+        self.history.push(&window);
+        let sum = if self.paused.is_some() { &mut self.pending } else { &mut self.total };
+        match sum {
+            Some(sum) => sum.merge(&window),
+            None => *sum = Some(window.clone()),
+        }
+        let horizon = window.end.unix_ns().saturating_sub(self.settings.span_ns);
+        self.windows.push_back(window);
+        let rows = |window: &Window| window.shapes.len() + window.apps.len() + window.clients.len();
+        let mut kept: usize = self.windows.iter().map(rows).sum();
+        while self.windows.len() > 1
+            && self
+                .windows
+                .front()
+                .is_some_and(|first| first.start.unix_ns() < horizon || kept > self.settings.max_rows)
+        {
+            kept -= self.windows.pop_front().as_ref().map_or(0, rows);
+        }
+        if self.paused.is_none() {
+            self.gather_recent();
+        }
+    }
+
+    fn gather_recent(&mut self) {
+        let mut windows = self.windows.iter();
+        // Freed first, so that there are never two of them.
+        self.recent = None;
+        self.recent = windows.next().cloned().map(|mut recent| {
+            windows.for_each(|window| recent.merge(window));
+            recent
+        });
+    }
+
+    /// Takes in what mongosonar itself costs.
+    pub fn cost(&mut self, cost: Cost) {
+        self.cost = cost;
+    }
+
+    /// All that was heard since the start; `None` when nothing was handed in.
+    pub fn into_total(self) -> Option<Window> {
+        match (self.total, self.pending) {
+            (Some(mut total), Some(pending)) => {
+                total.merge(&pending);
+                Some(total)
+            }
+            (total, pending) => total.or(pending),
+        }
+    }
+
+    /// What is shown.
+    fn shown_window(&self) -> Option<&Window> {
+        if self.since_start { self.total.as_ref() } else { self.recent.as_ref() }
+    }
+
+    /// What is shown at the moment, after all keys.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// Draws the view. Any size will do.
+    pub fn draw(&mut self, frame: &mut Frame<'_>) {
+        draw::draw(self, frame);
+    }
+
+    /// Takes in a key.
+    pub fn key(&mut self, key: KeyEvent) -> Action {
+        if key.kind == KeyEventKind::Release {
+            return Action::Continue;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Action::Quit,
+                KeyCode::Char('l') => Action::Redraw,
+                KeyCode::Char('u') if self.prompt.is_some() => {
+                    self.type_into_prompt(|input| input.clear());
+                    Action::Continue
+                }
+                _ => Action::Continue,
+            };
+        }
+        if self.prompt.is_some() {
+            self.key_in_prompt(key.code);
+            return Action::Continue;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Action::Quit,
+            KeyCode::Char('p' | ' ') => self.pause(),
+            KeyCode::Char('t') => self.since_start = !self.since_start,
+            KeyCode::Char('h' | '?') | KeyCode::F(1) => {
+                self.page = match self.page {
+                    Page::Help { .. } => Page::Rows,
+                    _ => Page::Help { scroll: 0 },
+                };
+            }
+            code => match self.page {
+                Page::Rows => return self.key_in_rows(code),
+                Page::Detail { .. } | Page::Help { .. } => self.key_in_page(code),
+            },
+        }
+        Action::Continue
+    }
+
+    fn pause(&mut self) {
+        if self.paused.take().is_none() {
+            self.paused = Some(self.history.clone());
+            return;
+        }
+        match (&mut self.total, self.pending.take()) {
+            (Some(total), Some(pending)) => total.merge(&pending),
+            (total @ None, pending) => *total = pending,
+            _ => {}
+        }
+        self.gather_recent();
+    }
+
+    fn key_in_prompt(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.prompt = None,
+            KeyCode::Esc => {
+                if let Some(prompt) = self.prompt.take() {
+                    self.selection = prompt.before;
+                }
+            }
+            KeyCode::Backspace => self.type_into_prompt(|input| {
+                input.pop();
+            }),
+            KeyCode::Char(c) => self.type_into_prompt(|input| {
+                if input.len() < MAX_INPUT {
+                    input.push(c);
+                }
+            }),
+            _ => {}
+        }
+    }
+
+    /// Changes what is typed; the filter follows at once.
+    fn type_into_prompt(&mut self, change: impl FnOnce(&mut String)) {
+        let Some(prompt) = &mut self.prompt else { return };
+        change(&mut prompt.input);
+        let input = prompt.input.clone();
+        match prompt.what {
+            Filter::Text => self.selection.text = input,
+            Filter::Namespace if input.is_empty() => self.selection.namespace = NamespaceFilter::Any,
+            Filter::Namespace => self.selection.namespace = NamespaceFilter::Prefix(input),
+        }
+        self.go_to_first_row();
+    }
+
+    fn go_to_first_row(&mut self) {
+        (self.selected, self.cursor, self.top) = (None, 0, 0);
+    }
+
+    fn key_in_rows(&mut self, code: KeyCode) -> Action {
+        let page = self.page_height.max(1) as isize;
+        match code {
+            KeyCode::Esc => {
+                // Esc goes back a step, and only from the bare list it ends the view.
+                if self.selection.text.is_empty() && self.selection.namespace == NamespaceFilter::Any {
+                    return Action::Quit;
+                }
+                self.selection.text.clear();
+                self.selection.namespace = NamespaceFilter::Any;
+                self.go_to_first_row();
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.move_by(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
+            KeyCode::PageUp => self.move_by(-page),
+            KeyCode::PageDown => self.move_by(page),
+            KeyCode::Home | KeyCode::Char('g') => self.go_to_first_row(),
+            KeyCode::End | KeyCode::Char('G') => self.move_by(isize::MAX / 2),
+            KeyCode::Enter => self.drill_in(),
+            KeyCode::Char('<' | ',') | KeyCode::Left => self.sort_by_next(-1),
+            KeyCode::Char('>' | '.') | KeyCode::Right => self.sort_by_next(1),
+            KeyCode::Char('r') => self.selection.sort.reverse = !self.selection.sort.reverse,
+            KeyCode::Char('b') => self.next_grouping(),
+            KeyCode::Char('c') => {
+                let all = self.selection.classes == Classes::ALL;
+                self.selection.classes = if all { Classes::USER } else { Classes::ALL };
+            }
+            KeyCode::Char('o') => {
+                use sonar_core::Role;
+                self.selection.role = match self.selection.role {
+                    None => Some(Role::Served),
+                    Some(Role::Served) => Some(Role::Issued),
+                    Some(Role::Issued) => None,
+                };
+            }
+            KeyCode::Char('/') => self.open_prompt(Filter::Text, self.selection.text.clone()),
+            KeyCode::Char('n') => {
+                let input = self.selection.namespace.text().to_string();
+                self.open_prompt(Filter::Namespace, input);
+            }
+            _ => {}
+        }
+        Action::Continue
+    }
+
+    fn open_prompt(&mut self, what: Filter, input: String) {
+        self.prompt = Some(Prompt { what, input, before: self.selection.clone() });
+    }
+
+    fn key_in_page(&mut self, code: KeyCode) {
+        let page = self.page_height.max(1);
+        let last = self.page_lines.saturating_sub(self.page_height);
+        let (Page::Detail { scroll, .. } | Page::Help { scroll }) = &mut self.page else { return };
+        *scroll = (*scroll).min(last);
+        match code {
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace | KeyCode::Left => self.page = Page::Rows,
+            KeyCode::Up | KeyCode::Char('k') => *scroll = scroll.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => *scroll = (*scroll + 1).min(last),
+            KeyCode::PageUp => *scroll = scroll.saturating_sub(page),
+            KeyCode::PageDown => *scroll = (*scroll + page).min(last),
+            KeyCode::Home | KeyCode::Char('g') => *scroll = 0,
+            KeyCode::End | KeyCode::Char('G') => *scroll = last,
+            _ => {}
+        }
+    }
+
+    fn move_by(&mut self, rows: isize) {
+        let last = self.shown.len().saturating_sub(1);
+        self.cursor = self.cursor.saturating_add_signed(rows).min(last);
+        self.selected = self.shown.get(self.cursor).copied();
+    }
+
+    fn sort_by_next(&mut self, step: isize) {
+        // All columns of this grouping, whether they fit or not.
+        let differing = Differing { servers: true, roles: true, classes: true };
+        let columns = place(self.selection.by, differing, Column::Calls, None);
+        let at = columns.iter().position(|placed| placed.column == self.selection.sort.column);
+        let next = (at.unwrap_or(0) as isize + step).rem_euclid(columns.len().max(1) as isize) as usize;
+        if let Some(placed) = columns.get(next) {
+            self.selection.sort = Sort { column: placed.column, reverse: false };
+        }
+    }
+
+    fn next_grouping(&mut self) {
+        let offered: Vec<_> =
+            By::ALL.into_iter().filter(|by| *by != By::Order || self.settings.split_by_order).collect();
+        let at = offered.iter().position(|by| *by == self.selection.by).unwrap_or(0);
+        self.selection.by = offered[(at + 1) % offered.len()];
+        let belongs = |column| {
+            let differing = Differing { servers: true, roles: true, classes: true };
+            place(self.selection.by, differing, Column::Calls, None)
+                .iter()
+                .any(|placed| placed.column == column)
+        };
+        if !belongs(self.selection.sort.column) {
+            self.selection.sort = Sort::default();
+        }
+        self.go_to_first_row();
+    }
+
+    /// A namespace opens as its shapes, any other row as a page of its own.
+    fn drill_in(&mut self) {
+        let Some(&identity) = self.shown.get(self.cursor) else { return };
+        let namespace = self.shown_window().and_then(|window| {
+            let report = Report::new(window, &self.selection);
+            let row = report.rows.iter().find(|row| row.identity == identity)?;
+            matches!(row.key, Key::Namespace { .. }).then(|| row.namespace())?
+        });
+        match namespace {
+            Some(namespace) => {
+                self.selection.by = By::Shape;
+                self.selection.namespace = NamespaceFilter::Exactly(namespace);
+                self.go_to_first_row();
+            }
+            None => self.page = Page::Detail { identity, scroll: 0 },
+        }
+    }
+}

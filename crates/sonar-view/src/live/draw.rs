@@ -1,0 +1,450 @@
+//! What the live view looks like: header, rows, help.
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use sonar_core::Window;
+use sonar_core::time::NS_PER_S;
+
+use super::{App, Filter, Page, detail};
+use crate::column::{self, Column, Placed, place, push_cell};
+use crate::model::{NamespaceFilter, Report, Selection};
+use crate::table;
+use crate::text::{escape, fit, width};
+use crate::units::{Count, Nanos, or_unknown};
+
+/// The few styles that are used; without colours they differ by weight alone.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Palette {
+    pub(super) plain: Style,
+    pub(super) dim: Style,
+    pub(super) strong: Style,
+    pub(super) accent: Style,
+    pub(super) good: Style,
+    pub(super) warning: Style,
+    pub(super) bad: Style,
+    pub(super) heading: Style,
+    pub(super) sorted: Style,
+    pub(super) cursor: Style,
+}
+
+impl Palette {
+    pub(super) fn new(color: bool) -> Self {
+        let plain = Style::new();
+        let strong = plain.add_modifier(Modifier::BOLD);
+        let heading = plain.add_modifier(Modifier::REVERSED);
+        let without = Self {
+            plain,
+            dim: plain,
+            strong,
+            accent: strong,
+            good: plain,
+            warning: strong,
+            bad: strong.add_modifier(Modifier::REVERSED),
+            heading,
+            sorted: heading.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            cursor: heading,
+        };
+        if !color {
+            return without;
+        }
+        Self {
+            dim: plain.fg(Color::Gray).add_modifier(Modifier::DIM),
+            accent: plain.fg(Color::Cyan),
+            good: plain.fg(Color::Green),
+            warning: plain.fg(Color::Yellow),
+            bad: plain.fg(Color::LightRed).add_modifier(Modifier::BOLD),
+            heading: plain.fg(Color::Gray).bg(Color::DarkGray),
+            sorted: plain.fg(Color::White).bg(Color::DarkGray).add_modifier(Modifier::BOLD),
+            cursor: plain.fg(Color::White).bg(Color::Blue),
+            ..without
+        }
+    }
+}
+
+/// Puts a line on the screen, cut at the right edge; nothing is drawn outside of `area`.
+pub(super) fn put(buffer: &mut Buffer, area: Rect, row: usize, line: &Line<'_>) {
+    let Ok(row) = u16::try_from(row) else { return };
+    if row < area.height && area.width > 0 {
+        buffer.set_line(area.x, area.y + row, line, area.width);
+    }
+}
+
+pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    if area.width == 0 || area.height == 0 {
+        return;
+    }
+    let palette = Palette::new(app.settings.color);
+    let buffer = frame.buffer_mut();
+    let height = usize::from(area.height);
+    let selection = app.selection.clone();
+    // The window is taken out for the time of drawing, so that the report can borrow from it.
+    let slot = |app: &mut App| if app.since_start { app.total.take() } else { app.recent.take() };
+    let window = slot(app);
+    let report = window.as_ref().map(|window| Report::new(window, &selection));
+
+    // Rows come first: the header gives way on a low screen, the least important line first.
+    let header = header(app, report.as_ref(), usize::from(area.width), palette);
+    let room = height.saturating_sub(4);
+    let mut lines: Vec<(usize, Line<'_>)> = header.into_iter().enumerate().collect();
+    while lines.len() > room {
+        // Order of the lines: title, totals, in flight, coverage, what is shown.
+        const LEAST_IMPORTANT_FIRST: [usize; 5] = [2, 0, 3, 1, 4];
+        let Some(go) = LEAST_IMPORTANT_FIRST.into_iter().find(|go| lines.iter().any(|(at, _)| at == go))
+        else {
+            break;
+        };
+        lines.retain(|(at, _)| *at != go);
+    }
+    for (row, (_, line)) in lines.iter().enumerate() {
+        put(buffer, area, row, line);
+    }
+    let below = lines.len() as u16;
+    let footer = u16::from(height >= 10);
+    let body = Rect { y: area.y + below, height: area.height.saturating_sub(below + footer), ..area };
+    match app.page {
+        Page::Rows => match &report {
+            Some(report) => rows(app, report, buffer, body, palette),
+            None => put(
+                buffer,
+                body,
+                0,
+                &Line::styled(" Listening: the first interval has not ended yet.", palette.dim),
+            ),
+        },
+        Page::Detail { identity, scroll } => {
+            let lines = detail::lines(app, window.as_ref(), identity, usize::from(area.width), palette);
+            page(app, &lines, scroll, buffer, body);
+        }
+        Page::Help { scroll } => page(app, &help(palette), scroll, buffer, body),
+    }
+    if footer > 0 {
+        put(buffer, area, height - 1, &keys(app, palette));
+    }
+    drop(report);
+    if app.since_start {
+        app.total = window;
+    } else {
+        app.recent = window;
+    }
+}
+
+fn page(app: &mut App, lines: &[Line<'_>], scroll: usize, buffer: &mut Buffer, body: Rect) {
+    app.page_height = usize::from(body.height);
+    app.page_lines = lines.len();
+    let first = scroll.min(lines.len().saturating_sub(app.page_height));
+    for (row, line) in lines.iter().skip(first).take(app.page_height).enumerate() {
+        put(buffer, body, row, line);
+    }
+}
+
+/// Title, totals, in flight, coverage, what is shown.
+fn header<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
+    vec![
+        title(app, report, columns, palette),
+        totals(report, palette),
+        in_flight(report, columns, palette),
+        coverage(app, report, columns, palette),
+        shown(app, report, palette),
+    ]
+}
+
+fn title<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
+    let mut right = Vec::new();
+    if let Some(report) = report {
+        right.push(table::clock(report).get(11..).unwrap_or_default().to_string());
+        if let Some(first) =
+            app.total.as_ref().map_or_else(|| app.since_start.then_some(report.start), |w| Some(w.start))
+        {
+            let seconds = report.end.since(first) / NS_PER_S;
+            let up = if seconds < 60 { format!("{seconds}s") } else { Nanos(seconds * NS_PER_S).to_string() };
+            right.push(format!("up {up}"));
+        }
+    }
+    if let Some(percent) = app.cost.cpu_percent {
+        right.push(format!("cpu {percent:.1}%"));
+    }
+    if let Some(bytes) = app.cost.rss_bytes {
+        right.push(format!("rss {}B", Count(bytes as f64)));
+    }
+    // The source gives way to nothing but the time.
+    let source = escape(&app.settings.source).into_owned();
+    let needs = |right: &[String]| right.iter().map(|text| width(text) + 2).sum::<usize>();
+    while right.len() > 1 && 13 + width(&source) + needs(&right) > columns {
+        right.pop();
+    }
+    let room = columns.saturating_sub(13 + needs(&right));
+    let source = fit(&source, room);
+    let fill = room.saturating_sub(width(&source));
+    Line::from(vec![
+        Span::styled(" mongosonar ", palette.strong),
+        Span::styled(source, palette.accent),
+        Span::raw(" ".repeat(fill)),
+        Span::styled(right.iter().map(|text| format!("  {text}")).collect::<String>(), palette.dim),
+    ])
+}
+
+/// A figure and what it is.
+fn figure<'a>(before: &str, value: String, after: &str, style: Style, palette: Palette) -> [Span<'a>; 3] {
+    [
+        Span::styled(format!(" {before}"), palette.dim),
+        Span::styled(value, style),
+        Span::styled(format!("{after} "), palette.dim),
+    ]
+}
+
+fn totals<'a>(report: Option<&Report<'_>>, palette: Palette) -> Line<'a> {
+    let Some(report) = report else { return Line::default() };
+    let (rates, mark, strong) = (report.totals.rates, report.mark(), palette.strong);
+    let shown = |ns: Option<u64>| or_unknown(ns.map(Nanos));
+    let marked = |value: f64| format!("{mark}{}", Count(value));
+    let errors = if rates.errors > 0.0 { palette.bad } else { strong };
+    Line::from(
+        [
+            figure("", marked(rates.calls), " calls/s", strong, palette),
+            figure("load ", marked(rates.load), "", strong, palette),
+            figure("errors ", marked(rates.errors), "/s", errors, palette),
+            figure("p50 ", shown(report.totals.quantiles.p50), "", strong, palette),
+            figure("p99 ", shown(report.totals.quantiles.p99), "", strong, palette),
+            figure("in ", marked(rates.request_bytes), "B/s", strong, palette),
+            figure("out ", marked(rates.response_bytes), "B/s", strong, palette),
+        ]
+        .concat(),
+    )
+}
+
+fn in_flight<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
+    let Some(report) = report else { return Line::default() };
+    let Some(waiting) = report.longest_waiting else {
+        return Line::styled(" nothing in flight", palette.dim);
+    };
+    let count = report.totals.in_flight.map_or(0, |waiting| waiting.count);
+    let count = format!("{}{}", report.mark(), Count(count as f64 * f64::from(report.sample)));
+    // A query that takes longer than a person waits is worth a look.
+    let style = if waiting.oldest_ns >= NS_PER_S { palette.warning } else { palette.strong };
+    let what = format!(
+        "{} {}  {}",
+        waiting.shape.command,
+        waiting.shape.namespace(),
+        report.selection.form.of(&waiting.shape)
+    );
+    let mut spans = figure("in flight ", count, ",", palette.strong, palette).to_vec();
+    spans.extend([
+        Span::styled("oldest ", palette.dim),
+        Span::styled(Nanos(waiting.oldest_ns).to_string(), style),
+        Span::raw(" "),
+    ]);
+    let used: usize = spans.iter().map(Span::width).sum();
+    spans.push(Span::styled(fit(&what, columns.saturating_sub(used)), palette.plain));
+    Line::from(spans)
+}
+
+fn coverage<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
+    let Some(report) = report else { return Line::default() };
+    let frames = report.coverage.frames as f64 * NS_PER_S as f64 / report.elapsed_ns as f64;
+    let heard = format!(" {} frames/s  ", Count(frames));
+    let room = columns.saturating_sub(width(&heard));
+    let mut spans = vec![Span::styled(heard, palette.dim)];
+    // Since the start: from the total, or from the report when that is the total.
+    let since_start = app.total.as_ref().map_or(report.coverage, |total| &total.coverage);
+    if report.coverage.losses().next().is_some() {
+        spans.push(Span::styled(fit(&table::losses(report.coverage), room), palette.bad));
+    } else if since_start.losses().next().is_some() {
+        let text = format!("nothing lost now; since start {}", table::losses(since_start));
+        spans.push(Span::styled(fit(&text, room), palette.warning));
+    } else {
+        spans.push(Span::styled(fit("nothing lost", room), palette.good));
+    }
+    Line::from(spans)
+}
+
+/// How far back the rows look.
+pub(super) fn span(app: &App, elapsed_ns: u64) -> String {
+    if app.since_start {
+        "since start".to_string()
+    } else {
+        format!("last {:.0} s", elapsed_ns as f64 / NS_PER_S as f64)
+    }
+}
+
+fn shown<'a>(app: &App, report: Option<&Report<'_>>, palette: Palette) -> Line<'a> {
+    if let Some(prompt) = &app.prompt {
+        let what = match prompt.what {
+            Filter::Text => " filter: ",
+            Filter::Namespace => " namespace: ",
+        };
+        return Line::from(vec![
+            Span::styled(what, palette.accent),
+            Span::styled(escape(&prompt.input).into_owned(), palette.strong),
+            Span::styled("█", palette.plain),
+            Span::styled("  Enter keeps, Esc forgets", palette.dim),
+        ]);
+    }
+    let Selection { by, classes, role, sort, namespace, text, .. } = &app.selection;
+    let mut parts = vec![format!("by {}", by.name()), classes.label()];
+    parts.extend(role.map(|role| role.name().to_string()));
+    if let Some(report) = report {
+        parts.push(span(app, report.elapsed_ns));
+        parts.push(format!("{} rows", report.rows_total));
+    }
+    let arrow = if sort.reverse { "reversed " } else { "" };
+    parts.push(format!("{arrow}by {}", sort.column.name()).replacen("by", "sorted by", 1));
+    let mut spans = Vec::new();
+    if app.paused.is_some() {
+        spans.push(Span::styled(" PAUSED ", palette.warning.add_modifier(Modifier::REVERSED)));
+    }
+    spans.push(Span::styled(format!(" {}", parts.join(" · ")), palette.dim));
+    if *namespace != NamespaceFilter::Any {
+        spans.push(Span::styled(format!("  namespace {}", escape(namespace.text())), palette.accent));
+    }
+    if !text.is_empty() {
+        spans.push(Span::styled(format!("  filter \"{}\"", escape(text)), palette.accent));
+    }
+    if let Some(sample) = report.map(|report| report.sample).filter(|sample| *sample > 1) {
+        spans.push(Span::styled(format!("  sample 1/{sample}: figures with ~ are scaled"), palette.warning));
+    }
+    Line::from(spans)
+}
+
+fn rows(app: &mut App, report: &Report<'_>, buffer: &mut Buffer, body: Rect, palette: Palette) {
+    let columns = usize::from(body.width);
+    let sort = report.selection.sort;
+    let placed = place(report.selection.by, report.differing(), sort.column, Some(columns));
+    let heading = placed.iter().enumerate().flat_map(|(at, placed)| {
+        let style = if placed.column == sort.column { palette.sorted } else { palette.heading };
+        let mut cell = String::new();
+        push_cell(&mut cell, *placed, &column::title(placed.column, report));
+        [Span::styled(if at == 0 { "" } else { " " }, palette.heading), Span::styled(cell, style)]
+    });
+    put(buffer, body, 0, &Line::from(heading.collect::<Vec<_>>()));
+
+    app.shown = report.rows.iter().map(|row| row.identity).collect();
+    app.page_height = usize::from(body.height).saturating_sub(1);
+    let found = app.selected.and_then(|selected| app.shown.iter().position(|identity| *identity == selected));
+    app.cursor = found.unwrap_or(app.cursor).min(app.shown.len().saturating_sub(1));
+    let height = app.page_height.max(1);
+    app.top = app.top.min(app.cursor).max((app.cursor + 1).saturating_sub(height));
+    if report.rows.is_empty() {
+        let filtered =
+            !report.selection.text.is_empty() || report.selection.namespace != NamespaceFilter::Any;
+        let why = if filtered {
+            " No operation of this span passes the filter (Esc takes it away)."
+        } else {
+            " No operations in this span."
+        };
+        put(buffer, body, 1, &Line::styled(why, palette.dim));
+    }
+    for (at, row) in report.rows.iter().enumerate().skip(app.top).take(app.page_height) {
+        let selected = at == app.cursor;
+        let cells = placed.iter().enumerate().flat_map(|(nth, placed)| {
+            let mut cell = String::new();
+            push_cell(&mut cell, *placed, &placed.column.cell(row, report));
+            let style = if selected { palette.cursor } else { style_of(*placed, row, palette) };
+            let between = if selected { palette.cursor } else { palette.plain };
+            [Span::styled(if nth == 0 { "" } else { " " }, between), Span::styled(cell, style)]
+        });
+        put(buffer, body, 1 + at - app.top, &Line::from(cells.collect::<Vec<_>>()));
+    }
+}
+
+fn style_of(placed: Placed, row: &crate::model::Row<'_>, palette: Palette) -> Style {
+    match placed.column {
+        Column::Errors if row.stats.figures.error_count() > 0 => palette.bad,
+        Column::Oldest if row.stats.in_flight.and_then(|w| w.oldest_ns).is_some_and(|ns| ns >= NS_PER_S) => {
+            palette.warning
+        }
+        Column::Command => palette.accent,
+        Column::Load => palette.strong,
+        Column::Docs
+        | Column::In
+        | Column::Out
+        | Column::InFlight
+        | Column::Server
+        | Column::Role
+        | Column::Class => palette.dim,
+        _ => palette.plain,
+    }
+}
+
+/// The last line.
+fn keys<'a>(app: &App, palette: Palette) -> Line<'a> {
+    let keys: &[(&str, &str)] = match app.page {
+        Page::Rows => &[
+            ("q", "quit"),
+            ("?", "help"),
+            ("Enter", "open"),
+            ("b", "group by"),
+            ("< >", "sort"),
+            ("/", "filter"),
+            ("n", "namespace"),
+            ("c", "classes"),
+            ("t", "span"),
+            ("p", "pause"),
+        ],
+        _ => &[("Esc", "back"), ("↑ ↓", "scroll"), ("t", "span"), ("p", "pause"), ("q", "quit")],
+    };
+    let spans = keys.iter().flat_map(|(key, what)| {
+        [Span::styled(format!(" {key}"), palette.strong), Span::styled(format!(" {what} "), palette.dim)]
+    });
+    Line::from(spans.collect::<Vec<_>>())
+}
+
+/// The keys, as help and documentation show them.
+pub const KEYS: [(&str, &str); 16] = [
+    ("↑ ↓ PgUp PgDn Home End, k j g G", "move"),
+    (
+        "Enter",
+        "open the row: text, histogram, applications, clients, errors; a namespace opens as its shapes",
+    ),
+    ("Esc", "back; takes filters away; from the bare list it quits"),
+    ("b", "group by shape, namespace, application, client"),
+    ("< > or ← →", "sort by the column before, after"),
+    ("r", "reverse the order"),
+    ("/", "filter by text: command, namespace, shape, shape id, name"),
+    ("n", "filter by the beginning of the namespace"),
+    ("c", "classes: user alone, or all"),
+    ("o", "role: all, served, issued"),
+    ("t", "look back over the last seconds, or to the start"),
+    ("p or space", "pause: the screen stands still, counting goes on"),
+    ("? or h", "help"),
+    ("Ctrl-L", "draw all again"),
+    ("Ctrl-U", "empty the filter that is being typed"),
+    ("q, Ctrl-C", "quit; a summary follows"),
+];
+
+fn help<'a>(palette: Palette) -> Vec<Line<'a>> {
+    let entry = |name: &str, meaning: &str, room: usize| {
+        Line::from(vec![
+            Span::styled(format!("  {name:room$}  "), palette.strong),
+            Span::styled(meaning.to_string(), palette.plain),
+        ])
+    };
+    let mut lines = vec![Line::styled(" Keys", palette.accent)];
+    lines.extend(KEYS.iter().map(|(key, meaning)| entry(key, meaning, 31)));
+    lines.extend([Line::default(), Line::styled(" Columns", palette.accent)]);
+    lines.extend(table::legend().map(|(_, title, meaning)| entry(title, meaning, 11)));
+    lines.push(Line::default());
+    lines.push(Line::styled(
+        " A figure that is not known is shown as -. What is lost on the way is counted in the header.",
+        palette.dim,
+    ));
+    lines
+}
+
+/// The window that has the row, and whether it is the shown one.
+pub(super) fn window_of<'a>(
+    app: &'a App,
+    shown: Option<&'a Window>,
+    selection: &Selection,
+    identity: u64,
+) -> Option<(&'a Window, bool)> {
+    let has =
+        |window: &Window| Report::new(window, selection).rows.iter().any(|row| row.identity == identity);
+    match shown {
+        Some(window) if has(window) => Some((window, true)),
+        _ => app.total.as_ref().filter(|total| has(total)).map(|total| (total, false)),
+    }
+}

@@ -1,0 +1,85 @@
+//! The terminal: raw mode and the alternate screen, given back on every way out.
+
+use std::io::{self, Stdout};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossterm::cursor::{Hide, Show};
+use crossterm::execute;
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+
+use super::App;
+
+/// Whether the terminal is ours at the moment.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Standard output as a screen. Dropping it restores the terminal; a panic, in whichever thread,
+/// restores it before its message is printed, so that the message can be read.
+#[derive(Debug)]
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Screen {
+    /// Enters raw mode and the alternate screen.
+    ///
+    /// # Errors
+    /// When standard output is no terminal, or refuses; it is then left as it was.
+    pub fn enter() -> io::Result<Self> {
+        restore_on_panic();
+        enable_raw_mode()?;
+        TAKEN.store(true, Ordering::SeqCst);
+        let enter = || {
+            execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+            let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+            terminal.clear()?;
+            Ok(Self { terminal })
+        };
+        enter().inspect_err(|_| restore())
+    }
+
+    /// Draws the view.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn draw(&mut self, app: &mut App) -> io::Result<()> {
+        self.terminal.draw(|frame| app.draw(frame))?;
+        Ok(())
+    }
+
+    /// Draws all of it again, whatever was on the screen (Ctrl-L).
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn redraw(&mut self, app: &mut App) -> io::Result<()> {
+        self.terminal.clear()?;
+        self.draw(app)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Gives the terminal back, if it is ours. There is nobody left to tell of an error.
+fn restore() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+fn restore_on_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            restore();
+            before(info);
+        }));
+    });
+}

@@ -1,0 +1,320 @@
+//! The live view as a person sees it, from made-up intervals and typed keys.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../examples/synthetic/mod.rs"]
+mod synthetic;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::{Color, Modifier};
+use sonar_core::operation::InFlight;
+use sonar_core::window::WindowSettings;
+use sonar_core::{Class, Operation, Role, Timestamp, Window};
+use sonar_view::live::{Action, App, Cost, Settings, picture};
+use sonar_view::{By, Column, NamespaceFilter};
+use synthetic::{Workload, app as application, operation, shape};
+
+fn app_with(settings: Settings, seconds: u64) -> App {
+    let mut app = App::new(Settings { source: "eth0, port 27017".to_string(), ..settings });
+    let mut workload = Workload::new();
+    (0..seconds).for_each(|second| app.window(workload.window(second)));
+    app.cost(Cost { cpu_percent: Some(0.42), rss_bytes: Some(23_100_000) });
+    app
+}
+
+fn draw(app: &mut App, columns: u16, rows: u16) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    terminal.draw(|frame| app.draw(frame)).unwrap();
+    terminal
+}
+
+fn screen(app: &mut App, columns: u16, rows: u16) -> String {
+    draw(app, columns, rows).backend().to_string()
+}
+
+fn press(app: &mut App, code: KeyCode) -> Action {
+    let action = app.key(KeyEvent::new(code, KeyModifiers::NONE));
+    screen(app, 120, 40);
+    action
+}
+
+fn type_keys(app: &mut App, keys: &str) {
+    screen(app, 120, 40);
+    for key in keys.chars() {
+        let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
+        assert_eq!(press(app, code), Action::Continue);
+    }
+}
+
+#[test]
+fn rows_at_several_sizes() {
+    for (columns, rows) in [(80, 24), (120, 40), (200, 50), (30, 8)] {
+        let mut app = app_with(Settings::default(), 12);
+        insta::assert_snapshot!(format!("rows_{columns}x{rows}"), screen(&mut app, columns, rows));
+    }
+}
+
+#[test]
+fn pages() {
+    for (name, keys, (columns, rows)) in [
+        ("detail", "\n", (120, 40)),
+        ("detail_narrow", "\n", (80, 50)),
+        ("help", "?", (100, 48)),
+        ("filter_typed", "/regex", (100, 24)),
+        ("filter_kept", "/sessions\n", (100, 24)),
+        ("by_namespace", "b", (100, 24)),
+        ("by_app", "bb", (100, 24)),
+        ("by_client", "bbb", (100, 24)),
+        ("detail_app", "bb\n", (100, 40)),
+        ("all_classes", "c", (120, 24)),
+        ("paused", "p", (100, 24)),
+        ("since_start", "t", (100, 24)),
+    ] {
+        let mut app = app_with(Settings::default(), 70);
+        type_keys(&mut app, keys);
+        insta::assert_snapshot!(name, screen(&mut app, columns, rows));
+    }
+}
+
+#[test]
+fn nothing_heard_yet() {
+    let mut app = app_with(Settings::default(), 0);
+    insta::assert_snapshot!("nothing_yet", screen(&mut app, 80, 24));
+    app.window(Window::new(Timestamp::from_unix(5, 0), WindowSettings::default()));
+    let shown = screen(&mut app, 80, 24);
+    assert!(shown.contains("No operations in this span") && shown.contains("nothing lost"), "{shown}");
+}
+
+#[test]
+fn losses_are_loud_and_not_forgotten() {
+    let mut app = app_with(Settings::default(), 3);
+    let mut workload = Workload::new();
+    let mut lossy = workload.window(3);
+    lossy.coverage.kernel_drops = 27;
+    lossy.coverage.gap_bytes = 1_460;
+    app.window(lossy);
+    let terminal = draw(&mut app, 100, 24);
+    insta::assert_snapshot!("losses", terminal.backend().to_string());
+    let buffer = terminal.backend().buffer();
+    let row = (0..24)
+        .find(|&y| (0..100).map(|x| buffer[(x, y)].symbol()).collect::<String>().contains("LOST"))
+        .unwrap();
+    assert!((0..100).any(|x| buffer[(x, row)].fg == Color::LightRed && buffer[(x, row)].symbol() == "L"));
+    (4..30).for_each(|second| app.window(workload.window(second)));
+    let later = screen(&mut app, 100, 24);
+    assert!(later.contains("nothing lost now; since start LOST: kernel_drops 27, gap_bytes 1460"), "{later}");
+}
+
+#[test]
+fn a_sample_is_marked() {
+    let mut app = App::new(Settings::default());
+    let mut window = Workload::new().window(0);
+    window.sample = 10;
+    app.window(window);
+    insta::assert_snapshot!("sampled", screen(&mut app, 100, 24));
+}
+
+#[test]
+fn without_colours_there_are_none() {
+    for keys in ["", "\n", "?", "c"] {
+        let mut app = app_with(Settings { color: false, ..Settings::default() }, 3);
+        type_keys(&mut app, keys);
+        let terminal = draw(&mut app, 100, 40);
+        let cells = terminal.backend().buffer().content();
+        assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+        assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::BOLD)));
+    }
+}
+
+/// Every size, every page: what matters is that it ends and does not panic.
+#[test]
+fn any_size_will_do() {
+    for keys in ["", "\n", "?", "/x", "b", "bb", "c", "pt"] {
+        let mut app = app_with(Settings::default(), 2);
+        type_keys(&mut app, keys);
+        for (columns, rows) in (1..12).flat_map(|n| [(n, 3), (3, n), (n, n), (n * 23, n * 7), (300, n)]) {
+            screen(&mut app, columns, rows);
+        }
+    }
+}
+
+#[test]
+fn escape_goes_back_a_step_and_then_quits() {
+    let mut app = app_with(Settings::default(), 2);
+    type_keys(&mut app, "/shop\n\n");
+    assert_eq!(press(&mut app, KeyCode::Esc), Action::Continue, "from the row to the list");
+    assert_eq!(press(&mut app, KeyCode::Esc), Action::Continue, "takes the filter away");
+    assert_eq!(app.selection().text, "");
+    assert_eq!(press(&mut app, KeyCode::Esc), Action::Quit);
+    let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    type_keys(&mut app, "/");
+    assert_eq!(app.key(control_c), Action::Quit, "even while a filter is typed");
+    assert_eq!(press(&mut app, KeyCode::Char('q')), Action::Continue, "a letter of the filter");
+    assert_eq!(app.selection().text, "q");
+    press(&mut app, KeyCode::Esc);
+    assert_eq!(app.selection().text, "", "a filter that is given up leaves things as they were");
+}
+
+#[test]
+fn rows_sort_by_any_column() {
+    let mut app = app_with(Settings::default(), 2);
+    assert_eq!(app.selection().sort.column, Column::Load);
+    let mut seen = vec![];
+    for _ in 0..18 {
+        type_keys(&mut app, ">");
+        seen.push(app.selection().sort.column);
+    }
+    assert_eq!(seen.last(), Some(&Column::Load), "all the way round");
+    assert!(seen.contains(&Column::Server) && seen.contains(&Column::Shape) && !seen.contains(&Column::App));
+    type_keys(&mut app, "<");
+    assert_eq!(app.selection().sort.column, Column::Calls);
+    let first = |app: &mut App| screen(app, 120, 24).lines().nth(6).unwrap().to_string();
+    assert!(first(&mut app).contains("shop.customers"), "the most calls: {}", first(&mut app));
+    type_keys(&mut app, "r");
+    assert!(first(&mut app).contains("shop.sessions"), "the fewest: {}", first(&mut app));
+}
+
+#[test]
+fn the_cursor_stays_on_its_row() {
+    let mut app = app_with(Settings::default(), 2);
+    type_keys(&mut app, "jj");
+    let under_cursor = |app: &mut App| {
+        let terminal = draw(app, 120, 30);
+        let buffer = terminal.backend().buffer();
+        let row = (0..30).find(|&y| buffer[(1, y)].bg == Color::Blue).unwrap();
+        (row, (60..120).map(|x| buffer[(x, row)].symbol()).collect::<String>())
+    };
+    let (row, text) = under_cursor(&mut app);
+    type_keys(&mut app, "r");
+    let (row_now, text_now) = under_cursor(&mut app);
+    assert_ne!(row, row_now);
+    assert_eq!(text, text_now);
+}
+
+#[test]
+fn a_namespace_opens_as_its_shapes() {
+    let mut app = app_with(Settings::default(), 2);
+    type_keys(&mut app, "b\n");
+    assert_eq!(app.selection().by, By::Shape);
+    assert_eq!(app.selection().namespace, NamespaceFilter::Exactly("shop.orders".to_string()));
+    let shown = screen(&mut app, 120, 24);
+    assert!(
+        shown.contains("2 rows") && shown.contains("aggregate") && !shown.contains("shop.carts"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_pause_stands_still_and_loses_nothing() {
+    let mut app = app_with(Settings::default(), 5);
+    type_keys(&mut app, "tp");
+    let before = screen(&mut app, 120, 24);
+    let mut workload = Workload::new();
+    let mut calls = workload_calls(5);
+    for second in 5..25 {
+        let window = workload.window(second);
+        calls += window.shapes.iter().map(|row| row.figures.calls).sum::<u64>();
+        app.window(window);
+    }
+    assert_eq!(screen(&mut app, 120, 24), before);
+    let total = |app: App| app.into_total().unwrap().shapes.iter().map(|row| row.figures.calls).sum::<u64>();
+    type_keys(&mut app, "p");
+    assert_ne!(screen(&mut app, 120, 24), before);
+    type_keys(&mut app, "p");
+    app.window(workload.window(25));
+    assert!(total(app) > calls, "what came while paused is in the total, at the end too");
+}
+
+fn workload_calls(seconds: u64) -> u64 {
+    let mut workload = Workload::new();
+    (0..seconds)
+        .map(|second| workload.window(second).shapes.iter().map(|row| row.figures.calls).sum::<u64>())
+        .sum()
+}
+
+#[test]
+fn old_intervals_leave_and_silence_is_shown() {
+    let mut app = app_with(Settings::default(), 20);
+    assert!(screen(&mut app, 120, 24).contains("last 10 s"));
+    for second in 20..31 {
+        let start = Timestamp::from_unix(1_777_629_600 + second, 0);
+        let mut silent = Window::new(start, WindowSettings::default());
+        silent.end = start.plus_ns(1_000_000_000);
+        app.window(silent);
+    }
+    assert!(screen(&mut app, 120, 24).contains("No operations in this span"));
+    type_keys(&mut app, "t");
+    assert!(screen(&mut app, 120, 24).contains("9 rows"));
+}
+
+#[test]
+fn a_query_that_hangs_is_at_the_top_though_it_has_not_ended() {
+    let mut app = app_with(Settings::default(), 11);
+    let mut window = Workload::new().window(11);
+    window.in_flight.clear();
+    window.in_flight.push(InFlight {
+        server: synthetic::server(),
+        role: Role::Served,
+        class: Class::User,
+        shape: shape(
+            0xdead,
+            "find",
+            "shop.archive",
+            "{filter: {$where: ?javascript}}",
+            "{filter: {$where: ?}}",
+        ),
+        count: 3,
+        oldest_ns: 312_000_000_000,
+    });
+    app.window(window);
+    let shown = screen(&mut app, 120, 24);
+    assert!(shown.contains("in flight 3, oldest 5m12s find shop.archive"), "{shown}");
+    let rows: Vec<_> = shown.lines().skip(6).take(3).collect();
+    assert!(rows.iter().any(|row| row.contains("shop.archive") && row.contains("5m12s")), "{shown}");
+}
+
+#[test]
+fn rows_that_differ_in_server_role_and_class_say_so() {
+    let mut window = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
+    let (web, find) = (application("web", "", ""), shape(1, "find", "shop.orders", "{}", "{}"));
+    let op = operation(&find, &web, Timestamp::from_unix(5, 500));
+    window.record(&op);
+    window.record(&Operation {
+        role: Role::Issued,
+        server: sonar_core::Endpoint::v4([10, 0, 0, 2], 27018),
+        ..op
+    });
+    let mut app = App::new(Settings::default());
+    app.window(window);
+    let shown = screen(&mut app, 160, 24);
+    assert!(
+        shown.contains("issued") && shown.contains("10.0.0.2:27018") && !shown.contains("class "),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_hostile_name_stays_in_its_cell() {
+    let mut window = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
+    let evil = "\x1b[31m\u{202e}\r\nx";
+    let (web, find) = (application(evil, evil, evil), shape(1, evil, evil, evil, evil));
+    window.record(&operation(&find, &web, Timestamp::from_unix(5, 500)));
+    let mut app = App::new(Settings { source: evil.to_string(), ..Settings::default() });
+    app.window(window);
+    for keys in ["", "\n", "\n\x1bb", "b"] {
+        type_keys(&mut app, keys);
+        let terminal = draw(&mut app, 140, 40);
+        for cell in terminal.backend().buffer().content() {
+            assert!(cell.symbol().chars().all(sonar_view::text::is_safe), "{:?}", cell.symbol());
+        }
+    }
+}
+
+#[test]
+fn a_picture_is_well_formed() {
+    let mut app = app_with(Settings::default(), 12);
+    let svg = picture::svg(draw(&mut app, 100, 24).backend().buffer(), "a <title>");
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("a &lt;title&gt;"));
+    assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+}

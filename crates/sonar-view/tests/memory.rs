@@ -1,0 +1,58 @@
+//! What the live view holds with two thousand shapes, counted by the allocator.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../examples/synthetic/mod.rs"]
+mod synthetic;
+
+use std::sync::Arc;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use sonar_core::window::WindowSettings;
+use sonar_core::{Operation, Timestamp, Window};
+use sonar_view::live::{App, Settings};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+#[test]
+fn two_thousand_shapes_stay_below_25_mib() {
+    let apps: Vec<_> = (0..8).map(|n| synthetic::app(&format!("app-{n}"), "PyMongo", "4.7.3")).collect();
+    let shapes: Vec<_> = (1..=2_000u64)
+        .map(|id| {
+            let typed = format!("{{filter: {{field_{id}: ?number, status: {{$in: ?array<?string>}}}}}}");
+            synthetic::shape(id, "find", &format!("shop.collection_{}", id % 300), &typed, &typed)
+        })
+        .collect();
+    let profiler = dhat::Profiler::builder().testing().build();
+    let mut app = App::new(Settings::default());
+    let mut terminal = Terminal::new(TestBackend::new(200, 50)).unwrap();
+    for second in 0..13u64 {
+        let start = Timestamp::from_unix(1_777_629_600 + second, 0);
+        let mut window = Window::new(start, WindowSettings::default());
+        for (at, shape) in shapes.iter().enumerate() {
+            let at = at as u64;
+            let op = operation(shape, &apps[(at % 8) as usize], start);
+            // From 100 µs to some 300 ms, another one each second: a broad histogram for each shape.
+            let latency_ns = Some(100_000 << ((at + second) % 12));
+            window.record(&Operation { latency_ns, ..op });
+            window.record(&Operation { latency_ns: latency_ns.map(|ns| ns * 5 / 4), ..op });
+        }
+        window.end = start.plus_ns(1_000_000_000);
+        app.window(window);
+        terminal.draw(|frame| app.draw(frame)).unwrap();
+    }
+    let stats = dhat::HeapStats::get();
+    drop(profiler);
+    eprintln!("held {} KiB, at most {} KiB", stats.curr_bytes / 1_024, stats.max_bytes / 1_024);
+    assert!(stats.max_bytes < 25 << 20, "held {}, at most {}", stats.curr_bytes, stats.max_bytes);
+    assert!(stats.curr_bytes > 1 << 20, "the view holds its rows: {}", stats.curr_bytes);
+}
+
+fn operation<'a>(
+    shape: &'a Arc<sonar_core::ShapeInfo>,
+    app: &'a Arc<sonar_core::Application>,
+    start: Timestamp,
+) -> Operation<'a> {
+    synthetic::operation(shape, app, start.plus_ns(500_000_000))
+}
