@@ -260,15 +260,14 @@ impl Column {
         }
     }
 
-    /// Columns of a name beyond which more is of no use; `None` for those that can be of any length.
-    const fn most(self) -> Option<usize> {
+    /// Columns that a name has at least and at most; between them it is as wide as its widest cell.
+    /// `None` for figures, and for names of any length.
+    const fn bounds(self) -> Option<(usize, usize)> {
         match self {
-            Self::Server => Some(28),
-            Self::Class => Some(11),
-            Self::Command => Some(16),
-            Self::Namespace => Some(40),
-            Self::Shape | Self::App | Self::Client => None,
-            _ => Some(self.width()),
+            Self::Server => Some((14, 28)),
+            Self::Command => Some((7, 16)),
+            Self::Namespace => Some((9, 40)),
+            _ => None,
         }
     }
 }
@@ -324,23 +323,29 @@ pub struct Placed {
     pub width: usize,
 }
 
-/// Chooses the columns that fit into `width` terminal columns (`None`: all fit), the most important
-/// ones first, and `sorted` always. One space stands between columns.
-pub fn place(by: By, differing: Differing, sorted: Column, width: Option<usize>) -> Vec<Placed> {
+/// Rows looked at to find how wide names are.
+const ROWS_MEASURED: usize = 500;
+
+/// The columns of a grouping, whether they fit or not: those by which rows can be sorted.
+pub fn sortable(by: By) -> Vec<Column> {
+    let differing = Differing { servers: true, roles: true, classes: true };
+    let wanted = wanted(by, differing, Column::Calls).0;
+    Column::ALL.into_iter().filter(|column| wanted.contains(column)).collect()
+}
+
+/// The columns of a grouping, the most important first, and how many of them are needed most.
+fn wanted(by: By, differing: Differing, sorted: Column) -> (Vec<Column>, usize) {
     use Column::*;
-    let names: &[Column] = match by {
-        By::Shape | By::Order => &[Shape, Command, Namespace],
-        By::Namespace => &[Namespace],
-        By::App => &[App],
-        By::Client => &[Client],
+    let (by_shape, knows_in_flight) =
+        (matches!(by, By::Shape | By::Order), matches!(by, By::Shape | By::Order | By::Namespace));
+    let mut wanted = match by {
+        By::Shape | By::Order => vec![Shape, sorted, Command, Namespace],
+        By::Namespace => vec![Namespace, sorted],
+        By::App => vec![App, sorted],
+        By::Client => vec![Client, sorted],
     };
-    let by_shape = matches!(by, By::Shape | By::Order);
-    let mut wanted = names.to_vec();
-    wanted.push(sorted);
     wanted.extend([Calls, Load, P99, Errors]);
-    if matches!(by, By::Shape | By::Order | By::Namespace) {
-        wanted.push(Oldest);
-    }
+    wanted.extend(knows_in_flight.then_some(Oldest));
     let needed = wanted.len();
     wanted.extend((by_shape && differing.classes).then_some(Class));
     wanted.extend((by_shape && differing.roles).then_some(Role));
@@ -348,38 +353,47 @@ pub fn place(by: By, differing: Differing, sorted: Column, width: Option<usize>)
     // Without it, rows of several servers look like one another.
     wanted.extend((by_shape && differing.servers).then_some(Server));
     wanted.extend([Out, Max, P95, Docs, In]);
-    if matches!(by, By::Shape | By::Order | By::Namespace) {
-        wanted.push(InFlight);
-    }
+    wanted.extend(knows_in_flight.then_some(InFlight));
+    (wanted, needed)
+}
 
+/// Chooses the columns that fit into `width` terminal columns (`None`: all fit), the most important
+/// ones and the one that rows are sorted by first. One space stands between columns.
+pub fn place(report: &Report<'_>, width: Option<usize>) -> Vec<Placed> {
+    let (by, sorted) = (report.selection.by, report.selection.sort.column);
+    let (wanted, needed) = wanted(by, report.differing(), sorted);
+    let wide = |column: Column| {
+        let Some((least, most)) = column.bounds() else { return column.width() };
+        let cells = report.rows.iter().take(ROWS_MEASURED).map(|row| column.cell(row, report));
+        cells.map(|cell| text::width(&text::escape(&cell))).max().unwrap_or(0).clamp(least, most)
+    };
     let budget = width.unwrap_or(usize::MAX);
-    let (mut chosen, mut used) = (Vec::<Column>::new(), 0usize);
     // What is good to have must leave room for a text that can be read.
-    let spare = if by_shape { (budget / 5).min(40) } else { 0 };
+    let spare = if matches!(by, By::Shape | By::Order) { (budget / 5).min(40) } else { 0 };
+    let (mut chosen, mut used) = (Vec::<Placed>::new(), 0usize);
     for (at, column) in wanted.into_iter().enumerate() {
         let budget = if at < needed { budget } else { budget - spare };
-        let belongs = column.is_figure() || by_shape || names.contains(&column);
-        let needs = column.width() + usize::from(!chosen.is_empty());
-        if belongs && !chosen.contains(&column) && (used.saturating_add(needs) <= budget || chosen.is_empty())
-        {
-            chosen.push(column);
+        let wide = wide(column);
+        // A name may start narrow and take what is left in the end.
+        let width = wide.min(column.width());
+        let needs = width + usize::from(!chosen.is_empty());
+        let is_new = chosen.iter().all(|placed| placed.column != column);
+        if is_new && (used.saturating_add(needs) <= budget || chosen.is_empty()) {
+            chosen.push(Placed { column, width: width.min(budget) });
             used += needs;
         }
     }
     let mut placed: Vec<_> = Column::ALL
         .into_iter()
-        .filter(|column| chosen.contains(column))
-        .map(|column| Placed { column, width: column.width().min(budget) })
+        .filter_map(|column| chosen.iter().find(|placed| placed.column == column).copied())
         .collect();
     if width.is_some() {
         let mut room = budget.saturating_sub(used);
-        // A third of what is left to names of bounded length, the rest to the last column.
+        // Names that were cut get up to half of what is left, the last column gets the rest.
         for placed in &mut placed {
-            if let Some(most) = placed.column.most() {
-                let more = (most - placed.width.min(most)).min(room / 3);
-                placed.width += more;
-                room -= more;
-            }
+            let more = wide(placed.column).saturating_sub(placed.width).min(room / 2);
+            placed.width += more;
+            room -= more;
         }
         if let Some(last) = placed.last_mut() {
             last.width += room;

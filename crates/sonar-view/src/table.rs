@@ -104,7 +104,7 @@ pub fn losses(coverage: &Coverage) -> String {
 }
 
 fn rows(report: &Report<'_>, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
-    let mut placed = place(report.selection.by, report.differing(), report.selection.sort.column, width);
+    let mut placed = place(report, width);
     let cells: Vec<Vec<String>> = report
         .rows
         .iter()

@@ -202,7 +202,7 @@ fn sparklines<'a>(row: &Row<'_>, history: &History, columns: usize, palette: Pal
             palette,
         )];
     };
-    let fits = columns.saturating_sub(34).clamp(1, POINTS);
+    let fits = columns.saturating_sub(38).clamp(1, POINTS);
     let last = &points[points.len().saturating_sub(fits)..];
     type Kind = (&'static str, fn(&Point) -> f32, fn(f32) -> String);
     let kinds: [Kind; 2] = [

@@ -12,7 +12,7 @@ use super::{App, Filter, Page, detail};
 use crate::column::{self, Column, Placed, place, push_cell};
 use crate::model::{NamespaceFilter, Report, Selection};
 use crate::table;
-use crate::text::{escape, fit, width};
+use crate::text::{escape, fit, width, wrap};
 use crate::units::{Count, Nanos, or_unknown};
 
 /// The few styles that are used; without colours they differ by weight alone.
@@ -119,10 +119,10 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
             let lines = detail::lines(app, window.as_ref(), identity, usize::from(area.width), palette);
             page(app, &lines, scroll, buffer, body);
         }
-        Page::Help { scroll } => page(app, &help(palette), scroll, buffer, body),
+        Page::Help { scroll } => page(app, &help(usize::from(area.width), palette), scroll, buffer, body),
     }
     if footer > 0 {
-        put(buffer, area, height - 1, &keys(app, palette));
+        put(buffer, area, height - 1, &keys(app, usize::from(area.width), palette));
     }
     drop(report);
     if app.since_start {
@@ -145,7 +145,7 @@ fn page(app: &mut App, lines: &[Line<'_>], scroll: usize, buffer: &mut Buffer, b
 fn header<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
     vec![
         title(app, report, columns, palette),
-        totals(report, palette),
+        totals(report, columns, palette),
         in_flight(report, columns, palette),
         coverage(app, report, columns, palette),
         shown(app, report, palette),
@@ -196,13 +196,13 @@ fn figure<'a>(before: &str, value: String, after: &str, style: Style, palette: P
     ]
 }
 
-fn totals<'a>(report: Option<&Report<'_>>, palette: Palette) -> Line<'a> {
+fn totals<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
     let (rates, mark, strong) = (report.totals.rates, report.mark(), palette.strong);
     let shown = |ns: Option<u64>| or_unknown(ns.map(Nanos));
     let marked = |value: f64| format!("{mark}{}", Count(value));
     let errors = if rates.errors > 0.0 { palette.bad } else { strong };
-    Line::from(
+    whole(
         [
             figure("", marked(rates.calls), " calls/s", strong, palette),
             figure("load ", marked(rates.load), "", strong, palette),
@@ -211,9 +211,23 @@ fn totals<'a>(report: Option<&Report<'_>>, palette: Palette) -> Line<'a> {
             figure("p99 ", shown(report.totals.quantiles.p99), "", strong, palette),
             figure("in ", marked(rates.request_bytes), "B/s", strong, palette),
             figure("out ", marked(rates.response_bytes), "B/s", strong, palette),
-        ]
-        .concat(),
+        ],
+        columns,
     )
+}
+
+/// As many of the groups of spans as fit wholly, and the first one in any case: half a figure is a
+/// wrong one.
+fn whole<'a, const N: usize>(groups: impl IntoIterator<Item = [Span<'a>; N]>, columns: usize) -> Line<'a> {
+    let (mut line, mut used) = (Line::default(), 0);
+    for group in groups {
+        used += group.iter().map(Span::width).sum::<usize>();
+        if used > columns + 1 && !line.spans.is_empty() {
+            break;
+        }
+        line.spans.extend(group);
+    }
+    line
 }
 
 fn in_flight<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
@@ -312,7 +326,7 @@ fn shown<'a>(app: &App, report: Option<&Report<'_>>, palette: Palette) -> Line<'
 fn rows(app: &mut App, report: &Report<'_>, buffer: &mut Buffer, body: Rect, palette: Palette) {
     let columns = usize::from(body.width);
     let sort = report.selection.sort;
-    let placed = place(report.selection.by, report.differing(), sort.column, Some(columns));
+    let placed = place(report, Some(columns));
     let heading = placed.iter().enumerate().flat_map(|(at, placed)| {
         let style = if placed.column == sort.column { palette.sorted } else { palette.heading };
         let mut cell = String::new();
@@ -370,7 +384,7 @@ fn style_of(placed: Placed, row: &crate::model::Row<'_>, palette: Palette) -> St
 }
 
 /// The last line.
-fn keys<'a>(app: &App, palette: Palette) -> Line<'a> {
+fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
     let keys: &[(&str, &str)] = match app.page {
         Page::Rows => &[
             ("q", "quit"),
@@ -386,10 +400,12 @@ fn keys<'a>(app: &App, palette: Palette) -> Line<'a> {
         ],
         _ => &[("Esc", "back"), ("↑ ↓", "scroll"), ("t", "span"), ("p", "pause"), ("q", "quit")],
     };
-    let spans = keys.iter().flat_map(|(key, what)| {
-        [Span::styled(format!(" {key}"), palette.strong), Span::styled(format!(" {what} "), palette.dim)]
-    });
-    Line::from(spans.collect::<Vec<_>>())
+    whole(
+        keys.iter().map(|(key, what)| {
+            [Span::styled(format!(" {key}"), palette.strong), Span::styled(format!(" {what} "), palette.dim)]
+        }),
+        columns,
+    )
 }
 
 /// The keys, as help and documentation show them.
@@ -415,17 +431,22 @@ pub const KEYS: [(&str, &str); 16] = [
     ("q, Ctrl-C", "quit; a summary follows"),
 ];
 
-fn help<'a>(palette: Palette) -> Vec<Line<'a>> {
+fn help<'a>(columns: usize, palette: Palette) -> Vec<Line<'a>> {
     let entry = |name: &str, meaning: &str, room: usize| {
-        Line::from(vec![
-            Span::styled(format!("  {name:room$}  "), palette.strong),
-            Span::styled(meaning.to_string(), palette.plain),
-        ])
+        let parts = wrap(meaning, columns.saturating_sub(room + 5).max(20));
+        let line = |(at, part): (usize, String)| {
+            let name = if at == 0 { name } else { "" };
+            Line::from(vec![
+                Span::styled(format!("  {name:room$}  "), palette.strong),
+                Span::styled(part, palette.plain),
+            ])
+        };
+        parts.into_iter().enumerate().map(line).collect::<Vec<_>>()
     };
     let mut lines = vec![Line::styled(" Keys", palette.accent)];
-    lines.extend(KEYS.iter().map(|(key, meaning)| entry(key, meaning, 31)));
+    lines.extend(KEYS.iter().flat_map(|(key, meaning)| entry(key, meaning, 31)));
     lines.extend([Line::default(), Line::styled(" Columns", palette.accent)]);
-    lines.extend(table::legend().map(|(_, title, meaning)| entry(title, meaning, 11)));
+    lines.extend(table::legend().flat_map(|(_, title, meaning)| entry(title, meaning, 11)));
     lines.push(Line::default());
     lines.push(Line::styled(
         " A figure that is not known is shown as -. What is lost on the way is counted in the header.",

@@ -19,8 +19,8 @@ use sonar_core::time::NS_PER_S;
 pub use draw::KEYS;
 pub use screen::Screen;
 
-use crate::column::{Column, Sort, place};
-use crate::model::{By, Classes, Differing, Key, NamespaceFilter, Report, Selection};
+use crate::column::{Sort, sortable};
+use crate::model::{By, Classes, Key, NamespaceFilter, Report, Selection};
 use history::History;
 
 /// What the live view is told before it starts.
@@ -391,13 +391,11 @@ impl App {
     }
 
     fn sort_by_next(&mut self, step: isize) {
-        // All columns of this grouping, whether they fit or not.
-        let differing = Differing { servers: true, roles: true, classes: true };
-        let columns = place(self.selection.by, differing, Column::Calls, None);
-        let at = columns.iter().position(|placed| placed.column == self.selection.sort.column);
+        let columns = sortable(self.selection.by);
+        let at = columns.iter().position(|column| *column == self.selection.sort.column);
         let next = (at.unwrap_or(0) as isize + step).rem_euclid(columns.len().max(1) as isize) as usize;
-        if let Some(placed) = columns.get(next) {
-            self.selection.sort = Sort { column: placed.column, reverse: false };
+        if let Some(&column) = columns.get(next) {
+            self.selection.sort = Sort { column, reverse: false };
         }
     }
 
@@ -406,13 +404,7 @@ impl App {
             By::ALL.into_iter().filter(|by| *by != By::Order || self.settings.split_by_order).collect();
         let at = offered.iter().position(|by| *by == self.selection.by).unwrap_or(0);
         self.selection.by = offered[(at + 1) % offered.len()];
-        let belongs = |column| {
-            let differing = Differing { servers: true, roles: true, classes: true };
-            place(self.selection.by, differing, Column::Calls, None)
-                .iter()
-                .any(|placed| placed.column == column)
-        };
-        if !belongs(self.selection.sort.column) {
+        if !sortable(self.selection.by).contains(&self.selection.sort.column) {
             self.selection.sort = Sort::default();
         }
         self.go_to_first_row();
