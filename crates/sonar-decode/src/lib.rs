@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bson;
+pub mod capture_file;
 mod class;
 pub mod compress;
 mod connection;

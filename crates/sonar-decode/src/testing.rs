@@ -381,6 +381,12 @@ impl Conversation {
     }
 }
 
+/// Bytes from hexadecimal digits; everything between them is passed over.
+pub fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect()
+}
+
 /// A pcap file in nanoseconds. All packets must have the link type of the first.
 pub fn pcap<'a>(packets: impl IntoIterator<Item = &'a OwnedPacket>) -> Vec<u8> {
     let mut packets = packets.into_iter().peekable();

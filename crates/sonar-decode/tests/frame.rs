@@ -1,4 +1,5 @@
 //! Headers of packets: real bytes, synthetic ones against etherparse, and every way to break them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::net::SocketAddr;
 
@@ -6,7 +7,7 @@ use etherparse::{SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 use sonar_core::{Endpoint, LinkType, Packet, Timestamp};
 use sonar_decode::frame::{Segment, Skip, decode};
-use sonar_decode::testing::{ACK, FIN, Frame, OwnedPacket, PSH, SYN};
+use sonar_decode::testing::{ACK, FIN, Frame, OwnedPacket, PSH, SYN, hex};
 
 fn packet(link: LinkType, data: &[u8]) -> Packet<'_> {
     Packet {
@@ -27,11 +28,6 @@ fn ethernet(data: &[u8]) -> Packet<'_> {
 
 fn end(text: &str) -> SocketAddr {
     text.parse().unwrap()
-}
-
-fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
 fn v4() -> Frame {

@@ -1,0 +1,83 @@
+//! The older format: a header of 24 bytes, then records.
+
+use sonar_core::packet::Direction;
+use sonar_core::{LinkType, Packet, Timestamp};
+
+use super::{Error, MAX_PACKET_LEN, Order, Step};
+
+pub(super) const FILE_HEADER_LEN: usize = 24;
+
+/// Little- and big-endian: microseconds, nanoseconds, and the variant of Linux distributions around 2000
+/// whose records tell interface and direction.
+pub(super) const MAGICS: [[u8; 4]; 6] = [
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+    [0x34, 0xcd, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0xcd, 0x34],
+];
+
+const RECORD_HEADER_LEN: usize = 16;
+/// The same, then interface (4 bytes), protocol (2), packet type (1), padding (1).
+const PATCHED_RECORD_HEADER_LEN: usize = 24;
+/// `PACKET_OUTGOING` of `linux/if_packet.h`.
+const PACKET_OUTGOING: u8 = 4;
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    order: Order,
+    link: LinkType,
+    ns_per_unit: u64,
+    patched: bool,
+}
+
+impl Reader {
+    pub(super) fn new(header: &[u8; FILE_HEADER_LEN]) -> Result<Self, Error> {
+        let order = if header[0] == 0xa1 { Order::Big } else { Order::Little };
+        let magic = order.word(header, 0);
+        let (major, minor) = (order.u16([header[4], header[5]]), order.u16([header[6], header[7]]));
+        if major != 2 {
+            return Err(Error::Version { offset: 0, major, minor });
+        }
+        Ok(Self {
+            order,
+            // The upper half may tell of frame check sequences, which the IP length leaves out anyway.
+            link: LinkType::from_number(order.word(header, 5) as u16),
+            ns_per_unit: if magic == 0xa1b2_3c4d { 1 } else { 1_000 },
+            patched: magic == 0xa1b2_cd34,
+        })
+    }
+
+    #[inline]
+    pub(super) fn next<'a>(&mut self, buf: &'a [u8], offset: u64) -> Result<Step<'a>, Error> {
+        let header_len = if self.patched { PATCHED_RECORD_HEADER_LEN } else { RECORD_HEADER_LEN };
+        let Some((header, rest)) = buf.split_at_checked(header_len) else {
+            return Ok(Step::Need { at_least: header_len });
+        };
+        let len = self.order.word(header, 2);
+        if len > MAX_PACKET_LEN {
+            return Err(Error::PacketTooLong { offset, len });
+        }
+        let consumed = header_len + len as usize;
+        let Some(data) = rest.get(..len as usize) else { return Ok(Step::Need { at_least: consumed }) };
+        let (interface, direction) = if self.patched {
+            let outgoing = header[PATCHED_RECORD_HEADER_LEN - 2] == PACKET_OUTGOING;
+            (self.order.word(header, 4), if outgoing { Direction::Outgoing } else { Direction::Incoming })
+        } else {
+            (0, Direction::Unknown)
+        };
+        let packet = Packet {
+            time: Timestamp::from_unix(u64::from(self.order.word(header, 0)), 0)
+                .plus_ns(u64::from(self.order.word(header, 1)) * self.ns_per_unit),
+            link: self.link,
+            interface,
+            direction,
+            loopback: false,
+            vlan_tci: None,
+            wire_len: self.order.word(header, 3).max(len),
+            data,
+        };
+        Ok(Step::Packet { packet, consumed })
+    }
+}
