@@ -1,9 +1,9 @@
 //! Capture: an AF_PACKET socket with a TPACKET_V3 ring, read in place.
 //!
 //! The kernel copies what the [`Filter`] keeps into one block after the other and hands a block over when
-//! it is full, or when [`RingConfig::retire`] has passed with something in it. So there is one wake-up a
-//! block and none a packet; what is heard is at most about twice `retire` old when it is read. The kernel
-//! stamps each packet with `CLOCK_REALTIME` in nanoseconds.
+//! it is full, or when [`RingConfig::retire`] has passed with something in it. So nobody is woken for a
+//! packet; what is heard is about twice `retire` old at most when it is read. The kernel stamps each packet
+//! with `CLOCK_REALTIME` in nanoseconds.
 //!
 //! A ring sees the packets of the network namespace that the opening thread was in.
 
@@ -161,9 +161,16 @@ pub struct Ring {
     socket: PacketSocket,
     stop: Arc<Event>,
     next_block: usize,
+    /// Blocks that the last reading found.
+    blocks_read: usize,
+    /// Looks at the ring that found nothing, in a row.
+    quiet_looks: u32,
     retire: Duration,
     statistics: Statistics,
 }
+
+/// After this many looks that found nothing, wait on the socket: an idle host is not woken at all.
+const QUIET_LOOKS: u32 = 20;
 
 impl Ring {
     /// Opens a ring; packets are captured from now on.
@@ -226,20 +233,48 @@ impl Ring {
     }
 
     /// Waits until there is something to read, for at most `timeout`.
+    ///
+    /// While packets come this looks at the ring from time to time instead of waiting on the socket. Not
+    /// only to wake up less often: when a block is closed, the kernel (since 5.3) drops what arrives on
+    /// another processor until it has opened the next one, and the time to wake a waiter lies in between.
     pub fn poll(&mut self, timeout: Duration) -> Result<Wake, RingError> {
         let failed = |source| RingError::System { call: "poll", source };
-        let [socket, stop] = poll2([self.socket.as_fd(), self.stop.as_fd()], timeout).map_err(failed)?;
-        if stop != 0 {
-            return Ok(Wake::Stopped);
+        let end = Instant::now().checked_add(timeout);
+        let mut wait = Duration::ZERO;
+        loop {
+            let stop = self.stop.as_fd();
+            let waiting_for = if self.quiet_looks < QUIET_LOOKS { stop } else { self.socket.as_fd() };
+            let [stopped, _] = poll2([stop, waiting_for], wait).map_err(failed)?;
+            if stopped != 0 {
+                return Ok(Wake::Stopped);
+            }
+            if self.map.is_ready(self.next_block) {
+                self.quiet_looks = 0;
+                return Ok(Wake::Packets);
+            }
+            match self.socket.take_error().map_err(failed)? {
+                None => {}
+                Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {
+                    return Ok(Wake::InterfaceDown);
+                }
+                Some(source) => return Err(failed(source)),
+            }
+            let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Ok(Wake::TimedOut);
+            }
+            if !wait.is_zero() {
+                self.quiet_looks = self.quiet_looks.saturating_add(1);
+            }
+            wait = if self.quiet_looks < QUIET_LOOKS { left.min(self.look_again()) } else { left };
         }
-        if socket & !libc::POLLIN != 0 {
-            return match self.socket.take_error().map_err(failed)? {
-                Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => Ok(Wake::InterfaceDown),
-                Some(source) => Err(failed(source)),
-                None => Ok(if socket & libc::POLLIN != 0 { Wake::Packets } else { Wake::TimedOut }),
-            };
-        }
-        Ok(if socket != 0 { Wake::Packets } else { Wake::TimedOut })
+    }
+
+    /// After which time to look at the ring again: half the time in which a block is handed over, and
+    /// sooner when much has come since the last look.
+    fn look_again(&self) -> Duration {
+        let share = if self.blocks_read >= self.map.block_count() / 8 { 16 } else { 2 };
+        self.retire / share
     }
 
     /// Lends every packet that the kernel has handed over, in the order of their arrival, without waiting;
@@ -248,8 +283,10 @@ impl Ring {
     pub fn for_each(&mut self, mut each: impl FnMut(Packet<'_>)) -> u64 {
         let count = self.map.block_count();
         let mut packets = 0;
+        self.blocks_read = 0;
         for _ in 0..count {
             let Some(block) = self.map.take(self.next_block) else { break };
+            self.blocks_read += 1;
             // Before the packets are lent: should `each` panic, the block counts as read.
             self.next_block = (self.next_block + 1) % count;
             match block::for_each(block.bytes(), &mut each) {
@@ -274,12 +311,7 @@ impl Ring {
             if left.is_zero() {
                 return Ok(packets);
             }
-            let failed = |source| RingError::System { call: "poll", source };
-            let socket = self.socket.as_fd();
-            let [events, _] = poll2([socket, socket], left).map_err(failed)?;
-            if events & !libc::POLLIN != 0 {
-                self.socket.take_error().map_err(failed)?;
-            }
+            std::thread::sleep(left.min(self.retire / 2));
             packets += self.for_each(&mut each);
         }
     }
@@ -387,6 +419,15 @@ impl Plan {
                 .map_err(|source| RingError::System { call: "PACKET_ADD_MEMBERSHIP", source })?;
         }
         let stop = Arc::new(Event::new().map_err(|source| RingError::System { call: "eventfd", source })?);
-        Ok(Ring { map, socket, stop, next_block: 0, retire: self.retire, statistics: Statistics::default() })
+        Ok(Ring {
+            map,
+            socket,
+            stop,
+            next_block: 0,
+            blocks_read: 0,
+            quiet_looks: 0,
+            retire: self.retire,
+            statistics: Statistics::default(),
+        })
     }
 }

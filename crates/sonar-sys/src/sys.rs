@@ -191,17 +191,24 @@ impl RingMap {
     /// Block `index`, if the kernel has handed it over; it goes back when the guard is dropped. The
     /// exclusive borrow makes sure that nobody looks at a block that was given back.
     pub(crate) fn take(&mut self, index: usize) -> Option<Block<'_>> {
-        if index >= self.block_count {
+        if !self.is_ready(index) {
             return None;
         }
-        // SAFETY: `index` is below `block_count`, so the block lies inside the mapping.
+        // SAFETY: `index` is below `block_count` or the block would not be ready, so it lies inside the
+        // mapping.
         let start = unsafe { self.start.add(index * self.block_size) };
-        let block = Block { start, size: self.block_size, map: std::marker::PhantomData };
-        if block.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-            std::mem::forget(block);
-            return None;
+        Some(Block { start, size: self.block_size, map: std::marker::PhantomData })
+    }
+
+    /// Whether the kernel has handed over block `index`.
+    pub(crate) fn is_ready(&self, index: usize) -> bool {
+        index < self.block_count && {
+            // SAFETY: the block lies inside the mapping, is aligned to a page, and its status word is only
+            // ever accessed atomically, here and by the kernel.
+            let status: &AtomicU32 =
+                unsafe { self.start.add(index * self.block_size + BLOCK_STATUS_OFFSET).cast().as_ref() };
+            status.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
         }
-        Some(block)
     }
 }
 
@@ -220,12 +227,6 @@ pub(crate) struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn status(&self) -> &AtomicU32 {
-        // SAFETY: the block is mapped as long as `self` lives, is aligned to a page, and its status
-        // word is only ever accessed atomically, here and by the kernel.
-        unsafe { self.start.add(BLOCK_STATUS_OFFSET).cast().as_ref() }
-    }
-
     /// The block, descriptor and all.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the block is mapped and `size` long. It was handed over (its status was read with
@@ -237,7 +238,10 @@ impl Block<'_> {
 
 impl Drop for Block<'_> {
     fn drop(&mut self) {
-        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        // SAFETY: the block is mapped as long as `self` lives, is aligned to a page, and no slice of it is
+        // left; the status word is only ever accessed atomically, here and by the kernel.
+        let status: &AtomicU32 = unsafe { self.start.add(BLOCK_STATUS_OFFSET).cast().as_ref() };
+        status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
 }
 
