@@ -1,0 +1,281 @@
+//! Arguments: what can be asked for, and the help that says so.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use serde::Deserialize;
+
+use crate::{config, doctor, manual, queries};
+
+/// All went well.
+pub const OK: u8 = 0;
+/// The capture file ended in the middle of a packet; all before it was read.
+pub const TRUNCATED: u8 = 3;
+
+/// Why is MongoDB slow? From the wire down to the disk, without slowing it down.
+#[derive(Parser, Debug)]
+#[command(name = "mongosonar", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Read defaults from this file instead of the user's and the system's configuration
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+const EXIT_CODES: &str = "\
+Examples:
+  sudo mongosonar queries                  which queries this machine's MongoDB serves, live
+  mongosonar queries --read wire.pcap.gz   the same from a capture file
+  mongosonar doctor                        what works here, and what to do where it does not
+
+Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a capture file ended in the middle of a packet (all before it was read and shown).";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Hear the queries on the wire: which, how often, how slow, for whom, with which errors
+    #[command(after_long_help = QUERIES_EXAMPLES)]
+    Queries(Box<QueriesArgs>),
+    /// Say what works on this machine and what does not, with the command that mends it
+    Doctor {
+        /// One JSON object instead of lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print completions for a shell
+    #[command(after_help = "Example:\n  mongosonar completions bash | sudo tee /etc/bash_completion.d/mongosonar")]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write all pages into a folder
+    #[command(after_help = "Example:\n  mongosonar man | man -l -")]
+    Man {
+        /// Folder for the pages
+        dir: Option<PathBuf>,
+    },
+}
+
+const QUERIES_EXAMPLES: &str = "\
+Examples:
+  sudo mongosonar queries                               live view of all that is served here
+  sudo mongosonar queries --by app --sort p99           by application, slowest first
+  sudo mongosonar queries --each --filter orders        every operation as it ends
+  sudo mongosonar queries --interval 10s --json         one JSON object every ten seconds
+  sudo mongosonar queries --write night.pcapng --duration 1h
+  mongosonar queries --read night.pcapng                the same figures from the file
+  tcpdump -w - port 27017 | mongosonar queries --read - --interval 1s
+Keys of the live view: h for help.";
+
+/// What `queries` can be asked for. Every flag has its twin in the configuration file.
+#[derive(Args, Debug, Default, Clone)]
+pub struct QueriesArgs {
+    /// Listen on this interface; repeat for several [default: all]
+    #[arg(short, long, value_name = "NAME", help_heading = "What to hear")]
+    pub interface: Vec<String>,
+    /// Port, or range of ports (27017-27020), of the servers; repeat for several [default: what a mongod or mongos here listens on, else 27017; with --read: all]
+    #[arg(short, long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to hear")]
+    pub port: Vec<Range>,
+    /// Read a capture file (pcap or pcapng, also gzip or zstd) instead of the network; - is standard input
+    #[arg(short, long, value_name = "FILE", help_heading = "What to hear")]
+    pub read: Option<PathBuf>,
+    /// Keep what was captured in this file (pcapng, mode 0600). It holds values, not only shapes
+    #[arg(short, long, value_name = "FILE", conflicts_with = "read", help_heading = "What to hear")]
+    pub write: Option<PathBuf>,
+    /// Keep one connection in N; figures are scaled and marked
+    #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to hear")]
+    pub sample: Option<u32>,
+    /// Copy only the first N bytes of each packet of a reply: the least cost, at the price of documents, cursors and late errors
+    #[arg(long, value_name = "N", conflicts_with = "read", help_heading = "What to hear")]
+    pub snap_replies: Option<u32>,
+    /// Stop after this time
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration, help_heading = "What to hear")]
+    pub duration: Option<Duration>,
+    /// Length of an interval, like 500ms, 10s, 1m [default: 1s; with --read: the whole file]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "What to show")]
+    pub interval: Option<Duration>,
+    /// What makes a row [default: shape]
+    #[arg(long, value_name = "WHAT", value_enum, help_heading = "What to show")]
+    pub by: Option<ByArg>,
+    /// Which operations; repeat for several [default: user]
+    #[arg(long, value_name = "CLASS", value_enum, help_heading = "What to show")]
+    pub class: Vec<ClassArg>,
+    /// On which side of a server an operation was seen [default: served]
+    #[arg(long, value_name = "ROLE", value_enum, help_heading = "What to show")]
+    pub role: Option<RoleArg>,
+    /// Sort by this column: calls load p50 p95 p99 max in out docs errors in_flight … [default: load]
+    #[arg(long, value_name = "COLUMN", help_heading = "What to show")]
+    pub sort: Option<String>,
+    /// Show only rows whose command, namespace, shape or name holds this
+    #[arg(long, value_name = "TEXT", help_heading = "What to show")]
+    pub filter: Option<String>,
+    /// Show at most so many rows
+    #[arg(long, value_name = "N", help_heading = "What to show")]
+    pub limit: Option<usize>,
+    /// Text of the shapes: typed placeholders, or plain with all masked [default: typed]
+    #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]
+    pub shape: Option<ShapeArg>,
+    /// Every operation as it ends, one line
+    #[arg(long, help_heading = "How to show it")]
+    pub each: bool,
+    /// JSON: one object per interval, or with --each per operation
+    #[arg(long, conflicts_with = "csv", help_heading = "How to show it")]
+    pub json: bool,
+    /// CSV: one line per row
+    #[arg(long, conflicts_with = "each", help_heading = "How to show it")]
+    pub csv: bool,
+    /// Show the commands with their values (with --each)
+    #[arg(long, requires = "each", help_heading = "How to show it")]
+    pub show_values: bool,
+    /// Colours [default: auto]
+    #[arg(long, value_name = "WHEN", value_enum, help_heading = "How to show it")]
+    pub color: Option<ColorArg>,
+    /// Capture threads, each with a ring of its own [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Resources")]
+    pub threads: Option<u16>,
+    /// Memory for the capture ring in MiB [default: 32]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(2..=4096), help_heading = "Resources")]
+    pub ring_mib: Option<u32>,
+}
+
+/// An inclusive range of ports.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Range(pub u16, pub u16);
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ByArg {
+    Shape,
+    Order,
+    Namespace,
+    App,
+    Client,
+}
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClassArg {
+    User,
+    Internal,
+    Monitoring,
+    Replication,
+    Waiting,
+    All,
+}
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RoleArg {
+    Served,
+    Issued,
+    All,
+}
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShapeArg {
+    Typed,
+    Plain,
+}
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ColorArg {
+    Auto,
+    Always,
+    Never,
+}
+
+/// `27017` or `27017-27020`.
+pub fn parse_ports(text: &str) -> Result<Range, String> {
+    let port = |text: &str| {
+        text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| {
+            format!("{text:?} is no port: give a number from 1 to 65535, or a range like 27017-27020")
+        })
+    };
+    match text.split_once('-') {
+        None => port(text).map(|port| Range(port, port)),
+        Some((low, high)) => {
+            let range = Range(port(low)?, port(high)?);
+            if range.0 > range.1 {
+                return Err(format!("the range {text} ends before it begins: write {}-{}", range.1, range.0));
+            }
+            Ok(range)
+        }
+    }
+}
+
+/// `500ms`, `10s`, `2m`, `1h`, or a plain number of seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let wrong = || format!("{text:?} is no time: write it like 500ms, 10s, 2m or 1h");
+    let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit = match text[digits..].trim() {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        _ => return Err(wrong()),
+    };
+    let duration = Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())?;
+    if duration < Duration::from_millis(10) {
+        return Err(format!("{text} is too short: at least 10ms"));
+    }
+    Ok(duration)
+}
+
+/// `1/N`.
+pub fn parse_sample(text: &str) -> Result<u32, String> {
+    let n = text.strip_prefix("1/").and_then(|n| n.parse().ok()).filter(|n| (1..=65_536).contains(n));
+    n.ok_or_else(|| format!("{text:?} is no sample: write 1/N with N from 1 to 65536, for example 1/10"))
+}
+
+/// Reads the arguments and does what they ask for.
+pub fn run() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    let code = match cli.command {
+        Command::Queries(args) => {
+            let file = config::load(cli.config.as_deref())?;
+            queries::run(&config::merge(*args, &file)?)?
+        }
+        Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
+        Command::Completions { shell } => {
+            manual::completions(&mut Cli::command(), shell);
+            OK
+        }
+        Command::Man { dir } => {
+            manual::pages(Cli::command(), dir.as_deref())?;
+            OK
+        }
+    };
+    Ok(ExitCode::from(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn ports_times_and_samples_say_what_is_wrong_with_them() {
+        assert_eq!(parse_ports("27017"), Ok(Range(27_017, 27_017)));
+        assert_eq!(parse_ports("27017-27020"), Ok(Range(27_017, 27_020)));
+        assert!(parse_ports("70000").unwrap_err().contains("1 to 65535"));
+        assert!(parse_ports("0").is_err());
+        assert!(parse_ports("20-10").unwrap_err().contains("10-20"));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
+        assert!(parse_duration("1ms").unwrap_err().contains("too short"));
+        assert!(parse_duration("1x").unwrap_err().contains("500ms"));
+        assert_eq!(parse_sample("1/10"), Ok(10));
+        assert!(parse_sample("0.1").unwrap_err().contains("1/10"));
+    }
+}

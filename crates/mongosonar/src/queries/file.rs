@@ -1,0 +1,278 @@
+//! Reading a capture file: time comes from the file.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use sonar_core::time::NS_PER_S;
+use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
+use sonar_decode::capture_file::{Parser, Step};
+use sonar_decode::{Decoder, Settings, Shared, Sink};
+use sonar_view::Selection;
+
+use super::output::Output;
+use crate::cli::{OK, QueriesArgs, TRUNCATED};
+
+/// Bytes read at once; a record longer than this makes the buffer grow, up to the parser's own cap.
+const BUFFER: usize = 4 << 20;
+
+/// Takes operations into the open window, or writes them.
+struct Collect {
+    window: Window,
+    output: Output,
+    error: Option<io::Error>,
+}
+
+impl Sink for Collect {
+    fn operation(&mut self, op: &Operation<'_>) {
+        self.window.record(op);
+        if self.output.wants_each()
+            && self.error.is_none()
+            && let Err(error) = self.output.operation(op)
+        {
+            self.error = Some(error);
+        }
+    }
+}
+
+/// The run over one file.
+struct Run {
+    decoder: Decoder,
+    collect: Collect,
+    clock: Option<WindowClock>,
+    total: Option<Window>,
+    counted: Coverage,
+    settings: sonar_core::window::WindowSettings,
+    second: u64,
+    first: Option<Timestamp>,
+    last: Timestamp,
+    end_ns: Option<u64>,
+}
+
+/// Reads `path` and shows what it holds; gives the exit code.
+pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8> {
+    let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+    let settings = Settings {
+        ports: super::ports(args),
+        snap_replies: None,
+        show_values: args.show_values,
+        sample: args.sample.unwrap_or(0),
+    };
+    let window_settings = super::window_settings(args);
+    let mut run = Run {
+        decoder: Decoder::new(settings, Arc::new(Shared::default())),
+        collect: Collect {
+            window: Window::new(Timestamp::default(), window_settings),
+            output: Output::new(args, selection),
+            error: None,
+        },
+        clock: args.interval.map(|interval| WindowClock::new(interval.as_nanos() as u64)),
+        total: None,
+        counted: Coverage::default(),
+        settings: window_settings,
+        second: 0,
+        first: None,
+        last: Timestamp::default(),
+        end_ns: args.duration.map(|duration| duration.as_nanos() as u64),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    super::live::stop_on_signals(&stop)?;
+    let truncated = run.read(path, &name, &stop)?;
+    run.finish()?;
+    if let Some(what) = truncated {
+        eprintln!("mongosonar: {name}: {what}; all before it has been read and shown");
+        return Ok(TRUNCATED);
+    }
+    Ok(OK)
+}
+
+impl Run {
+    /// Reads all packets. Gives what is wrong with the end of the file, if something is.
+    fn read(&mut self, path: &Path, name: &str, stop: &AtomicBool) -> Result<Option<String>> {
+        let (mut input, progress) = open(path, name)?;
+        let mut parser = Parser::new();
+        let mut buffer = vec![0; BUFFER];
+        let (mut begin, mut end) = (0, 0);
+        loop {
+            let need = match parser.next(&buffer[begin..end]).with_context(|| name.to_owned())? {
+                Step::Packet { packet, consumed } => {
+                    if self.end_ns.is_some_and(|ns| packet.time.since(*self.first.get_or_insert(packet.time)) >= ns) {
+                        return Ok(None);
+                    }
+                    self.packet(&packet)?;
+                    begin += consumed;
+                    continue;
+                }
+                Step::Skip { consumed } => {
+                    begin += consumed;
+                    continue;
+                }
+                Step::Need { at_least } => at_least,
+            };
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            buffer.copy_within(begin..end, 0);
+            end -= begin;
+            begin = 0;
+            if buffer.len() < need {
+                buffer.resize(need, 0);
+            }
+            let got = match input.read(&mut buffer[end..]) {
+                Ok(got) => got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A compressed file that was cut, or is damaged further on: what came before is good.
+                Err(error) => {
+                    progress.done();
+                    return Ok(Some(format!("cannot be read further: {error}")));
+                }
+            };
+            progress.show();
+            if got == 0 {
+                progress.done();
+                return Ok(parser.end(end).err().map(|error| error.to_string()));
+            }
+            end += got;
+        }
+    }
+
+    fn packet(&mut self, packet: &sonar_core::Packet<'_>) -> Result<()> {
+        let time = packet.time;
+        if self.collect.window.start == Timestamp::default() {
+            let width = self.clock.as_mut().map(|clock| {
+                clock.advance(time);
+                clock.start()
+            });
+            let start = width.flatten().unwrap_or(time);
+            self.collect.window.start = start;
+            self.collect.window.end = start;
+        } else if let Some(clock) = &mut self.clock
+            && let Some((_, end)) = clock.advance(time)
+        {
+            let next = clock.start().unwrap_or(end);
+            self.rotate(end, next)?;
+        }
+        self.last = self.last.max(time);
+        if time.unix_ns() / NS_PER_S > self.second {
+            self.second = time.unix_ns() / NS_PER_S;
+            self.decoder.tick(time, &mut self.collect);
+        }
+        self.decoder.packet(packet, &mut self.collect);
+        match self.collect.error.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the open window at `end` and opens the next one.
+    fn rotate(&mut self, end: Timestamp, next: Timestamp) -> Result<()> {
+        let mut window = std::mem::replace(&mut self.collect.window, Window::new(next, self.settings));
+        self.close(&mut window, end);
+        self.collect.output.interval(&window)?;
+        self.add(window);
+        Ok(())
+    }
+
+    fn close(&mut self, window: &mut Window, end: Timestamp) {
+        window.end = end.max(window.start);
+        window.in_flight = self.decoder.in_flight(end);
+        let coverage = self.decoder.coverage();
+        window.coverage.add(&coverage.since(&self.counted));
+        self.counted = coverage;
+    }
+
+    fn add(&mut self, window: Window) {
+        match &mut self.total {
+            Some(total) => total.merge(&window),
+            None => self.total = Some(window),
+        }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        // What is in flight is so at the end of the file, before the decoder gives it up.
+        let in_flight = self.decoder.in_flight(self.last);
+        self.decoder.finish(self.last, &mut self.collect);
+        let mut window = std::mem::replace(&mut self.collect.window, Window::new(self.last, self.settings));
+        self.close(&mut window, self.last);
+        window.in_flight = in_flight;
+        if self.clock.is_some() {
+            self.collect.output.interval(&window)?;
+        }
+        self.add(window);
+        if let Some(total) = &self.total {
+            self.collect.output.summary(total)?;
+        }
+        match self.collect.error.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Tells on a terminal how far a long file has been read.
+struct Progress {
+    read: Arc<AtomicU64>,
+    size: u64,
+    began: Instant,
+    shown: std::cell::Cell<Option<Instant>>,
+}
+
+impl Progress {
+    fn show(&self) {
+        let now = Instant::now();
+        let last = self.shown.get().unwrap_or(self.began);
+        if self.size == 0 || now.duration_since(last).as_millis() < 500 || !io::stderr().is_terminal() {
+            return;
+        }
+        self.shown.set(Some(now));
+        let read = self.read.load(Ordering::Relaxed);
+        let rate = read as f64 / now.duration_since(self.began).as_secs_f64() / 1e6;
+        eprint!("\rreading {:3.0} %  {rate:.0} MB/s ", 100.0 * read as f64 / self.size as f64);
+    }
+
+    fn done(&self) {
+        if self.shown.get().is_some() {
+            eprint!("\r{:40}\r", "");
+        }
+    }
+}
+
+/// Counts what is read through it.
+struct Counted<R> {
+    inner: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.inner.read(buffer)?;
+        self.read.fetch_add(got as u64, Ordering::Relaxed);
+        Ok(got)
+    }
+}
+
+/// Opens a file or standard input, and undoes gzip and zstd.
+fn open(path: &Path, name: &str) -> Result<(Box<dyn Read>, Progress)> {
+    let read = Arc::new(AtomicU64::new(0));
+    let (inner, size): (Box<dyn Read>, u64) = if path == Path::new("-") {
+        (Box::new(io::stdin().lock()), 0)
+    } else {
+        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+        let size = file.metadata().map_or(0, |metadata| metadata.len());
+        (Box::new(file), size)
+    };
+    let mut input = Counted { inner, read: read.clone() };
+    let mut head = Vec::new();
+    input.by_ref().take(4).read_to_end(&mut head).with_context(|| format!("cannot read {name}"))?;
+    let whole = io::Cursor::new(head.clone()).chain(input);
+    let input: Box<dyn Read> = match head.as_slice() {
+        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 * 1024, whole))),
+        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
+        _ => Box::new(whole),
+    };
+    Ok((input, Progress { read, size, began: Instant::now(), shown: std::cell::Cell::new(None) }))
+}

@@ -1,0 +1,365 @@
+//! Listening on the network: a thread for each ring, windows handed over at the boundaries of intervals.
+
+use std::io::IsTerminal;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use crossterm::event::{self, Event};
+use sonar_core::window::WindowSettings;
+use sonar_core::{Coverage, Operation, Timestamp, Window};
+use sonar_decode::{Decoder, Ports, Settings, Shared, Sink};
+use sonar_sys::resource::Usage;
+use sonar_sys::{Filter, Ring, RingConfig, Wake, interfaces, listeners};
+use sonar_view::Selection;
+use sonar_view::live::{Action, App, Cost, Screen};
+
+use super::output::Output;
+use super::write::Keep;
+use crate::cli::{ColorArg, OK, QueriesArgs};
+
+/// Names of the processes that serve MongoDB's protocol.
+pub const SERVERS: [&str; 3] = ["mongod", "mongos", "ferretdb"];
+/// The port when nothing else is known.
+const DEFAULT_PORT: u16 = 27_017;
+/// The longest time that a thread sleeps, so that intervals end on time.
+const NAP: Duration = Duration::from_millis(200);
+
+/// Makes the first SIGINT or SIGTERM set `stop`, and the second one end the process.
+pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<()> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(())
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_unix(since.as_secs(), since.subsec_nanos())
+}
+
+/// Which ports, and in words why.
+fn choose_ports(args: &QueriesArgs) -> (Vec<(u16, u16)>, String) {
+    if !args.port.is_empty() {
+        let ports: Vec<_> = args.port.iter().map(|range| (range.0, range.1)).collect();
+        return (ports.clone(), port_list(&ports));
+    }
+    let search = listeners::Search { names: &SERVERS, port_options: &["--port"] };
+    let found = listeners::find(Path::new("/proc"), search).map(|found| found.ports()).unwrap_or_default();
+    if found.is_empty() {
+        return (vec![(DEFAULT_PORT, DEFAULT_PORT)], format!("port {DEFAULT_PORT} (no mongod or mongos found here)"));
+    }
+    let ports: Vec<_> = found.into_iter().map(|port| (port, port)).collect();
+    let text = format!("{} (what mongod and mongos listen on here)", port_list(&ports));
+    (ports, text)
+}
+
+fn port_list(ports: &[(u16, u16)]) -> String {
+    let one = |&(low, high): &(u16, u16)| if low == high { low.to_string() } else { format!("{low}-{high}") };
+    format!("port {}", ports.iter().map(one).collect::<Vec<_>>().join(" "))
+}
+
+/// One capture thread.
+struct Listener {
+    ring: Ring,
+    decoder: Decoder,
+    sink: LiveSink,
+    keep: Option<Arc<Mutex<Keep>>>,
+    counted: Coverage,
+    kernel: Coverage,
+    interval_ns: u64,
+    settings: WindowSettings,
+    to: SyncSender<Window>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Takes operations into the open window, and writes them where that is asked for.
+struct LiveSink {
+    window: Window,
+    each: Option<Arc<Mutex<Output>>>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Sink for LiveSink {
+    fn operation(&mut self, op: &Operation<'_>) {
+        self.window.record(op);
+        if let Some(output) = &self.each {
+            let written = output.lock().unwrap_or_else(PoisonError::into_inner).operation(op);
+            if written.is_err() {
+                self.broken.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Listener {
+    fn run(mut self) -> Result<()> {
+        let mut boundary = self.sink.window.start.plus_ns(self.interval_ns);
+        loop {
+            let wait = Duration::from_nanos(boundary.since(now())).clamp(Duration::from_millis(1), NAP);
+            let wake = self.ring.poll(wait)?;
+            self.read();
+            let time = now();
+            if time >= boundary {
+                let next = time.floor_to(self.interval_ns);
+                if self.rotate(boundary, next).is_err() {
+                    return Ok(());
+                }
+                boundary = next.plus_ns(self.interval_ns);
+            }
+            if wake == Wake::Stopped || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        let (decoder, sink, keep) = (&mut self.decoder, &mut self.sink, &self.keep);
+        self.ring.finish(|packet| take(decoder, sink, keep, &packet))?;
+        let end = now();
+        let in_flight = self.decoder.in_flight(end);
+        self.decoder.finish(end, &mut self.sink);
+        self.rotate_with(end, end, Some(in_flight)).ok();
+        Ok(())
+    }
+
+    /// Takes what the ring holds.
+    fn read(&mut self) {
+        let (decoder, sink, keep) = (&mut self.decoder, &mut self.sink, &self.keep);
+        self.ring.for_each(|packet| take(decoder, sink, keep, &packet));
+        if let Some(output) = &sink.each
+            && output.lock().unwrap_or_else(PoisonError::into_inner).flush().is_err()
+        {
+            sink.broken.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Hands the open window over and opens the next one.
+    fn rotate(&mut self, end: Timestamp, next: Timestamp) -> Result<()> {
+        self.decoder.tick(end, &mut self.sink);
+        self.rotate_with(end, next, None)
+    }
+
+    fn rotate_with(&mut self, end: Timestamp, next: Timestamp, in_flight: Option<Vec<sonar_core::InFlight>>) -> Result<()> {
+        let mut window = std::mem::replace(&mut self.sink.window, Window::new(next, self.settings));
+        window.end = end.max(window.start);
+        window.in_flight = in_flight.unwrap_or_else(|| self.decoder.in_flight(end));
+        if let Ok(statistics) = self.ring.statistics() {
+            self.kernel.kernel_drops = statistics.drops;
+            self.kernel.kernel_freezes = statistics.freezes;
+        }
+        let mut coverage = self.decoder.coverage();
+        coverage.add(&self.kernel);
+        window.coverage.add(&coverage.since(&self.counted));
+        self.counted = coverage;
+        if let Some(keep) = &self.keep {
+            keep.lock().unwrap_or_else(PoisonError::into_inner).flush();
+        }
+        self.to.send(window).context("nobody takes the windows any more")
+    }
+}
+
+fn take(decoder: &mut Decoder, sink: &mut LiveSink, keep: &Option<Arc<Mutex<Keep>>>, packet: &sonar_core::Packet<'_>) {
+    if let Some(keep) = keep {
+        keep.lock().unwrap_or_else(PoisonError::into_inner).packet(packet);
+    }
+    decoder.packet(packet, sink);
+}
+
+/// Listens until told to stop; gives the exit code.
+pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
+    let (ports, why) = choose_ports(args);
+    let threads = usize::from(args.threads.unwrap_or(1));
+    let config = RingConfig {
+        interfaces: args.interface.clone(),
+        filter: Filter {
+            ports: ports.iter().map(|&(low, high)| low..=high).collect(),
+            sample: args.sample.and_then(NonZeroU32::new).filter(|n| n.get() > 1),
+            snap_replies: args.snap_replies,
+            ..Filter::default()
+        },
+        size_bytes: (args.ring_mib.unwrap_or(32) as usize) << 20,
+        ..RingConfig::default()
+    };
+    let rings = if threads == 1 { vec![Ring::open(&config)?] } else { Ring::open_group(&config, threads)? };
+    let existing = interfaces::list().unwrap_or_default();
+    let keep = match &args.write {
+        Some(path) => Some(Arc::new(Mutex::new(Keep::create(path, &existing)?))),
+        None => None,
+    };
+    let on = if args.interface.is_empty() { "all interfaces".to_owned() } else { args.interface.join(" ") };
+    let source = format!("{on}, {why}");
+    let stop = Arc::new(AtomicBool::new(false));
+    stop_on_signals(&stop)?;
+    let screen = !args.each && !args.json && !args.csv && std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if !screen {
+        eprintln!("mongosonar: listening on {source}");
+    }
+    let interval = args.interval.unwrap_or(Duration::from_secs(1));
+    let interval_ns = interval.as_nanos() as u64;
+    let settings = super::window_settings(args);
+    let shared = Arc::new(Shared::default());
+    let each = args.each.then(|| Arc::new(Mutex::new(Output::new(args, selection))));
+    let (to, from) = sync_channel(4 * threads);
+    let start = now();
+    let stoppers: Vec<_> = rings.iter().map(Ring::stopper).collect();
+    let mut handles = Vec::new();
+    for (number, ring) in rings.into_iter().enumerate() {
+        let decoder_settings = Settings {
+            ports: Ports::Ranges(ports.clone()),
+            snap_replies: args.snap_replies,
+            show_values: args.show_values,
+            sample: 0,
+        };
+        let first = Window::new(start.floor_to(interval_ns), settings);
+        let listener = Listener {
+            ring,
+            decoder: Decoder::new(decoder_settings, shared.clone()),
+            sink: LiveSink { window: Window { start, ..first }, each: each.clone(), broken: stop.clone() },
+            keep: keep.clone(),
+            counted: Coverage::default(),
+            kernel: Coverage::default(),
+            interval_ns,
+            settings,
+            to: to.clone(),
+            stop: stop.clone(),
+        };
+        let builder = std::thread::Builder::new().name(format!("capture-{number}"));
+        handles.push(builder.spawn(move || listener.run()).context("cannot start a capture thread")?);
+    }
+    drop(to);
+    let mut joiner = Joiner { from, threads, waiting: Vec::new() };
+    let until = args.duration.map(|duration| Instant::now() + duration);
+    let total = if screen {
+        show(args, selection, &source, &mut joiner, &stop, until)
+    } else {
+        print(args, selection, &mut joiner, &stop, until)
+    };
+    stop.store(true, Ordering::Relaxed);
+    stoppers.iter().for_each(sonar_sys::Stopper::stop);
+    let mut total = total?;
+    // The last windows, of what came until the rings were closed.
+    while let Some(window) = joiner.next(Duration::from_secs(2)) {
+        add(&mut total, window);
+    }
+    for handle in handles {
+        handle.join().map_err(|_| anyhow::anyhow!("a capture thread has failed"))??;
+    }
+    if let (Some(total), false) = (&total, args.each) {
+        Output::new(args, selection).summary(total)?;
+    }
+    Ok(OK)
+}
+
+/// Puts the windows of several threads together.
+struct Joiner {
+    from: Receiver<Window>,
+    threads: usize,
+    waiting: Vec<(Window, usize)>,
+}
+
+impl Joiner {
+    /// The next interval of which all threads have handed over their part; `None` when there is none in
+    /// time, or no thread is left.
+    fn next(&mut self, wait: Duration) -> Option<Window> {
+        let until = Instant::now() + wait;
+        loop {
+            match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(window) => {
+                    let same = |one: &&mut (Window, usize)| one.0.start == window.start;
+                    match self.waiting.iter_mut().find(same) {
+                        Some((joined, parts)) => {
+                            joined.join(&window);
+                            *parts += 1;
+                        }
+                        None => self.waiting.push((window, 1)),
+                    }
+                    let full = |one: &(Window, usize)| one.1 >= self.threads;
+                    if let Some(at) = self.waiting.iter().position(full) {
+                        return Some(self.waiting.remove(at).0);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => return self.waiting.pop().map(|one| one.0),
+            }
+        }
+    }
+}
+
+fn add(total: &mut Option<Window>, window: Window) {
+    match total {
+        Some(total) => total.merge(&window),
+        None => *total = Some(window),
+    }
+}
+
+fn is_over(stop: &AtomicBool, until: Option<Instant>) -> bool {
+    stop.load(Ordering::Relaxed) || until.is_some_and(|until| Instant::now() >= until)
+}
+
+/// A table, or an object, for each interval.
+fn print(args: &QueriesArgs, selection: &Selection, joiner: &mut Joiner, stop: &AtomicBool, until: Option<Instant>) -> Result<Option<Window>> {
+    let mut output = Output::new(args, selection);
+    let mut total = None;
+    while !is_over(stop, until) {
+        if let Some(window) = joiner.next(NAP) {
+            if !args.each {
+                output.interval(&window)?;
+            }
+            add(&mut total, window);
+        }
+    }
+    Ok(total)
+}
+
+/// The live view.
+fn show(args: &QueriesArgs, selection: &Selection, source: &str, joiner: &mut Joiner, stop: &AtomicBool, until: Option<Instant>) -> Result<Option<Window>> {
+    let color = match args.color.unwrap_or(ColorArg::Auto) {
+        ColorArg::Always => true,
+        ColorArg::Never => false,
+        ColorArg::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    };
+    let mut app = App::new(sonar_view::live::Settings {
+        selection: selection.clone(),
+        source: source.to_owned(),
+        split_by_order: super::window_settings(args).split_by_order,
+        color,
+        ..Default::default()
+    });
+    let mut screen = Screen::enter().context("cannot use the terminal")?;
+    let mut usage: Option<(Usage, Instant)> = None;
+    screen.draw(&mut app)?;
+    while !is_over(stop, until) {
+        let mut changed = false;
+        while let Some(window) = joiner.next(Duration::ZERO) {
+            app.window(window);
+            changed = true;
+        }
+        if changed {
+            let last = usage.replace((Usage::now()?, Instant::now()));
+            if let (Some((before, then)), Some((after, at))) = (last, &usage) {
+                let spent = after.processor().saturating_sub(before.processor()).as_secs_f64();
+                let passed = at.duration_since(then).as_secs_f64().max(0.001);
+                app.cost(Cost { cpu_percent: Some(100.0 * spent / passed), rss_bytes: Some(after.resident_bytes) });
+            }
+        }
+        if event::poll(Duration::from_millis(100))? {
+            match event::read()? {
+                Event::Key(key) => match app.key(key) {
+                    Action::Quit => break,
+                    Action::Redraw => screen.redraw(&mut app)?,
+                    Action::Continue => changed = true,
+                },
+                Event::Resize(..) => changed = true,
+                _ => {}
+            }
+        }
+        if changed {
+            screen.draw(&mut app)?;
+        }
+    }
+    drop(screen);
+    Ok(app.into_total())
+}
