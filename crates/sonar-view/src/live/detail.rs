@@ -48,6 +48,7 @@ pub(super) fn lines<'a>(
     lines.extend(figures(row, &report, &span, columns, palette));
     lines.extend(texts(row, columns, palette));
     let history = app.paused.as_ref().unwrap_or(&app.history);
+    lines.push(Line::default());
     lines.extend(sparklines(row, history, columns, palette));
     lines.push(Line::default());
 

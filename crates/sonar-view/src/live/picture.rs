@@ -67,7 +67,7 @@ fn draw_run(out: &mut String, look: &Look, cells: &[&Cell], column: usize, row: 
                 y + 13.5,
                 look.foreground,
                 if look.bold { " font-weight=\"bold\"" } else { "" },
-                if look.dim { " opacity=\"0.65\"" } else { "" },
+                if look.dim { " opacity=\"0.75\"" } else { "" },
                 drawn.width() as f64 * CELL.0,
                 escape(drawn),
             );
