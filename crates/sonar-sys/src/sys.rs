@@ -191,24 +191,18 @@ impl RingMap {
     /// Block `index`, if the kernel has handed it over; it goes back when the guard is dropped. The
     /// exclusive borrow makes sure that nobody looks at a block that was given back.
     pub(crate) fn take(&mut self, index: usize) -> Option<Block<'_>> {
-        if !self.is_ready(index) {
+        if index >= self.block_count {
             return None;
         }
-        // SAFETY: `index` is below `block_count` or the block would not be ready, so it lies inside the
-        // mapping.
+        // SAFETY: `index` is below `block_count`, so the block lies inside the mapping.
         let start = unsafe { self.start.add(index * self.block_size) };
-        Some(Block { start, size: self.block_size, map: std::marker::PhantomData })
-    }
-
-    /// Whether the kernel has handed over block `index`.
-    pub(crate) fn is_ready(&self, index: usize) -> bool {
-        index < self.block_count && {
-            // SAFETY: the block lies inside the mapping, is aligned to a page, and its status word is only
-            // ever accessed atomically, here and by the kernel.
-            let status: &AtomicU32 =
-                unsafe { self.start.add(index * self.block_size + BLOCK_STATUS_OFFSET).cast().as_ref() };
-            status.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+        // SAFETY: the block lies inside the mapping, is aligned to a page, and its status word is only
+        // ever accessed atomically, here and by the kernel.
+        let status: &AtomicU32 = unsafe { start.add(BLOCK_STATUS_OFFSET).cast().as_ref() };
+        if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
         }
+        Some(Block { start, size: self.block_size, map: std::marker::PhantomData })
     }
 }
 
