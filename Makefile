@@ -1,0 +1,27 @@
+# The two commands: `make run` shows the queries of this machine, `make test` runs every test.
+.PHONY: run test lint bench install clean
+
+run:
+	@scripts/install-prerequisites.sh run
+	@scripts/run.sh
+
+test:
+	@scripts/install-prerequisites.sh test
+	@scripts/test.sh
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+bench:
+	@scripts/install-prerequisites.sh test
+	@scripts/bench.sh
+
+# Into ~/.cargo/bin; `mongosonar doctor` then says how to run it without sudo.
+install:
+	cargo install --locked --path crates/mongosonar
+
+clean:
+	cargo clean
+	rm -rf lab/bin

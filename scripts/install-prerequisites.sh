@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Installs what is missing on a Debian machine to build, run or test mongosonar. Says what it does, and
+# does nothing when everything is there.
+#
+#   scripts/install-prerequisites.sh run     compiler, Rust, Go (for the lab's server)
+#   scripts/install-prerequisites.sh test    the same, and what the tests use
+set -euo pipefail
+
+what=${1:-run}
+go_version=1.24.5
+packages=(build-essential ca-certificates curl git pkg-config)
+if [ "$what" = test ]; then
+    packages+=(iproute2 iptables tcpdump tshark util-linux python3 python3-pip python3-venv)
+    # Debian's npm brings a Node.js of its own, which would hide one that is there already.
+    command -v npm >/dev/null || packages+=(nodejs npm)
+fi
+
+say() { echo "prerequisites: $*" >&2; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        say "this needs root, and there is no sudo: $*"
+        exit 1
+    fi
+}
+
+missing=()
+for package in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    say "installing ${missing[*]}"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+if ! PATH="$HOME/.cargo/bin:$PATH" command -v cargo >/dev/null; then
+    say "installing Rust by rustup"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal -c rustfmt -c clippy
+fi
+
+have_go() {
+    local version
+    version=$(PATH="/usr/local/go/bin:$PATH" go env GOVERSION 2>/dev/null | sed 's/^go//') || return 1
+    [ -n "$version" ] && [ "$(printf '%s\n1.22\n' "$version" | sort -V | head -1)" = 1.22 ]
+}
+if ! have_go; then
+    case $(uname -m) in
+        x86_64) arch=amd64 ;;
+        aarch64) arch=arm64 ;;
+        *) say "no Go for $(uname -m)"; exit 1 ;;
+    esac
+    say "installing Go $go_version into /usr/local/go"
+    archive=$(mktemp)
+    curl -sSfL "https://go.dev/dl/go$go_version.linux-$arch.tar.gz" -o "$archive"
+    as_root rm -rf /usr/local/go
+    as_root tar -C /usr/local -xzf "$archive"
+    rm -f "$archive"
+fi
