@@ -6,6 +6,7 @@ use std::error::Error;
 use std::hint::black_box;
 
 use etherparse::SlicedPacket;
+use sonar_core::Packet;
 use sonar_decode::frame::decode;
 use sonar_decode::testing::{OwnedPacket, mixed_frames, pcap};
 
@@ -16,12 +17,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [what, argument] = &arguments[..] else {
         return Err("usage: frame_instructions ours|etherparse|nothing ROUNDS, or pcap FILE".into());
     };
-    let decoder: fn(&OwnedPacket) = match what.as_str() {
+    let decoder: fn(&Packet<'_>) = match what.as_str() {
         "ours" => |frame| {
-            black_box(&decode(&frame.as_packet()));
+            _ = black_box(&decode(frame));
         },
         "etherparse" => |frame| {
-            black_box(&SlicedPacket::from_ethernet(&frame.data));
+            _ = black_box(&SlicedPacket::from_ethernet(frame.data));
         },
         "nothing" => |_| {},
         "pcap" => {
@@ -32,6 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let rounds: u32 = argument.parse()?;
     let frames = mixed_frames(FRAMES);
+    let frames: Vec<Packet<'_>> = frames.iter().map(OwnedPacket::as_packet).collect();
     for _ in 0..rounds {
         for frame in &frames {
             decoder(black_box(frame));

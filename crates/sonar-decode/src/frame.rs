@@ -1,10 +1,10 @@
 //! One packet to one TCP segment: link, network and transport headers.
 //!
-//! This runs for every packet that the kernel hands over, so it is laid out around the two packets that
-//! matter: IPv4 and IPv6 without options in front of TCP. For these all headers are read from one array
-//! whose length was checked once, and a handful of comparisons decide. Everything else (extension
-//! headers, cut packets, lengths that contradict each other) takes the careful way beside it, which would
-//! give the same answer for the ordinary packets too.
+//! This runs for every packet that the kernel hands over, so it is laid out around the ordinary one:
+//! Ethernet, IPv4 or IPv6 without options, TCP. There each header is read from an array whose length was
+//! checked once, and a handful of comparisons decide. Everything else (other links, extension headers, cut
+//! packets, lengths that contradict each other) takes a careful way from the beginning, which would give
+//! the same answer for the ordinary packets too.
 //!
 //! Checksums are not looked at: a packet that leaves this host has none yet when it is captured.
 
@@ -129,25 +129,19 @@ impl Skip {
 /// The reason why there is no segment; each is a counter of [`Coverage`].
 #[inline]
 pub fn decode<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
-    if packet.link == LinkType::Ethernet
-        && let Some((header, rest)) = packet.data.split_first_chunk::<14>()
-    {
-        let place = place(packet.interface, outer_vlan(packet));
-        match [header[12], header[13]] {
-            ETHERTYPE_IPV4 => return ipv4(packet, place, rest),
-            ETHERTYPE_IPV6 => return ipv6(packet, place, rest),
-            _ => {}
-        }
+    match at_once(packet) {
+        Some(segment) => Ok(segment),
+        None => with_care(packet),
     }
-    other_link(packet)
 }
 
-const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
-const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
 
 /// IEEE 802.1Q, 802.1ad, and the 0x9100 that switches used before 802.1ad.
-const fn is_vlan(ethertype: [u8; 2]) -> bool {
-    matches!(ethertype, [0x81, 0x00] | [0x88, 0xa8] | [0x91, 0x00])
+#[inline]
+const fn is_vlan(ethertype: u16) -> bool {
+    (ethertype == 0x8100) | (ethertype == 0x88a8) | (ethertype == 0x9100)
 }
 
 /// The VLAN id of a tag without its priority bits, which may differ within one flow.
@@ -181,9 +175,66 @@ fn not_captured(packet: &Packet<'_>) -> usize {
     (packet.wire_len as usize).saturating_sub(packet.data.len())
 }
 
-/// Ethernet that begins with something else than an IP packet, and every other link type.
+/// Ethernet with two VLAN tags at most, IPv4 or IPv6 without options and not a fragment, TCP, and all
+/// that the IP length says was captured. `None` for everything else.
+// A segment is larger than a few registers: inlined, it is built where the caller wants it; returned, it
+// would be copied from one place in memory to another right after it was written, which costs more than
+// all the rest.
+#[inline(always)]
+fn at_once<'a>(packet: &Packet<'a>) -> Option<Segment<'a>> {
+    if packet.link != LinkType::Ethernet {
+        return None;
+    }
+    let (header, mut data) = packet.data.split_first_chunk::<14>()?;
+    let mut ethertype = u16::from_be_bytes([header[12], header[13]]);
+    let mut vlans = outer_vlan(packet);
+    for _ in 0..2 {
+        if (ethertype == ETHERTYPE_IPV4) | (ethertype == ETHERTYPE_IPV6) {
+            break;
+        }
+        if !is_vlan(ethertype) {
+            return None;
+        }
+        let (tag, rest) = data.split_first_chunk::<4>()?;
+        vlans = with_vlan(vlans, vlan_id(u16::from_be_bytes([tag[0], tag[1]])));
+        ethertype = u16::from_be_bytes([tag[2], tag[3]]);
+        data = rest;
+    }
+    let place = place(packet.interface, vlans);
+    match ethertype {
+        ETHERTYPE_IPV4 => {
+            let (ip, tcp) = data.first_chunk::<40>()?.split_first_chunk::<20>()?;
+            let tcp = tcp.first_chunk::<20>()?;
+            let start = 20 + tcp_header_len(tcp);
+            let end = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+            let fragment = u16::from_be_bytes([ip[6], ip[7]]) & IPV4_FRAGMENT;
+            // One branch for what practically never differs.
+            if (ip[0] != 0x45) | (fragment != 0) | (ip[9] != PROTOCOL_TCP) | (start < 40) {
+                return None;
+            }
+            let payload = data.get(start..end)?;
+            let (source, destination) = ipv4_endpoints(ip, tcp);
+            Some(segment(packet, place, source, destination, tcp, payload, 0))
+        }
+        ETHERTYPE_IPV6 => {
+            let (ip, tcp) = data.first_chunk::<60>()?.split_first_chunk::<40>()?;
+            let tcp = tcp.first_chunk::<20>()?;
+            let start = 40 + tcp_header_len(tcp);
+            let end = 40 + usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+            if (ip[0] >> 4 != 6) | (ip[6] != PROTOCOL_TCP) | (start < 60) {
+                return None;
+            }
+            let payload = data.get(start..end)?;
+            let (source, destination) = ipv6_endpoints(ip, tcp);
+            Some(segment(packet, place, source, destination, tcp, payload, 0))
+        }
+        _ => None,
+    }
+}
+
+/// Any packet.
 #[inline(never)]
-fn other_link<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
+fn with_care<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
     let data = packet.data;
     let here = place(packet.interface, outer_vlan(packet));
     match packet.link {
@@ -228,13 +279,13 @@ fn other_link<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
 }
 
 /// What follows an Ethernet type: VLAN tags, then IP.
-#[inline]
 fn tagged<'a>(
     packet: &Packet<'a>,
     interface: u32,
-    mut ethertype: [u8; 2],
+    ethertype: [u8; 2],
     mut rest: &'a [u8],
 ) -> Result<Segment<'a>, Skip> {
+    let mut ethertype = u16::from_be_bytes(ethertype);
     let mut vlans = outer_vlan(packet);
     for _ in 0..MAX_VLAN_TAGS {
         if !is_vlan(ethertype) {
@@ -242,7 +293,7 @@ fn tagged<'a>(
         }
         let (tag, inner) = rest.split_first_chunk::<4>().ok_or_else(|| short(packet))?;
         vlans = with_vlan(vlans, vlan_id(u16::from_be_bytes([tag[0], tag[1]])));
-        ethertype = [tag[2], tag[3]];
+        ethertype = u16::from_be_bytes([tag[2], tag[3]]);
         rest = inner;
     }
     match ethertype {
@@ -264,55 +315,19 @@ const PROTOCOL_HIP: u8 = 139;
 const PROTOCOL_SHIM6: u8 = 140;
 
 /// More fragments, or an offset; "don't fragment" and the reserved bit do not count.
-const IPV4_FRAGMENT: u32 = 0x3fff;
-
-/// Without options, not a fragment, TCP inside, and all that its length says was captured: at once. Else
-/// the careful way.
-#[inline]
-fn ipv4<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
-    if let Some((header, _)) = data.split_first_chunk::<40>() {
-        // Fragment bits, time to live and protocol in one word, so that one comparison decides.
-        let word = u32::from_be_bytes([header[6], header[7], header[8], header[9]]);
-        let ordinary = header[0] == 0x45 && word & (IPV4_FRAGMENT << 16 | 0xff) == PROTOCOL_TCP as u32;
-        let end = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        let [_, _, _, _, _, _, _, _, _, _, _, _, s0, s1, s2, s3, d0, d1, d2, d3, tcp @ ..] = header;
-        let start = 20 + tcp_header_len(tcp);
-        if ordinary
-            && start >= 40
-            && let Some(payload) = data.get(start..end)
-        {
-            let source = Endpoint::v4([*s0, *s1, *s2, *s3], u16::from_be_bytes([tcp[0], tcp[1]]));
-            let destination = Endpoint::v4([*d0, *d1, *d2, *d3], u16::from_be_bytes([tcp[2], tcp[3]]));
-            return Ok(segment(packet, place, source, destination, tcp, payload, 0));
-        }
-    }
-    ipv4_with_care(packet, place, data)
-}
-
-/// The same for IPv6 without extension headers.
-#[inline]
-fn ipv6<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
-    if let Some((header, _)) = data.split_first_chunk::<60>()
-        && let Some((ip, tcp)) = header.split_first_chunk::<40>()
-        && let Some((tcp, _)) = tcp.split_first_chunk::<20>()
-    {
-        let end = 40 + usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-        let start = 40 + tcp_header_len(tcp);
-        if ip[0] >> 4 == 6
-            && ip[6] == PROTOCOL_TCP
-            && start >= 60
-            && let Some(payload) = data.get(start..end)
-        {
-            let (source, destination) = ipv6_endpoints(ip, tcp);
-            return Ok(segment(packet, place, source, destination, tcp, payload, 0));
-        }
-    }
-    ipv6_with_care(packet, place, data)
-}
+const IPV4_FRAGMENT: u16 = 0x3fff;
 
 #[inline]
 fn tcp_header_len(tcp: &[u8; 20]) -> usize {
     usize::from(tcp[12] >> 4) * 4
+}
+
+#[inline]
+fn ipv4_endpoints(ip: &[u8; 20], tcp: &[u8; 20]) -> (Endpoint, Endpoint) {
+    (
+        Endpoint::v4([ip[12], ip[13], ip[14], ip[15]], u16::from_be_bytes([tcp[0], tcp[1]])),
+        Endpoint::v4([ip[16], ip[17], ip[18], ip[19]], u16::from_be_bytes([tcp[2], tcp[3]])),
+    )
 }
 
 #[inline]
@@ -350,8 +365,7 @@ fn segment<'a>(
     }
 }
 
-#[inline(never)]
-fn ipv4_with_care<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
+fn ipv4<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
     let (ip, _) = data.split_first_chunk::<20>().ok_or_else(|| short(packet))?;
     let header_len = usize::from(ip[0] & 0x0f) * 4;
     if ip[0] >> 4 != 4 || header_len < 20 {
@@ -360,7 +374,7 @@ fn ipv4_with_care<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result
     if !matches!(ip[9], PROTOCOL_TCP | PROTOCOL_AUTHENTICATION) {
         return Err(Skip::NotTcp);
     }
-    if u32::from(u16::from_be_bytes([ip[6], ip[7]])) & IPV4_FRAGMENT != 0 {
+    if u16::from_be_bytes([ip[6], ip[7]]) & IPV4_FRAGMENT != 0 {
         return Err(Skip::Fragment);
     }
     // Segmentation offload leaves 0 where the length does not fit, or where the card will write it.
@@ -371,14 +385,12 @@ fn ipv4_with_care<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result
     let len = total_len.checked_sub(header_len).ok_or(Skip::HeaderMalformed)?;
     let rest = data.get(header_len..).ok_or(Skip::HeaderTruncated)?;
     let (tcp, captured, len) = transport(ip[9], false, rest, len)?;
-    let source = Endpoint::v4([ip[12], ip[13], ip[14], ip[15]], u16::from_be_bytes([tcp[0], tcp[1]]));
-    let destination = Endpoint::v4([ip[16], ip[17], ip[18], ip[19]], u16::from_be_bytes([tcp[2], tcp[3]]));
+    let (source, destination) = ipv4_endpoints(ip, tcp);
     let (payload, missing) = payload(tcp, captured, len)?;
     Ok(segment(packet, place, source, destination, tcp, payload, missing))
 }
 
-#[inline(never)]
-fn ipv6_with_care<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
+fn ipv6<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
     let (ip, rest) = data.split_first_chunk::<40>().ok_or_else(|| short(packet))?;
     if ip[0] >> 4 != 6 {
         return Err(Skip::HeaderMalformed);
