@@ -13,7 +13,9 @@ use std::sync::Arc;
 use sonar_core::operation::InFlight;
 use sonar_core::table::{Figures, Group, GroupKey, Row as ShapeRow, RowKey, Share, Shares};
 use sonar_core::time::NS_PER_S;
-use sonar_core::{Application, Class, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Timestamp, Window};
+use sonar_core::{
+    Application, Class, Coverage, Endpoint, Operation, Role, ShapeId, ShapeInfo, Timestamp, Window,
+};
 
 use crate::column::Sort;
 
@@ -189,8 +191,20 @@ impl Selection {
         self.classes.contains(class) && self.role.is_none_or(|wanted| wanted == role)
     }
 
-    fn wants_shape(&self, shape: &ShapeInfo) -> bool {
+    /// Whether an operation is among those asked for: by class, role, namespace and text (its command
+    /// as sent, or anything that its shape's row would be found by).
+    pub fn accepts(&self, op: &Operation<'_>) -> bool {
+        self.wants(op.role, op.class)
+            && (self.wants_shape(op.shape)
+                || (holds(op.command, &self.text) && self.wants_namespace(op.shape)))
+    }
+
+    fn wants_namespace(&self, shape: &ShapeInfo) -> bool {
         self.namespace.accepts(&shape.database, &shape.collection)
+    }
+
+    fn wants_shape(&self, shape: &ShapeInfo) -> bool {
+        self.wants_namespace(shape)
             && (self.text.is_empty()
                 || [
                     &*shape.command,

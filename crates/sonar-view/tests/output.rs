@@ -187,6 +187,25 @@ fn filters_leave_totals_alone() {
 }
 
 #[test]
+fn operations_are_chosen_as_rows_are() {
+    let (app, shape) = (app("web", "", ""), shape(0xa1, "find", "shop.orders", "{a: ?number}", "{a: ?}"));
+    let op = Operation { command: "getMore", ..operation(&shape, &app, Timestamp::from_unix(START, 5)) };
+    let with = |change: fn(&mut Selection)| {
+        let mut selection = Selection::default();
+        change(&mut selection);
+        selection.accepts(&op)
+    };
+    assert!(with(|_| {}));
+    assert!(with(|s| s.text = "GETMORE".into()), "as it was sent");
+    assert!(with(|s| s.text = "find".into()), "and as its shape is called");
+    assert!(!with(|s| s.text = "update".into()));
+    assert!(!with(|s| s.namespace = NamespaceFilter::Exactly("shop.carts".into())));
+    assert!(!with(|s| (s.text, s.namespace) = ("getMore".into(), NamespaceFilter::Exactly("shop".into()))));
+    assert!(!with(|s| s.role = Some(Role::Issued)));
+    assert!(!with(|s| s.classes = [Class::Waiting].into_iter().collect()));
+}
+
+#[test]
 fn rows_of_equal_plain_text_are_one() {
     let mut window = Window::new(Timestamp::from_unix(START, 0), WindowSettings::default());
     let web = app("web", "PyMongo", "4.7.3");
