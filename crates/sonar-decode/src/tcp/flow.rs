@@ -1,13 +1,21 @@
 //! Flows: which connection a segment belongs to, and where it was seen.
+//!
+//! Two ways of losing one's place shape this table. A frame may be seen more than once: on another
+//! interface or VLAN (each direction is pinned to the place where it was first seen), or under other
+//! addresses (see [`Twins`]). And there may be more flows than there is room for: flows of which nothing
+//! was delivered yet (half-open handshakes, scans) queue apart, so that a flood of them pushes out one
+//! another and not the connections that matter.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 
-use super::half::{Half, Input, Limits as ReorderLimits, Piece};
-use super::twin::{MIN_PAYLOAD, NOTED, Twins};
+use super::half::{Context, Half, Input, Limits as ReorderLimits, Piece, Totals};
+use super::recent::{Ended, Recent};
+use super::slab::{NONE, Queue, Slab};
+use super::twin::{self, Pulse, Twins, Watch};
 use super::{Close, Side, StreamHandler, Verdict};
 use crate::frame::Segment;
 
@@ -18,9 +26,10 @@ pub struct Limits {
     pub flows: usize,
     /// A flow without segments for so long is forgotten, in nanoseconds.
     pub idle_ns: u64,
-    /// A closed flow is remembered for so long, so that stray segments do not open it again.
+    /// A closed flow is remembered for so long, so that stray segments do not open it again, in
+    /// nanoseconds.
     pub linger_ns: u64,
-    /// All bytes held back in all flows.
+    /// Memory of all segments held back in all flows.
     pub held_bytes: usize,
     /// Caps of each direction.
     pub reorder: ReorderLimits,
@@ -31,7 +40,7 @@ impl Default for Limits {
         Self {
             flows: 65_536,
             idle_ns: 1_800_000_000_000,
-            linger_ns: 2_000_000_000,
+            linger_ns: 15_000_000_000,
             held_bytes: 16 << 20,
             reorder: ReorderLimits::default(),
         }
@@ -40,7 +49,16 @@ impl Default for Limits {
 
 /// How long a place may be silent before a flow follows another one.
 const REPIN_NS: u64 = 1_000_000_000;
-/// Flows looked at by each tick.
+/// How long a flow must be alone in showing segments before it is no longer taken for a twin.
+const LONELY_NS: u64 = 3_000_000_000;
+/// A flow moves to the back of its queue when the segment is so much later than the last time it did:
+/// seldom, for this touches its neighbours in the queue.
+const REQUEUE_NS: u64 = 1_000_000_000;
+/// A SYN that comes so little after the flow's first segment, and fits its bytes, was overtaken by them.
+const LATE_SYN_NS: u64 = 1_000_000_000;
+/// The most bytes that can have overtaken it.
+const LATE_SYN_BYTES: u32 = 1 << 20;
+/// Flows that one tick forgets at most.
 const TICK_FLOWS: usize = 8_192;
 
 /// The ends of a flow, and what is known of how it began.
@@ -48,8 +66,10 @@ const TICK_FLOWS: usize = 8_192;
 pub struct Flow {
     /// The two ends, sorted.
     pub ends: [Endpoint; 2],
-    /// Who sent the SYN, where it was seen.
+    /// Who sent the SYN, where it (or its answer) was seen.
     pub opener: Option<Side>,
+    /// Time of the first segment.
+    pub first: Timestamp,
     /// Time of the last segment.
     pub last: Timestamp,
 }
@@ -61,40 +81,53 @@ struct Pin {
     last: Timestamp,
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum State {
     Live,
     /// The handler wants no more of it.
     Ignored,
-    /// The same conversation as another flow.
-    Twin,
-    /// Ended; remembered for a while.
-    Closed,
+    /// The same conversation as another flow; and since when that one has been silent while this one
+    /// was not.
+    Twin {
+        of: Watch,
+        lonely: Option<Timestamp>,
+    },
 }
 
+#[derive(Debug)]
 struct Entry<C> {
     flow: Flow,
+    /// When it last moved to the back of its queue.
+    queued: Timestamp,
     halves: [Half; 2],
     pins: [Pin; 2],
     state: State,
-    /// Segments with payload noted for twins, by direction.
+    /// It stands in the list of flows that wait for time to pass.
+    waiting: bool,
+    /// The handler was told of it.
+    opened: bool,
+    /// FIN was seen; kept for flows whose bytes are not followed.
+    fins: [bool; 2],
+    /// Telling segments noted for twins, by direction.
     noted: [u8; 2],
+    pulse: Option<Pulse>,
     conn: Option<C>,
 }
 
 /// All flows. `C` is what the handler keeps for each.
+#[derive(Debug)]
 pub struct FlowTable<C> {
     limits: Limits,
-    entries: Vec<Option<Entry<C>>>,
-    free: Vec<u32>,
+    flows: Slab<Entry<C>>,
     index: HashTable<u32>,
     hasher: RandomState,
     twins: Twins,
+    recent: Recent,
     /// The flow of the last segment, which mostly is that of the next.
     last: u32,
-    /// Where the next tick goes on.
-    swept: usize,
-    held_bytes: usize,
+    /// Flows with a hole.
+    waiting: Vec<u32>,
+    totals: Totals,
 }
 
 impl<C> Default for FlowTable<C> {
@@ -108,18 +141,20 @@ impl<C> FlowTable<C> {
     pub fn new(limits: Limits, twins: Twins) -> Self {
         Self {
             limits,
-            entries: Vec::new(),
-            free: Vec::new(),
+            flows: Slab::default(),
             index: HashTable::new(),
             hasher: RandomState::default(),
             twins,
-            last: u32::MAX,
-            swept: 0,
-            held_bytes: 0,
+            recent: Recent::default(),
+            last: NONE,
+            waiting: Vec::new(),
+            totals: Totals::default(),
         }
     }
 
-    /// Takes one segment and counts it: as a twin, or as decoded and then by what became of it.
+    /// Takes one segment, and counts it exactly once: as a twin in `frames_twin_interface` or
+    /// `frames_twin_nat`, or else in `frames_decoded` and in one of the `segments_` counters (those that
+    /// are held back come to theirs later, see [`Self::in_progress_segments`]).
     pub fn segment<H: StreamHandler<Connection = C>>(
         &mut self,
         segment: &Segment<'_>,
@@ -127,286 +162,442 @@ impl<C> FlowTable<C> {
         handler: &mut H,
     ) {
         let (ends, side) = Side::of(segment.source, segment.destination);
-        let syn = segment.flags.syn();
-        let mut at = self.find(ends);
-        if let Some(found) = at
-            && syn
-            && !segment.flags.ack()
-            && self.is_new_connection(found, side, segment)
-        {
-            self.close(found, segment.time, Close::Reused, coverage, handler);
-            self.remove(found);
-            at = None;
-        }
-        let at = match at {
+        let mut env = Env { coverage, handler };
+        let at = match self.find(&ends) {
+            Some(at) if segment.flags.syn() && self.is_new_connection(at, side, segment) => {
+                self.end_flow(at, segment.time, Close::Reused, &mut env);
+                self.open(ends, side, segment, &mut env)
+            }
             Some(at) => at,
-            None => {
-                if segment.payload.is_empty() && segment.missing == 0 && !syn {
-                    // Nothing to learn from; a flow opens with its SYN or its first bytes.
-                    coverage.frames_decoded += 1;
-                    coverage.segments_empty += 1;
-                    return;
-                }
-                if self.len() >= self.limits.flows {
-                    self.evict(segment.time, coverage, handler);
-                }
-                self.open(ends, side, segment, coverage, handler)
-            }
+            None => match self.admit(ends, side, segment, &mut env) {
+                Some(at) => at,
+                None => return,
+            },
         };
-        self.last = at as u32;
-        let Some(entry) = self.entries[at].as_mut() else { return };
+        self.last = at;
+        let Some(entry) = self.flows.get_mut(at) else { return };
         if !entry.is_pinned(side, segment) {
-            coverage.frames_twin_interface += 1;
+            env.coverage.frames_twin_interface += 1;
             return;
         }
-        if entry.state == State::Twin {
-            coverage.frames_twin_nat += 1;
-            entry.flow.last = segment.time;
+        entry.flow.last = segment.time;
+        if entry.queued.unix_ns().abs_diff(segment.time.unix_ns()) > REQUEUE_NS {
+            self.requeue(at, segment.time);
+        }
+        let Some(entry) = self.flows.get_mut(at) else { return };
+        if !matches!(entry.state, State::Live) && !self.take_unfollowed(at, side, segment, &mut env) {
             return;
         }
-        if entry.state == State::Live && segment.payload.len() >= MIN_PAYLOAD && entry.noted[side.index()] < NOTED {
+        let Some(entry) = self.flows.get_mut(at) else { return };
+        if entry.noted[side.index()] < twin::NOTED && twin::is_evidence(segment) {
             entry.noted[side.index()] += 1;
-            let other = self.twins.see(ends, segment.seq, segment.payload, segment.time);
-            if other.is_some_and(|other| self.find(other).is_some_and(|other| self.is_live(other))) {
-                coverage.frames_twin_nat += 1;
-                self.make_twin(at, segment.time, coverage, handler);
+            let pulse = entry.pulse.get_or_insert_with(|| {
+                let pulse = Pulse::default();
+                pulse.beat(segment.time);
+                pulse
+            });
+            if let Some(of) = self.twins.see(segment, pulse) {
+                entry.pulse = None;
+                env.coverage.frames_twin_nat += 1;
+                self.unfollow(at, State::Twin { of, lonely: None }, segment.time, &mut env);
                 return;
             }
         }
-        coverage.frames_decoded += 1;
-        self.feed(at, side, segment, coverage, handler);
+        env.coverage.frames_decoded += 1;
+        self.follow(at, side, segment, &mut env);
     }
 
-    fn is_live(&self, at: usize) -> bool {
-        self.entries[at].as_ref().is_some_and(|entry| matches!(entry.state, State::Live | State::Ignored))
-    }
-
-    fn feed<H: StreamHandler<Connection = C>>(&mut self, at: usize, side: Side, segment: &Segment<'_>, coverage: &mut Coverage, handler: &mut H) {
-        let limits = self.limits.reorder;
-        let Some(Entry { flow, halves, state, conn, .. }) = self.entries[at].as_mut() else { return };
-        flow.last = segment.time;
-        match state {
-            State::Closed => {
-                *(if segment.payload.is_empty() { &mut coverage.segments_empty } else { &mut coverage.segments_duplicate }) += 1;
-                return;
-            }
-            State::Ignored => coverage.segments_ignored += 1,
-            _ => {}
+    /// A segment of a flow that is followed.
+    #[inline]
+    fn follow<H: StreamHandler<Connection = C>>(
+        &mut self,
+        at: u32,
+        side: Side,
+        segment: &Segment<'_>,
+        env: &mut Env<'_, H>,
+    ) {
+        let Self { flows, totals, limits, .. } = self;
+        let Some(entry) = flows.get_mut(at) else { return };
+        let was_open = entry.opened;
+        let mut reset = false;
+        if segment.flags.syn() || entry.halves[0].next().is_none() || entry.halves[1].next().is_none() {
+            entry.learn(side, segment);
         }
-        let Some(conn) = conn.as_mut() else {
-            return self.end_if_over(at, segment, side, coverage, handler);
-        };
-        let mut verdict = Verdict::Continue;
-        let before = halves[0].held_bytes() + halves[1].held_bytes();
-        let [low, high] = halves;
-        let (own, peer) = if side == Side::Low { (low, high) } else { (high, low) };
-        let mut deliver = |piece: Piece<'_>, side: Side, handler: &mut H| match piece {
-            Piece::Data(time, bytes) if verdict == Verdict::Continue => {
-                verdict = handler.data(flow, conn, side, time, bytes);
-            }
-            Piece::Gap(time, lost) if verdict == Verdict::Continue => handler.gap(flow, conn, side, time, lost),
-            _ => {}
-        };
-        if segment.flags.ack() {
-            peer.acknowledged(segment.ack, segment.time, &limits, coverage, &mut |piece| deliver(piece, side.other(), handler));
+        let verdict = entry.drive(limits, totals, env, |halves, cx| {
+            let [low, high] = halves;
+            let (own, peer) = if side == Side::Low { (low, high) } else { (high, low) };
+            reset = take(own, peer, segment, cx);
+        });
+        let waits = entry.halves[0].is_waiting() || entry.halves[1].is_waiting();
+        let over = reset || (entry.halves[0].is_finished() && entry.halves[1].is_finished());
+        let to_wait = waits && !entry.waiting;
+        entry.waiting |= waits;
+        let now_open = entry.opened != was_open;
+        if to_wait {
+            self.wait(at);
         }
-        let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
-        if segment.flags.syn() && own.next().is_none() {
-            own.begin(seq);
+        if now_open {
+            self.requeue(at, segment.time);
         }
-        if segment.payload.is_empty() && segment.missing == 0 {
-            coverage.segments_empty += 1;
-        } else if self.held_bytes > self.limits.held_bytes && own.next().is_some_and(|next| next != seq) {
-            coverage.segments_refused += 1;
-        } else {
-            let input = Input { seq, time: segment.time, bytes: segment.payload, missing: segment.missing };
-            own.push(input, &limits, coverage, &mut |piece| deliver(piece, side, handler));
-        }
-        if segment.flags.fin() {
-            own.finish(seq.wrapping_add(segment.payload.len() as u32 + segment.missing));
-        }
-        let after = halves[0].held_bytes() + halves[1].held_bytes();
-        self.held_bytes = (self.held_bytes + after).saturating_sub(before);
         if verdict == Verdict::Ignore {
-            self.ignore(at, State::Ignored, segment.time, coverage, handler);
+            self.unfollow(at, State::Ignored, segment.time, env);
         }
-        self.end_if_over(at, segment, side, coverage, handler);
+        if over {
+            let how = if reset { Close::Reset } else { Close::Finished };
+            self.end_flow(at, segment.time, how, env);
+        }
     }
 
-    /// Closes a flow after RST, or FIN from both sides.
-    fn end_if_over<H: StreamHandler<Connection = C>>(&mut self, at: usize, segment: &Segment<'_>, _side: Side, coverage: &mut Coverage, handler: &mut H) {
-        let Some(entry) = self.entries[at].as_ref() else { return };
-        if segment.flags.rst() {
-            self.close(at, segment.time, Close::Reset, coverage, handler);
-        } else if entry.halves[0].is_finished() && entry.halves[1].is_finished() {
-            self.close(at, segment.time, Close::Finished, coverage, handler);
+    /// A segment of a flow that is ignored or a twin: counts it, and ends the flow with its connection.
+    /// Returns whether the flow is to be followed from now on.
+    #[cold]
+    fn take_unfollowed<H: StreamHandler<Connection = C>>(
+        &mut self,
+        at: u32,
+        side: Side,
+        segment: &Segment<'_>,
+        env: &mut Env<'_, H>,
+    ) -> bool {
+        let Some(entry) = self.flows.get_mut(at) else { return false };
+        entry.fins[side.index()] |= segment.flags.fin();
+        let fins = entry.fins;
+        match &mut entry.state {
+            State::Live => return true,
+            State::Ignored => {
+                env.coverage.frames_decoded += 1;
+                env.coverage.segments_ignored += 1;
+            }
+            State::Twin { of, lonely } => {
+                let other_is_heard = of.last().is_some_and(|last| segment.time.since(last) < LONELY_NS);
+                let since = *lonely.get_or_insert(segment.time);
+                if other_is_heard {
+                    *lonely = None;
+                } else if segment.time.since(since) >= LONELY_NS
+                    && !segment.payload.is_empty()
+                    && fins == [false; 2]
+                {
+                    entry.state = State::Live;
+                    entry.halves = [Half::new(Side::Low), Half::new(Side::High)];
+                    entry.noted = [0; 2];
+                    entry.flow.opener = None;
+                    return true;
+                }
+                env.coverage.frames_twin_nat += 1;
+            }
         }
+        if segment.flags.rst() || fins == [true; 2] {
+            self.end_flow(at, segment.time, Close::Ignored, env);
+        }
+        false
     }
 
     /// Whether a SYN opens a new connection between ends that are known.
-    fn is_new_connection(&self, at: usize, side: Side, segment: &Segment<'_>) -> bool {
-        let Some(entry) = self.entries[at].as_ref() else { return true };
-        let next = entry.halves[side.index()].next();
-        entry.state == State::Closed || next.is_some_and(|next| {
-            // The same SYN again is just behind what is expected.
-            let distance = next.wrapping_sub(segment.seq.wrapping_add(1));
-            distance > 16 << 20 || (distance > 0 && entry.flow.opener.is_none())
-        })
+    #[cold]
+    fn is_new_connection(&self, at: u32, side: Side, segment: &Segment<'_>) -> bool {
+        let Some(entry) = self.flows.get(at) else { return true };
+        let half = &entry.halves[side.index()];
+        if let Some(isn) = half.isn() {
+            return isn != segment.seq;
+        }
+        match half.next() {
+            Some(next) => {
+                let behind = next.wrapping_sub(segment.seq.wrapping_add(1));
+                behind > LATE_SYN_BYTES || segment.time.since(entry.flow.first) > LATE_SYN_NS
+            }
+            // The answer to a SYN is the other half of a handshake.
+            None => entry.flow.opener.is_none() && segment.time.since(entry.flow.first) > LATE_SYN_NS,
+        }
     }
 
-    fn open<H: StreamHandler<Connection = C>>(&mut self, ends: [Endpoint; 2], side: Side, segment: &Segment<'_>, coverage: &mut Coverage, handler: &mut H) -> usize {
+    /// A segment of no flow: opens one, or counts the segment.
+    #[cold]
+    fn admit<H: StreamHandler<Connection = C>>(
+        &mut self,
+        ends: [Endpoint; 2],
+        side: Side,
+        segment: &Segment<'_>,
+        env: &mut Env<'_, H>,
+    ) -> Option<u32> {
+        let empty = segment.payload.is_empty() && segment.missing == 0;
+        if !segment.flags.syn() {
+            let stray = self.recent.get(&ends).filter(|ended| {
+                segment.time.since(ended.time) <= self.limits.linger_ns
+                    && (empty || ended.is_near(side.index(), segment.seq))
+            });
+            match stray {
+                Some(ended) if ended.places[side.index()].is_some_and(|place| place != segment.place) => {
+                    env.coverage.frames_twin_interface += 1;
+                    return None;
+                }
+                Some(ended) if ended.twin => {
+                    env.coverage.frames_twin_nat += 1;
+                    return None;
+                }
+                Some(_) if !empty => {
+                    env.coverage.frames_decoded += 1;
+                    env.coverage.segments_duplicate += 1;
+                    return None;
+                }
+                _ => {}
+            }
+            // Nothing to learn from; a flow opens with its SYN or with bytes.
+            if empty || segment.flags.rst() {
+                env.coverage.frames_decoded += 1;
+                *(if empty {
+                    &mut env.coverage.segments_empty
+                } else {
+                    &mut env.coverage.segments_duplicate
+                }) += 1;
+                return None;
+            }
+        }
+        Some(self.open(ends, side, segment, env))
+    }
+
+    fn open<H: StreamHandler<Connection = C>>(
+        &mut self,
+        ends: [Endpoint; 2],
+        side: Side,
+        segment: &Segment<'_>,
+        env: &mut Env<'_, H>,
+    ) -> u32 {
+        if self.len() >= self.limits.flows.max(1) {
+            self.evict(segment.time, env);
+        }
         let opener = match (segment.flags.syn(), segment.flags.ack()) {
             (true, false) => Some(side),
             (true, true) => Some(side.other()),
             _ => None,
         };
-        let flow = Flow { ends, opener, last: segment.time };
-        coverage.streams += 1;
-        coverage.streams_joined_late += u64::from(opener.is_none());
-        let conn = Some(handler.open(&flow));
-        let entry = Entry { flow, halves: Default::default(), pins: [Pin::default(); 2], state: State::Live, noted: [0; 2], conn };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.entries[at as usize] = Some(entry);
-                at as usize
-            }
-            None => {
-                self.entries.push(Some(entry));
-                self.entries.len() - 1
-            }
-        };
-        let hash = self.hasher.hash_one(ends);
-        let Self { entries, index, hasher, .. } = self;
-        index.insert_unique(hash, at as u32, |&at| entries[at as usize].as_ref().map_or(0, |e| hasher.hash_one(e.flow.ends)));
+        let at = self.flows.insert(
+            Entry {
+                flow: Flow { ends, opener, first: segment.time, last: segment.time },
+                queued: segment.time,
+                halves: [Half::new(Side::Low), Half::new(Side::High)],
+                pins: [Pin::default(); 2],
+                state: State::Live,
+                waiting: false,
+                opened: false,
+                fins: [false; 2],
+                noted: [0; 2],
+                pulse: None,
+                conn: None,
+            },
+            Queue::Embryonic,
+        );
+        let Self { flows, index, hasher, .. } = self;
+        index.insert_unique(hash(hasher, &ends), at, |&at| {
+            flows.get(at).map_or(0, |entry| hash(hasher, &entry.flow.ends))
+        });
         at
     }
 
     #[inline]
-    fn find(&self, ends: [Endpoint; 2]) -> Option<usize> {
-        let is = |at: usize| self.entries.get(at).and_then(|e| e.as_ref()).is_some_and(|entry| entry.flow.ends == ends);
-        if is(self.last as usize) {
-            return Some(self.last as usize);
+    fn find(&self, ends: &[Endpoint; 2]) -> Option<u32> {
+        let is = |at: u32| self.flows.get(at).is_some_and(|entry| entry.flow.ends == *ends);
+        if is(self.last) {
+            return Some(self.last);
         }
-        let hash = self.hasher.hash_one(ends);
-        self.index.find(hash, |&at| is(at as usize)).map(|&at| at as usize)
+        self.index.find(hash(&self.hasher, ends), |&at| is(at)).copied()
     }
 
-    fn remove(&mut self, at: usize) {
-        let Some(entry) = self.entries[at].take() else { return };
-        let hash = self.hasher.hash_one(entry.flow.ends);
-        if let Ok(found) = self.index.find_entry(hash, |&other| other as usize == at) {
-            found.remove();
+    /// Puts a flow behind all that were heard earlier.
+    #[cold]
+    fn requeue(&mut self, at: u32, now: Timestamp) {
+        let Some(entry) = self.flows.get_mut(at) else { return };
+        entry.queued = now;
+        if let Some(pulse) = &entry.pulse {
+            pulse.beat(now);
         }
-        self.free.push(at as u32);
+        let queue = if entry.is_embryonic() { Queue::Embryonic } else { Queue::Open };
+        self.flows.requeue(at, queue);
     }
 
-    /// Drops what is kept for a flow that is not to be followed.
-    fn ignore<H: StreamHandler<Connection = C>>(&mut self, at: usize, state: State, time: Timestamp, coverage: &mut Coverage, handler: &mut H) {
-        let Some(entry) = self.entries[at].as_mut() else { return };
+    /// Stops following a flow that lives on, and frees what is kept for it.
+    #[cold]
+    fn unfollow<H: StreamHandler<Connection = C>>(
+        &mut self,
+        at: u32,
+        state: State,
+        time: Timestamp,
+        env: &mut Env<'_, H>,
+    ) {
+        let Some(entry) = self.flows.get_mut(at) else { return };
+        let counter = match state {
+            State::Twin { .. } => &mut env.coverage.segments_duplicate,
+            _ => &mut env.coverage.segments_ignored,
+        };
         for half in &mut entry.halves {
-            self.held_bytes = self.held_bytes.saturating_sub(half.held_bytes());
-            half.drop_held(coverage);
+            half.drop_held(&mut self.totals, counter);
         }
         entry.state = state;
         if let Some(conn) = entry.conn.take() {
-            handler.close(&entry.flow, conn, time, Close::Ignored);
+            env.handler.close(&entry.flow, conn, time, Close::Ignored);
         }
+        self.flows.requeue(at, Queue::Open);
     }
 
-    fn make_twin<H: StreamHandler<Connection = C>>(&mut self, at: usize, time: Timestamp, coverage: &mut Coverage, handler: &mut H) {
-        self.ignore(at, State::Twin, time, coverage, handler);
-    }
-
-    /// Ends a flow, but remembers it.
-    fn close<H: StreamHandler<Connection = C>>(&mut self, at: usize, time: Timestamp, how: Close, coverage: &mut Coverage, handler: &mut H) {
-        let Some(Entry { flow, halves, conn, state, .. }) = self.entries[at].as_mut() else { return };
-        for side in [Side::Low, Side::High] {
-            let half = &mut halves[side.index()];
-            self.held_bytes = self.held_bytes.saturating_sub(half.held_bytes());
-            match conn.as_mut() {
-                Some(conn) => half.end(coverage, &mut |piece| match piece {
-                    Piece::Data(time, bytes) => {
-                        handler.data(flow, conn, side, time, bytes);
-                    }
-                    Piece::Gap(time, lost) => handler.gap(flow, conn, side, time, lost),
-                }),
-                None => half.drop_held(coverage),
-            }
+    /// Ends a flow: delivers what is held, takes it out of the table, and remembers it for a while.
+    #[cold]
+    fn end_flow<H: StreamHandler<Connection = C>>(
+        &mut self,
+        at: u32,
+        time: Timestamp,
+        how: Close,
+        env: &mut Env<'_, H>,
+    ) {
+        let Some(entry) = self.flows.get(at) else { return };
+        let hash = hash(&self.hasher, &entry.flow.ends);
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == at) {
+            found.remove();
         }
-        *state = State::Closed;
-        if let Some(conn) = conn.take() {
-            handler.close(flow, conn, time, how);
-        }
-    }
-
-    /// Makes room: of a few flows, the one that was silent longest goes.
-    fn evict<H: StreamHandler<Connection = C>>(&mut self, now: Timestamp, coverage: &mut Coverage, handler: &mut H) {
-        let total = self.entries.len();
-        let sample = (0..32.min(total)).map(|i| (self.swept + i * 7) % total);
-        let oldest = sample
-            .filter_map(|at| self.entries[at].as_ref().map(|entry| (entry.state != State::Closed, entry.flow.last, at)))
-            .min();
-        self.swept = (self.swept + 31) % total.max(1);
-        let Some((live, _, at)) = oldest else { return };
-        coverage.streams_evicted += u64::from(live);
-        self.close(at, now, Close::Evicted, coverage, handler);
-        self.remove(at);
-    }
-
-    /// Gives up holes and flows that have waited too long. Looks at a bounded number of flows and goes
-    /// on where it stopped.
-    pub fn tick<H: StreamHandler<Connection = C>>(&mut self, now: Timestamp, coverage: &mut Coverage, handler: &mut H) {
-        for _ in 0..self.entries.len().min(TICK_FLOWS) {
-            self.swept = (self.swept + 1) % self.entries.len();
-            let at = self.swept;
-            let Some(Entry { flow, halves, conn, state, .. }) = self.entries[at].as_mut() else { continue };
-            let silent = now.since(flow.last);
-            if *state == State::Closed && silent > self.limits.linger_ns {
-                self.remove(at);
-            } else if silent > self.limits.idle_ns {
-                coverage.streams_idle += 1;
-                self.close(at, now, Close::Idle, coverage, handler);
-                self.remove(at);
-            } else if let Some(conn) = conn {
-                for side in [Side::Low, Side::High] {
-                    let half = &mut halves[side.index()];
-                    if half.held() > 0 {
-                        let before = half.held_bytes();
-                        half.tick(now, &self.limits.reorder, coverage, &mut |piece| match piece {
-                            Piece::Data(time, bytes) => {
-                                handler.data(flow, conn, side, time, bytes);
-                            }
-                            Piece::Gap(time, lost) => handler.gap(flow, conn, side, time, lost),
-                        });
-                        self.held_bytes = (self.held_bytes + half.held_bytes()).saturating_sub(before);
-                    }
+        let Some(mut entry) = self.flows.remove(at) else { return };
+        if matches!(entry.state, State::Live) {
+            let verdict = entry.drive(&self.limits, &mut self.totals, env, |halves, cx| {
+                for half in halves {
+                    half.close(time, cx);
                 }
+            });
+            let how = if verdict == Verdict::Ignore { Close::Ignored } else { how };
+            if let Some(conn) = entry.conn.take() {
+                env.handler.close(&entry.flow, conn, time, how);
             }
         }
+        if entry.opened {
+            match how {
+                Close::Idle => env.coverage.streams_idle += 1,
+                Close::Evicted => env.coverage.streams_evicted += 1,
+                _ => {}
+            }
+        }
+        if matches!(how, Close::Finished | Close::Reset | Close::Ignored) {
+            let ended = Ended {
+                time,
+                places: [entry.pins[0].place, entry.pins[1].place],
+                next: [entry.halves[0].next(), entry.halves[1].next()],
+                twin: matches!(entry.state, State::Twin { .. }),
+            };
+            self.recent.insert(entry.flow.ends, ended);
+        }
+    }
+
+    /// Makes room: the flow that was silent longest goes, one of which nothing was delivered first when
+    /// there are many of them.
+    #[cold]
+    fn evict<H: StreamHandler<Connection = C>>(&mut self, now: Timestamp, env: &mut Env<'_, H>) {
+        let many = self.flows.queue_len(Queue::Embryonic) > self.limits.flows / 8;
+        let (first, second) =
+            if many { (Queue::Embryonic, Queue::Open) } else { (Queue::Open, Queue::Embryonic) };
+        if let Some(at) = self.flows.front(first).or_else(|| self.flows.front(second)) {
+            self.end_flow(at, now, Close::Evicted, env);
+        }
+    }
+
+    /// Puts a flow on the list of those that the next tick looks at.
+    #[cold]
+    fn wait(&mut self, at: u32) {
+        // Flows that ended leave their number behind.
+        if self.waiting.len() >= 2 * self.flows.end() as usize + 64 {
+            let Self { flows, waiting, .. } = self;
+            waiting.retain(|&at| flows.get(at).is_some_and(|entry| entry.waiting));
+            waiting.sort_unstable();
+            waiting.dedup();
+        }
+        self.waiting.push(at);
+    }
+
+    /// Gives up holes and flows that have waited too long. `now` is on the clock of the segments. Costs
+    /// time for flows with holes and for those that are forgotten (a bounded number), not for the others.
+    pub fn tick<H: StreamHandler<Connection = C>>(
+        &mut self,
+        now: Timestamp,
+        coverage: &mut Coverage,
+        handler: &mut H,
+    ) {
+        let mut env = Env { coverage, handler };
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|&at| self.settle(at, now, &mut env));
+        self.waiting.append(&mut waiting);
+        for queue in [Queue::Embryonic, Queue::Open] {
+            for _ in 0..TICK_FLOWS {
+                let Some(at) = self.flows.front(queue) else { break };
+                let Some(entry) = self.flows.get_mut(at) else { break };
+                // A clock that was set back must not keep flows for ever.
+                entry.flow.last = entry.flow.last.min(now);
+                if now.since(entry.flow.last) < self.limits.idle_ns {
+                    break;
+                }
+                self.end_flow(at, now, Close::Idle, &mut env);
+            }
+        }
+        self.recent.expire(now, self.limits.linger_ns);
+    }
+
+    /// Gives up the holes of a flow that have been waited for long enough. Returns whether it waits on.
+    fn settle<H: StreamHandler<Connection = C>>(
+        &mut self,
+        at: u32,
+        now: Timestamp,
+        env: &mut Env<'_, H>,
+    ) -> bool {
+        let Self { flows, totals, limits, .. } = self;
+        // The flow may have ended, and its number have been given to another one: that one's mark tells.
+        let Some(entry) = flows.get_mut(at) else { return false };
+        if !entry.waiting {
+            return false;
+        }
+        if !matches!(entry.state, State::Live) {
+            entry.waiting = false;
+            return false;
+        }
+        let was_open = entry.opened;
+        let verdict = entry.drive(limits, totals, env, |halves, cx| {
+            for half in halves {
+                half.settle(now, cx);
+            }
+        });
+        entry.waiting = entry.halves[0].is_waiting() || entry.halves[1].is_waiting();
+        let waits = entry.waiting;
+        let over = entry.halves[0].is_finished() && entry.halves[1].is_finished();
+        if entry.opened != was_open {
+            self.requeue(at, now);
+        }
+        if verdict == Verdict::Ignore {
+            self.unfollow(at, State::Ignored, now, env);
+        }
+        if over {
+            self.end_flow(at, now, Close::Finished, env);
+        }
+        waits && !over
     }
 
     /// Ends all flows.
-    pub fn finish<H: StreamHandler<Connection = C>>(&mut self, now: Timestamp, coverage: &mut Coverage, handler: &mut H) {
-        for at in 0..self.entries.len() {
-            self.close(at, now, Close::EndOfCapture, coverage, handler);
+    pub fn finish<H: StreamHandler<Connection = C>>(
+        &mut self,
+        now: Timestamp,
+        coverage: &mut Coverage,
+        handler: &mut H,
+    ) {
+        let mut env = Env { coverage, handler };
+        for at in 0..self.flows.end() {
+            self.end_flow(at, now, Close::EndOfCapture, &mut env);
         }
-        self.entries.clear();
-        self.free.clear();
-        self.index.clear();
-        self.last = u32::MAX;
+        self.waiting.clear();
+        self.recent.clear();
+        self.last = NONE;
     }
 
-    /// Flows that are followed, with what the handler keeps for them.
+    /// Flows that the handler was told of and that are followed, with what it keeps for them.
     pub fn iter(&self) -> impl Iterator<Item = (&Flow, &C)> {
-        self.entries.iter().flatten().filter_map(|entry| Some((&entry.flow, entry.conn.as_ref()?)))
+        self.flows.iter().filter_map(|entry| Some((&entry.flow, entry.conn.as_ref()?)))
     }
 
     /// The same, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Flow, &mut C)> {
-        self.entries.iter_mut().flatten().filter_map(|entry| Some((&entry.flow, entry.conn.as_mut()?)))
+        self.flows.iter_mut().filter_map(|entry| Some((&entry.flow, entry.conn.as_mut()?)))
     }
 
-    /// Flows in the table, those included that are remembered only.
+    /// Flows in the table, those included that are ignored or have only begun.
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -418,27 +609,180 @@ impl<C> FlowTable<C> {
 
     /// Segments held back.
     pub fn in_progress_segments(&self) -> u64 {
-        self.entries.iter().flatten().map(|entry| (entry.halves[0].held() + entry.halves[1].held()) as u64).sum()
+        self.totals.segments
     }
+
+    /// Memory of the table, in bytes: an estimate, without what is behind the handler's `C`.
+    pub fn heap_bytes(&self) -> usize {
+        self.flows.heap_bytes()
+            + self.index.capacity() * (size_of::<u32>() + 1)
+            + self.waiting.capacity() * size_of::<u32>()
+            + self.recent.heap_bytes()
+            + self.totals.bytes
+    }
+}
+
+/// What a call brings along.
+struct Env<'a, H> {
+    coverage: &'a mut Coverage,
+    handler: &'a mut H,
 }
 
 impl<C> Entry<C> {
     /// Whether a segment was seen where this direction of the flow is listened to.
+    #[inline]
     fn is_pinned(&mut self, side: Side, segment: &Segment<'_>) -> bool {
-        let next = self.halves[side.index()].next();
         let pin = &mut self.pins[side.index()];
-        let place = *pin.place.get_or_insert(segment.place);
-        if place != segment.place {
-            // The flow has moved when the old place is silent and the new one brings new bytes.
-            let end = segment.seq.wrapping_add(segment.payload.len() as u32);
-            let new = next.is_none_or(|next| (end.wrapping_sub(next) as i32) > 0);
-            if segment.time.since(pin.last) < REPIN_NS || !new {
-                return false;
-            }
-            pin.place = Some(segment.place);
+        if pin.place != Some(segment.place) && pin.place.is_some() {
+            return self.is_pinned_now(side, segment);
         }
+        pin.place = Some(segment.place);
         pin.last = segment.time;
         true
     }
+
+    /// A segment from another place is a twin, but in two cases: it fills a hole that the first place has
+    /// left; or the first place is silent and this one brings new bytes, so that the flow has moved.
+    #[cold]
+    fn is_pinned_now(&mut self, side: Side, segment: &Segment<'_>) -> bool {
+        let half = &self.halves[side.index()];
+        let len = segment.payload.len() as u32;
+        if half.is_filled_by(segment.seq, len) {
+            return true;
+        }
+        let end = segment.seq.wrapping_add(len);
+        let new = half.next().is_none_or(|next| (end.wrapping_sub(next) as i32) > 0);
+        let pin = &mut self.pins[side.index()];
+        if segment.time.since(pin.last) < REPIN_NS || !new {
+            return false;
+        }
+        *pin = Pin { place: Some(segment.place), last: segment.time };
+        true
+    }
+
+    const fn is_embryonic(&self) -> bool {
+        !self.opened && matches!(self.state, State::Live)
+    }
+
+    /// Runs `work` on the two directions and hands on what they give out; the handler is told of the flow
+    /// with the first of it.
+    #[inline]
+    fn drive<H: StreamHandler<Connection = C>>(
+        &mut self,
+        limits: &Limits,
+        totals: &mut Totals,
+        env: &mut Env<'_, H>,
+        work: impl FnOnce(&mut [Half; 2], &mut Context<'_>),
+    ) -> Verdict {
+        let Self { flow, halves, conn, opened, .. } = self;
+        let handler = &mut *env.handler;
+        let was_open = *opened;
+        let mut out = |side: Side, piece: Piece<'_>| {
+            let conn = conn.get_or_insert_with(|| {
+                *opened = true;
+                handler.open(flow)
+            });
+            match piece {
+                Piece::Data(time, bytes) => handler.data(flow, conn, side, time, bytes),
+                Piece::Gap(time, lost) => {
+                    handler.gap(flow, conn, side, time, lost);
+                    Verdict::Continue
+                }
+            }
+        };
+        let mut context = Context {
+            limits: &limits.reorder,
+            total_bytes: limits.held_bytes,
+            totals,
+            coverage: env.coverage,
+            verdict: Verdict::Continue,
+            out: &mut out,
+        };
+        work(halves, &mut context);
+        let verdict = context.verdict;
+        if *opened && !was_open {
+            env.coverage.streams += 1;
+            env.coverage.streams_joined_late += u64::from(flow.opener.is_none());
+        }
+        verdict
+    }
+
+    /// What a segment tells of the handshake.
+    #[cold]
+    fn learn(&mut self, side: Side, segment: &Segment<'_>) {
+        let [low, high] = &mut self.halves;
+        let (own, peer) = if side == Side::Low { (low, high) } else { (high, low) };
+        if segment.flags.syn() {
+            if own.isn().is_none() {
+                own.syn(segment.seq);
+            }
+            let opener = if segment.flags.ack() { side.other() } else { side };
+            self.flow.opener.get_or_insert(opener);
+            if segment.flags.ack() {
+                peer.expect(segment.ack);
+            }
+        } else if segment.flags.ack() && own.isn().is_some_and(|isn| isn.wrapping_add(1) == segment.seq) {
+            // The SYN-ACK was not seen: this acknowledges it.
+            peer.expect(segment.ack);
+        }
+    }
 }
 
+/// Lets one direction take the payload of a segment and the other its acknowledgement. Returns whether
+/// the segment breaks the connection off.
+#[inline]
+fn take(own: &mut Half, peer: &mut Half, segment: &Segment<'_>, cx: &mut Context<'_>) -> bool {
+    let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
+    let empty = segment.payload.is_empty() && segment.missing == 0;
+    if segment.flags.rst() {
+        // What a RST carries is an explanation for people, not part of the stream.
+        *(if empty { &mut cx.coverage.segments_empty } else { &mut cx.coverage.segments_duplicate }) += 1;
+        return own.is_near(seq);
+    }
+    if segment.flags.ack() && own.is_near(seq) {
+        peer.acknowledged(segment.ack, segment.time);
+        if peer.is_waiting() {
+            peer.settle(segment.time, cx);
+        }
+    }
+    let fin = segment.flags.fin();
+    if empty && !fin {
+        cx.coverage.segments_empty += 1;
+    } else if cx.verdict == Verdict::Ignore {
+        *(if empty { &mut cx.coverage.segments_empty } else { &mut cx.coverage.segments_ignored }) += 1;
+    } else {
+        own.push(
+            Input { seq, time: segment.time, bytes: segment.payload, missing: segment.missing, fin },
+            cx,
+        );
+        if own.is_waiting() {
+            own.settle(segment.time, cx);
+        }
+    }
+    false
+}
+
+/// Hash of the two ends. Keyed at random, for ends are chosen by whoever sends.
+#[inline]
+fn hash(hasher: &RandomState, ends: &[Endpoint; 2]) -> u64 {
+    let mut state = hasher.build_hasher();
+    for end in ends {
+        let [high, low] = end.addr_bits();
+        state.write_u64(high);
+        state.write_u64(low);
+    }
+    state.write_u32(u32::from(ends[0].port) << 16 | u32::from(ends[1].port));
+    state.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A flow that is in order has nothing on the heap but this.
+    #[test]
+    fn a_flow_is_small() {
+        assert!(size_of::<Half>() <= 56, "{}", size_of::<Half>());
+        assert!(size_of::<Entry<()>>() <= 320, "{}", size_of::<Entry<()>>());
+    }
+}

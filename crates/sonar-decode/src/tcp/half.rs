@@ -1,10 +1,15 @@
 //! One direction of a flow: sequence numbers, order, holes.
+//!
+//! A hole in what we see has one of two reasons. The network lost a segment: then the sender sends it
+//! again, and what came behind it waits. Or the capture lost it: then it never comes, and the other end
+//! acknowledges bytes that we have not seen. The acknowledgement can overtake the bytes by a little on
+//! its way to us, so it counts only after [`Limits::acked_ns`] or with three segments waiting.
 
 use std::collections::VecDeque;
 
 use sonar_core::{Coverage, Timestamp};
 
-use super::Lost;
+use super::{Lost, Side, Verdict};
 
 /// Caps on what is held back.
 #[derive(Copy, Clone, Debug)]
@@ -21,271 +26,488 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { segments: 64, bytes: 256 * 1024, acked_ns: 50_000_000, hole_ns: 2_000_000_000 }
+        Self { segments: 64, bytes: 256 * 1024, acked_ns: 50_000_000, hole_ns: 3_000_000_000 }
     }
 }
 
-/// A segment further ahead or behind than this is none of this stream.
-const WINDOW: i32 = 16 << 20;
-/// So many segments in a row outside the window mean that it is us who are lost.
+/// A segment further ahead or behind than this is none of this stream. Above the largest receive
+/// windows that are in use.
+pub(super) const WINDOW: i32 = 16 << 20;
+/// So many segments outside the window, each beginning where the one before ended, mean that it is us
+/// who are lost.
 const LOST_AFTER: u8 = 3;
+/// So many segments behind a hole that the other end has acknowledged prove that it will not be filled.
+const HOLE_PROVED_BY: usize = 3;
+/// What a held segment costs beside its bytes.
+const HELD_OVERHEAD: usize = 96;
 
-/// A segment that came before its turn.
-#[derive(Debug)]
-struct Held {
-    seq: u32,
-    time: Timestamp,
-    bytes: Box<[u8]>,
-    /// Bytes behind `bytes` that a snap length cut off.
-    missing: u32,
+/// What all directions of all flows hold back.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    /// Segments that wait for their turn.
+    pub segments: u64,
+    /// Memory they take, in bytes.
+    pub bytes: usize,
+}
+
+/// What a direction needs to do its work.
+pub(super) struct Context<'a> {
+    pub limits: &'a Limits,
+    /// Cap on [`Totals::bytes`].
+    pub total_bytes: usize,
+    pub totals: &'a mut Totals,
+    pub coverage: &'a mut Coverage,
+    /// What the handler answered; after [`Verdict::Ignore`] nothing more is delivered.
+    pub verdict: Verdict,
+    pub out: &'a mut dyn FnMut(Side, Piece<'_>) -> Verdict,
+}
+
+impl Context<'_> {
+    #[inline]
+    fn give(&mut self, side: Side, piece: Piece<'_>) {
+        if self.verdict == Verdict::Continue {
+            self.verdict = (self.out)(side, piece);
+        }
+    }
 }
 
 /// What is delivered.
-pub enum Piece<'a> {
+pub(super) enum Piece<'a> {
     /// Bytes in order.
     Data(Timestamp, &'a [u8]),
     /// A hole.
     Gap(Timestamp, Lost),
 }
 
-/// One direction of a flow. Holds some 40 bytes while segments come in order.
-#[derive(Debug, Default)]
-pub struct Half {
-    /// The next byte that is expected; `None` before the first segment.
-    next: Option<u32>,
-    /// Sequence number of the FIN.
-    fin: Option<u32>,
-    held: Option<Box<Held2>>,
-    /// Segments in a row outside the window, and where the next of them would begin.
-    outside: u8,
-    outside_next: u32,
-    last_time: Timestamp,
-}
-
-#[derive(Debug, Default)]
-struct Held2 {
-    segments: VecDeque<Held>,
-    bytes: usize,
-    since: Timestamp,
-}
-
-/// One segment as this room sees it.
+/// One segment as a direction sees it.
 #[derive(Copy, Clone, Debug)]
-pub struct Input<'a> {
+pub(super) struct Input<'a> {
     /// Sequence number of the first byte.
     pub seq: u32,
-    /// When it came.
     pub time: Timestamp,
-    /// The payload.
     pub bytes: &'a [u8],
-    /// Bytes behind it that a snap length cut off.
+    /// Bytes behind `bytes` that a snap length cut off.
     pub missing: u32,
+    /// The stream ends behind it.
+    pub fin: bool,
+}
+
+impl Input<'_> {
+    /// Bytes that it was long on the wire.
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64 + u64::from(self.missing)
+    }
+
+    /// Without its first `skip` bytes.
+    fn trimmed(self, skip: u32) -> Self {
+        let within = (skip as usize).min(self.bytes.len());
+        Input {
+            seq: self.seq.wrapping_add(skip),
+            bytes: &self.bytes[within..],
+            missing: self.missing.saturating_sub(skip - within as u32),
+            ..self
+        }
+    }
+}
+
+/// A segment that came before its turn. One without bytes is a FIN, and not counted as held.
+#[derive(Debug)]
+struct HeldSegment {
+    seq: u32,
+    missing: u32,
+    time: Timestamp,
+    bytes: Box<[u8]>,
+    fin: bool,
+}
+
+impl HeldSegment {
+    fn as_input(&self) -> Input<'_> {
+        Input { seq: self.seq, time: self.time, bytes: &self.bytes, missing: self.missing, fin: self.fin }
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    /// Sorted by sequence number; they may overlap.
+    segments: VecDeque<HeldSegment>,
+    bytes: usize,
+    /// Time of what was delivered last: what was held back is not delivered with an earlier one.
+    delivered: Timestamp,
+}
+
+/// One direction of a flow. Allocates only while segments are out of order.
+#[derive(Debug)]
+pub(super) struct Half {
+    side: Side,
+    /// Whether `next` means anything yet.
+    known: bool,
+    /// FIN was reached.
+    finished: bool,
+    /// Whether `acked` may be beyond `next`.
+    acked_ahead: bool,
+    /// Segments in a row outside the window, and where the next of them would begin.
+    strays: u8,
+    stray_next: u32,
+    /// The sequence number that is expected next.
+    next: u32,
+    /// Initial sequence number, where the SYN was seen.
+    isn: Option<u32>,
+    /// How far the other end has acknowledged, and since when it is beyond `next`.
+    acked: u32,
+    acked_since: Timestamp,
+    held: Option<Box<Held>>,
 }
 
 impl Half {
-    /// Sets where the stream begins: after a SYN.
-    pub fn begin(&mut self, next: u32) {
-        self.next = Some(next);
-    }
-
-    /// The next byte that is expected.
-    pub fn next(&self) -> Option<u32> {
-        self.next
-    }
-
-    /// Remembers a FIN whose sequence number (of the FIN itself) is `seq`.
-    pub fn finish(&mut self, seq: u32) {
-        self.fin.get_or_insert(seq);
-    }
-
-    /// Whether all up to the FIN has come.
-    pub fn is_finished(&self) -> bool {
-        matches!((self.fin, self.next), (Some(fin), Some(next)) if before_or_at(fin, next))
-    }
-
-    /// Segments held back.
-    pub fn held(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| held.segments.len())
-    }
-
-    /// Bytes held back.
-    pub fn held_bytes(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| held.bytes)
-    }
-
-    /// Takes one segment with payload; counts it, once.
-    pub fn push(&mut self, input: Input<'_>, limits: &Limits, coverage: &mut Coverage, out: &mut impl FnMut(Piece<'_>)) {
-        let Some(next) = self.next else {
-            coverage.segments_data += 1;
-            out(Piece::Gap(input.time, Lost::Unknown));
-            self.next = Some(input.seq);
-            return self.deliver(input, coverage, out);
-        };
-        let ahead = input.seq.wrapping_sub(next) as i32;
-        if ahead == 0 && self.held.is_none() {
-            coverage.segments_data += 1;
-            self.outside = 0;
-            return self.deliver(input, coverage, out);
+    pub const fn new(side: Side) -> Self {
+        Self {
+            side,
+            known: false,
+            finished: false,
+            acked_ahead: false,
+            strays: 0,
+            stray_next: 0,
+            next: 0,
+            isn: None,
+            acked: 0,
+            acked_since: Timestamp::from_unix_ns(0),
+            held: None,
         }
-        let length = input.bytes.len() as u32 + input.missing;
-        if !(-WINDOW..=WINDOW).contains(&ahead) {
-            return self.push_outside(input, length, coverage, out);
+    }
+
+    /// The sequence number that is expected next; `None` before anything was seen of this direction.
+    #[inline]
+    pub const fn next(&self) -> Option<u32> {
+        if self.known { Some(self.next) } else { None }
+    }
+
+    pub const fn isn(&self) -> Option<u32> {
+        self.isn
+    }
+
+    /// Whether all was delivered up to the FIN.
+    pub const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether something waits: for bytes, or for time to pass.
+    #[inline]
+    pub const fn is_waiting(&self) -> bool {
+        self.held.is_some() || self.acked_ahead
+    }
+
+    /// Whether there are segments that wait behind a hole which begins inside of this segment.
+    pub fn is_filled_by(&self, segment_seq: u32, len: u32) -> bool {
+        self.held.is_some() && self.next.wrapping_sub(segment_seq) < len
+    }
+
+    /// Whether a sequence number may belong to this stream.
+    #[inline]
+    pub fn is_near(&self, seq: u32) -> bool {
+        !self.known || (-WINDOW..=WINDOW).contains(&(seq.wrapping_sub(self.next) as i32))
+    }
+
+    /// The SYN: the first byte has the number after it.
+    pub fn syn(&mut self, isn: u32) {
+        self.isn = Some(isn);
+        self.expect(isn.wrapping_add(1));
+    }
+
+    /// Begins at `next`, unless it is known already where the stream is.
+    pub fn expect(&mut self, next: u32) {
+        if !self.known {
+            self.known = true;
+            self.next = next;
         }
-        self.outside = 0;
-        let end_ahead = ahead.wrapping_add(length as i32);
-        if end_ahead <= 0 {
-            coverage.segments_duplicate += 1;
+    }
+
+    /// A segment with payload or FIN: delivers what it brings, and counts it.
+    #[inline]
+    pub fn push(&mut self, input: Input<'_>, cx: &mut Context<'_>) {
+        if self.known && self.next == input.seq && self.held.is_none() && !input.fin && !self.finished {
+            self.strays = 0;
+            cx.coverage.segments_data += 1;
+            return self.deliver(input, input.time, cx);
+        }
+        self.push_other(input, cx);
+    }
+
+    #[cold]
+    fn push_other(&mut self, input: Input<'_>, cx: &mut Context<'_>) {
+        let len = input.len();
+        if !self.known {
+            self.expect(input.seq);
+            if len > 0 {
+                cx.give(self.side, Piece::Gap(input.time, Lost::Unknown));
+            }
+        }
+        if self.finished {
+            return count_old(len, cx);
+        }
+        let ahead = input.seq.wrapping_sub(self.next) as i32;
+        if len > WINDOW as u64 || !(-WINDOW..=WINDOW).contains(&ahead) {
+            return self.stray(input, cx);
+        }
+        self.strays = 0;
+        if ahead > 0 {
+            return self.hold(input, cx);
+        }
+        let end = ahead + len as i32;
+        if end > 0 {
+            cx.coverage.segments_data += 1;
+            self.deliver(input.trimmed(ahead.unsigned_abs()), input.time, cx);
+        } else {
+            count_old(len, cx);
+        }
+        if input.fin && end >= 0 {
+            self.finish(cx);
+        }
+        if let Some(held) = &mut self.held {
+            held.delivered = held.delivered.max(input.time);
+            self.release(true, cx);
+        }
+    }
+
+    /// A segment far from where the stream is. One is an accident; several that fit each other mean that
+    /// the stream is there and we are not.
+    fn stray(&mut self, input: Input<'_>, cx: &mut Context<'_>) {
+        let len = input.len();
+        if len == 0 {
+            cx.coverage.segments_empty += 1;
             return;
         }
-        if ahead <= 0 {
-            coverage.segments_data += 1;
-            self.deliver(trim(input, (-ahead) as u32), coverage, out);
-            self.release(coverage, out);
+        if len > WINDOW as u64 {
+            cx.coverage.segments_out_of_window += 1;
             return;
         }
-        self.hold(input, limits, coverage, out);
-    }
-
-    fn push_outside(&mut self, input: Input<'_>, length: u32, coverage: &mut Coverage, out: &mut impl FnMut(Piece<'_>)) {
-        self.outside = if self.outside_next == input.seq { self.outside + 1 } else { 1 };
-        self.outside_next = input.seq.wrapping_add(length);
-        if self.outside < LOST_AFTER {
-            coverage.segments_out_of_window += 1;
+        self.strays = if self.strays > 0 && self.stray_next == input.seq { self.strays + 1 } else { 1 };
+        self.stray_next = input.seq.wrapping_add(len as u32);
+        if self.strays < LOST_AFTER {
+            cx.coverage.segments_out_of_window += 1;
             return;
         }
-        self.outside = 0;
-        self.drop_held(coverage);
-        coverage.segments_data += 1;
-        coverage.gaps += 1;
-        out(Piece::Gap(input.time, Lost::Unknown));
-        self.next = Some(input.seq);
-        self.deliver(input, coverage, out);
+        self.strays = 0;
+        self.acked_ahead = false;
+        self.end(cx);
+        self.next = input.seq;
+        cx.coverage.gaps += 1;
+        cx.coverage.segments_data += 1;
+        cx.give(self.side, Piece::Gap(input.time, Lost::Unknown));
+        self.deliver(input, input.time, cx);
+        if input.fin {
+            self.finish(cx);
+        }
     }
 
     /// Delivers a segment that begins where it should.
-    fn deliver(&mut self, input: Input<'_>, coverage: &mut Coverage, out: &mut impl FnMut(Piece<'_>)) {
-        // A piece that was held back bears the time of its own frame, but time does not run back.
-        self.last_time = self.last_time.max(input.time);
+    #[inline]
+    fn deliver(&mut self, input: Input<'_>, time: Timestamp, cx: &mut Context<'_>) {
         if !input.bytes.is_empty() {
-            out(Piece::Data(self.last_time, input.bytes));
+            cx.give(self.side, Piece::Data(time, input.bytes));
         }
         if input.missing > 0 {
-            coverage.segments_snapped += 1;
-            out(Piece::Gap(self.last_time, Lost::Bytes(u64::from(input.missing))));
+            cx.coverage.segments_snapped += 1;
+            cx.give(self.side, Piece::Gap(time, Lost::Bytes(u64::from(input.missing))));
         }
-        let length = input.bytes.len() as u32 + input.missing;
-        self.next = self.next.map(|next| next.wrapping_add(length));
+        self.next = self.next.wrapping_add(input.len() as u32);
     }
 
-    /// Keeps a segment until the ones before it come.
-    fn hold(&mut self, input: Input<'_>, limits: &Limits, coverage: &mut Coverage, out: &mut impl FnMut(Piece<'_>)) {
-        let held = self.held.get_or_insert_default();
-        if held.segments.is_empty() {
-            held.since = input.time;
+    /// FIN has its own sequence number.
+    fn finish(&mut self, cx: &mut Context<'_>) {
+        self.finished = true;
+        self.next = self.next.wrapping_add(1);
+        self.drop_held(cx.totals, &mut cx.coverage.segments_duplicate);
+    }
+
+    /// Keeps a segment until the ones before it come. Without room the first hole is given up.
+    fn hold(&mut self, input: Input<'_>, cx: &mut Context<'_>) {
+        let len = input.len();
+        let end = input.seq.wrapping_add(len as u32);
+        let cost = input.bytes.len() + HELD_OVERHEAD;
+        let held = self.held.get_or_insert_with(|| {
+            Box::new(Held { segments: VecDeque::new(), bytes: 0, delivered: Timestamp::default() })
+        });
+        let covered = held.segments.iter().any(|other| {
+            let (other_end, other_fin) = (other.seq.wrapping_add(other.as_input().len() as u32), other.fin);
+            !is_before(input.seq, other.seq) && !is_before(other_end, end) && (!input.fin || other_fin)
+        });
+        if covered {
+            return count_old(len, cx);
         }
-        let at = held.segments.iter().position(|other| before(input.seq, other.seq)).unwrap_or(held.segments.len());
-        let end = input.seq.wrapping_add(input.bytes.len() as u32 + input.missing);
-        let covered = |other: &Held| {
-            let other_end = other.seq.wrapping_add(other.bytes.len() as u32 + other.missing);
-            before_or_at(other.seq, input.seq) && before_or_at(end, other_end)
-        };
-        if at > 0 && covered(&held.segments[at - 1]) {
-            coverage.segments_duplicate += 1;
-            return;
+        let full = held.segments.len() >= cx.limits.segments
+            || held.bytes + cost > cx.limits.bytes
+            || cx.totals.bytes + cost > cx.total_bytes;
+        if full {
+            if held.segments.is_empty() {
+                self.held = None;
+                self.skip_to(input.seq, input.time, cx);
+            } else {
+                self.give_up(cx);
+            }
+            return if cx.verdict == Verdict::Ignore {
+                *(if len > 0 {
+                    &mut cx.coverage.segments_ignored
+                } else {
+                    &mut cx.coverage.segments_empty
+                }) += 1;
+            } else {
+                // Each round takes a hole away, so this ends.
+                self.push(input, cx)
+            };
         }
-        held.bytes += input.bytes.len();
-        let segment = Held { seq: input.seq, time: input.time, bytes: input.bytes.into(), missing: input.missing };
-        held.segments.insert(at, segment);
-        if held.segments.len() > limits.segments || held.bytes > limits.bytes {
-            self.give_up(coverage, out);
+        if len > 0 {
+            cx.totals.segments += 1;
+        } else {
+            cx.coverage.segments_empty += 1;
         }
+        cx.totals.bytes += cost;
+        held.bytes += cost;
+        let after = held.segments.iter().rposition(|other| !is_before(input.seq, other.seq));
+        held.segments.insert(
+            after.map_or(0, |at| at + 1),
+            HeldSegment {
+                seq: input.seq,
+                missing: input.missing,
+                time: input.time,
+                bytes: input.bytes.into(),
+                fin: input.fin,
+            },
+        );
     }
 
     /// Delivers what is held and now has its turn.
-    fn release(&mut self, coverage: &mut Coverage, out: &mut impl FnMut(Piece<'_>)) {
-        while let (Some(held), Some(next)) = (&mut self.held, self.next) {
+    fn release(&mut self, reordered: bool, cx: &mut Context<'_>) {
+        while let Some(held) = &mut self.held {
             let Some(first) = held.segments.front() else {
                 self.held = None;
                 return;
             };
-            let behind = next.wrapping_sub(first.seq) as i32;
-            if behind < 0 {
-                held.since = first.time;
+            let behind = self.next.wrapping_sub(first.seq) as i32;
+            if behind < 0 || cx.verdict == Verdict::Ignore {
                 return;
             }
             let Some(first) = held.segments.pop_front() else { return };
-            held.bytes -= first.bytes.len();
-            let length = first.bytes.len() as u32 + first.missing;
-            if behind as u32 >= length {
-                coverage.segments_duplicate += 1;
-                continue;
+            let cost = first.bytes.len() + HELD_OVERHEAD;
+            held.bytes -= cost;
+            cx.totals.bytes -= cost;
+            held.delivered = held.delivered.max(first.time);
+            let time = held.delivered;
+            let input = first.as_input();
+            let len = input.len() as i32;
+            cx.totals.segments -= u64::from(len > 0);
+            if behind < len {
+                cx.coverage.segments_data += 1;
+                cx.coverage.segments_reordered += u64::from(reordered);
+                self.deliver(input.trimmed(behind as u32), time, cx);
+            } else if len > 0 {
+                cx.coverage.segments_duplicate += 1;
             }
-            coverage.segments_data += 1;
-            coverage.segments_reordered += 1;
-            let input = Input { seq: first.seq, time: first.time, bytes: &first.bytes, missing: first.missing };
-            self.deliver(trim(input, behind as u32), coverage, out);
+            if first.fin && behind <= len {
+                self.finish(cx);
+            }
         }
+    }
+
+    /// Takes what lies before `seq` as lost.
+    fn skip_to(&mut self, seq: u32, time: Timestamp, cx: &mut Context<'_>) {
+        let bytes = u64::from(seq.wrapping_sub(self.next));
+        cx.coverage.gaps += 1;
+        cx.coverage.gap_bytes += bytes;
+        cx.give(self.side, Piece::Gap(time, Lost::Bytes(bytes)));
+        self.next = seq;
     }
 
     /// Takes the first hole as lost.
-    fn give_up(&mut self, coverage: &mut Coverage, out: &mut impl FnMut(Piece<'_>)) {
-        let (Some(held), Some(next)) = (&self.held, self.next) else { return };
-        let Some(first) = held.segments.front() else { return };
-        let missing = first.seq.wrapping_sub(next);
-        coverage.gaps += 1;
-        coverage.gap_bytes += u64::from(missing);
-        out(Piece::Gap(first.time, Lost::Bytes(u64::from(missing))));
-        self.next = Some(first.seq);
-        self.release(coverage, out);
+    fn give_up(&mut self, cx: &mut Context<'_>) {
+        let Some(held) = &self.held else { return };
+        let Some(first) = held.segments.front() else {
+            self.held = None;
+            return;
+        };
+        let (seq, time) = (first.seq, first.time.max(held.delivered));
+        self.skip_to(seq, time, cx);
+        self.release(false, cx);
     }
 
-    /// The other side has acknowledged up to `ack` at `now`: what is missing before it was received there
-    /// and will not be sent again.
-    pub fn acknowledged(&mut self, ack: u32, now: Timestamp, limits: &Limits, coverage: &mut Coverage, out: &mut impl FnMut(Piece<'_>)) {
-        let (Some(held), Some(next)) = (&self.held, self.next) else { return };
-        let waited = now.since(held.since) > limits.acked_ns;
-        if before(next, ack) && (held.segments.len() >= 3 || waited) {
-            self.give_up(coverage, out);
+    /// The other end has acknowledged all before `ack`.
+    #[inline]
+    pub fn acknowledged(&mut self, ack: u32, now: Timestamp) {
+        if ack.wrapping_sub(self.next) as i32 > 0 && self.known {
+            self.acknowledged_ahead(ack, now);
         }
     }
 
-    /// Gives up a hole that has been waited for too long.
-    pub fn tick(&mut self, now: Timestamp, limits: &Limits, coverage: &mut Coverage, out: &mut impl FnMut(Piece<'_>)) {
-        while self.held.as_ref().is_some_and(|held| now.since(held.since) > limits.hole_ns) {
-            self.give_up(coverage, out);
+    #[cold]
+    fn acknowledged_ahead(&mut self, ack: u32, now: Timestamp) {
+        if ack.wrapping_sub(self.next) as i32 > WINDOW {
+            return;
+        }
+        if !self.acked_ahead || !is_before(self.next, self.acked) {
+            self.acked_ahead = true;
+            self.acked_since = now;
+            self.acked = ack;
+        } else if is_before(self.acked, ack) {
+            self.acked = ack;
+        }
+    }
+
+    /// Gives up the holes that will not be filled any more.
+    pub fn settle(&mut self, now: Timestamp, cx: &mut Context<'_>) {
+        while cx.verdict == Verdict::Continue {
+            self.acked_ahead = self.acked_ahead && is_before(self.next, self.acked);
+            let acked = if self.acked_ahead { self.acked.wrapping_sub(self.next) } else { 0 };
+            let acked_long = now.since(self.acked_since) >= cx.limits.acked_ns;
+            match self.held.as_ref().and_then(|held| Some((held.segments.front()?, held.segments.len()))) {
+                Some((first, waiting)) => {
+                    let proved = acked >= first.seq.wrapping_sub(self.next)
+                        && (acked_long || waiting >= HOLE_PROVED_BY);
+                    if !proved && now.since(first.time) < cx.limits.hole_ns {
+                        return;
+                    }
+                    self.give_up(cx);
+                }
+                // One byte may be a FIN that was lost.
+                None if acked > 1 && acked_long => self.skip_to(self.acked, now, cx),
+                None => return,
+            }
         }
     }
 
     /// Gives up all holes: the stream has ended.
-    pub fn end(&mut self, coverage: &mut Coverage, out: &mut impl FnMut(Piece<'_>)) {
-        while self.held.is_some() {
-            self.give_up(coverage, out);
+    pub fn end(&mut self, cx: &mut Context<'_>) {
+        while self.held.is_some() && cx.verdict == Verdict::Continue {
+            self.give_up(cx);
+        }
+        self.drop_held(cx.totals, &mut cx.coverage.segments_ignored);
+    }
+
+    /// At the end of a connection: gives up all holes, the one at the end too.
+    pub fn close(&mut self, now: Timestamp, cx: &mut Context<'_>) {
+        self.end(cx);
+        let acked = self.acked.wrapping_sub(self.next) as i32;
+        if self.acked_ahead && acked > 1 && cx.verdict == Verdict::Continue {
+            self.skip_to(self.acked, now, cx);
         }
     }
 
-    /// Forgets what is held.
-    pub fn drop_held(&mut self, coverage: &mut Coverage) {
+    /// Forgets what is held, and counts it.
+    pub fn drop_held(&mut self, totals: &mut Totals, counter: &mut u64) {
         if let Some(held) = self.held.take() {
-            coverage.segments_ignored += held.segments.len() as u64;
+            let segments = held.segments.iter().filter(|segment| segment.as_input().len() > 0).count() as u64;
+            *counter += segments;
+            totals.segments -= segments;
+            totals.bytes -= held.bytes;
         }
     }
 }
 
-/// The segment without its first `skip` bytes.
-fn trim(input: Input<'_>, skip: u32) -> Input<'_> {
-    let within = (skip as usize).min(input.bytes.len());
-    Input {
-        seq: input.seq.wrapping_add(skip),
-        bytes: &input.bytes[within..],
-        missing: input.missing - (skip - within as u32).min(input.missing),
-        ..input
-    }
+/// Counts a segment that brought nothing new.
+fn count_old(len: u64, cx: &mut Context<'_>) {
+    *(if len > 0 { &mut cx.coverage.segments_duplicate } else { &mut cx.coverage.segments_empty }) += 1;
 }
 
-fn before(a: u32, b: u32) -> bool {
+/// Whether `a` comes before `b`, across the wrap-around.
+#[inline]
+const fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
-}
-
-fn before_or_at(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) <= 0
 }

@@ -5,10 +5,13 @@
 
 mod flow;
 mod half;
+mod recent;
+mod slab;
 mod twin;
 
 pub use flow::{Flow, FlowTable, Limits};
-pub use half::{Half, Limits as ReorderLimits};
+pub use half::Limits as ReorderLimits;
+pub use twin::Twins;
 
 use sonar_core::{Endpoint, Timestamp};
 
@@ -37,7 +40,11 @@ impl Side {
 
     /// Sorts two endpoints; tells which side the first one is.
     pub fn of(source: Endpoint, destination: Endpoint) -> ([Endpoint; 2], Self) {
-        if source <= destination { ([source, destination], Self::Low) } else { ([destination, source], Self::High) }
+        if source <= destination {
+            ([source, destination], Self::Low)
+        } else {
+            ([destination, source], Self::High)
+        }
     }
 }
 
@@ -79,16 +86,29 @@ pub enum Close {
 }
 
 /// Who is told of the streams.
+///
+/// For each flow: `open` once, with the first bytes or the first hole (a flow that never has any is not
+/// told of); then `data` and `gap` in the order of the stream of each side; then `close` once.
+///
+/// Times are those of the frame that brought the bytes. For bytes that came before their turn it is the
+/// time at which their turn came: that of the frame which filled the hole before them, since only then
+/// the receiver could read them; when the hole was given up, that of their own frame.
 pub trait StreamHandler {
     /// What is kept for each flow.
     type Connection;
-    /// The first segment of a flow.
+    /// The first that is known of a flow.
     fn open(&mut self, flow: &Flow) -> Self::Connection;
     /// Bytes of one side, in order, never none.
-    fn data(&mut self, flow: &Flow, conn: &mut Self::Connection, side: Side, time: Timestamp, bytes: &[u8])
-    -> Verdict;
-    /// Bytes of one side that will never come, told before the next data.
+    fn data(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Self::Connection,
+        side: Side,
+        time: Timestamp,
+        bytes: &[u8],
+    ) -> Verdict;
+    /// Bytes of one side that will never come, told in their place in the stream.
     fn gap(&mut self, flow: &Flow, conn: &mut Self::Connection, side: Side, time: Timestamp, lost: Lost);
-    /// The end of a flow.
+    /// The end of a flow; after [`Verdict::Ignore`] it is told at once.
     fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close);
 }

@@ -1,57 +1,110 @@
 //! Twins: one conversation seen twice under different addresses, because something between the two
-//! sights translates them (docker0 and eth0).
+//! sights translates them (eth0 and docker0).
 //!
-//! Address translation leaves sequence numbers and payload as they are. The first segments of each flow
-//! are noted by (sequence number, length, begin of the payload); a flow whose segment was noted by
-//! another flow a moment before is its twin.
+//! Address translation leaves sequence numbers, acknowledgement numbers and payload as they are. So the
+//! first telling segments of each flow are noted by all three: a SYN-ACK, which holds both initial
+//! sequence numbers, and segments with payload. A flow that shows a segment which another, living flow
+//! showed a moment before is that flow's twin. Two numbers of 32 bits that each end drew at random have
+//! to agree, so that chance does not bring it about.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use sonar_core::{Endpoint, Timestamp};
+use foldhash::quality::RandomState;
+use sonar_core::Timestamp;
 
-use crate::shape::hash::mix;
+use crate::frame::Segment;
 
 /// Segments of each direction that are noted.
-pub const NOTED: u8 = 8;
+pub(super) const NOTED: u8 = 8;
 /// How long a sighting counts, in nanoseconds.
 const FRESH_NS: u64 = 2_000_000_000;
-/// The most sightings that are kept; past half of it the older half is forgotten.
-const MAX_SIGHTINGS: usize = 16_384;
+/// The most sightings that are kept; past half of it, or of the time, the older half is forgotten.
+const MAX_SIGHTINGS: usize = 32_768;
 /// A payload shorter than this is no evidence.
-pub const MIN_PAYLOAD: usize = 16;
+const MIN_PAYLOAD: usize = 16;
+/// Bytes of the payload that are compared.
+const MAX_PAYLOAD: usize = 64;
 
-type Ends = [Endpoint; 2];
-type Map = HashMap<u64, (Ends, Timestamp), foldhash::quality::RandomState>;
-
-/// Sightings of the first segments of flows; clones share them.
+/// Sightings of the first segments of flows; clones share them, so that tables of several threads find
+/// twins of each other.
 #[derive(Clone, Debug, Default)]
-pub struct Twins(Arc<Mutex<Sightings>>);
+pub struct Twins(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    hasher: RandomState,
+    sightings: Mutex<Sightings>,
+}
 
 #[derive(Debug, Default)]
 struct Sightings {
-    young: Map,
-    old: Map,
+    young: HashMap<u64, Sighting, RandomState>,
+    old: HashMap<u64, Sighting, RandomState>,
+    /// When `young` was begun.
+    since: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct Sighting {
+    time: Timestamp,
+    flow: Weak<AtomicU64>,
+}
+
+/// Sign of life of a flow: it lives as long as this does, and had a segment at about the time in it.
+#[derive(Debug, Default)]
+pub(super) struct Pulse(Arc<AtomicU64>);
+
+/// Looks at the sign of life of another flow.
+#[derive(Clone, Debug)]
+pub(super) struct Watch(Weak<AtomicU64>);
+
+impl Pulse {
+    pub fn beat(&self, now: Timestamp) {
+        self.0.store(now.unix_ns(), Ordering::Relaxed);
+    }
+}
+
+impl Watch {
+    /// When the other flow last gave a sign of life; `None` when it has ended.
+    pub fn last(&self) -> Option<Timestamp> {
+        self.0.upgrade().map(|at| Timestamp::from_unix_ns(at.load(Ordering::Relaxed)))
+    }
+}
+
+/// Whether a segment says enough to be told from any other.
+pub(super) fn is_evidence(segment: &Segment<'_>) -> bool {
+    segment.flags.ack() && (segment.flags.syn() || segment.payload.len() >= MIN_PAYLOAD)
 }
 
 impl Twins {
-    /// Notes a segment of the flow `ends`. Returns the flow that showed the same segment a moment
-    /// before, if another one did.
-    pub fn see(&self, ends: Ends, seq: u32, payload: &[u8], now: Timestamp) -> Option<Ends> {
-        let mut mark = mix(u64::from(seq), payload.len() as u64);
-        for chunk in payload[..payload.len().min(64)].chunks(8) {
-            mark = mix(mark, crate::bson::word_of(chunk));
+    /// Notes a segment of the flow that `pulse` belongs to. Returns the living flow that showed the same
+    /// segment a moment before, if another one did.
+    pub(super) fn see(&self, segment: &Segment<'_>, pulse: &Pulse) -> Option<Watch> {
+        let payload = &segment.payload[..segment.payload.len().min(MAX_PAYLOAD)];
+        let mark = self.0.hasher.hash_one((segment.seq, segment.ack, segment.flags.syn(), payload));
+        let now = segment.time;
+        let mut sightings = self.0.sightings.lock().unwrap_or_else(PoisonError::into_inner);
+        let Sightings { young, old, since } = &mut *sightings;
+        if young.len() >= MAX_SIGHTINGS / 2 || distance(now, *since) > FRESH_NS {
+            *old = std::mem::take(young);
+            *since = now;
         }
-        let mut sightings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = sightings.young.get(&mark).or_else(|| sightings.old.get(&mark)).copied();
-        match known {
-            Some((other, seen)) if now.since(seen) < FRESH_NS => return (other != ends).then_some(other),
-            _ => {}
+        if let Some(known) = young.get(&mark).or_else(|| old.get(&mark))
+            && distance(now, known.time) <= FRESH_NS
+            && known.flow.strong_count() > 0
+        {
+            let same = std::ptr::eq(known.flow.as_ptr(), Arc::as_ptr(&pulse.0));
+            return (!same).then(|| Watch(known.flow.clone()));
         }
-        if sightings.young.len() >= MAX_SIGHTINGS / 2 {
-            sightings.old = std::mem::take(&mut sightings.young);
-        }
-        sightings.young.insert(mark, (ends, now));
+        young.insert(mark, Sighting { time: now, flow: Arc::downgrade(&pulse.0) });
         None
     }
+}
+
+/// Between two times whichever is the earlier: threads do not see frames in one order.
+fn distance(a: Timestamp, b: Timestamp) -> u64 {
+    a.unix_ns().abs_diff(b.unix_ns())
 }

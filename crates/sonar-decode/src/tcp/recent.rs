@@ -1,0 +1,75 @@
+//! Connections that have just ended: what still comes of them is no new connection.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+use sonar_core::{Endpoint, Timestamp};
+
+use super::half::WINDOW;
+
+/// The most connections that are remembered.
+const MAX_RECENT: usize = 8_192;
+
+/// What is remembered of a connection.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Ended {
+    pub time: Timestamp,
+    /// Where each direction was listened to.
+    pub places: [Option<u64>; 2],
+    /// The sequence number each direction had come to.
+    pub next: [Option<u32>; 2],
+    /// It was the twin of another one.
+    pub twin: bool,
+}
+
+impl Ended {
+    /// Whether bytes at `seq` may belong to the connection that has ended.
+    pub fn is_near(&self, side: usize, seq: u32) -> bool {
+        self.next[side].is_none_or(|next| (-WINDOW..=WINDOW).contains(&(seq.wrapping_sub(next) as i32)))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    known: HashMap<[Endpoint; 2], Ended, RandomState>,
+    /// By time of the end; an entry whose time is not the one in `known` was replaced or removed.
+    order: VecDeque<([Endpoint; 2], Timestamp)>,
+}
+
+impl Recent {
+    pub fn insert(&mut self, ends: [Endpoint; 2], ended: Ended) {
+        if self.order.len() >= MAX_RECENT {
+            self.forget_oldest();
+        }
+        self.known.insert(ends, ended);
+        self.order.push_back((ends, ended.time));
+    }
+
+    pub fn get(&self, ends: &[Endpoint; 2]) -> Option<&Ended> {
+        if self.known.is_empty() { None } else { self.known.get(ends) }
+    }
+
+    /// Forgets what ended more than `linger_ns` before `now`.
+    pub fn expire(&mut self, now: Timestamp, linger_ns: u64) {
+        while self.order.front().is_some_and(|(_, time)| now.since(*time) > linger_ns) {
+            self.forget_oldest();
+        }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub fn heap_bytes(&self) -> usize {
+        self.known.capacity() * size_of::<([Endpoint; 2], Ended)>()
+            + self.order.capacity() * size_of::<([Endpoint; 2], Timestamp)>()
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((ends, time)) = self.order.pop_front()
+            && self.known.get(&ends).is_some_and(|ended| ended.time == time)
+        {
+            self.known.remove(&ends);
+        }
+    }
+}
