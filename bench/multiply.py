@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Makes a large capture of a small one: the same packets again and again, with other client ports and times.
+
+    multiply.py IN.pcap[.gz] OUT.pcap COPIES [--largest BYTES] [--ipv6]
+
+--largest leaves out every connection that holds a longer frame, so that small operations are left.
+Reads pcap with microseconds, little-endian, Ethernet, as libpcap writes it. Server ports (below 32768)
+stay, client ports move, and each copy begins where the one before ended.
+"""
+
+import argparse
+import gzip
+import struct
+
+
+def packets(path):
+    opener = gzip.open if path.endswith(".gz") else open
+    with opener(path, "rb") as file:
+        data = file.read()
+    assert data[:4] == b"\xd4\xc3\xb2\xa1", "little-endian pcap with microseconds is wanted"
+    at = 24
+    while at < len(data):
+        seconds, micros, length, _ = struct.unpack_from("<IIII", data, at)
+        yield seconds * 1_000_000 + micros, data[at + 16 : at + 16 + length]
+        at += 16 + length
+
+
+def tcp_offset(frame):
+    kind = frame[12:14]
+    if kind == b"\x08\x00":
+        return 14 + (frame[14] & 15) * 4
+    return 54 if kind == b"\x86\xdd" else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("copies", type=int)
+    parser.add_argument("--largest", type=int, default=1 << 20)
+    args = parser.parse_args()
+    all_packets = [(time, frame, tcp_offset(frame)) for time, frame in packets(args.source)]
+    all_packets = [packet for packet in all_packets if packet[2]]
+
+    def ports(packet):
+        return struct.unpack_from(">HH", packet[1], packet[2])
+
+    large = {frozenset(ports(packet)) for packet in all_packets if len(packet[1]) > args.largest}
+    kept = [packet for packet in all_packets if frozenset(ports(packet)) not in large]
+    first, last = kept[0][0], kept[-1][0]
+    span = last - first + 1_000_000
+    with open(args.target, "wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
+        for copy in range(args.copies):
+            for time, frame, tcp in kept:
+                frame = bytearray(frame)
+                for at in (tcp, tcp + 2):
+                    port = struct.unpack_from(">H", frame, at)[0]
+                    if port >= 32768:
+                        port = 32768 + (port - 32768 + copy * 97) % 32768
+                        struct.pack_into(">H", frame, at, port)
+                time += copy * span
+                out.write(struct.pack("<IIII", time // 1_000_000, time % 1_000_000, len(frame), len(frame)))
+                out.write(frame)
+
+
+main()
