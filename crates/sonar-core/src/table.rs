@@ -445,6 +445,8 @@ pub struct Group {
 #[derive(Clone, Debug, Default)]
 pub struct GroupTable {
     groups: Rows<Group>,
+    /// Where the last operation went, which is mostly where the next one goes.
+    last: usize,
 }
 
 impl GroupTable {
@@ -468,8 +470,21 @@ impl GroupTable {
     }
 
     fn group(&mut self, role: Role, class: Class, key: &GroupKey) -> (&mut Group, bool) {
+        let is = |group: &Group| group.role == role && group.class == class && group.key == *key;
+        if !self.groups.rows.get(self.last).is_some_and(is) {
+            let (at, folded) = self.find_or_add(role, class, key);
+            if folded {
+                return (&mut self.groups.rows[at], true);
+            }
+            self.last = at;
+        }
+        (&mut self.groups.rows[self.last], false)
+    }
+
+    /// Where the group is, made where there is none and room for it; else the group `other`.
+    fn find_or_add(&mut self, role: Role, class: Class, key: &GroupKey) -> (usize, bool) {
         if let Some(at) = self.find(role, class, key) {
-            return (&mut self.groups.rows[at], false);
+            return (at, false);
         }
         let folded = self.groups.rows.len() >= MAX_GROUPS;
         let key = if folded { &GroupKey::Other } else { key };
@@ -477,7 +492,7 @@ impl GroupTable {
             let group = Group { role, class, key: key.clone(), figures: Figures::default() };
             self.groups.insert(group, |hasher, group| hasher.hash_one((group.role, group.class, &group.key)))
         });
-        (&mut self.groups.rows[at], folded)
+        (at, folded)
     }
 
     fn find(&self, role: Role, class: Class, key: &GroupKey) -> Option<usize> {

@@ -51,7 +51,12 @@ pub enum Kind {
 
 impl Kind {
     /// From the number on the wire.
+    #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
+        KINDS[number as usize]
+    }
+
+    const fn look_up(number: u8) -> Option<Self> {
         Some(match number {
             0x01 => Self::Double,
             0x02 => Self::String,
@@ -78,6 +83,38 @@ impl Kind {
         })
     }
 }
+
+/// Every number on the wire: what it is.
+static KINDS: [Option<Kind>; 256] = {
+    let mut kinds = [None; 256];
+    let mut number = 0;
+    while number < 256 {
+        kinds[number] = Kind::look_up(number as u8);
+        number += 1;
+    }
+    kinds
+};
+
+/// Every number on the wire: bytes of the value where that is fixed, else [`VARIABLE`].
+static FIXED: [u8; 256] = {
+    let mut sizes = [VARIABLE; 256];
+    let mut number = 0;
+    while number < 256 {
+        sizes[number] = match Kind::look_up(number as u8) {
+            Some(Kind::Double | Kind::DateTime | Kind::Timestamp | Kind::Int64) => 8,
+            Some(Kind::Int32) => 4,
+            Some(Kind::Boolean) => 1,
+            Some(Kind::ObjectId) => 12,
+            Some(Kind::Decimal128) => 16,
+            Some(Kind::Null | Kind::Undefined | Kind::MinKey | Kind::MaxKey) => 0,
+            _ => VARIABLE,
+        };
+        number += 1;
+    }
+    sizes
+};
+
+const VARIABLE: u8 = u8::MAX;
 
 /// A scalar as the skimmer hands it out.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -296,7 +333,13 @@ impl Skimmer {
                 }
                 continue;
             }
-            let Some(size) = size_of_value(kind, body)? else { return Ok(Fed::More(at)) };
+            let fixed = FIXED[usize::from(number)];
+            let size = if fixed == VARIABLE {
+                let Some(size) = size_of_value(kind, body)? else { return Ok(Fed::More(at)) };
+                size
+            } else {
+                Size { total: u64::from(fixed), from: 0, to: usize::from(fixed) }
+            };
             if size.total >= room {
                 return Err(Malformed::Length(size.total.min(i32::MAX as u64) as i32));
             }
@@ -339,18 +382,11 @@ struct Size {
     to: usize,
 }
 
-/// Size of a scalar; `None` when `body` is too short to tell.
+/// Size of a scalar whose kind does not tell; `None` when `body` is too short to tell.
 #[inline]
 fn size_of_value(kind: Kind, body: &[u8]) -> Result<Option<Size>, Malformed> {
-    let fixed = |size: usize| Ok(Some(Size { total: size as u64, from: 0, to: size }));
     let prefixed = || body.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
     match kind {
-        Kind::Double | Kind::DateTime | Kind::Timestamp | Kind::Int64 => fixed(8),
-        Kind::Int32 => fixed(4),
-        Kind::Boolean => fixed(1),
-        Kind::ObjectId => fixed(12),
-        Kind::Decimal128 => fixed(16),
-        Kind::Null | Kind::Undefined | Kind::MinKey | Kind::MaxKey => fixed(0),
         Kind::String | Kind::Symbol | Kind::JavaScript => match prefixed() {
             None => Ok(None),
             Some(length) if length < 1 => Err(Malformed::Length(length)),
@@ -383,7 +419,7 @@ fn size_of_value(kind: Kind, body: &[u8]) -> Result<Option<Size>, Malformed> {
             let Some(options) = cstring_end(body, pattern)? else { return Ok(None) };
             Ok(Some(Size { total: options as u64, from: 0, to: pattern - 1 }))
         }
-        Kind::Document | Kind::Array => Ok(None),
+        _ => Ok(None),
     }
 }
 
@@ -398,7 +434,7 @@ fn cstring_end(body: &[u8], from: usize) -> Result<Option<usize>, Malformed> {
 }
 
 /// The C string at the begin of `bytes`; `None` when its end has not come yet.
-#[inline]
+#[inline(always)]
 fn key_at(bytes: &[u8]) -> Result<Option<Key<'_>>, Malformed> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
