@@ -1,7 +1,10 @@
-//! The live view as a picture: `cargo run -p sonar-view --example screenshot -- FILE.svg [KEYS]`.
-//! KEYS are typed first, `\n` is Enter. The intervals are made up here; [`picture`] takes any.
+//! The live view as a picture:
+//! `cargo run -p sonar-view --example screenshot -- FILE.svg [KEYS] [CAPTURE.pcap.gz]`.
+//! KEYS are typed first, `\n` is Enter. Without a capture it shows a made-up workload.
 #![forbid(unsafe_code)]
 
+#[path = "recorded/mod.rs"]
+mod recorded;
 #[path = "synthetic/mod.rs"]
 mod synthetic;
 
@@ -31,6 +34,12 @@ fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let file = arguments.next().unwrap_or_else(|| "queries.svg".to_string());
     let keys = arguments.next().unwrap_or_default().replace("\\n", "\n");
-    let mut workload = synthetic::Workload::new();
-    std::fs::write(file, picture((0..75).map(|second| workload.window(second)), &keys, (132, 26)))
+    let windows = match arguments.next() {
+        Some(capture) => recorded::windows(&std::fs::read(capture)?)?,
+        None => {
+            let mut workload = synthetic::Workload::new();
+            (0..75).map(|second| workload.window(second)).collect()
+        }
+    };
+    std::fs::write(file, picture(windows.into_iter(), &keys, (132, 26)))
 }

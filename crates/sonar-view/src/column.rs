@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use sonar_core::table::RowKey;
 
-use crate::model::{By, Differing, Form, Key, Report, Row, Waiting};
+use crate::model::{By, Differing, Form, Key, Report, Row, Waiting, scaled};
 use crate::text;
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
 
@@ -12,6 +12,7 @@ use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub enum Column {
+    Count,
     Calls,
     Load,
     P50,
@@ -36,7 +37,8 @@ pub enum Column {
 
 impl Column {
     /// All columns, in the order of display.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
+        Self::Count,
         Self::Calls,
         Self::Load,
         Self::P50,
@@ -62,6 +64,7 @@ impl Column {
     /// The stable name, as `--sort` takes it.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Count => "count",
             Self::Calls => "calls",
             Self::Load => "load",
             Self::P50 => "p50",
@@ -93,6 +96,7 @@ impl Column {
     /// The heading.
     pub const fn title(self) -> &'static str {
         match self {
+            Self::Count => "calls",
             Self::Calls => "calls/s",
             Self::Load => "load",
             Self::P50 => "p50",
@@ -119,6 +123,7 @@ impl Column {
     /// What it means, for help and documentation.
     pub const fn meaning(self) -> &'static str {
         match self {
+            Self::Count => "operations that ended, where the whole run is summed up",
             Self::Calls => "operations that ended, per second",
             Self::Load => "seconds of latency per second: how many were being waited for on average",
             Self::P50 => "median latency: last byte of the request to first byte of the reply",
@@ -146,7 +151,8 @@ impl Column {
     pub const fn is_figure(self) -> bool {
         matches!(
             self,
-            Self::Calls
+            Self::Count
+                | Self::Calls
                 | Self::Load
                 | Self::P50
                 | Self::P95
@@ -163,13 +169,17 @@ impl Column {
 
     /// Whether the figure is scaled up from a sample.
     pub const fn is_scaled(self) -> bool {
-        matches!(self, Self::Calls | Self::Load | Self::In | Self::Out | Self::Errors | Self::InFlight)
+        matches!(
+            self,
+            Self::Count | Self::Calls | Self::Load | Self::In | Self::Out | Self::Errors | Self::InFlight
+        )
     }
 
     /// The cell of a row, not escaped and not cut.
     pub fn cell(self, row: &Row<'_>, report: &Report<'_>) -> String {
         let stats = &row.stats;
         match self {
+            Self::Count => Count(scaled(stats.figures.calls, report.sample) as f64).to_string(),
             Self::Calls => Count(stats.rates.calls).to_string(),
             Self::Load => Count(stats.rates.load).to_string(),
             Self::P50 => or_unknown(stats.quantiles.p50.map(Nanos)),
@@ -228,6 +238,7 @@ impl Column {
         let stats = &row.stats;
         let ns = |ns: Option<u64>| ns.map(|ns| ns as f64);
         match self {
+            Self::Count => Some(stats.figures.calls as f64),
             Self::Calls => Some(stats.rates.calls),
             Self::Load => Some(row.load_with_waiting(elapsed_ns)),
             Self::P50 => ns(stats.quantiles.p50),
@@ -250,7 +261,7 @@ impl Column {
             Self::Docs | Self::InFlight => 5,
             Self::Load | Self::P50 | Self::P95 | Self::P99 | Self::Max => 6,
             Self::In | Self::Out | Self::Oldest => 6,
-            Self::Errors | Self::Role => 7,
+            Self::Count | Self::Errors | Self::Role => 7,
             Self::Calls => 8,
             Self::Class | Self::Command => 11,
             Self::Server => 21,

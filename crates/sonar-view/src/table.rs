@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use sonar_core::Coverage;
 
-use crate::column::{self, Column, place, push_cell};
+use crate::column::{self, Column, Placed, place, push_cell};
 use crate::model::Report;
 use crate::text::escape;
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
@@ -17,7 +17,7 @@ use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
 pub fn interval(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{}  {}", clock(report), totals(report))?;
     writeln!(out, "{}", losses(report.coverage))?;
-    rows(report, width, &mut out)?;
+    rows(report, place(report, width), width, &mut out)?;
     writeln!(out)
 }
 
@@ -62,7 +62,12 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
         writeln!(out, "  {count:>14}  {name:<26} {meaning}")?;
     }
     writeln!(out)?;
-    rows(report, width, &mut out)
+    let mut placed = place(report, width);
+    // Of a run that is over, how many is worth more than how many per second.
+    for placed in placed.iter_mut().filter(|placed| placed.column == Column::Calls) {
+        placed.column = Column::Count;
+    }
+    rows(report, placed, width, &mut out)
 }
 
 /// Time of day of the end of the span, in UTC.
@@ -103,8 +108,12 @@ pub fn losses(coverage: &Coverage) -> String {
     if lost.is_empty() { "nothing lost".to_string() } else { format!("LOST: {}", lost.join(", ")) }
 }
 
-fn rows(report: &Report<'_>, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
-    let mut placed = place(report, width);
+fn rows(
+    report: &Report<'_>,
+    mut placed: Vec<Placed>,
+    width: Option<usize>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let cells: Vec<Vec<String>> = report
         .rows
         .iter()

@@ -1,0 +1,31 @@
+//! The live view over a recorded capture of a real MongoDB (see fixtures/README.md).
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../examples/recorded/mod.rs"]
+mod recorded;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use sonar_view::live::{App, Settings};
+
+fn screen(app: &mut App) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(140, 44)).unwrap();
+    terminal.draw(|frame| app.draw(frame)).unwrap();
+    terminal.backend().to_string()
+}
+
+#[test]
+fn a_real_mongod() {
+    let capture = include_bytes!("../../../fixtures/mongod-4.0-mixed/wire.pcap.gz");
+    let windows = recorded::windows(capture).unwrap();
+    assert_eq!(windows.len(), 4, "a second each");
+    let mut app = App::new(Settings { source: "mongod-4.0-mixed".to_string(), ..Settings::default() });
+    windows.into_iter().for_each(|window| app.window(window));
+    insta::assert_snapshot!("recorded", screen(&mut app));
+    for code in [KeyCode::Char('>'), KeyCode::Enter] {
+        app.key(KeyEvent::new(code, KeyModifiers::NONE));
+        screen(&mut app);
+    }
+    insta::assert_snapshot!("recorded_detail", screen(&mut app));
+}
