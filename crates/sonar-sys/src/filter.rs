@@ -714,6 +714,8 @@ mod tests {
             ("UDP", Frame { protocol: 17, ..v6.clone() }),
             ("ICMPv6 behind hop-by-hop", Frame { protocol: 58, extensions: vec![(0, 8)], ..v6.clone() }),
             ("a later fragment", Frame { fragment: 1, ..plain.clone() }),
+            ("a later fragment", Frame { fragment: 0x1000, ..plain.clone() }),
+            ("a later fragment", Frame { fragment: 0x3000, ..plain.clone() }),
             ("a later fragment", Frame { fragment: 1, extensions: vec![(44, 8)], ..v6.clone() }),
             ("three tags", Frame { tags: vec![(0x8100, 1); 3], ..plain.clone() }),
             ("ESP", Frame { protocol: 50, ..v6.clone() }),
