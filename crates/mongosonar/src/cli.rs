@@ -46,7 +46,9 @@ enum Command {
         json: bool,
     },
     /// Print completions for a shell
-    #[command(after_help = "Example:\n  mongosonar completions bash | sudo tee /etc/bash_completion.d/mongosonar")]
+    #[command(
+        after_help = "Example:\n  mongosonar completions bash | sudo tee /etc/bash_completion.d/mongosonar"
+    )]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,

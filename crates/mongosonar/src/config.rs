@@ -55,7 +55,8 @@ pub fn find(named: Option<&Path>) -> Option<PathBuf> {
 /// Reads the configuration; an empty one when there is no file.
 pub fn load(named: Option<&Path>) -> Result<File> {
     let Some(path) = find(named) else { return Ok(File::default()) };
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read configuration {}", path.display()))?;
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read configuration {}", path.display()))?;
     toml::from_str(&text).with_context(|| format!("configuration {}", path.display()))
 }
 
@@ -102,7 +103,8 @@ mod tests {
     #[test]
     fn a_flag_goes_before_the_file() {
         let file: File =
-            toml::from_str("[queries]\nport = [27018, \"27020-27022\"]\nby = \"app\"\ninterval = \"5s\"\n").unwrap();
+            toml::from_str("[queries]\nport = [27018, \"27020-27022\"]\nby = \"app\"\ninterval = \"5s\"\n")
+                .unwrap();
         let merged = merge(QueriesArgs { by: Some(ByArg::Client), ..Default::default() }, &file).unwrap();
         assert_eq!((merged.by, merged.port.len()), (Some(ByArg::Client), 2));
         assert_eq!(merged.interval, Some(std::time::Duration::from_secs(5)));

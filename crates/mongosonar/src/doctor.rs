@@ -59,12 +59,14 @@ fn servers() -> Line {
     let search = listeners::Search { names: &SERVERS, port_options: &["--port"] };
     let (verdict, found, remedy) = match listeners::find(Path::new("/proc"), search) {
         Ok(found) if found.listeners.is_empty() => {
-            let hidden = found.incomplete.iter().map(|one| format!("; {} ({}): {}", one.name, one.pid, one.reason));
+            let hidden =
+                found.incomplete.iter().map(|one| format!("; {} ({}): {}", one.name, one.pid, one.reason));
             let found = format!("no mongod or mongos listens here{}", hidden.collect::<String>());
             ("warning", found, Some("mongosonar queries --port PORT, or --read FILE".to_owned()))
         }
         Ok(found) => {
-            let each = found.listeners.iter().map(|one| format!("{} ({}) on {}", one.name, one.pid, one.address));
+            let each =
+                found.listeners.iter().map(|one| format!("{} ({}) on {}", one.name, one.pid, one.address));
             ("ok", each.collect::<Vec<_>>().join(", "), None)
         }
         Err(error) => ("warning", format!("cannot look for mongod and mongos: {error}"), None),

@@ -20,5 +20,6 @@ pub fn pages(command: Command, dir: Option<&Path>) -> Result<()> {
         return Ok(io::stdout().write_all(&page)?);
     };
     fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
-    clap_mangen::generate_to(command, dir).with_context(|| format!("cannot write manual pages into {}", dir.display()))
+    clap_mangen::generate_to(command, dir)
+        .with_context(|| format!("cannot write manual pages into {}", dir.display()))
 }

@@ -390,23 +390,17 @@ fn size_of_value(kind: Kind, body: &[u8]) -> Result<Option<Size>, Malformed> {
         Kind::String | Kind::Symbol | Kind::JavaScript => match prefixed() {
             None => Ok(None),
             Some(length) if length < 1 => Err(Malformed::Length(length)),
-            Some(length) => {
-                Ok(Some(Size { total: 4 + length as u64, from: 4, to: 3 + length as usize }))
-            }
+            Some(length) => Ok(Some(Size { total: 4 + length as u64, from: 4, to: 3 + length as usize })),
         },
         Kind::Binary => match prefixed() {
             None => Ok(None),
             Some(length) if length < 0 => Err(Malformed::Length(length)),
-            Some(length) => {
-                Ok(Some(Size { total: 5 + length as u64, from: 5, to: 5 + length as usize }))
-            }
+            Some(length) => Ok(Some(Size { total: 5 + length as u64, from: 5, to: 5 + length as usize })),
         },
         Kind::DbPointer => match prefixed() {
             None => Ok(None),
             Some(length) if length < 1 => Err(Malformed::Length(length)),
-            Some(length) => {
-                Ok(Some(Size { total: 16 + length as u64, from: 4, to: 3 + length as usize }))
-            }
+            Some(length) => Ok(Some(Size { total: 16 + length as u64, from: 4, to: 3 + length as usize })),
         },
         Kind::JavaScriptWithScope => match prefixed() {
             None => Ok(None),
@@ -516,7 +510,7 @@ mod tests {
             b"\x06f\0",
             b"\x07g\0abcdefghijkl",
             b"\x08h\0\x01",
-            b"\x09i\012345678",
+            b"\x09i\0abcdefgh",
             b"\x0aj\0",
             b"\x0bk\0^x\0im\0",
             b"\x0cl\0\x02\0\0\0d\0abcdefghijkl",
@@ -524,8 +518,8 @@ mod tests {
             b"\x0en\0\x02\0\0\0s\0",
             &[b"\x0fo\0".as_slice(), &scope].concat(),
             b"\x10p\0\x01\0\0\0",
-            b"\x11q\012345678",
-            b"\x12r\012345678",
+            b"\x11q\0abcdefgh",
+            b"\x12r\0abcdefgh",
             b"\x13s\0abcdefghijklmnop",
             b"\xfft\0",
             b"\x7fu\0",

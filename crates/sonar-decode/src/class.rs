@@ -35,11 +35,25 @@ pub fn class_of(facts: &Facts<'_>) -> Class {
     match command {
         b"hello" | b"isMaster" | b"ismaster" | b"ping" | b"buildInfo" | b"buildinfo" | b"serverStatus"
         | b"getCmdLineOpts" | b"hostInfo" | b"top" | b"getLog" | b"connectionStatus" | b"whatsmyuri"
-        | b"getParameter" | b"features" | b"isdbgrid" | b"currentOp" | b"getDiagnosticData" | b"connPoolStats"
-        | b"replSetGetStatus" => return Class::Monitoring,
-        b"saslStart" | b"saslContinue" | b"authenticate" | b"getnonce" | b"logout" | b"endSessions"
-        | b"refreshSessions" | b"startSession" | b"killSessions" | b"killAllSessions" | b"refreshSessionsInternal"
-        | b"getShardMap" | b"setShardVersion" | b"splitVector" | b"splitChunk" | b"moveChunk" | b"getShardVersion" => {
+        | b"getParameter" | b"features" | b"isdbgrid" | b"currentOp" | b"getDiagnosticData"
+        | b"connPoolStats" | b"replSetGetStatus" => return Class::Monitoring,
+        b"saslStart"
+        | b"saslContinue"
+        | b"authenticate"
+        | b"getnonce"
+        | b"logout"
+        | b"endSessions"
+        | b"refreshSessions"
+        | b"startSession"
+        | b"killSessions"
+        | b"killAllSessions"
+        | b"refreshSessionsInternal"
+        | b"getShardMap"
+        | b"setShardVersion"
+        | b"splitVector"
+        | b"splitChunk"
+        | b"moveChunk"
+        | b"getShardVersion" => {
             return Class::Internal;
         }
         _ => {}

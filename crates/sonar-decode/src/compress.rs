@@ -81,7 +81,9 @@ impl Inflater {
             Compressor::Zlib => Engine::Zlib(Box::new(Decompress::new(true))),
             Compressor::Zstd => {
                 let mut decoder = ZstdDecoder::new().map_err(|_| InflateError::Setup)?;
-                decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG)).map_err(|_| InflateError::Setup)?;
+                decoder
+                    .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG))
+                    .map_err(|_| InflateError::Setup)?;
                 Engine::Zstd(Box::new(decoder))
             }
         };
@@ -142,7 +144,8 @@ impl Inflater {
                     let status = zlib
                         .decompress(input, &mut self.out, FlushDecompress::None)
                         .map_err(|_| InflateError::Damaged)?;
-                    let (read, wrote) = ((zlib.total_in() - read) as usize, (zlib.total_out() - wrote) as usize);
+                    let (read, wrote) =
+                        ((zlib.total_in() - read) as usize, (zlib.total_out() - wrote) as usize);
                     input = &input[read..];
                     if give(&self.out[..wrote])? {
                         return Ok(Status::Stopped);
@@ -238,7 +241,8 @@ impl Snappy {
                     let take = left.min(input.len()).min(CHUNK);
                     self.history.extend_from_slice(&input[..take]);
                     input = &input[take..];
-                    self.state = if take == left { SnappyState::Tag } else { SnappyState::Literal(left - take) };
+                    self.state =
+                        if take == left { SnappyState::Tag } else { SnappyState::Literal(left - take) };
                     if self.flush(give, false)? {
                         return Ok(true);
                     }
@@ -295,7 +299,11 @@ impl Snappy {
             return Err(InflateError::Damaged);
         }
         let Some(from) = self.history.len().checked_sub(offset) else {
-            return Err(if offset > SNAPPY_WINDOW { InflateError::Window(offset) } else { InflateError::Damaged });
+            return Err(if offset > SNAPPY_WINDOW {
+                InflateError::Window(offset)
+            } else {
+                InflateError::Damaged
+            });
         };
         if offset >= length {
             self.history.extend_from_within(from..from + length);
@@ -309,7 +317,11 @@ impl Snappy {
     }
 
     /// Gives out what is new when there is enough of it, and drops what has left the window.
-    fn flush(&mut self, give: &mut impl FnMut(&[u8]) -> Result<bool, InflateError>, all: bool) -> Result<bool, InflateError> {
+    fn flush(
+        &mut self,
+        give: &mut impl FnMut(&[u8]) -> Result<bool, InflateError>,
+        all: bool,
+    ) -> Result<bool, InflateError> {
         let fresh = self.history.len() - self.given;
         if fresh == 0 || (!all && fresh < CHUNK) {
             return Ok(false);
@@ -360,7 +372,12 @@ mod tests {
         }
     }
 
-    fn inflate(compressor: Compressor, data: &[u8], said: u32, chunk: usize) -> Result<Vec<u8>, InflateError> {
+    fn inflate(
+        compressor: Compressor,
+        data: &[u8],
+        said: u32,
+        chunk: usize,
+    ) -> Result<Vec<u8>, InflateError> {
         let mut inflater = Inflater::new(compressor, said, data.len() as u32)?;
         let mut out = Vec::new();
         let mut last = Status::More;
@@ -414,7 +431,10 @@ mod tests {
     #[test]
     fn a_bomb_stops_at_the_size_it_told() {
         let bomb = deflate(Compressor::Zlib, &vec![0; 50 << 20]);
-        assert!(matches!(inflate(Compressor::Zlib, &bomb, 1_000, 999), Err(InflateError::SizeMismatch { .. })));
+        assert!(matches!(
+            inflate(Compressor::Zlib, &bomb, 1_000, 999),
+            Err(InflateError::SizeMismatch { .. })
+        ));
     }
 
     #[test]

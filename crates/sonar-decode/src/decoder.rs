@@ -9,8 +9,8 @@ use sonar_core::coverage::InProgress;
 use sonar_core::operation::{Compressor, ErrorCodes, Opcode};
 use sonar_core::packet::Direction;
 use sonar_core::{
-    Application, Class, Coverage, Endpoint, InFlight, Operation, Outcome, Packet, Role, ShapeId, ShapeInfo, Statement,
-    Timestamp,
+    Application, Class, Coverage, Endpoint, InFlight, Operation, Outcome, Packet, Role, ShapeId, ShapeInfo,
+    Statement, Timestamp,
 };
 
 use crate::class::{Facts, class_of};
@@ -162,7 +162,8 @@ impl Decoder {
             self.coverage.frames_other_port += 1;
             return;
         }
-        if self.settings_sample > 1 && !is_sampled(segment.source, segment.destination, self.settings_sample) {
+        if self.settings_sample > 1 && !is_sampled(segment.source, segment.destination, self.settings_sample)
+        {
             self.coverage.frames_sampled_out += 1;
             return;
         }
@@ -195,7 +196,8 @@ impl Decoder {
 
     /// What has begun and not ended.
     pub fn in_progress(&self) -> InProgress {
-        let mut progress = InProgress { segments: self.flows.in_progress_segments(), ..InProgress::default() };
+        let mut progress =
+            InProgress { segments: self.flows.in_progress_segments(), ..InProgress::default() };
         for (_, conn) in self.flows.iter() {
             progress.requests += conn.requests_in_progress();
             progress.replies += conn.early.len() as u64;
@@ -244,7 +246,9 @@ impl Decoder {
 /// Whether a connection is one of those that a sample of one in `n` keeps: the same for both
 /// directions.
 fn is_sampled(a: Endpoint, b: Endpoint, n: u32) -> bool {
-    let one = |end: Endpoint| hash::mix(end.addr_bits()[0] ^ end.addr_bits()[1].rotate_left(17), u64::from(end.port));
+    let one = |end: Endpoint| {
+        hash::mix(end.addr_bits()[0] ^ end.addr_bits()[1].rotate_left(17), u64::from(end.port))
+    };
     (one(a) ^ one(b)) % u64::from(n) == 0
 }
 
@@ -273,7 +277,14 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
         Connection::new(server, app.clone())
     }
 
-    fn data(&mut self, flow: &Flow, conn: &mut Connection, side: Side, time: Timestamp, bytes: &[u8]) -> Verdict {
+    fn data(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Connection,
+        side: Side,
+        time: Timestamp,
+        bytes: &[u8],
+    ) -> Verdict {
         self.stream(flow, conn, side, time, bytes)
     }
 
@@ -299,7 +310,14 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
 
 impl<S: Sink> Handler<'_, S> {
     /// Takes bytes of one side, in order.
-    fn stream(&mut self, flow: &Flow, conn: &mut Connection, side: Side, time: Timestamp, mut bytes: &[u8]) -> Verdict {
+    fn stream(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Connection,
+        side: Side,
+        time: Timestamp,
+        mut bytes: &[u8],
+    ) -> Verdict {
         while !bytes.is_empty() {
             let half = &mut conn.halves[side.index()];
             match &mut half.stage {
@@ -437,7 +455,15 @@ impl<S: Sink> Handler<'_, S> {
     }
 
     /// A message that is all there. Its header has been counted.
-    fn whole(&mut self, flow: &Flow, conn: &mut Connection, side: Side, header: Header, body: &[u8], time: Timestamp) {
+    fn whole(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Connection,
+        side: Side,
+        header: Header,
+        body: &[u8],
+        time: Timestamp,
+    ) {
         let Some(opcode) = header.known() else {
             self.core.coverage.messages_opcode_unknown += 1;
             return;
@@ -482,7 +508,12 @@ impl<S: Sink> Handler<'_, S> {
     fn unread(&mut self, flow: &Flow, conn: &mut Connection, side: Side, header: Header, time: Timestamp) {
         if conn.server == Some(side) {
             self.core.coverage.replies += 1;
-            let arrival = Arrival { first: conn.halves[side.index()].first, last: time, compressor: None, whole: false };
+            let arrival = Arrival {
+                first: conn.halves[side.index()].first,
+                last: time,
+                compressor: None,
+                whole: false,
+            };
             self.answer(flow, conn, header, &mut Reply::default(), arrival);
         }
     }
@@ -529,7 +560,16 @@ impl<S: Sink> Handler<'_, S> {
         let whole = read.is_ok() && self.core.body.left() == 0 && !request.command.bytes().is_empty();
         self.count_read(whole);
         if whole {
-            let asked = self.core.asked(conn, flow.ends[server.index()], &mut request, Some(body), header, compressor, time, provisional);
+            let asked = self.core.asked(
+                conn,
+                flow.ends[server.index()],
+                &mut request,
+                Some(body),
+                header,
+                compressor,
+                time,
+                provisional,
+            );
             self.ask(flow, conn, asked, time);
         }
         self.core.request = request;
@@ -570,7 +610,10 @@ impl<S: Sink> Handler<'_, S> {
 
     /// Walks on through a long message.
     fn walk(&mut self, flow: &Flow, conn: &mut Connection, side: Side, bytes: &[u8], time: Timestamp) {
-        let is_request = conn.server.map(|server| server != side).unwrap_or(flow.ends[side.index()].port > flow.ends[side.other().index()].port);
+        let is_request = conn
+            .server
+            .map(|server| server != side)
+            .unwrap_or(flow.ends[side.index()].port > flow.ends[side.other().index()].port);
         let Stage::Stream { left, streaming, .. } = &mut conn.halves[side.index()].stage else { return };
         *left -= bytes.len() as u64;
         let ended = *left == 0;
@@ -609,7 +652,15 @@ impl<S: Sink> Handler<'_, S> {
     }
 
     /// A long message has ended.
-    fn streamed(&mut self, flow: &Flow, conn: &mut Connection, side: Side, header: Header, mut streaming: Box<Streaming>, time: Timestamp) {
+    fn streamed(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Connection,
+        side: Side,
+        header: Header,
+        mut streaming: Box<Streaming>,
+        time: Timestamp,
+    ) {
         conn.speaks = true;
         let whole = !streaming.failed && streaming.body.left() == 0;
         match (whole, streaming.compressor) {
@@ -617,7 +668,11 @@ impl<S: Sink> Handler<'_, S> {
             (false, Some(_)) => self.core.coverage.messages_undecodable += 1,
             (false, None) => self.core.coverage.messages_malformed += 1,
         }
-        let server = *conn.server.get_or_insert(if flow.ends[0].port <= flow.ends[1].port { Side::Low } else { Side::High });
+        let server = *conn.server.get_or_insert(if flow.ends[0].port <= flow.ends[1].port {
+            Side::Low
+        } else {
+            Side::High
+        });
         let half = &conn.halves[side.index()];
         let (first, provisional) = (half.first, half.provisional);
         if server == side {
@@ -627,7 +682,16 @@ impl<S: Sink> Handler<'_, S> {
         } else if whole && !streaming.request.command.bytes().is_empty() {
             let compressor = streaming.compressor;
             let server = flow.ends[server.index()];
-            let asked = self.core.asked(conn, server, &mut streaming.request, None, header, compressor, time, provisional);
+            let asked = self.core.asked(
+                conn,
+                server,
+                &mut streaming.request,
+                None,
+                header,
+                compressor,
+                time,
+                provisional,
+            );
             self.ask(flow, conn, asked, time);
         }
     }
@@ -710,7 +774,14 @@ impl<S: Sink> Handler<'_, S> {
     }
 
     /// A reply has come; `reply` says what could be read of it.
-    fn answer(&mut self, flow: &Flow, conn: &mut Connection, header: Header, reply: &mut Reply, arrival: Arrival) {
+    fn answer(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Connection,
+        header: Header,
+        reply: &mut Reply,
+        arrival: Arrival,
+    ) {
         let found = conn.pending.iter().position(|pending| pending.request_id == header.response_to);
         let Some(mut pending) = found.and_then(|at| conn.pending.remove(at)) else {
             if conn.early.len() < MAX_EARLY {
@@ -744,7 +815,11 @@ impl<S: Sink> Handler<'_, S> {
             transfer: Some(arrival.last.since(arrival.first)),
             response_bytes: u64::from(header.length),
             compressor: arrival.compressor,
-            outcome: if codes.is_empty() { told.outcome } else { Outcome::Failed(ErrorCodes { codes: &codes }) },
+            outcome: if codes.is_empty() {
+                told.outcome
+            } else {
+                Outcome::Failed(ErrorCodes { codes: &codes })
+            },
             ..told
         };
         self.core.coverage.documents_unknown += u64::from(!arrival.whole);
@@ -752,7 +827,13 @@ impl<S: Sink> Handler<'_, S> {
         if pending.answers_write {
             if let Some(write) = conn.legacy_write.take() {
                 self.core.coverage.requests_answered += 1;
-                self.emit(flow, conn, &write, arrival.first, Told { affected: reply.n, matched: reply.n, ..told });
+                self.emit(
+                    flow,
+                    conn,
+                    &write,
+                    arrival.first,
+                    Told { affected: reply.n, matched: reply.n, ..told },
+                );
             }
         } else {
             self.emit(flow, conn, &pending, arrival.first, told);
@@ -824,7 +905,13 @@ impl<S: Sink> Handler<'_, S> {
     }
 
     /// Looks for a message. Returns the bytes from its header on, or nothing when there is none yet.
-    fn search<'b>(&mut self, _flow: &Flow, conn: &mut Connection, side: Side, bytes: &'b [u8]) -> Result<&'b [u8], Verdict> {
+    fn search<'b>(
+        &mut self,
+        _flow: &Flow,
+        conn: &mut Connection,
+        side: Side,
+        bytes: &'b [u8],
+    ) -> Result<&'b [u8], Verdict> {
         /// What must be seen of a message before it is believed: header, flags, kind, begin of a document.
         const WANTED: usize = 64;
         let speaks = conn.speaks;
@@ -889,7 +976,9 @@ impl<S: Sink> Handler<'_, S> {
             return;
         };
         let (header, left) = match &half.stage {
-            Stage::Collect { header, body } => (*header, u64::from(header.length) - (HEADER + body.len()) as u64),
+            Stage::Collect { header, body } => {
+                (*header, u64::from(header.length) - (HEADER + body.len()) as u64)
+            }
             Stage::Stream { header, left, .. } => (*header, *left),
             Stage::Pass { header, left } => (*header, *left),
             Stage::Header { .. } | Stage::Lost { .. } => {
@@ -963,7 +1052,14 @@ impl Core {
     }
 
     /// Reads outcome, documents and cursor out of a reply.
-    fn told<'a>(&self, pending: &Pending, reply: &Reply, arrival: &Arrival, codes: &mut Vec<(i32, u32)>, _: Header) -> Told<'a> {
+    fn told<'a>(
+        &self,
+        pending: &Pending,
+        reply: &Reply,
+        arrival: &Arrival,
+        codes: &mut Vec<(i32, u32)>,
+        _: Header,
+    ) -> Told<'a> {
         let mut told = Told { outcome: Outcome::Ok, ..Told::default() };
         if !arrival.whole {
             told.outcome = Outcome::Unknown;
@@ -1079,8 +1175,7 @@ impl Core {
                 (shape, ordered, statements, count, None)
             }
         };
-        let legacy_write =
-            matches!(request.opcode, Opcode::Insert | Opcode::Update | Opcode::Delete);
+        let legacy_write = matches!(request.opcode, Opcode::Insert | Opcode::Update | Opcode::Delete);
         Asked {
             unacknowledged: request.unacknowledged || request.opcode == Opcode::KillCursors,
             legacy_write,
@@ -1101,7 +1196,9 @@ impl Core {
                 cursor: request.cursor,
                 bytes: u64::from(header.length),
                 legacy_find: matches!(request.opcode, Opcode::GetMore)
-                    || (request.opcode == Opcode::Query && kind == CommandKind::Find && request.is_legacy_find()),
+                    || (request.opcode == Opcode::Query
+                        && kind == CommandKind::Find
+                        && request.is_legacy_find()),
                 opens_waiting,
                 provisional,
                 follows: false,
@@ -1202,7 +1299,8 @@ fn base_of<T: Text>(request: &Request<T>) -> u64 {
         CommandKind::MapReduce => b"mapReduce".as_slice(),
         _ => request.command.bytes(),
     };
-    let command = hash::mix(hash::bytes(command), if request.explain { request.kind as u64 } else { u64::MAX });
+    let command =
+        hash::mix(hash::bytes(command), if request.explain { request.kind as u64 } else { u64::MAX });
     let namespace = hash::mix(hash::bytes(request.database.bytes()), hash::bytes(request.collection.bytes()));
     hash::mix(hash::mix(hash::SEED, command), namespace)
 }
@@ -1224,7 +1322,10 @@ pub(crate) fn ids_of<T: Text>(request: &mut Request<T>) -> (Ids, T) {
     let statements = request.builder.statements();
     let id = |hash_of: u64, namespace: Option<i64>| {
         let namespace = namespace.map(|index| {
-            usize::try_from(index).ok().and_then(|index| namespaces.get(index)).map_or(0, |name| hash::bytes(name.bytes()))
+            usize::try_from(index)
+                .ok()
+                .and_then(|index| namespaces.get(index))
+                .map_or(0, |name| hash::bytes(name.bytes()))
         });
         hash::mix(base, namespace.map_or(hash_of, |namespace| hash::mix(namespace, hash_of)))
     };
@@ -1273,7 +1374,9 @@ fn info_with<T: Text + IntoRendered>(request: &mut Request<T>, ids: &Ids, body: 
             parts.sort_by(|a, b| a.typed.cmp(&b.typed));
             parts.truncate(MAX_STATEMENT_TEXTS);
             let more = if all > parts.len() { "; …" } else { "" };
-            let join = |form: fn(&Rendered) -> &str| format!("[{}{more}]", parts.iter().map(form).collect::<Vec<_>>().join("; "));
+            let join = |form: fn(&Rendered) -> &str| {
+                format!("[{}{more}]", parts.iter().map(form).collect::<Vec<_>>().join("; "))
+            };
             Rendered {
                 typed: join(|part| &part.typed),
                 plain: join(|part| &part.plain),
@@ -1301,7 +1404,9 @@ fn is_server(app: &Application) -> bool {
 /// The command itself in a message that is all there.
 fn command_document(opcode: Opcode, body: &[u8]) -> Option<&[u8]> {
     let length = |at: usize| {
-        body.get(at..at + 4).and_then(|bytes| bytes.first_chunk()).map(|bytes| u32::from_le_bytes(*bytes) as usize)
+        body.get(at..at + 4)
+            .and_then(|bytes| bytes.first_chunk())
+            .map(|bytes| u32::from_le_bytes(*bytes) as usize)
     };
     match opcode {
         Opcode::Msg => {

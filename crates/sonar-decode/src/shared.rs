@@ -70,7 +70,11 @@ impl Shared {
 
     /// The shape with this id, made by `new` when nobody has seen it; `None` when there are too many.
     /// The flag tells whether its text was cut.
-    pub(crate) fn shape(&self, id: ShapeId, new: impl FnOnce() -> ShapeInfo) -> Option<(Arc<ShapeInfo>, bool)> {
+    pub(crate) fn shape(
+        &self,
+        id: ShapeId,
+        new: impl FnOnce() -> ShapeInfo,
+    ) -> Option<(Arc<ShapeInfo>, bool)> {
         {
             let shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(info) = shapes.known.get(&id.0) {

@@ -1,6 +1,8 @@
 //! The driver as oracle: what the decoder hears on a recorded wire is held against what the driver
 //! itself wrote down of the same minutes, request id by request id.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::PathBuf;
@@ -184,7 +186,11 @@ fn differences(commands: &[Value], heard: &[Heard]) -> Vec<String> {
             expect("n", op.matched == n);
         }
         if let Some(modified) = command["nModified"].as_u64() {
-            expect("nModified", op.affected.is_some_and(|affected| affected >= modified && affected <= n.unwrap_or(0).max(modified)));
+            expect(
+                "nModified",
+                op.affected
+                    .is_some_and(|affected| affected >= modified && affected <= n.unwrap_or(0).max(modified)),
+            );
         }
         match command["cursor"].as_i64() {
             Some(0) | None => {}

@@ -100,7 +100,10 @@ impl Run {
         loop {
             let need = match parser.next(&buffer[begin..end]).with_context(|| name.to_owned())? {
                 Step::Packet { packet, consumed } => {
-                    if self.end_ns.is_some_and(|ns| packet.time.since(*self.first.get_or_insert(packet.time)) >= ns) {
+                    if self
+                        .end_ns
+                        .is_some_and(|ns| packet.time.since(*self.first.get_or_insert(packet.time)) >= ns)
+                    {
                         return Ok(None);
                     }
                     self.packet(&packet)?;
@@ -270,7 +273,9 @@ fn open(path: &Path, name: &str) -> Result<(Box<dyn Read>, Progress)> {
     input.by_ref().take(4).read_to_end(&mut head).with_context(|| format!("cannot read {name}"))?;
     let whole = io::Cursor::new(head.clone()).chain(input);
     let input: Box<dyn Read> = match head.as_slice() {
-        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 * 1024, whole))),
+        [0x1f, 0x8b, ..] => {
+            Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 * 1024, whole)))
+        }
         [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
         _ => Box::new(whole),
     };

@@ -52,7 +52,10 @@ fn choose_ports(args: &QueriesArgs) -> (Vec<(u16, u16)>, String) {
     let search = listeners::Search { names: &SERVERS, port_options: &["--port"] };
     let found = listeners::find(Path::new("/proc"), search).map(|found| found.ports()).unwrap_or_default();
     if found.is_empty() {
-        return (vec![(DEFAULT_PORT, DEFAULT_PORT)], format!("port {DEFAULT_PORT} (no mongod or mongos found here)"));
+        return (
+            vec![(DEFAULT_PORT, DEFAULT_PORT)],
+            format!("port {DEFAULT_PORT} (no mongod or mongos found here)"),
+        );
     }
     let ports: Vec<_> = found.into_iter().map(|port| (port, port)).collect();
     let text = format!("{} (what mongod and mongos listen on here)", port_list(&ports));
@@ -142,7 +145,12 @@ impl Listener {
         self.rotate_with(end, next, None)
     }
 
-    fn rotate_with(&mut self, end: Timestamp, next: Timestamp, in_flight: Option<Vec<sonar_core::InFlight>>) -> Result<()> {
+    fn rotate_with(
+        &mut self,
+        end: Timestamp,
+        next: Timestamp,
+        in_flight: Option<Vec<sonar_core::InFlight>>,
+    ) -> Result<()> {
         let mut window = std::mem::replace(&mut self.sink.window, Window::new(next, self.settings));
         window.end = end.max(window.start);
         window.in_flight = in_flight.unwrap_or_else(|| self.decoder.in_flight(end));
@@ -161,7 +169,12 @@ impl Listener {
     }
 }
 
-fn take(decoder: &mut Decoder, sink: &mut LiveSink, keep: &Option<Arc<Mutex<Keep>>>, packet: &sonar_core::Packet<'_>) {
+fn take(
+    decoder: &mut Decoder,
+    sink: &mut LiveSink,
+    keep: &Option<Arc<Mutex<Keep>>>,
+    packet: &sonar_core::Packet<'_>,
+) {
     if let Some(keep) = keep {
         keep.lock().unwrap_or_else(PoisonError::into_inner).packet(packet);
     }
@@ -193,7 +206,11 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let source = format!("{on}, {why}");
     let stop = Arc::new(AtomicBool::new(false));
     stop_on_signals(&stop)?;
-    let screen = !args.each && !args.json && !args.csv && std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let screen = !args.each
+        && !args.json
+        && !args.csv
+        && std::io::stdout().is_terminal()
+        && std::io::stdin().is_terminal();
     if !screen {
         eprintln!("mongosonar: listening on {source}");
     }
@@ -300,7 +317,13 @@ fn is_over(stop: &AtomicBool, until: Option<Instant>) -> bool {
 }
 
 /// A table, or an object, for each interval.
-fn print(args: &QueriesArgs, selection: &Selection, joiner: &mut Joiner, stop: &AtomicBool, until: Option<Instant>) -> Result<Option<Window>> {
+fn print(
+    args: &QueriesArgs,
+    selection: &Selection,
+    joiner: &mut Joiner,
+    stop: &AtomicBool,
+    until: Option<Instant>,
+) -> Result<Option<Window>> {
     let mut output = Output::new(args, selection);
     let mut total = None;
     while !is_over(stop, until) {
@@ -315,7 +338,14 @@ fn print(args: &QueriesArgs, selection: &Selection, joiner: &mut Joiner, stop: &
 }
 
 /// The live view.
-fn show(args: &QueriesArgs, selection: &Selection, source: &str, joiner: &mut Joiner, stop: &AtomicBool, until: Option<Instant>) -> Result<Option<Window>> {
+fn show(
+    args: &QueriesArgs,
+    selection: &Selection,
+    source: &str,
+    joiner: &mut Joiner,
+    stop: &AtomicBool,
+    until: Option<Instant>,
+) -> Result<Option<Window>> {
     let color = match args.color.unwrap_or(ColorArg::Auto) {
         ColorArg::Always => true,
         ColorArg::Never => false,
@@ -342,7 +372,10 @@ fn show(args: &QueriesArgs, selection: &Selection, source: &str, joiner: &mut Jo
             if let (Some((before, then)), Some((after, at))) = (last, &usage) {
                 let spent = after.processor().saturating_sub(before.processor()).as_secs_f64();
                 let passed = at.duration_since(then).as_secs_f64().max(0.001);
-                app.cost(Cost { cpu_percent: Some(100.0 * spent / passed), rss_bytes: Some(after.resident_bytes) });
+                app.cost(Cost {
+                    cpu_percent: Some(100.0 * spent / passed),
+                    rss_bytes: Some(after.resident_bytes),
+                });
             }
         }
         if event::poll(Duration::from_millis(100))? {

@@ -60,7 +60,10 @@ impl Output {
             let wanted = text.to_lowercase();
             let holds = |part: &str| part.to_lowercase().contains(&wanted);
             let id = op.shape.id.to_string();
-            if ![op.command, &op.shape.namespace(), &op.shape.typed, &op.shape.plain, &id].iter().any(|part| holds(part)) {
+            if ![op.command, &op.shape.namespace(), &op.shape.typed, &op.shape.plain, &id]
+                .iter()
+                .any(|part| holds(part))
+            {
                 return Ok(());
             }
         }

@@ -28,9 +28,13 @@ pub struct Keep {
 impl Keep {
     /// Makes the file, readable by its owner only. An existing one is never touched.
     pub fn create(path: &Path, interfaces: &[sonar_sys::Interface]) -> Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
-            format!("cannot make {}: --write makes a new file and leaves existing ones alone", path.display())
-        })?;
+        let file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
+                format!(
+                    "cannot make {}: --write makes a new file and leaves existing ones alone",
+                    path.display()
+                )
+            })?;
         eprintln!(
             "mongosonar: {} will hold whole commands and replies, with their values; only its owner may read it",
             path.display()

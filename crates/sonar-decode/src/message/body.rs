@@ -173,7 +173,8 @@ impl Body {
 
     /// Reads one part, or as much of it as is there; 0: it wants more bytes.
     fn part<T: Text>(&mut self, rest: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
-        let word = |at: usize| rest.get(at..at + 4).and_then(|w| w.first_chunk().map(|w| u32::from_le_bytes(*w)));
+        let word =
+            |at: usize| rest.get(at..at + 4).and_then(|w| w.first_chunk().map(|w| u32::from_le_bytes(*w)));
         match self.part {
             Part::Flags => {
                 let Some(flags) = word(0) else { return Ok(0) };
@@ -272,8 +273,14 @@ impl Body {
         })
     }
 
-    fn section_head<T: Text>(&mut self, rest: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
-        let Some(size) = rest.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes)) else { return Ok(0) };
+    fn section_head<T: Text>(
+        &mut self,
+        rest: &[u8],
+        content: &mut Content<'_, T>,
+    ) -> Result<usize, BodyError> {
+        let Some(size) = rest.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes)) else {
+            return Ok(0);
+        };
         if size < 5 || u64::from(size) > self.left {
             return Err(BodyError::Size(size));
         }
@@ -333,7 +340,11 @@ impl Body {
                     if rest.len() < 4 {
                         return Ok(0);
                     }
-                    if section == Section::Statements { request.begin_statement() } else { request.begin_namespace() }
+                    if section == Section::Statements {
+                        request.begin_statement()
+                    } else {
+                        request.begin_namespace()
+                    }
                 }
                 match self.skimmer.feed(rest, self.section_left, *request)? {
                     Fed::Done(used) => {
@@ -346,8 +357,13 @@ impl Body {
         }
     }
 
-    fn legacy_head<T: Text>(&mut self, rest: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
-        let word = |at: usize| rest.get(at..at + 4).and_then(|w| w.first_chunk().map(|w| u32::from_le_bytes(*w)));
+    fn legacy_head<T: Text>(
+        &mut self,
+        rest: &[u8],
+        content: &mut Content<'_, T>,
+    ) -> Result<usize, BodyError> {
+        let word =
+            |at: usize| rest.get(at..at + 4).and_then(|w| w.first_chunk().map(|w| u32::from_le_bytes(*w)));
         if let Content::Reply(reply) = content {
             if self.opcode != Opcode::Reply {
                 self.part = Part::Skip;
@@ -411,8 +427,9 @@ impl Body {
             }
             Opcode::GetMore => {
                 request.set_command(b"getMore");
-                request.cursor =
-                    rest.get(after + 4..after + 12).and_then(|b| b.first_chunk().map(|b| i64::from_le_bytes(*b)));
+                request.cursor = rest
+                    .get(after + 4..after + 12)
+                    .and_then(|b| b.first_chunk().map(|b| i64::from_le_bytes(*b)));
                 Part::Skip
             }
             Opcode::Insert => {

@@ -74,7 +74,8 @@ pub fn looks_like_message(bytes: &[u8]) -> Option<bool> {
                 0 => document_fits(body.get(5..)?, room.checked_sub(5)?),
                 1 => {
                     let size = word(5)? as usize;
-                    let known = [b"documents\0".as_slice(), b"updates\0", b"deletes\0", b"ops\0", b"nsInfo\0"];
+                    let known =
+                        [b"documents\0".as_slice(), b"updates\0", b"deletes\0", b"ops\0", b"nsInfo\0"];
                     let name = body.get(9..)?;
                     let matches = known.iter().any(|known| {
                         let length = known.len().min(name.len());
@@ -88,7 +89,11 @@ pub fn looks_like_message(bytes: &[u8]) -> Option<bool> {
         Opcode::Compressed => {
             let original = Opcode::from_number(word(0)?);
             let compressor = *body.get(8)?;
-            Some(original.is_some_and(|o| o != Opcode::Compressed) && word(4)? <= MAX_MESSAGE && compressor < 4)
+            Some(
+                original.is_some_and(|o| o != Opcode::Compressed)
+                    && word(4)? <= MAX_MESSAGE
+                    && compressor < 4,
+            )
         }
         Opcode::Reply => {
             let (flags, count) = (word(0)?, word(16)?);
@@ -98,8 +103,13 @@ pub fn looks_like_message(bytes: &[u8]) -> Option<bool> {
             if count == 0 { Some(room == 20) } else { document_fits(body.get(20..)?, room.checked_sub(20)?) }
         }
         Opcode::KillCursors => Some(word(0)? == 0 && room == 8 + 8 * word(4)? as usize),
-        Opcode::Command | Opcode::CommandReply | Opcode::Query | Opcode::GetMore | Opcode::Insert
-        | Opcode::Update | Opcode::Delete => {
+        Opcode::Command
+        | Opcode::CommandReply
+        | Opcode::Query
+        | Opcode::GetMore
+        | Opcode::Insert
+        | Opcode::Update
+        | Opcode::Delete => {
             let from = if matches!(opcode, Opcode::Command | Opcode::CommandReply) { 0 } else { 4 };
             if opcode == Opcode::CommandReply {
                 return document_fits(body, room);
@@ -123,6 +133,7 @@ fn document_fits(bytes: &[u8], room: usize) -> Option<bool> {
         return Some(kind == 0);
     }
     let key = &bytes[5..bytes.len().min(5 + 64)];
-    let printable = key.iter().take_while(|byte| **byte != 0).all(|byte| (b' '..0x7f).contains(byte) || *byte >= 0x80);
+    let printable =
+        key.iter().take_while(|byte| **byte != 0).all(|byte| (b' '..0x7f).contains(byte) || *byte >= 0x80);
     Some(crate::bson::Kind::from_number(kind).is_some() && printable)
 }

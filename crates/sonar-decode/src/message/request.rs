@@ -267,7 +267,9 @@ impl<T: Text> Request<T> {
         let integer = || crate::shape::number(kind, bytes).map(|number| number as i64);
         if first {
             match (self.kind, kind) {
-                (CommandKind::GetMore, Kind::Int64) => self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b)),
+                (CommandKind::GetMore, Kind::Int64) => {
+                    self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b))
+                }
                 (_, Kind::String) => self.collection.set(bytes),
                 _ => {}
             }
@@ -283,7 +285,8 @@ impl<T: Text> Request<T> {
             b"maxAwaitTimeMS" if self.kind == CommandKind::Hello => self.awaits_topology = true,
             b"tailable" => self.tailable = integer() == Some(1),
             b"awaitData" => self.await_data = integer() == Some(1),
-            b"internalClient" | b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term" | b"$oplogQueryData" => {
+            b"internalClient" | b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term"
+            | b"$oplogQueryData" => {
                 self.from_server = true;
             }
             b"explain" if self.kind == CommandKind::Aggregate => self.explain |= integer() == Some(1),
@@ -314,8 +317,14 @@ impl<T: Text> Request<T> {
             }
             (
                 _,
-                b"$client" | b"$replData" | b"$configServerState" | b"shardVersion" | b"$oplogQueryData"
-                | b"internalClient" | b"databaseVersion" | b"$configTime",
+                b"$client"
+                | b"$replData"
+                | b"$configServerState"
+                | b"shardVersion"
+                | b"$oplogQueryData"
+                | b"internalClient"
+                | b"databaseVersion"
+                | b"$configTime",
                 false,
             ) => {
                 self.from_server |= key.bytes != b"$client";
@@ -383,7 +392,9 @@ impl<T: Text> Visitor for Request<T> {
             }
             Inside::Documents | Inside::Namespaces | Inside::Client => {}
             Inside::Namespace => {
-                if let (b"ns", Value::Bytes(bytes), Some(name)) = (key.bytes, value, self.namespaces.last_mut()) {
+                if let (b"ns", Value::Bytes(bytes), Some(name)) =
+                    (key.bytes, value, self.namespaces.last_mut())
+                {
                     name.set(bytes);
                 }
             }

@@ -84,8 +84,12 @@ impl Visitor for Writer {
                 quote(out, bytes);
                 Ok(())
             }
-            Kind::Double => write!(out, "{}", bytes.first_chunk().map_or(0.0, |bytes| f64::from_le_bytes(*bytes))),
-            Kind::Int32 => write!(out, "{}", bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes))),
+            Kind::Double => {
+                write!(out, "{}", bytes.first_chunk().map_or(0.0, |bytes| f64::from_le_bytes(*bytes)))
+            }
+            Kind::Int32 => {
+                write!(out, "{}", bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes)))
+            }
             Kind::Int64 => write!(out, "{}", long()),
             Kind::Boolean => write!(out, "{}", bytes.first().is_some_and(|byte| *byte != 0)),
             Kind::Null => write!(out, "null"),

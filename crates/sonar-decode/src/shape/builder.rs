@@ -216,8 +216,14 @@ impl<T: Text> Builder<T> {
             Field::Flag => self.kept(b"true", false),
             _ => self.placeholder(Kind::Int32),
         };
-        let mark = if field == Field::Flag { mark } else { Node { unordered: PRESENT, ordered: PRESENT, ..mark } };
-        self.attach(self.frames.len() - 1, hash::bytes(name.as_bytes()), mark, T::label(rank, name.as_bytes(), &[]));
+        let mark =
+            if field == Field::Flag { mark } else { Node { unordered: PRESENT, ordered: PRESENT, ..mark } };
+        self.attach(
+            self.frames.len() - 1,
+            hash::bytes(name.as_bytes()),
+            mark,
+            T::label(rank, name.as_bytes(), &[]),
+        );
     }
 
     /// The distinct statements, in the order in which they were first seen.
@@ -248,7 +254,16 @@ impl<T: Text> Builder<T> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn push(&mut self, mode: Mode, edge: u64, path: u64, collector: Option<usize>, rank: u8, name: &[u8], op: &[u8]) {
+    fn push(
+        &mut self,
+        mode: Mode,
+        edge: u64,
+        path: u64,
+        collector: Option<usize>,
+        rank: u8,
+        name: &[u8],
+        op: &[u8],
+    ) {
         let own = self.frames.len();
         self.frames.push(Frame {
             mode,
@@ -285,7 +300,14 @@ impl<T: Text> Builder<T> {
         opened
     }
 
-    fn enter_at(&mut self, mode: Mode, edge: u64, path: u64, collector: Option<usize>, label: (u8, &[u8], &[u8])) -> Opened {
+    fn enter_at(
+        &mut self,
+        mode: Mode,
+        edge: u64,
+        path: u64,
+        collector: Option<usize>,
+        label: (u8, &[u8], &[u8]),
+    ) -> Opened {
         if self.frames.len() >= MAX_DEPTH {
             self.over_cap = true;
             let node = Node { unordered: TOO_MANY, ordered: TOO_MANY, text: T::cut() };
@@ -337,8 +359,8 @@ impl<T: Text> Builder<T> {
     #[inline]
     fn add_element(&mut self, hash: u64, label: T::Label, text: T) {
         let text = if T::WANTED {
-            let text = if text.len() + LABEL_COST > self.text_left { T::cut() } else { text };
-            self.text_left = self.text_left.saturating_sub(text.len() + LABEL_COST);
+            let text = if text.bytes() + LABEL_COST > self.text_left { T::cut() } else { text };
+            self.text_left = self.text_left.saturating_sub(text.bytes() + LABEL_COST);
             text
         } else {
             text
@@ -349,7 +371,8 @@ impl<T: Text> Builder<T> {
     /// Drops the elements from `start` on, and gives their text back to the budget.
     fn drop_elements(&mut self, start: usize) {
         if T::WANTED {
-            self.text_left += self.elements[start..].iter().map(|child| child.text.len() + LABEL_COST).sum::<usize>();
+            self.text_left +=
+                self.elements[start..].iter().map(|child| child.text.bytes() + LABEL_COST).sum::<usize>();
         }
         self.elements.truncate(start);
     }
@@ -382,11 +405,19 @@ impl<T: Text> Builder<T> {
     /// A literal that is kept; `masked` in the plain form or not.
     fn kept(&self, text: &[u8], masked: bool) -> Node<T> {
         let id = mix(KEPT, hash::bytes(text));
-        Node { unordered: id, ordered: id, text: if T::WANTED { T::literal(text, masked) } else { T::default() } }
+        Node {
+            unordered: id,
+            ordered: id,
+            text: if T::WANTED { T::literal(text, masked) } else { T::default() },
+        }
     }
 
     fn leaf(id: u64, typed: &str, plain: &str) -> Node<T> {
-        Node { unordered: id, ordered: id, text: if T::WANTED { T::leaf(typed, plain) } else { T::default() } }
+        Node {
+            unordered: id,
+            ordered: id,
+            text: if T::WANTED { T::leaf(typed, plain) } else { T::default() },
+        }
     }
 
     /// A literal kept by its value where it is short, by its type otherwise.
@@ -447,7 +478,9 @@ impl<T: Text> Builder<T> {
         let node = match field {
             Field::Ignore => return,
             Field::Presence | Field::Flag if !truth => return,
-            Field::Presence => Node { unordered: PRESENT, ordered: PRESENT, text: self.placeholder(Kind::Int32).text },
+            Field::Presence => {
+                Node { unordered: PRESENT, ordered: PRESENT, text: self.placeholder(Kind::Int32).text }
+            }
             Field::Flag => self.kept(b"true", false),
             Field::Literal => self.literal(kind, value),
             Field::Masked | Field::Part(_) => self.placeholder(kind),
@@ -540,7 +573,14 @@ impl<T: Text> Builder<T> {
     }
 
     /// Opens the literal (or undecided) value of a path under a filter.
-    fn open_literal(&mut self, array: bool, undecided: Mode, edge: u64, path: u64, label: (u8, &[u8], &[u8])) -> Opened {
+    fn open_literal(
+        &mut self,
+        array: bool,
+        undecided: Mode,
+        edge: u64,
+        path: u64,
+        label: (u8, &[u8], &[u8]),
+    ) -> Opened {
         let mode = if array { Mode::Literals } else { undecided };
         let path_frame = match mode {
             // The conditions of an undecided document go to whoever collects for the frame on top.
@@ -557,7 +597,9 @@ impl<T: Text> Builder<T> {
         let mode = match self.frames[top].mode {
             Mode::Undecided if operator => Mode::Conditions,
             Mode::LiteralOrOperators | Mode::UpdateValue if operator => Mode::Operators,
-            Mode::ElemMatch if operator && !matches!(key.bytes, b"$and" | b"$or" | b"$nor" | b"$expr") => Mode::Operators,
+            Mode::ElemMatch if operator && !matches!(key.bytes, b"$and" | b"$or" | b"$nor" | b"$expr") => {
+                Mode::Operators
+            }
             Mode::ElemMatch => Mode::Filter,
             Mode::Update if operator => {
                 self.frames[top].structural = true;
@@ -600,7 +642,8 @@ impl<T: Text> Builder<T> {
                 } else {
                     let operator = if kind == Kind::Regex { REGEX_LITERAL } else { EQUAL };
                     let edge = mix(hash::path(&key), operator);
-                    let label = self.path_label(1, &key, if kind == Kind::Regex { b"$regex" } else { EQUALITY });
+                    let label =
+                        self.path_label(1, &key, if kind == Kind::Regex { b"$regex" } else { EQUALITY });
                     let node = self.placeholder(kind);
                     let to = self.frames[top].collector as usize;
                     self.attach(to, edge, node, label);
@@ -852,9 +895,11 @@ impl<T: Text> Builder<T> {
                 };
                 self.enter(inner, hash::key(&key), (0, key.bytes, &[]))
             }
-            Mode::Command | Mode::Undecided | Mode::LiteralOrOperators | Mode::ElemMatch | Mode::UpdateValue => {
-                Opened::Skip
-            }
+            Mode::Command
+            | Mode::Undecided
+            | Mode::LiteralOrOperators
+            | Mode::ElemMatch
+            | Mode::UpdateValue => Opened::Skip,
         }
     }
 
@@ -1027,7 +1072,13 @@ impl<T: Text> Builder<T> {
             if T::WANTED {
                 text = text.named(name);
             }
-            return self.add_statement(StatementBody { unordered, ordered, namespace: Some(index), count: 1, text });
+            return self.add_statement(StatementBody {
+                unordered,
+                ordered,
+                namespace: Some(index),
+                count: 1,
+                text,
+            });
         }
         self.add_statement(StatementBody { unordered, ordered, namespace, count: 1, text });
     }
@@ -1112,8 +1163,23 @@ fn decimal(number: f64) -> String {
 
 /// Placeholders by number; the numbers are part of the rules.
 const PLACEHOLDERS: [&str; 17] = [
-    "?number", "?string", "?object", "?array", "?binData", "?undefined", "?objectId", "?bool", "?date", "?null",
-    "?regex", "?dbPointer", "?javascript", "?javascriptWithScope", "?timestamp", "?minKey", "?maxKey",
+    "?number",
+    "?string",
+    "?object",
+    "?array",
+    "?binData",
+    "?undefined",
+    "?objectId",
+    "?bool",
+    "?date",
+    "?null",
+    "?regex",
+    "?dbPointer",
+    "?javascript",
+    "?javascriptWithScope",
+    "?timestamp",
+    "?minKey",
+    "?maxKey",
 ];
 
 /// Number and text of a value's placeholder.

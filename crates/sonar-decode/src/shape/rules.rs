@@ -147,8 +147,9 @@ pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
     use CommandKind as C;
     use Field::{Flag, Ignore, Literal, Masked, Part, Presence};
     match (command, key.bytes) {
-        (C::Find, b"filter")
-        | (C::Count | C::Distinct | C::MapReduce | C::FindAndModify, b"query") => (1, Part(Mode::Filter)),
+        (C::Find, b"filter") | (C::Count | C::Distinct | C::MapReduce | C::FindAndModify, b"query") => {
+            (1, Part(Mode::Filter))
+        }
         (C::Distinct, b"key") => (0, Literal),
         (C::Find, b"projection") | (C::FindAndModify, b"fields") => (2, Part(Mode::Projection)),
         (C::Find | C::FindAndModify | C::MapReduce, b"sort") => (3, Part(Mode::Sort)),
@@ -197,7 +198,9 @@ pub fn stage(name: &[u8]) -> Mode {
         b"$project" | b"$addFields" | b"$set" => Mode::Projection,
         b"$sort" => Mode::Sort,
         b"$facet" => Mode::Facet,
-        b"$lookup" | b"$graphLookup" | b"$unionWith" | b"$merge" | b"$out" | b"$unwind" | b"$unset" => Mode::Kept,
+        b"$lookup" | b"$graphLookup" | b"$unionWith" | b"$merge" | b"$out" | b"$unwind" | b"$unset" => {
+            Mode::Kept
+        }
         b"$geoNear" => Mode::GeoNear,
         b"$setWindowFields" | b"$fill" => Mode::WindowFields,
         _ => Mode::Expression,

@@ -61,14 +61,17 @@ fn differ(a: &Document, b: &Document) {
 }
 
 fn regex(pattern: &str) -> Bson {
-    Bson::RegularExpression(bson::Regex { pattern: pattern.try_into().unwrap(), options: "".try_into().unwrap() })
+    Bson::RegularExpression(bson::Regex {
+        pattern: pattern.try_into().unwrap(),
+        options: "".try_into().unwrap(),
+    })
 }
 
 #[test]
 fn literals_become_typed_placeholders() {
     let id = ObjectId::new();
     let filter = doc! {"n": 1, "s": "x", "i": id, "b": true, "d": bson::DateTime::now(), "z": Bson::Null,
-        "r": regex("^a"), "o": {"x": 1}, "e": [], "l": [1, 2.5], "m": [1, "a"], "v": [[1], ["a"]]};
+    "r": regex("^a"), "o": {"x": 1}, "e": [], "l": [1, 2.5], "m": [1, "a"], "v": [[1], ["a"]]};
     assert_eq!(
         typed(&find(filter)),
         "{filter: {b: ?bool, d: ?date, e: [], i: ?objectId, l: ?array<?number>, m: ?array<>, n: ?number, \
@@ -81,7 +84,10 @@ fn order_without_a_meaning_is_taken_out() {
     same(&find(doc! {"a": 1, "b": "x"}), &find(doc! {"b": "y", "a": 2}));
     same(&find(doc! {"a": 5}), &find(doc! {"a": {"$eq": 7}}));
     same(&find(doc! {"$and": [{"a": 1}, {"b": 1}]}), &find(doc! {"b": 1, "a": 1}));
-    same(&find(doc! {"a": {"$gt": 1, "$lt": 2}}), &find(doc! {"$and": [{"a": {"$lt": 1}}, {"a": {"$gt": 2}}]}));
+    same(
+        &find(doc! {"a": {"$gt": 1, "$lt": 2}}),
+        &find(doc! {"$and": [{"a": {"$lt": 1}}, {"a": {"$gt": 2}}]}),
+    );
     same(&find(doc! {"$or": [{"a": 1}, {"b": 1}]}), &find(doc! {"$or": [{"b": 1}, {"a": 1}, {"b": 3}]}));
     same(&find(doc! {"a": {"$in": [1]}}), &find(doc! {"a": {"$in": [1, 2, 3]}}));
     differ(&find(doc! {"a": 1}), &find(doc! {"a": "x"}));
@@ -113,7 +119,10 @@ fn what_decides_the_plan_is_kept() {
     same(&base(), &with("lsid", doc! {"id": 1}.into()));
     same(&base(), &with("comment", "why".into()));
     differ(&with("hint", "a_1".into()), &with("hint", "b_1".into()));
-    differ(&with("collation", doc! {"locale": "fr"}.into()), &with("collation", doc! {"locale": "de"}.into()));
+    differ(
+        &with("collation", doc! {"locale": "fr"}.into()),
+        &with("collation", doc! {"locale": "de"}.into()),
+    );
     assert_eq!(
         typed(&with("projection", doc! {"a": 1, "b": true, "c": "$x", "d": {"$slice": 3}}.into())),
         "{filter: {a: ?number}, projection: {a: 1, b: 1, c: '$x', d: {$slice: 1}}}"
@@ -133,9 +142,9 @@ fn paths_stand_for_any_number_and_any_id() {
 fn operators_keep_their_structure() {
     assert_eq!(
         typed(&find(doc! {"a": {"$not": {"$gt": 3}}, "b": {"$elemMatch": {"x": 1, "y": {"$lt": 2}}},
-            "c": {"$elemMatch": {"$gt": 1}}, "d": {"$all": [{"$elemMatch": {"q": 1}}]}, "$where": "x",
-            "$expr": {"$gt": ["$a", {"$add": ["$b.3", 5]}]}, "$text": {"$search": "coffee"}, "$comment": "c",
-            "g": {"$near": {"$geometry": {"type": "Point", "coordinates": [1, 2]}, "$maxDistance": 5}}})),
+        "c": {"$elemMatch": {"$gt": 1}}, "d": {"$all": [{"$elemMatch": {"q": 1}}]}, "$where": "x",
+        "$expr": {"$gt": ["$a", {"$add": ["$b.3", 5]}]}, "$text": {"$search": "coffee"}, "$comment": "c",
+        "g": {"$near": {"$geometry": {"type": "Point", "coordinates": [1, 2]}, "$maxDistance": 5}}})),
         "{filter: {$expr: {$gt: ['$a', {$add: ['$b.<n>', ?number]}]}, $text: {$search: ?string}, \
          $where: ?javascript, a: {$not: {$gt: ?number}}, b: {$elemMatch: {x: ?number, y: {$lt: ?number}}}, \
          c: {$elemMatch: {$gt: ?number}}, d: {$all: [{$elemMatch: {q: ?number}}]}, \
@@ -147,7 +156,10 @@ fn operators_keep_their_structure() {
 fn the_plain_form_masks_all_and_goes_into_sub_documents() {
     let query = doc! {"find": "people", "filter": {"country": "RU", "city": "Moscow"}, "sort": {"age": -1}, "$db": "x"};
     assert_eq!(read(&query, 99).2, "{$orderby: {age: ?}, city: ?, country: ?}");
-    assert_eq!(read(&find(doc! {"a": {"b": 5, "c": {"d": "x"}}, "n": {"$in": [1, 2]}}), 99).2, "{a: {b: ?, c: {d: ?}}, n: {$in: ?}}");
+    assert_eq!(
+        read(&find(doc! {"a": {"b": 5, "c": {"d": "x"}}, "n": {"$in": [1, 2]}}), 99).2,
+        "{a: {b: ?, c: {d: ?}}, n: {$in: ?}}"
+    );
 }
 
 /// OP_QUERY as old drivers send it.
@@ -166,7 +178,10 @@ fn legacy(namespace: &str, limit: i32, query: &Document) -> (Ids, String, String
 
 #[test]
 fn a_legacy_query_has_the_shape_of_the_modern_command() {
-    let modern = read(&doc! {"find": "people", "filter": {"country": "RU", "city": "M"}, "sort": {"age": -1}, "$db": "x"}, 99);
+    let modern = read(
+        &doc! {"find": "people", "filter": {"country": "RU", "city": "M"}, "sort": {"age": -1}, "$db": "x"},
+        99,
+    );
     for query in [
         doc! {"country": "RU", "city": "Moscow", "$orderby": {"age": -1}},
         doc! {"$query": {"city": "Moscow", "country": "RU"}, "$orderby": {"age": -1}},
@@ -205,17 +220,21 @@ fn statements_of_a_bulk_are_told_apart() {
 fn bulk_write_names_its_namespaces() {
     let ops = |first: i32, second: i32| {
         doc! {"bulkWrite": 1, "ops": [{"insert": first, "document": {"a": 1}}, {"update": second, "filter": {"a": 1},
-            "updateMods": {"$set": {"b": 1}}, "multi": true}], "nsInfo": [{"ns": "x.a"}, {"ns": "x.b"}], "$db": "admin"}
+        "updateMods": {"$set": {"b": 1}}, "multi": true}], "nsInfo": [{"ns": "x.a"}, {"ns": "x.b"}], "$db": "admin"}
     };
     let (ids, text, _) = read(&ops(0, 1), 99);
     assert_eq!(ids.statements.len(), 2);
-    assert_eq!(text, "[{insert: {}}; {update: {filter: {a: ?number}, updateMods: {$set: {b: ?number}}, multi: true}}]");
+    assert_eq!(
+        text,
+        "[{insert: {}}; {update: {filter: {a: ?number}, updateMods: {$set: {b: ?number}}, multi: true}}]"
+    );
     differ(&ops(0, 1), &ops(0, 0));
 }
 
 #[test]
 fn pipelines_keep_the_order_of_stages() {
-    let aggregate = |pipeline: Vec<Document>| doc! {"aggregate": "c", "pipeline": pipeline, "cursor": {}, "$db": "x"};
+    let aggregate =
+        |pipeline: Vec<Document>| doc! {"aggregate": "c", "pipeline": pipeline, "cursor": {}, "$db": "x"};
     let stages = vec![
         doc! {"$match": {"b": 1, "a": {"$in": [1, 2]}}},
         doc! {"$group": {"_id": {"k": "$k", "j": 5}, "n": {"$sum": 1}}},
@@ -238,7 +257,8 @@ fn pipelines_keep_the_order_of_stages() {
 
 #[test]
 fn five_thousand_equal_branches_are_one() {
-    let branches = |n: i32| find(doc! {"$or": (0..n).map(|i| doc! {"a": i, "b": {"$gt": i}}).collect::<Vec<_>>()});
+    let branches =
+        |n: i32| find(doc! {"$or": (0..n).map(|i| doc! {"a": i, "b": {"$gt": i}}).collect::<Vec<_>>()});
     same(&branches(1), &branches(5_000));
     let large = find(doc! {"a": {"$in": (0..100_000).collect::<Vec<i32>>()}});
     same(&large, &find(doc! {"a": {"$in": [1]}}));
@@ -271,10 +291,14 @@ fn other_commands_are_their_name_and_namespace() {
 #[test]
 fn chunks_of_every_size_give_the_same_ids() {
     let command = doc! {"update": "c", "updates": [{"q": {"a.b": 1, "$or": [{"x": {"$in": [1, 2]}}, {"y": regex("x")}]},
-        "u": {"$set": {"long_field_name_here": "text"}}}], "$db": "x"};
+    "u": {"$set": {"long_field_name_here": "text"}}}], "$db": "x"};
     let whole = read(&command, 1 << 20);
     for chunk in 1..200 {
         let part = read(&command, chunk);
-        assert_eq!((part.0.shape, part.0.ordered, &part.1), (whole.0.shape, whole.0.ordered, &whole.1), "{chunk}");
+        assert_eq!(
+            (part.0.shape, part.0.ordered, &part.1),
+            (whole.0.shape, whole.0.ordered, &whole.1),
+            "{chunk}"
+        );
     }
 }

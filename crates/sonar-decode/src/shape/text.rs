@@ -47,7 +47,7 @@ pub trait Text: Sized + Default {
     /// A container. The children's texts are taken out of it.
     fn container(style: Style, children: &mut [Element<Self>]) -> Self;
     /// How many bytes it holds.
-    fn len(&self) -> usize;
+    fn bytes(&self) -> usize;
     /// The plain form of a find: its filter with sort, hint and so on as `$orderby`, `$hint` … inside.
     fn as_query(fields: &[Element<Self>]) -> Self;
     /// The same with the plain form of another.
@@ -65,7 +65,7 @@ impl Text for () {
     fn leaf(_: &str, _: &str) -> Self {}
     fn literal(_: &[u8], _: bool) -> Self {}
     fn container(_: Style, _: &mut [Element<Self>]) -> Self {}
-    fn len(&self) -> usize {
+    fn bytes(&self) -> usize {
         0
     }
     fn as_query(_: &[Element<Self>]) -> Self {}
@@ -125,7 +125,7 @@ impl Text for Rendered {
         Self { typed, plain, cut: cut || cut_typed || cut_plain }
     }
 
-    fn len(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.typed.len() + self.plain.len()
     }
 
@@ -179,7 +179,11 @@ fn join<'a>(
         let child = &children[at];
         // Conditions on one path are written as one document of operators.
         let same = children[at..].iter().take_while(|other| other.label.path == child.label.path).count();
-        let group = if keyed && !child.label.operator.is_empty() { &children[at..at + same] } else { &children[at..=at] };
+        let group = if keyed && !child.label.operator.is_empty() {
+            &children[at..at + same]
+        } else {
+            &children[at..=at]
+        };
         let begin = out.len();
         if begin > 1 {
             out.push_str(", ");
@@ -189,7 +193,9 @@ fn join<'a>(
             out.push_str(": ");
         }
         match group {
-            [one] if one.label.operator.is_empty() || is_equality(&one.label.operator) => out.push_str(form(one)),
+            [one] if one.label.operator.is_empty() || is_equality(&one.label.operator) => {
+                out.push_str(form(one))
+            }
             conditions => {
                 for (i, condition) in conditions.iter().enumerate() {
                     let operator = match condition.label.operator.as_str() {
@@ -236,7 +242,11 @@ fn name(key: &[u8]) -> String {
 
 /// Characters that could move the cursor or end the quotes are written as escapes.
 fn escaped(c: char) -> impl Iterator<Item = char> {
-    let escape = c.is_control() || c == '"' || c == '\\' || ('\u{200b}'..='\u{202f}').contains(&c) || ('\u{2060}'..='\u{206f}').contains(&c);
+    let escape = c.is_control()
+        || c == '"'
+        || c == '\\'
+        || ('\u{200b}'..='\u{202f}').contains(&c)
+        || ('\u{2060}'..='\u{206f}').contains(&c);
     let (kept, written) = if escape { (None, Some(c.escape_default())) } else { (Some(c), None) };
     kept.into_iter().chain(written.into_iter().flatten())
 }
