@@ -12,14 +12,12 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sonar_core::Window;
-use sonar_view::live::{App, Cost, Settings, picture};
+use sonar_view::live::{App, Settings, picture};
 
 /// Shows `windows` one after the other, types `keys`, and gives what is then on a screen of that size.
-fn picture(windows: impl Iterator<Item = Window>, keys: &str, (columns, rows): (u16, u16)) -> String {
-    let source = "eth0, port 27017".to_string();
+fn picture(source: String, windows: Vec<Window>, keys: &str, (columns, rows): (u16, u16)) -> String {
     let mut app = App::new(Settings { source, ..Settings::default() });
-    windows.for_each(|window| app.window(window));
-    app.cost(Cost { cpu_percent: Some(0.4), rss_bytes: Some(23_000_000) });
+    windows.into_iter().for_each(|window| app.window(window));
     let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, rows));
     let Ok(_) = terminal.draw(|frame| app.draw(frame));
     for key in keys.chars() {
@@ -34,12 +32,13 @@ fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let file = arguments.next().unwrap_or_else(|| "queries.svg".to_string());
     let keys = arguments.next().unwrap_or_default().replace("\\n", "\n");
-    let windows = match arguments.next() {
-        Some(capture) => recorded::windows(&std::fs::read(capture)?)?,
+    let (source, windows) = match arguments.next() {
+        Some(capture) => (capture.clone(), recorded::windows(&std::fs::read(capture)?)?),
         None => {
             let mut workload = synthetic::Workload::new();
-            (0..75).map(|second| workload.window(second)).collect()
+            let windows = (0..75).map(|second| workload.window(second)).collect();
+            ("made-up workload".to_string(), windows)
         }
     };
-    std::fs::write(file, picture(windows.into_iter(), &keys, (132, 26)))
+    std::fs::write(file, picture(source, windows, &keys, (132, 26)))
 }

@@ -31,7 +31,7 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// A count, or a rate, with decimal prefixes: `0`, `0.05`, `3.40`, `123`, `3.40k`, `12.3M`.
+/// A count, or a rate, with decimal prefixes: `0`, `0.051`, `3.40`, `123`, `3.40k`, `12.3M`.
 #[derive(Copy, Clone, Debug)]
 pub struct Count(pub f64);
 
@@ -50,8 +50,8 @@ impl fmt::Display for Count {
         if prefix == 0 && value == value.trunc() {
             return f.pad(&format!("{value:.0}"));
         }
-        if prefix == 0 && value < 0.005 {
-            return f.pad("<.01");
+        if prefix == 0 && value < 0.0995 {
+            return if value < 0.0005 { f.pad("<.001") } else { f.pad(&format!("{value:.3}")) };
         }
         padded(f, value, PREFIXES[prefix])
     }
@@ -105,8 +105,10 @@ mod tests {
     fn counts_keep_three_digits() {
         for (value, text) in [
             (0.0, "0"),
-            (0.001, "<.01"),
-            (0.05, "0.05"),
+            (0.0004, "<.001"),
+            (0.0006, "0.001"),
+            (0.0512, "0.051"),
+            (0.0996, "0.10"),
             (3.4, "3.40"),
             (9.996, "10.0"),
             (123.0, "123"),

@@ -208,7 +208,7 @@ fn sparklines<'a>(row: &Row<'_>, history: &History, columns: usize, palette: Pal
     type Kind = (&'static str, fn(&Point) -> f32, fn(f32) -> String);
     let kinds: [Kind; 2] = [
         ("calls/s", |point| point.calls, |value| Count(f64::from(value)).to_string()),
-        ("p99", |point| point.p99_ns, |value| Nanos(value as u64).to_string()),
+        ("p99", |point| point.p99_ns, |value| or_unknown((value > 0.0).then_some(Nanos(value as u64)))),
     ];
     kinds
         .into_iter()
