@@ -16,7 +16,7 @@ lint:
 
 bench:
 	@scripts/install-prerequisites.sh test
-	@scripts/bench.sh
+	@for bench in bench/*.sh; do echo "== $$bench"; $$bench || exit 1; done
 
 # Into ~/.cargo/bin; `mongosonar doctor` then says how to run it without sudo.
 install:

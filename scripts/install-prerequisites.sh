@@ -10,9 +10,11 @@ what=${1:-run}
 go_version=1.24.5
 packages=(build-essential ca-certificates curl git pkg-config)
 if [ "$what" = test ]; then
-    packages+=(iproute2 iptables tcpdump tshark util-linux python3 python3-pip python3-venv)
-    # Debian's npm brings a Node.js of its own, which would hide one that is there already.
-    command -v npm >/dev/null || packages+=(nodejs npm)
+    # A Node.js that did not come from Debian brings its own npm, and Debian's would not go beside it.
+    have='^(#|$)'
+    command -v npm >/dev/null && have='^(#|$|nodejs$|npm$)'
+    mapfile -t lab < <(grep -vE "$have" "$(dirname "$0")/../lab/apt-packages.txt")
+    packages+=("${lab[@]}")
 fi
 
 say() { echo "prerequisites: $*" >&2; }
