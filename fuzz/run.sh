@@ -1,0 +1,29 @@
+#!/bin/sh
+# Runs a fuzz target, or builds all: fuzz/run.sh TARGET SECONDS [libFuzzer options]; fuzz/run.sh --build
+#
+# Needs neither cargo-fuzz nor a nightly compiler: the coverage pass is asked of LLVM directly. --target is
+# given, so that build scripts are not instrumented. What is found new goes to a temporary folder; only
+# the seeds in corpus/ are kept. An input that fails is left in artifacts/TARGET/.
+set -eu
+cd "$(dirname "$0")"
+
+host=$(rustc -vV | sed -n 's/^host: //p')
+export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
+-Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+-Cllvm-args=-sanitizer-coverage-pc-table \
+-Cllvm-args=-sanitizer-coverage-trace-compares"
+cargo build --quiet --release --bins --target "$host"
+[ "${1:-}" != --build ] || exit 0
+
+if [ $# -lt 2 ]; then
+    echo "usage: fuzz/run.sh TARGET SECONDS [libFuzzer options], or fuzz/run.sh --build" >&2
+    exit 2
+fi
+target=$1 seconds=$2
+shift 2
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+mkdir -p "artifacts/$target"
+"${CARGO_TARGET_DIR:-target}/$host/release/$target" "$fresh" "corpus/$target" \
+    -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 -artifact_prefix="artifacts/$target/" "$@"
