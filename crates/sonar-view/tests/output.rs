@@ -371,3 +371,26 @@ fn tables_keep_their_width() {
         text(|out| table::interval(&report, Some(width), out));
     }
 }
+
+#[test]
+fn every_grouping_adds_up_to_the_totals() {
+    let window = synthetic::Workload::new().window(0);
+    for by in By::ALL {
+        for (form, classes) in
+            [(Form::Typed, Classes::USER), (Form::Plain, Classes::ALL), (Form::Typed, Classes::ALL)]
+        {
+            let selection = Selection { by, form, classes, ..Selection::default() };
+            let report = Report::new(&window, &selection);
+            let sums = report.rows.iter().map(|row| &row.stats.figures).fold([0; 4], |sums, figures| {
+                let more =
+                    [figures.calls, figures.error_count(), figures.response_bytes, figures.latency.count()];
+                std::array::from_fn(|at| sums[at] + more[at])
+            });
+            let totals = &report.totals.figures;
+            let expected =
+                [totals.calls, totals.error_count(), totals.response_bytes, totals.latency.count()];
+            assert_eq!(sums, expected, "{by:?} {form:?}");
+            assert!(totals.calls > 1_000);
+        }
+    }
+}
