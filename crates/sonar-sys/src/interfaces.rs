@@ -26,31 +26,26 @@ pub struct Interface {
 
 /// Every interface, by index.
 pub fn list() -> io::Result<Vec<Interface>> {
-    let entries = sys::interface_entries()?;
     let query = sys::InterfaceQuery::open()?;
     let mut interfaces: Vec<Interface> = Vec::new();
-    for entry in &entries {
-        if let sys::InterfaceEntryKind::Link { index, hardware } = entry.kind {
-            interfaces.push(Interface {
-                index,
-                name: entry.name.clone(),
-                up: entry.flags & libc::IFF_UP as u32 != 0,
-                loopback: hardware == libc::ARPHRD_LOOPBACK,
-                ethernet: hardware::ETHERNET.contains(&hardware),
-                // An interface can go away between the two questions.
-                mtu: query.mtu(&entry.name).unwrap_or(0),
-                addresses: Vec::new(),
-            });
-        }
+    for (index, name) in sys::interface_names()? {
+        // An interface can go away between two questions.
+        let (Ok(flags), Ok(hardware)) = (query.flags(&name), query.hardware(&name)) else { continue };
+        interfaces.push(Interface {
+            index,
+            up: flags & libc::IFF_UP != 0,
+            loopback: hardware == libc::ARPHRD_LOOPBACK,
+            ethernet: hardware::ETHERNET.contains(&hardware),
+            mtu: query.mtu(&name).unwrap_or(0),
+            name,
+            addresses: Vec::new(),
+        });
     }
-    for entry in &entries {
-        if let sys::InterfaceEntryKind::Address(address) = entry.kind {
-            // An address with a label of its own (`eth0:1`) belongs to the interface before the colon.
-            let owner = entry.name.split(':').next().unwrap_or_default();
-            let found = interfaces.iter_mut().find(|i| i.name == entry.name || i.name == owner);
-            if let Some(interface) = found {
-                interface.addresses.push(address);
-            }
+    for (name, address) in sys::interface_addresses()? {
+        // An address with a label of its own (`eth0:1`) belongs to the interface before the colon.
+        let owner = name.split(':').next().unwrap_or_default();
+        if let Some(interface) = interfaces.iter_mut().find(|i| i.name == name || i.name == owner) {
+            interface.addresses.push(address);
         }
     }
     interfaces.sort_by_key(|interface| interface.index);

@@ -331,57 +331,59 @@ pub(crate) fn kernel_release() -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// One entry of `getifaddrs`.
-pub(crate) struct InterfaceEntry {
-    pub(crate) name: String,
-    pub(crate) flags: u32,
-    pub(crate) kind: InterfaceEntryKind,
+/// Index and name of every interface in the network namespace of the calling thread.
+pub(crate) fn interface_names() -> io::Result<Vec<(u32, String)>> {
+    // SAFETY: on success gives a list that is ours until it is given to if_freenameindex.
+    let list = unsafe { libc::if_nameindex() };
+    if list.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    let mut names = Vec::new();
+    let mut next = list;
+    // SAFETY: the list ends with an entry of index 0, is not left behind that, and is freed only after
+    // this loop. Names are terminated by 0.
+    unsafe {
+        while (*next).if_index != 0 && !(*next).if_name.is_null() {
+            let name = CStr::from_ptr((*next).if_name).to_string_lossy().into_owned();
+            names.push(((*next).if_index, name));
+            next = next.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    Ok(names)
 }
 
-/// What an entry of `getifaddrs` tells.
-pub(crate) enum InterfaceEntryKind {
-    /// The interface itself: its index and hardware type (ARPHRD).
-    Link { index: u32, hardware: u16 },
-    /// An IP address of it.
-    Address(IpAddr),
-}
-
-/// Interfaces and their addresses, in the network namespace of the calling thread.
-pub(crate) fn interface_entries() -> io::Result<Vec<InterfaceEntry>> {
+/// Names of interfaces and their IP addresses, in the network namespace of the calling thread.
+pub(crate) fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: on success `head` is a list that is ours until it is given to freeifaddrs.
     check(unsafe { libc::getifaddrs(&mut head) })?;
-    let mut entries = Vec::new();
+    let mut addresses = Vec::new();
     let mut next = head;
-    // SAFETY: `next` is null or an entry of the list, which is freed only after this loop. Names are
-    // terminated by 0, and an address is as large as its family says.
+    // SAFETY: `next` is null or an entry of the list, which is freed only after this loop.
     while let Some(entry) = unsafe { next.as_ref() } {
         next = entry.ifa_next;
-        // SAFETY: as above; null addresses are left out first.
-        let kind = unsafe {
+        // SAFETY: null addresses are left out first; an address is as large as its family says.
+        let address: IpAddr = unsafe {
             match entry.ifa_addr.as_ref().map(|addr| c_int::from(addr.sa_family)) {
-                Some(libc::AF_PACKET) => {
-                    let link = entry.ifa_addr.cast::<libc::sockaddr_ll>().read_unaligned();
-                    InterfaceEntryKind::Link { index: link.sll_ifindex as u32, hardware: link.sll_hatype }
-                }
                 Some(libc::AF_INET) => {
                     let addr = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned().sin_addr.s_addr;
-                    InterfaceEntryKind::Address(Ipv4Addr::from(addr.to_ne_bytes()).into())
+                    Ipv4Addr::from(addr.to_ne_bytes()).into()
                 }
                 Some(libc::AF_INET6) => {
                     let addr = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned().sin6_addr.s6_addr;
-                    InterfaceEntryKind::Address(Ipv6Addr::from(addr).into())
+                    Ipv6Addr::from(addr).into()
                 }
                 _ => continue,
             }
         };
-        // SAFETY: as above.
+        // SAFETY: names are terminated by 0 and live as long as the list.
         let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
-        entries.push(InterfaceEntry { name, flags: entry.ifa_flags, kind });
+        addresses.push((name, address));
     }
     // SAFETY: `head` came from getifaddrs, is freed once, and nothing borrows from it any more.
     unsafe { libc::freeifaddrs(head) };
-    Ok(entries)
+    Ok(addresses)
 }
 
 /// A socket for questions about interfaces in the network namespace of the calling thread.
@@ -396,8 +398,29 @@ impl InterfaceQuery {
         }
     }
 
+    /// Flags (`IFF_…`).
+    pub(crate) fn flags(&self, name: &str) -> io::Result<c_int> {
+        let answer = self.ask(libc::SIOCGIFFLAGS as _, name)?;
+        // SAFETY: SIOCGIFFLAGS answered in this member; any two bytes are an integer.
+        Ok(c_int::from(unsafe { answer.ifr_ifru.ifru_flags }))
+    }
+
+    /// Hardware type (`ARPHRD_…`).
+    pub(crate) fn hardware(&self, name: &str) -> io::Result<u16> {
+        let answer = self.ask(libc::SIOCGIFHWADDR as _, name)?;
+        // SAFETY: SIOCGIFHWADDR answered in this member; any bytes are a value of it.
+        Ok(unsafe { answer.ifr_ifru.ifru_hwaddr }.sa_family)
+    }
+
     /// The largest payload of a frame, in bytes.
     pub(crate) fn mtu(&self, name: &str) -> io::Result<u32> {
+        let answer = self.ask(libc::SIOCGIFMTU as _, name)?;
+        // SAFETY: SIOCGIFMTU answered in this member; any four bytes are an integer.
+        Ok(unsafe { answer.ifr_ifru.ifru_mtu }.max(0) as u32)
+    }
+
+    /// One of the questions above; no other may be asked.
+    fn ask(&self, question: libc::Ioctl, name: &str) -> io::Result<libc::ifreq> {
         // SAFETY: ifreq is bytes and a union of plain values: all zero is a value of it.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         if name.len() >= request.ifr_name.len() {
@@ -406,10 +429,9 @@ impl InterfaceQuery {
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
-        // SAFETY: SIOCGIFMTU reads the name, which is terminated by 0, and writes the union of
+        // SAFETY: each of the questions reads the name, which is terminated by 0, and writes the union of
         // `request`, which lives through the call.
-        check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) })?;
-        // SAFETY: SIOCGIFMTU answered in this member; any four bytes are an integer.
-        Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as u32)
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), question, &mut request) })?;
+        Ok(request)
     }
 }

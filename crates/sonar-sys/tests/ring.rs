@@ -13,7 +13,7 @@ use std::time::Duration;
 use sonar_core::packet::Direction;
 use sonar_core::{Endpoint, LinkType, Packet};
 use sonar_sys::{Filter, Ring, RingConfig, RingError, Wake};
-use support::{Frame, Namespace, frame};
+use support::{Frame, Namespace, Tun, frame};
 
 fn config(interfaces: &[&str], ports: &[u16]) -> RingConfig {
     RingConfig {
@@ -395,6 +395,41 @@ fn an_interface_without_link_layer_gives_raw_packets() {
         client.ip("link del t0");
         server.ip("link del t0");
     }
+}
+
+#[test]
+fn a_tun_interface_gives_raw_packets() {
+    let Some(here) = Namespace::new() else { return };
+    let tun = match here.run(Tun::new) {
+        Ok(tun) => tun,
+        Err(error) => {
+            eprintln!("skipped: no tun interface can be made ({error})");
+            return;
+        }
+    };
+    here.ip("link set t0 up");
+    let filter = Filter { snap_replies: Some(10), ..config(&[], &[27017]).filter };
+    let mut ring = open(&here, RingConfig { filter, ..config(&["t0"], &[]) });
+    let mut any = open(&here, config(&[], &[27017]));
+    let request = frame(("192.0.2.1", 40000), ("192.0.2.2", 27017));
+    let v6 = Frame { extensions: vec![60], ..frame(("2001:db8::1", 40000), ("2001:db8::2", 27017)) };
+    let reply = frame(("192.0.2.2", 27017), ("192.0.2.1", 40000));
+    let other = frame(("192.0.2.2", 27018), ("192.0.2.1", 40000));
+    let packets = [&request, &v6, &reply, &other].map(|frame| frame.bytes().split_off(14));
+    packets.iter().for_each(|packet| tun.write(packet));
+    let heard = finish(&mut ring);
+    assert_eq!(heard.len(), 3);
+    for (heard, sent) in heard.iter().zip(&packets) {
+        assert_eq!((heard.link, heard.wire_len as usize), (LinkType::Raw, sent.len()));
+        assert!(sent.starts_with(&heard.data));
+    }
+    // 40 bytes of headers and 10 of payload.
+    let lengths: Vec<usize> = heard.iter().map(|p| p.data.len()).collect();
+    assert_eq!(lengths, [packets[0].len(), packets[1].len(), 50]);
+    assert_eq!(
+        finish(&mut any).iter().map(|p| &p.data).collect::<Vec<_>>(),
+        packets[..3].iter().collect::<Vec<_>>()
+    );
 }
 
 /// Packets of each connection, by the client's address.

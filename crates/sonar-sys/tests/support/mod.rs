@@ -5,8 +5,9 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::any::Any;
-use std::io;
+use std::io::{self, Write};
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -100,6 +101,28 @@ impl Namespace {
     pub fn send(&self, name: &'static str, frames: Vec<Vec<u8>>) {
         let index = self.index(name);
         self.run(move || send_frames(index, &frames).unwrap());
+    }
+}
+
+/// The other end of a tun interface: what is written to it comes in there.
+pub struct Tun(std::fs::File);
+
+impl Tun {
+    /// Makes interface `t0` in the calling thread's namespace.
+    pub fn new() -> io::Result<Self> {
+        let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
+        // SAFETY: ifreq is bytes and a union of plain values: all zero is a value of it.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_name[0] = b't' as libc::c_char;
+        request.ifr_name[1] = b'0' as libc::c_char;
+        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
+        // SAFETY: TUNSETIFF reads and writes `request`, which lives through the call.
+        let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(Self(file)) }
+    }
+
+    pub fn write(&self, packet: &[u8]) {
+        (&self.0).write_all(packet).unwrap();
     }
 }
 
