@@ -96,7 +96,8 @@ type compressor struct {
 }
 
 var (
-	zstdEncoder, _ = zstd.NewWriter(nil)
+	// A frame that tells its content size, which decompressors of drivers ask for.
+	zstdEncoder, _ = zstd.NewWriter(nil, zstd.WithSingleSegment(true))
 	zstdDecoder, _ = zstd.NewReader(nil)
 	compressors    = map[string]compressor{
 		"snappy": {"snappy", 1,

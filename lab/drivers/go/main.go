@@ -32,6 +32,7 @@ type line struct {
 	Docs           *int    `json:"docs,omitempty"`
 	N              *int64  `json:"n,omitempty"`
 	NModified      *int64  `json:"n_modified,omitempty"`
+	NUpserted      int     `json:"n_upserted,omitempty"`
 	Cursor         *int64  `json:"cursor,omitempty"`
 	Unacknowledged bool    `json:"unacknowledged,omitempty"`
 	Server         string  `json:"server"`
@@ -93,6 +94,10 @@ func facts(l *line, reply bson.Raw) {
 		if n, ok := reply.Lookup("nModified").AsInt64OK(); ok {
 			l.NModified = &n
 		}
+	}
+	if array, ok := reply.Lookup("upserted").ArrayOK(); ok {
+		values, _ := array.Values()
+		l.NUpserted = len(values)
 	}
 	if array, ok := reply.Lookup("writeErrors").ArrayOK(); ok {
 		values, _ := array.Values()

@@ -39,6 +39,7 @@ function record(client, app) {
       facts.n = reply.n;
       if (reply.nModified !== undefined) facts.n_modified = reply.nModified;
     }
+    if (reply.upserted?.length) facts.n_upserted = reply.upserted.length;
     if (reply.writeErrors?.length) facts.write_errors = reply.writeErrors.map((error) => error.code);
     write(event, 'ok', facts);
   });

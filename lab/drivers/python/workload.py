@@ -37,6 +37,8 @@ class Recorder(monitoring.CommandListener):
             facts["n"] = reply["n"]
             if "nModified" in reply:
                 facts["n_modified"] = reply["nModified"]
+        if reply.get("upserted"):
+            facts["n_upserted"] = len(reply["upserted"])
         if reply.get("writeErrors"):
             facts["write_errors"] = [error["code"] for error in reply["writeErrors"]]
         self.write(event, "ok", facts)

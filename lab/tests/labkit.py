@@ -1,0 +1,286 @@
+"""What the tests have in common: the lab's processes, captures, and the join of two records of the same commands."""
+
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+
+LAB = pathlib.Path(__file__).resolve().parents[1]
+MONGOSONAR = os.environ.get("MONGOSONAR") or str(LAB.parent / "target/release/mongosonar")
+LOOPBACK = {"ipv4": "127.0.0.1", "ipv6": "[::1]"}
+DRIVERS = {
+    "python": [str(LAB / ".venv/bin/python"), str(LAB / "drivers/python/workload.py")],
+    "node": ["node", str(LAB / "drivers/node/workload.mjs")],
+    "go": [str(LAB / "bin/driver-go")],
+    "rust": [str(LAB / "bin/driver-rust")],
+}
+
+# Drivers keep these out of their command monitoring: handshakes, heartbeats, authentication, and what they
+# send of their own accord when a client is closed.
+HIDDEN = {"hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonce", "authenticate", "endSessions"}
+
+
+def wait_until(condition, what, seconds=15.0):
+    """Returns the first true value of `condition()`; fails after `seconds`, saying what did not come."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what}: did not come within {seconds} s"
+        time.sleep(0.02)
+    return value
+
+
+@contextlib.contextmanager
+def process(arguments, **options):
+    """Runs a program and ends it at the end of the block, by SIGINT first."""
+    child = subprocess.Popen([str(argument) for argument in arguments], **options)
+    try:
+        yield child
+    finally:
+        stop(child)
+
+
+def stop(child):
+    if child.poll() is None:
+        child.send_signal(signal.SIGINT)
+        try:
+            child.wait(10)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+    return child.returncode
+
+
+def first_line(child, seconds=30):
+    """The first line that a program prints on its standard output, which must be a pipe."""
+    ready, _, _ = select.select([child.stdout], [], [], seconds)
+    line = child.stdout.readline().decode() if ready else ""
+    assert line.startswith("ready "), f"{child.args[0]} said {line!r}, exit code {child.poll()}"
+    return line.split()[1]
+
+
+@contextlib.contextmanager
+def ready(arguments):
+    """Runs a program of the lab that prints `ready HOST:PORT`; gives that address."""
+    with process(arguments, stdout=subprocess.PIPE) as child:
+        yield first_line(child)
+
+
+@contextlib.contextmanager
+def server(listen, prefix=()):
+    """The lab's server; its files are in memory, so that the disk of the machine does not matter."""
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    directory = tempfile.mkdtemp(prefix="mongosonar-lab-", dir=memory)
+    try:
+        with ready([*prefix, LAB / "bin/server", "--listen", listen, "--dir", directory]) as address:
+            yield address
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def port_of(address):
+    return int(address.rpartition(":")[2])
+
+
+def run_driver(language, address, output, options="", prefix=()):
+    """Runs the workload of one driver; gives its own record of it."""
+    command = [*prefix, *DRIVERS[language], f"mongodb://{address}/?{options}", str(output), "_" + language]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, text=True)
+    assert done.returncode == 0, f"{language} driver:\n{done.stdout}"
+    return read_lines(output)
+
+
+def read_lines(path):
+    """The JSON objects of a file, one a line; a last line that is not finished yet is left out."""
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.endswith("\n")]
+
+
+def packet_sockets(pid):
+    """How many packet sockets of a process are bound and running."""
+    running = set()
+    with open("/proc/net/packet", encoding="ascii") as table:
+        next(table)
+        for row in table:
+            columns = row.split()
+            if columns[5] == "1":
+                running.add(columns[8])
+    count = 0
+    for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            inode = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(descriptor))
+            count += bool(inode and inode[1] in running)
+    return count
+
+
+@dataclasses.dataclass
+class Listening:
+    """mongosonar as it listens; what it says is in files, so that it never waits for us."""
+
+    child: subprocess.Popen
+    out: pathlib.Path
+    err: pathlib.Path
+
+    def lines(self):
+        return read_lines(self.out)
+
+    def stop(self):
+        code = stop(self.child)
+        assert code == 0, f"exit code {code}: {self.err.read_text()}"
+        return self.lines()
+
+
+@contextlib.contextmanager
+def listening(directory, arguments, prefix=()):
+    """`mongosonar queries ARGUMENTS`, from when its packet socket runs."""
+    out, err = directory / "mongosonar.out", directory / "mongosonar.err"
+    with open(out, "wb") as stdout, open(err, "wb") as stderr:
+        command = [*prefix, MONGOSONAR, "queries", *arguments]
+        with process(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL) as child:
+
+            def running():
+                assert child.poll() is None, f"mongosonar ended: {err.read_text()}"
+                return prefix or packet_sockets(child.pid)
+
+            wait_until(running, "a packet socket of mongosonar")
+            if prefix:
+                wait_until(lambda: packet_sockets_in(child, prefix), "a packet socket of mongosonar")
+            yield Listening(child, out, err)
+
+
+def packet_sockets_in(child, prefix):
+    """The same in another network namespace, whose table has to be read there."""
+    table = subprocess.run([*prefix, "cat", "/proc/net/packet"], capture_output=True, text=True, check=True).stdout
+    return any(row.split()[5] == "1" for row in table.splitlines()[1:])
+
+
+@contextlib.contextmanager
+def tcpdump(path, interface, expression, prefix=()):
+    """Records what passes, from when tcpdump listens; fails when the kernel dropped a packet."""
+    command = [*prefix, "tcpdump", "-i", interface, "-n", "-U", "-s", "0", "-B", "65536", "-w", path, *expression.split()]
+    errors = path.with_suffix(".tcpdump")
+    with open(errors, "wb") as stderr, process(command, stderr=stderr) as child:
+        wait_until(lambda: "listening on" in errors.read_text(), "tcpdump")
+        yield
+        # What the kernel still holds for tcpdump comes within its buffer's time-out of a second.
+        time.sleep(1.2)
+    assert child.returncode == 0 and re.search(r"^0 packets dropped by kernel", errors.read_text(), re.M), errors.read_text()
+
+
+def read_capture(path, *arguments, code=0):
+    """`mongosonar queries --read PATH --each --json` with all classes and roles."""
+    command = [MONGOSONAR, "queries", "--read", str(path), "--each", "--json", "--class", "all", "--role", "all", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, f"exit code {done.returncode}: {done.stderr}"
+    return operations(json.loads(line) for line in done.stdout.splitlines())
+
+
+def operations(lines):
+    """The lines that tell of an operation; `--each --json` may end with a summary."""
+    return [line for line in lines if "request_id" in line]
+
+
+def summary(lines):
+    """The last object that tells of a span of time."""
+    return [line for line in lines if "coverage" in line][-1]
+
+
+@dataclasses.dataclass
+class Difference:
+    """What two records of the same commands do not agree on."""
+
+    missing: list
+    extra: list
+    differing: list
+
+    def __bool__(self):
+        return bool(self.missing or self.extra or self.differing)
+
+    def __str__(self):
+        show = lambda title, rows: f"{len(rows)} {title}" + "".join(f"\n  {row}" for row in rows[:8])
+        return "\n".join([show("missing", self.missing), show("extra", self.extra), show("differing", self.differing)])
+
+
+def join(heard, said):
+    """Holds what mongosonar heard against what a driver says it sent, request id by request id."""
+    waiting = collections.defaultdict(list)
+    for operation in heard:
+        waiting[operation["request_id"], operation["command"]].append(operation)
+    missing, differing = [], []
+    for command in said:
+        candidates = waiting[command["request_id"], command["command"]]
+        if not candidates:
+            missing.append(command)
+            continue
+        operation = candidates.pop(0)
+        for field, expected, got in disagreements(command, operation):
+            differing.append(f"{command['command']} {command['request_id']}: {field} is {expected} to the driver, {got} here")
+    extra = [op for left in waiting.values() for op in left if op["command"] not in HIDDEN]
+    return Difference(missing, extra, differing)
+
+
+def disagreements(command, operation):
+    """Each fact of a driver's record that an operation does not share: (what, driver's, ours)."""
+    namespace = ".".join(filter(None, [operation["database"], operation["collection"]]))
+    codes = collections.Counter(str(code) for code in command.get("write_errors", []))
+    if "code" in command:
+        codes[str(command["code"])] += 1
+    if command.get("unacknowledged"):
+        outcome = "unacknowledged"
+    else:
+        outcome = "failed" if codes or command["outcome"] == "failed" else "ok"
+    expected = {"namespace": (command["ns"], namespace), "application": (command["client"], operation["app"])}
+    # Drivers send endSessions as they close and do not wait for what becomes of it.
+    waited = command["command"] != "endSessions"
+    if waited:
+        expected["outcome"] = outcome, operation["outcome"]
+    if codes:
+        expected["error codes"] = dict(codes), operation["errors"]
+    if waited and outcome != "unacknowledged":
+        if "docs" in command:
+            expected["documents"] = command["docs"], operation["docs_returned"]
+        if command.get("cursor"):
+            expected["cursor"] = command["cursor"], operation["cursor_id"]
+        if "n" in command:
+            expected["n"] = command["n"], operation["docs_matched"]
+            affected = command["n"]
+            if "n_modified" in command:
+                affected = command["n_modified"] + command.get("n_upserted", 0)
+            expected["documents affected"] = affected, operation["docs_affected"]
+        # Drivers cut what they measured to whole microseconds, Node.js to whole milliseconds.
+        unit = 1_000_000 if command["driver"] == "node" else 1_000
+        if operation["latency_ns"] is None or operation["latency_ns"] > command["us"] * 1_000 + unit:
+            yield "latency, at most, in ns", command["us"] * 1_000, operation["latency_ns"]
+    for field, (theirs, ours) in expected.items():
+        if theirs != ours:
+            yield field, theirs, ours
+
+
+def pcap_records(path):
+    """The file header and the records of a capture file as tcpdump writes it (little-endian, microseconds)."""
+    data = path.read_bytes()
+    assert data[:4] == b"\xd4\xc3\xb2\xa1"
+    records, at = [], 24
+    while at < len(data):
+        length = struct.unpack_from("<I", data, at + 8)[0]
+        records.append(data[at : at + 16 + length])
+        at += 16 + length
+    return data[:24], records
+
+
+def payload(record):
+    """The TCP payload of a record on Ethernet over IPv4."""
+    ip = record[16 + 14 :]
+    header = (ip[0] & 15) * 4
+    total = struct.unpack_from(">H", ip, 2)[0]
+    tcp = ip[header:total]
+    return tcp[(tcp[12] >> 4) * 4 :]

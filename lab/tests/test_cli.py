@@ -1,0 +1,154 @@
+"""Errors that a person can act on, exit codes, and what else the command line promises."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+import labkit
+
+RECORDING = labkit.LAB.parent / "fixtures/mongod-4.0-mixed/wire.pcap.gz"
+
+
+def run(*arguments, **options):
+    command = [labkit.MONGOSONAR, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **options)
+
+
+@pytest.fixture(scope="module")
+def plain_recording(tmp_path_factory):
+    path = tmp_path_factory.mktemp("recording") / "wire.pcap"
+    path.write_bytes(gzip.decompress(RECORDING.read_bytes()))
+    return path
+
+
+def test_an_interface_that_is_not_there_lists_those_that_are():
+    done = run("queries", "--interface", "nosuch0")
+    assert done.returncode == 1
+    assert "nosuch0" in done.stderr and "lo" in done.stderr.replace("nosuch0", "").split("nosuch0")[0]
+
+
+def test_a_file_that_is_no_capture_says_which_bytes(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello, this is no capture")
+    done = run("queries", "--read", path)
+    assert done.returncode == 1
+    assert str(path) in done.stderr and "68 65 6c 6c" in done.stderr
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    done = run("queries", "--read", tmp_path / "absent.pcap")
+    assert done.returncode == 1 and "absent.pcap" in done.stderr
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "27020-27017", "mongod"])
+def test_a_wrong_port_says_what_is_right(port):
+    done = run("queries", "--port", port)
+    assert done.returncode == 2 and port in done.stderr and "27017" in done.stderr
+
+
+def test_a_cut_file_is_read_to_the_cut_and_the_exit_code_tells(plain_recording, tmp_path):
+    data = plain_recording.read_bytes()
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(data[: len(data) // 2])
+    done = run("queries", "--read", cut, "--json")
+    assert done.returncode == 3
+    assert "in the middle of" in done.stderr and str(cut) in done.stderr
+    assert labkit.summary([json.loads(line) for line in done.stdout.splitlines()])["totals"]["calls"] > 500
+
+
+def test_standard_input_reads_as_the_file_does(plain_recording):
+    from_file = run("queries", "--read", plain_recording, "--json")
+    with open(plain_recording, "rb") as stdin:
+        command = [labkit.MONGOSONAR, "queries", "--read", "-", "--json"]
+        from_stdin = subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=60)
+    assert from_file.returncode == from_stdin.returncode == 0
+    assert from_file.stdout == from_stdin.stdout
+
+
+@pytest.mark.root
+def test_without_permission_it_names_the_capability_and_the_line_that_grants_it(tmp_path):
+    if not shutil.which("setpriv"):
+        pytest.skip("setpriv is not installed")
+    # A place that nobody may enter too.
+    binary = shutil.copy(labkit.MONGOSONAR, "/tmp/mongosonar-unprivileged")
+    try:
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        listen = [binary, "queries", "--interface", "lo"]
+        done = subprocess.run([*nobody, *listen], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 1
+        assert "CAP_NET_RAW" in done.stderr and "setcap cap_net_raw" in done.stderr
+        doctor = subprocess.run([*nobody, binary, "doctor"], capture_output=True, text=True, timeout=30)
+        assert "CAP_NET_RAW" in doctor.stdout and "setcap" in doctor.stdout
+        # Where the capability cannot be had at all, setcap would not help.
+        bounded = subprocess.run([*nobody, "--bounding-set=-all", *listen], capture_output=True, text=True, timeout=30)
+        assert bounded.returncode == 1
+        assert "CAP_NET_RAW" in bounded.stderr and "setcap" not in bounded.stderr
+    finally:
+        os.unlink(binary)
+
+
+def test_json_and_csv_give_the_same_figures():
+    told = labkit.summary([json.loads(line) for line in run("queries", "--read", RECORDING, "--json").stdout.splitlines()])
+    row = told["rows"][0]
+    assert {
+        "shape_id", "ordered_id", "command", "database", "collection", "shape", "role", "class", "server", "calls",
+        "statements", "errors", "unanswered", "unacknowledged", "latency_ns", "transfer_ns", "request_bytes",
+        "response_bytes", "docs_returned", "docs_affected", "apps", "clients", "in_flight", "oldest_in_flight_ns",
+        "first_seen", "last_seen",
+    } <= row.keys()
+    assert {"p50", "p95", "p99", "max", "sum"} <= row["latency_ns"].keys()
+    rows = list(csv.DictReader(io.StringIO(run("queries", "--read", RECORDING, "--csv").stdout)))
+    by_shape = {(row["shape_id"], row["server"], row["role"], row["class"]): row for row in rows}
+    assert len(by_shape) >= len(told["rows"])
+    for row in told["rows"]:
+        line = by_shape[row["shape_id"], row["server"], row["role"], row["class"]]
+        assert int(line["calls"]) == row["calls"] and int(line["request_bytes"]) == row["request_bytes"]
+
+
+def test_values_are_shown_only_when_asked_for():
+    for line in run("queries", "--read", RECORDING, "--each", "--json").stdout.splitlines()[:50]:
+        assert not json.loads(line).get("values")
+    shown = run("queries", "--read", RECORDING, "--each", "--json", "--show-values").stdout.splitlines()
+    assert any(json.loads(line).get("values") for line in shown)
+
+
+def test_rows_by_application_and_by_client_add_up_to_the_totals():
+    for by, key in (("app", "app"), ("client", "client"), ("namespace", "namespace")):
+        done = run("queries", "--read", RECORDING, "--json", "--by", by)
+        told = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
+        assert all(key in row for row in told["rows"])
+        assert sum(row["calls"] for row in told["rows"]) == told["totals"]["calls"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_know_the_flags(shell):
+    done = run("completions", shell)
+    assert done.returncode == 0 and "snap-replies" in done.stdout
+
+
+def test_the_bash_completion_is_bash():
+    subprocess.run(["bash", "-n"], input=run("completions", "bash").stdout, text=True, check=True)
+
+
+def test_the_manual_is_written(tmp_path):
+    assert run("man").stdout.startswith(".")
+    assert run("man", tmp_path).returncode == 0
+    assert any(path.name.startswith("mongosonar") for path in tmp_path.iterdir())
+
+
+def test_the_doctor_says_what_works():
+    text, machine = run("doctor"), run("doctor", "--json")
+    assert text.returncode == 0 and text.stdout.strip()
+    assert json.loads(machine.stdout)
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    command = f"set -o pipefail; {labkit.MONGOSONAR} queries --read {RECORDING} --each | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr
