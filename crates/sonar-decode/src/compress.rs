@@ -1,22 +1,43 @@
-//! Inflation of OP_COMPRESSED in bounded memory: fed in chunks of any size, given out in chunks, and
-//! no further than the consumer wants.
+//! Inflation of OP_COMPRESSED in bounded memory: fed in pieces of any size, given out in pieces, and no
+//! further than the consumer wants.
 //!
-//! snappy has no streaming decoder in its library, and a message may be 48 MB; here it is decoded with a
-//! window of 64 KiB, which is as far back as the reference compressor ever refers (it works in blocks of
-//! that size). Format: <https://github.com/google/snappy/blob/main/format_description.txt>.
+//! No message is ever in memory as a whole, neither compressed nor inflated. snappy has no streaming
+//! decoder in its library; here it is decoded with a window of 64 KiB, which is as far back as the
+//! reference compressor refers (it works in blocks of that size, see
+//! <https://github.com/google/snappy/blob/main/format_description.txt>).
+//!
+//! What one decoder takes is known: 0.2 MiB for snappy and zlib, for zstd the window that the data ask
+//! for, which is limited to 8 MiB for the first [`WIDE_WINDOWS`] and to 2 MiB for the others (the
+//! compressors' default levels stay within that). Decoders are used again, since setting one up costs
+//! more than inflating a small message.
 
+use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::{Decompress, FlushDecompress};
 use sonar_core::operation::Compressor;
-use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation as _, OutBuffer};
+use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 /// The most bytes that are given out at once.
-pub const CHUNK: usize = 32 * 1024;
-/// The largest window that a zstd frame may ask for: 2^23 = 8 MiB.
-const ZSTD_WINDOW_LOG: u32 = 23;
+pub const CHUNK: usize = 64 * 1024;
+/// The first piece that is given out is at most this long, in bytes, and the next ones longer and longer:
+/// who wants only the beginning does not pay for more.
+const FIRST_CHUNK: usize = 4 * 1024;
+/// Decoders of one pool that may be at work at once.
+pub const MAX_LIVE: usize = 64;
+/// zstd decoders of one pool that may have a window of 8 MiB.
+pub const WIDE_WINDOWS: usize = 4;
+/// 2^23 bytes are 8 MiB, 2^21 are 2 MiB.
+const WINDOW_LOGS: (u32, u32) = (23, 21);
+/// An idle decoder that takes more than this, in bytes, is not kept.
+const MAX_IDLE: usize = 1 << 20;
 /// How far back snappy may refer.
 const SNAPPY_WINDOW: usize = 64 * 1024;
+/// Longest copy of snappy, in bytes.
+const SNAPPY_COPY: usize = 64;
+/// Short stretches are copied in steps of this many bytes, and may run over by less.
+const STEP: usize = 16;
 
 /// Data that cannot be inflated.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -24,6 +45,9 @@ pub enum InflateError {
     /// The data contradict themselves.
     #[error("compressed data are damaged")]
     Damaged,
+    /// The data end too early.
+    #[error("compressed data end too early")]
+    Truncated,
     /// The decoder could not be set up.
     #[error("no decoder")]
     Setup,
@@ -35,27 +59,9 @@ pub enum InflateError {
         /// What was found.
         found: u64,
     },
-    /// A reference further back than the window.
+    /// A snappy reference further back than the window.
     #[error("snappy reference of {0} bytes back is beyond the window")]
-    Window(usize),
-}
-
-enum Engine {
-    Noop,
-    Snappy(Box<Snappy>),
-    Zlib(Box<Decompress>),
-    Zstd(Box<ZstdDecoder<'static>>),
-}
-
-/// Inflates one message.
-pub struct Inflater {
-    engine: Engine,
-    said: u32,
-    given: u64,
-    /// Compressed bytes that have not come yet.
-    left: u32,
-    out: Vec<u8>,
-    failed: Option<InflateError>,
+    Window(u32),
 }
 
 /// How far an inflation came.
@@ -69,33 +75,76 @@ pub enum Status {
     Stopped,
 }
 
+/// Inflates one message.
+pub struct Inflater {
+    engine: Option<Engine>,
+    pool: Option<Inflaters>,
+    gate: Gate,
+    /// Compressed bytes that have not come yet.
+    left: u32,
+    failed: Option<InflateError>,
+}
+
+/// Between decoder and consumer: holds to the size that the message told.
+struct Gate {
+    said: u32,
+    given: u32,
+    stopped: bool,
+}
+
+type Output<'a> = &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>;
+
+impl Gate {
+    /// Bytes that are worth making before the next ones are given out.
+    const fn chunk(&self) -> usize {
+        let grown = self.given as usize;
+        if grown < FIRST_CHUNK {
+            FIRST_CHUNK
+        } else if grown > CHUNK {
+            CHUNK
+        } else {
+            grown
+        }
+    }
+
+    /// Gives bytes out; whether the consumer wants more.
+    fn give(&mut self, bytes: &[u8], output: Output<'_>) -> Result<bool, InflateError> {
+        let found = u64::from(self.given) + bytes.len() as u64;
+        if found > u64::from(self.said) {
+            return Err(InflateError::SizeMismatch { said: self.said, found });
+        }
+        self.given = found as u32;
+        for piece in bytes.chunks(CHUNK) {
+            if output(piece).is_break() {
+                self.stopped = true;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
 impl Inflater {
     /// For a message of `compressed` bytes that claims to have `uncompressed` ones.
     ///
     /// # Errors
     /// The decoder cannot be set up.
     pub fn new(compressor: Compressor, uncompressed: u32, compressed: u32) -> Result<Self, InflateError> {
-        let engine = match compressor {
-            Compressor::Noop => Engine::Noop,
-            Compressor::Snappy => Engine::Snappy(Box::default()),
-            Compressor::Zlib => Engine::Zlib(Box::new(Decompress::new(true))),
-            Compressor::Zstd => {
-                let mut decoder = ZstdDecoder::new().map_err(|_| InflateError::Setup)?;
-                decoder
-                    .set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG))
-                    .map_err(|_| InflateError::Setup)?;
-                Engine::Zstd(Box::new(decoder))
-            }
-        };
-        Ok(Self { engine, said: uncompressed, given: 0, left: compressed, out: Vec::new(), failed: None })
+        Ok(Self::with_engine(Engine::new(compressor, true)?, uncompressed, compressed))
     }
 
-    /// Takes more compressed bytes and gives out what comes of them. Bytes beyond the message's are an
-    /// error of the caller and are ignored.
+    const fn with_engine(engine: Engine, uncompressed: u32, compressed: u32) -> Self {
+        let gate = Gate { said: uncompressed, given: 0, stopped: false };
+        Self { engine: Some(engine), pool: None, gate, left: compressed, failed: None }
+    }
+
+    /// Takes more compressed bytes and gives out what comes of them, in pieces of at most [`CHUNK`].
+    /// Bytes beyond the message's are not its own, and are left alone. After [`Status::Stopped`]
+    /// nothing more is done.
     ///
     /// # Errors
-    /// The data are damaged, or their size is not what the message told; after an error every call
-    /// gives the same one.
+    /// The data are damaged, or their size is not what the message told; no more than told is ever given
+    /// out. After an error every call gives the same one.
     pub fn inflate(
         &mut self,
         input: &[u8],
@@ -104,352 +153,463 @@ impl Inflater {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        let input = &input[..input.len().min(self.left as usize)];
-        self.left -= input.len() as u32;
         let result = self.run(input, output);
         self.failed = result.err();
         result
     }
 
-    fn run(
-        &mut self,
-        mut input: &[u8],
-        output: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<Status, InflateError> {
-        let (said, given) = (self.said, &mut self.given);
-        let mut give = |bytes: &[u8]| {
-            *given += bytes.len() as u64;
-            if *given > u64::from(said) {
-                return Err(InflateError::SizeMismatch { said, found: *given });
-            }
-            Ok(!bytes.is_empty() && output(bytes).is_break())
-        };
-        match &mut self.engine {
-            Engine::Noop => {
-                for chunk in input.chunks(CHUNK) {
-                    if give(chunk)? {
-                        return Ok(Status::Stopped);
-                    }
-                }
-            }
-            Engine::Snappy(snappy) => {
-                if snappy.decode(input, said, &mut give)? {
-                    return Ok(Status::Stopped);
-                }
-            }
-            Engine::Zlib(zlib) => {
-                self.out.resize(CHUNK.min(said as usize + 64), 0);
-                loop {
-                    let (read, wrote) = (zlib.total_in(), zlib.total_out());
-                    let status = zlib
-                        .decompress(input, &mut self.out, FlushDecompress::None)
-                        .map_err(|_| InflateError::Damaged)?;
-                    let (read, wrote) =
-                        ((zlib.total_in() - read) as usize, (zlib.total_out() - wrote) as usize);
-                    input = &input[read..];
-                    if give(&self.out[..wrote])? {
-                        return Ok(Status::Stopped);
-                    }
-                    if status == flate2::Status::StreamEnd || (read == 0 && wrote == 0) {
-                        break;
-                    }
-                }
-            }
-            Engine::Zstd(zstd) => {
-                self.out.resize(CHUNK.min(said as usize + 64), 0);
-                let mut from = InBuffer::around(input);
-                loop {
-                    let mut to = OutBuffer::around(self.out.as_mut_slice());
-                    let before = from.pos();
-                    zstd.run(&mut from, &mut to).map_err(|_| InflateError::Damaged)?;
-                    let wrote = to.pos();
-                    let read = from.pos() - before;
-                    if give(&self.out[..wrote])? {
-                        return Ok(Status::Stopped);
-                    }
-                    if read == 0 && wrote == 0 {
-                        break;
-                    }
-                }
-            }
+    fn run(&mut self, input: &[u8], output: Output<'_>) -> Result<Status, InflateError> {
+        let (Some(engine), false) = (&mut self.engine, self.gate.stopped) else { return Ok(Status::Stopped) };
+        let input = &input[..input.len().min(self.left as usize)];
+        self.left -= input.len() as u32;
+        let whole = engine.run(input, &mut self.gate, output)?;
+        let Gate { said, given, stopped } = self.gate;
+        if stopped {
+            return Ok(Status::Stopped);
         }
-        match (self.left, self.given == u64::from(said)) {
-            (_, true) if self.left == 0 => Ok(Status::Done),
-            (0, false) => Err(InflateError::SizeMismatch { said, found: self.given }),
-            _ => Ok(Status::More),
+        match (self.left, given == said, whole) {
+            (1.., ..) => Ok(Status::More),
+            (0, true, true) => Ok(Status::Done),
+            (0, false, true) => Err(InflateError::SizeMismatch { said, found: u64::from(given) }),
+            (0, _, false) => Err(InflateError::Truncated),
         }
     }
 }
 
+impl Drop for Inflater {
+    fn drop(&mut self) {
+        if let (Some(pool), Some(engine)) = (self.pool.take(), self.engine.take()) {
+            pool.put_back(engine);
+        }
+    }
+}
+
+impl fmt::Debug for Inflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Gate { said, given, .. } = self.gate;
+        f.debug_struct("Inflater").field("said", &said).field("given", &given).finish_non_exhaustive()
+    }
+}
+
+/// Decoders to be used again: one idle of each kind is kept, and the number at work is limited. Clones
+/// share them. Meant for one thread; the lock is there only so that it may move.
+#[derive(Clone, Default)]
+pub struct Inflaters(Arc<Mutex<Pool>>);
+
+#[derive(Default)]
+struct Pool {
+    idle: [Option<Engine>; 4],
+    live: usize,
+    wide: usize,
+}
+
+impl Inflaters {
+    /// An inflater as of [`Inflater::new`]. `None` when [`MAX_LIVE`] are at work, or it cannot be set up:
+    /// then the message cannot be decoded. Dropping the inflater makes room again.
+    pub fn take(&self, compressor: Compressor, uncompressed: u32, compressed: u32) -> Option<Inflater> {
+        let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if pool.live >= MAX_LIVE {
+            return None;
+        }
+        let wide = pool.wide < WIDE_WINDOWS;
+        let engine = match pool.idle[compressor as usize].take() {
+            Some(mut engine) => engine.reset(wide).then_some(engine),
+            None => Engine::new(compressor, wide).ok(),
+        }?;
+        pool.live += 1;
+        pool.wide += usize::from(engine.is_wide());
+        let mut inflater = Inflater::with_engine(engine, uncompressed, compressed);
+        inflater.pool = Some(self.clone());
+        Some(inflater)
+    }
+
+    /// Inflaters at work.
+    pub fn live(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).live
+    }
+
+    fn put_back(&self, engine: Engine) {
+        let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.live -= 1;
+        pool.wide -= usize::from(engine.is_wide());
+        if engine.heap_bytes() <= MAX_IDLE {
+            let place = engine.compressor() as usize;
+            pool.idle[place] = Some(engine);
+        }
+    }
+}
+
+impl fmt::Debug for Inflaters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inflaters").field("live", &self.live()).finish_non_exhaustive()
+    }
+}
+
+/// A decoder.
+enum Engine {
+    Noop,
+    Snappy(Box<Snappy>),
+    Zlib { decoder: Decompress, out: Box<[u8]>, ended: bool },
+    Zstd { decoder: DCtx<'static>, out: Box<[u8]>, ended: bool, wide: bool },
+}
+
+fn chunk_buffer() -> Box<[u8]> {
+    vec![0; CHUNK].into_boxed_slice()
+}
+
+impl Engine {
+    fn new(compressor: Compressor, wide: bool) -> Result<Self, InflateError> {
+        Ok(match compressor {
+            Compressor::Noop => Self::Noop,
+            Compressor::Snappy => Self::Snappy(Box::default()),
+            Compressor::Zlib => {
+                Self::Zlib { decoder: Decompress::new(true), out: chunk_buffer(), ended: false }
+            }
+            Compressor::Zstd => {
+                let mut decoder = DCtx::try_create().ok_or(InflateError::Setup)?;
+                limit_window(&mut decoder, wide).ok_or(InflateError::Setup)?;
+                Self::Zstd { decoder, out: chunk_buffer(), ended: true, wide }
+            }
+        })
+    }
+
+    /// Makes it ready for another message; whether that went well.
+    fn reset(&mut self, want_wide: bool) -> bool {
+        match self {
+            Self::Noop => true,
+            Self::Snappy(snappy) => {
+                snappy.reset();
+                true
+            }
+            Self::Zlib { decoder, ended, .. } => {
+                decoder.reset(true);
+                *ended = false;
+                true
+            }
+            Self::Zstd { decoder, ended, wide, .. } => {
+                (*ended, *wide) = (true, want_wide);
+                decoder.reset(ResetDirective::SessionOnly).is_ok()
+                    && limit_window(decoder, want_wide).is_some()
+            }
+        }
+    }
+
+    const fn compressor(&self) -> Compressor {
+        match self {
+            Self::Noop => Compressor::Noop,
+            Self::Snappy(_) => Compressor::Snappy,
+            Self::Zlib { .. } => Compressor::Zlib,
+            Self::Zstd { .. } => Compressor::Zstd,
+        }
+    }
+
+    const fn is_wide(&self) -> bool {
+        matches!(self, Self::Zstd { wide: true, .. })
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Noop => 0,
+            Self::Snappy(_) => SNAPPY_BUFFER,
+            Self::Zlib { .. } => 2 * CHUNK,
+            Self::Zstd { decoder, .. } => CHUNK + decoder.sizeof(),
+        }
+    }
+
+    /// Inflates until the input is used up or the consumer has had enough; whether the data may end here.
+    fn run(&mut self, mut input: &[u8], gate: &mut Gate, output: Output<'_>) -> Result<bool, InflateError> {
+        match self {
+            Self::Noop => gate.give(input, output).map(|_| true),
+            Self::Snappy(snappy) => snappy.run(input, gate, output),
+            Self::Zlib { decoder, out, ended } => {
+                // Bytes behind the end are passed over, as zlib's own one-call function does.
+                while !*ended {
+                    let (read, wrote) = (decoder.total_in(), decoder.total_out());
+                    let room = gate.chunk();
+                    let status = decoder
+                        .decompress(input, &mut out[..room], FlushDecompress::None)
+                        .map_err(|_| InflateError::Damaged)?;
+                    let read = (decoder.total_in() - read) as usize;
+                    let wrote = (decoder.total_out() - wrote) as usize;
+                    input = &input[read..];
+                    *ended = status == flate2::Status::StreamEnd;
+                    if wrote > 0 && !gate.give(&out[..wrote], output)? {
+                        break;
+                    }
+                    if wrote < room && (input.is_empty() || (read == 0 && wrote == 0)) {
+                        break;
+                    }
+                }
+                Ok(*ended)
+            }
+            Self::Zstd { decoder, out, ended, .. } => {
+                let mut from = InBuffer::around(input);
+                loop {
+                    // After a frame another one may come, but an empty call would already begin it.
+                    if *ended && from.pos() == input.len() {
+                        break;
+                    }
+                    let (before, room) = (from.pos(), gate.chunk());
+                    let mut to = OutBuffer::around(&mut out[..room]);
+                    let hint =
+                        decoder.decompress_stream(&mut to, &mut from).map_err(|_| InflateError::Damaged)?;
+                    let (read, wrote) = (from.pos() - before, to.pos());
+                    *ended = hint == 0;
+                    if wrote > 0 && !gate.give(&out[..wrote], output)? {
+                        break;
+                    }
+                    if wrote < room && (from.pos() == input.len() || (read == 0 && wrote == 0)) {
+                        break;
+                    }
+                }
+                Ok(*ended)
+            }
+        }
+    }
+}
+
+fn limit_window(decoder: &mut DCtx<'static>, wide: bool) -> Option<()> {
+    let log = if wide { WINDOW_LOGS.0 } else { WINDOW_LOGS.1 };
+    decoder.set_parameter(DParameter::WindowLogMax(log)).ok().map(|_| ())
+}
+
+/// The window, a chunk to be given out, and room to run over.
+const SNAPPY_BUFFER: usize = SNAPPY_WINDOW + CHUNK + SNAPPY_COPY + STEP;
+
 /// A snappy decoder in raw block format.
 struct Snappy {
-    /// The window, and behind it what has not been given out.
-    history: Vec<u8>,
+    /// The last bytes made, up to `end`; those from `given` on have not been given out.
+    buffer: Box<[u8]>,
+    end: usize,
     given: usize,
+    /// Bytes still to be made.
+    left: u32,
     state: SnappyState,
-    /// Bytes of a tag or of the length that have come.
+    /// Bytes of a tag, or of the preamble, that have come.
     partial: [u8; 5],
     have: usize,
 }
 
-impl Default for Snappy {
-    fn default() -> Self {
-        Self { history: Vec::new(), given: 0, state: SnappyState::Length, partial: [0; 5], have: 0 }
-    }
-}
-
-#[derive(Copy, Clone)]
+#[derive(Copy, Clone, PartialEq, Eq)]
 enum SnappyState {
     /// The preamble: the uncompressed length.
     Length,
     Tag,
     /// So many bytes of a literal are to come.
-    Literal(usize),
+    Literal(u32),
+}
+
+/// What a tag says.
+#[derive(Copy, Clone)]
+enum Element {
+    Literal { len: u64 },
+    Copy { len: u32, offset: u32 },
+}
+
+impl Default for Snappy {
+    fn default() -> Self {
+        Self {
+            buffer: vec![0; SNAPPY_BUFFER].into_boxed_slice(),
+            end: 0,
+            given: 0,
+            left: 0,
+            state: SnappyState::Length,
+            partial: [0; 5],
+            have: 0,
+        }
+    }
 }
 
 impl Snappy {
-    /// Returns whether the consumer has had enough.
-    fn decode(
-        &mut self,
-        mut input: &[u8],
-        said: u32,
-        give: &mut impl FnMut(&[u8]) -> Result<bool, InflateError>,
-    ) -> Result<bool, InflateError> {
+    fn reset(&mut self) {
+        (self.end, self.given, self.left, self.have) = (0, 0, 0, 0);
+        self.state = SnappyState::Length;
+    }
+
+    fn run(&mut self, mut input: &[u8], gate: &mut Gate, output: Output<'_>) -> Result<bool, InflateError> {
         while !input.is_empty() {
             match self.state {
                 SnappyState::Length => {
-                    let byte = input[0];
-                    input = &input[1..];
-                    if self.have == 5 {
+                    let (first, rest) = (input[0], &input[1..]);
+                    input = rest;
+                    if self.have == self.partial.len() {
                         return Err(InflateError::Damaged);
                     }
-                    self.partial[self.have] = byte;
+                    self.partial[self.have] = first;
                     self.have += 1;
-                    if byte & 0x80 == 0 {
-                        let length = self.partial[..self.have]
+                    if first & 0x80 == 0 {
+                        let found = self.partial[..self.have]
                             .iter()
-                            .enumerate()
-                            .fold(0u64, |sum, (i, byte)| sum | u64::from(byte & 0x7f) << (7 * i));
-                        if length != u64::from(said) {
-                            return Err(InflateError::SizeMismatch { said, found: length });
+                            .rev()
+                            .fold(0u64, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
+                        if found != u64::from(gate.said) {
+                            return Err(InflateError::SizeMismatch { said: gate.said, found });
                         }
+                        self.left = gate.said;
                         self.have = 0;
                         self.state = SnappyState::Tag;
                     }
                 }
-                SnappyState::Literal(left) => {
-                    let take = left.min(input.len()).min(CHUNK);
-                    self.history.extend_from_slice(&input[..take]);
+                SnappyState::Literal(len) => {
+                    let room = (SNAPPY_WINDOW + CHUNK).saturating_sub(self.end);
+                    let take = room.min(input.len()).min(len as usize);
+                    self.buffer[self.end..self.end + take].copy_from_slice(&input[..take]);
+                    self.end += take;
                     input = &input[take..];
-                    self.state =
-                        if take == left { SnappyState::Tag } else { SnappyState::Literal(left - take) };
-                    if self.flush(give, false)? {
-                        return Ok(true);
-                    }
+                    let rest = len - take as u32;
+                    self.state = if rest == 0 { SnappyState::Tag } else { SnappyState::Literal(rest) };
                 }
                 SnappyState::Tag => {
-                    let first = if self.have > 0 { self.partial[0] } else { input[0] };
-                    let length = tag_length(first);
-                    // The tag in one piece: from the input, or put together.
-                    let mut tag = [0u8; 5];
-                    if self.have == 0 && input.len() >= length {
-                        tag[..length].copy_from_slice(&input[..length]);
-                        input = &input[length..];
-                    } else {
-                        let take = (length - self.have).min(input.len());
-                        self.partial[self.have..self.have + take].copy_from_slice(&input[..take]);
-                        self.have += take;
-                        input = &input[take..];
-                        if self.have < length {
-                            return self.flush(give, true);
-                        }
-                        tag = self.partial;
-                        self.have = 0;
-                    }
-                    self.tag(tag)?;
-                    if self.flush(give, false)? {
-                        return Ok(true);
+                    input = self.fast(input, gate)?;
+                    if self.state == SnappyState::Tag && !input.is_empty() && self.has_room(gate) {
+                        input = self.slow(input, gate)?;
                     }
                 }
             }
+            if !self.has_room(gate) && !self.flush(gate, output)? {
+                return Ok(false);
+            }
         }
-        self.flush(give, true)
+        if self.end > self.given && !self.flush(gate, output)? {
+            return Ok(false);
+        }
+        Ok(self.left == 0 && self.state == SnappyState::Tag && self.have == 0)
     }
 
-    fn tag(&mut self, tag: [u8; 5]) -> Result<(), InflateError> {
-        let first = usize::from(tag[0]);
-        let (length, offset) = match first & 3 {
-            0 => {
-                let short = first >> 2;
-                let length = match short {
-                    0..=59 => short,
-                    60 => usize::from(tag[1]),
-                    61 => usize::from(u16::from_le_bytes([tag[1], tag[2]])),
-                    62 => u32::from_le_bytes([tag[1], tag[2], tag[3], 0]) as usize,
-                    _ => u32::from_le_bytes([tag[1], tag[2], tag[3], tag[4]]) as usize,
-                };
-                self.state = SnappyState::Literal(length + 1);
-                return Ok(());
-            }
-            1 => (((first >> 2) & 7) + 4, (first >> 5) << 8 | usize::from(tag[1])),
-            2 => ((first >> 2) + 1, usize::from(u16::from_le_bytes([tag[1], tag[2]]))),
-            _ => ((first >> 2) + 1, u32::from_le_bytes([tag[1], tag[2], tag[3], tag[4]]) as usize),
-        };
-        if offset == 0 {
-            return Err(InflateError::Damaged);
+    /// Whether there is room, and no reason to give out what there is.
+    fn has_room(&self, gate: &Gate) -> bool {
+        self.end < SNAPPY_WINDOW + CHUNK && self.end - self.given < gate.chunk()
+    }
+
+    /// Elements that lie in the input with room to spare on both sides; the rest of the input.
+    fn fast<'a>(&mut self, mut input: &'a [u8], gate: &Gate) -> Result<&'a [u8], InflateError> {
+        if self.have > 0 {
+            return Ok(input);
         }
-        let Some(from) = self.history.len().checked_sub(offset) else {
-            return Err(if offset > SNAPPY_WINDOW {
-                InflateError::Window(offset)
-            } else {
-                InflateError::Damaged
-            });
-        };
-        if offset >= length {
-            self.history.extend_from_within(from..from + length);
-        } else {
-            // The copy runs into what it writes.
-            for at in from..from + length {
-                self.history.push(self.history[at]);
+        // Where to give out, in the buffer.
+        let limit = (self.given + gate.chunk()).min(SNAPPY_WINDOW + CHUNK);
+        while self.end < limit {
+            let Some((head, _)) = input.split_first_chunk::<{ 1 + STEP }>() else { break };
+            let [first, a, b, c, d, ..] = *head;
+            let (element, tag) = element([first, a, b, c, d]);
+            match element {
+                Element::Literal { len } if len <= STEP as u64 && tag == 1 => {
+                    self.count(len, gate)?;
+                    let to = self.end;
+                    self.buffer[to..to + STEP].copy_from_slice(&head[1..]);
+                    self.end += len as usize;
+                    input = &input[1 + len as usize..];
+                }
+                Element::Literal { len } => {
+                    self.count(len, gate)?;
+                    self.state = SnappyState::Literal(len as u32);
+                    return Ok(&input[tag..]);
+                }
+                Element::Copy { len, offset } => {
+                    self.copy(len, offset, gate)?;
+                    input = &input[tag..];
+                }
             }
         }
+        Ok(input)
+    }
+
+    /// One element, whose tag may come in parts; the rest of the input.
+    fn slow<'a>(&mut self, mut input: &'a [u8], gate: &Gate) -> Result<&'a [u8], InflateError> {
+        while !input.is_empty() && (self.have == 0 || self.have < element(self.partial).1) {
+            self.partial[self.have] = input[0];
+            self.have += 1;
+            input = &input[1..];
+        }
+        let (element, tag) = element(self.partial);
+        if self.have == tag {
+            self.have = 0;
+            match element {
+                Element::Literal { len } => {
+                    self.count(len, gate)?;
+                    self.state = SnappyState::Literal(len as u32);
+                }
+                Element::Copy { len, offset } => self.copy(len, offset, gate)?,
+            }
+        }
+        Ok(input)
+    }
+
+    /// Takes `len` bytes off what is still to be made.
+    #[inline]
+    fn count(&mut self, len: u64, gate: &Gate) -> Result<(), InflateError> {
+        if len > u64::from(self.left) {
+            let found = u64::from(gate.said - self.left) + len;
+            return Err(InflateError::SizeMismatch { said: gate.said, found });
+        }
+        self.left -= len as u32;
         Ok(())
     }
 
-    /// Gives out what is new when there is enough of it, and drops what has left the window.
-    fn flush(
-        &mut self,
-        give: &mut impl FnMut(&[u8]) -> Result<bool, InflateError>,
-        all: bool,
-    ) -> Result<bool, InflateError> {
-        let fresh = self.history.len() - self.given;
-        if fresh == 0 || (!all && fresh < CHUNK) {
-            return Ok(false);
+    #[inline]
+    fn copy(&mut self, len: u32, offset: u32, gate: &Gate) -> Result<(), InflateError> {
+        let made = gate.said - self.left;
+        if offset == 0 || offset > made {
+            return Err(InflateError::Damaged);
         }
-        let enough = give(&self.history[self.given..])?;
-        self.given = self.history.len();
-        if self.given > 2 * SNAPPY_WINDOW {
-            let drop = self.given - SNAPPY_WINDOW;
-            self.history.drain(..drop);
-            self.given -= drop;
+        if offset as usize > SNAPPY_WINDOW {
+            return Err(InflateError::Window(offset));
         }
-        Ok(enough)
+        self.count(u64::from(len), gate)?;
+        let (len, offset, to) = (len as usize, offset as usize, self.end);
+        let from = to - offset;
+        if offset >= STEP {
+            // Each step reads only what lies before it, and the last one may run over.
+            let mut at = 0;
+            while at < len {
+                self.buffer.copy_within(from + at..from + at + STEP, to + at);
+                at += STEP;
+            }
+        } else {
+            // The copy runs into what it writes: what is there repeats, twice as long each time.
+            let mut made = 0;
+            while made < len {
+                let step = (offset + made).min(len - made);
+                self.buffer.copy_within(from..from + step, to + made);
+                made += step;
+            }
+        }
+        self.end = to + len;
+        Ok(())
+    }
+
+    /// Gives out what is new, and keeps the window.
+    fn flush(&mut self, gate: &mut Gate, output: Output<'_>) -> Result<bool, InflateError> {
+        let more = gate.give(&self.buffer[self.given..self.end], output)?;
+        // Not each time, for the window is longer than many a piece.
+        if self.end >= SNAPPY_WINDOW + CHUNK / 2 {
+            self.buffer.copy_within(self.end - SNAPPY_WINDOW..self.end, 0);
+            self.end = SNAPPY_WINDOW;
+        }
+        self.given = self.end;
+        Ok(more)
     }
 }
 
-/// Bytes of a tag, from its first one.
-const fn tag_length(first: u8) -> usize {
+/// What the tag at the beginning of `bytes` says, and how long it is. With fewer bytes than that, only
+/// the length means anything.
+#[inline]
+fn element(bytes: [u8; 5]) -> (Element, usize) {
+    let [first, a, b, c, d] = bytes;
+    let len = u32::from(first >> 2);
     match first & 3 {
-        0 => match first >> 2 {
-            60 => 2,
-            61 => 3,
-            62 => 4,
-            63 => 5,
-            _ => 1,
-        },
-        1 => 2,
-        2 => 3,
-        _ => 5,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn deflate(compressor: Compressor, data: &[u8]) -> Vec<u8> {
-        match compressor {
-            Compressor::Noop => data.to_vec(),
-            Compressor::Snappy => snap::raw::Encoder::new().compress_vec(data).unwrap(),
-            Compressor::Zlib => {
-                use std::io::Write;
-                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-                encoder.write_all(data).unwrap();
-                encoder.finish().unwrap()
-            }
-            Compressor::Zstd => zstd::encode_all(data, 3).unwrap(),
+        0 => {
+            let (len, tag) = match len {
+                60 => (u32::from(a), 2),
+                61 => (u32::from_le_bytes([a, b, 0, 0]), 3),
+                62 => (u32::from_le_bytes([a, b, c, 0]), 4),
+                63 => (u32::from_le_bytes([a, b, c, d]), 5),
+                short => (short, 1),
+            };
+            (Element::Literal { len: u64::from(len) + 1 }, tag)
         }
-    }
-
-    fn inflate(
-        compressor: Compressor,
-        data: &[u8],
-        said: u32,
-        chunk: usize,
-    ) -> Result<Vec<u8>, InflateError> {
-        let mut inflater = Inflater::new(compressor, said, data.len() as u32)?;
-        let mut out = Vec::new();
-        let mut last = Status::More;
-        for piece in data.chunks(chunk.max(1)) {
-            last = inflater.inflate(piece, &mut |bytes| {
-                assert!(bytes.len() <= CHUNK * 3);
-                out.extend_from_slice(bytes);
-                ControlFlow::Continue(())
-            })?;
-        }
-        assert!(last == Status::Done || data.is_empty());
-        Ok(out)
-    }
-
-    const ALL: [Compressor; 4] = [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd];
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
-        #[test]
-        fn what_was_compressed_comes_back(
-            words in proptest::collection::vec(0u8..6, 1..9_000),
-            repeat in 1usize..20,
-            chunk in 1usize..5_000,
-        ) {
-            let data = words.repeat(repeat);
-            for compressor in ALL {
-                let packed = deflate(compressor, &data);
-                prop_assert_eq!(&inflate(compressor, &packed, data.len() as u32, chunk).unwrap(), &data);
-                // A false size is found out, and no more than it is given out.
-                for said in [0, data.len() as u32 - 1, data.len() as u32 + 1] {
-                    let told = inflate(compressor, &packed, said, chunk);
-                    prop_assert!(matches!(told, Err(InflateError::SizeMismatch { .. })), "{compressor:?} {told:?}");
-                }
-            }
-        }
-
-        #[test]
-        fn rubbish_does_no_harm(data in proptest::collection::vec(any::<u8>(), 1..400), said in 0u32..100_000) {
-            for compressor in ALL {
-                let mut inflater = Inflater::new(compressor, said, data.len() as u32).unwrap();
-                let mut given = 0;
-                let _ = inflater.inflate(&data, &mut |bytes| {
-                    given += bytes.len();
-                    ControlFlow::Continue(())
-                });
-                prop_assert!(given <= said as usize);
-            }
-        }
-    }
-
-    #[test]
-    fn a_bomb_stops_at_the_size_it_told() {
-        let bomb = deflate(Compressor::Zlib, &vec![0; 50 << 20]);
-        assert!(matches!(
-            inflate(Compressor::Zlib, &bomb, 1_000, 999),
-            Err(InflateError::SizeMismatch { .. })
-        ));
-    }
-
-    #[test]
-    fn no_more_is_inflated_than_is_wanted() {
-        let data = vec![7; 1 << 20];
-        for compressor in ALL {
-            let packed = deflate(compressor, &data);
-            let mut inflater = Inflater::new(compressor, data.len() as u32, packed.len() as u32).unwrap();
-            let mut given = 0;
-            let status = inflater.inflate(&packed, &mut |bytes| {
-                given += bytes.len();
-                ControlFlow::Break(())
-            });
-            assert_eq!(status, Ok(Status::Stopped));
-            assert!(given <= 2 * CHUNK, "{compressor:?} gave {given}");
-        }
+        1 => (Element::Copy { len: (len & 7) + 4, offset: u32::from(first >> 5) << 8 | u32::from(a) }, 2),
+        2 => (Element::Copy { len: len + 1, offset: u32::from_le_bytes([a, b, 0, 0]) }, 3),
+        _ => (Element::Copy { len: len + 1, offset: u32::from_le_bytes([a, b, c, d]) }, 5),
     }
 }
