@@ -19,8 +19,8 @@ pub(super) const MAGICS: [[u8; 4]; 6] = [
 ];
 
 const RECORD_HEADER_LEN: usize = 16;
-/// The same, then interface (4 bytes), protocol (2), packet type (1), padding (1).
-const PATCHED_RECORD_HEADER_LEN: usize = 24;
+/// After it, in that variant: interface (4 bytes), protocol (2), packet type (1), padding (1).
+const PATCH_LEN: usize = 8;
 /// `PACKET_OUTGOING` of `linux/if_packet.h`.
 const PACKET_OUTGOING: u8 = 4;
 
@@ -51,21 +51,22 @@ impl Reader {
 
     #[inline]
     pub(super) fn next<'a>(&mut self, buf: &'a [u8], offset: u64) -> Result<Step<'a>, Error> {
-        let header_len = if self.patched { PATCHED_RECORD_HEADER_LEN } else { RECORD_HEADER_LEN };
-        let Some((header, rest)) = buf.split_at_checked(header_len) else {
-            return Ok(Step::Need { at_least: header_len });
+        let Some((header, rest)) = buf.split_first_chunk::<RECORD_HEADER_LEN>() else {
+            return Ok(Step::Need { at_least: RECORD_HEADER_LEN });
         };
         let len = self.order.word(header, 2);
         if len > MAX_PACKET_LEN {
             return Err(Error::PacketTooLong { offset, len });
         }
+        let header_len = RECORD_HEADER_LEN + if self.patched { PATCH_LEN } else { 0 };
         let consumed = header_len + len as usize;
-        let Some(data) = rest.get(..len as usize) else { return Ok(Step::Need { at_least: consumed }) };
-        let (interface, direction) = if self.patched {
-            let outgoing = header[PATCHED_RECORD_HEADER_LEN - 2] == PACKET_OUTGOING;
-            (self.order.word(header, 4), if outgoing { Direction::Outgoing } else { Direction::Incoming })
-        } else {
-            (0, Direction::Unknown)
+        let Some(data) = buf.get(header_len..consumed) else { return Ok(Step::Need { at_least: consumed }) };
+        let (interface, direction) = match rest.first_chunk::<PATCH_LEN>() {
+            Some(patch) if self.patched => {
+                let outgoing = patch[6] == PACKET_OUTGOING;
+                (self.order.word(patch, 0), if outgoing { Direction::Outgoing } else { Direction::Incoming })
+            }
+            _ => (0, Direction::Unknown),
         };
         let packet = Packet {
             time: Timestamp::from_unix(u64::from(self.order.word(header, 0)), 0)
