@@ -166,14 +166,23 @@ def packet_sockets_in(child, prefix):
 @contextlib.contextmanager
 def tcpdump(path, interface, expression, prefix=()):
     """Records what passes, from when tcpdump listens; fails when the kernel dropped a packet."""
-    command = [*prefix, "tcpdump", "-i", interface, "-n", "-U", "-s", "0", "-B", "65536", "-w", path, *expression.split()]
+    command = [*prefix, "tcpdump", "-i", interface, "-n", "-U", "--immediate-mode", "-s", "0", "-B", "65536", "-w", path, *expression.split()]
     errors = path.with_suffix(".tcpdump")
     with open(errors, "wb") as stderr, process(command, stderr=stderr) as child:
         wait_until(lambda: "listening on" in errors.read_text(), "tcpdump")
         yield
-        # What the kernel still holds for tcpdump comes within its buffer's time-out of a second.
-        time.sleep(1.2)
+        settle(path)
     assert child.returncode == 0 and re.search(r"^0 packets dropped by kernel", errors.read_text(), re.M), errors.read_text()
+
+
+def settle(path):
+    """Returns when a file has not grown for a while: what the kernel still held for its writer is in it."""
+    size, quiet = -1, 0
+    while quiet < 4:
+        time.sleep(0.1)
+        grown = path.stat().st_size
+        quiet = quiet + 1 if grown == size else 0
+        size = grown
 
 
 def read_capture(path, *arguments, code=0):
