@@ -14,7 +14,7 @@ use sonar_core::{
 };
 
 use crate::class::{Facts, class_of};
-use crate::compress::Inflater;
+use crate::compress::{Inflater, Inflaters, Status};
 use crate::connection::{
     Arrival, COLLECT, Connection, EARLY_NS, Early, MAX_EARLY, MAX_PENDING, Pending, SEARCH, Stage, Streaming,
 };
@@ -22,7 +22,7 @@ use crate::frame;
 use crate::message::{Body, Content, HEADER, Header, Reply, Request, looks_like_message, to_text};
 use crate::shape::{Builder, CommandKind, Rendered, Text, hash};
 use crate::shared::{CursorOrigin, Shared};
-use crate::tcp::{Close, Flow, FlowTable, Lost, Side, StreamHandler, Verdict};
+use crate::tcp::{Close, Flow, FlowTable, Limits, Lost, Side, StreamHandler, Verdict};
 
 /// The most applications that are told apart.
 pub const MAX_APPLICATIONS: usize = 1_024;
@@ -96,6 +96,7 @@ struct Core {
     reply: Reply,
     body: Body,
     inflated: Vec<u8>,
+    inflaters: Inflaters,
     known: HashMap<u64, Arc<ShapeInfo>, foldhash::fast::RandomState>,
     apps: HashMap<Arc<Application>, (), foldhash::quality::RandomState>,
     late: Arc<Application>,
@@ -119,7 +120,7 @@ impl Decoder {
     pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
         let other = ShapeInfo { typed: "other".into(), plain: "other".into(), ..ShapeInfo::default() };
         Self {
-            flows: FlowTable::default(),
+            flows: FlowTable::new(Limits::default(), shared.twins()),
             coverage: Coverage::default(),
             settings_sample: settings.sample,
             core: Core {
@@ -131,6 +132,7 @@ impl Decoder {
                 reply: Reply::default(),
                 body: Body::default(),
                 inflated: Vec::new(),
+                inflaters: Inflaters::default(),
                 known: HashMap::default(),
                 apps: HashMap::default(),
                 late: Arc::new(Application::late()),
@@ -390,7 +392,7 @@ impl<S: Sink> Handler<'_, S> {
                     }
                     bytes = &bytes[take as usize..];
                 }
-                Stage::Lost { .. } => match self.search(flow, conn, side, bytes) {
+                Stage::Lost { .. } => match self.search(conn, side, time, bytes) {
                     Ok(rest) => bytes = rest,
                     Err(verdict) => return verdict,
                 },
@@ -480,12 +482,12 @@ impl<S: Sink> Handler<'_, S> {
         inflated.clear();
         let small = size as usize <= 64 * 1024;
         let result = if small {
-            inflate_all(compressor, size, data, &mut inflated)
+            inflate_all(self.core.inflaters.take(compressor, size, data.len() as u32), data, &mut inflated)
         } else {
             // Too long to be held inflated: walked as it comes out.
             let mut streaming = new_streaming(opcode, u64::from(size));
             streaming.compressor = Some(compressor);
-            streaming.inflater = Inflater::new(compressor, size, data.len() as u32).ok();
+            streaming.inflater = self.core.inflaters.take(compressor, size, data.len() as u32);
             let ok = streaming.inflater.is_some();
             if ok {
                 let is_request = conn.server.map(|server| server != side).unwrap_or(true);
@@ -628,7 +630,7 @@ impl<S: Sink> Handler<'_, S> {
                     Some((opcode, size, compressor, _)) => {
                         streaming.opcode = opcode;
                         streaming.compressor = Some(compressor);
-                        streaming.inflater = Inflater::new(compressor, size, compressed as u32).ok();
+                        streaming.inflater = self.core.inflaters.take(compressor, size, compressed as u32);
                         streaming.failed = streaming.inflater.is_none();
                         streaming.body.begin(opcode, u64::from(size));
                         streaming.request.reset(opcode);
@@ -907,9 +909,9 @@ impl<S: Sink> Handler<'_, S> {
     /// Looks for a message. Returns the bytes from its header on, or nothing when there is none yet.
     fn search<'b>(
         &mut self,
-        _flow: &Flow,
         conn: &mut Connection,
         side: Side,
+        time: Timestamp,
         bytes: &'b [u8],
     ) -> Result<&'b [u8], Verdict> {
         /// What must be seen of a message before it is believed: header, flags, kind, begin of a document.
@@ -959,7 +961,9 @@ impl<S: Sink> Handler<'_, S> {
             self.core.coverage.streams_not_mongodb += 1;
             return Err(Verdict::Ignore);
         }
+        // If a message begins here, it begins now.
         tail.extend_from_slice(&bytes[at..]);
+        half.first = time;
         Ok(&[])
     }
 
@@ -1454,13 +1458,13 @@ fn new_streaming(opcode: Opcode, length: u64) -> Box<Streaming> {
 }
 
 /// Inflates a short message into `out`. False: it cannot be, or its size was a lie.
-fn inflate_all(compressor: Compressor, size: u32, data: &[u8], out: &mut Vec<u8>) -> bool {
-    let Ok(mut inflater) = Inflater::new(compressor, size, data.len() as u32) else { return false };
+fn inflate_all(inflater: Option<Inflater>, data: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(mut inflater) = inflater else { return false };
     let result = inflater.inflate(data, &mut |chunk: &[u8]| {
         out.extend_from_slice(chunk);
         ControlFlow::Continue(())
     });
-    result.is_ok() && out.len() == size as usize
+    result == Ok(Status::Done)
 }
 
 /// Inflates more of a long message and walks on in it.

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sonar_core::{Endpoint, ShapeId, ShapeInfo};
 
+use crate::tcp::Twins;
+
 /// The most cursors that are remembered; past half of it the older half is forgotten.
 pub const MAX_CURSORS: usize = 65_536;
 /// The most shapes that are remembered.
@@ -16,6 +18,7 @@ pub const TEXT_BUDGET: usize = 8 << 20;
 /// a shape that a thread sees for the first time: never for an ordinary operation.
 #[derive(Debug, Default)]
 pub struct Shared {
+    twins: Twins,
     cursors: Mutex<Cursors>,
     shapes: Mutex<Shapes>,
 }
@@ -46,6 +49,11 @@ struct Shapes {
 }
 
 impl Shared {
+    /// First segments of flows, by which twins behind address translation are found.
+    pub fn twins(&self) -> Twins {
+        self.twins.clone()
+    }
+
     /// Remembers who opened a cursor.
     pub fn open_cursor(&self, server: Endpoint, id: i64, origin: CursorOrigin) {
         let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
