@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -253,4 +253,73 @@ fn one_missing_frame_is_noticed() {
     let (heard, coverage) = hear(&without);
     assert!(!differences(&commands, &heard).is_empty());
     assert!(coverage.gaps > 0 || coverage.replies_orphan > 0, "a loss must be counted");
+}
+
+/// The two ports of a packet, sorted: in this recording they name its connection.
+fn ports(packet: &Recorded) -> [u16; 2] {
+    let data = &packet.data;
+    let tcp = if data[12..14] == [0x86, 0xdd] { 54 } else { 14 + usize::from(data[14] & 15) * 4 };
+    let port = |at: usize| u16::from_be_bytes([data[at], data[at + 1]]);
+    let mut ports = [port(tcp), port(tcp + 2)];
+    ports.sort_unstable();
+    ports
+}
+
+/// The packet as two, its payload cut after `at` bytes (or as it is, when it has no more than that).
+fn split(packet: &Recorded, at: usize) -> Vec<Recorded> {
+    let data = &packet.data;
+    let (ip, v6) = (14, data[12..14] == [0x86, 0xdd]);
+    let tcp = if v6 { ip + 40 } else { ip + usize::from(data[ip] & 15) * 4 };
+    let length = |at: usize| usize::from(u16::from_be_bytes([data[at], data[at + 1]]));
+    let end = if v6 { ip + 40 + length(ip + 4) } else { ip + length(ip + 2) };
+    let payload = tcp + usize::from(data[tcp + 12] >> 4) * 4;
+    if payload + at >= end || at == 0 {
+        return vec![packet.clone()];
+    }
+    let part = |from: usize, to: usize| {
+        let mut part = [&data[..payload], &data[payload + from..payload + to]].concat();
+        let size = (part.len() - ip - if v6 { 40 } else { 0 }) as u16;
+        let field = if v6 { ip + 4 } else { ip + 2 };
+        part[field..field + 2].copy_from_slice(&size.to_be_bytes());
+        let seq = u32::from_be_bytes(data[tcp + 4..tcp + 8].try_into().unwrap()).wrapping_add(from as u32);
+        part[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
+        Recorded { time: packet.time, data: part }
+    };
+    vec![part(0, at), part(at, end - payload)]
+}
+
+fn split_all(packets: &[Recorded], at: impl Fn(usize) -> usize) -> Vec<Recorded> {
+    packets.iter().enumerate().flat_map(|(number, packet)| split(packet, at(number))).collect()
+}
+
+#[test]
+fn messages_split_at_every_point_give_the_same_operations() {
+    let all = packets("mongod-4.0-mixed");
+    // Connections of small packets only, whole: a missing packet would be given up at another moment when
+    // there are more segments.
+    let large: HashSet<[u16; 2]> =
+        all.iter().filter(|packet| packet.data.len() >= 4_000).map(ports).collect();
+    let small: Vec<Recorded> =
+        all.iter().filter(|packet| !large.contains(&ports(packet))).take(2_400).cloned().collect();
+    let (expected, _) = hear(&small);
+    assert!(expected.len() > 500);
+    for at in 1..=320 {
+        let (heard, _) = hear(&split_all(&small, |_| at));
+        let first = heard.iter().zip(&expected).find(|(heard, expected)| heard != expected);
+        assert!(heard == expected, "split after {at}: {first:#?}");
+    }
+}
+
+#[test]
+fn long_messages_split_anywhere_give_the_same_operations() {
+    let all = packets("mongod-4.0-mixed");
+    let (expected, _) = hear(&all);
+    for seed in 1..=6usize {
+        // A different point in each packet, from its first bytes to far into it.
+        let at =
+            |number: usize| (number * 7_919 + seed * 104_729) % [17, 300, 5_000, 60_000][(number + seed) % 4];
+        let (heard, _) = hear(&split_all(&all, at));
+        let first = heard.iter().zip(&expected).find(|(heard, expected)| heard != expected);
+        assert!(heard == expected, "seed {seed}: {first:#?}");
+    }
 }
