@@ -205,7 +205,7 @@ impl Body {
                 Ok(1)
             }
             Part::Section0 => {
-                let limit = self.left - if self.checksum { 4 } else { 0 };
+                let limit = self.left.saturating_sub(if self.checksum { 4 } else { 0 });
                 self.document(rest, limit, content, Part::SectionKind)
             }
             Part::Section1Head => self.section_head(rest, content),
