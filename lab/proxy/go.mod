@@ -1,6 +1,6 @@
 module github.com/mongosonar/mongosonar/lab/proxy
 
-go 1.23
+go 1.22
 
 require (
 	github.com/golang/snappy v1.0.0

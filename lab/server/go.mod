@@ -1,6 +1,6 @@
 module github.com/mongosonar/mongosonar/lab/server
 
-go 1.23
+go 1.22
 
 require (
 	github.com/FerretDB/FerretDB v1.24.0

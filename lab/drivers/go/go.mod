@@ -1,6 +1,6 @@
 module github.com/mongosonar/mongosonar/lab/drivers/go
 
-go 1.23
+go 1.22
 
 require go.mongodb.org/mongo-driver/v2 v2.3.0
 
