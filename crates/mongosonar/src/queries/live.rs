@@ -102,7 +102,7 @@ impl Sink for LiveSink {
 
 impl Listener {
     fn run(mut self) -> Result<()> {
-        let mut boundary = self.sink.window.start.plus_ns(self.interval_ns);
+        let mut boundary = self.sink.window.start.floor_to(self.interval_ns).plus_ns(self.interval_ns);
         loop {
             let wait = Duration::from_nanos(boundary.since(now())).clamp(Duration::from_millis(1), NAP);
             let wake = self.ring.poll(wait)?;
@@ -249,10 +249,11 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     drop(to);
     let mut joiner = Joiner { from, threads, waiting: Vec::new() };
     let until = args.duration.map(|duration| Instant::now() + duration);
+    let mut output = Output::new(args, selection);
     let total = if screen {
         show(args, selection, &source, &mut joiner, &stop, until)
     } else {
-        print(args, selection, &mut joiner, &stop, until)
+        print(args, &mut output, &mut joiner, &stop, until)
     };
     stop.store(true, Ordering::Relaxed);
     stoppers.iter().for_each(sonar_sys::Stopper::stop);
@@ -265,7 +266,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         handle.join().map_err(|_| anyhow::anyhow!("a capture thread has failed"))??;
     }
     if let (Some(total), false) = (&total, args.each) {
-        Output::new(args, selection).summary(total)?;
+        output.summary(total)?;
     }
     Ok(OK)
 }
@@ -319,12 +320,11 @@ fn is_over(stop: &AtomicBool, until: Option<Instant>) -> bool {
 /// A table, or an object, for each interval.
 fn print(
     args: &QueriesArgs,
-    selection: &Selection,
+    output: &mut Output,
     joiner: &mut Joiner,
     stop: &AtomicBool,
     until: Option<Instant>,
 ) -> Result<Option<Window>> {
-    let mut output = Output::new(args, selection);
     let mut total = None;
     while !is_over(stop, until) {
         if let Some(window) = joiner.next(NAP) {
