@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use sonar_core::{Operation, Window};
 use sonar_view::json::Kind;
-use sonar_view::{Form, Report, Selection, csv, each, json, table};
+use sonar_view::{Report, Selection, csv, each, json, table};
 
 use crate::cli::QueriesArgs;
 
@@ -52,22 +52,10 @@ impl Output {
 
     /// Writes one operation, if it is among those asked for.
     pub fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
-        let Selection { classes, role, form, text, .. } = &self.selection;
-        if !classes.contains(op.class) || role.is_some_and(|role| role != op.role) {
+        if !self.selection.accepts(op) {
             return Ok(());
         }
-        if !text.is_empty() {
-            let wanted = text.to_lowercase();
-            let holds = |part: &str| part.to_lowercase().contains(&wanted);
-            let id = op.shape.id.to_string();
-            if ![op.command, &op.shape.namespace(), &op.shape.typed, &op.shape.plain, &id]
-                .iter()
-                .any(|part| holds(part))
-            {
-                return Ok(());
-            }
-        }
-        let form: Form = *form;
+        let form = self.selection.form;
         match self.format {
             Format::Json => each::json(op, form, &mut self.out),
             _ => each::text(op, form, &mut self.out),
