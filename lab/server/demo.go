@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	demoOrders = 2000 // enough that a sort without an index is slow here, and little to load
-	demoUsers  = 500
+	demoOrders = 300 // enough that a sort without an index is slow here, and little for the machine to do
+	demoUsers  = 100
 )
 
 var (
@@ -117,7 +117,7 @@ func (app application) run(ctx context.Context, db *mongo.Database) {
 
 func applications() []application {
 	return []application{
-		{"shop-api", 50 * time.Millisecond, []func(context.Context, *mongo.Database) error{
+		{"shop-api", 150 * time.Millisecond, []func(context.Context, *mongo.Database) error{
 			find("users", func() (any, *options.FindOptions) {
 				return bson.D{{Key: "_id", Value: rand.Intn(demoUsers)}}, options.Find()
 			}),
@@ -140,11 +140,11 @@ func applications() []application {
 				return err
 			},
 		}},
-		{"reporting", 2 * time.Second, []func(context.Context, *mongo.Database) error{
+		{"reporting", 3 * time.Second, []func(context.Context, *mongo.Database) error{
 			// No index serves this sort: the slow one of the demo.
 			find("orders", func() (any, *options.FindOptions) {
 				return bson.D{{Key: "total", Value: bson.D{{Key: "$gt", Value: rand.Intn(50)}}}},
-					options.Find().SetSort(bson.D{{Key: "total", Value: -1}}).SetBatchSize(250)
+					options.Find().SetSort(bson.D{{Key: "total", Value: -1}}).SetBatchSize(101)
 			}),
 			func(ctx context.Context, db *mongo.Database) error {
 				cursor, err := db.Collection("orders").Aggregate(ctx, bson.A{
@@ -162,10 +162,10 @@ func applications() []application {
 				return err
 			},
 		}},
-		{"importer", 3 * time.Second, []func(context.Context, *mongo.Database) error{
+		{"importer", 5 * time.Second, []func(context.Context, *mongo.Database) error{
 			func(ctx context.Context, db *mongo.Database) error {
 				var batch []any
-				for range 100 {
+				for range 40 {
 					batch = append(batch, bson.D{{Key: "at", Value: time.Now()}, {Key: "kind", Value: "click"}})
 				}
 				_, err := db.Collection("events").InsertMany(ctx, batch)
@@ -177,7 +177,7 @@ func applications() []application {
 				return err
 			},
 		}},
-		{"mobile", 400 * time.Millisecond, []func(context.Context, *mongo.Database) error{
+		{"mobile", 700 * time.Millisecond, []func(context.Context, *mongo.Database) error{
 			func(ctx context.Context, db *mongo.Database) error {
 				_, err := db.Collection("users").CountDocuments(ctx, bson.D{{Key: "city", Value: "Oslo"}})
 				return err

@@ -253,6 +253,7 @@ def disagreements(command, operation):
             expected["cursor"] = command["cursor"], operation["cursor_id"]
         if "n" in command:
             expected["n"] = command["n"], operation["docs_matched"]
+        if "n" in command and not command.get("upserts_unknown"):
             affected = command["n"]
             if "n_modified" in command:
                 affected = command["n_modified"] + command.get("n_upserted", 0)

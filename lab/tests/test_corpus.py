@@ -13,15 +13,30 @@ import labkit
 FIXTURES = labkit.LAB.parent / "fixtures"
 
 
+# What the hand-made legacy messages of the mixed recording are; no driver knows of them.
+BY_HAND = {"find": 3, "insert": 1, "update": 1, "delete": 1}
+
+
 def driver_record(name):
-    """The driver's record, in the words of labkit.join; no driver name: this one measured whole microseconds."""
+    """The driver's record, in the words of labkit.join."""
     with gzip.open(FIXTURES / name / "driver.jsonl.gz", "rt") as file:
         for line in file:
             command = json.loads(line)
             command["driver"] = "python"
+            command["request_id"] &= 0xFFFFFFFF
+            # PyMongo's own name for it; a first value that is no string names no collection.
+            database, _, collection = command["ns"].partition(".")
+            if collection.isdigit() or collection.startswith("["):
+                command["ns"] = database
+            if command["command"] not in ("insert", "update", "delete"):
+                command.pop("n", None)
+            elif command["outcome"] == "ok" and "n" not in command:
+                command["unacknowledged"] = True
             if "nModified" in command:
                 command["n_modified"] = command["nModified"]
-            command["request_id"] &= 0xFFFFFFFF
+                # The record does not tell how many of n were made new.
+                command["upserts_unknown"] = command["n_modified"] != command.get("n")
+            command["write_errors"] = command.get("writeErrors", [])
             yield command
 
 
@@ -43,37 +58,21 @@ def profiled(name, database):
 
 
 @pytest.mark.parametrize(
-    ("name", "server", "commands", "failed"),
-    [("mongod-4.0-mixed", None, 4_206, 16), ("mongod-4.0-sharded", 27_217, 1_567, None)],
+    ("name", "server", "commands", "failed", "extra"),
+    [("mongod-4.0-mixed", None, 4_206, 16, BY_HAND), ("mongod-4.0-sharded", 27_217, 1_567, None, {})],
 )
-def test_every_command_of_the_driver_is_heard(name, server, commands, failed):
+def test_every_command_of_the_driver_is_heard(name, server, commands, failed, extra):
     said = list(driver_record(name))
     assert len(said) == commands
+    assert failed is None or sum(command["outcome"] == "failed" for command in said) == failed
     heard = labkit.read_capture(FIXTURES / name / "wire.pcap.gz")
     # On the sharded host the mongos asks the shards in turn, with request ids of its own.
     heard = [op for op in heard if server is None or op["server"].endswith(f":{server}")]
-    waiting = collections.defaultdict(list)
-    for op in heard:
-        waiting[op["request_id"], op["command"]].append(op)
-    missing = [command for command in said if not waiting[command["request_id"], command["command"]]]
-    assert not missing, missing[:5]
-    differing, failures = [], 0
-    for command in said:
-        op = waiting[command["request_id"], command["command"]].pop(0)
-        failures += command["outcome"] == "failed"
-        if command["outcome"] == "failed":
-            assert op["outcome"] == "failed", (command, op)
-            assert str(command["code"]) in op["errors"]
-        if command.get("cursor"):
-            assert op["cursor_id"] == command["cursor"], (command, op)
-        for theirs, ours in (("docs", "docs_returned"), ("n", "docs_matched")):
-            if theirs in command and op["outcome"] != "unacknowledged" and command[theirs] != op[ours]:
-                differing.append((command, op[ours]))
-        if op["latency_ns"] is not None:
-            assert op["latency_ns"] <= command["us"] * 1_000 + 1_000, (command, op)
-    assert not differing, differing[:5]
-    if failed is not None:
-        assert failures == failed
+    difference = labkit.join(heard, said)
+    # Dropping what is not there fails with NamespaceNotFound, which this driver takes for success.
+    differing = [line for line in difference.differing if not line.startswith("drop ")]
+    assert not difference.missing and not differing, str(difference)
+    assert collections.Counter(op["command"] for op in difference.extra) == extra
 
 
 def test_the_wire_and_the_profiler_count_the_same_reads():
