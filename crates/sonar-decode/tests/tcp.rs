@@ -395,6 +395,16 @@ fn a_fin_that_came_too_early_waits_for_its_turn() {
 }
 
 #[test]
+fn a_fin_inside_of_what_was_delivered_ends_nothing() {
+    let mut b = Bench::new();
+    b.handshake();
+    b.data(CLIENT, 1_001, b"abcdef");
+    b.send(CLIENT, 1_001, 5_001, Send { flags: FIN | ACK, bytes: b"ab", ..PLAIN });
+    b.data(CLIENT, 1_007, b"ghi");
+    assert_eq!(b.log.bytes(CLIENT), b"abcdefghi");
+}
+
+#[test]
 fn the_end_of_a_connection_gives_up_its_holes() {
     for (flags, how) in [(RST | ACK, Close::Reset), (0, Close::EndOfCapture)] {
         let mut b = Bench::new();
