@@ -76,7 +76,7 @@ impl Wire {
     #[inline]
     fn segment(&mut self, ahead: u32) {
         let flow = self.turn % self.clients.len();
-        let from_client = (self.turn / self.clients.len()) % 2 == 0;
+        let from_client = (self.turn / self.clients.len()).is_multiple_of(2);
         self.turn += 1;
         let client = self.clients[flow];
         let (source, destination) = if from_client { (client, SERVER) } else { (SERVER, client) };
