@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
-use sonar_decode::capture_file::{Parser, Step};
+use sonar_decode::capture_file::{Error, Parser, Step};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 use sonar_view::Selection;
 
@@ -137,7 +137,11 @@ impl Run {
             progress.show();
             if got == 0 {
                 progress.done();
-                return Ok(parser.end(end).err().map(|error| error.to_string()));
+                return match parser.end(end - begin) {
+                    Ok(()) => Ok(None),
+                    Err(error @ Error::Truncated { .. }) => Ok(Some(error.to_string())),
+                    Err(error) => Err(error).with_context(|| name.to_owned()),
+                };
             }
             end += got;
         }
