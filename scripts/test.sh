@@ -25,6 +25,14 @@ step() {
 (make --no-print-directory -C lab setup >"$logs/lab" 2>&1; echo $? >"$logs/lab.code") &
 lab=$!
 
+# So is cargo-deny, where it is not installed.
+export PATH="$PWD/target/tools/bin:$PATH"
+deny=
+if ! command -v cargo-deny >/dev/null; then
+    nice cargo install --quiet --locked --root target/tools cargo-deny >"$logs/deny" 2>&1 &
+    deny=$!
+fi
+
 step "format" cargo fmt --all --check
 step "clippy" cargo clippy --workspace --all-targets --all-features --locked --quiet -- -D warnings
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
@@ -79,10 +87,12 @@ if [ -x fuzz/run.sh ]; then
     done
 fi
 
-if PATH="$PWD/target/tools/bin:$PATH" command -v cargo-deny >/dev/null; then
-    step "licences, bans and sources" env PATH="$PWD/target/tools/bin:$PATH" cargo deny --offline check licenses bans sources
+[ -z "$deny" ] || wait "$deny"
+if command -v cargo-deny >/dev/null; then
+    step "licences, bans and sources" cargo deny check licenses bans sources
 else
-    echo "skipped: licences, bans and sources: cargo-deny is not installed (cargo install --locked cargo-deny)"
+    echo "skipped: licences, bans and sources: cargo-deny could not be installed"
+    tail -5 "$logs/deny"
     skipped=$((skipped + 1))
 fi
 
