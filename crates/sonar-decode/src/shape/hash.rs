@@ -51,7 +51,11 @@ fn words(mut hash: u64, rest: &[u8]) -> u64 {
 /// as `users.<id>.<n>`.
 #[inline]
 pub fn path(path: &Key<'_>) -> u64 {
-    if may_hold_variable_parts(path) { bytes(&normalised(path.bytes)) } else { key(path) }
+    if may_hold_variable_parts(path) && path.bytes.split(|&byte| byte == b'.').any(is_variable) {
+        bytes(&normalised(path.bytes))
+    } else {
+        key(path)
+    }
 }
 
 /// Whether a path can have a part that is a number or an object id: cheap, and wrong only towards yes.
@@ -67,6 +71,19 @@ fn may_hold_variable_parts(path: &Key<'_>) -> bool {
     has_dot || (path.bytes.len() > 8 && path.bytes[8..].contains(&b'.'))
 }
 
+/// Whether a part of a path is a number or an object id.
+fn is_variable(part: &[u8]) -> bool {
+    is_number(part) || is_object_id(part)
+}
+
+fn is_number(part: &[u8]) -> bool {
+    !part.is_empty() && part.iter().all(u8::is_ascii_digit)
+}
+
+fn is_object_id(part: &[u8]) -> bool {
+    part.len() == 24 && part.iter().all(u8::is_ascii_hexdigit)
+}
+
 /// The path with its variable parts as `<n>` and `<id>`.
 pub fn normalised(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
@@ -74,9 +91,9 @@ pub fn normalised(path: &[u8]) -> Vec<u8> {
         if i > 0 {
             out.push(b'.');
         }
-        if !part.is_empty() && part.iter().all(u8::is_ascii_digit) {
+        if is_number(part) {
             out.extend_from_slice(b"<n>");
-        } else if part.len() == 24 && part.iter().all(u8::is_ascii_hexdigit) {
+        } else if is_object_id(part) {
             out.extend_from_slice(b"<id>");
         } else {
             out.extend_from_slice(part);
