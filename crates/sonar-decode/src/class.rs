@@ -25,7 +25,7 @@ pub struct Facts<'a> {
 pub fn class_of(facts: &Facts<'_>) -> Class {
     let Facts { kind, command, database, collection, from_server, waits } = *facts;
     if database == b"local" && (collection == b"oplog.rs" || collection == b"oplog.$main")
-        || command.starts_with(b"replSet")
+        || (command.starts_with(b"replSet") && command != b"replSetGetStatus")
     {
         return Class::Replication;
     }
@@ -93,5 +93,6 @@ mod tests {
         assert_eq!(of("find", "config.chunks", false, false), Class::User);
         assert_eq!(of("_configsvrAddShard", "admin", true, false), Class::Internal);
         assert_eq!(of("replSetHeartbeat", "admin", true, false), Class::Replication);
+        assert_eq!(of("replSetGetStatus", "admin", false, false), Class::Monitoring);
     }
 }

@@ -270,7 +270,11 @@ impl<T: Text> Request<T> {
                 (CommandKind::GetMore, Kind::Int64) => {
                     self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b))
                 }
-                (_, Kind::String) => self.collection.set(bytes),
+                (kind, Kind::String)
+                    if kind != CommandKind::Other || names_a_collection(self.command.bytes()) =>
+                {
+                    self.collection.set(bytes)
+                }
                 _ => {}
             }
             return;
@@ -471,5 +475,51 @@ impl<T: Text> Request<T> {
     /// Whether the cursor that is opened waits for data.
     pub fn opens_waiting_cursor(&self) -> bool {
         self.builder.change_stream || (self.await_data && (self.tailable || self.opcode == Opcode::Query))
+    }
+}
+
+/// Commands whose first value is something else than a collection, like the name of a replica set or of a
+/// user: it is a value, so it must not become part of a namespace. Sorted.
+const NAMES_NO_COLLECTION: [&[u8]; 25] = [
+    b"addShard",
+    b"configureFailPoint",
+    b"createRole",
+    b"createUser",
+    b"dropRole",
+    b"dropUser",
+    b"enableSharding",
+    b"getLog",
+    b"getParameter",
+    b"grantPrivilegesToRole",
+    b"grantRolesToRole",
+    b"grantRolesToUser",
+    b"logRotate",
+    b"movePrimary",
+    b"removeShard",
+    b"replSetHeartbeat",
+    b"replSetSyncFrom",
+    b"revokePrivilegesFromRole",
+    b"revokeRolesFromRole",
+    b"revokeRolesFromUser",
+    b"rolesInfo",
+    b"setFeatureCompatibilityVersion",
+    b"updateRole",
+    b"updateUser",
+    b"usersInfo",
+];
+
+/// Whether the first value of a command, where it is a string, is a collection.
+fn names_a_collection(command: &[u8]) -> bool {
+    NAMES_NO_COLLECTION.binary_search(&command).is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_that_name_no_collection_can_be_searched() {
+        assert!(NAMES_NO_COLLECTION.is_sorted());
+        assert!(names_a_collection(b"drop") && !names_a_collection(b"dropUser"));
     }
 }
