@@ -8,7 +8,6 @@ pub mod bson;
 pub mod capture_file;
 mod class;
 pub mod compress;
-mod connection;
 pub mod decoder;
 pub mod frame;
 pub mod message;

@@ -1,0 +1,295 @@
+//! The decoder: packets in, operations out. It joins the stages; each of them knows nothing of the
+//! others.
+//!
+//! Here stands what is told to the decoder and asked of it; its modules say what becomes of a stream:
+//! `stream` cuts it into messages, `content` reads them, `request` and `shape` find out what is
+//! asked, and `pair` joins the reply to it and tells of the operation.
+
+mod connection;
+mod content;
+mod pair;
+mod request;
+mod shape;
+mod stream;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sonar_core::coverage::InProgress;
+use sonar_core::packet::Direction;
+use sonar_core::{Application, Coverage, Endpoint, InFlight, Operation, Packet, Role, ShapeInfo, Timestamp};
+
+use self::connection::Connection;
+#[cfg(test)]
+pub(crate) use self::shape::{Ids, ids_of, info_of};
+use crate::compress::Inflaters;
+use crate::frame;
+use crate::message::{Body, Reply, Request};
+use crate::shape::{Rendered, hash};
+use crate::shared::Shared;
+use crate::tcp::{Close, Flow, FlowTable, Limits, Lost, Side, StreamHandler, Verdict};
+
+/// Which TCP ports are followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ports {
+    /// All; streams that are not MongoDB's are found out and left.
+    #[default]
+    Any,
+    /// Those in these inclusive ranges.
+    Ranges(Vec<(u16, u16)>),
+}
+
+impl Ports {
+    /// Whether `port` is named. [`Ports::Any`] names none.
+    pub fn names(&self, port: u16) -> bool {
+        match self {
+            Self::Any => false,
+            Self::Ranges(ranges) => ranges.iter().any(|&(low, high)| (low..=high).contains(&port)),
+        }
+    }
+}
+
+/// What to listen for, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Which ports are servers'.
+    pub ports: Ports,
+    /// Only so many bytes of each reply were captured.
+    pub snap_replies: Option<u32>,
+    /// Give the commands' values too.
+    pub show_values: bool,
+    /// Keep one connection in so many; 0 and 1 keep all.
+    pub sample: u32,
+}
+
+/// Who is told of operations.
+pub trait Sink {
+    /// An operation has ended. Called in the order in which they end on each connection.
+    fn operation(&mut self, op: &Operation<'_>);
+}
+
+/// Decodes the packets of one ring, or of one file.
+pub struct Decoder {
+    flows: FlowTable<Connection>,
+    /// Counters of packets and segments.
+    coverage: Coverage,
+    core: Core,
+    settings_sample: u32,
+}
+
+/// All that the handling of a stream needs beside its connection.
+struct Core {
+    settings: Settings,
+    shared: Arc<Shared>,
+    /// Counters of messages and operations.
+    coverage: Coverage,
+    request: Request<()>,
+    renderer: Request<Rendered>,
+    reply: Reply,
+    body: Body,
+    inflated: Vec<u8>,
+    inflaters: Inflaters,
+    known: HashMap<u64, Arc<ShapeInfo>, foldhash::fast::RandomState>,
+    apps: HashMap<Arc<Application>, (), foldhash::quality::RandomState>,
+    late: Arc<Application>,
+    unnamed: Arc<Application>,
+    other_app: Arc<Application>,
+    other_shape: Arc<ShapeInfo>,
+    collecting: usize,
+    streaming: usize,
+}
+
+impl Decoder {
+    /// A decoder that shares cursors and shapes with others.
+    pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
+        let other = ShapeInfo { typed: "other".into(), plain: "other".into(), ..ShapeInfo::default() };
+        Self {
+            flows: FlowTable::new(Limits::default(), shared.twins()),
+            coverage: Coverage::default(),
+            settings_sample: settings.sample,
+            core: Core {
+                settings,
+                shared,
+                coverage: Coverage::default(),
+                request: Request::default(),
+                renderer: Request::default(),
+                reply: Reply::default(),
+                body: Body::default(),
+                inflated: Vec::new(),
+                inflaters: Inflaters::default(),
+                known: HashMap::default(),
+                apps: HashMap::default(),
+                late: Arc::new(Application::late()),
+                unnamed: Arc::new(Application::default()),
+                other_app: Arc::new(Application { name: "other".into(), ..Application::default() }),
+                other_shape: Arc::new(other),
+                collecting: 0,
+                streaming: 0,
+            },
+        }
+    }
+
+    /// Takes one packet.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet<'_>, sink: &mut impl Sink) {
+        self.coverage.frames += 1;
+        if packet.loopback && packet.direction == Direction::Outgoing {
+            self.coverage.frames_twin_loopback += 1;
+            return;
+        }
+        let segment = match frame::decode(packet) {
+            Ok(segment) => segment,
+            Err(skip) => return skip.count(&mut self.coverage),
+        };
+        if let Ports::Ranges(_) = self.core.settings.ports
+            && !self.core.settings.ports.names(segment.source.port)
+            && !self.core.settings.ports.names(segment.destination.port)
+        {
+            self.coverage.frames_other_port += 1;
+            return;
+        }
+        if self.settings_sample > 1 && !is_sampled(segment.source, segment.destination, self.settings_sample)
+        {
+            self.coverage.frames_sampled_out += 1;
+            return;
+        }
+        let mut handler = Handler { core: &mut self.core, sink };
+        self.flows.segment(&segment, &mut self.coverage, &mut handler);
+    }
+
+    /// Tells that time has come to `now`: what has waited too long is given up. To be called about once
+    /// a second of the packets' time.
+    pub fn tick(&mut self, now: Timestamp, sink: &mut impl Sink) {
+        let mut handler = Handler { core: &mut self.core, sink };
+        self.flows.tick(now, &mut self.coverage, &mut handler);
+        for (flow, conn) in self.flows.iter_mut() {
+            handler.expire(flow, conn, now);
+        }
+    }
+
+    /// Ends the capture: what has not ended, ends.
+    pub fn finish(&mut self, now: Timestamp, sink: &mut impl Sink) {
+        let mut handler = Handler { core: &mut self.core, sink };
+        self.flows.finish(now, &mut self.coverage, &mut handler);
+    }
+
+    /// The counters.
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = self.coverage;
+        coverage.add(&self.core.coverage);
+        coverage
+    }
+
+    /// What has begun and not ended.
+    pub fn in_progress(&self) -> InProgress {
+        let mut progress =
+            InProgress { segments: self.flows.in_progress_segments(), ..InProgress::default() };
+        for (_, conn) in self.flows.iter() {
+            progress.requests += conn.requests_in_progress();
+            progress.replies += conn.early.len() as u64;
+            progress.messages += conn.halves.iter().filter(|half| half.stage.in_message()).count() as u64;
+        }
+        progress
+    }
+
+    /// Operations in flight by shape: how many, and how old the oldest is at `now`.
+    pub fn in_flight(&self, now: Timestamp) -> Vec<InFlight> {
+        let mut found: Vec<InFlight> = Vec::new();
+        for (flow, conn) in self.flows.iter() {
+            let Some(server) = conn.server else { continue };
+            let server = flow.ends[server.index()];
+            for pending in conn.pending.iter().filter(|pending| !pending.follows && !pending.provisional) {
+                let (role, age) = (role_of(conn), now.since(pending.start));
+                let same = |seen: &&mut InFlight| {
+                    (seen.server, seen.role, seen.class, seen.shape.id)
+                        == (server, role, pending.class, pending.shape.id)
+                };
+                match found.iter_mut().find(same) {
+                    Some(seen) => {
+                        seen.count += 1;
+                        seen.oldest_ns = seen.oldest_ns.max(age);
+                    }
+                    None => found.push(InFlight {
+                        server,
+                        role,
+                        class: pending.class,
+                        shape: pending.shape.clone(),
+                        count: 1,
+                        oldest_ns: age,
+                    }),
+                }
+            }
+        }
+        found
+    }
+
+    /// Connections that are followed.
+    pub fn connections(&self) -> usize {
+        self.flows.len()
+    }
+}
+
+/// Whether a connection is one of those that a sample of one in `n` keeps: the same for both
+/// directions.
+fn is_sampled(a: Endpoint, b: Endpoint, n: u32) -> bool {
+    let one = |end: Endpoint| {
+        hash::mix(end.addr_bits()[0] ^ end.addr_bits()[1].rotate_left(17), u64::from(end.port))
+    };
+    (one(a) ^ one(b)) % u64::from(n) == 0
+}
+
+fn role_of(conn: &Connection) -> Role {
+    if conn.from_server { Role::Issued } else { Role::Served }
+}
+
+struct Handler<'a, S> {
+    core: &'a mut Core,
+    sink: &'a mut S,
+}
+
+impl<S: Sink> StreamHandler for Handler<'_, S> {
+    type Connection = Connection;
+
+    fn open(&mut self, flow: &Flow) -> Connection {
+        let ports = &self.core.settings.ports;
+        let named = [ports.names(flow.ends[0].port), ports.names(flow.ends[1].port)];
+        let server = match (flow.opener, named) {
+            (Some(client), _) => Some(client.other()),
+            (None, [true, false]) => Some(Side::Low),
+            (None, [false, true]) => Some(Side::High),
+            _ => None,
+        };
+        let app = if flow.opener.is_some() { &self.core.unnamed } else { &self.core.late };
+        Connection::new(server, app.clone())
+    }
+
+    fn data(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Connection,
+        side: Side,
+        time: Timestamp,
+        bytes: &[u8],
+    ) -> Verdict {
+        self.stream(flow, conn, side, time, bytes)
+    }
+
+    fn gap(&mut self, flow: &Flow, conn: &mut Connection, side: Side, time: Timestamp, lost: Lost) {
+        self.hole(flow, conn, side, time, lost);
+    }
+
+    fn close(&mut self, flow: &Flow, mut conn: Connection, time: Timestamp, _how: Close) {
+        for half in &mut conn.halves {
+            if half.stage.in_message() {
+                self.core.coverage.messages_cut += 1;
+                self.core.forget(&half.stage);
+            }
+        }
+        self.core.coverage.replies_orphan += conn.early.len() as u64;
+        conn.early.clear();
+        self.end_legacy_write(flow, &mut conn, time);
+        while let Some(pending) = conn.pending.pop_front() {
+            self.give_up(flow, &conn, pending, time);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Which reply answers which request? Keeps the requests that wait, joins replies to them, also those
+//! that come first, follows chains of replies and the getLastError behind a write, gives up what is never
+//! answered, and tells of the operation.
+//!
+//! What stands in a request or a reply has been read before.
+
+use std::sync::Arc;
+
+use sonar_core::operation::{Compressor, ErrorCodes, Opcode};
+use sonar_core::{Class, Endpoint, Operation, Outcome, ShapeId, ShapeInfo, Statement, Timestamp};
+
+use super::connection::Connection;
+use super::request::Asked;
+use super::{Core, Handler, Sink, role_of};
+use crate::message::{Header, Reply};
+use crate::shape::CommandKind;
+use crate::shared::CursorOrigin;
+use crate::tcp::{Flow, Side};
+
+/// How long a request waits for its answer before it counts as never answered.
+pub const UNANSWERED_NS: u64 = 3_600_000_000_000;
+
+/// The most requests of one connection that wait for an answer.
+pub const MAX_PENDING: usize = 1_024;
+
+/// The most replies of one connection that wait for their request.
+pub const MAX_EARLY: usize = 8;
+
+/// How long a reply waits for its request.
+pub const EARLY_NS: u64 = 200_000_000;
+
+/// What a message says, without its bytes.
+#[derive(Debug)]
+pub struct Pending {
+    /// What the reply's `responseTo` will be.
+    pub request_id: u32,
+    /// The id that the client gave; differs from the above in an exhaust chain.
+    pub own_id: u32,
+    /// Last byte of the request.
+    pub start: Timestamp,
+    pub shape: Arc<ShapeInfo>,
+    pub ordered_id: ShapeId,
+    pub statements: Box<[Statement]>,
+    pub statement_count: u32,
+    pub class: Class,
+    pub kind: CommandKind,
+    /// The command as sent, where it differs from the shape's.
+    pub command: Option<&'static str>,
+    pub opcode: Opcode,
+    pub compressor: Option<Compressor>,
+    pub cursor: Option<i64>,
+    pub bytes: u64,
+    /// An OP_QUERY that is a find, whose reply has the documents themselves.
+    pub legacy_find: bool,
+    /// The cursor it opens, if it does, waits on purpose.
+    pub opens_waiting: bool,
+    /// Found while looking for a header: believed once it is answered.
+    pub provisional: bool,
+    /// A further reply of an exhaust chain.
+    pub follows: bool,
+    /// Wants a chain of replies (legacy exhaust).
+    pub exhaust: bool,
+    /// Is a getLastError that answers for the write held in [`Connection::legacy_write`].
+    pub answers_write: bool,
+    pub values: Option<Box<str>>,
+}
+
+/// A reply that came before its request.
+#[derive(Debug)]
+pub struct Early {
+    pub header: Header,
+    pub reply: Box<Reply>,
+    pub arrival: Arrival,
+}
+
+/// When and how a reply came.
+#[derive(Copy, Clone, Debug)]
+pub struct Arrival {
+    /// First byte.
+    pub first: Timestamp,
+    /// Last byte.
+    pub last: Timestamp,
+    pub compressor: Option<Compressor>,
+    /// All of it could be read.
+    pub whole: bool,
+}
+
+impl<S: Sink> Handler<'_, S> {
+    /// A request has been read.
+    pub(super) fn ask(&mut self, flow: &Flow, conn: &mut Connection, asked: Asked, time: Timestamp) {
+        self.core.coverage.requests += 1;
+        let Asked { mut pending, unacknowledged, legacy_write, get_last_error } = asked;
+        if get_last_error && conn.legacy_write.is_some() {
+            pending.answers_write = true;
+        } else {
+            self.end_legacy_write(flow, conn, time);
+        }
+        if legacy_write && !pending.provisional {
+            conn.legacy_write = Some(Box::new(pending));
+            return;
+        }
+        if unacknowledged {
+            if pending.provisional {
+                self.core.coverage.requests_discarded += 1;
+            } else {
+                self.core.coverage.requests_unacknowledged += 1;
+                let outcome = Outcome::Unacknowledged;
+                self.emit(flow, conn, &pending, time, Told { outcome, ..Told::default() });
+            }
+            return;
+        }
+        if conn.pending.len() >= MAX_PENDING {
+            self.core.coverage.requests_refused += 1;
+            return;
+        }
+        let id = pending.request_id;
+        conn.pending.push_back(pending);
+        if let Some(at) = conn.early.iter().position(|early| early.header.response_to == id) {
+            let mut early = conn.early.swap_remove(at);
+            self.answer(flow, conn, early.header, &mut early.reply, early.arrival);
+        }
+    }
+
+    /// A reply has come; `reply` says what could be read of it.
+    pub(super) fn answer(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Connection,
+        header: Header,
+        reply: &mut Reply,
+        arrival: Arrival,
+    ) {
+        let found = conn.pending.iter().position(|pending| pending.request_id == header.response_to);
+        let Some(mut pending) = found.and_then(|at| conn.pending.remove(at)) else {
+            if conn.early.len() < MAX_EARLY {
+                conn.early.push(Early { header, reply: Box::new(reply.clone()), arrival });
+            } else {
+                self.core.coverage.replies_orphan += 1;
+            }
+            return;
+        };
+        for half in &mut conn.halves {
+            half.provisional = false;
+        }
+        pending.provisional = false;
+        let server = conn.server.unwrap_or(Side::Low);
+        let server_end = flow.ends[server.index()];
+        if pending.follows {
+            self.core.coverage.replies_exhaust += 1;
+        } else {
+            self.core.coverage.replies_paired += 1;
+            if pending.answers_write {
+                self.core.coverage.requests_folded += 1;
+            } else {
+                self.core.coverage.requests_answered += 1;
+            }
+        }
+        let mut codes: Vec<(i32, u32)> = Vec::new();
+        let told = self.core.told(&pending, reply, &arrival, &mut codes, header);
+        let latency = (arrival.first >= pending.start).then(|| arrival.first.since(pending.start));
+        let told = Told {
+            latency,
+            transfer: Some(arrival.last.since(arrival.first)),
+            response_bytes: u64::from(header.length),
+            compressor: arrival.compressor,
+            outcome: if codes.is_empty() {
+                told.outcome
+            } else {
+                Outcome::Failed(ErrorCodes { codes: &codes })
+            },
+            ..told
+        };
+        self.core.coverage.documents_unknown += u64::from(!arrival.whole);
+        self.core.note_cursor(server_end, &pending, reply, &arrival);
+        if pending.answers_write {
+            if let Some(write) = conn.legacy_write.take() {
+                self.core.coverage.requests_answered += 1;
+                // The `n` of getLastError is 0 after an insert, however many were inserted.
+                let n = if write.kind == CommandKind::Insert { None } else { reply.n };
+                // The server is at work from the write on, not from the getLastError on.
+                let latency = (arrival.first >= write.start).then(|| arrival.first.since(write.start));
+                let told = Told { affected: n, matched: n, latency, ..told };
+                self.emit(flow, conn, &write, arrival.first, told);
+            }
+        } else {
+            self.emit(flow, conn, &pending, arrival.first, told);
+        }
+        let chain = reply.more_to_come || (pending.exhaust && reply.cursor.is_some_and(|id| id != 0));
+        if chain && arrival.whole {
+            conn.pending.push_back(Pending {
+                request_id: header.request_id,
+                start: arrival.last,
+                class: if pending.class == Class::Replication { Class::Replication } else { Class::Waiting },
+                follows: true,
+                bytes: 0,
+                cursor: pending.cursor.or(reply.cursor),
+                ..pending
+            });
+        }
+    }
+
+    /// A request that will not be answered.
+    pub(super) fn give_up(&mut self, flow: &Flow, conn: &Connection, pending: Pending, time: Timestamp) {
+        if pending.follows {
+            return;
+        }
+        if pending.provisional {
+            self.core.coverage.requests_discarded += 1;
+        } else if pending.answers_write {
+            self.core.coverage.requests_folded += 1;
+        } else {
+            self.core.coverage.requests_unanswered += 1;
+            let told = Told { outcome: Outcome::Unanswered, ..Told::default() };
+            self.emit(flow, conn, &pending, time, told);
+        }
+    }
+
+    /// Gives up what has waited too long on one connection.
+    pub(super) fn expire(&mut self, flow: &Flow, conn: &mut Connection, now: Timestamp) {
+        if !conn.early.is_empty() {
+            let before = conn.early.len();
+            conn.early.retain(|early| now.since(early.arrival.first) < EARLY_NS);
+            self.core.coverage.replies_orphan += (before - conn.early.len()) as u64;
+        }
+        while conn.pending.front().is_some_and(|pending| now.since(pending.start) > UNANSWERED_NS) {
+            if let Some(pending) = conn.pending.pop_front() {
+                self.give_up(flow, conn, pending, now);
+            }
+        }
+        if conn.legacy_write.as_ref().is_some_and(|write| now.since(write.start) > 1_000_000_000) {
+            self.end_legacy_write(flow, conn, now);
+        }
+    }
+
+    /// A legacy write that no getLastError followed.
+    pub(super) fn end_legacy_write(&mut self, flow: &Flow, conn: &mut Connection, time: Timestamp) {
+        if let Some(pending) = conn.legacy_write.take() {
+            self.core.coverage.requests_unacknowledged += 1;
+            let told = Told { outcome: Outcome::Unacknowledged, ..Told::default() };
+            self.emit(flow, conn, &pending, time.max(pending.start), told);
+        }
+    }
+
+    fn emit(&mut self, flow: &Flow, conn: &Connection, pending: &Pending, end: Timestamp, told: Told<'_>) {
+        let server = conn.server.unwrap_or(Side::Low);
+        let op = Operation {
+            start: pending.start,
+            end: end.max(pending.start),
+            latency_ns: told.latency,
+            transfer_ns: told.transfer,
+            client: flow.ends[server.other().index()],
+            server: flow.ends[server.index()],
+            role: role_of(conn),
+            class: pending.class,
+            command: pending.command.unwrap_or(&pending.shape.command),
+            shape: &pending.shape,
+            ordered_id: pending.ordered_id,
+            statements: &pending.statements,
+            statement_count: pending.statement_count,
+            app: &conn.app,
+            opcode: pending.opcode,
+            compressor: pending.compressor.or(told.compressor),
+            request_id: pending.own_id,
+            cursor_id: pending.cursor.or(told.cursor),
+            request_bytes: pending.bytes,
+            response_bytes: told.response_bytes,
+            docs_returned: told.returned,
+            docs_matched: told.matched,
+            docs_affected: told.affected,
+            outcome: told.outcome,
+            values: pending.values.as_deref(),
+        };
+        self.sink.operation(&op);
+    }
+}
+
+/// What a reply tells of its operation.
+#[derive(Copy, Clone)]
+struct Told<'a> {
+    outcome: Outcome<'a>,
+    latency: Option<u64>,
+    transfer: Option<u64>,
+    response_bytes: u64,
+    compressor: Option<Compressor>,
+    cursor: Option<i64>,
+    returned: Option<u64>,
+    matched: Option<u64>,
+    affected: Option<u64>,
+}
+
+impl Default for Told<'_> {
+    fn default() -> Self {
+        Self {
+            outcome: Outcome::Unknown,
+            latency: None,
+            transfer: None,
+            response_bytes: 0,
+            compressor: None,
+            cursor: None,
+            returned: None,
+            matched: None,
+            affected: None,
+        }
+    }
+}
+
+impl Core {
+    /// Reads outcome, documents and cursor out of a reply.
+    fn told<'a>(
+        &self,
+        pending: &Pending,
+        reply: &Reply,
+        arrival: &Arrival,
+        codes: &mut Vec<(i32, u32)>,
+        _: Header,
+    ) -> Told<'a> {
+        let mut told = Told { outcome: Outcome::Ok, ..Told::default() };
+        if !arrival.whole {
+            told.outcome = Outcome::Unknown;
+            return told;
+        }
+        if pending.legacy_find {
+            if reply.cursor_not_found {
+                codes.push((43, 1));
+            } else if reply.query_failure {
+                codes.push((reply.code.unwrap_or(0), 1));
+            } else {
+                told.returned = reply.returned;
+            }
+            told.cursor = reply.cursor.filter(|id| *id != 0);
+            return told;
+        }
+        codes.extend_from_slice(&reply.codes);
+        if reply.ok == Some(false) || (reply.has_err && (pending.answers_write || reply.ok != Some(true))) {
+            codes.push((reply.code.unwrap_or(0), 1));
+        }
+        if reply.ok.is_none() && codes.is_empty() {
+            told.outcome = Outcome::Unknown;
+        }
+        told.cursor = reply.cursor.filter(|id| *id != 0);
+        told.returned = match pending.kind {
+            CommandKind::FindAndModify => reply.value.map(u64::from),
+            _ => reply.documents,
+        };
+        told.matched = reply.n;
+        told.affected = match pending.kind {
+            CommandKind::Update => reply.modified.map(|n| n + reply.upserted).or(reply.n),
+            CommandKind::Insert | CommandKind::Delete => reply.n,
+            CommandKind::FindAndModify => reply.last_error_n,
+            CommandKind::BulkWrite => reply.bulk,
+            _ => None,
+        };
+        told
+    }
+
+    /// Remembers or forgets the cursor that a reply speaks of.
+    fn note_cursor(&self, server: Endpoint, pending: &Pending, reply: &Reply, arrival: &Arrival) {
+        if !arrival.whole {
+            return;
+        }
+        match (pending.kind, reply.cursor, pending.cursor) {
+            (CommandKind::GetMore, Some(0), Some(id)) => self.shared.close_cursor(server, id),
+            (CommandKind::GetMore, ..) | (_, None | Some(0), _) => {}
+            (_, Some(id), _) => {
+                let origin = CursorOrigin {
+                    shape: pending.shape.clone(),
+                    ordered_id: pending.ordered_id,
+                    waits: pending.opens_waiting,
+                };
+                self.shared.open_cursor(server, id, origin);
+            }
+        }
+    }
+}

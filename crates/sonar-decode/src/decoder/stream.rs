@@ -1,0 +1,335 @@
+//! Where does a message begin and end? Cuts one direction of a connection into messages, and after a
+//! loss looks for the next one.
+//!
+//! What a message says is left to [`content`](super::content); bytes come in order, or as a hole, from
+//! [`tcp`](crate::tcp).
+
+use sonar_core::Timestamp;
+
+use super::connection::Connection;
+use super::content::{Streaming, new_streaming};
+use super::{Core, Handler, Sink};
+use crate::message::{HEADER, Header, looks_like_message};
+use crate::tcp::{Flow, Lost, Side, Verdict};
+
+/// All bytes of messages that are being put together, over all connections.
+pub const COLLECT_BUDGET: usize = 16 << 20;
+
+/// Messages that may be walked at once, over all connections; each holds some 16 KiB, and an inflater.
+pub const MAX_STREAMING: usize = 512;
+
+/// Messages up to this many bytes are put together when segments split them; longer ones are walked.
+pub const COLLECT: usize = 16 * 1024;
+
+/// How many bytes of a stream are searched for a first message before it counts as no MongoDB.
+pub const SEARCH: u64 = 256 * 1024;
+
+/// Where in a stream we are.
+pub enum Stage {
+    /// Before or inside a header.
+    Header { have: usize, bytes: [u8; HEADER] },
+    /// Putting a short message together.
+    Collect { header: Header, body: Vec<u8> },
+    /// Walking a long one.
+    Stream { header: Header, left: u64, streaming: Box<Streaming> },
+    /// Passing over a message that has a hole, or cannot be read.
+    Pass { header: Header, left: u64 },
+    /// Looking for the next message; the last bytes are kept, as a header may span segments.
+    Lost { tail: Vec<u8>, searched: u64 },
+}
+
+/// One of the two streams.
+pub struct Half {
+    pub stage: Stage,
+    /// First byte of the message that is being read.
+    pub first: Timestamp,
+    /// A message has been found by its looks and nothing has confirmed it.
+    pub provisional: bool,
+}
+
+impl Half {
+    pub fn new() -> Self {
+        Self { stage: Stage::start(), first: Timestamp::default(), provisional: false }
+    }
+}
+
+impl Stage {
+    /// At a boundary between messages.
+    pub const fn start() -> Self {
+        Self::Header { have: 0, bytes: [0; HEADER] }
+    }
+
+    /// Whether a message has begun and not ended.
+    pub const fn in_message(&self) -> bool {
+        matches!(self, Self::Collect { .. } | Self::Stream { .. } | Self::Pass { .. })
+    }
+}
+
+impl<S: Sink> Handler<'_, S> {
+    /// Takes bytes of one side, in order.
+    pub(super) fn stream(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Connection,
+        side: Side,
+        time: Timestamp,
+        mut bytes: &[u8],
+    ) -> Verdict {
+        while !bytes.is_empty() {
+            let half = &mut conn.halves[side.index()];
+            match &mut half.stage {
+                Stage::Header { have: 0, .. } if bytes.len() >= HEADER => {
+                    half.first = time;
+                    let Some(header) = Header::read(bytes) else {
+                        if let Some(verdict) = self.lose(flow, conn, side, bytes) {
+                            return verdict;
+                        }
+                        continue;
+                    };
+                    if header.known().is_some() && header.length as usize <= bytes.len() {
+                        let (message, rest) = bytes.split_at(header.length as usize);
+                        self.core.coverage.messages += 1;
+                        self.whole(flow, conn, side, header, &message[HEADER..], time);
+                        bytes = rest;
+                    } else {
+                        bytes = &bytes[HEADER..];
+                        self.begin(conn, side, header);
+                    }
+                }
+                Stage::Header { have, bytes: head } => {
+                    if *have == 0 {
+                        half.first = time;
+                    }
+                    let take = (HEADER - *have).min(bytes.len());
+                    head[*have..*have + take].copy_from_slice(&bytes[..take]);
+                    *have += take;
+                    bytes = &bytes[take..];
+                    if *have < HEADER {
+                        return Verdict::Continue;
+                    }
+                    let head = *head;
+                    match Header::read(&head) {
+                        Some(header) => self.begin(conn, side, header),
+                        None => {
+                            if let Some(verdict) = self.lose(flow, conn, side, &head) {
+                                return verdict;
+                            }
+                            // The header's bytes are searched with what comes.
+                            if let Stage::Lost { tail, .. } = &mut conn.halves[side.index()].stage {
+                                tail.extend_from_slice(&head);
+                            }
+                        }
+                    }
+                    self.end_if_empty(flow, conn, side, time);
+                }
+                Stage::Collect { header, body } => {
+                    let want = header.length as usize - HEADER - body.len();
+                    let take = want.min(bytes.len());
+                    body.extend_from_slice(&bytes[..take]);
+                    bytes = &bytes[take..];
+                    if take == want {
+                        let (header, body) = (*header, std::mem::take(body));
+                        half.stage = Stage::start();
+                        self.core.collecting -= body.capacity();
+                        self.whole(flow, conn, side, header, &body, time);
+                    }
+                }
+                Stage::Stream { left, .. } => {
+                    let take = (*left).min(bytes.len() as u64) as usize;
+                    self.walk(flow, conn, side, &bytes[..take], time);
+                    bytes = &bytes[take..];
+                }
+                Stage::Pass { left, .. } => {
+                    let take = (*left).min(bytes.len() as u64);
+                    *left -= take;
+                    if *left == 0 {
+                        self.end_passed(flow, conn, side, time);
+                    }
+                    bytes = &bytes[take as usize..];
+                }
+                Stage::Lost { .. } => match self.search(conn, side, time, bytes) {
+                    Ok(rest) => bytes = rest,
+                    Err(verdict) => return verdict,
+                },
+            }
+        }
+        Verdict::Continue
+    }
+
+    /// A header has been read, and not all of its message is there.
+    fn begin(&mut self, conn: &mut Connection, side: Side, header: Header) {
+        self.core.coverage.messages += 1;
+        let body = u64::from(header.length) - HEADER as u64;
+        conn.halves[side.index()].stage = match header.known() {
+            Some(_) if body as usize <= COLLECT && self.core.collecting + body as usize <= COLLECT_BUDGET => {
+                let buffer = Vec::with_capacity(body as usize);
+                self.core.collecting += buffer.capacity();
+                Stage::Collect { header, body: buffer }
+            }
+            Some(opcode) if self.core.streaming < MAX_STREAMING => {
+                self.core.streaming += 1;
+                Stage::Stream { header, left: body, streaming: new_streaming(opcode, body) }
+            }
+            _ => Stage::Pass { header, left: body },
+        };
+    }
+
+    /// A message of a header alone ends with its header.
+    fn end_if_empty(&mut self, flow: &Flow, conn: &mut Connection, side: Side, time: Timestamp) {
+        match &conn.halves[side.index()].stage {
+            Stage::Collect { header, .. } if header.length as usize == HEADER => {
+                let header = *header;
+                conn.halves[side.index()].stage = Stage::start();
+                self.whole(flow, conn, side, header, &[], time);
+            }
+            Stage::Pass { left: 0, .. } => self.end_passed(flow, conn, side, time),
+            _ => {}
+        }
+    }
+
+    /// The next bytes are no header. `None`: the search has begun; else what to do with the stream.
+    fn lose(&mut self, _flow: &Flow, conn: &mut Connection, side: Side, bytes: &[u8]) -> Option<Verdict> {
+        if !conn.speaks {
+            // TLS records: change_cipher_spec, alert, handshake, application data of versions 3.x.
+            if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) {
+                self.core.coverage.streams_tls += 1;
+                return Some(Verdict::Ignore);
+            }
+            if conn.app.joined_late {
+                // May have begun anywhere: searched below.
+            } else {
+                self.core.coverage.streams_not_mongodb += 1;
+                return Some(Verdict::Ignore);
+            }
+        }
+        self.core.coverage.resyncs += 1;
+        conn.halves[side.index()].stage = Stage::Lost { tail: Vec::new(), searched: 0 };
+        None
+    }
+
+    /// Looks for a message. Returns the bytes from its header on, or nothing when there is none yet.
+    fn search<'b>(
+        &mut self,
+        conn: &mut Connection,
+        side: Side,
+        time: Timestamp,
+        bytes: &'b [u8],
+    ) -> Result<&'b [u8], Verdict> {
+        /// What must be seen of a message before it is believed: header, flags, kind, begin of a document.
+        const WANTED: usize = 64;
+        let speaks = conn.speaks;
+        let half = &mut conn.halves[side.index()];
+        let Stage::Lost { tail, searched } = &mut half.stage else { return Ok(bytes) };
+        // A message that begins in the kept tail is found by looking at the seam.
+        if !tail.is_empty() {
+            let kept = tail.len();
+            let seam: Vec<u8> = tail.iter().chain(&bytes[..bytes.len().min(WANTED)]).copied().collect();
+            for at in 0..kept {
+                if looks_like_message(&seam[at..]) == Some(true) {
+                    let head = seam[at..kept].to_vec();
+                    self.core.coverage.resync_bytes += at as u64;
+                    half.stage = Stage::start();
+                    half.provisional = true;
+                    if let Stage::Header { have, bytes: held } = &mut half.stage {
+                        let take = head.len().min(HEADER);
+                        held[..take].copy_from_slice(&head[..take]);
+                        *have = take;
+                    }
+                    return Ok(bytes);
+                }
+            }
+            self.core.coverage.resync_bytes += kept as u64;
+            *searched += kept as u64;
+            tail.clear();
+        }
+        let mut at = 0;
+        while at < bytes.len() {
+            match looks_like_message(&bytes[at..]) {
+                Some(true) if follows_well(&bytes[at..]) => {
+                    self.core.coverage.resync_bytes += at as u64;
+                    half.stage = Stage::start();
+                    half.provisional = true;
+                    return Ok(&bytes[at..]);
+                }
+                // Too few bytes to tell: kept for the next segment, no more than a header.
+                None if bytes.len() - at < HEADER => break,
+                _ => at += 1,
+            }
+        }
+        *searched += at as u64;
+        self.core.coverage.resync_bytes += at as u64;
+        if !speaks && *searched > SEARCH {
+            self.core.coverage.streams_not_mongodb += 1;
+            return Err(Verdict::Ignore);
+        }
+        // If a message begins here, it begins now.
+        tail.extend_from_slice(&bytes[at..]);
+        half.first = time;
+        Ok(&[])
+    }
+
+    /// Bytes of one side will never come.
+    pub(super) fn hole(
+        &mut self,
+        flow: &Flow,
+        conn: &mut Connection,
+        side: Side,
+        time: Timestamp,
+        lost: Lost,
+    ) {
+        let half = &mut conn.halves[side.index()];
+        let Lost::Bytes(mut missing) = lost else {
+            // Joined in the middle: what comes next may be the middle of a message.
+            if half.stage.in_message() {
+                self.core.coverage.messages_cut += 1;
+                self.core.forget(&half.stage);
+            }
+            conn.halves[side.index()].stage = Stage::Lost { tail: Vec::new(), searched: 0 };
+            return;
+        };
+        let (header, left) = match &half.stage {
+            Stage::Collect { header, body } => {
+                (*header, u64::from(header.length) - (HEADER + body.len()) as u64)
+            }
+            Stage::Stream { header, left, .. } => (*header, *left),
+            Stage::Pass { header, left } => (*header, *left),
+            Stage::Header { .. } | Stage::Lost { .. } => {
+                // Between messages, or inside a header: where the next one begins is not known.
+                self.core.coverage.resyncs += 1;
+                half.stage = Stage::Lost { tail: Vec::new(), searched: 0 };
+                return;
+            }
+        };
+        self.core.forget(&half.stage);
+        let within = missing.min(left);
+        missing -= within;
+        half.stage = Stage::Pass { header, left: left - within };
+        if left == within {
+            self.end_passed(flow, conn, side, time);
+        }
+        if missing > 0 {
+            self.core.coverage.resyncs += 1;
+            conn.halves[side.index()].stage = Stage::Lost { tail: Vec::new(), searched: 0 };
+        }
+    }
+}
+
+impl Core {
+    /// Gives back what a stage holds of the budgets.
+    pub(super) fn forget(&mut self, stage: &Stage) {
+        match stage {
+            Stage::Collect { body, .. } => self.collecting -= body.capacity(),
+            Stage::Stream { .. } => self.streaming -= 1,
+            _ => {}
+        }
+    }
+}
+
+/// Whether what comes behind a message found by its looks, if it is there, is a message too.
+fn follows_well(bytes: &[u8]) -> bool {
+    Header::read(bytes).is_some_and(|header| match bytes.get(header.length as usize..) {
+        None | Some([]) => true,
+        Some(next) if next.len() < HEADER => true,
+        Some(next) => looks_like_message(next) != Some(false),
+    })
+}
