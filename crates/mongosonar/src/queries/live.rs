@@ -157,6 +157,7 @@ impl Listener {
         if let Ok(statistics) = self.ring.statistics() {
             self.kernel.kernel_drops = statistics.drops;
             self.kernel.kernel_freezes = statistics.freezes;
+            self.kernel.kernel_blocks_malformed = statistics.malformed_blocks;
         }
         let mut coverage = self.decoder.coverage();
         coverage.add(&self.kernel);

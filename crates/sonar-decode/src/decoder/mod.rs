@@ -7,6 +7,8 @@
 
 mod connection;
 mod content;
+#[cfg(test)]
+mod heard;
 mod pair;
 mod request;
 mod shape;
@@ -17,7 +19,9 @@ use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
 use sonar_core::packet::Direction;
-use sonar_core::{Application, Coverage, Endpoint, InFlight, Operation, Packet, Role, ShapeInfo, Timestamp};
+use sonar_core::{
+    Application, Coverage, Endpoint, InFlight, Operation, Outcome, Packet, Role, ShapeInfo, Timestamp,
+};
 
 use self::connection::Connection;
 #[cfg(test)]
@@ -64,7 +68,8 @@ pub struct Settings {
 
 /// Who is told of operations.
 pub trait Sink {
-    /// An operation has ended. Called in the order in which they end on each connection.
+    /// An operation has ended, or the capture before it did ([`Outcome::InFlight`]). Called in the order
+    /// in which they end on each connection.
     fn operation(&mut self, op: &Operation<'_>);
 }
 
@@ -278,7 +283,7 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
         self.hole(flow, conn, side, time, lost);
     }
 
-    fn close(&mut self, flow: &Flow, mut conn: Connection, time: Timestamp, _how: Close) {
+    fn close(&mut self, flow: &Flow, mut conn: Connection, time: Timestamp, how: Close) {
         for half in &mut conn.halves {
             if half.stage.in_message() {
                 self.core.coverage.messages_cut += 1;
@@ -288,8 +293,9 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
         self.core.coverage.replies_orphan += conn.early.len() as u64;
         conn.early.clear();
         self.end_legacy_write(flow, &mut conn, time);
+        let outcome = if how == Close::EndOfCapture { Outcome::InFlight } else { Outcome::Unanswered };
         while let Some(pending) = conn.pending.pop_front() {
-            self.give_up(flow, &conn, pending, time);
+            self.give_up(flow, &conn, pending, time, outcome);
         }
     }
 }
