@@ -3,137 +3,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::collections::{HashMap, HashSet};
-use std::io::Read;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde_json::Value;
-use sonar_core::{Class, Coverage, LinkType, Operation, Outcome, Packet, Role, Timestamp};
-use sonar_decode::{Decoder, Settings, Shared, Sink};
-
-/// A packet of a recording.
-#[derive(Clone)]
-struct Recorded {
-    time: Timestamp,
-    data: Vec<u8>,
-}
-
-fn unpacked(name: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
-    let mut out = Vec::new();
-    flate2::read::MultiGzDecoder::new(std::fs::File::open(&path).unwrap()).read_to_end(&mut out).unwrap();
-    out
-}
-
-/// The packets of a recording: little-endian pcap with microseconds, which is what these files are.
-fn packets(recording: &str) -> Vec<Recorded> {
-    let file = unpacked(&format!("{recording}/wire.pcap.gz"));
-    assert_eq!(file[..4], [0xd4, 0xc3, 0xb2, 0xa1]);
-    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
-    let (mut at, mut packets) = (24, Vec::new());
-    while at < file.len() {
-        let length = word(at + 8) as usize;
-        packets.push(Recorded {
-            time: Timestamp::from_unix(u64::from(word(at)), word(at + 4) * 1_000),
-            data: file[at + 16..at + 16 + length].to_vec(),
-        });
-        at += 16 + length;
-    }
-    packets
-}
+use sonar_core::{Class, Role};
+use support::{Heard, Recorded, hear, packets, unpacked};
 
 fn commands(recording: &str) -> Vec<Value> {
     let text = String::from_utf8(unpacked(&format!("{recording}/driver.jsonl.gz"))).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// What is kept of an operation.
-#[derive(Clone, Debug, PartialEq)]
-struct Heard {
-    command: String,
-    shape_command: String,
-    namespace: String,
-    shape: u64,
-    ordered: u64,
-    outcome: &'static str,
-    codes: Vec<(i32, u32)>,
-    latency_ns: Option<u64>,
-    returned: Option<u64>,
-    matched: Option<u64>,
-    affected: Option<u64>,
-    cursor: Option<i64>,
-    app: String,
-    class: Class,
-    role: Role,
-    port: u16,
-    request_id: u32,
-    typed: String,
-}
-
-#[derive(Default)]
-struct All(Vec<Heard>);
-
-impl Sink for All {
-    fn operation(&mut self, op: &Operation<'_>) {
-        self.0.push(Heard {
-            command: op.command.into(),
-            shape_command: op.shape.command.to_string(),
-            namespace: op.shape.namespace(),
-            shape: op.shape.id.0,
-            ordered: op.ordered_id.0,
-            outcome: op.outcome.name(),
-            codes: match op.outcome {
-                Outcome::Failed(errors) => errors.codes.to_vec(),
-                _ => Vec::new(),
-            },
-            latency_ns: op.latency_ns,
-            returned: op.docs_returned,
-            matched: op.docs_matched,
-            affected: op.docs_affected,
-            cursor: op.cursor_id,
-            app: op.app.label(),
-            class: op.class,
-            role: op.role,
-            port: op.server.port,
-            request_id: op.request_id,
-            typed: op.shape.typed.to_string(),
-        });
-    }
-}
-
-fn hear(packets: &[Recorded]) -> (Vec<Heard>, Coverage) {
-    let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-    let mut all = All::default();
-    let mut second = 0;
-    let mut last = Timestamp::default();
-    for packet in packets {
-        last = packet.time;
-        if last.unix_ns() / 1_000_000_000 > second {
-            second = last.unix_ns() / 1_000_000_000;
-            decoder.tick(last, &mut all);
-        }
-        decoder.packet(
-            &Packet {
-                time: packet.time,
-                link: LinkType::Ethernet,
-                interface: 0,
-                direction: Default::default(),
-                loopback: false,
-                vlan_tci: None,
-                wire_len: packet.data.len() as u32,
-                data: &packet.data,
-            },
-            &mut all,
-        );
-    }
-    let before = decoder.coverage().imbalances(decoder.in_progress());
-    assert!(before.is_empty(), "while it runs: {before:?}");
-    decoder.finish(last, &mut all);
-    let coverage = decoder.coverage();
-    let after = coverage.imbalances(decoder.in_progress());
-    assert!(after.is_empty(), "at the end: {after:?}");
-    (all.0, coverage)
 }
 
 /// Joins the driver's commands with what was heard; every difference is a line.
@@ -283,7 +163,7 @@ fn split(packet: &Recorded, at: usize) -> Vec<Recorded> {
         part[field..field + 2].copy_from_slice(&size.to_be_bytes());
         let seq = u32::from_be_bytes(data[tcp + 4..tcp + 8].try_into().unwrap()).wrapping_add(from as u32);
         part[tcp + 4..tcp + 8].copy_from_slice(&seq.to_be_bytes());
-        Recorded { time: packet.time, data: part }
+        Recorded { time: packet.time, data: part, cut: 0 }
     };
     vec![part(0, at), part(at, end - payload)]
 }

@@ -42,7 +42,8 @@ impl Connection {
 
     /// Requests in flight, as the balance of the counters wants them.
     pub fn requests_in_progress(&self) -> u64 {
-        self.pending.iter().filter(|pending| !pending.follows).count() as u64
+        let in_flight = self.pending.iter().filter(|pending| !pending.follows);
+        in_flight.map(|pending| 1 + u64::from(pending.answers.is_some())).sum::<u64>()
             + u64::from(self.legacy_write.is_some())
     }
 }

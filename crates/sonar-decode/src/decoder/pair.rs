@@ -60,8 +60,8 @@ pub struct Pending {
     pub follows: bool,
     /// Wants a chain of replies (legacy exhaust).
     pub exhaust: bool,
-    /// Is a getLastError that answers for the write held in [`Connection::legacy_write`].
-    pub answers_write: bool,
+    /// Is a getLastError: the legacy write that its reply answers too.
+    pub answers: Option<Box<Pending>>,
     pub values: Option<Box<str>>,
 }
 
@@ -90,11 +90,10 @@ impl<S: Sink> Handler<'_, S> {
     pub(super) fn ask(&mut self, flow: &Flow, conn: &mut Connection, asked: Asked, time: Timestamp) {
         self.core.coverage.requests += 1;
         let Asked { mut pending, unacknowledged, legacy_write, get_last_error } = asked;
-        if get_last_error && conn.legacy_write.is_some() {
-            pending.answers_write = true;
-        } else {
-            self.end_legacy_write(flow, conn, time);
+        if get_last_error && !pending.provisional && !unacknowledged && conn.pending.len() < MAX_PENDING {
+            pending.answers = conn.legacy_write.take();
         }
+        self.end_legacy_write(flow, conn, time);
         if legacy_write && !pending.provisional {
             conn.legacy_write = Some(Box::new(pending));
             return;
@@ -149,7 +148,7 @@ impl<S: Sink> Handler<'_, S> {
             self.core.coverage.replies_exhaust += 1;
         } else {
             self.core.coverage.replies_paired += 1;
-            if pending.answers_write {
+            if pending.answers.is_some() {
                 self.core.coverage.requests_folded += 1;
             } else {
                 self.core.coverage.requests_answered += 1;
@@ -172,16 +171,14 @@ impl<S: Sink> Handler<'_, S> {
         };
         self.core.coverage.documents_unknown += u64::from(!arrival.whole);
         self.core.note_cursor(server_end, &pending, reply, &arrival);
-        if pending.answers_write {
-            if let Some(write) = conn.legacy_write.take() {
-                self.core.coverage.requests_answered += 1;
-                // The `n` of getLastError is 0 after an insert, however many were inserted.
-                let n = if write.kind == CommandKind::Insert { None } else { reply.n };
-                // The server is at work from the write on, not from the getLastError on.
-                let latency = (arrival.first >= write.start).then(|| arrival.first.since(write.start));
-                let told = Told { affected: n, matched: n, latency, ..told };
-                self.emit(flow, conn, &write, arrival.first, told);
-            }
+        if let Some(write) = &pending.answers {
+            self.core.coverage.requests_answered += 1;
+            // The `n` of getLastError is 0 after an insert, however many were inserted.
+            let n = if write.kind == CommandKind::Insert { None } else { reply.n };
+            // The server is at work from the write on, not from the getLastError on.
+            let latency = (arrival.first >= write.start).then(|| arrival.first.since(write.start));
+            let told = Told { affected: n, matched: n, latency, ..told };
+            self.emit(flow, conn, write, arrival.first, told);
         } else {
             self.emit(flow, conn, &pending, arrival.first, told);
         }
@@ -192,6 +189,7 @@ impl<S: Sink> Handler<'_, S> {
                 start: arrival.last,
                 class: if pending.class == Class::Replication { Class::Replication } else { Class::Waiting },
                 follows: true,
+                answers: None,
                 bytes: 0,
                 cursor: pending.cursor.or(reply.cursor),
                 ..pending
@@ -213,15 +211,16 @@ impl<S: Sink> Handler<'_, S> {
         }
         if pending.provisional {
             self.core.coverage.requests_discarded += 1;
-        } else if pending.answers_write {
-            self.core.coverage.requests_folded += 1;
-        } else {
-            match outcome {
-                Outcome::InFlight => self.core.coverage.requests_in_flight += 1,
-                _ => self.core.coverage.requests_unanswered += 1,
-            }
-            self.emit(flow, conn, &pending, time, Told { outcome, ..Told::default() });
+            return;
         }
+        // Of a write and its getLastError it is the write that counts.
+        self.core.coverage.requests_folded += u64::from(pending.answers.is_some());
+        match outcome {
+            Outcome::InFlight => self.core.coverage.requests_in_flight += 1,
+            _ => self.core.coverage.requests_unanswered += 1,
+        }
+        let waited = pending.answers.as_deref().unwrap_or(&pending);
+        self.emit(flow, conn, waited, time, Told { outcome, ..Told::default() });
     }
 
     /// Gives up what has waited too long on one connection.
@@ -340,7 +339,8 @@ impl Core {
             return told;
         }
         codes.extend_from_slice(&reply.codes);
-        if reply.ok == Some(false) || (reply.has_err && (pending.answers_write || reply.ok != Some(true))) {
+        if reply.ok == Some(false) || (reply.has_err && (pending.answers.is_some() || reply.ok != Some(true)))
+        {
             codes.push((reply.code.unwrap_or(0), 1));
         }
         if reply.ok.is_none() && codes.is_empty() {

@@ -116,7 +116,7 @@ impl Core {
                 provisional,
                 follows: false,
                 exhaust: false,
-                answers_write: false,
+                answers: None,
                 values,
             },
         }

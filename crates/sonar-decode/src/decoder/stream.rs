@@ -277,6 +277,10 @@ impl<S: Sink> Handler<'_, S> {
         time: Timestamp,
         lost: Lost,
     ) {
+        if conn.server != Some(side) {
+            // A getLastError behind the hole may be that of another write, which is in the hole.
+            self.end_legacy_write(flow, conn, time);
+        }
         let half = &mut conn.halves[side.index()];
         let Lost::Bytes(mut missing) = lost else {
             // Joined in the middle: what comes next may be the middle of a message.

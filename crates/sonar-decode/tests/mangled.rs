@@ -1,0 +1,312 @@
+//! Recordings of a real server with frames doubled, late, lost and cut on purpose. What is heard stays
+//! right; what is no longer heard has raised a counter; and nothing is invented.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use sonar_core::Coverage;
+use sonar_decode::frame::decode;
+use support::{Heard, Recorded, hear, packets};
+
+/// A packet and where it belongs.
+struct Frame {
+    packet: Recorded,
+    /// The two ports, the sender's first.
+    ports: (u16, u16),
+    seq: u32,
+    payload: u32,
+    syn: bool,
+    /// Nothing with payload or FIN comes behind it in its direction, so that nothing would tell of its loss.
+    last: bool,
+}
+
+/// Whole connections of the mixed recording with no very long messages: many small exchanges.
+struct Original {
+    frames: Vec<Frame>,
+    heard: Vec<Heard>,
+    coverage: Coverage,
+}
+
+static ORIGINAL: LazyLock<Original> = LazyLock::new(|| {
+    let all = packets("mongod-4.0-mixed");
+    let mut frames: Vec<Frame> = all
+        .into_iter()
+        .map(|packet| {
+            let (ports, seq, payload, syn) = {
+                let segment = decode(&packet.as_packet()).unwrap();
+                let ports = (segment.source.port, segment.destination.port);
+                (ports, segment.seq, segment.payload.len() as u32, segment.flags.syn())
+            };
+            Frame { packet, ports, seq, payload, syn, last: false }
+        })
+        .collect();
+    // By the client's port: frames, and whether it has a long one.
+    let mut flows: BTreeMap<u16, (usize, bool)> = BTreeMap::new();
+    for frame in &frames {
+        let flow = flows.entry(frame.ports.0.max(frame.ports.1)).or_default();
+        flow.0 += 1;
+        flow.1 |= frame.packet.data.len() > 8_000;
+    }
+    let mut room = 1_500_usize;
+    let kept: Vec<u16> = flows
+        .into_iter()
+        .filter(|(_, (count, long))| !long && *count > 20)
+        .filter(|(_, (count, _))| {
+            let fits = room >= *count;
+            room -= if fits { *count } else { 0 };
+            fits
+        })
+        .map(|(port, _)| port)
+        .collect();
+    assert!(kept.len() >= 3, "{kept:?}");
+    frames.retain(|frame| kept.contains(&frame.ports.0.max(frame.ports.1)));
+    // Backwards: the first two frames of each direction that are met are its end (data, FIN).
+    let mut ends: HashMap<(u16, u16), u32> = HashMap::new();
+    for frame in frames.iter_mut().rev() {
+        let seen = ends.entry(frame.ports).or_default();
+        frame.last = *seen < 3;
+        *seen += 1;
+    }
+    let packets: Vec<Recorded> = frames.iter().map(|frame| frame.packet.clone()).collect();
+    let (heard, coverage) = hear(&packets);
+    assert!(heard.len() > 400, "{}", heard.len());
+    assert_eq!(coverage.losses().count(), 0);
+    Original { frames, heard, coverage }
+});
+
+/// What happens to a frame.
+#[derive(Copy, Clone, Debug)]
+enum Fate {
+    Lost,
+    /// Comes again so many places later.
+    Doubled(usize),
+    /// Comes so many places later.
+    Late(usize),
+    /// Only so many bytes of its payload are captured; or of its headers, when it is below 0.
+    Cut(i32),
+}
+
+/// The frames after what befell them. Times stay in order: they belong to the place.
+fn mangle(frames: &[Frame], fates: &HashMap<usize, Fate>) -> Vec<Recorded> {
+    // Where each copy stands: the place, and behind what stands there already.
+    let mut places: Vec<(usize, usize, Recorded)> = Vec::new();
+    for (at, frame) in frames.iter().enumerate() {
+        let packet = &frame.packet;
+        match fates.get(&at) {
+            Some(Fate::Lost) => {}
+            Some(Fate::Late(by)) => places.push((at + by, 1 + at, packet.clone())),
+            Some(Fate::Doubled(by)) => {
+                places.push((at, 0, packet.clone()));
+                places.push((at + by, 1 + at, packet.clone()));
+            }
+            Some(Fate::Cut(payload)) => {
+                let mut packet = packet.clone();
+                let headers = packet.data.len() as i32 - frame.payload as i32;
+                let len = (headers + payload).clamp(1, packet.data.len() as i32);
+                packet.cut = packet.data.len() as u32 - len as u32;
+                packet.data.truncate(len as usize);
+                places.push((at, 0, packet));
+            }
+            None => places.push((at, 0, packet.clone())),
+        }
+    }
+    places.sort_by_key(|(place, behind, _)| (*place, *behind));
+    places
+        .into_iter()
+        .map(|(place, _, packet)| Recorded {
+            time: frames[place.min(frames.len() - 1)].packet.time,
+            ..packet
+        })
+        .collect()
+}
+
+/// Who asked, and what: request ids of a driver are unique on a connection.
+type Key = (u16, u32, String);
+
+fn key(op: &Heard) -> Key {
+    (op.client, op.request_id, op.command.clone())
+}
+
+/// Operations of the original that are not there, and those that do not tell all. Panics when an operation
+/// is there that never was, is there twice, or tells something that is not so.
+fn compare(heard: &[Heard], what: &dyn std::fmt::Debug) -> (Vec<Key>, Vec<Key>) {
+    let mut waiting: HashMap<Key, Vec<&Heard>> = HashMap::new();
+    for op in ORIGINAL.heard.iter().rev() {
+        waiting.entry(key(op)).or_default().push(op);
+    }
+    let mut poorer = Vec::new();
+    for op in heard {
+        if op.command == "getlasterror" {
+            // Told by itself only where its write was lost, or something between them.
+            continue;
+        }
+        let Some(truth) = waiting.get_mut(&key(op)).and_then(Vec::pop) else {
+            panic!("invented: {op:?} by {what:?}");
+        };
+        // What stands in the request itself. A getMore's shape is that of its cursor, which may be lost; and
+        // with a hello its application is.
+        let of_cursor = ["getMore", "killCursors"].contains(&&*op.command);
+        assert_eq!(op.bytes[0], truth.bytes[0], "{op:?} by {what:?}");
+        assert!(op.app == truth.app || op.app != "" && truth.app != "", "{op:?} was {truth:?}");
+        if !of_cursor {
+            assert_eq!((op.shape, op.ordered), (truth.shape, truth.ordered), "{op:?} by {what:?}");
+            assert_eq!((&op.namespace, &op.typed), (&truth.namespace, &truth.typed), "by {what:?}");
+            assert_eq!(op.statements, truth.statements, "{op:?} by {what:?}");
+        }
+        let told = ["ok", "failed"].contains(&op.outcome);
+        if told {
+            assert_eq!((op.outcome, &op.codes), (truth.outcome, &truth.codes), "by {what:?}");
+            assert_eq!(op.bytes[1], truth.bytes[1], "{op:?} by {what:?}");
+        }
+        let same = |ours: Option<u64>, truth: Option<u64>| ours.is_none() || ours == truth;
+        assert!(
+            same(op.returned, truth.returned)
+                && same(op.matched, truth.matched)
+                && same(op.affected, truth.affected),
+            "{op:?} was {truth:?} by {what:?}"
+        );
+        let all = (op.returned, op.matched, op.affected, op.outcome, &op.typed);
+        if all != (truth.returned, truth.matched, truth.affected, truth.outcome, &truth.typed) {
+            // It says itself that it does not know.
+            assert!(!told || of_cursor || op.outcome == truth.outcome, "{op:?} was {truth:?} by {what:?}");
+            poorer.push(key(op));
+        }
+    }
+    let missing = waiting.into_iter().flat_map(|(key, left)| vec![key; left.len()]).collect();
+    (missing, poorer)
+}
+
+/// The names of counters that tell of a loss.
+fn losses(coverage: &Coverage) -> Vec<&'static str> {
+    coverage.losses().map(|(name, _, _)| name).collect()
+}
+
+fn fates(count: usize, fate: impl Strategy<Value = Fate>) -> impl Strategy<Value = HashMap<usize, Fate>> {
+    let frames = ORIGINAL.frames.len();
+    proptest::collection::hash_map(0..frames, fate, 1..count)
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Copies, at once and much later, change nothing: neither a figure nor a time.
+    #[test]
+    fn doubled_frames_change_nothing(fates in fates(200, (0usize..40).prop_map(Fate::Doubled))) {
+        let (heard, coverage) = hear(&mangle(&ORIGINAL.frames, &fates));
+        prop_assert!(heard == ORIGINAL.heard, "{:?}", heard.iter().zip(&ORIGINAL.heard).find(|(a, b)| a != b));
+        prop_assert_eq!(coverage.frames, ORIGINAL.coverage.frames + fates.len() as u64);
+        let data = fates.keys().filter(|at| ORIGINAL.frames[**at].payload > 0).count() as u64;
+        prop_assert_eq!(coverage.segments_duplicate, ORIGINAL.coverage.segments_duplicate + data);
+        prop_assert_eq!(losses(&coverage), Vec::<&str>::new());
+    }
+
+    /// Frames that come some places later are put in order again: every figure is the same, times apart.
+    #[test]
+    fn late_frames_are_put_in_order(fates in fates(60, (1usize..4).prop_map(Fate::Late))) {
+        // Not later than a few milliseconds: what is acknowledged and does not come counts as lost.
+        let frames = &ORIGINAL.frames;
+        let soon = |at: usize, by: usize| {
+            let until = &frames[(at + by).min(frames.len() - 1)].packet;
+            until.time.since(frames[at].packet.time) < 20_000_000
+        };
+        let fates: HashMap<usize, Fate> = fates
+            .into_iter()
+            .filter(|(at, fate)| matches!(fate, Fate::Late(by) if soon(*at, *by)) && !frames[*at].syn && !frames[*at].last)
+            .collect();
+        let (heard, coverage) = hear(&mangle(frames, &fates));
+        let (missing, poorer) = compare(&heard, &fates);
+        prop_assert_eq!((missing, poorer), (vec![], vec![]));
+        prop_assert_eq!(losses(&coverage), Vec::<&str>::new());
+        prop_assert_eq!(coverage.segments_data, ORIGINAL.coverage.segments_data);
+    }
+
+    /// Every byte that was lost is counted, exactly; and with it what cannot be heard any more.
+    #[test]
+    fn lost_frames_are_counted(fates in fates(60, Just(Fate::Lost))) {
+        let frames = &ORIGINAL.frames;
+        let fates: HashMap<usize, Fate> =
+            fates.into_iter().filter(|(at, _)| !frames[*at].syn && !frames[*at].last).collect();
+        let bytes: u64 = fates.keys().map(|at| u64::from(frames[*at].payload)).sum();
+        let (heard, coverage) = hear(&mangle(frames, &fates));
+        let (missing, poorer) = compare(&heard, &fates);
+        prop_assert_eq!(coverage.gap_bytes, bytes);
+        if bytes == 0 {
+            prop_assert_eq!((missing, poorer), (vec![], vec![]));
+        } else {
+            // One frame takes two operations at most: one that ends and one that begins in it.
+            let lost = fates.keys().filter(|at| frames[**at].payload > 0).count();
+            prop_assert!(missing.len() + poorer.len() <= 2 * lost, "{lost} frames took {missing:?} {poorer:?}");
+        }
+        // What is left is known with its times.
+        for op in &heard {
+            prop_assert!(op.latency_ns.is_some() || !["ok", "failed"].contains(&op.outcome), "{op:?}");
+        }
+    }
+
+    /// Frames cut by a snap length: what they still tell is right, the rest is null and counted.
+    #[test]
+    fn cut_frames_are_counted(fates in fates(60, (-60i32..200).prop_map(Fate::Cut))) {
+        let (heard, coverage) = hear(&mangle(&ORIGINAL.frames, &fates));
+        let (missing, poorer) = compare(&heard, &fates);
+        let counted = coverage.segments_snapped + coverage.frames_header_truncated;
+        if counted == 0 {
+            prop_assert_eq!((missing, poorer), (vec![], vec![]));
+        } else if !missing.is_empty() {
+            prop_assert!(!losses(&coverage).is_empty(), "{missing:?} {coverage:?}");
+        }
+    }
+
+    /// All of it at once, handshakes and ends too: nothing is invented, and no operation is lost in silence.
+    #[test]
+    fn whatever_happens_is_counted(
+        fates in fates(400, prop_oneof![
+            Just(Fate::Lost),
+            (0usize..2_000).prop_map(Fate::Doubled),
+            (1usize..300).prop_map(Fate::Late),
+            (-60i32..500).prop_map(Fate::Cut),
+        ])
+    ) {
+        let (heard, coverage) = hear(&mangle(&ORIGINAL.frames, &fates));
+        let (missing, _) = compare(&heard, &fates);
+        // Nothing can tell of a connection's last frames, where they are all lost.
+        let end_lost = fates.keys().any(|at| ORIGINAL.frames[*at].last);
+        prop_assert!(missing.is_empty() || end_lost || !losses(&coverage).is_empty(), "{missing:?}");
+    }
+}
+
+/// Each frame by itself: if an operation is missing, or tells less, a counter of loss has risen.
+#[test]
+fn no_frame_can_be_lost_in_silence() {
+    let frames = &ORIGINAL.frames;
+    let mut noticed = 0;
+    for at in (0..frames.len()).step_by(7) {
+        if frames[at].last {
+            continue;
+        }
+        let fates = HashMap::from([(at, Fate::Lost)]);
+        let (heard, coverage) = hear(&mangle(frames, &fates));
+        let (missing, poorer) = compare(&heard, &fates);
+        if !frames[at].syn {
+            assert_eq!(
+                coverage.gap_bytes,
+                u64::from(frames[at].payload),
+                "frame {at}, seq {}",
+                frames[at].seq
+            );
+        }
+        if !missing.is_empty() || !poorer.is_empty() {
+            assert!(!losses(&coverage).is_empty(), "frame {at}: {missing:?} {poorer:?} {coverage:?}");
+            noticed += 1;
+        }
+    }
+    assert!(noticed > 50, "{noticed}");
+}
