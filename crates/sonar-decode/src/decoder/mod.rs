@@ -20,11 +20,12 @@ use sonar_core::packet::Direction;
 use sonar_core::{Application, Coverage, Endpoint, InFlight, Operation, Packet, Role, ShapeInfo, Timestamp};
 
 use self::connection::Connection;
+use self::request::Meaning;
 #[cfg(test)]
 pub(crate) use self::shape::{Ids, ids_of, info_of};
 use crate::compress::Inflaters;
 use crate::frame;
-use crate::message::{Body, Reply, Request};
+use crate::message::{Body, Reply, Request, Templates};
 use crate::shape::{Rendered, hash};
 use crate::shared::Shared;
 use crate::tcp::{Close, Flow, FlowTable, Limits, Lost, Side, StreamHandler, Verdict};
@@ -85,6 +86,8 @@ struct Core {
     coverage: Coverage,
     request: Request<()>,
     renderer: Request<Rendered>,
+    /// Layouts of requests, and what those come to.
+    templates: Templates<Meaning>,
     reply: Reply,
     body: Body,
     inflated: Vec<u8>,
@@ -113,6 +116,7 @@ impl Decoder {
                 coverage: Coverage::default(),
                 request: Request::default(),
                 renderer: Request::default(),
+                templates: Templates::default(),
                 reply: Reply::default(),
                 body: Body::default(),
                 inflated: Vec::new(),
