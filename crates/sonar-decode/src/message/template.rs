@@ -25,6 +25,8 @@ const MAX_PARTS: usize = 96;
 const MAX_LITERALS: usize = 1_024;
 /// The most documents open at once in a request of which a template is made.
 const MAX_OPEN: usize = 16;
+/// The most elements of an array that are drawn one by one.
+const FEW: u32 = 8;
 /// After so many misses without a hit a set is asked, and added to, only now and then.
 const PATIENCE: u8 = 64;
 /// That is, once in so many times.
@@ -33,8 +35,6 @@ const NOW_AND_THEN: u64 = 64;
 /// What stands behind bytes that are compared.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Action {
-    /// A value of so many bytes.
-    Fixed(u8),
     /// A value whose length stands in it.
     Sized(Kind),
     /// A number or boolean that is zero, or is not.
@@ -63,10 +63,9 @@ enum Action {
     End(u8),
 }
 
-/// Bytes that must be there, and what comes behind them.
+/// Bytes that are compared, and what comes behind them.
 #[derive(Copy, Clone, Debug)]
 struct Part {
-    from: u16,
     length: u16,
     action: Action,
 }
@@ -74,7 +73,10 @@ struct Part {
 /// A layout, and what a request of that layout comes to.
 #[derive(Debug)]
 struct Template<F> {
+    /// What the bytes of all parts must be, part after part.
     literals: Box<[u8]>,
+    /// Which bits of them must be so: none of those of values whose type alone has a say.
+    masks: Box<[u8]>,
     parts: Box<[Part]>,
     facts: F,
 }
@@ -147,8 +149,9 @@ impl<F> Templates<F> {
     /// Makes a template of `body`, a request that has been walked without an error, and that comes to
     /// `facts`. `request` is used to walk it once more.
     pub fn add(&mut self, place: Place, body: &[u8], request: &mut Request<()>, facts: F) {
-        let Some(Draft { literals, parts, .. }) = draft(body, request) else { return };
-        let template = Box::new(Template { literals: literals.into(), parts: parts.into(), facts });
+        let Some(Draft { literals, masks, parts, .. }) = draft(body, request) else { return };
+        let (literals, masks, parts) = (literals.into(), masks.into(), parts.into());
+        let template = Box::new(Template { literals, masks, parts, facts });
         let ways = &mut self.sets[place.set].ways;
         if ways.len() >= WAYS {
             ways.pop();
@@ -163,15 +166,17 @@ impl<F> Template<F> {
     fn fits(&self, body: &[u8]) -> Option<Option<i64>> {
         let mut ends = [0usize; MAX_OPEN];
         let (mut open, mut at, mut cursor) = (0, 0, None);
+        let (mut literals, mut masks) = (&*self.literals, &*self.masks);
         for part in &self.parts {
-            let from = usize::from(part.from);
-            let literal = self.literals.get(from..from + usize::from(part.length))?;
-            if !same(body.get(at..at + literal.len())?, literal) {
+            let length = usize::from(part.length);
+            let (literal, mask);
+            (literal, literals) = literals.split_at_checked(length)?;
+            (mask, masks) = masks.split_at_checked(length)?;
+            if !same(body.get(at..at + length)?, literal, mask) {
                 return None;
             }
-            at += literal.len();
+            at += length;
             match part.action {
-                Action::Fixed(size) => at += usize::from(size),
                 Action::Sized(kind) => at += value_size(kind, body.get(at..)?)?,
                 Action::Truth { kind, nonzero } => {
                     let size = value_size(kind, body.get(at..)?)?;
@@ -268,30 +273,39 @@ fn list_end(body: &[u8], at: usize, number: u8) -> Option<usize> {
     (at > first && at + 1 == end).then_some(end)
 }
 
-/// Whether two slices of one length are the same; quick for the short ones that literals are.
+/// Whether `bytes` has the bits of `literal` that are set in `mask`; all three of one length. Made for
+/// the short ones that there are: no branch a word.
 #[inline(always)]
-fn same(mut a: &[u8], mut b: &[u8]) -> bool {
-    if a.len() < 8 {
-        if let (Some(a0), Some(b0), Some(a1), Some(b1)) =
-            (a.first_chunk::<4>(), b.first_chunk::<4>(), a.last_chunk::<4>(), b.last_chunk::<4>())
-        {
-            return a0 == b0 && a1 == b1;
-        }
-        return a.iter().eq(b);
+fn same(bytes: &[u8], literal: &[u8], mask: &[u8]) -> bool {
+    fn differ<const N: usize>(bytes: &[u8; N], literal: &[u8; N], mask: &[u8; N]) -> u64 {
+        let word = |bytes: &[u8; N]| bytes.iter().rev().fold(0, |word, byte| (word << 8) | u64::from(*byte));
+        (word(bytes) ^ word(literal)) & word(mask)
     }
-    while let (Some((a0, rest_a)), Some((b0, rest_b))) =
-        (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
-    {
-        if a0 != b0 {
-            return false;
-        }
-        // The last word overlaps the one before it.
-        if rest_a.len() < 8 {
-            return a.last_chunk::<8>() == b.last_chunk::<8>();
-        }
-        (a, b) = (rest_a, rest_b);
+    let (bytes8, rest) = bytes.as_chunks::<8>();
+    let ((literal8, _), (mask8, _)) = (literal.as_chunks::<8>(), mask.as_chunks::<8>());
+    let mut wrong = 0;
+    for ((bytes, literal), mask) in bytes8.iter().zip(literal8).zip(mask8) {
+        wrong |= differ(bytes, literal, mask);
     }
-    true
+    if rest.is_empty() {
+        return wrong == 0;
+    }
+    // What is left is less than a word: the last word of all overlaps what has been seen.
+    wrong |= match (bytes.last_chunk::<8>(), literal.last_chunk(), mask.last_chunk()) {
+        (Some(bytes), Some(literal), Some(mask)) => differ(bytes, literal, mask),
+        _ => match (bytes.first_chunk::<4>(), literal.first_chunk(), mask.first_chunk()) {
+            (Some(first), Some(literal4), Some(mask4)) => {
+                let last = |bytes: &[u8]| bytes.last_chunk::<4>().copied().unwrap_or_default();
+                differ(first, literal4, mask4) | differ(&last(bytes), &last(literal), &last(mask))
+            }
+            _ => bytes
+                .iter()
+                .zip(literal)
+                .zip(mask)
+                .fold(0, |wrong, ((byte, literal), mask)| wrong | u64::from((byte ^ literal) & mask)),
+        },
+    };
+    wrong == 0
 }
 
 /// A hash of what mostly tells layouts apart: the command, its collection, the first keys of its first
@@ -360,6 +374,7 @@ fn element_at(body: &[u8], at: usize) -> Option<(u8, u64, usize)> {
 #[derive(Default)]
 struct Draft {
     literals: Vec<u8>,
+    masks: Vec<u8>,
     parts: Vec<Part>,
     /// Where the bytes begin that stand before the next action.
     from: usize,
@@ -387,9 +402,19 @@ impl Draft {
             self.unfit = true;
             return;
         }
-        let (from, length) = (self.from as u16, (self.literals.len() - self.from) as u16);
-        self.parts.push(Part { from, length, action });
+        let length = (self.literals.len() - self.from) as u16;
+        self.parts.push(Part { length, action });
         self.from = self.literals.len();
+    }
+
+    /// Bytes that are compared.
+    fn compare(&mut self, bytes: &[u8]) {
+        if self.literals.len() + bytes.len() > MAX_LITERALS {
+            self.unfit = true;
+            return;
+        }
+        self.literals.extend_from_slice(bytes);
+        self.masks.resize(self.literals.len(), u8::MAX);
     }
 
     fn open(&mut self) {
@@ -401,16 +426,23 @@ impl Draft {
 
     fn close(&mut self) {
         let Some(container) = self.open.pop() else { return };
-        let listed = container.elements > 0 && container.members == container.elements;
-        match self.parts.get_mut(container.part) {
-            Some(part) if listed => {
+        if container.elements > 0 && container.members == container.elements {
+            self.forget_content(&container);
+            if let Some(part) = self.parts.last_mut() {
                 part.action = Action::List(container.placeholder);
-                self.parts.truncate(container.part + 1);
-                self.literals.truncate(container.literals);
-                self.from = container.literals;
             }
-            _ => self.act(Action::Close),
+        } else {
+            self.unfit |= container.members > FEW;
+            self.act(Action::Close);
         }
+    }
+
+    /// Takes back what was drawn of the content of a container.
+    fn forget_content(&mut self, container: &Container) {
+        self.parts.truncate(container.part + 1);
+        self.literals.truncate(container.literals);
+        self.masks.truncate(container.literals);
+        self.from = container.literals;
     }
 
     fn leave(&mut self) {
@@ -423,20 +455,18 @@ impl Draft {
         if let Some(container) = self.open.last_mut() {
             container.elements += 1;
         }
-        if self.literals.len() + key.bytes.len() > MAX_LITERALS {
-            self.unfit = true;
-            return;
-        }
-        self.literals.push(kind.number());
-        self.literals.extend_from_slice(key.bytes);
-        self.literals.push(0);
+        self.compare(&[kind.number()]);
+        self.compare(key.bytes);
+        self.compare(&[0]);
     }
 
     /// A value of which the type alone had a say.
     fn pass(&mut self, kind: Kind) {
         match kind.fixed_size() {
-            Some(0) => {}
-            Some(size) => self.act(Action::Fixed(size)),
+            Some(size) => {
+                self.literals.resize(self.literals.len() + usize::from(size), 0);
+                self.masks.resize(self.literals.len(), 0);
+            }
             None => self.act(Action::Sized(kind)),
         }
     }
@@ -447,14 +477,12 @@ impl Draft {
             self.unfit = true;
             return;
         };
-        if self.literals.len() + bytes.len() > MAX_LITERALS {
-            self.unfit = true;
-        } else if kind.fixed_size().is_some() {
-            self.literals.extend_from_slice(bytes);
+        if kind.fixed_size().is_some() {
+            self.compare(bytes);
         } else if matches!(kind, Kind::String | Kind::Symbol) {
-            self.literals.extend_from_slice(&(bytes.len() as u32 + 1).to_le_bytes());
-            self.literals.extend_from_slice(bytes);
-            self.literals.push(0);
+            self.compare(&(bytes.len() as u32 + 1).to_le_bytes());
+            self.compare(bytes);
+            self.compare(&[0]);
         } else {
             self.unfit = true;
         }
@@ -469,6 +497,13 @@ impl Draft {
             container.placeholder = number;
         }
         self.pass(kind);
+        // A long list is not drawn element by element.
+        if let Some(container) = self.open.pop() {
+            if container.elements > FEW && container.members == container.elements {
+                self.forget_content(&container);
+            }
+            self.open.push(container);
+        }
     }
 }
 
@@ -532,7 +567,7 @@ fn draft(body: &[u8], request: &mut Request<()>) -> Option<Draft> {
     let mut skimmer = Skimmer::new();
     let mut recorder = Recorder { request, draft: Draft::default() };
     let flags = body.first_chunk::<4>()?;
-    recorder.draft.literals.extend_from_slice(flags);
+    recorder.draft.compare(flags);
     let checksum = if flags[0] & 1 == 1 { 4 } else { 0 };
     let end = body.len().checked_sub(checksum)?;
     let mut at = 4;
@@ -550,7 +585,7 @@ fn draft(body: &[u8], request: &mut Request<()>) -> Option<Draft> {
     };
     while at < end {
         let kind = *body.get(at)?;
-        recorder.draft.literals.push(kind);
+        recorder.draft.compare(&[kind]);
         at += 1;
         if kind == 0 {
             document(&mut at, &mut recorder)?;
@@ -559,8 +594,8 @@ fn draft(body: &[u8], request: &mut Request<()>) -> Option<Draft> {
         let section_end = at + document_at(&body[..end], at)?;
         let name = key_at(body.get(at + 4..section_end)?).ok()??;
         recorder.draft.act(Action::Section);
-        recorder.draft.literals.extend_from_slice(name.bytes);
-        recorder.draft.literals.push(0);
+        recorder.draft.compare(name.bytes);
+        recorder.draft.compare(&[0]);
         at += 4 + name.bytes.len() + 1;
         let statements = match (kind, name.bytes) {
             (1, b"documents") => {

@@ -119,6 +119,7 @@ fn commands() -> Vec<Vec<u8>> {
         "singleBatch": true, "batchSize": 3, "hint": {"a": 1}, "collation": {"locale": "de", "strength": 2},
         "lsid": session.clone(), "maxTimeMS": 100, "$db": "shop"},
         doc! {"find": "orders", "filter": {}, "$db": "shop"},
+        doc! {"find": "orders", "filter": {"a": {"$in": (0..500).collect::<Vec<i32>>()}}, "$db": "shop"},
         doc! {"find": "orders", "filter": {"a": {"$in": []}, "b": {"$all": [{"$elemMatch": {"c": 1}}]}}, "$db": "shop"},
         doc! {"find": "orders", "filter": {"a": {"$in": [1, 2.5, 3_i64]}, "b": [1, "x"], "c": {"$regex": "^a", "$options": "i"}}, "tailable": true,
         "awaitData": true, "$db": "shop"},
@@ -214,6 +215,8 @@ fn other_values_are_the_same_layout_and_other_meanings_are_not() {
     };
     assert!(known(with("filter", doc! {"a": 77, "b": {"$in": ["y", "zz", ""]}, "t": "longer text"}.into())));
     assert!(known(with("limit", 6.into())));
+    let long: Vec<String> = (0..500).map(|n| n.to_string()).collect();
+    assert!(known(with("filter", doc! {"a": 1, "b": {"$in": long}, "t": "text"}.into())));
     assert!(!known(with("limit", 0.into())));
     assert!(!known(with("sort", doc! {"a": -1}.into())));
     assert!(!known(with("filter", doc! {"a": 1, "b": {"$in": []}, "t": "text"}.into())));
