@@ -15,12 +15,13 @@ mod shape;
 mod stream;
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
 use sonar_core::packet::Direction;
 use sonar_core::{
-    Application, Coverage, Endpoint, InFlight, Operation, Outcome, Packet, Role, ShapeInfo, Timestamp,
+    Application, Coverage, Endpoint, InFlight, Operation, Outcome, Packet, Role, ShapeInfo, Timestamp, sample,
 };
 
 use self::connection::Connection;
@@ -29,7 +30,7 @@ pub(crate) use self::shape::{Ids, ids_of, info_of};
 use crate::compress::Inflaters;
 use crate::frame;
 use crate::message::{Body, Reply, Request};
-use crate::shape::{Rendered, hash};
+use crate::shape::Rendered;
 use crate::shared::Shared;
 use crate::tcp::{Close, Flow, FlowTable, Limits, Lost, Side, StreamHandler, Verdict};
 
@@ -62,7 +63,7 @@ pub struct Settings {
     pub snap_replies: Option<u32>,
     /// Give the commands' values too.
     pub show_values: bool,
-    /// Keep one connection in so many; 0 and 1 keep all.
+    /// Keep one connection in so many, by [`sample::keeps`]; 0 and 1 keep all.
     pub sample: u32,
 }
 
@@ -79,7 +80,8 @@ pub struct Decoder {
     /// Counters of packets and segments.
     coverage: Coverage,
     core: Core,
-    settings_sample: u32,
+    /// One connection in so many is kept; `None`: all.
+    sample: Option<NonZeroU32>,
 }
 
 /// All that the handling of a stream needs beside its connection.
@@ -111,7 +113,7 @@ impl Decoder {
         Self {
             flows: FlowTable::new(Limits::default(), shared.twins()),
             coverage: Coverage::default(),
-            settings_sample: settings.sample,
+            sample: NonZeroU32::new(settings.sample).filter(|every| every.get() > 1),
             core: Core {
                 settings,
                 shared,
@@ -153,7 +155,8 @@ impl Decoder {
             self.coverage.frames_other_port += 1;
             return;
         }
-        if self.settings_sample > 1 && !is_sampled(segment.source, segment.destination, self.settings_sample)
+        if let Some(every) = self.sample
+            && !self.is_sampled(every, segment.source, segment.destination)
         {
             self.coverage.frames_sampled_out += 1;
             return;
@@ -228,19 +231,15 @@ impl Decoder {
         found
     }
 
+    /// Whether the connection between these two is one of those that a sample of one in `every` keeps.
+    fn is_sampled(&self, every: NonZeroU32, source: Endpoint, destination: Endpoint) -> bool {
+        sample::keeps(every, &source, &destination, |port| self.core.settings.ports.names(port))
+    }
+
     /// Connections that are followed.
     pub fn connections(&self) -> usize {
         self.flows.len()
     }
-}
-
-/// Whether a connection is one of those that a sample of one in `n` keeps: the same for both
-/// directions.
-fn is_sampled(a: Endpoint, b: Endpoint, n: u32) -> bool {
-    let one = |end: Endpoint| {
-        hash::mix(end.addr_bits()[0] ^ end.addr_bits()[1].rotate_left(17), u64::from(end.port))
-    };
-    (one(a) ^ one(b)) % u64::from(n) == 0
 }
 
 fn role_of(conn: &Connection) -> Role {
