@@ -3,9 +3,10 @@
 mod file;
 mod live;
 mod output;
+mod ports;
 mod write;
 
-pub use live::SERVERS;
+pub use ports::SERVERS;
 
 use anyhow::{Result, anyhow, bail};
 use sonar_core::window::WindowSettings;

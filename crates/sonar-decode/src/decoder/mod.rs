@@ -181,6 +181,12 @@ impl Decoder {
         self.flows.finish(now, &mut self.coverage, &mut handler);
     }
 
+    /// Follows these ports from now on. A connection that is followed is so no longer when neither of its
+    /// ports is among them.
+    pub fn set_ports(&mut self, ports: Ports) {
+        self.core.settings.ports = ports;
+    }
+
     /// The counters.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage;
@@ -296,5 +302,34 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
         while let Some(pending) = conn.pending.pop_front() {
             self.give_up(flow, &conn, pending, time, outcome);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::doc;
+
+    use super::heard::{Heard, message};
+    use super::*;
+    use crate::testing::{Conversation, End};
+
+    #[test]
+    fn ports_that_are_named_later_are_followed_from_then_on() {
+        let settings = Settings { ports: Ports::Ranges(vec![(27_017, 27_017)]), ..Settings::default() };
+        let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
+        let mut heard = Heard::default();
+        let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27018");
+        talk.handshake();
+        let mut ask = |id, decoder: &mut Decoder, heard: &mut Heard| {
+            talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
+            talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
+            talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), heard));
+        };
+        ask(1, &mut decoder, &mut heard);
+        assert_eq!((decoder.coverage().frames_other_port, heard.told.len()), (5, 0));
+        decoder.set_ports(Ports::Ranges(vec![(27_017, 27_018)]));
+        ask(2, &mut decoder, &mut heard);
+        assert_eq!(heard.told, [(2, "find".into(), "ok")]);
+        assert_eq!((decoder.coverage().frames_other_port, decoder.coverage().frames), (5, 7));
     }
 }
