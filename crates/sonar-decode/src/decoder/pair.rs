@@ -253,6 +253,7 @@ impl<S: Sink> Handler<'_, S> {
 
     fn emit(&mut self, flow: &Flow, conn: &Connection, pending: &Pending, end: Timestamp, told: Told<'_>) {
         let server = conn.server.unwrap_or(Side::Low);
+        self.core.coverage.apps_folded += u64::from(Arc::ptr_eq(&conn.app, &self.core.other_app));
         let op = Operation {
             start: pending.start,
             end: end.max(pending.start),
