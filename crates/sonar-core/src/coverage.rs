@@ -38,6 +38,8 @@ counters! {
     kernel_drops: loss,
     /// Times the kernel found the ring full and stopped filling it.
     kernel_freezes: loss,
+    /// Blocks of the ring whose content contradicted itself; the rest of each is lost.
+    kernel_blocks_malformed: loss,
     /// Packets handed to the decoder.
     frames,
     /// Of them: TCP segments of a connection that is followed.
@@ -76,8 +78,6 @@ counters! {
     segments_ignored,
     /// Segments that came out of order and were put right (counted in segments_data too).
     segments_reordered,
-    /// Segments turned away because a table or buffer was full.
-    segments_refused: loss,
     /// Segments cut by a snap length (counted elsewhere too).
     segments_snapped,
     /// Connections seen.
@@ -120,8 +120,10 @@ counters! {
     requests,
     /// Of them: answered.
     requests_answered,
-    /// Requests that were never answered.
+    /// Requests that were never answered: their connection ended, or the time-out did.
     requests_unanswered,
+    /// Requests that were in flight when the capture ended.
+    requests_in_flight,
     /// Requests that asked for no answer.
     requests_unacknowledged,
     /// Requests found while looking for a header and never answered: most likely no requests at all.
@@ -185,7 +187,6 @@ impl Coverage {
                     + self.segments_duplicate
                     + self.segments_out_of_window
                     + self.segments_ignored
-                    + self.segments_refused
                     + in_progress.segments,
             ),
             (
@@ -205,6 +206,7 @@ impl Coverage {
                 self.requests,
                 self.requests_answered
                     + self.requests_unanswered
+                    + self.requests_in_flight
                     + self.requests_unacknowledged
                     + self.requests_discarded
                     + self.requests_refused

@@ -207,6 +207,8 @@ pub enum Outcome<'a> {
     Failed(ErrorCodes<'a>),
     /// No reply came: the connection ended, or the time-out did.
     Unanswered,
+    /// No reply had come when the capture ended: the operation may still be running.
+    InFlight,
     /// The client asked for no reply.
     Unacknowledged,
     /// A reply came, but what it said could not be read (cut by a snap length, lost, not decodable).
@@ -220,6 +222,7 @@ impl Outcome<'_> {
             Self::Ok => "ok",
             Self::Failed(_) => "failed",
             Self::Unanswered => "unanswered",
+            Self::InFlight => "in_flight",
             Self::Unacknowledged => "unacknowledged",
             Self::Unknown => "unknown",
         }

@@ -76,7 +76,7 @@ impl Figures {
         self.calls += 1;
         self.statements += u64::from(op.statement_count);
         match op.outcome {
-            Outcome::Ok => {}
+            Outcome::Ok | Outcome::InFlight => {}
             Outcome::Failed(errors) => {
                 self.failed += 1;
                 for &(code, count) in errors.codes {

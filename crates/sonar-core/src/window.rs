@@ -1,7 +1,7 @@
 //! Windows of time: what was heard between two moments on wall-clock boundaries.
 
 use crate::table::{Figures, GroupKey, GroupTable, ShapeTable};
-use crate::{Class, Coverage, InFlight, Operation, Timestamp};
+use crate::{Class, Coverage, InFlight, Operation, Outcome, Timestamp};
 
 /// All figures of one span of time.
 #[derive(Clone, Debug)]
@@ -39,8 +39,12 @@ impl Window {
         }
     }
 
-    /// Adds one operation.
+    /// Adds one operation. One that was in flight when the capture ended is passed over: it has not
+    /// ended, and [`Window::in_flight`] holds it.
     pub fn record(&mut self, op: &Operation<'_>) {
+        if op.outcome == Outcome::InFlight {
+            return;
+        }
         self.end = self.end.max(op.end);
         self.coverage.operations_late += u64::from(op.end < self.start);
         self.shapes.record(op, &mut self.coverage);

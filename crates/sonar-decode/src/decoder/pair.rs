@@ -200,8 +200,15 @@ impl<S: Sink> Handler<'_, S> {
         }
     }
 
-    /// A request that will not be answered.
-    pub(super) fn give_up(&mut self, flow: &Flow, conn: &Connection, pending: Pending, time: Timestamp) {
+    /// A request of which no answer will be heard: unanswered, or in flight at the end of the capture.
+    pub(super) fn give_up(
+        &mut self,
+        flow: &Flow,
+        conn: &Connection,
+        pending: Pending,
+        time: Timestamp,
+        outcome: Outcome<'_>,
+    ) {
         if pending.follows {
             return;
         }
@@ -210,9 +217,11 @@ impl<S: Sink> Handler<'_, S> {
         } else if pending.answers_write {
             self.core.coverage.requests_folded += 1;
         } else {
-            self.core.coverage.requests_unanswered += 1;
-            let told = Told { outcome: Outcome::Unanswered, ..Told::default() };
-            self.emit(flow, conn, &pending, time, told);
+            match outcome {
+                Outcome::InFlight => self.core.coverage.requests_in_flight += 1,
+                _ => self.core.coverage.requests_unanswered += 1,
+            }
+            self.emit(flow, conn, &pending, time, Told { outcome, ..Told::default() });
         }
     }
 
@@ -225,7 +234,7 @@ impl<S: Sink> Handler<'_, S> {
         }
         while conn.pending.front().is_some_and(|pending| now.since(pending.start) > UNANSWERED_NS) {
             if let Some(pending) = conn.pending.pop_front() {
-                self.give_up(flow, conn, pending, now);
+                self.give_up(flow, conn, pending, now, Outcome::Unanswered);
             }
         }
         if conn.legacy_write.as_ref().is_some_and(|write| now.since(write.start) > 1_000_000_000) {
@@ -244,6 +253,7 @@ impl<S: Sink> Handler<'_, S> {
 
     fn emit(&mut self, flow: &Flow, conn: &Connection, pending: &Pending, end: Timestamp, told: Told<'_>) {
         let server = conn.server.unwrap_or(Side::Low);
+        self.core.coverage.apps_folded += u64::from(Arc::ptr_eq(&conn.app, &self.core.other_app));
         let op = Operation {
             start: pending.start,
             end: end.max(pending.start),
@@ -371,5 +381,81 @@ impl Core {
                 self.shared.open_cursor(server, id, origin);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Document, doc};
+
+    use crate::decoder::heard::{hear, message};
+    use crate::testing::{Conversation, End};
+
+    fn find(collection: &str) -> Document {
+        doc! {"find": collection, "filter": {"a": 1}, "$db": "shop"}
+    }
+
+    fn talk(client: &str) -> Conversation {
+        let mut talk = Conversation::new(client, "10.0.0.1:27017");
+        talk.handshake();
+        talk
+    }
+
+    /// Two requests, of which the second is not answered.
+    fn half_answered(client: &str) -> Conversation {
+        let mut talk = talk(client);
+        talk.send(End::Client, &message(1, 0, &find("quick")))
+            .send(End::Client, &message(2, 0, &find("slow")))
+            .send(End::Server, &message(100, 1, &doc! {"ok": 1.0}));
+        talk
+    }
+
+    #[test]
+    fn what_the_end_of_the_capture_finds_open_is_in_flight_and_not_unanswered() {
+        let heard = hear(&half_answered("10.0.0.2:40000").packets);
+        assert_eq!(
+            heard.told,
+            [(1, "find".into(), "ok"), (2, "find".into(), "in_flight")],
+            "it is told, so that it can be seen"
+        );
+        let coverage = heard.coverage;
+        assert_eq!(
+            (coverage.requests, coverage.requests_answered, coverage.requests_in_flight),
+            (2, 1, 1),
+            "{coverage:?}"
+        );
+        assert_eq!(coverage.requests_unanswered, 0);
+        let totals = heard.window.totals(&sonar_core::Class::ALL);
+        assert_eq!((totals.calls, totals.unanswered), (1, 0), "no call: it has not ended");
+    }
+
+    #[test]
+    fn what_the_end_of_its_connection_finds_open_is_unanswered() {
+        for reset in [false, true] {
+            let mut talk = half_answered("10.0.0.2:40000");
+            let _ = if reset { talk.reset(End::Server) } else { talk.close() };
+            let heard = hear(&talk.packets);
+            assert_eq!(heard.told[1], (2, "find".into(), "unanswered"));
+            assert_eq!((heard.coverage.requests_unanswered, heard.coverage.requests_in_flight), (1, 0));
+            assert_eq!(heard.window.totals(&sonar_core::Class::ALL).unanswered, 1);
+        }
+    }
+
+    #[test]
+    fn a_reply_answers_its_request_in_any_order_and_also_when_it_is_seen_first() {
+        let mut talk = talk("10.0.0.2:40000");
+        let before = talk.packets.len();
+        talk.send(End::Client, &message(1, 0, &find("a"))).send(End::Client, &message(2, 0, &find("b")));
+        talk.send(End::Server, &message(100, 2, &doc! {"ok": 1.0}));
+        talk.send(End::Server, &message(101, 1, &doc! {"ok": 0.0, "code": 50}));
+        let heard = hear(&talk.packets);
+        assert_eq!(heard.told, [(2, "find".into(), "ok"), (1, "find".into(), "failed")]);
+        // The two directions are captured by two queues, and the reply's is read first.
+        talk.packets[before..].rotate_right(2);
+        let heard = hear(&talk.packets);
+        let mut told = heard.told;
+        told.sort();
+        assert_eq!(told, [(1, "find".into(), "failed"), (2, "find".into(), "ok")]);
+        assert_eq!((heard.coverage.replies_paired, heard.coverage.replies_orphan), (2, 0));
     }
 }

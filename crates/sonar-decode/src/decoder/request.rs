@@ -289,3 +289,36 @@ fn command_document(opcode: Opcode, body: &[u8]) -> Option<&[u8]> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::doc;
+
+    use super::MAX_APPLICATIONS;
+    use crate::decoder::heard::{hear, message};
+    use crate::testing::{Conversation, End};
+
+    #[test]
+    fn applications_beyond_the_cap_are_one_and_are_counted() {
+        let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+        talk.handshake();
+        let mut ask = |id: u32, command| {
+            talk.send(End::Client, &message(id, 0, &command));
+            talk.send(End::Server, &message(10_000 + id, id, &doc! {"ok": 1.0}));
+        };
+        let applications = MAX_APPLICATIONS as u32 + 1;
+        for id in 1..=applications {
+            let client = doc! {
+                "application": {"name": format!("app {id}")},
+                "driver": {"name": "nodejs", "version": "7.1.0"},
+            };
+            ask(id, doc! {"hello": 1, "client": client, "$db": "admin"});
+        }
+        // Of the last application, like the hello before it.
+        ask(applications + 1, doc! {"find": "orders", "$db": "shop"});
+        let heard = hear(&talk.packets);
+        assert_eq!(heard.told.len(), applications as usize + 1);
+        assert_eq!(heard.coverage.apps_folded, 2);
+        assert_eq!(heard.window.apps.iter().count(), MAX_APPLICATIONS + 2, "`other` has two classes");
+    }
+}

@@ -26,9 +26,9 @@ pub fn windows(gzipped: &[u8]) -> io::Result<Vec<Window>> {
     let (mut parser, mut clock, mut rest) = (Parser::new(), WindowClock::new(NS_PER_S), &bytes[..]);
     let (mut windows, mut counted, mut last) = (Vec::new(), Coverage::default(), Timestamp::default());
     let mut open: Option<Open> = None;
-    let mut close = |mut window: Window, decoder: &Decoder, end: Timestamp| {
+    let mut close = |mut window: Window, decoder: &Decoder, in_flight, end: Timestamp| {
         window.end = end;
-        window.in_flight = decoder.in_flight(end);
+        window.in_flight = in_flight;
         window.coverage.add(&decoder.coverage().since(&counted));
         counted = decoder.coverage();
         windows.push(window);
@@ -38,7 +38,7 @@ pub fn windows(gzipped: &[u8]) -> io::Result<Vec<Window>> {
             Step::Packet { packet, consumed } => {
                 let ended = clock.advance(packet.time);
                 if let (Some((_, end)), Some(Open(window))) = (ended, open.take_if(|_| ended.is_some())) {
-                    close(window, &decoder, end);
+                    close(window, &decoder, decoder.in_flight(end), end);
                 }
                 let start = clock.start().unwrap_or(packet.time);
                 let sink = open.get_or_insert_with(|| Open(Window::new(start, WindowSettings::default())));
@@ -51,8 +51,10 @@ pub fn windows(gzipped: &[u8]) -> io::Result<Vec<Window>> {
         }
     }
     if let Some(mut sink) = open {
+        // What is in flight is so at the end of the file, before the decoder gives it up.
+        let in_flight = decoder.in_flight(last);
         decoder.finish(last, &mut sink);
-        close(sink.0, &decoder, last);
+        close(sink.0, &decoder, in_flight, last);
     }
     Ok(windows)
 }

@@ -1,0 +1,61 @@
+//! What a decoder makes of a conversation: for the tests of its modules.
+
+use std::sync::Arc;
+
+use bson::Document;
+use sonar_core::{Coverage, Operation, Timestamp, Window, window::WindowSettings};
+
+use super::{Decoder, Settings, Sink};
+use crate::Shared;
+use crate::testing::OwnedPacket;
+
+/// An OP_MSG of one document.
+pub fn message(id: u32, response_to: u32, document: &Document) -> Vec<u8> {
+    let document = document.to_vec().unwrap();
+    let mut message = Vec::new();
+    for word in [16 + 5 + document.len() as u32, id, response_to, 2013, 0] {
+        message.extend(word.to_le_bytes());
+    }
+    message.push(0);
+    message.extend(document);
+    message
+}
+
+/// Takes down each operation, and the window of them all.
+pub struct Heard {
+    /// Request id, command and outcome.
+    pub told: Vec<(u32, String, &'static str)>,
+    pub window: Window,
+    pub coverage: Coverage,
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        let settings = WindowSettings { sample: 1, split_by_order: false };
+        let window = Window::new(Timestamp::default(), settings);
+        Self { told: Vec::new(), window, coverage: Coverage::default() }
+    }
+}
+
+impl Sink for Heard {
+    fn operation(&mut self, op: &Operation<'_>) {
+        self.told.push((op.request_id, op.command.into(), op.outcome.name()));
+        self.window.record(op);
+    }
+}
+
+/// Hears these packets, and the end of the capture a second after the last.
+pub fn hear<'a>(packets: impl IntoIterator<Item = &'a OwnedPacket>) -> Heard {
+    let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
+    let mut heard = Heard::default();
+    let mut last = Timestamp::default();
+    for packet in packets {
+        decoder.packet(&packet.as_packet(), &mut heard);
+        last = packet.time;
+    }
+    assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
+    decoder.finish(last.plus_ns(1_000_000_000), &mut heard);
+    heard.coverage = decoder.coverage();
+    assert_eq!(heard.coverage.imbalances(decoder.in_progress()), []);
+    heard
+}
