@@ -12,7 +12,7 @@ use crate::{config, doctor, manual, queries};
 
 /// All went well.
 pub const OK: u8 = 0;
-/// The capture file ended in the middle of a packet; all before it was read.
+/// The capture file is cut or damaged; all before that was read.
 pub const TRUNCATED: u8 = 3;
 
 /// Why is MongoDB slow? From the wire down to the disk, without slowing it down.
@@ -32,7 +32,7 @@ Examples:
   mongosonar queries --read wire.pcap.gz   the same from a capture file
   mongosonar doctor                        what works here, and what to do where it does not
 
-Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a capture file ended in the middle of a packet (all before it was read and shown).";
+Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a capture file is cut or damaged (all before that was read and shown).";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -245,7 +245,7 @@ pub fn run() -> Result<ExitCode> {
         }
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {
-            manual::completions(&mut Cli::command(), shell);
+            manual::completions(&mut Cli::command(), shell)?;
             OK
         }
         Command::Man { dir } => {

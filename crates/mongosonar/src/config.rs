@@ -64,7 +64,7 @@ pub fn load(named: Option<&Path>) -> Result<File> {
 pub fn merge(mut args: QueriesArgs, file: &File) -> Result<QueriesArgs> {
     let from = &file.queries;
     let wrong = |key: &str, why: String| anyhow!("configuration key queries.{key}: {why}");
-    if args.interface.is_empty() {
+    if args.interface.is_empty() && args.read.is_none() {
         args.interface = from.interface.clone().unwrap_or_default();
     }
     if args.port.is_empty() && args.read.is_none() {

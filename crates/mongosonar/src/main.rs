@@ -23,6 +23,9 @@ fn main() -> ExitCode {
 
 /// Whether it failed only because whoever read our output has gone: `mongosonar … | head`.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let broken = |cause: &std::io::Error| cause.kind() == std::io::ErrorKind::BrokenPipe;
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
+    let kind = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        io.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind())
+    };
+    error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
 }

@@ -8,8 +8,10 @@ use anyhow::{Context, Result};
 use clap::Command;
 
 /// Prints completions for a shell.
-pub fn completions(command: &mut Command, shell: clap_complete::Shell) {
-    clap_complete::generate(shell, command, "mongosonar", &mut io::stdout());
+pub fn completions(command: &mut Command, shell: clap_complete::Shell) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, command, "mongosonar", &mut script);
+    Ok(io::stdout().write_all(&script)?)
 }
 
 /// Prints the main page, or writes all pages into a folder.

@@ -51,7 +51,7 @@ impl Classes {
 fn class_by_name(facts: &Facts<'_>) -> Class {
     let Facts { kind, command, database, collection } = *facts;
     if database == b"local" && (collection == b"oplog.rs" || collection == b"oplog.$main")
-        || command.starts_with(b"replSet")
+        || (command.starts_with(b"replSet") && command != b"replSetGetStatus")
     {
         return Class::Replication;
     }
@@ -111,5 +111,6 @@ mod tests {
         assert_eq!(of("find", "config.chunks", false, false), Class::User);
         assert_eq!(of("_configsvrAddShard", "admin", true, false), Class::Internal);
         assert_eq!(of("replSetHeartbeat", "admin", true, false), Class::Replication);
+        assert_eq!(of("replSetGetStatus", "admin", false, false), Class::Monitoring);
     }
 }

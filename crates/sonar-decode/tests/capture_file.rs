@@ -248,10 +248,10 @@ fn counter(big: bool, value: u64) -> [u8; 8] {
 #[test]
 fn what_is_no_capture_file_is_told_by_its_first_bytes() {
     for (file, text) in [
-        (&br#"{"format":1}"#[..], "not a capture file: begins with 7b 22 66 6f"),
-        (b"\x1f\x8b", "not a capture file: begins with 1f 8b"),
-        (b"", "not a capture file: it is empty"),
-        (b"\xd4\xc3\xb2\xff", "not a capture file: begins with d4 c3 b2 ff"),
+        (&br#"{"format":1}"#[..], "not a capture file (pcap or pcapng): begins with 7b 22 66 6f"),
+        (b"\x1f\x8b", "not a capture file (pcap or pcapng): begins with 1f 8b"),
+        (b"", "not a capture file (pcap or pcapng): it is empty"),
+        (b"\xd4\xc3\xb2\xff", "not a capture file (pcap or pcapng): begins with d4 c3 b2 ff"),
     ] {
         let (packets, result) = read(file);
         assert_eq!((packets.len(), result.unwrap_err().to_string()), (0, text.to_owned()));

@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::time::NS_PER_S;
@@ -92,13 +93,24 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
 
 impl Run {
     /// Reads all packets. Gives what is wrong with the end of the file, if something is.
-    fn read(&mut self, path: &Path, name: &str, stop: &AtomicBool) -> Result<Option<String>> {
-        let (mut input, progress) = open(path, name)?;
+    fn read(&mut self, path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<Option<String>> {
+        let (mut input, progress) = match open(path, name, stop) {
+            Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
+            opened => opened?,
+        };
         let mut parser = Parser::new();
         let mut buffer = vec![0; BUFFER];
         let (mut begin, mut end) = (0, 0);
         loop {
-            let need = match parser.next(&buffer[begin..end]).with_context(|| name.to_owned())? {
+            let step = match parser.next(&buffer[begin..end]) {
+                // What came before the damage is good.
+                Err(error) if self.collect.window.start != Timestamp::default() => {
+                    progress.done();
+                    return Ok(Some(error.to_string()));
+                }
+                step => step.with_context(|| name.to_owned())?,
+            };
+            let need = match step {
                 Step::Packet { packet, consumed } => {
                     if self
                         .end_ns
@@ -119,6 +131,10 @@ impl Run {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
+            if self.collect.output.wants_each() {
+                // What comes next may be long in coming.
+                self.collect.output.flush()?;
+            }
             buffer.copy_within(begin..end, 0);
             end -= begin;
             begin = 0;
@@ -128,6 +144,7 @@ impl Run {
             let got = match input.read(&mut buffer[end..]) {
                 Ok(got) => got,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
                 // A compressed file that was cut, or is damaged further on: what came before is good.
                 Err(error) => {
                     progress.done();
@@ -262,15 +279,82 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
+/// What another program writes, like `tcpdump -w -`: it may be long in coming, so a thread waits for it, and
+/// we wait for that thread or for a signal.
+struct Pipe {
+    from: Receiver<io::Result<Vec<u8>>>,
+    chunk: io::Cursor<Vec<u8>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Pipe {
+    /// Bytes read at once.
+    const CHUNK: usize = 64 * 1024;
+    /// Chunks that wait to be decoded.
+    const WAITING: usize = 16;
+    /// How long a signal may wait to be noticed.
+    const NAP: Duration = Duration::from_millis(100);
+
+    fn new(mut input: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> io::Result<Self> {
+        let (to, from) = sync_channel(Self::WAITING);
+        std::thread::Builder::new().name("read".to_owned()).spawn(move || {
+            loop {
+                let mut chunk = vec![0; Self::CHUNK];
+                let got = match input.read(&mut chunk) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    got => got,
+                };
+                let over = !matches!(got, Ok(1..));
+                let chunk = got.map(|got| {
+                    chunk.truncate(got);
+                    chunk
+                });
+                if to.send(chunk).is_err() || over {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { from, chunk: io::Cursor::default(), stop })
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let got = self.chunk.read(buffer)?;
+            if got > 0 {
+                return Ok(got);
+            }
+            match self.from.recv_timeout(Self::NAP) {
+                Ok(chunk) => {
+                    self.chunk = io::Cursor::new(chunk?);
+                    if self.chunk.get_ref().is_empty() {
+                        return Ok(0);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+                Err(RecvTimeoutError::Timeout) if self.stop.load(Ordering::Relaxed) => {
+                    return Err(io::Error::other("told to stop"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
 /// Opens a file or standard input, and undoes gzip and zstd.
-fn open(path: &Path, name: &str) -> Result<(Box<dyn Read>, Progress)> {
+fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn Read>, Progress)> {
     let read = Arc::new(AtomicU64::new(0));
     let (inner, size): (Box<dyn Read>, u64) = if path == Path::new("-") {
-        (Box::new(io::stdin().lock()), 0)
+        (Box::new(Pipe::new(io::stdin(), stop.clone())?), 0)
     } else {
         let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-        let size = file.metadata().map_or(0, |metadata| metadata.len());
-        (Box::new(file), size)
+        let metadata = file.metadata().with_context(|| format!("cannot read {name}"))?;
+        if metadata.is_file() || metadata.is_dir() {
+            (Box::new(file), metadata.len())
+        } else {
+            (Box::new(Pipe::new(file, stop.clone())?), 0)
+        }
     };
     let mut input = Counted { inner, read: read.clone() };
     let mut head = Vec::new();

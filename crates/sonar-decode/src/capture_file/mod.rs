@@ -54,7 +54,7 @@ pub enum Step<'a> {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// The first bytes are those of neither format.
-    #[error("not a capture file: {0}")]
+    #[error("not a capture file (pcap or pcapng): {0}")]
     NotACapture(Beginning),
     /// A format of 1998 or before, or of the future.
     #[error("version {major}.{minor} of the capture format at offset {offset} is not known")]

@@ -175,13 +175,12 @@ impl<S: Sink> Handler<'_, S> {
         if pending.answers_write {
             if let Some(write) = conn.legacy_write.take() {
                 self.core.coverage.requests_answered += 1;
-                self.emit(
-                    flow,
-                    conn,
-                    &write,
-                    arrival.first,
-                    Told { affected: reply.n, matched: reply.n, ..told },
-                );
+                // The `n` of getLastError is 0 after an insert, however many were inserted.
+                let n = if write.kind == CommandKind::Insert { None } else { reply.n };
+                // The server is at work from the write on, not from the getLastError on.
+                let latency = (arrival.first >= write.start).then(|| arrival.first.since(write.start));
+                let told = Told { affected: n, matched: n, latency, ..told };
+                self.emit(flow, conn, &write, arrival.first, told);
             }
         } else {
             self.emit(flow, conn, &pending, arrival.first, told);

@@ -263,37 +263,41 @@ impl<T: Text> Request<T> {
                     self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b));
                     Step::Using(Use::Cursor)
                 }
-                (_, Kind::String) => {
+                (kind, Kind::String)
+                    if kind != CommandKind::Other || names_a_collection(self.command.bytes()) =>
+                {
                     self.collection.set(bytes);
                     Step::Next
                 }
                 _ => Step::Using(Use::Type),
             };
         }
-        // A flag is looked at here as 1 and by the builder as not 0.
-        let mut looked_at = true;
         match key.bytes {
             b"$db" => {
                 self.set_database(bytes);
                 return Step::Next;
             }
-            b"collection" if self.kind == CommandKind::GetMore => self.collection.set(bytes),
-            b"tailable" => self.tailable = integer() == Some(1),
-            b"awaitData" => self.await_data = integer() == Some(1),
-            b"explain" if self.kind == CommandKind::Aggregate => self.explain |= integer() == Some(1),
-            _ => {
-                looked_at = false;
+            b"maxTimeMS" => self.max_time = true,
+            b"maxAwaitTimeMS" if self.kind == CommandKind::Hello => self.awaits_topology = true,
+            b"internalClient" | b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term"
+            | b"$oplogQueryData" => self.from_server = true,
+            // Looked at here and, as flags, by the builder: all of the value may have a say.
+            b"collection" | b"tailable" | b"awaitData" | b"explain" => {
                 match key.bytes {
-                    b"maxTimeMS" => self.max_time = true,
-                    b"maxAwaitTimeMS" if self.kind == CommandKind::Hello => self.awaits_topology = true,
-                    b"internalClient" | b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term"
-                    | b"$oplogQueryData" => self.from_server = true,
+                    b"collection" if self.kind == CommandKind::GetMore => self.collection.set(bytes),
+                    b"tailable" => self.tailable = integer() == Some(1),
+                    b"awaitData" => self.await_data = integer() == Some(1),
+                    b"explain" if self.kind == CommandKind::Aggregate => {
+                        self.explain |= integer() == Some(1);
+                    }
                     _ => {}
                 }
+                self.builder.command_element(key, kind, value);
+                return Step::Next;
             }
+            _ => {}
         }
-        let step = self.builder.command_element(key, kind, value);
-        if looked_at { Step::Next } else { step }
+        self.builder.command_element(key, kind, value)
     }
 
     fn top_open(&mut self, key: Key<'_>, array: bool) -> Opened {
@@ -463,5 +467,51 @@ impl<T: Text> Request<T> {
     /// Whether the cursor that is opened waits for data.
     pub fn opens_waiting_cursor(&self) -> bool {
         self.builder.change_stream || (self.await_data && (self.tailable || self.opcode == Opcode::Query))
+    }
+}
+
+/// Commands whose first value is something else than a collection, like the name of a replica set or of a
+/// user: it is a value, so it must not become part of a namespace. Sorted.
+const NAMES_NO_COLLECTION: [&[u8]; 25] = [
+    b"addShard",
+    b"configureFailPoint",
+    b"createRole",
+    b"createUser",
+    b"dropRole",
+    b"dropUser",
+    b"enableSharding",
+    b"getLog",
+    b"getParameter",
+    b"grantPrivilegesToRole",
+    b"grantRolesToRole",
+    b"grantRolesToUser",
+    b"logRotate",
+    b"movePrimary",
+    b"removeShard",
+    b"replSetHeartbeat",
+    b"replSetSyncFrom",
+    b"revokePrivilegesFromRole",
+    b"revokeRolesFromRole",
+    b"revokeRolesFromUser",
+    b"rolesInfo",
+    b"setFeatureCompatibilityVersion",
+    b"updateRole",
+    b"updateUser",
+    b"usersInfo",
+];
+
+/// Whether the first value of a command, where it is a string, is a collection.
+fn names_a_collection(command: &[u8]) -> bool {
+    NAMES_NO_COLLECTION.binary_search(&command).is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_that_name_no_collection_can_be_searched() {
+        assert!(NAMES_NO_COLLECTION.is_sorted());
+        assert!(names_a_collection(b"drop") && !names_a_collection(b"dropUser"));
     }
 }

@@ -1,0 +1,348 @@
+//! The whole program on capture files: every form of input and of output, what it says when something is
+//! wrong, and how it ends.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use serde_json::Value;
+use sonar_decode::capture_file::{Interface, Parser, Section, Step, Writer};
+use support::*;
+
+const ALL: &str = "--class all --role all";
+
+/// Counters that nothing of a whole recording may raise.
+const LOSSES: [&str; 8] = [
+    "kernel_drops",
+    "frames_header_malformed",
+    "segments_out_of_window",
+    "gaps",
+    "messages_damaged",
+    "messages_malformed",
+    "messages_undecodable",
+    "requests_refused",
+];
+
+#[test]
+fn every_recording_is_read_and_its_counters_balance() {
+    for (name, calls) in [("mongod-4.0-mixed", 4_239), ("mongod-4.0-sharded", 7_414)] {
+        let output = read(&recording(name), &format!("--json {ALL}"));
+        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+        let all = lines(&output);
+        assert_eq!(all.len(), 1, "without --interval there is the summary only");
+        let summary = &all[0];
+        assert_eq!((&summary["kind"], &summary["schema"]), (&"summary".into(), &1.into()));
+        let count = |name: &str| summary["coverage"][name].as_u64().unwrap();
+        let sum = |names: &[&str]| names.iter().map(|name| count(name)).sum::<u64>();
+        assert_eq!(count("replies"), sum(&["replies_paired", "replies_exhaust", "replies_orphan"]));
+        let ends =
+            ["answered", "unanswered", "in_flight", "unacknowledged", "discarded", "refused", "folded"];
+        let ends: Vec<_> = ends.iter().map(|how| format!("requests_{how}")).collect();
+        assert_eq!(count("requests"), sum(&ends.iter().map(String::as_str).collect::<Vec<_>>()));
+        assert_eq!(sum(&LOSSES), 0);
+        assert_eq!(summary["totals"]["calls"], calls);
+        let rows = summary["rows"].as_array().unwrap();
+        assert_eq!(rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum::<u64>(), calls);
+    }
+}
+
+#[test]
+fn the_same_figures_come_from_a_pipe_and_from_every_compression_and_format() {
+    let folder = Folder::new("formats");
+    for name in RECORDINGS {
+        let plain = unpacked(name);
+        let expected = read(&recording(name), "--json").stdout;
+        assert!(!expected.is_empty());
+        let packed = [
+            ("plain", plain.clone()),
+            ("zstd", zstd::encode_all(plain.as_slice(), 1).unwrap()),
+            ("gzip", std::fs::read(recording(name)).unwrap()),
+            // Files that were compressed in parts, as pigz or zstd of several files do.
+            ("members", {
+                let (a, b) = plain.split_at(plain.len() / 2);
+                let part = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+                [part(a), part(b)].concat()
+            }),
+            ("pcapng", pcapng(&plain)),
+        ];
+        for (form, bytes) in packed {
+            let from_file = read(&folder.file(form, &bytes), "--json");
+            assert_eq!(from_file.status.code(), Some(0), "{form}: {}", text(&from_file.stderr));
+            assert!(from_file.stdout == expected, "{name}, {form}, from a file");
+            let from_pipe = fed(queries("-".as_ref(), "--json"), &bytes);
+            assert!(from_pipe.stdout == expected, "{name}, {form}, from a pipe: {}", text(&from_pipe.stderr));
+        }
+    }
+}
+
+/// The same packets as a pcapng file.
+fn pcapng(pcap: &[u8]) -> Vec<u8> {
+    let (mut parser, mut at, mut out) = (Parser::new(), 0, Vec::new());
+    let mut writer = Writer::begin(&Section::default(), &mut out);
+    let mut number = None;
+    loop {
+        match parser.next(&pcap[at..]).unwrap() {
+            Step::Packet { packet, consumed } => {
+                let interface = Interface { name: "", link: packet.link, snap_len: 0 };
+                let number = *number.get_or_insert_with(|| writer.interface(&interface, &mut out).unwrap());
+                writer.packet(number, &packet, &mut out);
+                at += consumed;
+            }
+            Step::Skip { consumed } => at += consumed,
+            Step::Need { .. } => return out,
+        }
+    }
+}
+
+#[test]
+fn each_operation_is_a_line_that_parses_and_none_is_missing() {
+    for name in RECORDINGS {
+        let each = lines(&read(&recording(name), &format!("--each --json {ALL}")));
+        let operations: Vec<_> = each.iter().filter(|line| line["outcome"] != "in_flight").collect();
+        let summary = summary(&read(&recording(name), &format!("--json {ALL}")));
+        assert_eq!(operations.len() as u64, summary["totals"]["calls"].as_u64().unwrap());
+        let sum = |key: &str| operations.iter().map(|op| op[key].as_u64().unwrap_or(0)).sum::<u64>();
+        for key in ["request_bytes", "response_bytes", "docs_returned", "docs_affected", "statements"] {
+            assert_eq!(summary["totals"][key].as_u64(), Some(sum(key)), "{key}");
+        }
+        // A line for people each, too.
+        let people = read(&recording(name), &format!("--each {ALL}"));
+        assert_eq!(text(&people.stdout).lines().count(), each.len());
+    }
+}
+
+#[test]
+fn intervals_add_up_to_the_summary() {
+    for interval in ["100ms", "1s"] {
+        let words = format!("--json {ALL} --interval {interval}");
+        let mut all = lines(&read(&recording("mongod-4.0-mixed"), &words));
+        let summary = all.pop().unwrap();
+        assert_eq!(summary["kind"], "summary");
+        assert!(all.len() > 2 && all.iter().all(|line| line["kind"] == "interval"));
+        for key in ["calls", "statements", "request_bytes", "response_bytes"] {
+            let sum: u64 = all.iter().map(|line| line["totals"][key].as_u64().unwrap()).sum();
+            assert_eq!(summary["totals"][key].as_u64(), Some(sum), "{key}");
+        }
+        for (name, value) in summary["coverage"].as_object().unwrap() {
+            let sum: u64 = all.iter().map(|line| line["coverage"][name].as_u64().unwrap()).sum();
+            assert_eq!(value.as_u64(), Some(sum), "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let folder = Folder::new("wrong");
+    let notes = folder.file("notes.txt", b"no capture at all");
+    let empty = folder.file("empty", b"");
+    let config = folder.file("bad.toml", b"[queries]\nports = [1]\n");
+    let (notes, empty, config) = (notes.to_str().unwrap(), empty.to_str().unwrap(), config.to_str().unwrap());
+    let cases: [(&str, i32, &[&str]); 16] = [
+        ("", 2, &["Usage", "queries"]),
+        ("nosuch", 2, &["nosuch", "--help"]),
+        ("queries --nosuch", 2, &["--nosuch"]),
+        ("queries --port 0", 2, &["\"0\"", "1 to 65535", "27017-27020"]),
+        ("queries --port 20-10", 2, &["10-20"]),
+        ("queries --duration 5x", 2, &["5x", "500ms"]),
+        ("queries --interval 1ms", 2, &["10ms"]),
+        ("queries --sample 3", 2, &["1/N", "1/10"]),
+        ("queries --by taste", 2, &["shape", "namespace", "client"]),
+        ("queries --csv --each", 2, &["--csv", "--each"]),
+        ("queries --show-values", 2, &["--each"]),
+        ("queries --read a --write b", 2, &["--read", "--write"]),
+        ("queries --read /no/such/file", 1, &["/no/such/file", "No such file"]),
+        (&format!("queries --read {notes}"), 1, &[notes, "6e 6f 20 63", "pcap"]),
+        (&format!("queries --read {empty}"), 1, &[empty]),
+        (&format!("queries --read {notes} --config {config}"), 1, &[config, "ports", "expected"]),
+    ];
+    for (words, code, said) in cases {
+        let output = run(words);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words}: {stderr}");
+        assert!(output.stdout.is_empty(), "{words}");
+        for part in said {
+            assert!(stderr.contains(part), "{words}: {part:?} is not in {stderr}");
+        }
+    }
+    // The columns there are, and a folder instead of a file.
+    let sorted = read(&recording("mongod-4.0-mixed"), "--sort taste");
+    assert_ne!(sorted.status.code(), Some(0));
+    assert!(text(&sorted.stderr).contains("calls load p50 p95 p99"), "{}", text(&sorted.stderr));
+    let folder = read(std::env::temp_dir().as_path(), "");
+    assert_eq!(folder.status.code(), Some(1), "{}", text(&folder.stderr));
+    assert!(!folder.stderr.is_empty());
+}
+
+#[test]
+fn defaults_of_the_configuration_are_those_of_listening_where_they_say_where() {
+    let folder = Folder::new("config");
+    let config = folder.file("config.toml", b"[queries]\ninterface = [\"eth7\"]\nport = [1]\nby = \"app\"\n");
+    let mut command = queries(&recording("mongod-4.0-mixed"), "--json --config");
+    let output = command.arg(config).output().unwrap();
+    let summary = summary(&output);
+    assert!(summary["totals"]["calls"].as_u64().unwrap() > 4_000);
+    assert!(summary["rows"][0]["app"].is_string() || summary["rows"][0]["app"].is_object(), "{summary}");
+    // Asked for by hand, it is a mistake.
+    let output = read(&recording("mongod-4.0-mixed"), "--interface eth7");
+    assert_ne!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("--interface"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_file_that_is_cut_is_shown_to_the_cut_and_the_exit_code_says_so() {
+    let folder = Folder::new("cut");
+    let plain = unpacked("mongod-4.0-mixed");
+    let gzip = std::fs::read(recording("mongod-4.0-mixed")).unwrap();
+    let zstd = zstd::encode_all(plain.as_slice(), 1).unwrap();
+    let mut damaged = gzip.clone();
+    damaged[gzip.len() / 2..].fill(0x55);
+    for (name, bytes) in [
+        ("plain", plain[..plain.len() / 2].to_vec()),
+        ("gzip", gzip[..gzip.len() / 2].to_vec()),
+        ("zstd", zstd[..zstd.len() / 2].to_vec()),
+        ("damaged", damaged),
+    ] {
+        let cut = folder.file(name, &bytes);
+        for output in [read(&cut, "--json"), fed(queries("-".as_ref(), "--json"), &bytes)] {
+            let stderr = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{name}: {stderr}");
+            assert!(stderr.contains("all before it has been read and shown"), "{name}: {stderr}");
+            let summary: Value = serde_json::from_str(text(&output.stdout).trim()).unwrap();
+            assert!(summary["totals"]["calls"].as_u64().unwrap() > 500, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_pipe_that_stays_open_is_shown_as_it_comes_and_sigint_ends_it_with_totals() {
+    for (form, bytes) in [
+        ("plain", unpacked("mongod-4.0-mixed")),
+        ("gzip", std::fs::read(recording("mongod-4.0-mixed")).unwrap()),
+    ] {
+        // Operations come out before the input ends.
+        let mut child = queries("-".as_ref(), "--each --json").stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let half = &bytes[..bytes.len() / 2];
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                input.write_all(half).unwrap();
+                input
+            });
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            assert!(serde_json::from_str::<Value>(&line).unwrap()["request_id"].is_u64(), "{form}: {line}");
+            // The writer waits for a reader.
+            let rest = scope.spawn(|| output.lines().map_while(Result::ok).count());
+            let input = writer.join().unwrap();
+            signal(&child, "INT");
+            assert!(rest.join().unwrap() > 100);
+            drop(input);
+        });
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{form}");
+
+        for name in ["INT", "TERM"] {
+            let mut child =
+                queries("-".as_ref(), "--json --interval 1s").stdin(Stdio::piped()).spawn().unwrap();
+            let mut input = child.stdin.take().unwrap();
+            input.write_all(half).unwrap();
+            let mut output = BufReader::new(child.stdout.take().unwrap());
+            let mut line = String::new();
+            // Once there is an interval it is surely reading.
+            output.read_line(&mut line).unwrap();
+            signal(&child, name);
+            let last = output.lines().map_while(Result::ok).last().unwrap();
+            let summary: Value = serde_json::from_str(&last).unwrap();
+            assert_eq!(summary["kind"], "summary", "{form}, {name}");
+            assert!(summary["totals"]["calls"].as_u64().unwrap() > 100);
+            assert_eq!(child.wait().unwrap().code(), Some(0), "{form}, {name}");
+            drop(input);
+        }
+
+        // A pipe on which nothing has come yet.
+        let mut child = queries("-".as_ref(), "--json").stdin(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        wait_for_signal_handler(&child);
+        signal(&child, "INT");
+        assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+        drop(input);
+    }
+}
+
+/// Returns when the process catches SIGINT (2).
+fn wait_for_signal_handler(child: &std::process::Child) {
+    for _ in 0..1_000 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        if u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("SIGINT is not caught");
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let file = recording("mongod-4.0-mixed");
+    let mut commands: Vec<_> = ["--each", "--each --json", "--json", "--csv", "", "--interval 100ms"]
+        .iter()
+        .map(|words| queries(&file, words))
+        .collect();
+    commands.extend(
+        ["completions bash", "man", "doctor", "doctor --json", "--help", "queries --help", "--version"]
+            .map(|words| program(words.split(' '))),
+    );
+    for mut command in commands {
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {}", text(&output.stderr));
+        assert!(output.stderr.is_empty(), "{command:?}: {}", text(&output.stderr));
+    }
+    // One that goes away after a line.
+    let mut child = queries(&file, "--each").spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    drop(output);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn completions_come_out_for_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = run(&format!("completions {shell}"));
+        assert!(output.status.success() && output.stderr.is_empty());
+        let script = text(&output.stdout);
+        for word in ["queries", "doctor", "completions", "snap-replies", "interval"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let wrong = run("completions cmd");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("bash"));
+}
+
+#[test]
+fn manual_pages_come_out_on_a_pipe_and_into_a_folder() {
+    let page = run("man");
+    assert!(page.status.success());
+    assert!(text(&page.stdout).contains(".TH mongosonar") && text(&page.stdout).contains("Exit codes"));
+    let folder = Folder::new("man");
+    let output = program(["man"]).arg(folder.path("pages")).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for (name, flag) in
+        [("mongosonar.1", "config"), ("mongosonar-queries.1", "ring\\-mib"), ("mongosonar-doctor.1", "json")]
+    {
+        let page = std::fs::read_to_string(folder.path("pages").join(name)).unwrap();
+        assert!(page.contains(".TH") && page.contains(flag), "{name}");
+    }
+    let blocked = folder.file("file", b"");
+    let output = program(["man"]).arg(&blocked).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains(blocked.to_str().unwrap()));
+}
