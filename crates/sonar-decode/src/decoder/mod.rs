@@ -25,11 +25,12 @@ use sonar_core::{
 };
 
 use self::connection::Connection;
+use self::request::Meaning;
 #[cfg(test)]
 pub(crate) use self::shape::{Ids, ids_of, info_of};
 use crate::compress::Inflaters;
 use crate::frame;
-use crate::message::{Body, Reply, Request};
+use crate::message::{Body, Reply, Request, Templates};
 use crate::shape::Rendered;
 use crate::shared::Shared;
 use crate::tcp::{Close, Flow, FlowTable, Limits, Lost, Side, StreamHandler, Verdict};
@@ -92,6 +93,8 @@ struct Core {
     coverage: Coverage,
     request: Request<()>,
     renderer: Request<Rendered>,
+    /// Layouts of requests, and what those come to.
+    templates: Templates<Meaning>,
     reply: Reply,
     body: Body,
     inflated: Vec<u8>,
@@ -120,6 +123,7 @@ impl Decoder {
                 coverage: Coverage::default(),
                 request: Request::default(),
                 renderer: Request::default(),
+                templates: Templates::default(),
                 reply: Reply::default(),
                 body: Body::default(),
                 inflated: Vec::new(),

@@ -40,7 +40,7 @@ pub struct Pending {
     pub start: Timestamp,
     pub shape: Arc<ShapeInfo>,
     pub ordered_id: ShapeId,
-    pub statements: Box<[Statement]>,
+    pub statements: Arc<[Statement]>,
     pub statement_count: u32,
     pub class: Class,
     pub kind: CommandKind,
