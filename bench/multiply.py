@@ -10,29 +10,13 @@ stay, client ports move, and each copy begins where the one before ended. Prints
 """
 
 import argparse
-import gzip
 import json
+import pathlib
 import struct
+import sys
 
-
-def packets(path):
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rb") as file:
-        data = file.read()
-    if data[:4] != b"\xd4\xc3\xb2\xa1":
-        raise SystemExit(f"{path}: a little-endian pcap with microseconds is wanted")
-    at = 24
-    while at < len(data):
-        seconds, micros, length, _ = struct.unpack_from("<IIII", data, at)
-        yield seconds * 1_000_000 + micros, data[at + 16 : at + 16 + length]
-        at += 16 + length
-
-
-def tcp_offset(frame):
-    kind = frame[12:14]
-    if kind == b"\x08\x00":
-        return 14 + (frame[14] & 15) * 4
-    return 54 if kind == b"\x86\xdd" else None
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
+from wire import packets, tcp_offset  # noqa: E402
 
 
 def over_ipv6(frame, tcp):

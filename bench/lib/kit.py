@@ -101,6 +101,12 @@ def last_processor():
     return max(os.sched_getaffinity(0))
 
 
+def processors():
+    """One processor for who sends and another for who listens; the same one when there is no other."""
+    usable = sorted(os.sched_getaffinity(0))
+    return usable[0], usable[-1]
+
+
 def multiply(target, copies, *options):
     """Makes a large capture of the recording; gives what it holds."""
     script = ROOT / "bench/multiply.py"
@@ -168,44 +174,49 @@ def wait_until(condition, what, seconds=20.0):
     return value
 
 
-@dataclasses.dataclass
-class Cost:
-    """What a process has used so far: processor time in seconds, peak memory in bytes."""
+def processor_time(pid):
+    """Seconds that the threads of a process ran, user and system together, to the nanosecond (schedstat)."""
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
 
-    user: float
-    system: float
+
+def system_share(pid):
+    """Which part of a process's time was in the kernel, from clock ticks (/proc/PID/stat)."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = int(fields[11]), int(fields[12])
+    return system / max(user + system, 1)
+
+
+@dataclasses.dataclass
+class Memory:
+    """Resident memory of a process in bytes: all, the part that is a packet ring, and the rest at its peak."""
+
+    resident: int
+    ring: int
     peak: int
-    anonymous: int
 
     @classmethod
     def of(cls, pid):
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
+        ring, within = 0, False
+        with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if "-" in line.split(" ", 1)[0]:
+                    within = "socket:[" in line
+                elif within and line.startswith("Rss:"):
+                    ring += int(line.split()[1]) * 1024
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             status = dict(line.split(":", 1) for line in file)
         kib = lambda name: int(status[name].split()[0]) * 1024
-        return cls(int(fields[11]) / TICKS, int(fields[12]) / TICKS, kib("VmHWM"), kib("RssAnon"))
-
-    @property
-    def cpu(self):
-        return self.user + self.system
+        return cls(kib("VmRSS"), ring, kib("VmHWM"))
 
 
 def softirq():
     """Seconds that all processors spent in software interrupts since the machine began."""
     with open("/proc/stat", encoding="ascii") as file:
         return int(file.readline().split()[7]) / TICKS
-
-
-def interface(name):
-    """Packets and bytes that came in on an interface of our network namespace."""
-    with open("/proc/net/dev", encoding="ascii") as file:
-        for line in file:
-            title, _, figures = line.partition(":")
-            if title.strip() == name:
-                received, packets = figures.split()[:2]
-                return int(packets), int(received)
-    raise SystemExit(f"no interface {name}")
 
 
 @dataclasses.dataclass
@@ -216,8 +227,9 @@ class Listening:
     out: pathlib.Path
     errors: pathlib.Path
 
-    def cost(self):
-        return Cost.of(self.child.pid)
+    @property
+    def pid(self):
+        return self.child.pid
 
     def stop(self):
         """Ends it; gives its summary and the number of intervals."""
@@ -235,19 +247,20 @@ def rings(pid):
 
 
 @contextlib.contextmanager
-def listening(work, *arguments, threads=1):
-    """`mongosonar queries --json ARGUMENTS`, from when all its rings run."""
+def listening(work, *arguments, cpu=None):
+    """`mongosonar queries --json ARGUMENTS`, from when its ring runs; on one processor if `cpu` says which."""
     out, errors = work / "live.json", work / "live.errors"
     with open(out, "wb") as stdout, open(errors, "wb") as stderr:
-        command = [MONGOSONAR, "queries", "--json", *arguments, "--threads", threads]
-        with process(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL) as child:
+        command = [MONGOSONAR, "queries", "--json", *arguments]
+        pin = (lambda: os.sched_setaffinity(0, {cpu})) if cpu is not None else None
+        with process(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, preexec_fn=pin) as child:
 
             def running():
                 if child.poll() is not None:
                     raise SystemExit(f"mongosonar ended: {errors.read_text()}")
-                return rings(child.pid) >= threads
+                return rings(child.pid)
 
-            wait_until(running, "the rings of mongosonar")
+            wait_until(running, "the ring of mongosonar")
             yield Listening(child, out, errors)
 
 
