@@ -31,9 +31,29 @@ def main(bench):
     """Runs a bench, so that any end of it is an orderly one."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        bench()
+        with first_in_line():
+            bench()
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+@contextlib.contextmanager
+def first_in_line():
+    """Other work on the machine gives way, as far as we may ask for that: by nice, and where the scheduler
+    shares processors among sessions (sched(7), autogroup) by the nice of this session, until the end."""
+    group = pathlib.Path("/proc/self/autogroup")
+    before = None
+    with contextlib.suppress(OSError):
+        os.nice(-15)
+    with contextlib.suppress(OSError, ValueError):
+        before = int(group.read_text().rpartition(" ")[2])
+        group.write_text("-15")
+    try:
+        yield
+    finally:
+        if before is not None:
+            with contextlib.suppress(OSError):
+                group.write_text(str(before))
 
 
 @contextlib.contextmanager

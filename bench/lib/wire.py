@@ -5,6 +5,7 @@ import ctypes
 import gzip
 import multiprocessing
 import os
+import random
 import socket
 import struct
 import subprocess
@@ -14,9 +15,10 @@ import time
 FIRST_CLIENT_PORT = 32_768
 CLIENT_PORTS = 65_536 - FIRST_CLIENT_PORT
 # Documentation's addresses (RFC 5737, RFC 3849): no host has them, so nobody answers what is sent.
-CLIENT, SERVER = socket.inet_aton("192.0.2.1"), socket.inet_aton("192.0.2.2")
-CLIENT6, SERVER6 = (socket.inet_pton(socket.AF_INET6, text) for text in ("2001:db8::1", "2001:db8::2"))
+SERVER, CLIENTS = socket.inet_aton("192.0.2.1"), socket.inet_aton("198.51.100.0")
+SERVER6, CLIENTS6 = (socket.inet_pton(socket.AF_INET6, text) for text in ("2001:db8::1", "2001:db8:1::"))
 CLONE_NEWNET = 0x4000_0000
+SOL_PACKET, PACKET_QDISC_BYPASS = 263, 20
 
 
 def packets(path):
@@ -64,16 +66,25 @@ def ip_checksum(header):
     return 0xFFFF - ((total & 0xFFFF) + (total >> 16))
 
 
-def between_others(frame, tcp):
-    """The same frame between CLIENT and SERVER."""
+def client_address(host, family=socket.AF_INET):
+    """The address of a client, from 0 to 255."""
+    return (CLIENTS if family == socket.AF_INET else CLIENTS6)[:-1] + bytes([host])
+
+
+def between_others(frame, tcp, host):
+    """The same frame between a client and SERVER. Sequence numbers differ from host to host, as the same ones
+    with the same bytes would be one connection seen on both sides of an address translation."""
     _, from_client = client_port_at(frame, tcp)
+    client, client6 = client_address(host), client_address(host, socket.AF_INET6)
     frame = bytearray(frame)
+    for at in (tcp + 4, tcp + 8):
+        struct.pack_into(">I", frame, at, (struct.unpack_from(">I", frame, at)[0] + host * 0x0100_0000) & 0xFFFF_FFFF)
     if frame[12:14] == b"\x08\x00":
-        frame[26:34] = CLIENT + SERVER if from_client else SERVER + CLIENT
+        frame[26:34] = client + SERVER if from_client else SERVER + client
         frame[24:26] = b"\0\0"
         struct.pack_into(">H", frame, 24, ip_checksum(bytes(frame[14:tcp])))
     else:
-        frame[22:54] = CLIENT6 + SERVER6 if from_client else SERVER6 + CLIENT6
+        frame[22:54] = client6 + SERVER6 if from_client else SERVER6 + client6
     return bytes(frame)
 
 
@@ -104,12 +115,12 @@ class Schedule:
         return len(self.order)
 
 
-def of_recording(recording, largest, rounds, with_large=False):
-    """A schedule of those connections of a recording that have no frame above `largest` bytes, `rounds` times.
+def of_recording(recording, largest, rounds, with_large=False, host=1):
+    """A schedule, of client `host`, of those connections of a recording that have no frame above `largest` bytes, `rounds` times.
     With `with_large` the others stand among them once, spread evenly."""
     found, count = connections(recording)
     large = {connection for connection, frame, _ in found if len(frame) > largest}
-    moved = [(connection, between_others(frame, tcp), tcp) for connection, frame, tcp in found]
+    moved = [(connection, between_others(frame, tcp, host), tcp) for connection, frame, tcp in found]
     small = [item for item in moved if item[0] not in large]
     others = [item for item in moved if item[0] in large] if with_large else []
     schedule, taken, total = Schedule(), 0, len(small) * rounds
@@ -129,7 +140,7 @@ class Conversation:
     def __init__(self, client, port, server_port):
         self.addresses = (client, SERVER)
         self.ports = (port, server_port)
-        self.next = [1, 1]
+        self.next = [random.getrandbits(32), random.getrandbits(32)]
 
     def frame(self, side, payload=b"", flags=0x18):
         """A segment from the client (side 0) or the server (side 1); flags are those of TCP."""
@@ -171,16 +182,17 @@ def message(document, request_id, response_to=0):
 
 
 class Sender:
-    """A process that sends a schedule on an interface, from a network namespace of its own if need be.
+    """A process that sends a schedule on an interface; `namespace_of` is the process in whose network namespace
+    that is, or "new" for a new one.
 
     `with Sender(...) as sender: sender.begin(rate, seconds); …; sender.end()`.
     """
 
-    def __init__(self, interface, schedule, cpu=None, own_namespace=False):
+    def __init__(self, interface, schedule, cpu=None, namespace_of=None):
         context = multiprocessing.get_context("fork")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(
-            target=_serve, args=(theirs, interface, schedule, cpu, own_namespace), daemon=True
+            target=_serve, args=(theirs, interface, schedule, cpu, namespace_of), daemon=True
         )
         self.process.start()
         theirs.close()
@@ -209,12 +221,19 @@ class Sender:
             raise SystemExit("the sender failed, see above") from None
 
 
-def _serve(pipe, interface, schedule, cpu, own_namespace):
+def _serve(pipe, interface, schedule, cpu, namespace_of):
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
     libc = ctypes.CDLL(None, use_errno=True)
-    if own_namespace and libc.unshare(CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
+    if namespace_of == "new":
+        entered = libc.unshare(CLONE_NEWNET)
+    elif namespace_of:
+        with open(f"/proc/{namespace_of}/ns/net", "rb") as namespace:
+            entered = libc.setns(namespace.fileno(), CLONE_NEWNET)
+    else:
+        entered = 0
+    if entered != 0:
+        raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
     queue = _Queue(libc, schedule)
     pipe.send("ready")
     raw = None
@@ -224,9 +243,10 @@ def _serve(pipe, interface, schedule, cpu, own_namespace):
         except EOFError:
             return
         if raw is None:
-            if own_namespace:
+            if namespace_of:
                 subprocess.run(["ip", "link", "set", interface, "up"], check=True)
             raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            raw.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
             raw.bind((interface, 0))
         pipe.send(queue.send(raw.fileno(), rate, seconds, turns))
 
