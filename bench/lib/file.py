@@ -12,8 +12,16 @@ from kit import (
 
 PIPELINE = ROOT / "lab/bin/pipeline"
 SMALL_COPIES = 120
-MIXED_COPIES = 20
-TSHARK_COPIES = (1, 5)
+MIXED_COPIES = 8
+ROUNDS = 5
+# What tshark is asked for, from the least that tells messages apart to what a query could be read out of.
+TSHARK = {
+    "tshark, opcodes": ("-T", "fields", "-e", "mongo.opcode"),
+    "tshark, ids and names of elements": (
+        "-T", "fields", "-e", "mongo.opcode", "-e", "mongo.request_id", "-e", "mongo.response_to", "-e", "mongo.element.name"
+    ),
+    "tshark, all that it dissects (-T ek)": ("-T", "ek", "-J", "mongo"),
+}
 
 
 def ours(path, *arguments):
@@ -57,76 +65,64 @@ def instructions(work):
 
 
 def mixed(work):
-    say("== mixed file: all opcodes, snappy and zlib, large batches, IPv4 and IPv6, on one processor")
+    say("== mixed file: all opcodes, snappy and zlib, large batches, IPv4 and IPv6; each on one processor")
     path = work / "mixed.pcap"
     held = multiply(path, MIXED_COPIES, "--ipv6")
     frames = held["frames"]
-    say(f"  {frames:,} frames, {held['bytes'] / MIB:.0f} MiB; {held['ipv6']:,} frames are IPv6")
     if not held["ipv6"]:
         raise SystemExit("no IPv6 frame in the mixed file")
-    everything = ours(path, "--limit", "1", "--json", "--class", "all", "--role", "all")
-    cpu = last_processor()
-    run(everything, cpu=cpu)
-    each = runs(7, everything, cpu=cpu, output=work / "ours")
-    took = median([r.cpu for r in each])
-    found, _ = summary(work / "ours")
-    coverage = found["coverage"]
-    say(f"  ours: {took:.2f} s of processor time, {took / frames * 1e9:.0f} ns a frame, peak {max(r.rss for r in each) / MIB:.0f} MiB")
-    against_pipeline(work, path, took, coverage["messages"], found["totals"]["calls"], frames)
-    path.unlink()
-    against_tshark(work, took / frames, coverage["messages"] / MIXED_COPIES)
-
-
-def against_pipeline(work, path, took, messages, calls, frames):
-    if not (shutil.which("go") and PIPELINE.exists()):
+    commands = {"mongosonar": ours(path, "--limit", "1", "--json", "--class", "all", "--role", "all")}
+    if shutil.which("go") and PIPELINE.exists():
+        commands["Go pipeline"] = [PIPELINE, path]
+    else:
         say("skipped: the Go pipeline needs go")
-        return
-    say("== beside gopacket's reassembly and the official bson package (lab/peers/pipeline), same file")
-    out = work / "pipeline"
-    single = {"GOMAXPROCS": "1"}
-    theirs = runs(3, [PIPELINE, path], cpu=last_processor(), environment=single, output=out)
-    free = runs(3, [PIPELINE, path])
-    says = json.loads(out.read_text())
-    say(f"  messages: ours {messages:,}, pipeline {says['messages']:,}; frames: ours {frames:,}, pipeline {says['frames']:,}")
-    paired = sum(one["calls"] for one in says["calls"].values())
-    say(f"  operations: ours {calls:,}, pipeline {paired:,} (it leaves snappy and the opcodes before OP_MSG: {says['other_messages']:,} messages)")
-    if says["messages"] != messages:
-        raise SystemExit("the two did not hear the same messages: no comparison")
-    time = median([r.cpu for r in theirs])
-    say(f"  pipeline: {time:.2f} s with one processor, peak {max(r.rss for r in theirs) / MIB:.0f} MiB")
-    verdict("pipeline takes, of our processor time", time / took, 10, "x", least=True)
-    wall, cpu = median([r.wall for r in free]), median([r.cpu for r in free])
-    say(f"  with GOMAXPROCS as Go sets it: {wall:.2f} s by the clock, {cpu:.2f} s of processor time ({cpu / took:.1f}x)")
-
-
-def against_tshark(work, ours_a_frame, messages_a_copy):
-    if not shutil.which("tshark"):
+    if shutil.which("tshark"):
+        base = ["tshark", "-n", "-r", path, "-d", f"tcp.port=={RECORDING_PORT},mongo"]
+        commands.update({name: [*base, *options] for name, options in TSHARK.items()})
+    else:
         say("skipped: tshark is not installed")
-        return
-    few, many = TSHARK_COPIES
-    say(f"== beside tshark, a frame: its time is the difference of {many} copies and {few} of the recording, free of start-up")
-    opcode = ["mongo.opcode"]
-    names = [*opcode, "mongo.request_id", "mongo.response_to", "mongo.element.name"]
-    for what, fields in (("opcodes", opcode), ("opcodes, ids, names of elements", names)):
-        took, frames = {}, {}
-        for copies in TSHARK_COPIES:
-            path = work / "tshark.pcap"
-            frames[copies] = multiply(path, copies, "--ipv6")["frames"]
-            command = ["tshark", "-n", "-r", path, "-d", f"tcp.port=={RECORDING_PORT},mongo", "-T", "fields"]
-            command += [word for field in fields for word in ("-e", field)]
-            each = runs(3, command, cpu=last_processor(), output=work / "fields")
-            took[copies] = median([r.cpu for r in each])
-        codes = [line.split("\t")[0] for line in (work / "fields").read_text().splitlines()]
+    same_messages(work, frames, commands)
+    say(f"  {frames:,} frames, {held['bytes'] / MIB:.0f} MiB in the page cache; {held['ipv6']:,} frames are IPv6; "
+        f"medians of {ROUNDS} rounds, in each round one after the other")
+    each = {name: [] for name in commands}
+    for _ in range(ROUNDS):
+        for name, command in commands.items():
+            each[name].append(run(command, cpu=last_processor()))
+    took = {name: median([one.cpu for one in taken]) for name, taken in each.items()}
+    for name, taken in each.items():
+        wall, most = median([one.wall for one in taken]), max(one.rss for one in taken)
+        say(f"  {name}: {took[name]:.3f} s of processor time, {wall:.3f} s by the clock, "
+            f"{took[name] / frames * 1e6:.2f} us a frame, peak {most / MIB:.0f} MiB")
+    for name in commands:
+        if name != "mongosonar":
+            least = 10 if name == "Go pipeline" else 100
+            verdict(f"{name}: processor time, of ours", took[name] / took["mongosonar"], least, "x", least=True)
+
+
+def same_messages(work, frames, commands):
+    """What did not read the same messages out of a file is no comparison."""
+    out = work / "out"
+    run(commands["mongosonar"], output=out)
+    found, _ = summary(out)
+    messages, calls = found["coverage"]["messages"], found["totals"]["calls"]
+    say(f"  mongosonar: {messages:,} messages, {calls:,} operations")
+    if "Go pipeline" in commands:
+        run(commands["Go pipeline"], output=out)
+        says = json.loads(out.read_text())
+        paired = sum(one["calls"] for one in says["calls"].values())
+        say(f"  Go pipeline: {says['messages']:,} messages, {paired:,} operations "
+            f"(it leaves {says['other_messages']:,} messages: snappy, and opcodes before OP_MSG)")
+        if says["messages"] != messages or says["frames"] != frames:
+            raise SystemExit("the Go pipeline did not hear the same messages: no comparison")
+    name = next(iter(TSHARK))
+    if name in commands:
+        run(commands[name], output=out)
+        codes = out.read_text().splitlines()
         # A compressed message shows its opcode and the one within; OP_COMPRESSED comes first.
         seen = sum(len(line.split(",")) - line.count("2012,") for line in codes if line)
-        say(f"  {what}: {seen:,} messages dissected in {many} copies; ours: {messages_a_copy * many:,.0f}")
-        if not any("2012" in line for line in codes):
-            raise SystemExit("tshark saw no OP_COMPRESSED in the mixed file")
-        if abs(seen - messages_a_copy * many) > 0.05 * seen:
+        say(f"  tshark: {seen:,} messages, {sum('2012' in line for line in codes):,} frames with OP_COMPRESSED")
+        if abs(seen - messages) > 0.02 * messages or not any("2012" in line for line in codes):
             raise SystemExit("tshark did not dissect the same messages: no comparison")
-        theirs = (took[many] - took[few]) / (frames[many] - frames[few])
-        say(f"  tshark {theirs * 1e6:.1f} us a frame, ours {ours_a_frame * 1e6:.2f} us")
-        verdict("tshark takes, of our processor time", theirs / ours_a_frame, 100, "x", least=True)
 
 
 def bench():
