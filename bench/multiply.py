@@ -4,32 +4,29 @@
     multiply.py IN.pcap[.gz] OUT.pcap COPIES [--largest BYTES] [--ipv6]
 
 --largest leaves out every connection that holds a longer frame, so that small operations are left.
+--ipv6 puts every second copy on IPv6, with addresses of fd00::/96 that hold the ones of IPv4.
 Reads pcap with microseconds, little-endian, Ethernet, as libpcap writes it. Server ports (below 32768)
-stay, client ports move, and each copy begins where the one before ended.
+stay, client ports move, and each copy begins where the one before ended. Prints what was written as JSON.
 """
 
 import argparse
-import gzip
+import json
+import pathlib
 import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
+from wire import packets, tcp_offset  # noqa: E402
 
 
-def packets(path):
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rb") as file:
-        data = file.read()
-    assert data[:4] == b"\xd4\xc3\xb2\xa1", "little-endian pcap with microseconds is wanted"
-    at = 24
-    while at < len(data):
-        seconds, micros, length, _ = struct.unpack_from("<IIII", data, at)
-        yield seconds * 1_000_000 + micros, data[at + 16 : at + 16 + length]
-        at += 16 + length
-
-
-def tcp_offset(frame):
-    kind = frame[12:14]
-    if kind == b"\x08\x00":
-        return 14 + (frame[14] & 15) * 4
-    return 54 if kind == b"\x86\xdd" else None
+def over_ipv6(frame, tcp):
+    """The same segment over IPv6; check sums are left as they are, as on any loopback."""
+    if frame[12:14] == b"\x86\xdd":
+        return frame, tcp
+    segment = frame[tcp : 14 + struct.unpack_from(">H", frame, 16)[0]]
+    header = struct.pack(">IHBB", 6 << 28, len(segment), 6, 64)
+    prefix = b"\xfd" + bytes(11)
+    return frame[:12] + b"\x86\xdd" + header + prefix + frame[26:30] + prefix + frame[30:34] + segment, 54
 
 
 def main():
@@ -38,6 +35,7 @@ def main():
     parser.add_argument("target")
     parser.add_argument("copies", type=int)
     parser.add_argument("--largest", type=int, default=1 << 20)
+    parser.add_argument("--ipv6", action="store_true")
     args = parser.parse_args()
     all_packets = [(time, frame, tcp_offset(frame)) for time, frame in packets(args.source)]
     all_packets = [packet for packet in all_packets if packet[2]]
@@ -47,12 +45,14 @@ def main():
 
     large = {frozenset(ports(packet)) for packet in all_packets if len(packet[1]) > args.largest}
     kept = [packet for packet in all_packets if frozenset(ports(packet)) not in large]
+    moved = [(time, *over_ipv6(frame, tcp)) for time, frame, tcp in kept]
     first, last = kept[0][0], kept[-1][0]
     span = last - first + 1_000_000
+    written = {"frames": 0, "ipv6": 0, "bytes": 0}
     with open(args.target, "wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1))
         for copy in range(args.copies):
-            for time, frame, tcp in kept:
+            for time, frame, tcp in moved if args.ipv6 and copy % 2 else kept:
                 frame = bytearray(frame)
                 for at in (tcp, tcp + 2):
                     port = struct.unpack_from(">H", frame, at)[0]
@@ -62,6 +62,10 @@ def main():
                 time += copy * span
                 out.write(struct.pack("<IIII", time // 1_000_000, time % 1_000_000, len(frame), len(frame)))
                 out.write(frame)
+                written["frames"] += 1
+                written["ipv6"] += frame[12:14] == b"\x86\xdd"
+                written["bytes"] += len(frame)
+    print(json.dumps(written))
 
 
 main()

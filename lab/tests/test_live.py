@@ -48,6 +48,24 @@ def test_a_duration_ends_it(tmp_path):
     assert labkit.summary([json.loads(line) for line in done.stdout.splitlines()])["totals"]["calls"] == 0
 
 
+def test_a_server_that_starts_later_is_listened_to_and_that_is_said_once(tmp_path):
+    server = tmp_path / "mongod"
+    server.symlink_to(labkit.LAB / "bin/server")
+    with labkit.listening(tmp_path, ["--json", "--interval", "1s"]) as ear, labkit.ready([server, "--demo"]) as address:
+        port = labkit.port_of(address)
+        assert f"port {port}" not in ear.err.read_text()
+
+        def rows():
+            return [row for line in ear.lines() for row in line["rows"] if row["server"].endswith(f":{port}")]
+
+        labkit.wait_until(rows, "the queries of the new server", seconds=30)
+        # More than one further look.
+        begun = len(ear.lines())
+        labkit.wait_until(lambda: len(ear.lines()) > begun + 12, "twelve more intervals", seconds=30)
+        said = [line for line in ear.err.read_text().splitlines() if str(port) in line]
+    assert len(said) == 1 and "too: a mongod or mongos here listens on it now" in said[0]
+
+
 def test_what_is_kept_is_private_and_reads_as_it_was_heard(tshark, served_v4, tmp_path):
     port, kept = labkit.port_of(served_v4), tmp_path / "kept.pcapng"
     arguments = ["--interface", "lo", "--port", str(port), "--each", "--json", "--class", "all", "--role", "all", "--write", str(kept)]

@@ -9,6 +9,7 @@ pub mod endpoint;
 pub mod histogram;
 pub mod operation;
 pub mod packet;
+pub mod sample;
 pub mod shape;
 pub mod table;
 pub mod time;

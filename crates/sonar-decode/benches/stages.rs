@@ -13,7 +13,7 @@ use sonar_core::operation::Opcode;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Operation, Packet, Timestamp, Window};
 use sonar_decode::capture_file::{Parser, Step};
-use sonar_decode::message::{Body, Content, Request};
+use sonar_decode::message::{Body, Content, Found, Request, Templates};
 use sonar_decode::shape::Text;
 use sonar_decode::tcp::{Close, Flow, FlowTable, Lost, Side, StreamHandler, Verdict};
 use sonar_decode::{Decoder, Settings, Shared, Sink, frame};
@@ -39,7 +39,17 @@ fn shape(criterion: &mut Criterion) {
     let bytes = find_of_ten_fields();
     let (mut request, mut body) = (Request::<()>::default(), Body::default());
     let mut group = criterion.benchmark_group("find of 10 fields");
-    group.bench_function("skim and both ids", |bencher| {
+    let mut templates = Templates::default();
+    let Found::Wanted(place) = templates.find(&bytes) else { panic!("known before it was seen") };
+    let ids = skim(&mut request, &mut body, &bytes);
+    templates.add(place, &bytes, &mut request, ids);
+    group.bench_function("known layout: skim and both ids", |bencher| {
+        bencher.iter(|| match templates.find(black_box(&bytes)) {
+            Found::Known(ids, _) => *ids,
+            _ => panic!("not recognised"),
+        });
+    });
+    group.bench_function("new layout: walk and both ids", |bencher| {
         bencher.iter(|| skim(&mut request, &mut body, black_box(&bytes)));
     });
     group.bench_function("bson: decode in full", |bencher| {

@@ -56,6 +56,42 @@ impl Kind {
         KINDS[number as usize]
     }
 
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Double => 0x01,
+            Self::String => 0x02,
+            Self::Document => 0x03,
+            Self::Array => 0x04,
+            Self::Binary => 0x05,
+            Self::Undefined => 0x06,
+            Self::ObjectId => 0x07,
+            Self::Boolean => 0x08,
+            Self::DateTime => 0x09,
+            Self::Null => 0x0a,
+            Self::Regex => 0x0b,
+            Self::DbPointer => 0x0c,
+            Self::JavaScript => 0x0d,
+            Self::Symbol => 0x0e,
+            Self::JavaScriptWithScope => 0x0f,
+            Self::Int32 => 0x10,
+            Self::Timestamp => 0x11,
+            Self::Int64 => 0x12,
+            Self::Decimal128 => 0x13,
+            Self::MaxKey => 0x7f,
+            Self::MinKey => 0xff,
+        }
+    }
+
+    /// Bytes of a value where the kind alone tells.
+    #[inline]
+    pub(crate) const fn fixed_size(self) -> Option<u8> {
+        match FIXED[self.number() as usize] {
+            VARIABLE => None,
+            size => Some(size),
+        }
+    }
+
     const fn look_up(number: u8) -> Option<Self> {
         Some(match number {
             0x01 => Self::Double,
@@ -162,11 +198,28 @@ pub const fn word_of(bytes: &[u8]) -> u64 {
 /// What to do after an element.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Go on.
+    /// Go on; every byte of the value may have had a say.
     Next,
+    /// Go on; no more of the value than this had a say, for those who remember layouts.
+    Using(Use),
     /// Pass over the rest of the document that this element stands in. [`Visitor::close`] is not called
     /// for that document.
     Leave,
+}
+
+/// What of a value had a say in what a visitor makes of a document.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// Its type alone.
+    Type,
+    /// Its type alone, and of an array's elements only which types there are, not how many of each.
+    Member,
+    /// Its type, and whether it is zero (false).
+    Truth,
+    /// It is a string; and whether it begins with `$`, which it does not.
+    Plain,
+    /// It is the id of a cursor, which is read from each message anew.
+    Cursor,
 }
 
 /// Who is told of the elements of a document.
@@ -355,12 +408,12 @@ impl Skimmer {
             self.position += head as u64;
             at += head;
             match step {
-                Step::Next if size.total as usize <= body.len() => {
+                Step::Leave => self.leave(),
+                _ if size.total as usize <= body.len() => {
                     self.position += size.total;
                     at += size.total as usize;
                 }
-                Step::Next => self.skip = size.total,
-                Step::Leave => self.leave(),
+                _ => self.skip = size.total,
             }
         }
     }
@@ -417,6 +470,16 @@ fn size_of_value(kind: Kind, body: &[u8]) -> Result<Option<Size>, Malformed> {
     }
 }
 
+/// Bytes of the scalar of this kind that `body` begins with; `None` where it is malformed or not all there.
+#[inline]
+pub(crate) fn value_size(kind: Kind, body: &[u8]) -> Option<usize> {
+    let size = match kind.fixed_size() {
+        Some(size) => usize::from(size),
+        None => usize::try_from(size_of_value(kind, body).ok()??.total).ok()?,
+    };
+    (size <= body.len()).then_some(size)
+}
+
 /// Offset after the terminator of the C string at `from`; `None` when it has not come yet.
 fn cstring_end(body: &[u8], from: usize) -> Result<Option<usize>, Malformed> {
     let window = &body[from..body.len().min(from + MAX_VALUE / 2)];
@@ -429,7 +492,7 @@ fn cstring_end(body: &[u8], from: usize) -> Result<Option<usize>, Malformed> {
 
 /// The C string at the begin of `bytes`; `None` when its end has not come yet.
 #[inline(always)]
-fn key_at(bytes: &[u8]) -> Result<Option<Key<'_>>, Malformed> {
+pub(crate) fn key_at(bytes: &[u8]) -> Result<Option<Key<'_>>, Malformed> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     if let Some(first) = bytes.first_chunk::<8>() {

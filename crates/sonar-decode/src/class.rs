@@ -15,22 +15,45 @@ pub struct Facts<'a> {
     pub database: &'a [u8],
     /// Its collection.
     pub collection: &'a [u8],
-    /// The client is a server.
-    pub from_server: bool,
-    /// It waits on purpose.
-    pub waits: bool,
 }
 
-/// The class of a command.
-pub fn class_of(facts: &Facts<'_>) -> Class {
-    let Facts { kind, command, database, collection, from_server, waits } = *facts;
+/// The class of a command, as far as its text tells: who sends it, and whether it waits, is asked later.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Classes {
+    /// Sent by an application.
+    by_application: Class,
+    /// Sent by a server.
+    by_server: Class,
+}
+
+impl Classes {
+    /// The classes of a command.
+    pub fn of(facts: &Facts<'_>) -> Self {
+        let class = class_by_name(facts);
+        let own_database = matches!(facts.database, b"config" | b"local" | b"admin");
+        let by_server = if class == Class::User && own_database { Class::Internal } else { class };
+        Self { by_application: class, by_server }
+    }
+
+    /// The class of the command, sent by a server or not, and waiting on purpose or not.
+    #[inline]
+    pub fn class(self, from_server: bool, waits: bool) -> Class {
+        match (self.by_application, waits) {
+            (Class::Replication, _) => Class::Replication,
+            (_, true) => Class::Waiting,
+            _ if from_server => self.by_server,
+            (class, _) => class,
+        }
+    }
+}
+
+/// The class of a command that an application sends, and that does not wait.
+fn class_by_name(facts: &Facts<'_>) -> Class {
+    let Facts { kind, command, database, collection } = *facts;
     if database == b"local" && (collection == b"oplog.rs" || collection == b"oplog.$main")
         || (command.starts_with(b"replSet") && command != b"replSetGetStatus")
     {
         return Class::Replication;
-    }
-    if waits {
-        return Class::Waiting;
     }
     match command {
         b"hello" | b"isMaster" | b"ismaster" | b"ping" | b"buildInfo" | b"buildinfo" | b"serverStatus"
@@ -59,11 +82,7 @@ pub fn class_of(facts: &Facts<'_>) -> Class {
         _ => {}
     }
     let internal_command = command.first() == Some(&b'_') && kind == CommandKind::Other;
-    let own_database = matches!(database, b"config" | b"local" | b"admin");
-    if internal_command || (from_server && own_database) || collection == b"system.sessions" {
-        return Class::Internal;
-    }
-    Class::User
+    if internal_command || collection == b"system.sessions" { Class::Internal } else { Class::User }
 }
 
 #[cfg(test)]
@@ -74,14 +93,13 @@ mod tests {
     fn commands_are_told_apart_by_what_they_are_for() {
         let of = |command: &'static str, namespace: &'static str, from_server, waits| {
             let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-            class_of(&Facts {
+            let classes = Classes::of(&Facts {
                 kind: CommandKind::of(command.as_bytes()),
                 command: command.as_bytes(),
                 database: database.as_bytes(),
                 collection: collection.as_bytes(),
-                from_server,
-                waits,
-            })
+            });
+            classes.class(from_server, waits)
         };
         assert_eq!(of("find", "shop.orders", false, false), Class::User);
         assert_eq!(of("find", "shop.orders", true, false), Class::User);

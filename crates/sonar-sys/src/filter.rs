@@ -13,7 +13,7 @@
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 
-use sonar_core::Endpoint;
+use sonar_core::{Endpoint, sample};
 
 use crate::bpf::{Arithmetic, AssembleError, Assembler, Condition, Instruction, Label, Operand, Width};
 use crate::hardware;
@@ -72,21 +72,11 @@ pub(crate) struct Scope {
 }
 
 impl Filter {
-    /// Whether a sample keeps the connection between these two: exactly what the program in the kernel
-    /// decides, for packets that come from elsewhere. True for all when there is no `sample`.
-    ///
-    /// The decision hangs on the client's address and port alone where the server's port tells which end
-    /// is the client, so that a connection is kept or left out on both sides of a translated destination
-    /// address (a published port of a container); else on both ends.
+    /// Whether a sample keeps the connection between these two, by [`sample::keeps`]: exactly what the
+    /// program in the kernel decides. True for all when there is no `sample`.
     pub fn keeps(&self, source: &Endpoint, destination: &Endpoint) -> bool {
         let Some(every) = self.sample else { return true };
-        let serves = |endpoint: &Endpoint| self.ports.iter().any(|range| range.contains(&endpoint.port));
-        let (address, port) = match (serves(source), serves(destination)) {
-            (true, false) => (fold(destination), destination.port),
-            (false, true) => (fold(source), source.port),
-            _ => (fold(source) ^ fold(destination), source.port ^ destination.port),
-        };
-        mix(address, port).is_multiple_of(every.get())
+        sample::keeps(every, source, destination, |port| self.ports.iter().any(|range| range.contains(&port)))
     }
 
     /// The program.
@@ -130,31 +120,6 @@ fn merged(ports: &[RangeInclusive<u16>]) -> Vec<RangeInclusive<u16>> {
         }
     }
     merged
-}
-
-/// The address in 32 bits: an IPv4 one as it is, the words of an IPv6 one put together by xor.
-fn fold(endpoint: &Endpoint) -> u32 {
-    let [high, low] = endpoint.addr_bits();
-    if endpoint.is_v4() {
-        return low as u32;
-    }
-    let both = high ^ low;
-    (both >> 32) as u32 ^ both as u32
-}
-
-/// Multipliers and shifts of [`mix`]; the constants are those of well-known finalizers of 32-bit hashes.
-const MULTIPLIERS: [u32; 3] = [0x9e37_79b1, 0x85eb_ca6b, 0xc2b2_ae35];
-const SHIFTS: [u32; 3] = [15, 13, 16];
-
-/// Spreads addresses that kept in few bits and ports that follow one another over all 32 bits. The
-/// kernel's program does the same in [`Writer::sample`].
-fn mix(address: u32, port: u16) -> u32 {
-    let mut hash = address.wrapping_mul(MULTIPLIERS[0]);
-    hash ^= hash >> SHIFTS[0];
-    hash = hash.wrapping_add(u32::from(port)).wrapping_mul(MULTIPLIERS[1]);
-    hash ^= hash >> SHIFTS[1];
-    hash = hash.wrapping_mul(MULTIPLIERS[2]);
-    hash ^ hash >> SHIFTS[2]
 }
 
 /// Words of the machine's memory and what they hold.
@@ -452,15 +417,15 @@ impl Writer<'_> {
         }
     }
 
-    /// Drops unless the connection belongs to the sample; see [`mix`].
+    /// Drops unless the connection belongs to the sample: the arithmetic of [`sample::keeps`].
     fn sample(&mut self, servers: Servers, every: NonZeroU32) {
         let (v6, hash) = (self.asm.label(), self.asm.label());
         let asm = &mut self.asm;
         asm.load_memory(slot::FAMILY);
         asm.when(Condition::Equal, 6, v6);
-        for (words, label) in [(1, None), (4, Some(v6))] {
-            if let Some(label) = label {
-                asm.place(label);
+        for words in [1, 4] {
+            if words == 4 {
+                asm.place(v6);
             }
             let wanted = match servers {
                 Servers::Destination => 0..words,
@@ -477,11 +442,15 @@ impl Writer<'_> {
                 }
                 asm.store(slot::SCRATCH);
             }
+            // Of two IPv4 addresses the mappings cancel each other out.
+            if words == 1 && !matches!(servers, Servers::Either) {
+                asm.arithmetic(Arithmetic::Xor, Operand::Constant(sample::MAPPED));
+            }
             asm.jump(hash);
         }
         asm.place(hash);
-        asm.arithmetic(Arithmetic::Multiply, Operand::Constant(MULTIPLIERS[0]));
-        Self::xor_shifted(asm, SHIFTS[0]);
+        asm.arithmetic(Arithmetic::Multiply, Operand::Constant(sample::MULTIPLIERS[0]));
+        Self::xor_shifted(asm, sample::SHIFTS[0]);
         asm.store(slot::SCRATCH);
         asm.load_x_memory(slot::TCP);
         match servers {
@@ -498,10 +467,10 @@ impl Writer<'_> {
         }
         asm.load_x_memory(slot::SCRATCH);
         asm.arithmetic(Arithmetic::Add, Operand::X);
-        asm.arithmetic(Arithmetic::Multiply, Operand::Constant(MULTIPLIERS[1]));
-        Self::xor_shifted(asm, SHIFTS[1]);
-        asm.arithmetic(Arithmetic::Multiply, Operand::Constant(MULTIPLIERS[2]));
-        Self::xor_shifted(asm, SHIFTS[2]);
+        asm.arithmetic(Arithmetic::Multiply, Operand::Constant(sample::MULTIPLIERS[1]));
+        Self::xor_shifted(asm, sample::SHIFTS[1]);
+        asm.arithmetic(Arithmetic::Multiply, Operand::Constant(sample::MULTIPLIERS[2]));
+        Self::xor_shifted(asm, sample::SHIFTS[2]);
         asm.arithmetic(Arithmetic::Remainder, Operand::Constant(every.get()));
         asm.unless(Condition::Equal, 0, self.labels.drop);
     }
@@ -523,8 +492,10 @@ impl Writer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use std::process::Command;
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::bpf::machine::{Seen, run};
@@ -855,26 +826,44 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_sample_spreads_over_clients_too() {
-        let filter = Filter { sample: NonZeroU32::new(4), ..port(27017, 27017) };
-        let kept = (0..4096u32)
-            .filter(|n| {
-                let client = Endpoint::v4((0x0a00_0000 + n).to_be_bytes(), 33333);
-                filter.keeps(&client, &Endpoint::v4([10, 9, 8, 7], 27017))
-            })
-            .count();
-        assert!((880..1170).contains(&kept), "{kept} of 4096 for 1/4");
+    /// Two addresses of one family; IPv4-mapped ones, which no wire should have, among them.
+    fn addresses() -> impl Strategy<Value = (IpAddr, IpAddr)> {
+        let v4 = any::<[u8; 4]>();
+        let v6 = prop_oneof![
+            any::<[u8; 16]>().prop_map(Ipv6Addr::from),
+            v4.prop_map(|address| Ipv4Addr::from(address).to_ipv6_mapped()),
+        ];
+        prop_oneof![
+            (v4, v4).prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b))),
+            (v6.clone(), v6).prop_map(|(a, b)| (a.into(), b.into())),
+        ]
     }
 
-    #[test]
-    fn a_translated_destination_does_not_change_the_sample() {
-        let filter = Filter { sample: NonZeroU32::new(7), ..port(27017, 27018) };
-        for n in 0..500 {
-            let client = Endpoint::v4([192, 0, 2, 1], 30_000 + n);
-            let outside = Endpoint::v4([198, 51, 100, 5], 27018);
-            let inside = Endpoint::v4([172, 17, 0, 2], 27017);
-            assert_eq!(filter.keeps(&client, &outside), filter.keeps(&inside, &client));
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn the_program_keeps_of_any_flow_what_the_sample_keeps(
+            (one, other) in addresses(),
+            // Near the servers' ports, so that one end, both or none is a server.
+            one_port in prop_oneof![any::<u16>(), 27_015u16..27_022],
+            other_port in 27_015u16..27_022,
+            ports in proptest::collection::vec(27_015u16..27_022, 0..3),
+            every in prop_oneof![1u32..5, 1u32..65_537],
+        ) {
+            let ranges: Vec<_> = ports.iter().map(|port| *port..=*port).collect();
+            let filter = Filter { ports: ranges, sample: NonZeroU32::new(every), ..Filter::default() };
+            let program = program(&filter);
+            let frame = Frame {
+                source: (one, one_port),
+                destination: (other, other_port),
+                ..frame((C4, 1), (S4, 2))
+            };
+            let (source, destination) = frame.ends();
+            let asked_for = ports.is_empty() || ports.contains(&one_port) || ports.contains(&other_port);
+            let keep = asked_for && filter.keeps(&source, &destination);
+            for frame in [frame.reversed(), frame] {
+                prop_assert_eq!(run(&program, &frame.ethernet()) > 0, keep, "{:?}", frame.ends());
+            }
         }
     }
 

@@ -164,6 +164,7 @@ pub struct Ring {
     /// Blocks that the last reading found.
     blocks_read: usize,
     retire: Duration,
+    scope: Scope,
     statistics: Statistics,
 }
 
@@ -225,6 +226,15 @@ impl Ring {
     fn attach(&self, program: &[libc::sock_filter]) -> Result<(), RingError> {
         let failed = |source| RingError::System { call: "SO_ATTACH_FILTER", source };
         self.socket.attach_filter(program).map_err(failed)
+    }
+
+    /// Keeps from now on what `filter` says. What came before stays in the ring. Each ring of a group has
+    /// its own filter: all of them must be told.
+    ///
+    /// # Errors
+    /// When the filter cannot be made or the kernel refuses it; the one before stays.
+    pub fn set_filter(&mut self, filter: &Filter) -> Result<(), RingError> {
+        self.attach(&filter.assemble(&self.scope)?)
     }
 
     /// Waits until there is something to read, for at most `timeout`.
@@ -317,6 +327,7 @@ impl Ring {
 /// A configuration, checked and resolved.
 struct Plan {
     program: Vec<libc::sock_filter>,
+    scope: Scope,
     /// Interface index, or 0 for all.
     bind_to: u32,
     promiscuous: Vec<u32>,
@@ -341,7 +352,8 @@ impl Plan {
         let named = interfaces::select(&all, &config.interfaces)?;
         let several = if named.len() > 1 { named.iter().map(|i| i.index).collect() } else { Vec::new() };
         let loopback_once = !config.loopback_twins;
-        let program = config.filter.assemble(&Scope { interfaces: several, loopback_once })?;
+        let scope = Scope { interfaces: several, loopback_once };
+        let program = config.filter.assemble(&scope)?;
         let promiscuous = if !config.promiscuous {
             Vec::new()
         } else if named.is_empty() {
@@ -351,6 +363,7 @@ impl Plan {
         };
         Ok(Self {
             program,
+            scope,
             bind_to: if let [one] = named.as_slice() { one.index } else { 0 },
             promiscuous,
             // On any other interface what goes out is not seen coming in.
@@ -408,6 +421,7 @@ impl Plan {
             next_block: 0,
             blocks_read: 0,
             retire: self.retire,
+            scope: self.scope.clone(),
             statistics: Statistics::default(),
         })
     }

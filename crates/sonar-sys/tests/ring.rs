@@ -607,3 +607,35 @@ fn promiscuous_mode_lasts_as_long_as_the_ring() {
     drop((named, all, quiet));
     assert!(promiscuity(0));
 }
+
+#[test]
+fn a_new_filter_and_a_new_interface_are_followed_by_an_open_ring() {
+    let (Some(here), Some(there)) = (Namespace::new(), Namespace::new()) else { return };
+    let configuration = config(&[], &[27017]);
+    let mut ring = open(&here, configuration.clone());
+    let mut group = here.run(move || Ring::open_group(&configuration, 2)).unwrap();
+    let servers = |kept: &[Kept]| {
+        let ends = kept.iter().flat_map(|packet| [packet.parse().0, packet.parse().1]);
+        ends.filter(|end| (27017..27020).contains(&end.port())).collect::<BTreeSet<_>>()
+    };
+    talk(&here, &here, "127.0.0.1:27018", 2, 100, 100);
+    talk(&here, &here, "127.0.0.1:27017", 2, 100, 100);
+    let more = Filter { ports: vec![27017..=27018], ..Filter::default() };
+    ring.set_filter(&more).unwrap();
+    group.iter_mut().for_each(|ring| ring.set_filter(&more).unwrap());
+    // Made when the rings have long been open.
+    here.join(&there);
+    talk(&there, &here, "10.77.0.1:27018", 2, 100, 100);
+    talk(&there, &here, "10.77.0.1:27019", 2, 100, 100);
+    let refused = Filter { snap_replies: Some(1), ..Filter::default() };
+    assert!(matches!(ring.set_filter(&refused), Err(RingError::Filter(_))));
+    talk(&here, &here, "127.0.0.1:27018", 1, 100, 100);
+
+    let expected = ["127.0.0.1:27017", "10.77.0.1:27018", "127.0.0.1:27018"].map(|end| end.parse().unwrap());
+    let kept = finish(&mut ring);
+    assert_eq!(servers(&kept), BTreeSet::from(expected));
+    let early = kept.iter().position(|packet| packet.parse().1 == expected[1]).unwrap();
+    assert!(kept[..early].iter().all(|packet| servers(std::slice::from_ref(packet)).contains(&expected[0])));
+    let group: Vec<Kept> = group.iter_mut().flat_map(finish).collect();
+    assert_eq!(servers(&group), BTreeSet::from(expected));
+}

@@ -312,6 +312,14 @@ fn a_hostile_name_stays_in_its_cell() {
 }
 
 #[test]
+fn the_header_tells_where_packets_come_from_now() {
+    let mut app = app_with(Settings::default(), 3);
+    assert!(screen(&mut app, 100, 20).contains("eth0, port 27017 "));
+    app.source("eth0, port 27017 27018".to_string());
+    assert!(screen(&mut app, 100, 20).contains("eth0, port 27017 27018 "));
+}
+
+#[test]
 fn a_picture_is_well_formed() {
     let mut app = app_with(Settings::default(), 12);
     let svg = picture::svg(draw(&mut app, 100, 24).backend().buffer(), "a <title>");

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,20 +12,17 @@ use anyhow::{Context, Result};
 use crossterm::event::{self, Event};
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Operation, Timestamp, Window};
-use sonar_decode::{Decoder, Ports, Settings, Shared, Sink};
+use sonar_decode::{Decoder, Settings, Shared, Sink};
 use sonar_sys::resource::Usage;
-use sonar_sys::{Filter, Ring, RingConfig, Wake, interfaces, listeners};
+use sonar_sys::{Filter, Ring, RingConfig, Wake};
 use sonar_view::Selection;
 use sonar_view::live::{Action, App, Cost, Screen};
 
 use super::output::Output;
+use super::ports::Listened;
 use super::write::Keep;
 use crate::cli::{ColorArg, OK, QueriesArgs};
 
-/// Names of the processes that serve MongoDB's protocol.
-pub const SERVERS: [&str; 3] = ["mongod", "mongos", "ferretdb"];
-/// The port when nothing else is known.
-const DEFAULT_PORT: u16 = 27_017;
 /// The longest time that a thread sleeps, so that intervals end on time.
 const NAP: Duration = Duration::from_millis(200);
 
@@ -43,33 +40,14 @@ fn now() -> Timestamp {
     Timestamp::from_unix(since.as_secs(), since.subsec_nanos())
 }
 
-/// Which ports, and in words why.
-fn choose_ports(args: &QueriesArgs) -> (Vec<(u16, u16)>, String) {
-    if !args.port.is_empty() {
-        let ports: Vec<_> = args.port.iter().map(|range| (range.0, range.1)).collect();
-        return (ports.clone(), port_list(&ports));
-    }
-    let search = listeners::Search { names: &SERVERS, port_options: &["--port"] };
-    let found = listeners::find(Path::new("/proc"), search).map(|found| found.ports()).unwrap_or_default();
-    if found.is_empty() {
-        return (
-            vec![(DEFAULT_PORT, DEFAULT_PORT)],
-            format!("port {DEFAULT_PORT} (no mongod or mongos found here)"),
-        );
-    }
-    let ports: Vec<_> = found.into_iter().map(|port| (port, port)).collect();
-    let text = format!("{} (what mongod and mongos listen on here)", port_list(&ports));
-    (ports, text)
-}
-
-fn port_list(ports: &[(u16, u16)]) -> String {
-    let one = |&(low, high): &(u16, u16)| if low == high { low.to_string() } else { format!("{low}-{high}") };
-    format!("port {}", ports.iter().map(one).collect::<Vec<_>>().join(" "))
-}
-
 /// One capture thread.
 struct Listener {
     ring: Ring,
+    filter: Filter,
+    /// What is to be listened to from now on.
+    ports: Receiver<Arc<Listened>>,
+    /// Where it is said when that cannot be done.
+    complaints: Sender<Said>,
     decoder: Decoder,
     sink: LiveSink,
     keep: Option<Arc<Mutex<Keep>>>,
@@ -79,6 +57,14 @@ struct Listener {
     settings: WindowSettings,
     to: SyncSender<Window>,
     stop: Arc<AtomicBool>,
+}
+
+/// Something to be said once while listening.
+enum Said {
+    /// What is new, and where the packets come from now.
+    Source { news: String, source: String },
+    /// What went wrong; listening goes on.
+    Complaint(String),
 }
 
 /// Takes operations into the open window, and writes them where that is asked for.
@@ -107,6 +93,7 @@ impl Listener {
             let wait = Duration::from_nanos(boundary.since(now())).clamp(Duration::from_millis(1), NAP);
             let wake = self.ring.poll(wait)?;
             self.read();
+            self.follow();
             let time = now();
             if time >= boundary {
                 let next = time.floor_to(self.interval_ns);
@@ -126,6 +113,23 @@ impl Listener {
         self.decoder.finish(end, &mut self.sink);
         self.rotate_with(end, end, Some(in_flight)).ok();
         Ok(())
+    }
+
+    /// Listens to other ports, when it has been told to.
+    fn follow(&mut self) {
+        for listened in self.ports.try_iter() {
+            let filter = Filter { ports: listened.ranges(), ..self.filter.clone() };
+            match self.ring.set_filter(&filter) {
+                Ok(()) => {
+                    self.filter = filter;
+                    self.decoder.set_ports(listened.ports());
+                }
+                Err(error) => {
+                    let said = format!("cannot listen on {listened}: {error}");
+                    self.complaints.send(Said::Complaint(said)).ok();
+                }
+            }
+        }
     }
 
     /// Takes what the ring holds.
@@ -184,12 +188,12 @@ fn take(
 
 /// Listens until told to stop; gives the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
-    let (ports, why) = choose_ports(args);
+    let listened = Listened::choose(&args.port, Path::new("/proc"));
     let threads = usize::from(args.threads.unwrap_or(1));
     let config = RingConfig {
         interfaces: args.interface.clone(),
         filter: Filter {
-            ports: ports.iter().map(|&(low, high)| low..=high).collect(),
+            ports: listened.ranges(),
             sample: args.sample.and_then(NonZeroU32::new).filter(|n| n.get() > 1),
             snap_replies: args.snap_replies,
             ..Filter::default()
@@ -198,13 +202,12 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         ..RingConfig::default()
     };
     let rings = if threads == 1 { vec![Ring::open(&config)?] } else { Ring::open_group(&config, threads)? };
-    let existing = interfaces::list().unwrap_or_default();
     let keep = match &args.write {
-        Some(path) => Some(Arc::new(Mutex::new(Keep::create(path, &existing)?))),
+        Some(path) => Some(Arc::new(Mutex::new(Keep::create(path)?))),
         None => None,
     };
     let on = if args.interface.is_empty() { "all interfaces".to_owned() } else { args.interface.join(" ") };
-    let source = format!("{on}, {why}");
+    let source = format!("{on}, {listened}");
     let stop = Arc::new(AtomicBool::new(false));
     stop_on_signals(&stop)?;
     let screen = !args.each
@@ -224,16 +227,23 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let start = now();
     let stoppers: Vec<_> = rings.iter().map(Ring::stopper).collect();
     let mut handles = Vec::new();
+    let (say, news) = channel();
+    let mut listeners = Vec::new();
     for (number, ring) in rings.into_iter().enumerate() {
         let decoder_settings = Settings {
-            ports: Ports::Ranges(ports.clone()),
+            ports: listened.ports(),
             snap_replies: args.snap_replies,
             show_values: args.show_values,
             sample: 0,
         };
         let first = Window::new(start.floor_to(interval_ns), settings);
+        let (tell, told) = channel();
+        listeners.push(tell);
         let listener = Listener {
             ring,
+            filter: config.filter.clone(),
+            ports: told,
+            complaints: say.clone(),
             decoder: Decoder::new(decoder_settings, shared.clone()),
             sink: LiveSink { window: Window { start, ..first }, each: each.clone(), broken: stop.clone() },
             keep: keep.clone(),
@@ -248,17 +258,19 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         handles.push(builder.spawn(move || listener.run()).context("cannot start a capture thread")?);
     }
     drop(to);
+    let follower = follow(listened, on, listeners, say)?;
     let mut joiner = Joiner { from, threads, waiting: Vec::new() };
     let until = args.duration.map(|duration| Instant::now() + duration);
     let mut output = Output::new(args, selection);
     let total = if screen {
-        show(args, selection, &source, &mut joiner, &stop, until)
+        show(args, selection, &source, &mut joiner, &news, &stop, until)
     } else {
-        print(args, &mut output, &mut joiner, &stop, until)
+        print(args, &mut output, &mut joiner, &news, &stop, until)
     };
     stop.store(true, Ordering::Relaxed);
     stoppers.iter().for_each(sonar_sys::Stopper::stop);
     let mut total = total?;
+    drop(follower);
     // The last windows, of what came until the rings were closed.
     while let Some(window) = joiner.next(Duration::from_secs(2)) {
         add(&mut total, window);
@@ -270,6 +282,31 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         output.summary(total)?;
     }
     Ok(OK)
+}
+
+/// Starts the thread that looks for servers that start later, where no port was named. It ends when what
+/// is returned is dropped.
+fn follow(
+    listened: Listened,
+    on: String,
+    listeners: Vec<Sender<Arc<Listened>>>,
+    say: Sender<Said>,
+) -> Result<Sender<()>> {
+    let (keep, stop) = channel();
+    if listened.follows() {
+        let changed = move |listened: &Listened, news| {
+            let listened = Arc::new(listened.clone());
+            for listener in &listeners {
+                listener.send(listened.clone()).ok();
+            }
+            say.send(Said::Source { news, source: format!("{on}, {listened}") }).ok();
+        };
+        std::thread::Builder::new()
+            .name("ports".to_owned())
+            .spawn(move || listened.follow("/proc".into(), &stop, changed))
+            .context("cannot start a thread")?;
+    }
+    Ok(keep)
 }
 
 /// Puts the windows of several threads together.
@@ -323,11 +360,18 @@ fn print(
     args: &QueriesArgs,
     output: &mut Output,
     joiner: &mut Joiner,
+    news: &Receiver<Said>,
     stop: &AtomicBool,
     until: Option<Instant>,
 ) -> Result<Option<Window>> {
     let mut total = None;
     while !is_over(stop, until) {
+        for said in news.try_iter() {
+            match said {
+                Said::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
+                Said::Complaint(what) => eprintln!("mongosonar: {what}"),
+            }
+        }
         if let Some(window) = joiner.next(NAP) {
             if !args.each {
                 output.interval(&window)?;
@@ -344,6 +388,7 @@ fn show(
     selection: &Selection,
     source: &str,
     joiner: &mut Joiner,
+    news: &Receiver<Said>,
     stop: &AtomicBool,
     until: Option<Instant>,
 ) -> Result<Option<Window>> {
@@ -361,9 +406,18 @@ fn show(
     });
     let mut screen = Screen::enter().context("cannot use the terminal")?;
     let mut usage: Option<(Usage, Instant)> = None;
+    // They would spoil the screen.
+    let mut complaints: Vec<String> = Vec::new();
     screen.draw(&mut app)?;
     while !is_over(stop, until) {
         let mut changed = false;
+        for said in news.try_iter() {
+            match said {
+                Said::Source { source, .. } => app.source(source),
+                Said::Complaint(what) => complaints.push(what),
+            }
+            changed = true;
+        }
         while let Some(window) = joiner.next(Duration::ZERO) {
             app.window(window);
             changed = true;
@@ -395,5 +449,6 @@ fn show(
         }
     }
     drop(screen);
+    complaints.iter().for_each(|what| eprintln!("mongosonar: {what}"));
     Ok(app.into_total())
 }

@@ -3,9 +3,10 @@
 mod file;
 mod live;
 mod output;
+mod ports;
 mod write;
 
-pub use live::SERVERS;
+pub use ports::SERVERS;
 
 use anyhow::{Result, anyhow, bail};
 use sonar_core::window::WindowSettings;
@@ -92,4 +93,67 @@ fn ports(args: &QueriesArgs) -> Ports {
 
 fn window_settings(args: &QueriesArgs) -> WindowSettings {
     WindowSettings { sample: args.sample.unwrap_or(1), split_by_order: args.by == Some(ByArg::Order) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+    use std::num::NonZeroU32;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use sonar_core::{Endpoint, Operation, Timestamp};
+    use sonar_decode::testing::Frame;
+    use sonar_decode::{Decoder, Settings, Shared, Sink};
+    use sonar_sys::Filter;
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn operation(&mut self, _: &Operation<'_>) {}
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        /// `--sample` in the kernel's filter and in the decoder: the same connections.
+        #[test]
+        fn a_file_and_the_wire_are_sampled_alike(
+            (one, other) in prop_oneof![
+                any::<([u8; 4], [u8; 4])>().prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b))),
+                any::<([u8; 16], [u8; 16])>().prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b))),
+            ],
+            one_port in prop_oneof![any::<u16>(), 27_015u16..27_022],
+            other_port in 27_015u16..27_022,
+            ports in proptest::collection::vec(27_015u16..27_022, 0..3),
+            every in prop_oneof![1u32..5, 1u32..65_537],
+        ) {
+            let filter = Filter {
+                ports: ports.iter().map(|port| *port..=*port).collect(),
+                sample: NonZeroU32::new(every),
+                ..Filter::default()
+            };
+            let ranges = ports.iter().map(|port| (*port, *port)).collect();
+            let settings = Settings {
+                ports: if ports.is_empty() { Ports::Any } else { Ports::Ranges(ranges) },
+                sample: every,
+                ..Settings::default()
+            };
+            let (one, other) = (SocketAddr::new(one, one_port), SocketAddr::new(other, other_port));
+            let asked_for = ports.is_empty() || ports.contains(&one_port) || ports.contains(&other_port);
+            for (source, destination) in [(one, other), (other, one)] {
+                let mut decoder = Decoder::new(settings.clone(), Arc::new(Shared::default()));
+                let packet = Frame::new(source, destination).packet(Timestamp::from_unix(1, 0));
+                decoder.packet(&packet.as_packet(), &mut Nobody);
+                let coverage = decoder.coverage();
+                prop_assert_eq!(coverage.frames_other_port == 0, asked_for);
+                if asked_for {
+                    let keeps = filter.keeps(&Endpoint::from(source), &Endpoint::from(destination));
+                    prop_assert_eq!(coverage.frames_sampled_out == 0, keeps, "{:?}", coverage);
+                    prop_assert_eq!(coverage.frames_decoded == 1, keeps, "{:?}", coverage);
+                }
+            }
+        }
+    }
 }

@@ -19,15 +19,15 @@ pub struct Keep {
     path: PathBuf,
     file: File,
     writer: Writer,
-    names: HashMap<u32, String>,
-    numbers: HashMap<u32, u32>,
+    /// Of the file, by the kernel's; `None` where the file takes no more of them.
+    numbers: HashMap<u32, Option<u32>>,
     buffer: Vec<u8>,
     failed: bool,
 }
 
 impl Keep {
     /// Makes the file, readable by its owner only. An existing one is never touched.
-    pub fn create(path: &Path, interfaces: &[sonar_sys::Interface]) -> Result<Self> {
+    pub fn create(path: &Path) -> Result<Self> {
         let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
                 format!(
@@ -43,8 +43,7 @@ impl Keep {
         let application = concat!("mongosonar ", env!("CARGO_PKG_VERSION"));
         let section = Section { hardware: std::env::consts::ARCH, os: std::env::consts::OS, application };
         let writer = Writer::begin(&section, &mut buffer);
-        let names = interfaces.iter().map(|interface| (interface.index, interface.name.clone())).collect();
-        Ok(Self { path: path.into(), file, writer, names, numbers: HashMap::new(), buffer, failed: false })
+        Ok(Self { path: path.into(), file, writer, numbers: HashMap::new(), buffer, failed: false })
     }
 
     /// Adds a packet.
@@ -52,16 +51,15 @@ impl Keep {
         if self.failed {
             return;
         }
-        let number = match self.numbers.get(&packet.interface) {
-            Some(number) => *number,
-            None => {
-                let name = self.names.get(&packet.interface).map_or("", String::as_str);
-                let interface = Interface { name, link: packet.link, snap_len: 0 };
-                let Some(number) = self.writer.interface(&interface, &mut self.buffer) else { return };
-                self.numbers.insert(packet.interface, number);
-                number
-            }
-        };
+        let number = *self.numbers.entry(packet.interface).or_insert_with(|| {
+            // Looked up when it is first heard of: it may be younger than this capture.
+            let all = sonar_sys::interfaces::list().unwrap_or_default();
+            let name = all.iter().find(|interface| interface.index == packet.interface);
+            let name = name.map_or("", |interface| interface.name.as_str());
+            let interface = Interface { name, link: packet.link, snap_len: 0 };
+            self.writer.interface(&interface, &mut self.buffer)
+        });
+        let Some(number) = number else { return };
         self.writer.packet(number, packet, &mut self.buffer);
         if self.buffer.len() >= BUFFER {
             self.flush();

@@ -12,6 +12,7 @@ use sonar_core::operation::{Compressor, Opcode};
 
 use super::connection::Connection;
 use super::pair::Arrival;
+use super::request::Sent;
 use super::stream::Stage;
 use super::{Handler, Sink};
 use crate::compress::{Inflater, Status};
@@ -159,6 +160,17 @@ impl<S: Sink> Handler<'_, S> {
             self.core.reply = reply;
             return;
         }
+        let sent = Sent { server: flow.ends[server.index()], header, compressor, time, provisional };
+        let place = match opcode {
+            Opcode::Msg => match self.core.recognised(conn, body, &sent) {
+                Ok(asked) => {
+                    self.count_read(true);
+                    return self.ask(flow, conn, asked, time);
+                }
+                Err(place) => place,
+            },
+            _ => None,
+        };
         let mut request = std::mem::take(&mut self.core.request);
         request.reset(opcode);
         self.core.body.begin(opcode, body.len() as u64);
@@ -166,16 +178,10 @@ impl<S: Sink> Handler<'_, S> {
         let whole = read.is_ok() && self.core.body.left() == 0 && !request.command.bytes().is_empty();
         self.count_read(whole);
         if whole {
-            let asked = self.core.asked(
-                conn,
-                flow.ends[server.index()],
-                &mut request,
-                Some(body),
-                header,
-                compressor,
-                time,
-                provisional,
-            );
+            let (asked, meaning) = self.core.walked(conn, &mut request, Some(body), &sent);
+            if let Some(place) = place {
+                self.core.remember(place, body, &mut request, meaning);
+            }
             self.ask(flow, conn, asked, time);
         }
         self.core.request = request;
@@ -293,18 +299,9 @@ impl<S: Sink> Handler<'_, S> {
             let arrival = Arrival { first, last: time, compressor: streaming.compressor, whole };
             self.answer(flow, conn, header, &mut streaming.reply, arrival);
         } else if whole && !streaming.request.command.bytes().is_empty() {
-            let compressor = streaming.compressor;
-            let server = flow.ends[server.index()];
-            let asked = self.core.asked(
-                conn,
-                server,
-                &mut streaming.request,
-                None,
-                header,
-                compressor,
-                time,
-                provisional,
-            );
+            let (server, compressor) = (flow.ends[server.index()], streaming.compressor);
+            let sent = Sent { server, header, compressor, time, provisional };
+            let (asked, _) = self.core.walked(conn, &mut streaming.request, None, &sent);
             self.ask(flow, conn, asked, time);
         }
     }

@@ -29,6 +29,14 @@ pub struct Heard {
     pub coverage: Coverage,
 }
 
+impl Default for Heard {
+    fn default() -> Self {
+        let settings = WindowSettings { sample: 1, split_by_order: false };
+        let window = Window::new(Timestamp::default(), settings);
+        Self { told: Vec::new(), window, coverage: Coverage::default() }
+    }
+}
+
 impl Sink for Heard {
     fn operation(&mut self, op: &Operation<'_>) {
         self.told.push((op.request_id, op.command.into(), op.outcome.name()));
@@ -39,8 +47,7 @@ impl Sink for Heard {
 /// Hears these packets, and the end of the capture a second after the last.
 pub fn hear<'a>(packets: impl IntoIterator<Item = &'a OwnedPacket>) -> Heard {
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-    let window = Window::new(Timestamp::default(), WindowSettings { sample: 1, split_by_order: false });
-    let mut heard = Heard { told: Vec::new(), window, coverage: Coverage::default() };
+    let mut heard = Heard::default();
     let mut last = Timestamp::default();
     for packet in packets {
         decoder.packet(&packet.as_packet(), &mut heard);

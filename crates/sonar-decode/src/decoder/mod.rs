@@ -15,21 +15,23 @@ mod shape;
 mod stream;
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
 use sonar_core::packet::Direction;
 use sonar_core::{
-    Application, Coverage, Endpoint, InFlight, Operation, Outcome, Packet, Role, ShapeInfo, Timestamp,
+    Application, Coverage, Endpoint, InFlight, Operation, Outcome, Packet, Role, ShapeInfo, Timestamp, sample,
 };
 
 use self::connection::Connection;
+use self::request::Meaning;
 #[cfg(test)]
 pub(crate) use self::shape::{Ids, ids_of, info_of};
 use crate::compress::Inflaters;
 use crate::frame;
-use crate::message::{Body, Reply, Request};
-use crate::shape::{Rendered, hash};
+use crate::message::{Body, Reply, Request, Templates};
+use crate::shape::Rendered;
 use crate::shared::Shared;
 use crate::tcp::{Close, Flow, FlowTable, Limits, Lost, Side, StreamHandler, Verdict};
 
@@ -62,7 +64,7 @@ pub struct Settings {
     pub snap_replies: Option<u32>,
     /// Give the commands' values too.
     pub show_values: bool,
-    /// Keep one connection in so many; 0 and 1 keep all.
+    /// Keep one connection in so many, by [`sample::keeps`]; 0 and 1 keep all.
     pub sample: u32,
 }
 
@@ -79,7 +81,8 @@ pub struct Decoder {
     /// Counters of packets and segments.
     coverage: Coverage,
     core: Core,
-    settings_sample: u32,
+    /// One connection in so many is kept; `None`: all.
+    sample: Option<NonZeroU32>,
 }
 
 /// All that the handling of a stream needs beside its connection.
@@ -90,6 +93,8 @@ struct Core {
     coverage: Coverage,
     request: Request<()>,
     renderer: Request<Rendered>,
+    /// Layouts of requests, and what those come to.
+    templates: Templates<Meaning>,
     reply: Reply,
     body: Body,
     inflated: Vec<u8>,
@@ -111,13 +116,14 @@ impl Decoder {
         Self {
             flows: FlowTable::new(Limits::default(), shared.twins()),
             coverage: Coverage::default(),
-            settings_sample: settings.sample,
+            sample: NonZeroU32::new(settings.sample).filter(|every| every.get() > 1),
             core: Core {
                 settings,
                 shared,
                 coverage: Coverage::default(),
                 request: Request::default(),
                 renderer: Request::default(),
+                templates: Templates::default(),
                 reply: Reply::default(),
                 body: Body::default(),
                 inflated: Vec::new(),
@@ -153,7 +159,8 @@ impl Decoder {
             self.coverage.frames_other_port += 1;
             return;
         }
-        if self.settings_sample > 1 && !is_sampled(segment.source, segment.destination, self.settings_sample)
+        if let Some(every) = self.sample
+            && !self.is_sampled(every, segment.source, segment.destination)
         {
             self.coverage.frames_sampled_out += 1;
             return;
@@ -176,6 +183,12 @@ impl Decoder {
     pub fn finish(&mut self, now: Timestamp, sink: &mut impl Sink) {
         let mut handler = Handler { core: &mut self.core, sink };
         self.flows.finish(now, &mut self.coverage, &mut handler);
+    }
+
+    /// Follows these ports from now on. A connection that is followed is so no longer when neither of its
+    /// ports is among them.
+    pub fn set_ports(&mut self, ports: Ports) {
+        self.core.settings.ports = ports;
     }
 
     /// The counters.
@@ -228,19 +241,15 @@ impl Decoder {
         found
     }
 
+    /// Whether the connection between these two is one of those that a sample of one in `every` keeps.
+    fn is_sampled(&self, every: NonZeroU32, source: Endpoint, destination: Endpoint) -> bool {
+        sample::keeps(every, &source, &destination, |port| self.core.settings.ports.names(port))
+    }
+
     /// Connections that are followed.
     pub fn connections(&self) -> usize {
         self.flows.len()
     }
-}
-
-/// Whether a connection is one of those that a sample of one in `n` keeps: the same for both
-/// directions.
-fn is_sampled(a: Endpoint, b: Endpoint, n: u32) -> bool {
-    let one = |end: Endpoint| {
-        hash::mix(end.addr_bits()[0] ^ end.addr_bits()[1].rotate_left(17), u64::from(end.port))
-    };
-    (one(a) ^ one(b)) % u64::from(n) == 0
 }
 
 fn role_of(conn: &Connection) -> Role {
@@ -297,5 +306,34 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
         while let Some(pending) = conn.pending.pop_front() {
             self.give_up(flow, &conn, pending, time, outcome);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::doc;
+
+    use super::heard::{Heard, message};
+    use super::*;
+    use crate::testing::{Conversation, End};
+
+    #[test]
+    fn ports_that_are_named_later_are_followed_from_then_on() {
+        let settings = Settings { ports: Ports::Ranges(vec![(27_017, 27_017)]), ..Settings::default() };
+        let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
+        let mut heard = Heard::default();
+        let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27018");
+        talk.handshake();
+        let mut ask = |id, decoder: &mut Decoder, heard: &mut Heard| {
+            talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
+            talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
+            talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), heard));
+        };
+        ask(1, &mut decoder, &mut heard);
+        assert_eq!((decoder.coverage().frames_other_port, heard.told.len()), (5, 0));
+        decoder.set_ports(Ports::Ranges(vec![(27_017, 27_018)]));
+        ask(2, &mut decoder, &mut heard);
+        assert_eq!(heard.told, [(2, "find".into(), "ok")]);
+        assert_eq!((decoder.coverage().frames_other_port, decoder.coverage().frames), (5, 7));
     }
 }

@@ -40,7 +40,7 @@ pub struct Pending {
     pub start: Timestamp,
     pub shape: Arc<ShapeInfo>,
     pub ordered_id: ShapeId,
-    pub statements: Box<[Statement]>,
+    pub statements: Arc<[Statement]>,
     pub statement_count: u32,
     pub class: Class,
     pub kind: CommandKind,
@@ -251,6 +251,7 @@ impl<S: Sink> Handler<'_, S> {
 
     fn emit(&mut self, flow: &Flow, conn: &Connection, pending: &Pending, end: Timestamp, told: Told<'_>) {
         let server = conn.server.unwrap_or(Side::Low);
+        self.core.coverage.apps_folded += u64::from(Arc::ptr_eq(&conn.app, &self.core.other_app));
         let op = Operation {
             start: pending.start,
             end: end.max(pending.start),

@@ -6,21 +6,25 @@
 use std::sync::Arc;
 
 use sonar_core::operation::{Compressor, Opcode};
-use sonar_core::{Application, Endpoint, Timestamp};
+use sonar_core::{Application, Endpoint, ShapeId, ShapeInfo, Statement, Timestamp};
 
 use super::Core;
 use super::connection::Connection;
 use super::pair::Pending;
 use super::shape::IntoRendered;
-use crate::class::{Facts, class_of};
-use crate::message::{Header, Request, to_text};
+use crate::class::{Classes, Facts};
+use crate::message::{Found, Header, Place, Request, to_text};
 use crate::shape::{CommandKind, Text};
+use crate::shared::CursorOrigin;
 
 /// The most applications that are told apart.
 pub const MAX_APPLICATIONS: usize = 1_024;
 
 /// Bytes of a command's text, with `show_values`.
 const VALUES_BUDGET: usize = 2_048;
+
+/// The most statements of a request whose layout is remembered.
+const MAX_STATEMENTS: u32 = 8;
 
 /// A request that has been read to its end, without its buffers.
 pub(super) struct Asked {
@@ -30,90 +34,201 @@ pub(super) struct Asked {
     pub get_last_error: bool,
 }
 
+/// When, how and to whom a request was sent.
+pub(super) struct Sent {
+    pub server: Endpoint,
+    pub header: Header,
+    pub compressor: Option<Compressor>,
+    pub time: Timestamp,
+    pub provisional: bool,
+}
+
+/// What a request comes to, whatever its values are.
+#[derive(Clone, Debug)]
+pub(super) struct Meaning {
+    kind: CommandKind,
+    opcode: Opcode,
+    classes: Classes,
+    /// Only a server sends this.
+    from_server: bool,
+    unacknowledged: bool,
+    get_last_error: bool,
+    legacy_find: bool,
+    /// It waits, or for a getMore: its cursor does.
+    waits: bool,
+    opens_waiting: bool,
+    /// Not known of a getMore or killCursors that has always been another's.
+    shape: Option<Shape>,
+}
+
+/// The shape of a request, and what it is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub info: Arc<ShapeInfo>,
+    pub ordered_id: ShapeId,
+    pub statements: Arc<[Statement]>,
+    pub statement_count: u32,
+}
+
+/// What an operation counts for.
+struct Subject {
+    shape: Shape,
+    /// The command, where the shape is that of another, which opened the cursor.
+    command: Option<&'static str>,
+    /// The cursor waits on purpose.
+    waits: bool,
+}
+
+impl Subject {
+    fn own(shape: Shape) -> Self {
+        Self { shape, command: None, waits: false }
+    }
+}
+
+impl Meaning {
+    fn of<T: Text>(request: &Request<T>) -> Self {
+        let Request { kind, opcode, .. } = *request;
+        Self {
+            kind,
+            opcode,
+            classes: Classes::of(&Facts {
+                kind,
+                command: request.command.bytes(),
+                database: request.database.bytes(),
+                collection: request.collection.bytes(),
+            }),
+            from_server: request.from_server,
+            unacknowledged: request.unacknowledged || opcode == Opcode::KillCursors,
+            get_last_error: request.is_get_last_error(),
+            legacy_find: opcode == Opcode::GetMore
+                || (opcode == Opcode::Query && kind == CommandKind::Find && request.is_legacy_find()),
+            waits: match kind {
+                CommandKind::GetMore => request.max_time,
+                CommandKind::Hello => request.awaits_topology,
+                _ => false,
+            },
+            opens_waiting: request.opens_waiting_cursor(),
+            shape: None,
+        }
+    }
+}
+
 impl Core {
-    /// Makes of a request that has been read what waits for its answer.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn asked<T: Text + IntoRendered>(
+    /// A request whose layout is known, read without being walked; else the place where its template is
+    /// wanted, if it is.
+    #[inline]
+    pub(super) fn recognised(
         &mut self,
         conn: &mut Connection,
-        server: Endpoint,
+        body: &[u8],
+        sent: &Sent,
+    ) -> Result<Asked, Option<Place>> {
+        let (mut meaning, cursor) = match self.templates.find(body) {
+            Found::Known(meaning, cursor) => (meaning.clone(), cursor),
+            Found::Wanted(place) => return Err(Some(place)),
+            Found::Unknown => return Err(None),
+        };
+        let subject = match self.opener(sent.server, meaning.kind, cursor) {
+            Some(subject) => subject,
+            None => Subject::own(meaning.shape.take().ok_or(None)?),
+        };
+        Ok(self.asked(conn, &meaning, cursor, subject, Some(body), sent))
+    }
+
+    /// A request that has been walked; `body`, where it is at hand, is what it was read from.
+    pub(super) fn walked<T: Text + IntoRendered>(
+        &mut self,
+        conn: &mut Connection,
         request: &mut Request<T>,
         body: Option<&[u8]>,
-        header: Header,
-        compressor: Option<Compressor>,
-        time: Timestamp,
-        provisional: bool,
-    ) -> Asked {
+        sent: &Sent,
+    ) -> (Asked, Meaning) {
         if request.client.present {
             conn.app = self.application(request);
             conn.from_server |= is_server(&conn.app);
         }
-        conn.from_server |= request.from_server;
+        let mut meaning = Meaning::of(request);
+        let subject = match self.opener(sent.server, meaning.kind, request.cursor) {
+            Some(subject) => subject,
+            None => Subject::own(meaning.shape.insert(self.shape(request, body)).clone()),
+        };
+        let asked = self.asked(conn, &meaning, request.cursor, subject, body, sent);
+        (asked, meaning)
+    }
+
+    /// Remembers the layout of a request that has been walked, and what it came to.
+    pub(super) fn remember(
+        &mut self,
+        place: Place,
+        body: &[u8],
+        request: &mut Request<()>,
+        meaning: Meaning,
+    ) {
+        // What is counted each time, or makes an application known, is walked each time.
+        let folded = meaning.shape.as_ref().is_some_and(|shape| Arc::ptr_eq(&shape.info, &self.other_shape));
+        let many = request.builder.statement_count > MAX_STATEMENTS;
+        if !(request.client.present || request.builder.over_cap || folded || many) {
+            self.templates.add(place, body, request, meaning);
+        }
+    }
+
+    /// The shape that opened the cursor of a getMore or killCursors.
+    fn opener(&self, server: Endpoint, kind: CommandKind, cursor: Option<i64>) -> Option<Subject> {
+        let command = match kind {
+            CommandKind::GetMore => "getMore",
+            CommandKind::KillCursors => "killCursors",
+            _ => return None,
+        };
+        let CursorOrigin { shape, ordered_id, waits } = self.shared.cursor(server, cursor?)?;
+        let shape = Shape { info: shape, ordered_id, statements: Arc::default(), statement_count: 1 };
+        Some(Subject { shape, command: Some(command), waits: waits && kind == CommandKind::GetMore })
+    }
+
+    /// Makes of a request that has been read what waits for its answer.
+    #[inline]
+    fn asked(
+        &mut self,
+        conn: &mut Connection,
+        meaning: &Meaning,
+        cursor: Option<i64>,
+        subject: Subject,
+        body: Option<&[u8]>,
+        sent: &Sent,
+    ) -> Asked {
+        let Meaning { kind, opcode, .. } = *meaning;
+        let Subject { shape, command, waits } = subject;
+        conn.from_server |= meaning.from_server;
         let values = match body {
             Some(body) if self.settings.show_values => {
-                command_document(request.opcode, body).map(|document| to_text(document, VALUES_BUDGET).into())
+                command_document(opcode, body).map(|document| to_text(document, VALUES_BUDGET).into())
             }
             _ => None,
         };
-        let origin = match (request.kind, request.cursor) {
-            (CommandKind::GetMore | CommandKind::KillCursors, Some(id)) => {
-                let origin = self.shared.cursor(server, id);
-                self.coverage.cursors_unknown += u64::from(origin.is_none());
-                origin
-            }
-            _ => None,
-        };
-        let waits = match request.kind {
-            CommandKind::GetMore => origin.as_ref().is_some_and(|origin| origin.waits) || request.max_time,
-            CommandKind::Hello => request.awaits_topology,
-            _ => false,
-        };
-        let class = class_of(&Facts {
-            kind: request.kind,
-            command: request.command.bytes(),
-            database: request.database.bytes(),
-            collection: request.collection.bytes(),
-            from_server: conn.from_server,
-            waits,
-        });
-        let opens_waiting = request.opens_waiting_cursor();
-        let kind = request.kind;
-        let (shape, ordered_id, statements, statement_count, command) = match origin {
-            Some(origin) => {
-                let command = if kind == CommandKind::GetMore { "getMore" } else { "killCursors" };
-                (origin.shape, origin.ordered_id, Box::default(), 1, Some(command))
-            }
-            None => {
-                let (shape, ordered, statements, count) = self.shape(request, body);
-                (shape, ordered, statements, count, None)
-            }
-        };
-        let legacy_write = matches!(request.opcode, Opcode::Insert | Opcode::Update | Opcode::Delete);
+        let follows_cursor = matches!(kind, CommandKind::GetMore | CommandKind::KillCursors);
+        self.coverage.cursors_unknown += u64::from(follows_cursor && cursor.is_some() && command.is_none());
+        let class = meaning.classes.class(conn.from_server, meaning.waits || waits);
         Asked {
-            unacknowledged: request.unacknowledged || request.opcode == Opcode::KillCursors,
-            legacy_write,
-            get_last_error: request.is_get_last_error(),
+            unacknowledged: meaning.unacknowledged,
+            legacy_write: matches!(opcode, Opcode::Insert | Opcode::Update | Opcode::Delete),
+            get_last_error: meaning.get_last_error,
             pending: Pending {
-                request_id: header.request_id,
-                own_id: header.request_id,
-                start: time,
-                shape,
-                ordered_id,
-                statements,
-                statement_count,
+                request_id: sent.header.request_id,
+                own_id: sent.header.request_id,
+                start: sent.time,
+                shape: shape.info,
+                ordered_id: shape.ordered_id,
+                statements: shape.statements,
+                statement_count: shape.statement_count,
                 class,
                 kind,
                 command,
-                opcode: request.opcode,
-                compressor,
-                cursor: request.cursor,
-                bytes: u64::from(header.length),
-                legacy_find: matches!(request.opcode, Opcode::GetMore)
-                    || (request.opcode == Opcode::Query
-                        && kind == CommandKind::Find
-                        && request.is_legacy_find()),
-                opens_waiting,
-                provisional,
+                opcode,
+                compressor: sent.compressor,
+                cursor,
+                bytes: u64::from(sent.header.length),
+                legacy_find: meaning.legacy_find,
+                opens_waiting: meaning.opens_waiting,
+                provisional: sent.provisional,
                 follows: false,
                 exhaust: false,
                 answers: None,
@@ -172,5 +287,38 @@ fn command_document(opcode: Opcode, body: &[u8]) -> Option<&[u8]> {
             body.get(at..at + length(at)?)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::doc;
+
+    use super::MAX_APPLICATIONS;
+    use crate::decoder::heard::{hear, message};
+    use crate::testing::{Conversation, End};
+
+    #[test]
+    fn applications_beyond_the_cap_are_one_and_are_counted() {
+        let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+        talk.handshake();
+        let mut ask = |id: u32, command| {
+            talk.send(End::Client, &message(id, 0, &command));
+            talk.send(End::Server, &message(10_000 + id, id, &doc! {"ok": 1.0}));
+        };
+        let applications = MAX_APPLICATIONS as u32 + 1;
+        for id in 1..=applications {
+            let client = doc! {
+                "application": {"name": format!("app {id}")},
+                "driver": {"name": "nodejs", "version": "7.1.0"},
+            };
+            ask(id, doc! {"hello": 1, "client": client, "$db": "admin"});
+        }
+        // Of the last application, like the hello before it.
+        ask(applications + 1, doc! {"find": "orders", "$db": "shop"});
+        let heard = hear(&talk.packets);
+        assert_eq!(heard.told.len(), applications as usize + 1);
+        assert_eq!(heard.coverage.apps_folded, 2);
+        assert_eq!(heard.window.apps.iter().count(), MAX_APPLICATIONS + 2, "`other` has two classes");
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sonar_core::{ShapeId, ShapeInfo, Statement};
 
 use super::Core;
+use super::request::Shape;
 use crate::message::{Content, Request};
 use crate::shape::{Builder, CommandKind, Rendered, Text, hash};
 
@@ -16,21 +17,27 @@ use crate::shape::{Builder, CommandKind, Rendered, Text, hash};
 const MAX_STATEMENT_TEXTS: usize = 16;
 
 impl Core {
-    /// Shape, ordered id and statements of a request.
+    /// The shape of a request; `body`, where it is at hand, is what it was read from.
     pub(super) fn shape<T: Text + IntoRendered>(
         &mut self,
         request: &mut Request<T>,
         body: Option<&[u8]>,
-    ) -> (Arc<ShapeInfo>, ShapeId, Box<[Statement]>, u32) {
+    ) -> Shape {
         let (ids, text) = ids_of(request);
         self.coverage.shapes_over_cap += u64::from(request.builder.over_cap);
-        let count = request.builder.statement_count.max(1);
+        let statement_count = request.builder.statement_count.max(1);
+        let shape = |info: &Arc<ShapeInfo>, statements| Shape {
+            info: info.clone(),
+            ordered_id: ids.ordered,
+            statements,
+            statement_count,
+        };
         if let Some(info) = self.known.get(&ids.shape.0) {
-            return (info.clone(), ids.ordered, ids.statements, count);
+            return shape(info, ids.statements);
         }
         if self.known.len() >= crate::shared::MAX_SHAPES {
             self.coverage.shapes_folded += 1;
-            return (self.other_shape.clone(), ids.ordered, ids.statements, count);
+            return shape(&self.other_shape, ids.statements);
         }
         let shared = self.shared.clone();
         let made = match body {
@@ -45,11 +52,11 @@ impl Core {
         };
         let Some((info, cut)) = made else {
             self.coverage.shapes_folded += 1;
-            return (self.other_shape.clone(), ids.ordered, ids.statements, count);
+            return shape(&self.other_shape, ids.statements);
         };
         self.coverage.shapes_text_cut += u64::from(cut);
         self.known.insert(ids.shape.0, info.clone());
-        (info, ids.ordered, ids.statements, count)
+        shape(&info, ids.statements)
     }
 }
 
@@ -76,7 +83,7 @@ impl IntoRendered for Rendered {
 pub(crate) struct Ids {
     pub shape: ShapeId,
     pub ordered: ShapeId,
-    pub statements: Box<[Statement]>,
+    pub statements: Arc<[Statement]>,
 }
 
 /// What every id of a request begins with: its command and namespace.
@@ -101,7 +108,7 @@ pub(crate) fn ids_of<T: Text>(request: &mut Request<T>) -> (Ids, T) {
         let ids = Ids {
             shape: ShapeId(hash::mix(base, body.unordered)),
             ordered: ShapeId(hash::mix(base, body.ordered)),
-            statements: Box::default(),
+            statements: Arc::default(),
         };
         return (ids, body.text);
     }
@@ -120,7 +127,7 @@ pub(crate) fn ids_of<T: Text>(request: &mut Request<T>) -> (Ids, T) {
         Ids {
             shape: ShapeId(id(one.unordered, one.namespace)),
             ordered: ShapeId(id(one.ordered, one.namespace)),
-            statements: Box::default(),
+            statements: Arc::default(),
         }
     } else {
         let mut shapes: Vec<Statement> = statements

@@ -331,7 +331,6 @@ impl Body {
                 if size < 5 || u64::from(size) > self.section_left {
                     return Err(BodyError::Size(size));
                 }
-                request.documents += 1;
                 self.skip = u64::from(size);
                 Ok(0)
             }
@@ -460,9 +459,6 @@ impl Body {
             let size = u32::from_le_bytes(*bytes);
             if size < 5 || u64::from(size) > self.left {
                 return Err(BodyError::Size(size));
-            }
-            if let Content::Request(request) = content {
-                request.documents += 1;
             }
             self.skip = u64::from(size);
             return Ok(0);

@@ -6,11 +6,13 @@
 mod body;
 mod reply;
 mod request;
+mod template;
 mod values;
 
 pub use body::{Body, BodyError, Content};
 pub use reply::Reply;
 pub use request::{Client, Request};
+pub use template::{Found, Place, Templates};
 pub use values::to_text;
 
 use sonar_core::operation::Opcode;

@@ -2,7 +2,7 @@
 
 use sonar_core::operation::Opcode;
 
-use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use crate::bson::{Key, Kind, Opened, Step, Use, Value, Visitor};
 use crate::shape::{Builder, CommandKind, Field, Mode, Text};
 
 /// The longest name of a database, collection or command that is kept; the server allows 255.
@@ -54,10 +54,7 @@ enum Inside {
     Top,
     /// In a part that the shape builder reads.
     Shape,
-    WriteConcern,
     CursorIds,
-    /// In the array of documents of an insert.
-    Documents,
     Namespaces,
     Namespace,
     Client,
@@ -83,12 +80,8 @@ pub struct Request<T: Text> {
     pub has_database: bool,
     /// The cursor that is used or killed.
     pub cursor: Option<i64>,
-    /// Documents of an insert.
-    pub documents: u64,
     /// The client does not want an answer (`moreToCome`, legacy writes).
     pub unacknowledged: bool,
-    /// `writeConcern: {w: 0}`.
-    pub write_concern_zero: bool,
     /// `hello` that waits for a change of topology.
     pub awaits_topology: bool,
     /// A tailable cursor that waits for data is opened.
@@ -124,9 +117,7 @@ impl<T: Text> Default for Request<T> {
             collection: Name::default(),
             has_database: false,
             cursor: None,
-            documents: 0,
             unacknowledged: false,
-            write_concern_zero: false,
             awaits_topology: false,
             await_data: false,
             tailable: false,
@@ -156,9 +147,7 @@ impl<T: Text> Request<T> {
         self.collection.clear();
         self.has_database = false;
         self.cursor = None;
-        self.documents = 0;
         self.unacknowledged = false;
-        self.write_concern_zero = false;
         self.awaits_topology = false;
         self.await_data = false;
         self.tailable = false;
@@ -258,45 +247,57 @@ impl<T: Text> Request<T> {
         }
     }
 
-    fn top_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) {
+    fn top_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         let first = !self.first_key_seen;
         if first {
             self.first_key(&key);
         }
-        let Value::Bytes(bytes) = value else { return };
+        let bytes = match value {
+            Value::Bytes(bytes) => bytes,
+            Value::Long => &[],
+        };
         let integer = || crate::shape::number(kind, bytes).map(|number| number as i64);
         if first {
-            match (self.kind, kind) {
+            return match (self.kind, kind) {
                 (CommandKind::GetMore, Kind::Int64) => {
-                    self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b))
+                    self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b));
+                    Step::Using(Use::Cursor)
                 }
                 (kind, Kind::String)
                     if kind != CommandKind::Other || names_a_collection(self.command.bytes()) =>
                 {
-                    self.collection.set(bytes)
+                    self.collection.set(bytes);
+                    Step::Next
                 }
-                _ => {}
-            }
-            return;
+                _ => Step::Using(Use::Type),
+            };
         }
         match key.bytes {
             b"$db" => {
                 self.set_database(bytes);
-                return;
+                return Step::Next;
             }
-            b"collection" if self.kind == CommandKind::GetMore => self.collection.set(bytes),
             b"maxTimeMS" => self.max_time = true,
             b"maxAwaitTimeMS" if self.kind == CommandKind::Hello => self.awaits_topology = true,
-            b"tailable" => self.tailable = integer() == Some(1),
-            b"awaitData" => self.await_data = integer() == Some(1),
             b"internalClient" | b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term"
-            | b"$oplogQueryData" => {
-                self.from_server = true;
+            | b"$oplogQueryData" => self.from_server = true,
+            // Looked at here and, as flags, by the builder: all of the value may have a say.
+            b"collection" | b"tailable" | b"awaitData" | b"explain" => {
+                match key.bytes {
+                    b"collection" if self.kind == CommandKind::GetMore => self.collection.set(bytes),
+                    b"tailable" => self.tailable = integer() == Some(1),
+                    b"awaitData" => self.await_data = integer() == Some(1),
+                    b"explain" if self.kind == CommandKind::Aggregate => {
+                        self.explain |= integer() == Some(1);
+                    }
+                    _ => {}
+                }
+                self.builder.command_element(key, kind, value);
+                return Step::Next;
             }
-            b"explain" if self.kind == CommandKind::Aggregate => self.explain |= integer() == Some(1),
             _ => {}
         }
-        self.builder.command_element(key, kind, value);
+        self.builder.command_element(key, kind, value)
     }
 
     fn top_open(&mut self, key: Key<'_>, array: bool) -> Opened {
@@ -311,9 +312,7 @@ impl<T: Text> Request<T> {
             return Opened::Skip;
         }
         let (inside, opened) = match (self.kind, key.bytes, array) {
-            (_, b"writeConcern", false) => (Inside::WriteConcern, Opened::Enter),
             (CommandKind::KillCursors, b"cursors", true) => (Inside::CursorIds, Opened::Enter),
-            (CommandKind::Insert, b"documents", true) => (Inside::Documents, Opened::Enter),
             (CommandKind::BulkWrite, b"nsInfo", true) => (Inside::Namespaces, Opened::Enter),
             (CommandKind::Hello, b"client", false) => {
                 self.client.present = true;
@@ -383,18 +382,15 @@ impl<T: Text> Visitor for Request<T> {
                 }
                 return self.builder.element(key, kind, value);
             }
-            Inside::Top => self.top_element(key, kind, value),
-            Inside::WriteConcern => {
-                if let (b"w", Value::Bytes(bytes)) = (key.bytes, value) {
-                    self.write_concern_zero = crate::shape::number(kind, bytes) == Some(0.0);
-                }
-            }
+            Inside::Top => return self.top_element(key, kind, value),
             Inside::CursorIds => {
                 if let (None, Kind::Int64, Value::Bytes(bytes)) = (self.cursor, kind, value) {
                     self.cursor = bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
+                    return Step::Using(Use::Cursor);
                 }
+                return Step::Using(Use::Type);
             }
-            Inside::Documents | Inside::Namespaces | Inside::Client => {}
+            Inside::Namespaces | Inside::Client => {}
             Inside::Namespace => {
                 if let (b"ns", Value::Bytes(bytes), Some(name)) =
                     (key.bytes, value, self.namespaces.last_mut())
@@ -423,10 +419,6 @@ impl<T: Text> Visitor for Request<T> {
                 self.builder.open(key, array)
             }
             Inside::Top => self.top_open(key, array),
-            Inside::Documents => {
-                self.documents += 1;
-                Opened::Skip
-            }
             Inside::Namespaces => {
                 self.begin_namespace();
                 Opened::Enter

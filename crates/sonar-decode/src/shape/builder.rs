@@ -12,7 +12,7 @@
 use super::hash::{self, mix, tag};
 use super::rules::{self, CommandKind, Field, Mode, stage, statement_field};
 use super::text::{EQUALITY, Element, MESSAGE_BUDGET, Style, Text};
-use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use crate::bson::{Key, Kind, Opened, Step, Use, Value, Visitor};
 
 /// The most distinct children of one set. A set with more has the hash of "too many".
 pub const MAX_CHILDREN: usize = 1_024;
@@ -185,9 +185,9 @@ impl<T: Text> Builder<T> {
     }
 
     /// A scalar field of the command itself.
-    pub fn command_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) {
+    pub fn command_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         let (rank, field) = rules::field(self.command, &key);
-        self.field_element(rank, field, key, kind, value);
+        self.field_element(rank, field, key, kind, value)
     }
 
     /// A document or array that is a field of the command itself; [`Opened::Enter`] when it belongs to
@@ -470,14 +470,20 @@ impl<T: Text> Builder<T> {
         if T::WANTED { T::label(rank, &hash::normalised(path.bytes), operator) } else { T::Label::default() }
     }
 
-    fn field_element(&mut self, rank: u8, field: Field, key: Key<'_>, kind: Kind, value: Value<'_>) {
+    fn field_element(&mut self, rank: u8, field: Field, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         let truth = match value {
             Value::Bytes(bytes) => number(kind, bytes).is_some_and(|number| number != 0.0),
             Value::Long => false,
         };
+        let step = match field {
+            Field::Ignore => return TYPE,
+            Field::Presence | Field::Flag => truth_of(kind),
+            Field::Literal => literal_of(kind),
+            Field::Masked | Field::Part(_) => TYPE,
+        };
         let node = match field {
-            Field::Ignore => return,
-            Field::Presence | Field::Flag if !truth => return,
+            Field::Ignore => return step,
+            Field::Presence | Field::Flag if !truth => return step,
             Field::Presence => {
                 Node { unordered: PRESENT, ordered: PRESENT, text: self.placeholder(Kind::Int32).text }
             }
@@ -487,6 +493,7 @@ impl<T: Text> Builder<T> {
         };
         let label = T::label(rank, key.bytes, &[]);
         self.attach(self.frames.len() - 1, hash::key(&key), node, label);
+        step
     }
 
     fn field_open(&mut self, rank: u8, field: Field, key: Key<'_>, array: bool) -> Opened {
@@ -631,8 +638,8 @@ impl<T: Text> Builder<T> {
         None
     }
 
-    /// A scalar, the frame on top being decided.
-    fn place_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) {
+    /// A scalar, the frame on top being decided. What had a say of its value is answered.
+    fn place_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         let top = self.frames.len() - 1;
         let mode = self.frames[top].mode;
         match mode {
@@ -652,18 +659,24 @@ impl<T: Text> Builder<T> {
             Mode::Conditions => {
                 let to = self.frames[top].collector as usize;
                 let edge = mix(self.frames[top].path, operator(&key));
-                let node = self.operand(&key, kind, value);
+                let (node, step) = self.operand(&key, kind, value);
                 let label = self.condition_label(key.bytes);
                 self.attach(to, edge, node, label);
+                return step;
             }
             Mode::Operators => {
-                let node = self.operand(&key, kind, value);
+                let (node, step) = self.operand(&key, kind, value);
                 self.add_keyed(&key, node);
+                return step;
             }
-            Mode::Literals => self.see_type(top, kind),
+            Mode::Literals => {
+                self.see_type(top, kind);
+                return Step::Using(Use::Member);
+            }
             Mode::Expression | Mode::WindowFields => {
-                let (node, _) = self.expression_leaf(kind, value);
+                let (node, path) = self.expression_leaf(kind, value);
                 self.add_keyed(&key, node);
+                return expression_of(kind, path);
             }
             Mode::ExpressionList => {
                 let (node, path) = self.expression_leaf(kind, value);
@@ -673,29 +686,43 @@ impl<T: Text> Builder<T> {
                     self.see_type(top, kind);
                 }
                 self.attach(top, 0, node, T::Label::default());
+                return expression_of(kind, path);
             }
             Mode::Stage => {
-                let node = match key.bytes {
-                    b"$unionWith" | b"$out" | b"$unwind" | b"$unset" | b"$count" => self.literal(kind, value),
-                    _ => self.expression_leaf(kind, value).0,
+                let (node, step) = match key.bytes {
+                    b"$unionWith" | b"$out" | b"$unwind" | b"$unset" | b"$count" => {
+                        (self.literal(kind, value), literal_of(kind))
+                    }
+                    _ => {
+                        let (node, path) = self.expression_leaf(kind, value);
+                        (node, expression_of(kind, path))
+                    }
                 };
                 self.add_keyed(&key, node);
+                return step;
             }
             Mode::Sort | Mode::Literal | Mode::Kept | Mode::Index => {
                 if mode == Mode::Index && matches!(key.bytes, b"name" | b"v" | b"ns" | b"background") {
-                    return;
+                    return TYPE;
                 }
                 let node = self.literal(kind, value);
                 self.add_keyed(&key, node);
+                return literal_of(kind);
             }
             Mode::Projection => {
-                let node = match (number(kind, bytes_of(value)), kind) {
-                    (Some(number), _) => self.kept(if number == 0.0 { b"0" } else { b"1" }, true),
-                    _ => self.expression_leaf(kind, value).0,
+                let (node, step) = match number(kind, bytes_of(value)) {
+                    Some(number) => {
+                        (self.kept(if number == 0.0 { b"0" } else { b"1" }, true), truth_of(kind))
+                    }
+                    None => {
+                        let (node, path) = self.expression_leaf(kind, value);
+                        (node, expression_of(kind, path))
+                    }
                 };
                 self.add_keyed(&key, node);
+                return step;
             }
-            Mode::Statement => self.statement_element(key, kind, value),
+            Mode::Statement => return self.statement_element(key, kind, value),
             Mode::Command
             | Mode::Bounds
             | Mode::UpdateFields
@@ -719,6 +746,7 @@ impl<T: Text> Builder<T> {
             | Mode::ElemMatch
             | Mode::UpdateValue => {}
         }
+        TYPE
     }
 
     /// A `$` key with a scalar in a filter.
@@ -734,15 +762,15 @@ impl<T: Text> Builder<T> {
     }
 
     /// The scalar operand of an operator.
-    fn operand(&self, key: &Key<'_>, kind: Kind, value: Value<'_>) -> Node<T> {
+    fn operand(&self, key: &Key<'_>, kind: Kind, value: Value<'_>) -> (Node<T>, Step) {
         match key.bytes {
             b"$exists" => {
                 let exists = number(kind, bytes_of(value)).is_none_or(|number| number != 0.0);
-                self.kept(if exists { b"true" } else { b"false" }, true)
+                (self.kept(if exists { b"true" } else { b"false" }, true), truth_of(kind))
             }
-            b"$regex" => self.placeholder(Kind::String),
-            b"$meta" => self.literal(kind, value),
-            _ => self.placeholder(kind),
+            b"$regex" => (self.placeholder(Kind::String), TYPE),
+            b"$meta" => (self.literal(kind, value), literal_of(kind)),
+            _ => (self.placeholder(kind), TYPE),
         }
     }
 
@@ -755,7 +783,7 @@ impl<T: Text> Builder<T> {
         T::label(1, path, if operator == b"$eq" { EQUALITY } else { operator })
     }
 
-    fn statement_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) {
+    fn statement_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         if self.command == CommandKind::BulkWrite {
             let action = match key.bytes {
                 b"insert" => "insert",
@@ -766,11 +794,11 @@ impl<T: Text> Builder<T> {
             if !action.is_empty() {
                 let index = number(kind, bytes_of(value)).map_or(-1, |number| number as i64);
                 self.bulk = Some((hash::bytes(action.as_bytes()), index, action));
-                return;
+                return Step::Next;
             }
         }
         let (rank, field) = statement_field(&key);
-        self.field_element(rank, field, key, kind, value);
+        self.field_element(rank, field, key, kind, value)
     }
 
     /// A document or array, the frame on top being decided.
@@ -958,8 +986,7 @@ impl<T: Text> Visitor for Builder<T> {
         if let Some(step) = self.decide(&key) {
             return step;
         }
-        self.place_element(key, kind, value);
-        Step::Next
+        self.place_element(key, kind, value)
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
@@ -1138,6 +1165,34 @@ fn sort<T: Text>(children: &mut [Element<T>]) {
     }
 }
 
+/// Of the value, its type had a say and nothing else.
+const TYPE: Step = Step::Using(Use::Type);
+
+/// What has a say of a value that is looked at for whether it is zero.
+const fn truth_of(kind: Kind) -> Step {
+    match kind {
+        Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Boolean => Step::Using(Use::Truth),
+        _ => TYPE,
+    }
+}
+
+/// What has a say of a literal that is kept where it is short.
+const fn literal_of(kind: Kind) -> Step {
+    match kind {
+        Kind::String | Kind::Symbol | Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Boolean => Step::Next,
+        _ => TYPE,
+    }
+}
+
+/// What has a say of a leaf of an expression, which was a path or not.
+const fn expression_of(kind: Kind, path: bool) -> Step {
+    match kind {
+        Kind::String if path => Step::Next,
+        Kind::String => Step::Using(Use::Plain),
+        _ => TYPE,
+    }
+}
+
 fn bytes_of(value: Value<'_>) -> &[u8] {
     match value {
         Value::Bytes(bytes) => bytes,
@@ -1184,7 +1239,7 @@ const PLACEHOLDERS: [&str; 17] = [
 
 /// Number and text of a value's placeholder.
 #[inline]
-fn placeholder(kind: Kind) -> (u8, &'static str) {
+pub(crate) fn placeholder(kind: Kind) -> (u8, &'static str) {
     let number = match kind {
         Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Decimal128 => 0,
         Kind::String | Kind::Symbol => 1,

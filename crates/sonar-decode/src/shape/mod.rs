@@ -13,8 +13,8 @@ pub mod hash;
 mod rules;
 mod text;
 
-pub(crate) use builder::number;
 pub use builder::{Body, Builder, StatementBody};
+pub(crate) use builder::{number, placeholder};
 pub use rules::{CommandKind, Field, Mode, field};
 pub use text::{Rendered, Text};
 

@@ -204,6 +204,11 @@ impl App {
         self.cost = cost;
     }
 
+    /// Takes in that the packets come from elsewhere, or from more places, than [`Settings::source`] said.
+    pub fn source(&mut self, source: String) {
+        self.settings.source = source;
+    }
+
     /// All that was heard since the start; `None` when nothing was handed in.
     pub fn into_total(self) -> Option<Window> {
         match (self.total, self.pending) {

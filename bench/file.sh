@@ -1,0 +1,12 @@
+#!/bin/sh
+# The whole way from a capture file in the page cache to final figures: frames a second on one processor,
+# instructions a frame, peak memory; beside tshark and beside a Go pipeline on the same mixed file; and what
+# each stage adds.
+. "$(dirname "$0")/lib/common.sh"
+
+build -p mongosonar
+build_go lab/peers pipeline ./pipeline || echo "skipped: the Go pipeline needs go"
+python3 -B bench/lib/file.py
+
+echo "== stages"
+cargo bench --quiet --locked -p sonar-decode --bench stages -- --noplot 2>/dev/null | grep -E 'time:|thrpt:'

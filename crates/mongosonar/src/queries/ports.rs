@@ -1,0 +1,201 @@
+//! Which ports are listened to: those that were named, or else what a mongod or mongos here listens on,
+//! looked up again while listening.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use sonar_decode::Ports;
+use sonar_sys::listeners::{self, Search};
+
+use crate::cli::Range;
+
+/// Names of the processes that serve MongoDB's protocol.
+pub const SERVERS: [&str; 3] = ["mongod", "mongos", "ferretdb"];
+/// The port when nothing else is known.
+const DEFAULT: u16 = 27_017;
+/// How often is looked again.
+const EVERY: Duration = Duration::from_secs(10);
+/// With so many ports none is added any more: each one makes the filter in the kernel longer.
+const MAX_FOUND: usize = 128;
+
+/// The ports that are listened to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listened {
+    /// Inclusive ranges.
+    ranges: Vec<(u16, u16)>,
+    origin: Origin,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    /// `--port`.
+    Named,
+    /// Servers listen on them here.
+    Found,
+    /// No server has been found here.
+    Assumed,
+    /// As before, and servers have been found later.
+    Added,
+}
+
+impl Listened {
+    /// Those of `named`; when there are none, what servers listen on by `proc_root`, which is `/proc`.
+    pub fn choose(named: &[Range], proc_root: &Path) -> Self {
+        if !named.is_empty() {
+            let ranges = named.iter().map(|range| (range.0, range.1)).collect();
+            return Self { ranges, origin: Origin::Named };
+        }
+        let mut chosen = Self { ranges: Vec::new(), origin: Origin::Found };
+        if chosen.look(proc_root).is_none() {
+            chosen = Self { ranges: vec![(DEFAULT, DEFAULT)], origin: Origin::Assumed };
+        }
+        chosen
+    }
+
+    /// Whether servers that start later are to be listened to as well.
+    pub fn follows(&self) -> bool {
+        self.origin != Origin::Named
+    }
+
+    /// Adds what servers listen on now; gives what is new, if anything is. A port stays when its server
+    /// has gone: one that restarts is heard from its first packet on.
+    fn look(&mut self, proc_root: &Path) -> Option<Vec<u16>> {
+        let search = Search { names: &SERVERS, port_options: &["--port"] };
+        let mut new = listeners::find(proc_root, search).ok()?.ports();
+        new.retain(|port| !self.ranges.iter().any(|(low, high)| (low..=high).contains(&port)));
+        new.truncate(MAX_FOUND.saturating_sub(self.ranges.len()));
+        if new.is_empty() {
+            return None;
+        }
+        self.ranges.extend(new.iter().map(|port| (*port, *port)));
+        self.ranges.sort_unstable();
+        if self.origin == Origin::Assumed {
+            self.origin = Origin::Added;
+        }
+        Some(new)
+    }
+
+    /// Looks again every ten seconds, until `stop` has no sender any more; `changed` is called with all
+    /// ports, and what is new of them in words.
+    pub fn follow(mut self, proc_root: PathBuf, stop: &Receiver<()>, mut changed: impl FnMut(&Self, String)) {
+        while stop.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+            if let Some(new) = self.look(&proc_root) {
+                let new: Vec<_> = new.into_iter().map(|port| (port, port)).collect();
+                changed(&self, format!("{} too: a mongod or mongos here listens on it now", list(&new)));
+            }
+        }
+    }
+
+    /// For the decoder.
+    pub fn ports(&self) -> Ports {
+        Ports::Ranges(self.ranges.clone())
+    }
+
+    /// For the filter.
+    pub fn ranges(&self) -> Vec<std::ops::RangeInclusive<u16>> {
+        self.ranges.iter().map(|&(low, high)| low..=high).collect()
+    }
+}
+
+/// The ports, and why these.
+impl std::fmt::Display for Listened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&list(&self.ranges))?;
+        match self.origin {
+            Origin::Named => Ok(()),
+            Origin::Found => f.write_str(" (what mongod and mongos listen on here)"),
+            Origin::Assumed => f.write_str(" (no mongod or mongos found here)"),
+            Origin::Added => write!(f, " ({DEFAULT}, and what mongod and mongos listen on here)"),
+        }
+    }
+}
+
+fn list(ranges: &[(u16, u16)]) -> String {
+    let one = |&(low, high): &(u16, u16)| if low == high { low.to_string() } else { format!("{low}-{high}") };
+    format!("port {}", ranges.iter().map(one).collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A tree like /proc, removed at the end.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("mongosonar-{name}-{}", std::process::id()));
+            fs::create_dir_all(&root).unwrap();
+            Self(root)
+        }
+
+        /// A process of which only the command line can be read.
+        fn start(&self, pid: u32, arguments: &[&str]) {
+            let directory = self.0.join(pid.to_string());
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("comm"), format!("{}\n", arguments[0])).unwrap();
+            let line: String = arguments.iter().flat_map(|argument| [argument, "\0"]).collect();
+            fs::write(directory.join("cmdline"), line).unwrap();
+            // Not a directory: it cannot be listed, not even by root.
+            fs::write(directory.join("fd"), "").unwrap();
+        }
+
+        fn end(&self, pid: u32) {
+            fs::remove_dir_all(self.0.join(pid.to_string())).unwrap();
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn named_ports_are_taken_and_nothing_is_looked_up() {
+        let tree = Tree::new("named");
+        tree.start(1, &["mongod", "--port", "27018"]);
+        let listened = Listened::choose(&[Range(27_020, 27_022), Range(5, 5)], &tree.0);
+        assert_eq!(listened.to_string(), "port 27020-27022 5");
+        assert!(!listened.follows());
+    }
+
+    #[test]
+    fn a_server_that_starts_later_is_told_once_and_its_port_stays() {
+        let tree = Tree::new("later");
+        let mut listened = Listened::choose(&[], &tree.0);
+        assert_eq!(listened.to_string(), "port 27017 (no mongod or mongos found here)");
+        assert!(listened.follows());
+        assert_eq!(listened.look(&tree.0), None);
+
+        tree.start(1, &["mongod", "--port", "27018"]);
+        tree.start(2, &["mongodump", "--port", "9"]);
+        assert_eq!(listened.look(&tree.0), Some(vec![27_018]));
+        assert_eq!(listened.look(&tree.0), None, "once");
+        assert_eq!(
+            listened.to_string(),
+            "port 27017 27018 (27017, and what mongod and mongos listen on here)"
+        );
+
+        tree.end(1);
+        tree.start(3, &["mongos", "--port", "27016"]);
+        assert_eq!(listened.look(&tree.0), Some(vec![27_016]));
+        assert_eq!(listened.ranges(), [27_016..=27_016, 27_017..=27_017, 27_018..=27_018]);
+        tree.start(1, &["mongod", "--port", "27018"]);
+        assert_eq!(listened.look(&tree.0), None, "a restart is no news");
+    }
+
+    #[test]
+    fn the_number_of_ports_is_bounded() {
+        let tree = Tree::new("bounded");
+        for pid in 1..=2 * MAX_FOUND as u32 {
+            tree.start(pid, &["mongod", "--port", &(20_000 + pid).to_string()]);
+        }
+        let mut listened = Listened::choose(&[], &tree.0);
+        assert_eq!(listened.ranges.len(), MAX_FOUND);
+        assert_eq!(listened.look(&tree.0), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Which connections a sample of one in N keeps.
+//!
+//! The decision is here once: the decoder takes it by [`keeps`], and the program in the kernel is made
+//! of the same constants, so that a capture that was sampled and a file that is sampled when it is read
+//! hold the same connections, where the same ports are named.
+
+use std::num::NonZeroU32;
+
+use crate::Endpoint;
+
+/// What the hash multiplies by, in order; the constants are those of well-known finalizers of 32-bit
+/// hashes.
+pub const MULTIPLIERS: [u32; 3] = [0x9e37_79b1, 0x85eb_ca6b, 0xc2b2_ae35];
+
+/// How far the hash is shifted to the right behind each multiplication.
+pub const SHIFTS: [u32; 3] = [15, 13, 16];
+
+/// What the words of an IPv4 address in its IPv6-mapped form come to beside the address itself: the
+/// same address gives the same hash, in whichever of the two forms it stands in a header.
+pub const MAPPED: u32 = 0xffff;
+
+/// Whether the connection between these two belongs to a sample of one in `every`: the same for both
+/// directions of it. `serves` says which ports are servers'.
+///
+/// The decision hangs on the client's address and port alone where the server's port tells which end
+/// is the client, so that a connection is kept or left out on both sides of a translated destination
+/// address (a published port of a container); else on both ends.
+pub fn keeps(
+    every: NonZeroU32,
+    source: &Endpoint,
+    destination: &Endpoint,
+    serves: impl Fn(u16) -> bool,
+) -> bool {
+    let (address, port) = match (serves(source.port), serves(destination.port)) {
+        (true, false) => (fold(destination), destination.port),
+        (false, true) => (fold(source), source.port),
+        _ => (fold(source) ^ fold(destination), source.port ^ destination.port),
+    };
+    mix(address, port).is_multiple_of(every.get())
+}
+
+/// The four words of an IPv6 address put together by xor.
+fn fold(endpoint: &Endpoint) -> u32 {
+    let [high, low] = endpoint.addr_bits();
+    let both = high ^ low;
+    (both >> 32) as u32 ^ both as u32
+}
+
+/// Spreads addresses that differ in few bits and ports that follow one another over all 32 bits.
+fn mix(address: u32, port: u16) -> u32 {
+    let mut hash = address.wrapping_mul(MULTIPLIERS[0]);
+    hash ^= hash >> SHIFTS[0];
+    hash = hash.wrapping_add(u32::from(port)).wrapping_mul(MULTIPLIERS[1]);
+    hash ^= hash >> SHIFTS[1];
+    hash = hash.wrapping_mul(MULTIPLIERS[2]);
+    hash ^ hash >> SHIFTS[2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOUR: NonZeroU32 = NonZeroU32::new(4).unwrap();
+
+    #[test]
+    fn a_sample_spreads_over_clients_and_over_their_ports() {
+        let server = Endpoint::v4([10, 9, 8, 7], 27017);
+        let by_client = (0..4096u32).map(|n| Endpoint::v4((0x0a00_0000 + n).to_be_bytes(), 33333));
+        // As one client's connections are: ephemeral ports two apart.
+        let by_port = (0..4096u16).map(|n| Endpoint::v4([10, 1, 2, 3], 20_000 + 2 * n));
+        for clients in [by_client.collect::<Vec<_>>(), by_port.collect()] {
+            let kept =
+                clients.iter().filter(|client| keeps(FOUR, client, &server, |port| port == 27017)).count();
+            // Binomial: mean 1024, standard deviation 28.
+            assert!((880..1170).contains(&kept), "{kept} of 4096 for 1/4");
+        }
+    }
+
+    #[test]
+    fn only_the_client_decides_where_it_is_known() {
+        let serves = |port| port == 27017 || port == 27018;
+        let (mut alike, mut other) = (0, 0);
+        for n in 0..500 {
+            let client = Endpoint::v4([192, 0, 2, 1], 30_000 + n);
+            let outside = Endpoint::v4([198, 51, 100, 5], 27018);
+            let inside = Endpoint::v4([172, 17, 0, 2], 27017);
+            let kept = keeps(FOUR, &client, &outside, serves);
+            assert_eq!(kept, keeps(FOUR, &inside, &client, serves));
+            assert_eq!(kept, keeps(FOUR, &outside, &client, serves));
+            // Where no port is a server's, both ends decide, in either order.
+            let blind = keeps(FOUR, &client, &outside, |_| false);
+            assert_eq!(blind, keeps(FOUR, &outside, &client, |_| false));
+            alike += u32::from(blind == keeps(FOUR, &client, &inside, |_| false));
+            other += 1;
+        }
+        assert!(alike < other, "the other end counts");
+    }
+}

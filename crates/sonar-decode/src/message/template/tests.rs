@@ -1,0 +1,269 @@
+//! A request that fits a template comes to what a walk of it comes to: for every request of the
+//! recordings, for one of each kind of command, and for all of them with bytes changed at random.
+
+use std::io::Read;
+
+use bson::{Bson, Document, doc};
+use proptest::prelude::*;
+use sonar_core::operation::Opcode;
+
+use super::{Found, Templates};
+use crate::capture_file::{Parser, Step};
+use crate::decoder::ids_of;
+use crate::message::{Body, Content, HEADER, Header, Request};
+
+/// All that a walk tells of a request, the cursor apart.
+fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)> {
+    let mut reader = Body::default();
+    request.reset(Opcode::Msg);
+    reader.begin(Opcode::Msg, body.len() as u64);
+    reader.feed(body, &mut Content::Request(request)).ok()?;
+    if reader.left() > 0 || request.command.bytes().is_empty() {
+        return None;
+    }
+    let (ids, ()) = ids_of(request);
+    let told = format!(
+        "{ids:?} {} {} {:?} {} {:?} {:?} {:?} {} {} {} {} {} {} {}",
+        request.builder.statement_count,
+        request.builder.over_cap,
+        request.kind,
+        request.is_get_last_error(),
+        request.command.text(),
+        request.database.text(),
+        request.collection.text(),
+        request.has_database,
+        request.from_server,
+        request.unacknowledged,
+        request.max_time,
+        request.awaits_topology,
+        request.opens_waiting_cursor(),
+        request.explain,
+    );
+    Some((told, request.cursor))
+}
+
+/// Recognises and walks requests, and compares.
+#[derive(Default)]
+struct Checker {
+    templates: Templates<String>,
+    request: Request<()>,
+    known: u32,
+    walked: u32,
+}
+
+impl Checker {
+    fn check(&mut self, body: &[u8]) {
+        let walked = walk(body, &mut self.request);
+        match self.templates.find(body) {
+            Found::Known(told, cursor) => {
+                assert_eq!(walked, Some((told.clone(), cursor)), "{body:?}");
+                self.known += 1;
+            }
+            found => {
+                self.walked += 1;
+                if let (Some((told, _)), Found::Wanted(place)) = (walked, found) {
+                    self.templates.add(place, body, &mut self.request, told);
+                }
+            }
+        }
+    }
+}
+
+/// The bodies of the requests of a recording that stand in one frame each.
+fn requests(recording: &str) -> Vec<Vec<u8>> {
+    let path = format!("{}/../../fixtures/{recording}/wire.pcap.gz", env!("CARGO_MANIFEST_DIR"));
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).expect("a recording");
+    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("gzip");
+    let (mut parser, mut at, mut bodies) = (Parser::new(), 0, Vec::new());
+    while let Ok(step) = parser.next(&bytes[at..]) {
+        match step {
+            Step::Packet { packet, consumed } => {
+                let payload = crate::frame::decode(&packet).map_or(&[][..], |segment| segment.payload);
+                let header = Header::read(payload);
+                if header
+                    .is_some_and(|h| h.known() == Some(Opcode::Msg) && h.length as usize == payload.len())
+                {
+                    bodies.push(payload[HEADER..].to_vec());
+                }
+                at += consumed;
+            }
+            Step::Skip { consumed } => at += consumed,
+            Step::Need { .. } => break,
+        }
+    }
+    bodies.retain(|body| body.windows(5).any(|window| window == b"\x02$db\0"));
+    bodies
+}
+
+/// An OP_MSG without sections of kind 1.
+fn message(command: &Document) -> Vec<u8> {
+    [&[0u8; 5], command.to_vec().expect("a document").as_slice()].concat()
+}
+
+/// An OP_MSG with one.
+fn with_section(command: &Document, name: &str, documents: &[Document]) -> Vec<u8> {
+    let documents: Vec<u8> = documents.iter().flat_map(|one| one.to_vec().expect("a document")).collect();
+    let size = (4 + name.len() + 1 + documents.len()) as u32;
+    [&message(command), &[1][..], &size.to_le_bytes(), name.as_bytes(), &[0], &documents].concat()
+}
+
+/// One or more of each kind of command, with what their shapes can have.
+fn commands() -> Vec<Vec<u8>> {
+    let id = bson::oid::ObjectId::from_bytes([7; 12]);
+    let session = doc! {"id": Bson::Binary(bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16] })};
+    let plain = [
+        doc! {"find": "orders", "filter": {"_id": id, "a.3.b": {"$gt": 5, "$lt": 9.5}, "c": {"$in": ["x", "y"]}, "d": {"x": 1},
+        "e": {"$exists": true}, "f": {"$elemMatch": {"g": 1}}, "$or": [{"h": Bson::Null}, {"i": {"$not": {"$lt": 4}}}]},
+        "sort": {"a": -1, "b": 1}, "projection": {"a": 1, "b": 0, "c": {"$slice": 3}, "d": "$e"}, "limit": 10_i64, "skip": 0,
+        "singleBatch": true, "batchSize": 3, "hint": {"a": 1}, "collation": {"locale": "de", "strength": 2},
+        "lsid": session.clone(), "maxTimeMS": 100, "$db": "shop"},
+        doc! {"find": "orders", "filter": {}, "$db": "shop"},
+        doc! {"find": "orders", "filter": {"a": {"$in": (0..500).collect::<Vec<i32>>()}}, "$db": "shop"},
+        doc! {"find": "orders", "filter": {"a": {"$in": []}, "b": {"$all": [{"$elemMatch": {"c": 1}}]}}, "$db": "shop"},
+        doc! {"find": "orders", "filter": {"a": {"$in": [1, 2.5, 3_i64]}, "b": [1, "x"], "c": {"$regex": "^a", "$options": "i"}}, "tailable": true,
+        "awaitData": true, "$db": "shop"},
+        doc! {"aggregate": "orders", "pipeline": [{"$match": {"a": 1, "$expr": {"$gt": ["$b", 3]}}}, {"$group": {"_id": "$c", "n": {"$sum": 1},
+        "m": {"$push": "text"}}}, {"$lookup": {"from": "x", "localField": "a", "foreignField": "b", "as": "c"}}, {"$sort": {"n": -1}},
+        {"$limit": 3}, {"$count": "n"}, {"$facet": {"one": [{"$match": {"z": 1}}]}}], "cursor": {}, "explain": false, "$db": "shop"},
+        doc! {"aggregate": 1, "pipeline": [{"$changeStream": {"fullDocument": "updateLookup"}}, {"$project": {"a": "$b", "c": {"$cond": [true, "x", "$y"]}}}],
+        "cursor": {"batchSize": 5}, "$db": "admin"},
+        doc! {"count": "orders", "query": {"a": 1}, "limit": 0, "$db": "shop"},
+        doc! {"distinct": "orders", "key": "a.b", "query": {"c": {"$ne": Bson::Null}}, "$db": "shop"},
+        doc! {"insert": "orders", "documents": [{"a": 1}, {"b": 2}], "ordered": true, "$db": "shop"},
+        doc! {"update": "orders", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a.0": 5, "b": {"c": 1}, "d": [1, 2]}, "$inc": {"n": 1}, "$push": {"x": {"$each": [1, 2]}}},
+        "upsert": true, "multi": false}, {"q": {}, "u": {"a": 1, "b": 2}}, {"q": {"z": 1}, "u": [{"$set": {"a": "$b"}}], "hint": "name"}], "$db": "shop"},
+        doc! {"update": "orders", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a.$[e]": 5}, "$pull": {"b": {"c": {"$lt": 3}}}},
+        "arrayFilters": [{"e": {"$gt": 3}}]}], "$db": "shop"},
+        doc! {"delete": "orders", "deletes": [{"q": {"a": {"$lt": 5}}, "limit": 0}, {"q": {"b": 1}, "limit": 1}], "$db": "shop"},
+        doc! {"findAndModify": "orders", "query": {"a": 1}, "update": {"$set": {"b": 1}}, "new": true, "upsert": false, "$db": "shop"},
+        doc! {"getMore": 77_i64, "collection": "orders", "batchSize": 100, "$db": "shop"},
+        doc! {"getMore": 77_i64, "collection": "orders", "maxTimeMS": 100, "$db": "shop"},
+        doc! {"killCursors": "orders", "cursors": [5_i64, 6_i64], "$db": "shop"},
+        doc! {"explain": {"find": "orders", "filter": {"a": 1}}, "verbosity": "queryPlanner", "$db": "shop"},
+        doc! {"mapReduce": "orders", "map": "f".repeat(2_000), "reduce": "g", "out": {"inline": 1}, "$db": "shop"},
+        doc! {"createIndexes": "orders", "indexes": [{"key": {"a": 1}, "name": "a_1"}], "$db": "shop"},
+        doc! {"hello": 1, "topologyVersion": {"counter": 1_i64}, "maxAwaitTimeMS": 10_000_i64, "$db": "admin"},
+        doc! {"hello": 1, "client": {"application": {"name": "app"}, "driver": {"name": "d", "version": "1"}}, "$db": "admin"},
+        doc! {"ping": 1, "$db": "admin"},
+        doc! {"serverStatus": 1, "metrics": {"a": 1}, "comment": "text", "$db": "admin"},
+        doc! {"find": "chunks", "filter": {"$and": [{"ns": "a"}, {"max": {"$gt": 1}}], "$comment": "x", "$where": "f"}, "shardVersion": [1, 2], "$db": "config"},
+    ];
+    let mut bodies: Vec<Vec<u8>> = plain.iter().map(message).collect();
+    let update = doc! {"update": "orders", "ordered": true, "$db": "shop"};
+    let one = doc! {"q": {"_id": 5, "a": "x"}, "u": {"$set": {"b": 1}}};
+    let two = doc! {"q": {"_id": 5}, "u": {"$unset": {"b": ""}}, "multi": true};
+    bodies.push(with_section(&update, "updates", std::slice::from_ref(&one)));
+    bodies.push(with_section(&update, "updates", &[one, two]));
+    let insert = doc! {"insert": "orders", "ordered": true, "$db": "shop"};
+    bodies.push(with_section(&insert, "documents", &[doc! {"_id": 1}]));
+    bodies.push(with_section(&insert, "documents", &[doc! {"_id": 1}, doc! {"x": "y"}]));
+    let bulk = doc! {"bulkWrite": 1, "nsInfo": [{"ns": "shop.a"}, {"ns": "shop.b"}], "$db": "admin"};
+    bodies.push(with_section(
+        &bulk,
+        "ops",
+        &[
+            doc! {"insert": 1, "document": {"a": 1}},
+            doc! {"update": 0, "filter": {"a": 1}, "updateMods": {"$inc": {"b": 1}}},
+        ],
+    ));
+    // With a checksum, and without an answer.
+    let mut summed = message(&plain[1]);
+    summed[0] |= 1;
+    summed.extend_from_slice(&[1, 2, 3, 4]);
+    bodies.push(summed);
+    let mut silent = bodies[bodies.len() - 4].clone();
+    silent[0] |= 2;
+    bodies.push(silent);
+    bodies
+}
+
+#[test]
+fn every_request_of_the_recordings_is_recognised_as_what_it_is() {
+    let mut checker = Checker::default();
+    let bodies: Vec<Vec<u8>> =
+        ["mongod-4.0-mixed", "mongod-4.0-sharded"].into_iter().flat_map(requests).collect();
+    assert!(bodies.len() > 5_000, "{}", bodies.len());
+    bodies.iter().for_each(|body| checker.check(body));
+    let Checker { known, walked, .. } = checker;
+    assert!(known > 9 * walked, "{known} known, {walked} walked");
+}
+
+#[test]
+fn every_kind_of_command_is_recognised_when_it_comes_again() {
+    for body in commands() {
+        let mut checker = Checker::default();
+        checker.check(&body);
+        checker.check(&body);
+        assert_eq!(checker.known, 1, "{:?}", String::from_utf8_lossy(&body));
+    }
+}
+
+#[test]
+fn other_values_are_the_same_layout_and_other_meanings_are_not() {
+    let base = doc! {"find": "c", "filter": {"a": 1, "b": {"$in": ["x"]}, "t": "text"}, "sort": {"a": 1}, "limit": 5, "$db": "d"};
+    let known = |other: Document| {
+        let mut checker = Checker::default();
+        checker.check(&message(&base));
+        checker.check(&message(&other));
+        checker.known == 1
+    };
+    let with = |key: &str, value: Bson| {
+        let mut other = base.clone();
+        other.insert(key, value);
+        other
+    };
+    assert!(known(with("filter", doc! {"a": 77, "b": {"$in": ["y", "zz", ""]}, "t": "longer text"}.into())));
+    assert!(known(with("limit", 6.into())));
+    let long: Vec<String> = (0..500).map(|n| n.to_string()).collect();
+    assert!(known(with("filter", doc! {"a": 1, "b": {"$in": long}, "t": "text"}.into())));
+    assert!(!known(with("limit", 0.into())));
+    assert!(!known(with("sort", doc! {"a": -1}.into())));
+    assert!(!known(with("filter", doc! {"a": 1, "b": {"$in": []}, "t": "text"}.into())));
+    assert!(!known(with("filter", doc! {"a": 1, "b": {"$in": [1]}, "t": "text"}.into())));
+    assert!(!known(with("filter", doc! {"a": 1.5, "b": {"$in": ["x"]}, "t": "text"}.into())));
+    assert!(!known(with("find", "e".into())));
+    assert!(!known(with("$db", "e".into())));
+}
+
+#[test]
+fn traffic_that_never_repeats_leaves_no_more_than_a_set() {
+    let mut checker = Checker::default();
+    for n in 0..5_000 {
+        checker.check(&message(
+            &doc! {"find": "c", "filter": {"a": 1}, "sort": {format!("k{n}"): 1}, "$db": "d"},
+        ));
+    }
+    let kept: usize = checker.templates.sets.iter().map(|set| set.ways.len()).sum();
+    assert!(kept <= super::WAYS, "{kept}");
+    assert_eq!(checker.known, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn changed_bytes_are_never_taken_for_something_else(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 1..4),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut checker = Checker::default();
+        for body in commands() {
+            checker.check(&body);
+            let mut other = body.clone();
+            for (at, byte, how) in &changes {
+                let at = at.index(other.len());
+                other[at] = match how {
+                    0 => *byte,
+                    1 => other[at].wrapping_add(1),
+                    2 => other[at] ^ (1 << (byte % 8)),
+                    _ => *b"\x00\x01\x02\x03\x04\x10\x12$".get(usize::from(*byte % 8)).unwrap_or(&0),
+                };
+            }
+            if let Some(cut) = &cut {
+                other.truncate(cut.index(other.len()));
+            }
+            checker.check(&other);
+        }
+    }
+}
