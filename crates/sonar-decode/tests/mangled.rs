@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use sonar_core::Coverage;
 use sonar_decode::frame::decode;
+use sonar_decode::testing::{Conversation, End};
 use support::{Heard, Recorded, hear, packets};
 
 /// A packet and where it belongs.
@@ -309,4 +310,73 @@ fn no_frame_can_be_lost_in_silence() {
         }
     }
     assert!(noticed > 50, "{noticed}");
+}
+
+/// A message with any opcode.
+fn message(id: u32, response_to: u32, opcode: u32, body: &[u8]) -> Vec<u8> {
+    let words = [16 + body.len() as u32, id, response_to, opcode];
+    [&words.map(u32::to_le_bytes).concat(), body].concat()
+}
+
+/// What was heard of hand-made packets: request id, command, outcome.
+fn told(packets: &[sonar_decode::testing::OwnedPacket]) -> (Vec<(u32, String, &'static str)>, Coverage) {
+    let packets: Vec<Recorded> = packets
+        .iter()
+        .map(|packet| Recorded { time: packet.time, data: packet.data.clone(), cut: 0 })
+        .collect();
+    let (heard, coverage) = hear(&packets);
+    (heard.into_iter().map(|op| (op.request_id, op.command, op.outcome)).collect(), coverage)
+}
+
+#[test]
+fn a_connection_seen_again_from_its_syn_after_its_end_is_no_new_one() {
+    let ping = bson::rawdoc! { "ping": 1, "$db": "admin" };
+    let ok = bson::rawdoc! { "ok": 1.0 };
+    let body = |document: &bson::RawDocument| [&[0; 5], document.as_bytes()].concat();
+    let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
+    talk.handshake().send(End::Client, &message(1, 0, 2013, &body(&ping)));
+    talk.send(End::Server, &message(2, 1, 2013, &body(&ok))).close();
+    let again: Vec<_> = talk.packets.iter().chain(&talk.packets).cloned().collect();
+    let (heard, coverage) = told(&again);
+    assert_eq!(heard, [(1, "ping".to_owned(), "ok")]);
+    assert_eq!((coverage.streams, coverage.segments_duplicate, coverage.losses().count()), (1, 2, 0));
+    // The same ports soon after, for another connection.
+    let mut next = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017").with_seq(9_000, 90_000);
+    next.handshake().send(End::Client, &message(3, 0, 2013, &body(&ping)));
+    next.send(End::Server, &message(4, 3, 2013, &body(&ok))).close();
+    let (heard, coverage) = told(&[talk.packets, next.packets].concat());
+    assert_eq!((heard.len(), coverage.streams), (2, 2));
+}
+
+#[test]
+fn the_answer_of_a_get_last_error_is_that_of_its_own_write() {
+    let write = |id: u32, n: i32| {
+        let document = bson::rawdoc! { "n": n };
+        message(id, 0, 2002, &[&[0; 4], &b"d.c\0"[..], document.as_bytes()].concat())
+    };
+    let get_last_error = |id: u32| {
+        let document = bson::rawdoc! { "getlasterror": 1 };
+        let head = [&[0; 4], &b"d.$cmd\0"[..], &[0; 4], &[0xff; 4]].concat();
+        message(id, 0, 2004, &[&head, document.as_bytes()].concat())
+    };
+    let answer = |id: u32, failed: bool| {
+        let (err, code) =
+            if failed { (bson::RawBson::from("duplicate key"), 11_000) } else { (bson::RawBson::Null, 0) };
+        let document = bson::rawdoc! { "n": 0, "err": err, "code": code, "ok": 1.0 };
+        let head = [&[0; 16][..], &1_u32.to_le_bytes()].concat();
+        message(100 + id, id, 1, &[&head, document.as_bytes()].concat())
+    };
+    let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
+    talk.handshake();
+    // Three writes without waiting, the one in the middle wants no answer; answers come after all of them.
+    talk.send(End::Client, &write(1, 1)).send(End::Client, &get_last_error(2));
+    talk.send(End::Client, &write(3, 2));
+    talk.send(End::Client, &write(4, 3)).send(End::Client, &get_last_error(5));
+    // The server takes longer than a tick.
+    talk.wait(5_000_000_000).send(End::Server, &answer(2, true)).send(End::Server, &answer(5, false)).close();
+    let (mut heard, coverage) = told(&talk.packets);
+    heard.sort();
+    let insert = || "insert".to_owned();
+    assert_eq!(heard, [(1, insert(), "failed"), (3, insert(), "unacknowledged"), (4, insert(), "ok")]);
+    assert_eq!((coverage.requests, coverage.requests_folded, coverage.replies_paired), (5, 2, 2));
 }

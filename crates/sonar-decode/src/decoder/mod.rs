@@ -217,6 +217,7 @@ impl Decoder {
             let Some(server) = conn.server else { continue };
             let server = flow.ends[server.index()];
             for pending in conn.pending.iter().filter(|pending| !pending.follows && !pending.provisional) {
+                let pending = pending.answers.as_deref().unwrap_or(pending);
                 let (role, age) = (role_of(conn), now.since(pending.start));
                 let same = |seen: &&mut InFlight| {
                     (seen.server, seen.role, seen.class, seen.shape.id)

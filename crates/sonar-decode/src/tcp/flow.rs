@@ -319,37 +319,38 @@ impl<C> FlowTable<C> {
         env: &mut Env<'_, H>,
     ) -> Option<u32> {
         let empty = segment.payload.is_empty() && segment.missing == 0;
-        if !segment.flags.syn() {
-            let stray = self.recent.get(&ends).filter(|ended| {
-                segment.time.since(ended.time) <= self.limits.linger_ns
-                    && (empty || ended.is_near(side.index(), segment.seq))
-            });
-            match stray {
-                Some(ended) if ended.places[side.index()].is_some_and(|place| place != segment.place) => {
-                    env.coverage.frames_twin_interface += 1;
-                    return None;
-                }
-                Some(ended) if ended.twin => {
-                    env.coverage.frames_twin_nat += 1;
-                    return None;
-                }
-                Some(_) if !empty => {
-                    env.coverage.frames_decoded += 1;
-                    env.coverage.segments_duplicate += 1;
-                    return None;
-                }
-                _ => {}
-            }
-            // Nothing to learn from; a flow opens with its SYN or with bytes.
-            if empty || segment.flags.rst() {
-                env.coverage.frames_decoded += 1;
-                *(if empty {
-                    &mut env.coverage.segments_empty
-                } else {
-                    &mut env.coverage.segments_duplicate
-                }) += 1;
+        let stray = self.recent.get(&ends).filter(|ended| {
+            let of_it = if segment.flags.syn() {
+                // The connection's own SYN once more; a new one has another initial sequence number.
+                ended.isn[side.index()] == Some(segment.seq)
+            } else {
+                empty || ended.is_near(side.index(), segment.seq)
+            };
+            of_it && segment.time.since(ended.time) <= self.limits.linger_ns
+        });
+        let is_stray = stray.is_some();
+        match stray {
+            Some(ended) if ended.places[side.index()].is_some_and(|place| place != segment.place) => {
+                env.coverage.frames_twin_interface += 1;
                 return None;
             }
+            Some(ended) if ended.twin => {
+                env.coverage.frames_twin_nat += 1;
+                return None;
+            }
+            Some(_) if !empty => {
+                env.coverage.frames_decoded += 1;
+                env.coverage.segments_duplicate += 1;
+                return None;
+            }
+            _ => {}
+        }
+        // Nothing to learn from; a flow opens with its SYN or with bytes.
+        if is_stray || (!segment.flags.syn() && (empty || segment.flags.rst())) {
+            env.coverage.frames_decoded += 1;
+            *(if empty { &mut env.coverage.segments_empty } else { &mut env.coverage.segments_duplicate }) +=
+                1;
+            return None;
         }
         Some(self.open(ends, side, segment, env))
     }
@@ -475,6 +476,7 @@ impl<C> FlowTable<C> {
                 time,
                 places: [entry.pins[0].place, entry.pins[1].place],
                 next: [entry.halves[0].next(), entry.halves[1].next()],
+                isn: [entry.halves[0].isn(), entry.halves[1].isn()],
                 twin: matches!(entry.state, State::Twin { .. }),
             };
             self.recent.insert(entry.flow.ends, ended);

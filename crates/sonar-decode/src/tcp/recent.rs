@@ -18,6 +18,8 @@ pub(super) struct Ended {
     pub places: [Option<u64>; 2],
     /// The sequence number each direction had come to.
     pub next: [Option<u32>; 2],
+    /// The sequence number each direction began with, where its SYN was seen.
+    pub isn: [Option<u32>; 2],
     /// It was the twin of another one.
     pub twin: bool,
 }
