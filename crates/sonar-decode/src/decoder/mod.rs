@@ -107,6 +107,10 @@ struct Core {
     other_shape: Arc<ShapeInfo>,
     collecting: usize,
     streaming: usize,
+    /// Memory of all requests that wait for an answer, in bytes.
+    pending_bytes: usize,
+    /// Replies that wait for their request.
+    early: usize,
 }
 
 impl Decoder {
@@ -136,6 +140,8 @@ impl Decoder {
                 other_shape: Arc::new(other),
                 collecting: 0,
                 streaming: 0,
+                pending_bytes: 0,
+                early: 0,
             },
         }
     }
@@ -301,10 +307,12 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
             }
         }
         self.core.coverage.replies_orphan += conn.early.len() as u64;
+        self.core.early -= conn.early.len();
         conn.early.clear();
         self.end_legacy_write(flow, &mut conn, time);
         let outcome = if how == Close::EndOfCapture { Outcome::InFlight } else { Outcome::Unanswered };
         while let Some(pending) = conn.pending.pop_front() {
+            self.core.pending_bytes -= pending.bytes_held();
             self.give_up(flow, &conn, pending, time, outcome);
         }
     }

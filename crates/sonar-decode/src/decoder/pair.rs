@@ -22,9 +22,13 @@ pub const UNANSWERED_NS: u64 = 3_600_000_000_000;
 
 /// The most requests of one connection that wait for an answer.
 pub const MAX_PENDING: usize = 1_024;
+/// Memory of all requests, over all connections, that wait for an answer, in bytes: some 300,000 requests.
+pub const PENDING_BUDGET: usize = 64 << 20;
 
 /// The most replies of one connection that wait for their request.
 pub const MAX_EARLY: usize = 8;
+/// The most replies, over all connections, that wait for their request.
+pub const MAX_ALL_EARLY: usize = 16_384;
 
 /// How long a reply waits for its request.
 pub const EARLY_NS: u64 = 200_000_000;
@@ -85,12 +89,24 @@ pub struct Arrival {
     pub whole: bool,
 }
 
+impl Pending {
+    /// Memory that it takes, in bytes, with the write that it answers.
+    pub fn bytes_held(&self) -> usize {
+        size_of::<Self>()
+            + size_of_val(&*self.statements)
+            + self.values.as_ref().map_or(0, |values| values.len())
+            + self.answers.as_ref().map_or(0, |write| write.bytes_held())
+    }
+}
+
 impl<S: Sink> Handler<'_, S> {
     /// A request has been read.
     pub(super) fn ask(&mut self, flow: &Flow, conn: &mut Connection, asked: Asked, time: Timestamp) {
         self.core.coverage.requests += 1;
         let Asked { mut pending, unacknowledged, legacy_write, get_last_error } = asked;
-        if get_last_error && !pending.provisional && !unacknowledged && conn.pending.len() < MAX_PENDING {
+        let full = conn.pending.len() >= MAX_PENDING
+            || self.core.pending_bytes + pending.bytes_held() > PENDING_BUDGET;
+        if get_last_error && !pending.provisional && !unacknowledged && !full {
             pending.answers = conn.legacy_write.take();
         }
         self.end_legacy_write(flow, conn, time);
@@ -108,14 +124,16 @@ impl<S: Sink> Handler<'_, S> {
             }
             return;
         }
-        if conn.pending.len() >= MAX_PENDING {
+        if full {
             self.core.coverage.requests_refused += 1;
             return;
         }
         let id = pending.request_id;
+        self.core.pending_bytes += pending.bytes_held();
         conn.pending.push_back(pending);
         if let Some(at) = conn.early.iter().position(|early| early.header.response_to == id) {
             let mut early = conn.early.swap_remove(at);
+            self.core.early -= 1;
             self.answer(flow, conn, early.header, &mut early.reply, early.arrival);
         }
     }
@@ -131,13 +149,19 @@ impl<S: Sink> Handler<'_, S> {
     ) {
         let found = conn.pending.iter().position(|pending| pending.request_id == header.response_to);
         let Some(mut pending) = found.and_then(|at| conn.pending.remove(at)) else {
-            if conn.early.len() < MAX_EARLY {
+            if conn.early.len() < MAX_EARLY && self.core.early < MAX_ALL_EARLY {
+                self.core.early += 1;
                 conn.early.push(Early { header, reply: Box::new(reply.clone()), arrival });
             } else {
                 self.core.coverage.replies_orphan += 1;
             }
             return;
         };
+        self.core.pending_bytes -= pending.bytes_held();
+        if conn.pending.capacity() > 16 && conn.pending.len() * 4 < conn.pending.capacity() {
+            // A burst is over: its room is given back.
+            conn.pending.shrink_to(conn.pending.len() * 2);
+        }
         for half in &mut conn.halves {
             half.provisional = false;
         }
@@ -184,7 +208,7 @@ impl<S: Sink> Handler<'_, S> {
         }
         let chain = reply.more_to_come || (pending.exhaust && reply.cursor.is_some_and(|id| id != 0));
         if chain && arrival.whole {
-            conn.pending.push_back(Pending {
+            let next = Pending {
                 request_id: header.request_id,
                 start: arrival.last,
                 class: if pending.class == Class::Replication { Class::Replication } else { Class::Waiting },
@@ -193,7 +217,9 @@ impl<S: Sink> Handler<'_, S> {
                 bytes: 0,
                 cursor: pending.cursor.or(reply.cursor),
                 ..pending
-            });
+            };
+            self.core.pending_bytes += next.bytes_held();
+            conn.pending.push_back(next);
         }
     }
 
@@ -228,10 +254,13 @@ impl<S: Sink> Handler<'_, S> {
         if !conn.early.is_empty() {
             let before = conn.early.len();
             conn.early.retain(|early| now.since(early.arrival.first) < EARLY_NS);
-            self.core.coverage.replies_orphan += (before - conn.early.len()) as u64;
+            let expired = before - conn.early.len();
+            self.core.early -= expired;
+            self.core.coverage.replies_orphan += expired as u64;
         }
         while conn.pending.front().is_some_and(|pending| now.since(pending.start) > UNANSWERED_NS) {
             if let Some(pending) = conn.pending.pop_front() {
+                self.core.pending_bytes -= pending.bytes_held();
                 self.give_up(flow, conn, pending, now, Outcome::Unanswered);
             }
         }
