@@ -225,21 +225,23 @@ fn a_pipe_that_stays_open_is_shown_as_it_comes_and_sigint_ends_it_with_totals() 
         // Operations come out before the input ends.
         let mut child = queries("-".as_ref(), "--each --json").stdin(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let output = BufReader::new(child.stdout.take().unwrap());
         let half = &bytes[..bytes.len() / 2];
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 input.write_all(half).unwrap();
                 input
             });
-            let mut line = String::new();
-            output.read_line(&mut line).unwrap();
-            assert!(serde_json::from_str::<Value>(&line).unwrap()["request_id"].is_u64(), "{form}: {line}");
+            let mut lines = output.lines().map_while(Result::ok);
+            for line in lines.by_ref().take(100) {
+                let operation: Value = serde_json::from_str(&line).unwrap();
+                assert!(operation["request_id"].is_u64(), "{form}: {line}");
+            }
             // The writer waits for a reader.
-            let rest = scope.spawn(|| output.lines().map_while(Result::ok).count());
+            let rest = scope.spawn(|| lines.count());
             let input = writer.join().unwrap();
             signal(&child, "INT");
-            // What was still on its way is not read any more.
+            // What was read and not yet decoded is left.
             rest.join().unwrap();
             drop(input);
         });

@@ -92,6 +92,13 @@ impl Listener {
         loop {
             let wait = Duration::from_nanos(boundary.since(now())).clamp(Duration::from_millis(1), NAP);
             let wake = self.ring.poll(wait)?;
+            if wake == Wake::InterfaceDown {
+                let said =
+                    "an interface went down; it is heard again once it is up, but one that is removed \
+                            and made anew is not: then start again"
+                        .into();
+                self.complaints.send(Said::Complaint(said)).ok();
+            }
             self.read();
             self.follow();
             let time = now();

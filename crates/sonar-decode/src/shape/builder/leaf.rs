@@ -1,0 +1,181 @@
+//! Leaves: what a scalar, a kept literal or an array of literals comes to, and how much of a value has a
+//! say in it.
+
+use super::{Builder, EMPTY_ARRAY, FIELD_PATH, KEPT, MIXED_ARRAY, Node, PLACEHOLDER, TYPED_ARRAY, Types};
+use crate::bson::{Key, Kind, Step, Use, Value};
+use crate::shape::hash::{self, mix};
+use crate::shape::text::Text;
+
+impl<T: Text> Builder<T> {
+    pub(super) fn placeholder(&self, kind: Kind) -> Node<T> {
+        let (number, typed) = placeholder(kind);
+        let id = PLACEHOLDER.wrapping_add(u64::from(number));
+        Node { unordered: id, ordered: id, text: if T::WANTED { T::leaf(typed, "?") } else { T::default() } }
+    }
+
+    /// A literal that is kept; `masked` in the plain form or not.
+    pub(super) fn kept(&self, text: &[u8], masked: bool) -> Node<T> {
+        let id = mix(KEPT, hash::bytes(text));
+        Node {
+            unordered: id,
+            ordered: id,
+            text: if T::WANTED { T::literal(text, masked) } else { T::default() },
+        }
+    }
+
+    pub(super) fn leaf(id: u64, typed: &str, plain: &str) -> Node<T> {
+        Node {
+            unordered: id,
+            ordered: id,
+            text: if T::WANTED { T::leaf(typed, plain) } else { T::default() },
+        }
+    }
+
+    /// A literal kept by its value where it is short, by its type otherwise.
+    pub(super) fn literal(&self, kind: Kind, value: Value<'_>) -> Node<T> {
+        let Value::Bytes(bytes) = value else { return self.placeholder(kind) };
+        match kind {
+            Kind::String | Kind::Symbol => {
+                let id = mix(KEPT, hash::bytes(bytes));
+                let text = if T::WANTED {
+                    let quoted = [b"'".as_slice(), bytes, b"'"].concat();
+                    T::literal(&quoted, true)
+                } else {
+                    T::default()
+                };
+                Node { unordered: id, ordered: id, text }
+            }
+            _ => match number(kind, bytes) {
+                Some(number) => self.kept(decimal(number).as_bytes(), true),
+                None => self.placeholder(kind),
+            },
+        }
+    }
+
+    /// A string or scalar in an aggregation expression: paths and variables are kept.
+    pub(super) fn expression_leaf(&self, kind: Kind, value: Value<'_>) -> (Node<T>, bool) {
+        if let (Kind::String, Value::Bytes(bytes @ [b'$', ..])) = (kind, value) {
+            let id = mix(FIELD_PATH, hash::path(&Key::new(bytes)));
+            let text = if T::WANTED {
+                let quoted = [b"'".as_slice(), &hash::normalised(bytes), b"'"].concat();
+                T::literal(&quoted, false)
+            } else {
+                T::default()
+            };
+            return (Node { unordered: id, ordered: id, text }, true);
+        }
+        (self.placeholder(kind), false)
+    }
+
+    /// The node of an array of literals.
+    pub(super) fn typed_array(types: Types) -> Node<T> {
+        match types {
+            Types::None => Self::leaf(EMPTY_ARRAY, "[]", "?"),
+            Types::Mixed => Self::leaf(MIXED_ARRAY, "?array<>", "?"),
+            Types::One(number) => {
+                let id = mix(TYPED_ARRAY, u64::from(number));
+                if !T::WANTED {
+                    return Self::leaf(id, "", "");
+                }
+                Self::leaf(id, &format!("?array<{}>", PLACEHOLDERS[usize::from(number)]), "?")
+            }
+        }
+    }
+}
+
+/// Of the value, its type had a say and nothing else.
+pub(super) const TYPE: Step = Step::Using(Use::Type);
+
+/// What has a say of a value that is looked at for whether it is zero.
+pub(super) const fn truth_of(kind: Kind) -> Step {
+    match kind {
+        Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Boolean => Step::Using(Use::Truth),
+        _ => TYPE,
+    }
+}
+
+/// What has a say of a literal that is kept where it is short.
+pub(super) const fn literal_of(kind: Kind) -> Step {
+    match kind {
+        Kind::String | Kind::Symbol | Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Boolean => Step::Next,
+        _ => TYPE,
+    }
+}
+
+/// What has a say of a leaf of an expression, which was a path or not.
+pub(super) const fn expression_of(kind: Kind, path: bool) -> Step {
+    match kind {
+        Kind::String if path => Step::Next,
+        Kind::String => Step::Using(Use::Plain),
+        _ => TYPE,
+    }
+}
+
+pub(super) fn bytes_of(value: Value<'_>) -> &[u8] {
+    match value {
+        Value::Bytes(bytes) => bytes,
+        Value::Long => &[],
+    }
+}
+
+/// The number that a scalar is; a boolean is 0 or 1. Decimal128 is not worked out.
+pub(crate) fn number(kind: Kind, bytes: &[u8]) -> Option<f64> {
+    Some(match kind {
+        Kind::Double => f64::from_le_bytes(*bytes.first_chunk()?),
+        Kind::Int32 => f64::from(i32::from_le_bytes(*bytes.first_chunk()?)),
+        Kind::Int64 => i64::from_le_bytes(*bytes.first_chunk()?) as f64,
+        Kind::Boolean => f64::from(u8::from(*bytes.first()? != 0)),
+        _ => return None,
+    })
+}
+
+/// A number as it is kept: whole ones without a point, so that 1, 1.0 and true are one.
+fn decimal(number: f64) -> String {
+    format!("{number}")
+}
+
+/// Placeholders by number; the numbers are part of the rules.
+const PLACEHOLDERS: [&str; 17] = [
+    "?number",
+    "?string",
+    "?object",
+    "?array",
+    "?binData",
+    "?undefined",
+    "?objectId",
+    "?bool",
+    "?date",
+    "?null",
+    "?regex",
+    "?dbPointer",
+    "?javascript",
+    "?javascriptWithScope",
+    "?timestamp",
+    "?minKey",
+    "?maxKey",
+];
+
+/// Number and text of a value's placeholder.
+#[inline]
+pub(crate) fn placeholder(kind: Kind) -> (u8, &'static str) {
+    let number = match kind {
+        Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Decimal128 => 0,
+        Kind::String | Kind::Symbol => 1,
+        Kind::Document => 2,
+        Kind::Array => 3,
+        Kind::Binary => 4,
+        Kind::Undefined => 5,
+        Kind::ObjectId => 6,
+        Kind::Boolean => 7,
+        Kind::DateTime => 8,
+        Kind::Null => 9,
+        Kind::Regex => 10,
+        Kind::DbPointer => 11,
+        Kind::JavaScript => 12,
+        Kind::JavaScriptWithScope => 13,
+        Kind::Timestamp => 14,
+        Kind::MinKey => 15,
+        Kind::MaxKey => 16,
+    };
+    (number, PLACEHOLDERS[number as usize])
+}

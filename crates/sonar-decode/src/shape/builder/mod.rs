@@ -1,0 +1,661 @@
+//! The shape builder: elements in, ids (and text, where wanted) out.
+//!
+//! Theory of operation. Each open container is a [`Frame`]. A leaf or a closed container is a [`Node`]
+//! of two hashes, one without and one with the order as sent. A node goes to its frame's *collector*:
+//! the frame itself, or, where a container only groups (`$and`, `{a: {$gt: …, $lt: …}}`), the filter
+//! around it. So a filter is a flat set of conditions (path, operator, operand), and the explicit and
+//! the implicit forms of one query meet without any rewriting.
+//!
+//! A *set* keeps the hashes of its distinct children, at most [`MAX_CHILDREN`], and is hashed sorted; a
+//! *sequence* keeps a running hash only. Nothing here grows with text or with the number of children.
+
+mod leaf;
+mod read;
+
+use super::hash::{self, mix, tag};
+use super::rules::{self, CommandKind, Field, Mode};
+use super::text::{Element, MESSAGE_BUDGET, Style, Text};
+use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+
+pub(crate) use leaf::{number, placeholder};
+
+/// The most distinct children of one set. A set with more has the hash of "too many".
+pub const MAX_CHILDREN: usize = 1_024;
+/// The most open containers.
+pub const MAX_DEPTH: usize = 128;
+/// The most distinct statements of one command.
+pub const MAX_STATEMENTS: usize = 256;
+/// What a label counts for in the budget of texts, in bytes.
+const LABEL_COST: usize = 64;
+/// The children of a set that may stand unsorted behind the sorted ones.
+const UNSORTED: usize = 32;
+
+// What hashes are made of beside the command's own words; each has a number of its own, and they are part
+// of the rules.
+const EMPTY_SET: u64 = tag(1);
+const EMPTY_SEQUENCE: u64 = tag(2);
+const TOO_MANY: u64 = tag(3);
+const EMPTY_ARRAY: u64 = tag(4);
+const TYPED_ARRAY: u64 = tag(5);
+const MIXED_ARRAY: u64 = tag(6);
+const REPLACEMENT: u64 = tag(7);
+const PRESENT: u64 = tag(8);
+const KEPT: u64 = tag(9);
+const FIELD_PATH: u64 = tag(10);
+const MIXED_STATEMENTS: u64 = tag(11);
+const REGEX_LITERAL: u64 = tag(12);
+/// `$eq`, written or not.
+const EQUAL: u64 = tag(13);
+/// The first of the placeholders; the others follow by their number.
+const PLACEHOLDER: u64 = tag(64);
+
+/// A leaf or a closed container.
+struct Node<T> {
+    unordered: u64,
+    ordered: u64,
+    text: T,
+}
+
+/// The types of the elements of an array of literals.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Types {
+    None,
+    One(u8),
+    Mixed,
+}
+
+/// An open container.
+struct Frame {
+    mode: Mode,
+    /// Index of the frame that collects this one's children.
+    collector: u32,
+    /// Where this frame's children begin.
+    start: u32,
+    /// How many of them are sorted and distinct.
+    sorted: u32,
+    /// The edge by which the container hangs on its collector: key, path, operator.
+    edge: u64,
+    /// Hash of the path that conditions stand under.
+    path: u64,
+    /// Running hash of the children in the order as sent.
+    ordered: u64,
+    /// Running hash of the children of a sequence, their own order taken out.
+    sequence: u64,
+    /// Children seen, equal ones included.
+    count: u32,
+    types: Types,
+    /// An array of literals or an expression list holds more than literals.
+    structural: bool,
+    too_many: bool,
+    /// Where the label of this container begins in the stack of labels.
+    rank: u8,
+    /// The field of the command that this container is, though it stands inside another one.
+    belongs_to_command: Option<&'static str>,
+}
+
+/// One distinct statement of a command.
+#[derive(Debug)]
+pub struct StatementBody<T> {
+    /// Hash without order.
+    pub unordered: u64,
+    /// Hash with the order as sent.
+    pub ordered: u64,
+    /// Index into `nsInfo` for bulkWrite; `None` for the command's own namespace.
+    pub namespace: Option<i64>,
+    /// How many of them.
+    pub count: u32,
+    /// Its text.
+    pub text: T,
+}
+
+/// The body of a command: what its fields come to.
+#[derive(Debug)]
+pub struct Body<T> {
+    /// Hash without order.
+    pub unordered: u64,
+    /// Hash with the order as sent.
+    pub ordered: u64,
+    /// Its text.
+    pub text: T,
+}
+
+/// Builds the shape of one command after another; keeps its buffers.
+pub struct Builder<T: Text> {
+    frames: Vec<Frame>,
+    elements: Vec<Element<T>>,
+    /// For each frame: path (or key) and operator that it stands under; only where text is wanted.
+    labels: Vec<(Vec<u8>, Vec<u8>)>,
+    statements: Vec<StatementBody<T>>,
+    /// Fields of the command that stood inside its filter: `$orderby` and its like.
+    deferred: Vec<(&'static str, u8, Node<T>)>,
+    command: CommandKind,
+    text_left: usize,
+    /// Namespace index and action of the bulkWrite statement that is open.
+    bulk: Option<(u64, i64, &'static str)>,
+    /// Whether a cap was met: too deep, or too many distinct children.
+    pub over_cap: bool,
+    /// Whether a `$changeStream` stage was seen.
+    pub change_stream: bool,
+    /// All statements, equal ones included.
+    pub statement_count: u32,
+}
+
+impl<T: Text> Default for Builder<T> {
+    fn default() -> Self {
+        let mut builder = Self {
+            frames: Vec::with_capacity(16),
+            elements: Vec::with_capacity(64),
+            labels: Vec::new(),
+            statements: Vec::new(),
+            deferred: Vec::new(),
+            command: CommandKind::Other,
+            text_left: MESSAGE_BUDGET,
+            bulk: None,
+            over_cap: false,
+            change_stream: false,
+            statement_count: 0,
+        };
+        builder.reset();
+        builder
+    }
+}
+
+impl<T: Text> Builder<T> {
+    /// Forgets all; ready for a command.
+    pub fn reset(&mut self) {
+        self.frames.clear();
+        self.elements.clear();
+        self.labels.clear();
+        self.statements.clear();
+        self.deferred.clear();
+        self.command = CommandKind::Other;
+        self.text_left = MESSAGE_BUDGET;
+        self.bulk = None;
+        self.over_cap = false;
+        self.change_stream = false;
+        self.statement_count = 0;
+        self.push(Mode::Command, 0, 0, None, 0, &[], &[]);
+    }
+
+    /// Tells which command it is.
+    pub fn set_command(&mut self, command: CommandKind) {
+        self.command = command;
+    }
+
+    /// Open containers, the command itself included.
+    #[inline]
+    pub fn depth(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether a field of the command is open: events belong to the builder.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.frames.len() > 1
+    }
+
+    /// A scalar field of the command itself.
+    pub fn command_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+        let (rank, field) = rules::field(self.command, &key);
+        self.field_element(rank, field, key, kind, value)
+    }
+
+    /// A document or array that is a field of the command itself; [`Opened::Enter`] when it belongs to
+    /// the shape: then the events inside come to this builder until it is closed.
+    pub fn command_open(&mut self, key: Key<'_>, array: bool) -> Opened {
+        let (rank, field) = rules::field(self.command, &key);
+        self.field_open(rank, field, key, array)
+    }
+
+    /// Opens a part of the command that no field of this message names: legacy messages, and the
+    /// statements of kind-1 sections. It is closed by [`Visitor::close`].
+    pub fn open_part(&mut self, rank: u8, name: &'static str, mode: Mode) {
+        self.push(mode, hash::bytes(name.as_bytes()), 0, None, rank, name.as_bytes(), &[]);
+    }
+
+    /// Opens one statement (a document of a kind-1 section, or a legacy write).
+    pub fn open_statement(&mut self) {
+        self.bulk = None;
+        self.push(Mode::Statement, 0, 0, None, 0, &[], &[]);
+    }
+
+    /// Adds a flag (`multi`, `upsert` …) or presence (`limit`) that a legacy message tells by a bit or
+    /// a number.
+    pub fn add_mark(&mut self, rank: u8, name: &'static str, field: Field) {
+        let mark = match field {
+            Field::Flag => self.kept(b"true", false),
+            _ => self.placeholder(Kind::Int32),
+        };
+        let mark =
+            if field == Field::Flag { mark } else { Node { unordered: PRESENT, ordered: PRESENT, ..mark } };
+        self.attach(
+            self.frames.len() - 1,
+            hash::bytes(name.as_bytes()),
+            mark,
+            T::label(rank, name.as_bytes(), &[]),
+        );
+    }
+
+    /// The distinct statements, in the order in which they were first seen.
+    pub fn statements(&mut self) -> &mut Vec<StatementBody<T>> {
+        &mut self.statements
+    }
+
+    /// The body of the command without statements.
+    pub fn finish(&mut self) -> Body<T> {
+        while self.frames.len() > 1 {
+            self.close();
+        }
+        let query = if T::WANTED && self.command == CommandKind::Find {
+            Some(T::as_query(&self.elements))
+        } else {
+            None
+        };
+        let mut node = self.fold(0, Style::Document);
+        if let Some(query) = query {
+            node.text = node.text.with_plain(query);
+        }
+        Body { unordered: node.unordered, ordered: node.ordered, text: node.text }
+    }
+
+    /// Hash of a command of several statements, from the shape ids of its statements.
+    pub fn mixed(ids: impl Iterator<Item = u64>) -> u64 {
+        ids.fold(MIXED_STATEMENTS, mix)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn push(
+        &mut self,
+        mode: Mode,
+        edge: u64,
+        path: u64,
+        collector: Option<usize>,
+        rank: u8,
+        name: &[u8],
+        op: &[u8],
+    ) {
+        let own = self.frames.len();
+        self.frames.push(Frame {
+            mode,
+            collector: collector.unwrap_or(own) as u32,
+            start: self.elements.len() as u32,
+            sorted: 0,
+            edge,
+            path,
+            ordered: EMPTY_SET,
+            sequence: EMPTY_SEQUENCE,
+            count: 0,
+            types: Types::None,
+            structural: false,
+            too_many: false,
+            rank,
+            belongs_to_command: None,
+        });
+        if T::WANTED {
+            self.labels.push((name.to_vec(), op.to_vec()));
+        }
+    }
+
+    /// Opens a container below the current one, or answers that it is too deep.
+    fn enter(&mut self, mode: Mode, edge: u64, label: (u8, &[u8], &[u8])) -> Opened {
+        self.enter_at(mode, edge, 0, None, label)
+    }
+
+    /// Opens a field of the command from inside its filter, where legacy queries have them.
+    fn enter_for_command(&mut self, mode: Mode, name: &'static str, rank: u8) -> Opened {
+        let opened = self.enter(mode, 0, (rank, name.as_bytes(), &[]));
+        if let (Opened::Enter, Some(frame)) = (opened, self.frames.last_mut()) {
+            frame.belongs_to_command = Some(name);
+        }
+        opened
+    }
+
+    fn enter_at(
+        &mut self,
+        mode: Mode,
+        edge: u64,
+        path: u64,
+        collector: Option<usize>,
+        label: (u8, &[u8], &[u8]),
+    ) -> Opened {
+        if self.frames.len() >= MAX_DEPTH {
+            self.over_cap = true;
+            let node = Node { unordered: TOO_MANY, ordered: TOO_MANY, text: T::cut() };
+            let to = self.frames[self.frames.len() - 1].collector as usize;
+            self.attach(to, edge, node, T::label(label.0, label.1, label.2));
+            return Opened::Skip;
+        }
+        self.push(mode, edge, path, collector, label.0, label.1, label.2);
+        Opened::Enter
+    }
+
+    /// Adds a child to a frame.
+    #[inline]
+    fn attach(&mut self, to: usize, edge: u64, node: Node<T>, label: T::Label) {
+        let hash = mix(edge, node.unordered);
+        let sequence = is_sequence(self.frames[to].mode);
+        let frame = &mut self.frames[to];
+        frame.count = frame.count.saturating_add(1);
+        if sequence {
+            frame.sequence = mix(frame.sequence, hash);
+            frame.ordered = mix(frame.ordered, mix(edge, node.ordered));
+            if T::WANTED && self.elements.len() - (frame.start as usize) < MAX_CHILDREN {
+                self.add_element(hash, label, node.text);
+            }
+            return;
+        }
+        let (start, sorted) = (frame.start as usize, frame.sorted as usize);
+        // A collector's children are all that stand behind its start: what it groups has none of its own.
+        let children = &self.elements[start..];
+        let (head, tail) = children.split_at(sorted);
+        if tail.iter().any(|child| child.hash == hash)
+            || (sorted > 0 && head.binary_search_by_key(&hash, |child| child.hash).is_ok())
+        {
+            return;
+        }
+        if children.len() >= MAX_CHILDREN {
+            frame.too_many = true;
+            self.over_cap = true;
+            return;
+        }
+        frame.ordered = mix(frame.ordered, mix(edge, node.ordered));
+        if tail.len() >= UNSORTED {
+            self.elements[start..].sort_unstable_by_key(|child| child.hash);
+            self.frames[to].sorted = (self.elements.len() - start) as u32;
+        }
+        self.add_element(hash, label, node.text);
+    }
+
+    #[inline]
+    fn add_element(&mut self, hash: u64, label: T::Label, text: T) {
+        let text = if T::WANTED {
+            let text = if text.bytes() + LABEL_COST > self.text_left { T::cut() } else { text };
+            self.text_left = self.text_left.saturating_sub(text.bytes() + LABEL_COST);
+            text
+        } else {
+            text
+        };
+        self.elements.push(Element { hash, label, text });
+    }
+
+    /// Drops the elements from `start` on, and gives their text back to the budget.
+    fn drop_elements(&mut self, start: usize) {
+        if T::WANTED {
+            self.text_left +=
+                self.elements[start..].iter().map(|child| child.text.bytes() + LABEL_COST).sum::<usize>();
+        }
+        self.elements.truncate(start);
+    }
+
+    /// Takes the children of frame `at` out and makes a node of them.
+    fn fold(&mut self, at: usize, style: Style) -> Node<T> {
+        let frame = &self.frames[at];
+        let start = frame.start as usize;
+        let (unordered, ordered) = if frame.too_many {
+            (TOO_MANY, TOO_MANY)
+        } else if is_sequence(frame.mode) {
+            (frame.sequence, frame.ordered)
+        } else {
+            let ordered = frame.ordered;
+            let children = &mut self.elements[start..];
+            sort(children);
+            (children.iter().fold(EMPTY_SET, |hash, child| mix(hash, child.hash)), ordered)
+        };
+        let text = if T::WANTED { T::container(style, &mut self.elements[start..]) } else { T::default() };
+        self.drop_elements(start);
+        Node { unordered, ordered, text }
+    }
+
+    /// Adds a child under its own key to the frame on top.
+    #[inline]
+    fn add_keyed(&mut self, key: &Key<'_>, node: Node<T>) {
+        let top = self.frames.len() - 1;
+        let edge = hash::path(key);
+        let label = self.path_label(0, key, &[]);
+        self.attach(top, edge, node, label);
+    }
+
+    #[inline]
+    fn path_label(&self, rank: u8, path: &Key<'_>, operator: &[u8]) -> T::Label {
+        if T::WANTED { T::label(rank, &hash::normalised(path.bytes), operator) } else { T::Label::default() }
+    }
+
+    /// Closes a frame that turned out to be a literal sub-document: one placeholder.
+    fn close_as_object(&mut self) {
+        let top = self.frames.len() - 1;
+        let frame = &self.frames[top];
+        let (edge, start) = (frame.edge, frame.start as usize);
+        let masked = frame.mode == Mode::Masked;
+        let plain = if T::WANTED && masked {
+            T::container(Style::Sequence, &mut self.elements[start..])
+        } else {
+            T::default()
+        };
+        if masked {
+            self.drop_elements(start);
+        }
+        let mut node = self.placeholder(Kind::Document);
+        if T::WANTED && masked {
+            node.text = node.text.with_plain(plain);
+        }
+        let label = self.pop_label();
+        self.frames.pop();
+        self.give(edge, node, label, Some(Kind::Document));
+    }
+
+    /// Gives a closed container to what is around it.
+    fn give(&mut self, edge: u64, node: Node<T>, label: T::Label, literal: Option<Kind>) {
+        let parent = self.frames.len() - 1;
+        match (self.frames[parent].mode, literal) {
+            (Mode::Literals | Mode::ExpressionList, Some(kind)) => self.see_type(parent, kind),
+            (Mode::Literals | Mode::ExpressionList, None) => self.frames[parent].structural = true,
+            _ => {}
+        }
+        if self.frames[parent].mode == Mode::Literals && literal.is_some() {
+            return;
+        }
+        let to = self.frames[parent].collector as usize;
+        self.attach(to, edge, node, label);
+    }
+
+    fn pop_label(&mut self) -> T::Label {
+        if !T::WANTED {
+            return T::Label::default();
+        }
+        let rank = self.frames.last().map_or(0, |frame| frame.rank);
+        let (name, operator) = self.labels.pop().unwrap_or_default();
+        T::label(rank, &name, &operator)
+    }
+
+    fn see_type(&mut self, at: usize, kind: Kind) {
+        let number = placeholder(kind).0;
+        let frame = &mut self.frames[at];
+        frame.types = match frame.types {
+            Types::None => Types::One(number),
+            Types::One(same) if same == number => frame.types,
+            _ => Types::Mixed,
+        };
+    }
+}
+
+impl<T: Text> Visitor for Builder<T> {
+    #[inline]
+    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+        if let Some(step) = self.decide(&key) {
+            return step;
+        }
+        self.place_element(key, kind, value)
+    }
+
+    fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
+        if self.decide(&key).is_some() {
+            return Opened::Leave;
+        }
+        self.place_open(key, array)
+    }
+
+    fn close(&mut self) {
+        let top = self.frames.len() - 1;
+        if top == 0 {
+            return;
+        }
+        let (mode, edge, collector) = {
+            let frame = &self.frames[top];
+            (frame.mode, frame.edge, frame.collector as usize)
+        };
+        match mode {
+            // An empty document: a literal.
+            Mode::Undecided | Mode::LiteralOrOperators | Mode::UpdateValue | Mode::Masked => {
+                return self.close_as_object();
+            }
+            Mode::Update if self.frames[top].count == 0 => {
+                let label = self.pop_label();
+                self.frames.pop();
+                let node = Self::leaf(REPLACEMENT, "?replacement", "?replacement");
+                return self.give(edge, node, label, None);
+            }
+            Mode::Statements => {
+                self.pop_label();
+                self.frames.pop();
+                return;
+            }
+            Mode::Statement => return self.close_statement(),
+            _ => {}
+        }
+        if collector != top {
+            // It only grouped; its children are where they belong.
+            self.pop_label();
+            self.frames.pop();
+            return;
+        }
+        let frame = &self.frames[top];
+        if frame.count == 0 && self.frames[top - 1].mode == Mode::Command {
+            // `filter: {}` is no filter.
+            self.pop_label();
+            self.frames.pop();
+            return self.attach_deferred();
+        }
+        let literals = matches!(mode, Mode::Literals | Mode::ExpressionList) && !frame.structural;
+        if literals {
+            let start = frame.start as usize;
+            let types = frame.types;
+            self.drop_elements(start);
+            let node = Self::typed_array(types);
+            let label = self.pop_label();
+            self.frames.pop();
+            return self.give(edge, node, label, Some(Kind::Array));
+        }
+        let types = frame.types;
+        let style = match mode {
+            Mode::Sort | Mode::Bounds => Style::Sequence,
+            Mode::Pipeline | Mode::ExpressionList | Mode::ArrayFilters | Mode::Indexes => Style::List,
+            Mode::Branches | Mode::Literals => Style::Set,
+            _ => Style::Document,
+        };
+        let mut node = self.fold(top, style);
+        if mode == Mode::Literals {
+            let types = match types {
+                Types::None => 0,
+                Types::One(number) => 1 + u64::from(number),
+                Types::Mixed => u64::MAX,
+            };
+            node.unordered = mix(node.unordered, types);
+            node.ordered = mix(node.ordered, types);
+        }
+        let (rank, deferred) = (self.frames[top].rank, self.frames[top].belongs_to_command);
+        let label = self.pop_label();
+        self.frames.pop();
+        match deferred {
+            Some(name) => self.deferred.push((name, rank, node)),
+            None => self.give(edge, node, label, None),
+        }
+        self.attach_deferred();
+    }
+}
+
+impl<T: Text> Builder<T> {
+    /// Once the filter is closed, gives the command what stood inside it.
+    fn attach_deferred(&mut self) {
+        if self.frames.len() > 1 {
+            return;
+        }
+        while let Some((name, rank, node)) = self.deferred.pop() {
+            self.attach(0, hash::bytes(name.as_bytes()), node, T::label(rank, name.as_bytes(), &[]));
+        }
+    }
+
+    fn close_statement(&mut self) {
+        let top = self.frames.len() - 1;
+        let node = self.fold(top, Style::Document);
+        self.pop_label();
+        self.frames.pop();
+        let (mut unordered, mut ordered, namespace, text) = (node.unordered, node.ordered, None, node.text);
+        let mut text = text;
+        if let Some((action, index, name)) = self.bulk.take() {
+            unordered = mix(action, unordered);
+            ordered = mix(action, ordered);
+            if T::WANTED {
+                text = text.named(name);
+            }
+            return self.add_statement(StatementBody {
+                unordered,
+                ordered,
+                namespace: Some(index),
+                count: 1,
+                text,
+            });
+        }
+        self.add_statement(StatementBody { unordered, ordered, namespace, count: 1, text });
+    }
+
+    fn add_statement(&mut self, statement: StatementBody<T>) {
+        self.statement_count = self.statement_count.saturating_add(1);
+        let same = |known: &&mut StatementBody<T>| {
+            (known.unordered, known.namespace) == (statement.unordered, statement.namespace)
+        };
+        if let Some(known) = self.statements.iter_mut().rev().find(same) {
+            known.count = known.count.saturating_add(1);
+            return;
+        }
+        if self.statements.len() < MAX_STATEMENTS {
+            self.statements.push(statement);
+        } else {
+            self.over_cap = true;
+        }
+    }
+}
+
+/// Hash of an operator of a condition.
+#[inline]
+fn operator(key: &Key<'_>) -> u64 {
+    if key.bytes == b"$eq" { EQUAL } else { hash::key(key) }
+}
+
+/// Whether the order of the children has a meaning.
+const fn is_sequence(mode: Mode) -> bool {
+    matches!(
+        mode,
+        Mode::Sort
+            | Mode::Bounds
+            | Mode::Pipeline
+            | Mode::ExpressionList
+            | Mode::ArrayFilters
+            | Mode::Indexes
+            | Mode::Masked
+    )
+}
+
+/// Sorts by hash: by insertion where there are few, as there mostly are.
+fn sort<T: Text>(children: &mut [Element<T>]) {
+    if children.len() > 20 {
+        children.sort_unstable_by_key(|child| child.hash);
+        return;
+    }
+    for i in 1..children.len() {
+        let mut at = i;
+        while at > 0 && children[at - 1].hash > children[at].hash {
+            children.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+}
