@@ -8,5 +8,10 @@ build -p mongosonar
 build_go lab/peers pipeline ./pipeline || echo "skipped: the Go pipeline needs go"
 python3 -B bench/lib/file.py
 
-echo "== stages"
-cargo bench --quiet --locked -p sonar-decode --bench stages -- --noplot 2>/dev/null | grep -E 'time:|thrpt:'
+echo "== stages (lower bound, estimate, upper bound)"
+# A name may stand in the line of its time or in the one before; lines with % compare with an earlier run.
+cargo bench --quiet --locked -p sonar-decode --bench stages -- --noplot 2>/dev/null |
+    awk '/%/ { next }
+        /time: +\[/ { if (/^[^ ]/) { name = $0; sub(/ +time:.*/, "", name) } }
+        /^[^ ]/ && !/time:/ { name = $0 }
+        /(time|thrpt): +\[/ { line = $0; sub(/.*(time|thrpt): +/, "", line); printf "  %-50s %s\n", name, line }'

@@ -4,7 +4,6 @@ cd "$(dirname "$0")/.."
 export PATH="$PATH:$HOME/.cargo/bin:/usr/local/go/bin"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 export MONGOSONAR="$CARGO_TARGET_DIR/release/mongosonar"
-export EXAMPLES="$CARGO_TARGET_DIR/release/examples"
 
 # skip WHY: ends the bench, which is no failure.
 skip() {

@@ -20,7 +20,6 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MONGOSONAR = os.environ["MONGOSONAR"]
-EXAMPLES = pathlib.Path(os.environ["EXAMPLES"])
 RECORDING = ROOT / "fixtures/mongod-4.0-mixed/wire.pcap.gz"
 RECORDING_PORT = 27117
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -57,10 +56,11 @@ def first_in_line():
 
 
 @contextlib.contextmanager
-def folder():
-    """A folder for large files, in memory where there is room for them, so that no disk is measured."""
+def folder(on_disk=False):
+    """A folder for large files, in memory where there is room for them, so that no disk is measured; `on_disk` for
+    files that are read from the page cache of a file system, which is quicker than that of tmpfs."""
     memory = "/dev/shm"
-    room = os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30
+    room = not on_disk and os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30
     path = pathlib.Path(tempfile.mkdtemp(prefix="mongosonar-bench-", dir=memory if room else None))
     try:
         yield path
@@ -82,14 +82,14 @@ class Run:
         return self.user + self.system
 
 
-def run(command, cpu=None, output=None, environment=None, codes=(0,)):
+def run(command, cpu=None, output=None):
     """Runs a command to its end, on one processor if `cpu` says which."""
     pin = (lambda: os.sched_setaffinity(0, {cpu})) if cpu is not None else None
     with open(output or os.devnull, "wb") as out, tempfile.TemporaryFile() as errors:
         began = time.perf_counter()
         child = subprocess.Popen(
             [str(word) for word in command], stdout=out, stderr=errors, stdin=subprocess.DEVNULL,
-            preexec_fn=pin, env={**os.environ, **(environment or {})},
+            preexec_fn=pin,
         )
         try:
             _, status, used = os.wait4(child.pid, 0)
@@ -99,7 +99,7 @@ def run(command, cpu=None, output=None, environment=None, codes=(0,)):
             raise
         wall = time.perf_counter() - began
         child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode not in codes:
+        if child.returncode != 0:
             errors.seek(0)
             raise SystemExit(f"{command[0]} ended with {child.returncode}: {errors.read().decode(errors='replace')[-2000:]}")
     # A process begins as a copy of this one, which counts; a peak below our own is not known exactly.
@@ -201,13 +201,6 @@ def processor_time(pid):
         with contextlib.suppress(FileNotFoundError):
             total += int((task / "schedstat").read_text().split()[0])
     return total / 1e9
-
-
-def system_share(pid):
-    """Which part of a process's time was in the kernel, from clock ticks (/proc/PID/stat)."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    user, system = int(fields[11]), int(fields[12])
-    return system / max(user + system, 1)
 
 
 @dataclasses.dataclass

@@ -3,8 +3,7 @@
 import time
 
 from kit import (
-    RECORDING, RECORDING_PORT, folder, links, listening, main, median, processor_time, processors, say, softirq,
-    system_share, verdict,
+    RECORDING, RECORDING_PORT, folder, links, listening, main, median, processor_time, processors, say, softirq, verdict,
 )
 from wire import Sender, of_recording
 
@@ -27,11 +26,10 @@ def one(work, sender, arguments, cpu, silent=False):
         time.sleep(SECONDS)
         used, interrupts = processor_time(ear.pid) - before, softirq() - interrupts
         seconds = time.monotonic() - began
-        share = system_share(ear.pid)
         sent = {} if silent else sender.end()
         time.sleep(1)
         found, _ = ear.stop()
-    return {"percent": 100 * used / seconds, "system": share, "softirq": 100 * interrupts / seconds,
+    return {"percent": 100 * used / seconds, "softirq": 100 * interrupts / seconds,
             "sent": sent, "coverage": found["coverage"], "calls": found["totals"]["calls"]}
 
 
@@ -52,9 +50,9 @@ def bench():
     for name, runs in measured.items():
         say(f"== {name}")
         verdict("user and system", median([run["percent"] for run in runs]), 0.5, " % of a processor")
-        each = ", ".join(f"{run['percent']:.3f}" for run in runs)
-        say(f"  each run {each}; of it in the kernel {100 * median([run['system'] for run in runs]):.0f} %")
-        say(f"  apart from it, software interrupts of the host: {median([run['softirq'] for run in runs]):.2f} %")
+        say("  each run " + ", ".join(f"{run['percent']:.3f}" for run in runs))
+        say(f"  apart from it, software interrupts of the host: {median([run['softirq'] for run in runs]):.2f} % "
+            f"(without traffic {silence['softirq']:.2f} %)")
         verdict("frames dropped by the kernel", max(run["coverage"]["kernel_drops"] for run in runs), 0)
         for run in runs:
             check(name, run)

@@ -92,7 +92,7 @@ class Watch:
         if most.ring < RING_MIB * MIB // 2:
             say("  the ring does not count as resident memory of the process here")
         own = max(peak - most.ring, most.resident - most.ring)
-        verdict("memory beside the ring, at most", own / MIB, LIMIT_MIB, " MiB")
+        verdict("memory beside the ring, at its peak", own / MIB, LIMIT_MIB, " MiB")
 
 
 ARGUMENTS = ("--interface", "lo", "--port", str(PORT), "--ring-mib", str(RING_MIB))
