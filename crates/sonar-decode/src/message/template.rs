@@ -277,34 +277,27 @@ fn list_end(body: &[u8], at: usize, number: u8) -> Option<usize> {
 /// the short ones that there are: no branch a word.
 #[inline(always)]
 fn same(bytes: &[u8], literal: &[u8], mask: &[u8]) -> bool {
-    fn differ<const N: usize>(bytes: &[u8; N], literal: &[u8; N], mask: &[u8; N]) -> u64 {
-        let word = |bytes: &[u8; N]| bytes.iter().rev().fold(0, |word, byte| (word << 8) | u64::from(*byte));
-        (word(bytes) ^ word(literal)) & word(mask)
-    }
-    let (bytes8, rest) = bytes.as_chunks::<8>();
-    let ((literal8, _), (mask8, _)) = (literal.as_chunks::<8>(), mask.as_chunks::<8>());
+    let differ = |bytes: &[u8; 8], literal: &[u8; 8], mask: &[u8; 8]| {
+        (u64::from_le_bytes(*bytes) ^ u64::from_le_bytes(*literal)) & u64::from_le_bytes(*mask)
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let ((literals, _), (masks, _)) = (literal.as_chunks::<8>(), mask.as_chunks::<8>());
     let mut wrong = 0;
-    for ((bytes, literal), mask) in bytes8.iter().zip(literal8).zip(mask8) {
+    for ((bytes, literal), mask) in words.iter().zip(literals).zip(masks) {
         wrong |= differ(bytes, literal, mask);
     }
     if rest.is_empty() {
         return wrong == 0;
     }
     // What is left is less than a word: the last word of all overlaps what has been seen.
-    wrong |= match (bytes.last_chunk::<8>(), literal.last_chunk(), mask.last_chunk()) {
-        (Some(bytes), Some(literal), Some(mask)) => differ(bytes, literal, mask),
-        _ => match (bytes.first_chunk::<4>(), literal.first_chunk(), mask.first_chunk()) {
-            (Some(first), Some(literal4), Some(mask4)) => {
-                let last = |bytes: &[u8]| bytes.last_chunk::<4>().copied().unwrap_or_default();
-                differ(first, literal4, mask4) | differ(&last(bytes), &last(literal), &last(mask))
+    match (bytes.last_chunk(), literal.last_chunk(), mask.last_chunk()) {
+        (Some(bytes), Some(literal), Some(mask)) => wrong |= differ(bytes, literal, mask),
+        _ => {
+            for ((byte, literal), mask) in bytes.iter().zip(literal).zip(mask) {
+                wrong |= u64::from((byte ^ literal) & mask);
             }
-            _ => bytes
-                .iter()
-                .zip(literal)
-                .zip(mask)
-                .fold(0, |wrong, ((byte, literal), mask)| wrong | u64::from((byte ^ literal) & mask)),
-        },
-    };
+        }
+    }
     wrong == 0
 }
 
