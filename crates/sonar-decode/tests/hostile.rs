@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use peak_alloc::PeakAlloc;
@@ -20,6 +20,11 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// The allocator counts for the whole process, so tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
+
+/// To be taken before a test allocates anything.
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const MIB: usize = 1 << 20;
 const NS_PER_S: u64 = 1_000_000_000;
@@ -108,7 +113,6 @@ impl Ear {
 /// Runs `attack` on a fresh decoder. Its peak must stay below `cap` bytes; afterwards the counters balance,
 /// at the end of the capture too, and all memory is given back.
 fn within(name: &str, cap: usize, attack: impl FnOnce(&mut Ear)) -> Coverage {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = ALLOCATOR.current_usage();
     let resident = resident();
     ALLOCATOR.reset_peak_usage();
@@ -163,6 +167,7 @@ fn places(bytes: &[u8], what: &[u8]) -> Vec<usize> {
 
 #[test]
 fn lengths_beyond_all_bounds() {
+    let _turn = turn();
     let coverage = within("huge lengths", 4 * MIB, |ear| {
         ear.open(1);
         // A message of 48 MB, that is a document of one string, that is never ended.
@@ -196,6 +201,7 @@ fn lengths_beyond_all_bounds() {
 
 #[test]
 fn documents_of_any_depth_and_breadth() {
+    let _turn = turn();
     let coverage = within("deep and broad documents", 8 * MIB, |ear| {
         ear.open(1);
         let mut at = 1;
@@ -263,6 +269,7 @@ fn bomb(compressor: u8, size: usize) -> Vec<u8> {
 
 #[test]
 fn compressed_bombs() {
+    let _turn = turn();
     let bombs: Vec<Vec<u8>> = [1, 2, 3].map(|compressor| bomb(compressor, 48_000_000)).to_vec();
     // And some that say that they are small, and are not.
     let liars: Vec<Vec<u8>> = bombs
@@ -304,6 +311,7 @@ fn compressed_bombs() {
 
 #[test]
 fn endless_half_messages() {
+    let _turn = turn();
     let coverage = within("half messages", 96 * MIB, |ear| {
         // Short ones are put together, up to a budget; long ones are walked, up to a number.
         for client in 0..60_000 {
@@ -323,6 +331,7 @@ fn endless_half_messages() {
 
 #[test]
 fn holes_that_are_never_filled() {
+    let _turn = turn();
     let coverage = within("held segments", 64 * MIB, |ear| {
         for client in 0..2_000 {
             ear.open(client);
@@ -336,6 +345,7 @@ fn holes_that_are_never_filled() {
 
 #[test]
 fn a_million_connections_and_applications() {
+    let _turn = turn();
     let coverage = within("a million connections", 160 * MIB, |ear| {
         let (hello, ok) = (msg(7, 0, &hello(&"x".repeat(70))), msg(1, 7, &rawdoc! { "ok": 1.0 }));
         let names: Vec<usize> = places(&hello, b"xxxxxxx");
@@ -354,6 +364,7 @@ fn a_million_connections_and_applications() {
 
 #[test]
 fn requests_that_are_never_answered() {
+    let _turn = turn();
     let coverage = within("requests in flight", 160 * MIB, |ear| {
         let requests: Vec<u8> = (0..1_100).flat_map(find).collect();
         for client in 0..1_000 {
@@ -382,6 +393,7 @@ fn requests_that_are_never_answered() {
 
 #[test]
 fn a_million_shapes_and_cursors() {
+    let _turn = turn();
     let coverage = within("a million shapes", 96 * MIB, |ear| {
         ear.open(1);
         let (mut client, mut server) = (1, 1);
@@ -403,7 +415,7 @@ fn a_million_shapes_and_cursors() {
 /// None of it changes what is heard of others.
 #[test]
 fn a_conversation_among_hostile_ones_is_heard_as_it_is() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn();
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     talk.handshake();
     for n in 1..=200 {
