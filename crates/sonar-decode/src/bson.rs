@@ -322,20 +322,30 @@ impl Skimmer {
             self.reset();
             self.started = true;
             self.ends.push(length as u64);
-            self.position = 4;
             at = 4;
         }
+        // Where the chunk begins, so that positions are told from `at` alone.
+        let base = self.position;
+        let fed = self.walk(chunk, at, base, visitor);
+        if let Ok(Fed::Done(at) | Fed::More(at)) = fed {
+            self.position = base + at as u64;
+        }
+        fed
+    }
+
+    #[inline]
+    fn walk<V: Visitor>(
+        &mut self,
+        chunk: &[u8],
+        mut at: usize,
+        base: u64,
+        visitor: &mut V,
+    ) -> Result<Fed, Malformed> {
+        // What was left by its length ends without its terminator being looked at.
+        if self.skip > 0 && !self.pass(chunk, &mut at, self.skip) {
+            return Ok(Fed::More(at));
+        }
         loop {
-            if self.skip > 0 {
-                let step = self.skip.min((chunk.len() - at) as u64);
-                self.skip -= step;
-                self.position += step;
-                at += step as usize;
-                if self.skip > 0 {
-                    return Ok(Fed::More(at));
-                }
-                // What was left by its length ends here without its terminator being looked at.
-            }
             let Some(&end) = self.ends.last() else {
                 self.started = false;
                 return Ok(Fed::Done(at));
@@ -343,9 +353,8 @@ impl Skimmer {
             let rest = &chunk[at..];
             let Some((&number, after)) = rest.split_first() else { return Ok(Fed::More(at)) };
             if number == 0 {
-                self.position += 1;
                 at += 1;
-                if self.position != end {
+                if base + at as u64 != end {
                     return Err(Malformed::End);
                 }
                 self.ends.pop();
@@ -360,7 +369,7 @@ impl Skimmer {
             let head = 1 + key.bytes.len() + 1;
             let Some(body) = rest.get(head..) else { return Ok(Fed::More(at)) };
             // What the document still has after this key, its terminator included.
-            let Some(room) = end.checked_sub(self.position + head as u64) else { return Err(Malformed::End) };
+            let Some(room) = end.checked_sub(base + (at + head) as u64) else { return Err(Malformed::End) };
             let Some(kind) = Kind::from_number(number) else { return Err(Malformed::Kind(number)) };
             if matches!(kind, Kind::Document | Kind::Array) {
                 let Some(length) = body.first_chunk::<4>() else { return Ok(Fed::More(at)) };
@@ -373,16 +382,18 @@ impl Skimmer {
                 } else {
                     Opened::Skip
                 };
-                self.position += head as u64;
                 at += head;
-                match opened {
+                let past = match opened {
                     Opened::Enter => {
-                        self.ends.push(self.position + length as u64);
-                        self.position += 4;
+                        self.ends.push(base + at as u64 + length as u64);
                         at += 4;
+                        continue;
                     }
-                    Opened::Skip => self.skip = length as u64,
-                    Opened::Leave => self.leave(),
+                    Opened::Skip => length as u64,
+                    Opened::Leave => self.leave(base + at as u64),
+                };
+                if !self.pass(chunk, &mut at, past) {
+                    return Ok(Fed::More(at));
                 }
                 continue;
             }
@@ -405,24 +416,26 @@ impl Skimmer {
                 Value::Long
             };
             let step = visitor.element(key, kind, value);
-            self.position += head as u64;
             at += head;
-            match step {
-                Step::Leave => self.leave(),
-                _ if size.total as usize <= body.len() => {
-                    self.position += size.total;
-                    at += size.total as usize;
-                }
-                _ => self.skip = size.total,
+            let past = if step == Step::Leave { self.leave(base + at as u64) } else { size.total };
+            if !self.pass(chunk, &mut at, past) {
+                return Ok(Fed::More(at));
             }
         }
     }
 
-    /// Passes over the rest of the innermost document.
-    fn leave(&mut self) {
-        if let Some(end) = self.ends.pop() {
-            self.skip = end - self.position;
-        }
+    /// Closes the innermost document before its end; gives how much of it is left at `position`.
+    fn leave(&mut self, position: u64) -> u64 {
+        self.ends.pop().map_or(0, |end| end - position)
+    }
+
+    /// Passes over bytes. False: the chunk ends before them, and what is left is remembered.
+    #[inline]
+    fn pass(&mut self, chunk: &[u8], at: &mut usize, bytes: u64) -> bool {
+        let step = bytes.min((chunk.len() - *at) as u64);
+        *at += step as usize;
+        self.skip = bytes - step;
+        self.skip == 0
     }
 }
 

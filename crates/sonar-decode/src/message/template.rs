@@ -35,8 +35,10 @@ const NOW_AND_THEN: u64 = 64;
 /// What stands behind bytes that are compared.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Action {
-    /// A value whose length stands in it.
-    Sized(Kind),
+    /// A value that begins with a number, at least this, that tells its length; and so many bytes more.
+    Counted { least: u8, more: u8 },
+    /// A regular expression.
+    Regex,
     /// A number or boolean that is zero, or is not.
     Truth { kind: Kind, nonzero: bool },
     /// A string that does not begin with `$`.
@@ -66,17 +68,28 @@ enum Action {
 /// Bytes that are compared, and what comes behind them.
 #[derive(Copy, Clone, Debug)]
 struct Part {
+    /// How many bytes.
     length: u16,
+    /// In how many words they are compared.
+    words: u16,
     action: Action,
+}
+
+/// Eight bytes as they must be, and which bits of them.
+#[derive(Copy, Clone, Debug)]
+struct Word {
+    literal: u64,
+    mask: u64,
 }
 
 /// A layout, and what a request of that layout comes to.
 #[derive(Debug)]
 struct Template<F> {
-    /// What the bytes of all parts must be, part after part.
-    literals: Box<[u8]>,
-    /// Which bits of them must be so: none of those of values whose type alone has a say.
-    masks: Box<[u8]>,
+    /// Flags and kind of the first section, which stand before all parts.
+    head: [u8; 5],
+    /// What the bytes of all parts must be, part after part; of values whose type alone has a say, no bit
+    /// is compared.
+    words: Box<[Word]>,
     parts: Box<[Part]>,
     facts: F,
 }
@@ -149,9 +162,10 @@ impl<F> Templates<F> {
     /// Makes a template of `body`, a request that has been walked without an error, and that comes to
     /// `facts`. `request` is used to walk it once more.
     pub fn add(&mut self, place: Place, body: &[u8], request: &mut Request<()>, facts: F) {
-        let Some(Draft { literals, masks, parts, .. }) = draft(body, request) else { return };
-        let (literals, masks, parts) = (literals.into(), masks.into(), parts.into());
-        let template = Box::new(Template { literals, masks, parts, facts });
+        let Some(draft) = draft(body, request) else { return };
+        let Some(head) = body.first_chunk().copied() else { return };
+        let (words, parts) = draft.finish();
+        let template = Box::new(Template { head, words, parts, facts });
         let ways = &mut self.sets[place.set].ways;
         if ways.len() >= WAYS {
             ways.pop();
@@ -165,19 +179,24 @@ impl<F> Template<F> {
     #[inline]
     fn fits(&self, body: &[u8]) -> Option<Option<i64>> {
         let mut ends = [0usize; MAX_OPEN];
-        let (mut open, mut at, mut cursor) = (0, 0, None);
-        let (mut literals, mut masks) = (&*self.literals, &*self.masks);
+        let (mut open, mut at, mut cursor) = (0, self.head.len(), None);
+        if body.first_chunk() != Some(&self.head) {
+            return None;
+        }
+        let mut words = &*self.words;
         for part in &self.parts {
-            let length = usize::from(part.length);
-            let (literal, mask);
-            (literal, literals) = literals.split_at_checked(length)?;
-            (mask, masks) = masks.split_at_checked(length)?;
-            if !same(body.get(at..at + length)?, literal, mask) {
+            let wanted;
+            (wanted, words) = words.split_at_checked(usize::from(part.words))?;
+            let end = at + usize::from(part.length);
+            if !same(body, at, end, wanted)? {
                 return None;
             }
-            at += length;
+            at = end;
             match part.action {
-                Action::Sized(kind) => at += value_size(kind, body.get(at..)?)?,
+                Action::Counted { least, more } => {
+                    at += usize::from(more) + counted(body, at, usize::from(least))?;
+                }
+                Action::Regex => at += value_size(Kind::Regex, body.get(at..)?)?,
                 Action::Truth { kind, nonzero } => {
                     let size = value_size(kind, body.get(at..)?)?;
                     let number = shape::number(kind, body.get(at..at + size)?)?;
@@ -190,7 +209,7 @@ impl<F> Template<F> {
                     if body.get(at + 4) == Some(&b'$') {
                         return None;
                     }
-                    at += value_size(Kind::String, body.get(at..)?)?;
+                    at += 4 + counted(body, at, 1)?;
                 }
                 Action::Cursor => {
                     let id = body.get(at..)?.first_chunk().map(|bytes| i64::from_le_bytes(*bytes))?;
@@ -273,32 +292,24 @@ fn list_end(body: &[u8], at: usize, number: u8) -> Option<usize> {
     (at > first && at + 1 == end).then_some(end)
 }
 
-/// Whether `bytes` has the bits of `literal` that are set in `mask`; all three of one length. Made for
-/// the short ones that there are: no branch a word.
+/// Whether the bytes from `at` to `end` are those of `words`: one for each eight bytes, and the last one
+/// for the eight bytes before `end`. No branch a word, as there are few and they mostly fit.
 #[inline(always)]
-fn same(bytes: &[u8], literal: &[u8], mask: &[u8]) -> bool {
-    let differ = |bytes: &[u8; 8], literal: &[u8; 8], mask: &[u8; 8]| {
-        (u64::from_le_bytes(*bytes) ^ u64::from_le_bytes(*literal)) & u64::from_le_bytes(*mask)
-    };
-    let (words, rest) = bytes.as_chunks::<8>();
-    let ((literals, _), (masks, _)) = (literal.as_chunks::<8>(), mask.as_chunks::<8>());
-    let mut wrong = 0;
-    for ((bytes, literal), mask) in words.iter().zip(literals).zip(masks) {
-        wrong |= differ(bytes, literal, mask);
+fn same(body: &[u8], at: usize, end: usize, words: &[Word]) -> Option<bool> {
+    let Some((last, before)) = words.split_last() else { return Some(true) };
+    let differ = |word: &Word, bytes: &[u8; 8]| (u64::from_le_bytes(*bytes) & word.mask) ^ word.literal;
+    let mut wrong = differ(last, body.get(..end)?.last_chunk()?);
+    for (word, bytes) in before.iter().zip(body.get(at..end)?.as_chunks().0) {
+        wrong |= differ(word, bytes);
     }
-    if rest.is_empty() {
-        return wrong == 0;
-    }
-    // What is left is less than a word: the last word of all overlaps what has been seen.
-    match (bytes.last_chunk(), literal.last_chunk(), mask.last_chunk()) {
-        (Some(bytes), Some(literal), Some(mask)) => wrong |= differ(bytes, literal, mask),
-        _ => {
-            for ((byte, literal), mask) in bytes.iter().zip(literal).zip(mask) {
-                wrong |= u64::from((byte ^ literal) & mask);
-            }
-        }
-    }
-    wrong == 0
+    Some(wrong == 0)
+}
+
+/// The number at `at`, which is the length of what comes behind it.
+#[inline(always)]
+fn counted(body: &[u8], at: usize, least: usize) -> Option<usize> {
+    let length = i32::from_le_bytes(*body.get(at..)?.first_chunk()?);
+    usize::try_from(length).ok().filter(|length| *length >= least)
 }
 
 /// A hash of what mostly tells layouts apart: the command, its collection, the first keys of its first
@@ -315,9 +326,9 @@ fn outline(body: &[u8]) -> Option<u64> {
     let mut next = at;
     match Kind::from_number(kind)? {
         Kind::String => {
-            let size = value_size(Kind::String, body.get(at..)?)?;
-            outline = mix(outline, shape::hash::bytes(body.get(at + 4..at + size)?));
-            next += size;
+            let size = counted(body, at, 1)?;
+            outline = mix(outline, shape::hash::bytes(body.get(at + 4..at + 4 + size)?));
+            next += 4 + size;
         }
         Kind::Document | Kind::Array => next += document_at(body, at)?,
         kind => next += value_size(kind, body.get(at..)?)?,
@@ -396,8 +407,31 @@ impl Draft {
             return;
         }
         let length = (self.literals.len() - self.from) as u16;
-        self.parts.push(Part { length, action });
+        self.parts.push(Part { length, words: length.div_ceil(8), action });
         self.from = self.literals.len();
+    }
+
+    /// The words and the parts of the template.
+    fn finish(self) -> (Box<[Word]>, Box<[Part]>) {
+        let (mut words, mut at) = (Vec::new(), 0);
+        for part in &self.parts {
+            let end = at + usize::from(part.length);
+            for word in 1..=usize::from(part.words) {
+                // The last one ends with the part, wherever it begins: what is before the part is not
+                // compared, what is compared already is compared again.
+                let from = (at + 8 * word).min(end) as isize - 8;
+                let bytes = |of: &[u8]| {
+                    std::array::from_fn(|i| match from + i as isize {
+                        byte if byte < at as isize => 0,
+                        byte => of.get(byte as usize).copied().unwrap_or(0),
+                    })
+                };
+                let mask = u64::from_le_bytes(bytes(&self.masks));
+                words.push(Word { literal: u64::from_le_bytes(bytes(&self.literals)) & mask, mask });
+            }
+            at = end;
+        }
+        (words.into(), self.parts.into())
     }
 
     /// Bytes that are compared.
@@ -460,7 +494,14 @@ impl Draft {
                 self.literals.resize(self.literals.len() + usize::from(size), 0);
                 self.masks.resize(self.literals.len(), 0);
             }
-            None => self.act(Action::Sized(kind)),
+            None => self.act(match kind {
+                Kind::Regex => Action::Regex,
+                Kind::Binary => Action::Counted { least: 0, more: 5 },
+                Kind::DbPointer => Action::Counted { least: 1, more: 16 },
+                // Its length counts itself.
+                Kind::JavaScriptWithScope => Action::Counted { least: 14, more: 0 },
+                _ => Action::Counted { least: 1, more: 4 },
+            }),
         }
     }
 
@@ -560,7 +601,6 @@ fn draft(body: &[u8], request: &mut Request<()>) -> Option<Draft> {
     let mut skimmer = Skimmer::new();
     let mut recorder = Recorder { request, draft: Draft::default() };
     let flags = body.first_chunk::<4>()?;
-    recorder.draft.compare(flags);
     let checksum = if flags[0] & 1 == 1 { 4 } else { 0 };
     let end = body.len().checked_sub(checksum)?;
     let mut at = 4;
@@ -578,7 +618,10 @@ fn draft(body: &[u8], request: &mut Request<()>) -> Option<Draft> {
     };
     while at < end {
         let kind = *body.get(at)?;
-        recorder.draft.compare(&[kind]);
+        // The first one stands in the template's head.
+        if at > 4 {
+            recorder.draft.compare(&[kind]);
+        }
         at += 1;
         if kind == 0 {
             document(&mut at, &mut recorder)?;
