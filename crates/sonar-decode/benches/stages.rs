@@ -42,7 +42,7 @@ fn shape(criterion: &mut Criterion) {
     let mut templates = Templates::default();
     let Found::Wanted(place) = templates.find(&bytes) else { panic!("known before it was seen") };
     let ids = skim(&mut request, &mut body, &bytes);
-    templates.add(place, &bytes, &mut request, ids);
+    templates.add(place, &bytes, &mut request, ids, |_, _| true);
     group.bench_function("known layout: skim and both ids", |bencher| {
         bencher.iter(|| match templates.find(black_box(&bytes)) {
             Found::Known(ids, _) => *ids,

@@ -218,8 +218,21 @@ pub enum Use {
     Truth,
     /// It is a string; and whether it begins with `$`, which it does not.
     Plain,
-    /// It is the id of a cursor, which is read from each message anew.
+    /// It is a number, which is told of each message anew.
+    Number(Slot),
+}
+
+/// The numbers that are told of each message, though its layout is known.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Slot {
+    /// The id of a cursor.
     Cursor,
+    /// `n`: documents matched, or inserted.
+    N,
+    /// `nModified`.
+    Modified,
+    /// Documents of a batch.
+    Documents,
 }
 
 /// Who is told of the elements of a document.
@@ -244,6 +257,8 @@ pub enum Opened {
     Enter,
     /// Pass over it.
     Skip,
+    /// Pass over it; all that has a say is that one more document is there.
+    Count,
     /// Pass over it and the rest of the document around it.
     Leave,
 }
@@ -389,7 +404,7 @@ impl Skimmer {
                         at += 4;
                         continue;
                     }
-                    Opened::Skip => length as u64,
+                    Opened::Skip | Opened::Count => length as u64,
                     Opened::Leave => self.leave(base + at as u64),
                 };
                 if !self.pass(chunk, &mut at, past) {

@@ -14,9 +14,9 @@ use super::connection::Connection;
 use super::pair::Arrival;
 use super::request::Sent;
 use super::stream::Stage;
-use super::{Handler, Sink};
+use super::{Core, Handler, Sink};
 use crate::compress::{Inflater, Status};
-use crate::message::{Body, Content, Header, Reply, Request};
+use crate::message::{Body, Content, Found, Header, Reply, Request, Told};
 use crate::shape::Rendered;
 use crate::tcp::{Flow, Side};
 
@@ -150,10 +150,7 @@ impl<S: Sink> Handler<'_, S> {
         let (first, provisional) = (half.first, half.provisional);
         if server == side {
             let mut reply = std::mem::take(&mut self.core.reply);
-            reply.reset();
-            self.core.body.begin(opcode, body.len() as u64);
-            let read = self.core.body.feed::<()>(body, &mut Content::Reply(&mut reply));
-            let whole = read.is_ok() && self.core.body.left() == 0;
+            let whole = self.core.read_reply(opcode, body, &mut reply);
             self.count_read(whole);
             self.core.coverage.replies += 1;
             self.answer(flow, conn, header, &mut reply, Arrival { first, last: time, compressor, whole });
@@ -304,6 +301,35 @@ impl<S: Sink> Handler<'_, S> {
             let (asked, _) = self.core.walked(conn, &mut streaming.request, None, &sent);
             self.ask(flow, conn, asked, time);
         }
+    }
+}
+
+impl Core {
+    /// Reads a reply that is all there. False: it contradicts itself.
+    #[inline]
+    fn read_reply(&mut self, opcode: Opcode, body: &[u8], reply: &mut Reply) -> bool {
+        let found = if opcode == Opcode::Msg { self.replies.find(body) } else { Found::Unknown };
+        let place = match found {
+            Found::Known(known, told) => {
+                reply.become_known(known, &told);
+                return true;
+            }
+            Found::Wanted(place) => Some(place),
+            Found::Unknown => None,
+        };
+        reply.reset();
+        self.body.begin(opcode, body.len() as u64);
+        let read = self.body.feed::<()>(body, &mut Content::Reply(reply));
+        let whole = read.is_ok() && self.body.left() == 0;
+        if let (Some(place), true, true) = (place, whole, reply.codes.is_empty()) {
+            let same = |known: &Reply, told: &Told| {
+                let mut again = Reply::default();
+                again.become_known(known, told);
+                again == *reply
+            };
+            self.replies.add(place, body, &mut Reply::default(), reply.clone(), same);
+        }
+        whole
     }
 }
 

@@ -94,7 +94,9 @@ struct Core {
     request: Request<()>,
     renderer: Request<Rendered>,
     /// Layouts of requests, and what those come to.
-    templates: Templates<Meaning>,
+    requests: Templates<Meaning>,
+    /// Layouts of replies, and what they say.
+    replies: Templates<Reply>,
     reply: Reply,
     body: Body,
     inflated: Vec<u8>,
@@ -127,7 +129,8 @@ impl Decoder {
                 coverage: Coverage::default(),
                 request: Request::default(),
                 renderer: Request::default(),
-                templates: Templates::default(),
+                requests: Templates::default(),
+                replies: Templates::default(),
                 reply: Reply::default(),
                 body: Body::default(),
                 inflated: Vec::new(),

@@ -383,7 +383,7 @@ impl Core {
         };
         told.matched = reply.n;
         told.affected = match pending.kind {
-            CommandKind::Update => reply.modified.map(|n| n + reply.upserted).or(reply.n),
+            CommandKind::Update => reply.modified.map(|n| n.saturating_add(reply.upserted)).or(reply.n),
             CommandKind::Insert | CommandKind::Delete => reply.n,
             CommandKind::FindAndModify => reply.last_error_n,
             CommandKind::BulkWrite => reply.bulk,

@@ -12,6 +12,7 @@ use super::Core;
 use super::connection::Connection;
 use super::pair::Pending;
 use super::shape::IntoRendered;
+use crate::bson::Slot;
 use crate::class::{Classes, Facts};
 use crate::message::{Found, Header, Place, Request, to_text};
 use crate::shape::{CommandKind, Text};
@@ -123,8 +124,8 @@ impl Core {
         body: &[u8],
         sent: &Sent,
     ) -> Result<Asked, Option<Place>> {
-        let (mut meaning, cursor) = match self.templates.find(body) {
-            Found::Known(meaning, cursor) => (meaning.clone(), cursor),
+        let (mut meaning, cursor) = match self.requests.find(body) {
+            Found::Known(meaning, told) => (meaning.clone(), told.get(Slot::Cursor)),
             Found::Wanted(place) => return Err(Some(place)),
             Found::Unknown => return Err(None),
         };
@@ -168,7 +169,8 @@ impl Core {
         let folded = meaning.shape.as_ref().is_some_and(|shape| Arc::ptr_eq(&shape.info, &self.other_shape));
         let many = request.builder.statement_count > MAX_STATEMENTS;
         if !(request.client.present || request.builder.over_cap || folded || many) {
-            self.templates.add(place, body, request, meaning);
+            let cursor = request.cursor;
+            self.requests.add(place, body, request, meaning, |_, told| told.get(Slot::Cursor) == cursor);
         }
     }
 

@@ -12,7 +12,7 @@ mod values;
 pub use body::{Body, BodyError, Content};
 pub use reply::Reply;
 pub use request::{Client, Request};
-pub use template::{Found, Place, Templates};
+pub use template::{Found, Place, Templates, Told};
 pub use values::to_text;
 
 use sonar_core::operation::Opcode;

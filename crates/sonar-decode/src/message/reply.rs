@@ -1,7 +1,10 @@
 //! What is read out of a reply: outcome, documents, cursor.
 
-use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use super::Told;
+use crate::bson::{Key, Kind, Opened, Slot, Step, Use, Value, Visitor};
 
+/// Of the value, its type had a say and nothing else.
+const TYPE: Step = Step::Using(Use::Type);
 /// The most distinct error codes of one reply that are kept; further ones count as code 0.
 const MAX_CODES: usize = 16;
 
@@ -20,7 +23,7 @@ enum Inside {
 }
 
 /// What a reply says, read element by element; its buffers are used again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     /// `ok`, where it was seen.
     pub ok: Option<bool>,
@@ -70,6 +73,16 @@ impl Reply {
         self.inside = Inside::Top;
     }
 
+    /// Becomes a reply of the layout of `known`, with the numbers that it tells.
+    pub fn become_known(&mut self, known: &Self, told: &Told) {
+        let count = |slot| told.get(slot).map(|number| number as u64);
+        self.clone_from(known);
+        self.n = count(Slot::N).or(self.n);
+        self.modified = count(Slot::Modified).or(self.modified);
+        self.documents = count(Slot::Documents).or(self.documents);
+        self.cursor = told.get(Slot::Cursor).or(self.cursor);
+    }
+
     fn add_code(&mut self, code: i32) {
         if let Some((_, count)) = self.codes.iter_mut().find(|(known, _)| *known == code) {
             *count = count.saturating_add(1);
@@ -81,58 +94,89 @@ impl Reply {
     }
 }
 
+/// A number as a count: what is negative is none.
+pub(super) fn count(kind: Kind, bytes: &[u8]) -> Option<u64> {
+    crate::shape::number(kind, bytes).map(|number| number.max(0.0) as u64)
+}
+
 impl Visitor for Reply {
     fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
-        let Value::Bytes(bytes) = value else {
-            if self.inside == Inside::Top && matches!(key.bytes, b"$err" | b"err") {
-                self.has_err = true;
-            }
-            if self.inside == Inside::Values {
-                self.documents = self.documents.map(|n| n + 1);
-            }
-            return Step::Next;
+        let bytes = match value {
+            Value::Bytes(bytes) => bytes,
+            Value::Long => &[],
         };
         let number = || crate::shape::number(kind, bytes);
-        let count = || number().map(|number| number.max(0.0) as u64);
+        let count = || count(kind, bytes);
+        let told = |slot| match number() {
+            Some(_) => Step::Using(Use::Number(slot)),
+            None => TYPE,
+        };
         match self.inside {
             Inside::Top => match key.bytes {
-                b"ok" => self.ok = number().map(|ok| ok != 0.0),
-                b"code" => self.code = number().map(|code| code as i32),
-                b"n" => self.n = count(),
+                b"ok" => {
+                    self.ok = number().map(|ok| ok != 0.0);
+                    if self.ok.is_some() { Step::Using(Use::Truth) } else { TYPE }
+                }
+                b"code" => {
+                    self.code = number().map(|code| code as i32);
+                    Step::Next
+                }
+                b"n" => {
+                    self.n = count();
+                    told(Slot::N)
+                }
                 b"nModified" => {
                     self.modified = count();
-                    if self.bulk.is_some() {
-                        self.bulk = self.bulk.zip(count()).map(|(a, b)| a + b);
+                    if self.bulk.is_none() {
+                        return told(Slot::Modified);
                     }
+                    self.bulk = self.bulk.zip(count()).map(|(a, b)| a.saturating_add(b));
+                    Step::Next
                 }
-                b"nInserted" => self.bulk = count().map(|n| n + self.modified.unwrap_or(0)),
-                b"nUpserted" | b"nDeleted" => self.bulk = self.bulk.zip(count()).map(|(a, b)| a + b),
-                b"value" => self.value = Some(false),
-                b"$err" | b"err" => self.has_err = kind == Kind::String,
-                _ => {}
+                b"nInserted" => {
+                    self.bulk = count().map(|n| n.saturating_add(self.modified.unwrap_or(0)));
+                    Step::Next
+                }
+                b"nUpserted" | b"nDeleted" => {
+                    self.bulk = self.bulk.zip(count()).map(|(a, b)| a.saturating_add(b));
+                    Step::Next
+                }
+                b"value" => {
+                    self.value = Some(false);
+                    TYPE
+                }
+                b"$err" | b"err" => {
+                    self.has_err = kind == Kind::String;
+                    TYPE
+                }
+                _ => TYPE,
             },
-            Inside::Cursor => {
-                if key.bytes == b"id" {
-                    self.cursor = match kind {
-                        Kind::Int64 => bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)),
-                        _ => number().map(|number| number as i64),
-                    };
+            Inside::Cursor if key.bytes == b"id" => match (kind, bytes.first_chunk()) {
+                (Kind::Int64, Some(id)) => {
+                    self.cursor = Some(i64::from_le_bytes(*id));
+                    Step::Using(Use::Number(Slot::Cursor))
                 }
-            }
-            Inside::WriteError | Inside::WriteConcernError => {
-                if let (b"code", Some(code)) = (key.bytes, number()) {
+                _ => {
+                    self.cursor = number().map(|number| number as i64);
+                    Step::Next
+                }
+            },
+            Inside::WriteError | Inside::WriteConcernError if key.bytes == b"code" => {
+                if let Some(code) = number() {
                     self.add_code(code as i32);
                 }
+                Step::Next
             }
-            Inside::LastErrorObject => {
-                if key.bytes == b"n" {
-                    self.last_error_n = count();
-                }
+            Inside::LastErrorObject if key.bytes == b"n" => {
+                self.last_error_n = count();
+                Step::Next
             }
-            Inside::Values => self.documents = self.documents.map(|n| n + 1),
-            Inside::Batch | Inside::Upserted | Inside::WriteErrors => {}
+            Inside::Values => {
+                self.documents = self.documents.map(|n| n + 1);
+                TYPE
+            }
+            _ => TYPE,
         }
-        Step::Next
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
@@ -157,7 +201,7 @@ impl Visitor for Reply {
             (Inside::WriteErrors, _, false) => Inside::WriteError,
             (Inside::Batch | Inside::Values, ..) => {
                 self.documents = self.documents.map(|n| n + 1);
-                return Opened::Skip;
+                return if array { Opened::Skip } else { Opened::Count };
             }
             (Inside::Upserted, _, false) => {
                 self.upserted += 1;

@@ -2,7 +2,7 @@
 
 use sonar_core::operation::Opcode;
 
-use crate::bson::{Key, Kind, Opened, Step, Use, Value, Visitor};
+use crate::bson::{Key, Kind, Opened, Slot, Step, Use, Value, Visitor};
 use crate::shape::{Builder, CommandKind, Field, Mode, Text};
 
 /// The longest name of a database, collection or command that is kept; the server allows 255.
@@ -261,7 +261,7 @@ impl<T: Text> Request<T> {
             return match (self.kind, kind) {
                 (CommandKind::GetMore, Kind::Int64) => {
                     self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b));
-                    Step::Using(Use::Cursor)
+                    Step::Using(Use::Number(Slot::Cursor))
                 }
                 (kind, Kind::String)
                     if kind != CommandKind::Other || names_a_collection(self.command.bytes()) =>
@@ -386,7 +386,7 @@ impl<T: Text> Visitor for Request<T> {
             Inside::CursorIds => {
                 if let (None, Kind::Int64, Value::Bytes(bytes)) = (self.cursor, kind, value) {
                     self.cursor = bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
-                    return Step::Using(Use::Cursor);
+                    return Step::Using(Use::Number(Slot::Cursor));
                 }
                 return Step::Using(Use::Type);
             }

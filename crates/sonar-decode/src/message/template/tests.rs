@@ -7,10 +7,13 @@ use bson::{Bson, Document, doc};
 use proptest::prelude::*;
 use sonar_core::operation::Opcode;
 
-use super::{Found, Templates};
+use super::{Found, Templates, Told};
+use crate::bson::Slot;
 use crate::capture_file::{Parser, Step};
 use crate::decoder::ids_of;
-use crate::message::{Body, Content, HEADER, Header, Request};
+use crate::message::{Body, Content, HEADER, Header, Reply, Request};
+
+const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
 
 /// All that a walk tells of a request, the cursor apart.
 fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)> {
@@ -55,22 +58,58 @@ impl Checker {
     fn check(&mut self, body: &[u8]) {
         let walked = walk(body, &mut self.request);
         match self.templates.find(body) {
-            Found::Known(told, cursor) => {
-                assert_eq!(walked, Some((told.clone(), cursor)), "{body:?}");
+            Found::Known(text, told) => {
+                assert_eq!(walked, Some((text.clone(), told.get(Slot::Cursor))), "{body:?}");
                 self.known += 1;
             }
             found => {
                 self.walked += 1;
-                if let (Some((told, _)), Found::Wanted(place)) = (walked, found) {
-                    self.templates.add(place, body, &mut self.request, told);
+                if let (Some((text, cursor)), Found::Wanted(place)) = (walked, found) {
+                    let same = |_: &String, told: &Told| told.get(Slot::Cursor) == cursor;
+                    self.templates.add(place, body, &mut self.request, text, same);
                 }
             }
         }
     }
 }
 
-/// The bodies of the requests of a recording that stand in one frame each.
-fn requests(recording: &str) -> Vec<Vec<u8>> {
+/// Recognises and walks replies, and compares.
+#[derive(Default)]
+struct ReplyChecker {
+    templates: Templates<Reply>,
+    known: u32,
+    walked: u32,
+}
+
+impl ReplyChecker {
+    fn check(&mut self, body: &[u8]) {
+        let (mut reader, mut reply) = (Body::default(), Reply::default());
+        reader.begin(Opcode::Msg, body.len() as u64);
+        let read = reader.feed::<()>(body, &mut Content::Reply(&mut reply));
+        let walked = (read.is_ok() && reader.left() == 0).then_some(reply);
+        let of = |known: &Reply, told: &Told| {
+            let mut reply = Reply::default();
+            reply.become_known(known, told);
+            reply
+        };
+        match self.templates.find(body) {
+            Found::Known(known, told) => {
+                assert_eq!(walked, Some(of(known, &told)), "{body:?}");
+                self.known += 1;
+            }
+            found => {
+                self.walked += 1;
+                if let (Some(reply), Found::Wanted(place)) = (walked, found) {
+                    let same = |known: &Reply, told: &Told| of(known, told) == reply;
+                    self.templates.add(place, body, &mut Reply::default(), reply.clone(), same);
+                }
+            }
+        }
+    }
+}
+
+/// The bodies of the requests, or of the replies, of a recording that stand in one frame each.
+fn messages(recording: &str, requests: bool) -> Vec<Vec<u8>> {
     let path = format!("{}/../../fixtures/{recording}/wire.pcap.gz", env!("CARGO_MANIFEST_DIR"));
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).expect("a recording");
@@ -92,7 +131,7 @@ fn requests(recording: &str) -> Vec<Vec<u8>> {
             Step::Need { .. } => break,
         }
     }
-    bodies.retain(|body| body.windows(5).any(|window| window == b"\x02$db\0"));
+    bodies.retain(|body| body.windows(5).any(|window| window == b"\x02$db\0") == requests);
     bodies
 }
 
@@ -181,12 +220,65 @@ fn commands() -> Vec<Vec<u8>> {
 #[test]
 fn every_request_of_the_recordings_is_recognised_as_what_it_is() {
     let mut checker = Checker::default();
-    let bodies: Vec<Vec<u8>> =
-        ["mongod-4.0-mixed", "mongod-4.0-sharded"].into_iter().flat_map(requests).collect();
+    let bodies: Vec<Vec<u8>> = RECORDINGS.into_iter().flat_map(|name| messages(name, true)).collect();
     assert!(bodies.len() > 5_000, "{}", bodies.len());
     bodies.iter().for_each(|body| checker.check(body));
     let Checker { known, walked, .. } = checker;
     assert!(known > 9 * walked, "{known} known, {walked} walked");
+}
+
+#[test]
+fn every_reply_of_the_recordings_is_recognised_as_what_it_is() {
+    let mut checker = ReplyChecker::default();
+    let bodies: Vec<Vec<u8>> = RECORDINGS.into_iter().flat_map(|name| messages(name, false)).collect();
+    assert!(bodies.len() > 5_000, "{}", bodies.len());
+    bodies.iter().for_each(|body| checker.check(body));
+    let ReplyChecker { known, walked, .. } = checker;
+    assert!(known > 9 * walked, "{known} known, {walked} walked");
+}
+
+/// What servers answer, and what none would.
+fn replies() -> Vec<Vec<u8>> {
+    let one = doc! {"_id": 1, "x": "y"};
+    let cursor = |batch: &str, id: i64, documents: Vec<Document>| {
+        doc! {"cursor": {batch: documents, "id": id, "ns": "shop.orders"}, "ok": 1.0}
+    };
+    [
+        doc! {"ok": 1.0},
+        doc! {"n": 3, "nModified": 2, "ok": 1.0, "operationTime": bson::Timestamp { time: 1, increment: 2 }},
+        doc! {"n": 3_i64, "nModified": -2, "upserted": [{"index": 0, "_id": 5}], "ok": 1},
+        cursor("firstBatch", 0, vec![]),
+        cursor("firstBatch", 77, vec![one.clone(); 3]),
+        cursor("nextBatch", 77, vec![one.clone()]),
+        doc! {"cursor": {"nextBatch": [one.clone()], "firstBatch": [], "id": 1_i64, "id": 2.5}, "ok": true},
+        doc! {"cursor": {"firstBatch": [one.clone(), 5]}, "values": [one.clone()], "ok": 1.0},
+        doc! {"values": [1, "x", 3.5], "ok": 1.0},
+        doc! {"value": one.clone(), "lastErrorObject": {"n": 1, "updatedExisting": true}, "ok": 1.0},
+        doc! {"value": Bson::Null, "lastErrorObject": {"n": 0}, "ok": 1.0},
+        doc! {"ok": 0.0, "errmsg": "no", "code": 59, "codeName": "CommandNotFound"},
+        doc! {"n": 1, "writeErrors": [{"index": 0, "code": 11000, "errmsg": "dup"}], "writeConcernError": {"code": 64}, "ok": 1.0},
+        doc! {"nInserted": 1, "nModified": 2, "nUpserted": 3, "nDeleted": 4, "n": 9, "n": 10, "ok": 1.0},
+        doc! {"nInserted": i64::MAX, "nModified": i64::MAX, "nDeleted": i64::MAX, "nUpserted": i64::MAX, "ok": 1.0},
+        doc! {"err": "x".repeat(2_000), "n": 0, "ok": 1.0},
+        doc! {"value": "x".repeat(2_000), "ok": 1.0},
+    ]
+    .iter()
+    .map(message)
+    .collect()
+}
+
+#[test]
+fn a_known_reply_tells_its_own_numbers() {
+    let tells = |documents: usize, id: i64| {
+        message(
+            &doc! {"cursor": {"firstBatch": vec![doc! {"a": 1}; documents], "id": id, "ns": "shop.orders"}, "ok": 1.0},
+        )
+    };
+    let mut checker = ReplyChecker::default();
+    for (documents, id) in [(3, 0), (1, 5), (200, i64::MAX), (7, -1), (0, 0)] {
+        checker.check(&tells(documents, id));
+    }
+    assert_eq!((checker.known, checker.walked), (4, 1));
 }
 
 #[test]
@@ -247,10 +339,9 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 1..4),
         cut in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        let mut checker = Checker::default();
-        for body in commands() {
-            checker.check(&body);
-            let mut other = body.clone();
+        let (mut checker, mut answers) = (Checker::default(), ReplyChecker::default());
+        let change = |body: &[u8]| {
+            let mut other = body.to_vec();
             for (at, byte, how) in &changes {
                 let at = at.index(other.len());
                 other[at] = match how {
@@ -263,7 +354,16 @@ proptest! {
             if let Some(cut) = &cut {
                 other.truncate(cut.index(other.len()));
             }
-            checker.check(&other);
+            other
+        };
+        for body in commands() {
+            checker.check(&body);
+            checker.check(&change(&body));
+        }
+        for body in replies() {
+            answers.check(&body);
+            answers.check(&change(&body));
+            answers.check(&body);
         }
     }
 }

@@ -1,19 +1,25 @@
-//! Requests whose layout was seen before, recognised without being walked.
+//! Messages whose layout was seen before, recognised without being walked.
 //!
 //! Theory of operation. Applications send few kinds of request, each many times: the same keys in the
-//! same order, and other values. Once a request has been walked, a [`Template`] may be made of it: its
-//! bytes, with holes where only the type of a value had a say in what the request comes to, as
-//! [`Visitor`] tells by [`Step`]. A later request that fits comes to the same by construction: each byte
-//! that had a say is compared, each that had none is passed over by type and length as the skimmer would,
-//! and the ends of all documents must meet. Nothing is guessed; what does not fit is walked.
+//! same order, and other values; and so are they answered. Once a message has been walked, a [`Template`]
+//! may be made of it ([`draft`]): its bytes, with holes where only the type of a value had a say in what
+//! the message comes to, or where the value is a number that is told, as
+//! [`Visitor`](crate::bson::Visitor) says by [`Step`](crate::bson::Step). A later message that fits comes
+//! to the same by construction: each byte that had a say is compared, each that had none is passed over by
+//! type and length as the skimmer would, and the ends of all documents must meet. Nothing is guessed; what
+//! does not fit is walked.
 //!
 //! Templates stand in a table of sets; the set is found by an [`outline`] of the message: its command,
 //! its collection and the first keys. Memory: at most [`SETS`] × [`WAYS`] templates of some 2 KiB each.
 //! Traffic that never repeats is found out ([`Set::misses`]) and pays little.
 
-use super::Request;
-use crate::bson::{Fed, Key, Kind, Opened, Skimmer, Step, Use, Value, Visitor, key_at, value_size};
+mod draft;
+
+use super::reply::count;
+use crate::bson::{Kind, Slot, key_at, value_size};
 use crate::shape::{self, hash::mix};
+
+pub use draft::Drawn;
 
 /// Sets of the table.
 const SETS: usize = 512;
@@ -43,8 +49,10 @@ enum Action {
     Truth { kind: Kind, nonzero: bool },
     /// A string that does not begin with `$`.
     Plain,
-    /// The id of a cursor.
-    Cursor,
+    /// A number, which is told.
+    Number { kind: Kind, slot: Slot },
+    /// An array of documents, whose number is told.
+    Batch,
     /// A document or array that is gone into.
     Open,
     /// The end of one.
@@ -112,12 +120,24 @@ pub struct Templates<F> {
 /// Answer to [`Templates::find`].
 #[derive(Debug)]
 pub enum Found<'t, F> {
-    /// The request has a layout that is known. The cursor id is that of a getMore or killCursors.
-    Known(&'t F, Option<i64>),
+    /// The message has a layout that is known; and the numbers that it tells.
+    Known(&'t F, Told),
     /// It has not; once it has been walked, its template is wanted.
     Wanted(Place),
     /// It has not, and its template is not wanted.
     Unknown,
+}
+
+/// Numbers that a message of a known layout tells, by [`Slot`].
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told([Option<i64>; 4]);
+
+impl Told {
+    /// The number of this slot, if the layout has it.
+    #[inline]
+    pub fn get(&self, slot: Slot) -> Option<i64> {
+        self.0[slot as usize]
+    }
 }
 
 /// Where a template is put.
@@ -146,9 +166,9 @@ impl<F> Templates<F> {
             return Found::Unknown;
         }
         let found = set.ways.iter().enumerate().find_map(|(at, (tag, template))| {
-            (*tag == place.tag).then(|| template.fits(body)).flatten().map(|cursor| (at, cursor))
+            (*tag == place.tag).then(|| template.fits(body)).flatten().map(|told| (at, told))
         });
-        let Some((at, cursor)) = found else {
+        let Some((at, told)) = found else {
             set.misses = set.misses.saturating_add(1);
             let wanted = set.ways.len() < WAYS || now_and_then;
             return if wanted { Found::Wanted(place) } else { Found::Unknown };
@@ -156,16 +176,28 @@ impl<F> Templates<F> {
         set.misses = 0;
         let front = at.saturating_sub(1);
         set.ways.swap(at, front);
-        Found::Known(&set.ways[front].1.facts, cursor)
+        Found::Known(&set.ways[front].1.facts, told)
     }
 
-    /// Makes a template of `body`, a request that has been walked without an error, and that comes to
-    /// `facts`. `request` is used to walk it once more.
-    pub fn add(&mut self, place: Place, body: &[u8], request: &mut Request<()>, facts: F) {
-        let Some(draft) = draft(body, request) else { return };
+    /// Makes a template of `body`, a message that has been walked without an error, and that comes to
+    /// `facts`. `reader` is used to walk it once more.
+    /// `agrees` says whether the facts and what the template tells of `body` are what the walk told: if
+    /// not, the message says something twice, and no template can know which of both counts.
+    pub fn add(
+        &mut self,
+        place: Place,
+        body: &[u8],
+        reader: &mut impl Drawn,
+        facts: F,
+        agrees: impl FnOnce(&F, &Told) -> bool,
+    ) {
+        let Some(draft) = draft::draw(body, reader) else { return };
         let Some(head) = body.first_chunk().copied() else { return };
         let (words, parts) = draft.finish();
         let template = Box::new(Template { head, words, parts, facts });
+        if !template.fits(body).is_some_and(|told| agrees(&template.facts, &told)) {
+            return;
+        }
         let ways = &mut self.sets[place.set].ways;
         if ways.len() >= WAYS {
             ways.pop();
@@ -175,11 +207,11 @@ impl<F> Templates<F> {
 }
 
 impl<F> Template<F> {
-    /// Whether `body` has this layout; and the cursor id in it, if there is one.
+    /// Whether `body` has this layout; and the numbers that it tells.
     #[inline]
-    fn fits(&self, body: &[u8]) -> Option<Option<i64>> {
+    fn fits(&self, body: &[u8]) -> Option<Told> {
         let mut ends = [0usize; MAX_OPEN];
-        let (mut open, mut at, mut cursor) = (0, self.head.len(), None);
+        let (mut open, mut at, mut told) = (0, self.head.len(), Told::default());
         if body.first_chunk() != Some(&self.head) {
             return None;
         }
@@ -211,10 +243,15 @@ impl<F> Template<F> {
                     }
                     at += 4 + counted(body, at, 1)?;
                 }
-                Action::Cursor => {
-                    let id = body.get(at..)?.first_chunk().map(|bytes| i64::from_le_bytes(*bytes))?;
-                    cursor.get_or_insert(id);
-                    at += 8;
+                Action::Number { kind, slot } => {
+                    let size = value_size(kind, body.get(at..)?)?;
+                    told.0[slot as usize] = integer(kind, slot, body.get(at..at + size)?);
+                    at += size;
+                }
+                Action::Batch => {
+                    let (end, documents) = batch_end(body, at)?;
+                    told.0[Slot::Documents as usize] = Some(documents);
+                    at = end;
                 }
                 Action::Open => {
                     *ends.get_mut(open)? = at + document_at(body, at)?;
@@ -258,11 +295,19 @@ impl<F> Template<F> {
                     }
                 }
                 Action::End(checksum) => {
-                    return (at + usize::from(checksum) == body.len()).then_some(cursor);
+                    return (at + usize::from(checksum) == body.len()).then_some(told);
                 }
             }
         }
         None
+    }
+}
+
+/// A number as it is told: a cursor's id as it is, a count as a reply counts.
+fn integer(kind: Kind, slot: Slot, bytes: &[u8]) -> Option<i64> {
+    match slot {
+        Slot::Cursor => bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)),
+        Slot::N | Slot::Modified | Slot::Documents => count(kind, bytes).map(|count| count as i64),
     }
 }
 
@@ -290,6 +335,21 @@ fn list_end(body: &[u8], at: usize, number: u8) -> Option<usize> {
         at += value_size(kind, body.get(at..)?)?;
     }
     (at > first && at + 1 == end).then_some(end)
+}
+
+/// The end of the array at `at`, if it holds documents and nothing else, and how many.
+fn batch_end(body: &[u8], at: usize) -> Option<(usize, i64)> {
+    let end = at + document_at(body, at)?;
+    let (mut at, mut documents) = (at + 4, 0);
+    while *body.get(at)? != 0 {
+        let (kind, _, value) = element_at(body, at)?;
+        if kind != Kind::Document.number() {
+            return None;
+        }
+        at = value + document_at(body, value)?;
+        documents += 1;
+    }
+    (at + 1 == end).then_some((end, documents))
 }
 
 /// Whether the bytes from `at` to `end` are those of `words`: one for each eight bytes, and the last one
@@ -372,295 +432,6 @@ fn element_at(body: &[u8], at: usize) -> Option<(u8, u64, usize)> {
     }
     let key = key_at(rest).ok()??;
     Some((kind, key.word, at + 1 + key.bytes.len() + 1))
-}
-
-/// A template in the making.
-#[derive(Default)]
-struct Draft {
-    literals: Vec<u8>,
-    masks: Vec<u8>,
-    parts: Vec<Part>,
-    /// Where the bytes begin that stand before the next action.
-    from: usize,
-    open: Vec<Container>,
-    /// No template can be made of this.
-    unfit: bool,
-}
-
-/// An open document of a draft.
-struct Container {
-    /// Its part, by index.
-    part: usize,
-    /// Bytes compared when it began.
-    literals: usize,
-    /// Elements in it.
-    elements: u32,
-    /// Those of them that [`Use::Member`] was said of, all with this placeholder.
-    members: u32,
-    placeholder: u8,
-}
-
-impl Draft {
-    fn act(&mut self, action: Action) {
-        if self.literals.len() > MAX_LITERALS || self.parts.len() >= MAX_PARTS {
-            self.unfit = true;
-            return;
-        }
-        let length = (self.literals.len() - self.from) as u16;
-        self.parts.push(Part { length, words: length.div_ceil(8), action });
-        self.from = self.literals.len();
-    }
-
-    /// The words and the parts of the template.
-    fn finish(self) -> (Box<[Word]>, Box<[Part]>) {
-        let (mut words, mut at) = (Vec::new(), 0);
-        for part in &self.parts {
-            let end = at + usize::from(part.length);
-            for word in 1..=usize::from(part.words) {
-                // The last one ends with the part, wherever it begins: what is before the part is not
-                // compared, what is compared already is compared again.
-                let from = (at + 8 * word).min(end) as isize - 8;
-                let bytes = |of: &[u8]| {
-                    std::array::from_fn(|i| match from + i as isize {
-                        byte if byte < at as isize => 0,
-                        byte => of.get(byte as usize).copied().unwrap_or(0),
-                    })
-                };
-                let mask = u64::from_le_bytes(bytes(&self.masks));
-                words.push(Word { literal: u64::from_le_bytes(bytes(&self.literals)) & mask, mask });
-            }
-            at = end;
-        }
-        (words.into(), self.parts.into())
-    }
-
-    /// Bytes that are compared.
-    fn compare(&mut self, bytes: &[u8]) {
-        if self.literals.len() + bytes.len() > MAX_LITERALS {
-            self.unfit = true;
-            return;
-        }
-        self.literals.extend_from_slice(bytes);
-        self.masks.resize(self.literals.len(), u8::MAX);
-    }
-
-    fn open(&mut self) {
-        self.unfit |= self.open.len() + 1 >= MAX_OPEN;
-        let (part, literals) = (self.parts.len(), self.literals.len());
-        self.act(Action::Open);
-        self.open.push(Container { part, literals, elements: 0, members: 0, placeholder: 0 });
-    }
-
-    fn close(&mut self) {
-        let Some(container) = self.open.pop() else { return };
-        if container.elements > 0 && container.members == container.elements {
-            self.forget_content(&container);
-            if let Some(part) = self.parts.last_mut() {
-                part.action = Action::List(container.placeholder);
-            }
-        } else {
-            self.unfit |= container.members > FEW;
-            self.act(Action::Close);
-        }
-    }
-
-    /// Takes back what was drawn of the content of a container.
-    fn forget_content(&mut self, container: &Container) {
-        self.parts.truncate(container.part + 1);
-        self.literals.truncate(container.literals);
-        self.masks.truncate(container.literals);
-        self.from = container.literals;
-    }
-
-    fn leave(&mut self) {
-        self.open.pop();
-        self.act(Action::Leave);
-    }
-
-    /// Type and key of an element.
-    fn head(&mut self, kind: Kind, key: &Key<'_>) {
-        if let Some(container) = self.open.last_mut() {
-            container.elements += 1;
-        }
-        self.compare(&[kind.number()]);
-        self.compare(key.bytes);
-        self.compare(&[0]);
-    }
-
-    /// A value of which the type alone had a say.
-    fn pass(&mut self, kind: Kind) {
-        match kind.fixed_size() {
-            Some(size) => {
-                self.literals.resize(self.literals.len() + usize::from(size), 0);
-                self.masks.resize(self.literals.len(), 0);
-            }
-            None => self.act(match kind {
-                Kind::Regex => Action::Regex,
-                Kind::Binary => Action::Counted { least: 0, more: 5 },
-                Kind::DbPointer => Action::Counted { least: 1, more: 16 },
-                // Its length counts itself.
-                Kind::JavaScriptWithScope => Action::Counted { least: 14, more: 0 },
-                _ => Action::Counted { least: 1, more: 4 },
-            }),
-        }
-    }
-
-    /// A value that had a say.
-    fn keep(&mut self, kind: Kind, value: Value<'_>) {
-        let Value::Bytes(bytes) = value else {
-            self.unfit = true;
-            return;
-        };
-        if kind.fixed_size().is_some() {
-            self.compare(bytes);
-        } else if matches!(kind, Kind::String | Kind::Symbol) {
-            self.compare(&(bytes.len() as u32 + 1).to_le_bytes());
-            self.compare(bytes);
-            self.compare(&[0]);
-        } else {
-            self.unfit = true;
-        }
-    }
-
-    fn member(&mut self, kind: Kind) {
-        let number = shape::placeholder(kind).0;
-        if let Some(container) = self.open.last_mut()
-            && (container.members == 0 || container.placeholder == number)
-        {
-            container.members += 1;
-            container.placeholder = number;
-        }
-        self.pass(kind);
-        // A long list is not drawn element by element.
-        if let Some(container) = self.open.pop() {
-            if container.elements > FEW && container.members == container.elements {
-                self.forget_content(&container);
-            }
-            self.open.push(container);
-        }
-    }
-}
-
-/// Passes what a request is told on to it, and draws the layout from its answers.
-struct Recorder<'a> {
-    request: &'a mut Request<()>,
-    draft: Draft,
-}
-
-impl Visitor for Recorder<'_> {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
-        let step = self.request.element(key, kind, value);
-        self.draft.head(kind, &key);
-        match step {
-            Step::Next => self.draft.keep(kind, value),
-            Step::Using(Use::Type) => self.draft.pass(kind),
-            Step::Using(Use::Member) => self.draft.member(kind),
-            Step::Using(Use::Truth) => {
-                let number = match value {
-                    Value::Bytes(bytes) => shape::number(kind, bytes),
-                    Value::Long => None,
-                };
-                match number {
-                    Some(number) => self.draft.act(Action::Truth { kind, nonzero: number != 0.0 }),
-                    None => self.draft.unfit = true,
-                }
-            }
-            Step::Using(Use::Plain) => self.draft.act(Action::Plain),
-            Step::Using(Use::Cursor) => self.draft.act(Action::Cursor),
-            Step::Leave => {
-                self.draft.pass(kind);
-                self.draft.leave();
-            }
-        }
-        if self.draft.unfit { Step::Leave } else { step }
-    }
-
-    fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
-        let opened = self.request.open(key, array);
-        self.draft.head(if array { Kind::Array } else { Kind::Document }, &key);
-        match opened {
-            Opened::Enter => self.draft.open(),
-            Opened::Skip => self.draft.act(Action::Pass),
-            Opened::Leave => {
-                self.draft.act(Action::Pass);
-                self.draft.leave();
-            }
-        }
-        if self.draft.unfit { Opened::Leave } else { opened }
-    }
-
-    fn close(&mut self) {
-        self.request.close();
-        self.draft.close();
-    }
-}
-
-/// Draws the layout of an OP_MSG; `None` where it has something that no template can express.
-fn draft(body: &[u8], request: &mut Request<()>) -> Option<Draft> {
-    request.reset(sonar_core::operation::Opcode::Msg);
-    let mut skimmer = Skimmer::new();
-    let mut recorder = Recorder { request, draft: Draft::default() };
-    let flags = body.first_chunk::<4>()?;
-    let checksum = if flags[0] & 1 == 1 { 4 } else { 0 };
-    let end = body.len().checked_sub(checksum)?;
-    let mut at = 4;
-    let mut document = |at: &mut usize, recorder: &mut Recorder<'_>| {
-        recorder.draft.open();
-        skimmer.reset();
-        let fed = skimmer.feed(&body[*at..end], (end - *at) as u64, recorder);
-        let Ok(Fed::Done(used)) = fed else { return None };
-        // The skimmer does not speak of the outermost document's end. Where that was left, it is closed.
-        if !recorder.draft.open.is_empty() {
-            recorder.draft.close();
-        }
-        *at += used;
-        (!recorder.draft.unfit).then_some(())
-    };
-    while at < end {
-        let kind = *body.get(at)?;
-        // The first one stands in the template's head.
-        if at > 4 {
-            recorder.draft.compare(&[kind]);
-        }
-        at += 1;
-        if kind == 0 {
-            document(&mut at, &mut recorder)?;
-            continue;
-        }
-        let section_end = at + document_at(&body[..end], at)?;
-        let name = key_at(body.get(at + 4..section_end)?).ok()??;
-        recorder.draft.act(Action::Section);
-        recorder.draft.compare(name.bytes);
-        recorder.draft.compare(&[0]);
-        at += 4 + name.bytes.len() + 1;
-        let statements = match (kind, name.bytes) {
-            (1, b"documents") => {
-                recorder.draft.act(Action::Documents);
-                at = section_end;
-                continue;
-            }
-            (1, b"updates" | b"deletes") => true,
-            (1, b"ops") => {
-                recorder.request.builder.set_command(shape::CommandKind::BulkWrite);
-                true
-            }
-            (1, b"nsInfo") => false,
-            _ => return None,
-        };
-        while at < section_end {
-            if statements {
-                recorder.request.begin_statement();
-            } else {
-                recorder.request.begin_namespace();
-            }
-            document(&mut at, &mut recorder)?;
-            recorder.request.end_part();
-        }
-        recorder.draft.act(Action::EndSection);
-    }
-    recorder.draft.act(Action::End(checksum as u8));
-    let Recorder { draft, .. } = recorder;
-    (!draft.unfit).then_some(draft)
 }
 
 #[cfg(test)]

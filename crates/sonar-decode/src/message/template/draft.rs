@@ -1,0 +1,391 @@
+//! Drawing the layout of a message that has been walked: the bytes that have a say, and what stands between
+//! them.
+
+use sonar_core::operation::Opcode;
+
+use super::{Action, FEW, MAX_LITERALS, MAX_OPEN, MAX_PARTS, Part, Word, document_at};
+use crate::bson::{Fed, Key, Kind, Opened, Skimmer, Slot, Step, Use, Value, Visitor, key_at};
+use crate::message::{Reply, Request};
+use crate::shape;
+
+/// A template in the making.
+#[derive(Default)]
+pub(super) struct Draft {
+    literals: Vec<u8>,
+    masks: Vec<u8>,
+    parts: Vec<Part>,
+    /// Where the bytes begin that stand before the next action.
+    from: usize,
+    open: Vec<Container>,
+    /// The numbers that are told.
+    told: [bool; 4],
+    /// No template can be made of this.
+    unfit: bool,
+}
+
+/// An open document of a draft.
+struct Container {
+    /// Its part, by index.
+    part: usize,
+    /// Bytes compared when it began.
+    literals: usize,
+    /// Elements in it.
+    elements: u32,
+    /// Those of them that are documents of which only the number is told.
+    documents: u32,
+    /// Those of them that [`Use::Member`] was said of, all with this placeholder.
+    members: u32,
+    placeholder: u8,
+}
+
+impl Draft {
+    fn act(&mut self, action: Action) {
+        if self.literals.len() > MAX_LITERALS || self.parts.len() >= MAX_PARTS {
+            self.unfit = true;
+            return;
+        }
+        let length = (self.literals.len() - self.from) as u16;
+        self.parts.push(Part { length, words: length.div_ceil(8), action });
+        self.from = self.literals.len();
+    }
+
+    /// The words and the parts of the template.
+    pub(super) fn finish(self) -> (Box<[Word]>, Box<[Part]>) {
+        let (mut words, mut at) = (Vec::new(), 0);
+        for part in &self.parts {
+            let end = at + usize::from(part.length);
+            for word in 1..=usize::from(part.words) {
+                // The last one ends with the part, wherever it begins: what is before the part is not
+                // compared, what is compared already is compared again.
+                let from = (at + 8 * word).min(end) as isize - 8;
+                let bytes = |of: &[u8]| {
+                    std::array::from_fn(|i| match from + i as isize {
+                        byte if byte < at as isize => 0,
+                        byte => of.get(byte as usize).copied().unwrap_or(0),
+                    })
+                };
+                let mask = u64::from_le_bytes(bytes(&self.masks));
+                words.push(Word { literal: u64::from_le_bytes(bytes(&self.literals)) & mask, mask });
+            }
+            at = end;
+        }
+        (words.into(), self.parts.into())
+    }
+
+    /// Bytes that are compared.
+    fn compare(&mut self, bytes: &[u8]) {
+        if self.literals.len() + bytes.len() > MAX_LITERALS {
+            self.unfit = true;
+            return;
+        }
+        self.literals.extend_from_slice(bytes);
+        self.masks.resize(self.literals.len(), u8::MAX);
+    }
+
+    fn open(&mut self) {
+        self.unfit |= self.open.len() + 1 >= MAX_OPEN;
+        let (part, literals) = (self.parts.len(), self.literals.len());
+        self.act(Action::Open);
+        self.open.push(Container { part, literals, elements: 0, documents: 0, members: 0, placeholder: 0 });
+    }
+
+    fn close(&mut self) {
+        let Some(container) = self.open.pop() else { return };
+        if container.elements > 0 && container.members == container.elements {
+            self.replace_content(&container, Action::List(container.placeholder));
+        } else if container.elements > 0 && container.documents == container.elements {
+            self.replace_content(&container, Action::Batch);
+            self.tell(Slot::Documents);
+        } else {
+            self.unfit |= container.members > FEW || container.documents > 0;
+            self.act(Action::Close);
+        }
+    }
+
+    /// Draws a container and all its content as one.
+    fn replace_content(&mut self, container: &Container, action: Action) {
+        self.forget_content(container);
+        if let Some(part) = self.parts.last_mut() {
+            part.action = action;
+        }
+    }
+
+    /// Takes back what was drawn of the content of a container.
+    fn forget_content(&mut self, container: &Container) {
+        self.parts.truncate(container.part + 1);
+        self.literals.truncate(container.literals);
+        self.masks.truncate(container.literals);
+        self.from = container.literals;
+    }
+
+    fn leave(&mut self) {
+        self.open.pop();
+        self.act(Action::Leave);
+    }
+
+    /// Type and key of an element.
+    fn head(&mut self, kind: Kind, key: &Key<'_>) {
+        if let Some(container) = self.open.last_mut() {
+            container.elements += 1;
+        }
+        self.compare(&[kind.number()]);
+        self.compare(key.bytes);
+        self.compare(&[0]);
+    }
+
+    /// A value of which the type alone had a say.
+    fn pass(&mut self, kind: Kind) {
+        match kind.fixed_size() {
+            Some(size) => {
+                self.literals.resize(self.literals.len() + usize::from(size), 0);
+                self.masks.resize(self.literals.len(), 0);
+            }
+            None => self.act(match kind {
+                Kind::Regex => Action::Regex,
+                Kind::Binary => Action::Counted { least: 0, more: 5 },
+                Kind::DbPointer => Action::Counted { least: 1, more: 16 },
+                // Its length counts itself.
+                Kind::JavaScriptWithScope => Action::Counted { least: 14, more: 0 },
+                _ => Action::Counted { least: 1, more: 4 },
+            }),
+        }
+    }
+
+    /// A value that had a say.
+    fn keep(&mut self, kind: Kind, value: Value<'_>) {
+        let Value::Bytes(bytes) = value else {
+            self.unfit = true;
+            return;
+        };
+        if kind.fixed_size().is_some() {
+            self.compare(bytes);
+        } else if matches!(kind, Kind::String | Kind::Symbol) {
+            self.compare(&(bytes.len() as u32 + 1).to_le_bytes());
+            self.compare(bytes);
+            self.compare(&[0]);
+        } else {
+            self.unfit = true;
+        }
+    }
+
+    /// A number that is told.
+    fn number(&mut self, kind: Kind, slot: Slot) {
+        self.tell(slot);
+        self.act(Action::Number { kind, slot });
+    }
+
+    /// What is told twice is not told by a template.
+    fn tell(&mut self, slot: Slot) {
+        self.unfit |= std::mem::replace(&mut self.told[slot as usize], true);
+    }
+
+    /// A document of which only is told that it is there.
+    fn document(&mut self) {
+        self.act(Action::Pass);
+        if let Some(container) = self.open.pop() {
+            let container = Container { documents: container.documents + 1, ..container };
+            if container.documents == container.elements {
+                self.forget_content(&container);
+            }
+            self.open.push(container);
+        }
+    }
+
+    fn member(&mut self, kind: Kind) {
+        let number = shape::placeholder(kind).0;
+        if let Some(container) = self.open.last_mut()
+            && (container.members == 0 || container.placeholder == number)
+        {
+            container.members += 1;
+            container.placeholder = number;
+        }
+        self.pass(kind);
+        // A long list is not drawn element by element.
+        if let Some(container) = self.open.pop() {
+            if container.elements > FEW && container.members == container.elements {
+                self.forget_content(&container);
+            }
+            self.open.push(container);
+        }
+    }
+}
+
+/// Passes what a reader is told on to it, and draws the layout from its answers.
+struct Recorder<'a, R> {
+    reader: &'a mut R,
+    draft: Draft,
+}
+
+impl<R: Visitor> Visitor for Recorder<'_, R> {
+    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+        let step = self.reader.element(key, kind, value);
+        self.draft.head(kind, &key);
+        match step {
+            Step::Next => self.draft.keep(kind, value),
+            Step::Using(Use::Type) => self.draft.pass(kind),
+            Step::Using(Use::Member) => self.draft.member(kind),
+            Step::Using(Use::Truth) => {
+                let number = match value {
+                    Value::Bytes(bytes) => shape::number(kind, bytes),
+                    Value::Long => None,
+                };
+                match number {
+                    Some(number) => self.draft.act(Action::Truth { kind, nonzero: number != 0.0 }),
+                    None => self.draft.unfit = true,
+                }
+            }
+            Step::Using(Use::Plain) => self.draft.act(Action::Plain),
+            Step::Using(Use::Number(slot)) => self.draft.number(kind, slot),
+            Step::Leave => {
+                self.draft.pass(kind);
+                self.draft.leave();
+            }
+        }
+        if self.draft.unfit { Step::Leave } else { step }
+    }
+
+    fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
+        let opened = self.reader.open(key, array);
+        self.draft.head(if array { Kind::Array } else { Kind::Document }, &key);
+        match opened {
+            Opened::Enter => self.draft.open(),
+            Opened::Skip => self.draft.act(Action::Pass),
+            Opened::Count => self.draft.document(),
+            Opened::Leave => {
+                self.draft.act(Action::Pass);
+                self.draft.leave();
+            }
+        }
+        if self.draft.unfit { Opened::Leave } else { opened }
+    }
+
+    fn close(&mut self) {
+        self.reader.close();
+        self.draft.close();
+    }
+}
+
+/// What reads a message, and what a template of that message can be drawn with.
+pub trait Drawn: Visitor {
+    /// Forgets all; ready for an OP_MSG.
+    fn begin(&mut self);
+    /// A section of kind 1 begins. Gives how its documents are read; `None`: no template is made.
+    fn begin_section(&mut self, name: &[u8]) -> Option<Section>;
+    /// A document of that section begins.
+    fn begin_document(&mut self, section: Section);
+    /// It has ended.
+    fn end_document(&mut self);
+}
+
+/// How the documents of a section are read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Section {
+    /// Passed over.
+    Documents,
+    /// As statements.
+    Statements,
+    /// As namespaces.
+    Namespaces,
+}
+
+impl Drawn for Request<()> {
+    fn begin(&mut self) {
+        self.reset(Opcode::Msg);
+    }
+
+    fn begin_section(&mut self, name: &[u8]) -> Option<Section> {
+        match name {
+            b"documents" => Some(Section::Documents),
+            b"updates" | b"deletes" => Some(Section::Statements),
+            b"ops" => {
+                self.builder.set_command(shape::CommandKind::BulkWrite);
+                Some(Section::Statements)
+            }
+            b"nsInfo" => Some(Section::Namespaces),
+            _ => None,
+        }
+    }
+
+    fn begin_document(&mut self, section: Section) {
+        match section {
+            Section::Statements => self.begin_statement(),
+            Section::Namespaces => self.begin_namespace(),
+            Section::Documents => {}
+        }
+    }
+
+    fn end_document(&mut self) {
+        self.end_part();
+    }
+}
+
+/// A reply has one section.
+impl Drawn for Reply {
+    fn begin(&mut self) {
+        self.reset();
+    }
+
+    fn begin_section(&mut self, _: &[u8]) -> Option<Section> {
+        None
+    }
+
+    fn begin_document(&mut self, _: Section) {}
+
+    fn end_document(&mut self) {}
+}
+
+/// Draws the layout of an OP_MSG; `None` where it has something that no template can express.
+pub(super) fn draw<R: Drawn>(body: &[u8], reader: &mut R) -> Option<Draft> {
+    reader.begin();
+    let mut skimmer = Skimmer::new();
+    let mut recorder = Recorder { reader, draft: Draft::default() };
+    let flags = body.first_chunk::<4>()?;
+    let checksum = if flags[0] & 1 == 1 { 4 } else { 0 };
+    let end = body.len().checked_sub(checksum)?;
+    let mut at = 4;
+    let mut document = |at: &mut usize, recorder: &mut Recorder<'_, R>| {
+        recorder.draft.open();
+        skimmer.reset();
+        let fed = skimmer.feed(&body[*at..end], (end - *at) as u64, recorder);
+        let Ok(Fed::Done(used)) = fed else { return None };
+        // The skimmer does not speak of the outermost document's end. Where that was left, it is closed.
+        if !recorder.draft.open.is_empty() {
+            recorder.draft.close();
+        }
+        *at += used;
+        (!recorder.draft.unfit).then_some(())
+    };
+    while at < end {
+        let kind = *body.get(at)?;
+        // The first one stands in the template's head.
+        if at > 4 {
+            recorder.draft.compare(&[kind]);
+        }
+        at += 1;
+        if kind == 0 {
+            document(&mut at, &mut recorder)?;
+            continue;
+        }
+        let section_end = at + document_at(&body[..end], at)?;
+        let name = key_at(body.get(at + 4..section_end)?).ok()??;
+        recorder.draft.act(Action::Section);
+        recorder.draft.compare(name.bytes);
+        recorder.draft.compare(&[0]);
+        at += 4 + name.bytes.len() + 1;
+        let section = recorder.reader.begin_section(name.bytes).filter(|_| kind == 1)?;
+        if section == Section::Documents {
+            recorder.draft.act(Action::Documents);
+            at = section_end;
+            continue;
+        }
+        while at < section_end {
+            recorder.reader.begin_document(section);
+            document(&mut at, &mut recorder)?;
+            recorder.reader.end_document();
+        }
+        recorder.draft.act(Action::EndSection);
+    }
+    recorder.draft.act(Action::End(checksum as u8));
+    let Recorder { draft, .. } = recorder;
+    (!draft.unfit).then_some(draft)
+}
