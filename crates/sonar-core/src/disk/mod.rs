@@ -1,0 +1,12 @@
+//! The disk: what a test of it measured, what the kernel counted meanwhile, and what both mean.
+//!
+//! Only nouns and arithmetic. Requests are made and counters are read in `sonar-sys`; words for people are
+//! put together in `sonar-view`.
+
+pub mod counters;
+pub mod offsets;
+pub mod step;
+
+pub use counters::{DiskCounters, DiskRates};
+pub use offsets::{Offsets, SplitMix};
+pub use step::{DiskStep, KernelBytes, Requests};
