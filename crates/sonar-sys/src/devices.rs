@@ -256,16 +256,27 @@ fn read_device(dir: &Path, name: &str, partition_of: Option<&str>) -> Option<Dev
     })
 }
 
+/// The counters of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Major and minor number.
+    pub number: (u32, u32),
+    /// Its name.
+    pub name: String,
+    /// What the kernel has counted.
+    pub counters: DiskCounters,
+}
+
 /// The counters of every device, in the kernel's order, from `/proc/diskstats`.
 ///
 /// # Errors
 /// Where the file cannot be read.
-pub fn counters(proc_root: &Path) -> io::Result<Vec<((u32, u32), String, DiskCounters)>> {
+pub fn counters(proc_root: &Path) -> io::Result<Vec<Counted>> {
     let mut text = Vec::new();
     File::open(proc_root.join("diskstats"))?.take(16 << 20).read_to_end(&mut text)?;
     let text = String::from_utf8_lossy(&text);
     let lines = text.lines().filter_map(DiskCounters::parse);
-    Ok(lines.map(|(number, name, counters)| (number, name.to_owned(), counters)).collect())
+    Ok(lines.map(|(number, name, counters)| Counted { number, name: name.to_owned(), counters }).collect())
 }
 
 /// Time that all processors have spent, and the part of it in which they had nothing to do, in ticks:

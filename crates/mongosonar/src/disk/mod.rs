@@ -1,0 +1,19 @@
+//! `mongosonar disk`: measure a disk, watch it, look at how it is set up.
+
+pub mod args;
+mod bench;
+mod compare;
+mod config;
+mod place;
+
+use anyhow::Result;
+
+use args::DiskCommand;
+
+/// Runs the command; gives the exit code.
+pub fn run(command: &DiskCommand) -> Result<u8> {
+    match command {
+        DiskCommand::Bench(args) => bench::run(args),
+        DiskCommand::Estimate(args) => compare::estimate(args),
+    }
+}
