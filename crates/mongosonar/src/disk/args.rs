@@ -15,6 +15,34 @@ pub enum DiskCommand {
     /// How long reading so many documents takes on a disk that was measured
     #[command(after_long_help = ESTIMATE_EXAMPLES)]
     Estimate(EstimateArgs),
+    /// The devices under a folder, or all: the columns of iostat -x
+    #[command(after_long_help = STAT_EXAMPLES)]
+    Stat(StatArgs),
+}
+
+const STAT_EXAMPLES: &str = "\
+Examples:
+  mongosonar disk stat --dbpath /var/lib/mongodb    the device of the data, and the disks that it is made of
+  mongosonar disk stat --interval 5s --count 3      all devices that have done anything, three times
+  mongosonar disk stat md0 --json                   one JSON object an interval";
+
+/// What `disk stat` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct StatArgs {
+    /// Devices, like sda, md0 or /dev/mapper/vg-data, with what they are made of [default: all]
+    pub devices: Vec<String>,
+    /// Folder of the data: its device, with what that is made of
+    #[arg(long, value_name = "FOLDER")]
+    pub dbpath: Option<PathBuf>,
+    /// Length of an interval, like 500ms, 10s, 1m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+    /// Stop after so many intervals
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// JSON: one object an interval
+    #[arg(long)]
+    pub json: bool,
 }
 
 const ESTIMATE_EXAMPLES: &str = "\
@@ -49,7 +77,8 @@ fn scaled(text: &str, unit: u64, what: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let wrong = || format!("{text:?} is no {what}: write it like 250000, 500k, 100M or 2G");
-    let power = match text[digits..].trim().to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+    let power = match text[digits..].trim().to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b')
+    {
         "" => 0,
         "k" => 1,
         "m" => 2,
@@ -156,6 +185,9 @@ pub struct BenchArgs {
     /// Length of each of the short probes before the ramp; 0 leaves them out
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds_or_none, help_heading = "How to do it")]
     pub probe_seconds: Duration,
+    /// No ramp: one step, with nThreads in flight from the beginning
+    #[arg(long, help_heading = "How to do it")]
+    pub no_ramp: bool,
     /// Do not follow each write with fdatasync, as mongoperf did
     #[arg(long, help_heading = "How to do it")]
     pub no_fdatasync: bool,

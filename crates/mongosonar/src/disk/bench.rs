@@ -82,7 +82,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
                 "Stopped by {} after {} of {} steps; the test file is removed.",
                 signal_name(signal),
                 run.steps.len(),
-                verdict::ramp(options.n_threads).count()
+                ramp(args, &options).len()
             ));
         }
         _ => {}
@@ -188,6 +188,11 @@ fn settings(args: &BenchArgs, options: &Options, engine: EngineArg) -> Settings 
     }
 }
 
+/// The numbers in flight, one a step.
+fn ramp(args: &BenchArgs, options: &Options) -> Vec<u32> {
+    if args.no_ramp { vec![options.n_threads] } else { verdict::ramp(options.n_threads).collect() }
+}
+
 /// Where the lines go that are printed while it runs.
 struct Lines {
     quiet: bool,
@@ -263,7 +268,8 @@ impl Bench {
         };
         self.lines.say("testing...")?;
         let mut steps: Vec<DiskStep> = Vec::new();
-        let result = self.ramp(engine.as_mut(), &step, options, &mut steps, run);
+        let ramp = ramp(args, options);
+        let result = self.ramp(engine.as_mut(), &step, options, &ramp, &mut steps, run);
         run.verdict = Verdict::new(&steps, &probes, kind == EngineArg::Threads || run.engine == "threads");
         result
     }
@@ -359,12 +365,13 @@ impl Bench {
         engine: &mut dyn Engine,
         step: &Step,
         options: &Options,
+        ramp: &[u32],
         steps: &mut Vec<DiskStep>,
         run: &mut Run,
     ) -> Result<()> {
         let mapped = run.settings.mmf;
         let pause = Duration::from_micros(options.sleep_micros);
-        for in_flight in verdict::ramp(options.n_threads) {
+        for &in_flight in ramp {
             if self.stopped() {
                 return Err(DiskError::Stopped.into());
             }

@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod config;
 mod place;
+mod stat;
 
 use anyhow::Result;
 
@@ -15,5 +16,6 @@ pub fn run(command: &DiskCommand) -> Result<u8> {
     match command {
         DiskCommand::Bench(args) => bench::run(args),
         DiskCommand::Estimate(args) => compare::estimate(args),
+        DiskCommand::Stat(args) => stat::run(args),
     }
 }

@@ -25,6 +25,7 @@ svg text{font-size:12px;fill:var(--soft)}svg .grid{stroke:var(--line);stroke-wid
 polyline{fill:none!important;stroke-width:2.5;stroke-linejoin:round}circle{stroke:none}
 .dash{stroke-dasharray:6 4}
 .key{display:inline-block;width:1.4em;height:0;border-top:3px solid;vertical-align:middle;margin:0 .3em 0 .8em}
+.nowrap{white-space:nowrap}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
@@ -181,7 +182,7 @@ fn figure(title: &str, series: &[Series], scale: &Scale, label: fn(f64) -> Strin
         let style = if dashed { "dashed" } else { "solid" };
         let _ = write!(
             key,
-            "<span class=\"key\" style=\"border-color:var(--{colour});border-top-style:{style}\"></span>{}",
+            "<span class=\"nowrap\"><span class=\"key\" style=\"border-color:var(--{colour});border-top-style:{style}\"></span>{}</span> ",
             Html(&series.name)
         );
     }
