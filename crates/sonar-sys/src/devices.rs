@@ -16,8 +16,8 @@ const MOST_BYTES: u64 = 64 << 10;
 /// How deep devices may be made of devices.
 const MOST_LEVELS: usize = 16;
 
-/// Reads a small text file; `None` where there is none or it may not be read.
-pub(crate) fn small(path: &Path) -> Option<String> {
+/// Reads a small text file without its last line feed; `None` where there is none or it may not be read.
+pub fn small(path: &Path) -> Option<String> {
     let mut text = Vec::new();
     File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).trim_end_matches(['\n', '\0']).to_owned())

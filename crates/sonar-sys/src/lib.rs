@@ -16,6 +16,7 @@ pub mod interfaces;
 pub mod listeners;
 pub mod mounts;
 pub mod probe;
+pub mod process;
 pub mod resource;
 pub mod ring;
 mod sys;

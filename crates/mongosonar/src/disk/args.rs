@@ -18,6 +18,42 @@ pub enum DiskCommand {
     /// The devices under a folder, or all: the columns of iostat -x
     #[command(after_long_help = STAT_EXAMPLES)]
     Stat(StatArgs),
+    /// Look at file system, devices, memory and limits as MongoDB's production notes do; reads only
+    #[command(after_long_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  mongosonar disk check                                 of the mongod that runs here
+  mongosonar disk check --dbpath /var/lib/mongodb --mongod-version 8.0
+  mongosonar disk check --root tree --dbpath /data/db   of copies of /proc and /sys of another machine
+Exit codes: 0 all is ok; 1 an error; 2 wrong arguments; 4 there are warnings; 5 there are problems.";
+
+/// What `disk check` can be asked for.
+#[derive(Args, Debug, Default, Clone)]
+pub struct CheckArgs {
+    /// Folder of the data [default: that of the mongod that runs]
+    #[arg(long, value_name = "FOLDER")]
+    pub dbpath: Option<PathBuf>,
+    /// Version of mongod, where it cannot be found out, like 7.0
+    #[arg(long, value_name = "X.Y", value_parser = parse_version)]
+    pub mongod_version: Option<(u32, u32)>,
+    /// Folder that holds proc and sys of the machine to look at
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    pub root: PathBuf,
+    /// One JSON object instead of lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_version(text: &str) -> Result<(u32, u32), String> {
+    let mut parts = text.trim().trim_start_matches('v').split('.');
+    let mut next = || parts.next().and_then(|part| part.parse().ok());
+    let major: Option<u32> = next();
+    major
+        .map(|major| (major, next().unwrap_or(0)))
+        .ok_or_else(|| format!("{text:?} is no version: write it like 7.0"))
 }
 
 const STAT_EXAMPLES: &str = "\
@@ -257,6 +293,8 @@ mod tests {
         }
         assert!(parse_rate("0").is_err() && parse_rate("NaN").is_err() && parse_rate("-1").is_err());
         assert_eq!(parse_rate("100"), Ok(100.0));
+        assert_eq!((parse_version("7.0.5"), parse_version("8")), (Ok((7, 0)), Ok((8, 0))));
+        assert!(parse_version("seven").is_err());
         assert!(parse_seconds("99ms").is_err() && parse_seconds("8").is_ok());
         assert_eq!(parse_seconds_or_none("0"), Ok(Duration::ZERO));
     }

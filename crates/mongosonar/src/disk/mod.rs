@@ -2,6 +2,7 @@
 
 pub mod args;
 mod bench;
+mod check;
 mod compare;
 mod config;
 mod place;
@@ -16,6 +17,7 @@ pub fn run(command: &DiskCommand) -> Result<u8> {
     match command {
         DiskCommand::Bench(args) => bench::run(args),
         DiskCommand::Estimate(args) => compare::estimate(args),
+        DiskCommand::Check(args) => check::run(args),
         DiskCommand::Stat(args) => stat::run(args),
     }
 }

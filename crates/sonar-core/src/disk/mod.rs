@@ -3,6 +3,7 @@
 //! Only nouns and arithmetic. Requests are made and counters are read in `sonar-sys`; words for people are
 //! put together in `sonar-view`.
 
+pub mod check;
 pub mod compare;
 pub mod counters;
 pub mod estimate;

@@ -3,6 +3,7 @@
 //! A [`Run`] is the JSON document, in memory. Whatever is shown is made of one, so that a document that was
 //! kept shows the same as the run itself did.
 
+pub mod check;
 pub mod compare;
 pub mod estimate;
 pub mod html;
