@@ -456,7 +456,10 @@ impl Bench {
                     break;
                 }
             }
-            thread.join().unwrap_or_else(|_| Err(DiskError::Stopped))
+            thread.join().unwrap_or_else(|_| {
+                let what = "an engine: it ended in mid-run".to_owned();
+                Err(DiskError::Resource { what, source: io::ErrorKind::Other.into() })
+            })
         })
         .map_err(explained)?;
         match failed {

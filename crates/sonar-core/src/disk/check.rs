@@ -272,7 +272,7 @@ fn network(fs: &FileSystem) -> Option<Finding> {
     // `hard` is what the kernel shows; bg and nointr are of the mount command and cannot be seen.
     let missing: Vec<&str> = ["hard", "nolock", "noatime"]
         .into_iter()
-        .filter(|o| !fs.has(o) && !(*o == "nolock" && fs.has("local_lock=all")))
+        .filter(|o| !fs.has(o) && (*o != "nolock" || !fs.has("local_lock=all")))
         .collect();
     let options = "bg,hard,nolock,noatime,nointr";
     Some(if missing.is_empty() {

@@ -51,6 +51,9 @@ impl fmt::Display for Html<'_> {
     }
 }
 
+/// Requests of one kind in a step.
+type KindOf = fn(&Step) -> Option<&Kind>;
+
 /// One line of a plot.
 struct Series {
     name: String,
@@ -224,7 +227,7 @@ fn latency(
     name: String,
     class: &'static str,
     run: &Run,
-    kind: fn(&Step) -> Option<&Kind>,
+    kind: KindOf,
     quantile: fn(&Kind) -> Option<u64>,
 ) -> Series {
     let points =
@@ -233,7 +236,7 @@ fn latency(
 }
 
 fn latencies(run: &Run, prefix: &str, only: Option<&'static str>) -> Vec<Series> {
-    let kinds: [(&str, &str, &str, fn(&Step) -> Option<&Kind>); 3] = [
+    let kinds: [(&str, &str, &str, KindOf); 3] = [
         ("read", "a", "a dash", |s| s.reads.as_ref()),
         ("write", "b", "b dash", |s| s.writes.as_ref()),
         ("flush", "c", "c dash", |s| s.flushes.as_ref()),

@@ -37,13 +37,12 @@ fn scaling(steps: &[DiskStep], knee: &Knee) -> String {
         knee.in_flight,
         Count(knee.best_per_second)
     );
-    if let Some(last) = steps.last().filter(|last| last.in_flight > knee.in_flight) {
-        if let Some(p99) = p99(last) {
-            let (n, rate) = (last.in_flight, Count(last.operations_per_second()));
-            text.push_str(&format!(
-                " Beyond, requests only wait: {n} in flight give {rate} with a p99 of {p99}."
-            ));
-        }
+    let beyond = steps.last().filter(|last| last.in_flight > knee.in_flight);
+    if let Some((last, p99)) = beyond.and_then(|last| Some((last, p99(last)?))) {
+        let (n, rate) = (last.in_flight, Count(last.operations_per_second()));
+        text.push_str(&format!(
+            " Beyond, requests only wait: {n} in flight give {rate} with a p99 of {p99}."
+        ));
     }
     text
 }
