@@ -43,7 +43,16 @@ def ours(args, engine, mode, depth):
     return step["operations_per_second"], step["cpu"]["ns_per_operation"]
 
 
+def lay(args, path):
+    """Makes fio's file anew, as ours is made for each run: a disk may serve fresh blocks at another speed than old ones."""
+    if os.path.exists(path):
+        os.unlink(path)
+    output(["fio", "--name=lay", f"--filename={path}", f"--size={args.size}m", "--bs=4m", "--rw=write", "--direct=1", "--refill_buffers",
+            "--fallocate=native", "--end_fsync=1"])
+
+
 def fio(args, engine, mode, depth, path):
+    lay(args, path)
     command = ["fio", "--name=disk", f"--filename={path}", f"--size={args.size}m", "--bs=4k", "--direct=1", f"--rw={FIO_MODES[mode]}",
                "--time_based", f"--runtime={args.seconds}", "--output-format=json", "--group_reporting", "--thread", "--randrepeat=1",
                "--norandommap"]
@@ -84,8 +93,6 @@ def main():
     handle, path = tempfile.mkstemp(prefix="fio-", dir=args.dir)
     os.close(handle)
     try:
-        subprocess.run(["fio", "--name=lay", f"--filename={path}", f"--size={args.size}m", "--bs=1m", "--rw=write", "--direct=1",
-                        "--refill_buffers"], check=True, capture_output=True)
         print("engine   mode   in flight   ours ops/s    fio ops/s   ratio   95 % interval     ours CPU/op   fio CPU/op")
         for engine in args.engines.split(","):
             for mode in args.modes.split(","):

@@ -1,6 +1,7 @@
 """`mongosonar disk` on real file systems, beside fio, sysstat's iostat and the kernel's own counts."""
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -49,10 +50,12 @@ def needs(*programs):
 
 
 @contextlib.contextmanager
-def loop_file_system(kind, options="", mebibytes=400):
-    """A file system really made on a loop device; gives where it is mounted and the device."""
+def loop_file_system(kind, options="", mebibytes=400, in_memory=False):
+    """A file system really made on a loop device; gives where it is mounted and the device. `in_memory`: its image is,
+    so that a busy disk does not delay it."""
     needs(f"mkfs.{kind}", "losetup")
-    work = pathlib.Path(tempfile.mkdtemp(prefix="disk-loop-", dir=labkit.LAB.parent / "target"))
+    base = pathlib.Path("/dev/shm") if in_memory and os.path.ismount("/dev/shm") else labkit.LAB.parent / "target"
+    work = pathlib.Path(tempfile.mkdtemp(prefix="disk-loop-", dir=base))
     image, point = work / "image", work / "mounted"
     point.mkdir()
     with image.open("wb") as file:
@@ -73,6 +76,20 @@ def loop_file_system(kind, options="", mebibytes=400):
         if device:
             subprocess.run(["losetup", "--detach", device], capture_output=True)
         shutil.rmtree(work)
+
+
+def with_patience(test):
+    """Tries three times: the two that are compared run one after the other or look at two spans, and a machine that
+    stands still for a second in one of them says nothing of either."""
+    @functools.wraps(test)
+    def patient(*arguments, **options):
+        for attempt in range(3):
+            try:
+                return test(*arguments, **options)
+            except AssertionError:
+                if attempt == 2:
+                    raise
+    return patient
 
 
 @contextlib.contextmanager
@@ -160,11 +177,12 @@ def test_the_device_counts_what_is_printed(kind):
 
 @pytest.mark.root
 @pytest.mark.parametrize("engine,fios", [("uring", ["--ioengine=io_uring", "--iodepth=4"]), ("threads", ["--ioengine=psync", "--numjobs=4", "--thread"])])
+@with_patience
 def test_latencies_are_those_of_fio(engine, fios):
     """On a device that lets 200 reads a second through, in bursts, whatever else the machine does: a few reads wait long
     for the next burst, the others not at all, and both histograms say so."""
     needs("fio")
-    with loop_file_system("ext4") as (point, device):
+    with loop_file_system("ext4", in_memory=True) as (point, device):
         lay = ["fio", "--name=lay", f"--filename={point}/fio", "--size=64m", "--bs=1m", "--rw=write", "--direct=1"]
         subprocess.run(lay, check=True, capture_output=True)
         with throttled(device, 200) as joined:
@@ -196,10 +214,11 @@ def test_latencies_of_a_known_service_time(folder):
 
 
 @pytest.mark.root
+@with_patience
 def test_stat_agrees_with_iostat():
     """Both look at the same three seconds of a load that is held to an even rate."""
     needs("iostat")
-    with loop_file_system("ext4") as (point, device), throttled(device, 500) as joined:
+    with loop_file_system("ext4", in_memory=True) as (point, device), throttled(device, 500) as joined:
         load = [*joined, labkit.MONGOSONAR, "disk", "bench", "--dir", str(point), "--r", "--w", "--no-fdatasync", "--fileSizeMB", "64",
                 "--nThreads", "4", "--no-ramp", "--step-seconds", "8", "--probe-seconds", "0"]
         with labkit.process(load, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as running:
@@ -446,8 +465,9 @@ def test_io_uring_that_is_forbidden_gives_threads_with_a_word_of_why(folder):
 
 
 @pytest.mark.root
+@with_patience
 def test_a_capped_volume_is_told_from_a_slow_one():
-    with loop_file_system("ext4") as (point, device), throttled(device, 400) as joined:
+    with loop_file_system("ext4", in_memory=True) as (point, device), throttled(device, 400) as joined:
         command = [*joined, labkit.MONGOSONAR, "disk", "bench", "--r", "--fileSizeMB", "64", "--nThreads", "4", "--step-seconds", "2",
                    "--probe-seconds", "2", "--json", "-q", "--dir", str(point)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
