@@ -131,6 +131,17 @@ impl DiskRing {
         self.push(&entry.user_data(u64::from(slot)))
     }
 
+    /// Hands over what was queued, without waiting.
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
+        match self.ring.submit() {
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
+                Err(error)
+            }
+            // What was not taken is handed over with the next wait.
+            _ => Ok(()),
+        }
+    }
+
     /// Hands over what was queued, waits for at least one request to end, and appends those that ended to
     /// `ended`, at most as many as it has room for.
     #[inline]

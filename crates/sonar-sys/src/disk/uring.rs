@@ -15,6 +15,12 @@ use crate::sys_uring::{Completion, DiskRing, try_ring};
 /// From this many in flight on, a further thread is worth having.
 const IN_FLIGHT_PER_THREAD: u32 = 128;
 
+/// Requests that are handed over together. The kernel holds back (plugs) what comes in larger batches and
+/// gives it to the device at once; then all in flight go round in step, and the device has nothing to do in
+/// between. Measured on a virtual disk with 16 in flight, larger batches do a tenth less; single requests do
+/// no more than pairs and cost a fifth more processor time.
+const BATCH: usize = 2;
+
 /// The engine `uring`.
 #[derive(Debug)]
 pub struct Uring {
@@ -167,7 +173,10 @@ impl Submitter<'_> {
             ring.wait(&mut ended).map_err(|source| self.resource(source))?;
             now = monotonic_ns();
             let stopping = now >= end || self.live.stopped();
-            for &(number, result) in &ended {
+            for (nth, &(number, result)) in ended.iter().enumerate() {
+                if nth > 0 && nth % BATCH == 0 {
+                    ring.submit().map_err(|source| self.resource(source))?;
+                }
                 let Some(slot) = slots.get_mut(number.wrapping_sub(self.first) as usize) else { continue };
                 let more = self.ended(&mut ring, slot, number, result, now, stopping, &mut tally)?;
                 in_flight -= usize::from(!more);
