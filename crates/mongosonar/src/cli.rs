@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
-use crate::{config, doctor, manual, queries};
+use crate::{config, disk, doctor, manual, queries};
 
 /// All went well.
 pub const OK: u8 = 0;
@@ -30,6 +30,7 @@ const EXIT_CODES: &str = "\
 Examples:
   sudo mongosonar queries                  which queries this machine's MongoDB serves, live
   mongosonar queries --read wire.pcap.gz   the same from a capture file
+  mongosonar disk bench -r -w              how good this disk is, as mongoperf told
   mongosonar doctor                        what works here, and what to do where it does not
 
 Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a capture file is cut or damaged (all before that was read and shown).";
@@ -39,6 +40,9 @@ enum Command {
     /// Hear the queries on the wire: which, how often, how slow, for whom, with which errors
     #[command(after_long_help = QUERIES_EXAMPLES)]
     Queries(Box<QueriesArgs>),
+    /// Measure a disk for MongoDB, watch it, look at how it is set up
+    #[command(subcommand)]
+    Disk(disk::args::DiskCommand),
     /// Say what works on this machine and what does not, with the command that mends it
     Doctor {
         /// One JSON object instead of lines
@@ -243,6 +247,7 @@ pub fn run() -> Result<ExitCode> {
             let file = config::load(cli.config.as_deref())?;
             queries::run(&config::merge(*args, &file)?)?
         }
+        Command::Disk(command) => disk::run(&command)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {
             manual::completions(&mut Cli::command(), shell)?;

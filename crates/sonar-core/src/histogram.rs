@@ -139,6 +139,20 @@ impl Histogram {
         Self { counts: Vec::new(), first_slot: 0, zero: 0, count: 0, sum_ns: 0, min_ns: 0, max_ns: 0 }
     }
 
+    /// An empty histogram in which durations from `low_ns` to `high_ns` are recorded without allocating;
+    /// others may be recorded too.
+    pub fn spanning(low_ns: u64, high_ns: u64) -> Self {
+        let (low, high) = (slot_of(low_ns.max(1)), slot_of(high_ns.max(1)));
+        Self { counts: vec![0; high.saturating_sub(low) + 1], first_slot: low, ..Self::new() }
+    }
+
+    /// Forgets what it holds and keeps its memory.
+    pub fn clear(&mut self) {
+        let (mut counts, first_slot) = (std::mem::take(&mut self.counts), self.first_slot);
+        counts.fill(0);
+        *self = Self { counts, first_slot, ..Self::new() };
+    }
+
     /// Adds one duration of `ns` nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
@@ -269,6 +283,23 @@ mod tests {
         assert_eq!(index_of(1), Some(MIN_INDEX));
         assert_eq!(index_of(u64::MAX), Some(MAX_INDEX));
         assert_eq!(index_of(0), None);
+    }
+
+    #[test]
+    fn a_histogram_made_for_a_span_does_not_grow_in_it() {
+        let mut spanning = Histogram::spanning(64, 1 << 36);
+        let bytes = spanning.heap_bytes();
+        for ns in [64, 1_000, 1 << 36] {
+            spanning.record(ns);
+        }
+        assert_eq!(spanning.heap_bytes(), bytes);
+        spanning.record(1);
+        assert_eq!((spanning.min_ns(), spanning.max_ns(), spanning.count()), (Some(1), Some(1 << 36), 4));
+        let mut plain = Histogram::new();
+        [64, 1_000, 1 << 36, 1].into_iter().for_each(|ns| plain.record(ns));
+        assert!(spanning.buckets().eq(plain.buckets()));
+        spanning.clear();
+        assert_eq!((spanning.count(), spanning.quantile_ns(0.5), spanning.buckets().count()), (0, None, 0));
     }
 
     proptest! {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod coverage;
+pub mod disk;
 pub mod endpoint;
 pub mod histogram;
 pub mod operation;
