@@ -315,26 +315,7 @@ pub fn process_bytes(proc_root: &Path) -> io::Result<sonar_core::disk::KernelByt
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let root = std::env::temp_dir().join(format!("sonar-sys-devices-{name}-{}", std::process::id()));
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            Self(root)
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::tree::Tree;
 
     fn names(devices: &[&Device]) -> Vec<String> {
         devices.iter().map(|device| device.name.clone()).collect()

@@ -22,6 +22,8 @@ pub mod ring;
 mod sys;
 mod sys_disk;
 mod sys_uring;
+#[cfg(test)]
+mod tree;
 
 pub use filter::Filter;
 pub use interfaces::Interface;

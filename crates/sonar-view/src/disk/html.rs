@@ -395,20 +395,7 @@ fn devices(run: &Run, out: &mut String) {
         out.push_str("<p>The kernel counts no device below this file system.</p>");
         return;
     }
-    let heads = [
-        "in flight",
-        "device",
-        "r/s",
-        "w/s",
-        "rkB/s",
-        "wkB/s",
-        "r_await",
-        "w_await",
-        "f_await",
-        "aqu-sz",
-        "%util",
-    ];
-    table(&heads, 0, &rows, out);
+    table(&text::DEVICE_COLUMNS, 0, &rows, out);
 }
 
 /// The page of two runs.

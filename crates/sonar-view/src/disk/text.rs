@@ -7,6 +7,21 @@ use super::run::{DeviceRates, Kind, Run, Step};
 use crate::text::{escape, width, wrap};
 use crate::units::{Count, Nanos, or_unknown};
 
+/// Heads of the columns of devices: those of `iostat -x`, behind the step that they belong to.
+pub(super) const DEVICE_COLUMNS: [&str; 11] = [
+    "in flight",
+    "device",
+    "r/s",
+    "w/s",
+    "rkB/s",
+    "wkB/s",
+    "r_await",
+    "w_await",
+    "f_await",
+    "aqu-sz",
+    "%util",
+];
+
 /// MiB, which mongoperf calls MB.
 const MIB: f64 = 1_048_576.0;
 
@@ -200,19 +215,7 @@ pub fn device(run: &Run, out: &mut impl Write) -> io::Result<()> {
             fixed(rates.util),
         ]
     };
-    let mut rows = vec![cells([
-        "in flight",
-        "device",
-        "r/s",
-        "w/s",
-        "rkB/s",
-        "wkB/s",
-        "r_await",
-        "w_await",
-        "f_await",
-        "aqu-sz",
-        "%util",
-    ])];
+    let mut rows = vec![cells(DEVICE_COLUMNS)];
     for step in &run.steps {
         rows.extend(step.device.iter().chain(&step.disks).map(|rates| row(step, rates)));
     }
