@@ -18,8 +18,9 @@ use sonar_view::Selection;
 use super::output::Output;
 use crate::cli::{OK, QueriesArgs, TRUNCATED};
 
-/// Bytes read at once; a record longer than this makes the buffer grow, up to the parser's own cap.
-const BUFFER: usize = 4 << 20;
+/// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
+/// than this makes the buffer grow, up to the parser's own cap.
+const BUFFER: usize = 256 << 10;
 
 /// Takes operations into the open window, or writes them.
 struct Collect {
