@@ -8,7 +8,8 @@ use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
-use crate::{config, doctor, manual, queries};
+use crate::profiler::args::ProfilerCommand;
+use crate::{config, doctor, manual, profiler, queries};
 
 /// All went well.
 pub const OK: u8 = 0;
@@ -39,6 +40,9 @@ enum Command {
     /// Hear the queries on the wire: which, how often, how slow, for whom, with which errors
     #[command(after_long_help = QUERIES_EXAMPLES)]
     Queries(Box<QueriesArgs>),
+    /// Control the database profiler, follow what it writes, and measure what it costs
+    #[command(subcommand)]
+    Profiler(ProfilerCommand),
     /// Say what works on this machine and what does not, with the command that mends it
     Doctor {
         /// One JSON object instead of lines
@@ -243,6 +247,7 @@ pub fn run() -> Result<ExitCode> {
             let file = config::load(cli.config.as_deref())?;
             queries::run(&config::merge(*args, &file)?)?
         }
+        Command::Profiler(command) => profiler::run(&command)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {
             manual::completions(&mut Cli::command(), shell)?;

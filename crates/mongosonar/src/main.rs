@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod doctor;
 mod manual;
+mod profiler;
 mod queries;
 
 use std::process::ExitCode;

@@ -7,8 +7,10 @@
 pub mod coverage;
 pub mod endpoint;
 pub mod histogram;
+pub mod impact;
 pub mod operation;
 pub mod packet;
+pub mod profiler;
 pub mod sample;
 pub mod shape;
 pub mod table;

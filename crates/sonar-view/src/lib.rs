@@ -15,6 +15,7 @@ pub mod each;
 pub mod json;
 pub mod live;
 pub mod model;
+pub mod profiler;
 pub mod table;
 pub mod text;
 pub mod units;

@@ -1,0 +1,139 @@
+//! What `mongosonar profiler` can be asked for.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::cli::parse_duration;
+
+/// Where the server is.
+#[derive(Args, Debug, Clone)]
+pub struct Connection {
+    /// Connection string: mongodb://… or mongodb+srv://…, with all options of the drivers (authSource, tls, tlsCAFile, replicaSet, directConnection, readPreference …). In the environment it shows in no list of processes
+    #[arg(
+        value_name = "URI",
+        env = "MONGOSONAR_URI",
+        hide_env_values = true,
+        default_value = "mongodb://localhost:27017"
+    )]
+    pub uri: String,
+}
+
+/// Which databases.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Databases {
+    /// This database; repeat for several
+    #[arg(short, long = "db", value_name = "NAME", conflicts_with = "all_dbs")]
+    pub db: Vec<String>,
+    /// All databases but admin, config and local
+    #[arg(long)]
+    pub all_dbs: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ProfilerCommand {
+    /// What the profiler of each database is set to, and how long until its collection wraps
+    #[command(after_long_help = STATUS_EXAMPLES)]
+    Status(StatusArgs),
+    /// Set the profiler; with --for put everything back afterwards
+    #[command(after_long_help = SET_EXAMPLES)]
+    Set(SetArgs),
+}
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler status
+  mongosonar profiler status --db shop --json 'mongodb://dba@db1:27017/?tls=true&directConnection=true'
+  MONGOSONAR_URI='mongodb+srv://dba:secret@cluster.example.net' mongosonar profiler status";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler set --db shop --level 1 --slowms 50
+  mongosonar profiler set --db shop --level 2 --size 64m --for 60s      all operations of a minute, then as it was
+  mongosonar profiler set --all-dbs --level 1 --filter '{\"millis\": {\"$gt\": 20}, \"op\": \"update\"}'
+  mongosonar profiler set --db shop --filter unset
+slowms, sample rate and rate limit are the whole server's, whichever database is named.";
+
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub connection: Connection,
+    #[command(flatten)]
+    pub databases: Databases,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct SetArgs {
+    #[command(flatten)]
+    pub connection: Connection,
+    #[command(flatten)]
+    pub databases: Databases,
+    /// 0 off, 1 slow operations (or what the filter takes), 2 every operation
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..=2))]
+    pub level: Option<i32>,
+    /// What takes longer than so many milliseconds is slow; counts for the log too
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i64).range(-1..=i64::from(i32::MAX)), allow_negative_numbers = true)]
+    pub slowms: Option<i64>,
+    /// Share of slow operations that is kept, 0 to 1; counts for the log too (MongoDB 3.6)
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub sample_rate: Option<f64>,
+    /// Find expression in JSON over the fields of profile documents, or unset (MongoDB 4.4.2)
+    #[arg(long, value_name = "JSON")]
+    pub filter: Option<String>,
+    /// Keep one in N of the operations below slowms at level 2 (Percona Server for MongoDB)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1000))]
+    pub rate_limit: Option<i64>,
+    /// Size of system.profile, like 16m or 1g; another size drops what it holds
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Put everything back after this time; also after Ctrl-C, SIGTERM, SIGHUP, and a lost connection that comes back
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// With --for and --size: leave the new size, and so what was collected, as it is afterwards
+    #[arg(long, requires = "duration")]
+    pub keep_size: bool,
+}
+
+/// A share, 0 to 1.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("{text:?} is no share: write a number from 0 to 1"))
+}
+
+/// `4096`, `64k`, `16m`, `1g`: bytes in powers of 1024; at least a page, at most a TiB.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "k" | "kb" | "kib" => Some(10),
+        "m" | "mb" | "mib" => Some(20),
+        "g" | "gb" | "gib" => Some(30),
+        _ => None,
+    };
+    let bytes = number.parse::<u64>().ok().zip(shift).and_then(|(n, shift)| n.checked_mul(1 << shift));
+    bytes
+        .filter(|bytes| (4_096..=1 << 40).contains(bytes))
+        // Servers round the size of a capped collection up to a multiple of 256.
+        .map(|bytes| bytes.next_multiple_of(256))
+        .ok_or_else(|| format!("{text:?} is no size: write it like 16m or 1g, from 4096 bytes to 1024g"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(parse_bytes("16m"), Ok(16 << 20));
+        assert_eq!(parse_bytes("1GiB"), Ok(1 << 30));
+        assert_eq!(parse_bytes("5000"), Ok(5_120));
+        for wrong in ["", "m", "1x", "100", "99999999999g", "-5m"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_share("1.5").is_err() && parse_share("NaN").is_err() && parse_share("0.1").is_ok());
+    }
+}
