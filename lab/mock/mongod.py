@@ -398,7 +398,7 @@ class Mongod:
     def do_serverStatus(self, db, command):
         times = os.times()
         return {
-            "version": self.version, "process": "mongod", "pid": bson.Int64(os.getpid()), "host": "mock",
+            "version": self.version, "process": "mongod", "pid": bson.Int64(os.getpid()), "host": socket.gethostname(),
             "extra_info": {"user_time_us": bson.Int64(int(times.user * 1e6)), "system_time_us": bson.Int64(int(times.system * 1e6)), "output_blocks": bson.Int64(0)},
             "locks": {"Database": {"acquireWaitCount": {"w": bson.Int64(3)}, "timeAcquiringMicros": {"w": bson.Int64(40)}}},
             "globalLock": {"currentQueue": {"total": 0, "readers": 0, "writers": 0}},

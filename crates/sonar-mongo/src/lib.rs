@@ -10,6 +10,7 @@
 
 pub mod control;
 mod error;
+pub mod load;
 mod server;
 mod stop;
 pub mod tail;

@@ -29,6 +29,11 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// Takes it back, so that it can be set again.
+    pub fn clear(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
     /// Waits for `time`, or until the flag is set; says whether it is.
     pub(crate) async fn sleep(&self, time: Duration) -> bool {
         let end = Instant::now() + time;

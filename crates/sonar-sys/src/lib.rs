@@ -9,6 +9,7 @@ mod bpf;
 pub mod capabilities;
 pub mod filter;
 mod hardware;
+pub mod host;
 pub mod interfaces;
 pub mod listeners;
 pub mod probe;

@@ -12,6 +12,8 @@
 pub mod column;
 pub mod csv;
 pub mod each;
+pub mod entry;
+pub mod impact;
 pub mod json;
 pub mod live;
 pub mod model;

@@ -1,5 +1,6 @@
 //! What `mongosonar profiler` can be asked for.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -38,6 +39,12 @@ pub enum ProfilerCommand {
     /// Set the profiler; with --for put everything back afterwards
     #[command(after_long_help = SET_EXAMPLES)]
     Set(SetArgs),
+    /// Follow what the profiler writes, one line an operation
+    #[command(after_long_help = TAIL_EXAMPLES)]
+    Tail(TailArgs),
+    /// Measure what profiling costs on this server, with a load in a database of its own
+    #[command(after_long_help = IMPACT_EXAMPLES)]
+    Impact(ImpactArgs),
 }
 
 const STATUS_EXAMPLES: &str = "\
@@ -53,6 +60,85 @@ Examples:
   mongosonar profiler set --all-dbs --level 1 --filter '{\"millis\": {\"$gt\": 20}, \"op\": \"update\"}'
   mongosonar profiler set --db shop --filter unset
 slowms, sample rate and rate limit are the whole server's, whichever database is named.";
+
+const TAIL_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler tail --db shop
+  mongosonar profiler tail --all-dbs --lines 0 --json > operations.jsonl
+It goes on after a restart or a fail-over, and says how much it missed where the collection wrapped faster than it read.";
+
+#[derive(Args, Debug)]
+pub struct TailArgs {
+    #[command(flatten)]
+    pub connection: Connection,
+    #[command(flatten)]
+    pub databases: Databases,
+    /// Begin with so many of the operations that are there already, of each database
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub lines: u32,
+    /// End after so many operations
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// One JSON object a line, with the ids of the shapes
+    #[arg(long)]
+    pub json: bool,
+}
+
+const IMPACT_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler impact                                levels 0, 1, 2 with 1 to 32 clients
+  mongosonar profiler impact --level 0 --level 0            what the measurement itself is worth here
+  mongosonar profiler impact --level 2 --duration 10m --size 64m --clients 8    before and after system.profile wraps
+  mongosonar profiler impact --html impact.html --svg impact.svg
+It loads the server as far as that many clients can. It makes a database that must not exist, and drops it however it ends.";
+
+#[derive(Args, Debug)]
+pub struct ImpactArgs {
+    #[command(flatten)]
+    pub connection: Connection,
+    /// Name of the database that is made and dropped; it must not exist
+    #[arg(long, value_name = "NAME", default_value = "mongosonar_impact", value_parser = parse_database)]
+    pub db: String,
+    /// Numbers of clients that ask at the same time; repeat or separate by commas [default: 1,2,4,8,16,32]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub clients: Vec<u32>,
+    /// Levels; the others are compared with the first; repeat or separate by commas [default: 0,1,2]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..=2))]
+    pub level: Vec<i32>,
+    /// Also level 2 with this rate limit (Percona Server for MongoDB) [default there: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1000))]
+    pub rate_limit: Option<i64>,
+    /// How often each level is measured with each number of clients
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(3..=1000))]
+    pub rounds: u16,
+    /// How long at a time
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    pub slice: Duration,
+    /// One long run with the last level and the most clients instead, to see system.profile fill and wrap
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Documents in the table
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
+    pub documents: u32,
+    /// Size of system.profile [default: the server's, 1m]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// How sure the verdicts are to be, all together, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence)]
+    pub confidence: f64,
+    /// What the order of the levels is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the chart of throughput over time
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Write one page with charts and tables
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}
 
 #[derive(Args, Debug)]
 pub struct StatusArgs {
@@ -101,6 +187,18 @@ pub struct SetArgs {
 fn parse_share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| format!("{text:?} is no share: write a number from 0 to 1"))
+}
+
+/// Per cent, from 50 to 99.999.
+fn parse_confidence(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (50.0..=99.999).contains(percent));
+    percent.ok_or_else(|| format!("{text:?} is no confidence: write per cent from 50 to 99.999"))
+}
+
+/// A name that a database may have.
+fn parse_database(text: &str) -> Result<String, String> {
+    let good = !text.is_empty() && text.len() < 64 && !text.contains(['/', '\\', '.', ' ', '"', '$', '\0']);
+    if good { Ok(text.to_owned()) } else { Err(format!("{text:?} is no name of a database")) }
 }
 
 /// `4096`, `64k`, `16m`, `1g`: bytes in powers of 1024; at least a page, at most a TiB.

@@ -1,8 +1,10 @@
 //! `mongosonar profiler`: what the database profiler is set to, setting it, and what it says.
 
 pub mod args;
+mod impact;
 mod set;
 mod status;
+mod tail;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +20,8 @@ pub fn run(command: &ProfilerCommand) -> Result<u8> {
     match command {
         ProfilerCommand::Status(args) => status::run(args),
         ProfilerCommand::Set(args) => set::run(args),
+        ProfilerCommand::Tail(args) => tail::run(args),
+        ProfilerCommand::Impact(args) => impact::run(args),
     }
 }
 
