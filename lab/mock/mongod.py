@@ -39,6 +39,12 @@ OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
 CHANGES = {"profile", "create", "drop", "dropDatabase", "setParameter"}
 
 
+def now():
+    """The time as BSON has it: whole milliseconds, UTC, without a zone, as the decoder gives it back."""
+    time_now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+    return time_now.replace(microsecond=time_now.microsecond // 1000 * 1000)
+
+
 class Refused(Exception):
     def __init__(self, code, name, message):
         super().__init__(message)
@@ -186,7 +192,7 @@ class Mongod:
             "command": {key: value for key, value in command.items() if not key.startswith("$") and key != "lsid"},
             "keysExamined": 1, "docsExamined": 1, "numYield": 0, "nreturned": 1, "responseLength": 100,
             "protocol": "op_msg", "millis": int(millis), "planSummary": "IDHACK",
-            "ts": datetime.datetime.now(datetime.timezone.utc), "client": "127.0.0.1", "appName": "mock", "allUsers": [], "user": "",
+            "ts": now(), "client": "127.0.0.1", "appName": "mock", "allUsers": [], "user": "",
         }
         if level == 0 or (level == 1 and millis < self.slowms and not (db in self.filters and matches(document, self.filters[db]))):
             return
@@ -356,7 +362,7 @@ class Mongod:
     def do_hello(self, db, command):
         reply = {
             "ismaster": True, "isWritablePrimary": True, "helloOk": True, "maxBsonObjectSize": 16777216,
-            "maxMessageSizeBytes": 48000000, "maxWriteBatchSize": 100000, "localTime": datetime.datetime.now(datetime.timezone.utc),
+            "maxMessageSizeBytes": 48000000, "maxWriteBatchSize": 100000, "localTime": now(),
             "minWireVersion": 0, "maxWireVersion": self.wire, "readOnly": False, "connectionId": 1,
         }
         if self.wire >= 6:
@@ -422,7 +428,7 @@ class Mongod:
             collections = self.databases.setdefault(command["db"], {})
             collection = collections.setdefault("system.profile", Collection(command.get("size", DEFAULT_PROFILE_BYTES)))
             for document in command["documents"]:
-                collection.insert({**document, "ts": document.get("ts") or datetime.datetime.now(datetime.timezone.utc)})
+                collection.insert({**document, "ts": document.get("ts") or now()})
             self.grown.notify_all()
             return {"count": len(collection.rows), "next": collection.next_id}
         assert command["mock"] == "down"

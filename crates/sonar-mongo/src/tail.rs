@@ -418,12 +418,6 @@ impl Follower {
         lost: &mut bool,
     ) -> Result<Left> {
         let moved = self.choose().await?;
-        if std::mem::take(lost) || moved {
-            let event = Event::Back { database: self.database.clone(), address: self.address.clone(), moved };
-            if !self.say(event).await {
-                return Ok(Left::Over);
-            }
-        }
         self.look_at_level().await?;
         let Some(uuid) = self.uuid().await? else {
             if !std::mem::replace(&mut self.said_nothing, true) && !self.quiet {
@@ -458,7 +452,7 @@ impl Follower {
         if let Some(last) = last.take().filter(|last| *last != u32::MAX) {
             self.show_last(position, last).await?;
         }
-        self.read(position, resumed).await
+        self.read(position, resumed, (lost, moved)).await
     }
 
     /// Finds the server to read from, in a replica set the one that the connection string asks for now;
@@ -535,7 +529,12 @@ impl Follower {
     }
 
     /// Reads behind `position` until the cursor ends.
-    async fn read(&mut self, position: &mut Position, mut resumed: bool) -> Result<Left> {
+    async fn read(
+        &mut self,
+        position: &mut Position,
+        mut resumed: bool,
+        (lost, moved): (&mut bool, bool),
+    ) -> Result<Left> {
         let collection = collection(&self.link, &self.database);
         let mut filter = not_self(&self.database);
         if let Some(newest) = position.newest {
@@ -548,6 +547,12 @@ impl Follower {
             .max_await_time(AWAIT)
             .show_record_id(true);
         let mut cursor = find.batch().await.map_err(|error| self.wrong(&error))?;
+        if std::mem::take(lost) || moved {
+            let event = Event::Back { database: self.database.clone(), address: self.address.clone(), moved };
+            if !self.say(event).await {
+                return Ok(Left::Over);
+            }
+        }
         let mut looked = Instant::now();
         loop {
             let next = tokio::select! {

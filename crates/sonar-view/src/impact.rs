@@ -159,7 +159,7 @@ impl Used {
             load: share(used.client_cpu_ns),
             host: share(used.host_busy_ns)
                 .zip(run.processors)
-                .map(|(busy, processors)| busy / f64::from(processors.max(1))),
+                .map(|(busy, processors)| (busy / f64::from(processors.max(1))).min(1.0)),
             disk: share(used.disk_busy_ns).map(|busy| busy.min(1.0)),
             written: rate(used.written_bytes),
             log: rate(used.log_bytes),
@@ -174,6 +174,10 @@ fn name(run: &Run, variant: usize) -> String {
     let Some(this) = run.variants.get(variant) else { return UNKNOWN.to_owned() };
     let before = run.variants.iter().take(variant).filter(|other| *other == this).count();
     if before > 0 { format!("{this} again") } else { this.to_string() }
+}
+
+fn counted(clients: u32) -> String {
+    if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") }
 }
 
 fn percent(share: f64) -> String {
@@ -248,7 +252,7 @@ fn verdict(run: &Run, variant: usize) -> String {
                 .cells()
                 .iter()
                 .find(|cell| cell.variant == variant && cell.loss == Some(loss))
-                .map_or_else(String::new, |cell| format!(" with {} clients", cell.clients));
+                .map_or_else(String::new, |cell| format!(" with {}", counted(cell.clients)));
             format!(
                 "Level {this} against {first}: up to {} less throughput{where_} (between {} and {}, {sure} sure). {}",
                 percent(loss.share),
@@ -303,10 +307,10 @@ fn bottleneck(run: &Run, cells: &[Cell]) -> String {
         ),
     };
     format!(
-        "Most throughput at level {}: {} ops/s with {} clients; {found}.",
+        "Most throughput at level {}: {} ops/s with {}; {found}.",
         name(run, 0),
         Count(cell.throughput),
-        cell.clients
+        counted(cell.clients)
     )
 }
 
@@ -559,7 +563,7 @@ pub fn svg(report: &Report<'_>) -> String {
     for (at, slice) in placed {
         if clients != Some(slice.clients) {
             clients = Some(slice.clients);
-            let label = if slice.clients == 1 { "1 client".to_owned() } else { slice.clients.to_string() };
+            let label = if slice.clients == 1 { counted(1) } else { slice.clients.to_string() };
             plot.mark(at, &label, "#999");
         }
         let bucket = seconds(BUCKET_NS);
@@ -632,10 +636,10 @@ pub fn long_text(server: &str, long: &LongRun, mut out: impl Write) -> io::Resul
 
 fn long_title(server: &str, long: &LongRun) -> String {
     format!(
-        "Long run on {}: level {}, {} clients, {} s",
+        "Long run on {}: level {}, {}, {} s",
         escape(server),
         long.variant.map_or_else(|| UNKNOWN.to_owned(), |variant| variant.to_string()),
-        long.clients,
+        counted(long.clients),
         long.seconds.len(),
     )
 }
