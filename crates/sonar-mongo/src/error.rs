@@ -20,6 +20,13 @@ pub enum Error {
          with the shell, and read what it wrote with `mongosonar profiler report FILE`"
     )]
     TooOld(String),
+    /// Whatever listens there ends each connection at once.
+    #[error(
+        "no server was reached: connections are ended at the first message, as servers older than MongoDB 4.4 (which \
+         the official driver no longer speaks with: read what their profiler wrote with `mongosonar profiler report \
+         FILE`), servers that want TLS and servers that are starting do: {0}"
+    )]
+    HangsUp(String),
     /// Name or password were refused.
     #[error("the server refused to authenticate: {0}")]
     Authentication(String),
@@ -137,6 +144,10 @@ impl Error {
             ErrorKind::ServerSelection { message, .. } if message.contains("wire version") => {
                 Self::TooOld(message.clone())
             }
+            // Servers before 3.6 do not know OP_MSG and hang up at the first one.
+            ErrorKind::ServerSelection { message, .. } if message.contains("unexpected end of file") => {
+                Self::HangsUp(message.clone())
+            }
             ErrorKind::ServerSelection { message, .. } => Self::Unreachable(message.clone()),
             ErrorKind::Io(io) => Self::Lost { what, said: io.to_string() },
             ErrorKind::ConnectionPoolCleared { message, .. } => Self::Lost { what, said: message.clone() },
@@ -146,7 +157,7 @@ impl Error {
 
     /// Whether it may pass by itself: the connection was lost, or no server is there just now.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Lost { .. } | Self::Unreachable(_))
+        matches!(self, Self::Lost { .. } | Self::Unreachable(_) | Self::HangsUp(_))
     }
 
     /// The server's code of a command that failed.

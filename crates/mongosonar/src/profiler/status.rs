@@ -13,6 +13,9 @@ use crate::cli::OK;
 pub fn run(args: &StatusArgs) -> Result<u8> {
     let server = Server::connect(&args.connection.uri, 1)?;
     let databases = super::databases(&server, &args.databases, true)?;
+    if let Err(error @ (Error::NoProfiler { .. } | Error::Mongos(_))) = server.profiler("admin") {
+        return Err(error.into());
+    }
     let mut rows = Vec::with_capacity(databases.len());
     for database in databases {
         rows.push(match server.profiler(&database) {
