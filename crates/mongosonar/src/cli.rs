@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
+use crate::digest::{self, DigestArgs};
 use crate::{config, doctor, manual, queries};
 
 /// All went well.
@@ -39,6 +40,12 @@ enum Command {
     /// Hear the queries on the wire: which, how often, how slow, for whom, with which errors
     #[command(after_long_help = QUERIES_EXAMPLES)]
     Queries(Box<QueriesArgs>),
+    /// Read logs of mongod and mongos, 2.4 to 8.x: slow operations by shape, connections, starts, errors
+    #[command(subcommand)]
+    Logs(LogsCommand),
+    /// Read what the database profiler wrote
+    #[command(subcommand)]
+    Profiler(ProfilerCommand),
     /// Say what works on this machine and what does not, with the command that mends it
     Doctor {
         /// One JSON object instead of lines
@@ -60,6 +67,37 @@ enum Command {
         dir: Option<PathBuf>,
     },
 }
+
+/// What can be done with logs.
+#[derive(Subcommand, Debug)]
+enum LogsCommand {
+    /// Digest of log files
+    #[command(after_long_help = LOGS_EXAMPLES)]
+    Report(Box<DigestArgs>),
+}
+
+/// What can be done with what the profiler wrote.
+#[derive(Subcommand, Debug)]
+enum ProfilerCommand {
+    /// Digest of system.profile: a BSON dump, or JSON lines
+    #[command(after_long_help = PROFILES_EXAMPLES)]
+    Report(Box<DigestArgs>),
+}
+
+const LOGS_EXAMPLES: &str = "\
+Examples:
+  mongosonar logs report /var/log/mongodb/mongod.log            what took the most time
+  mongosonar logs report mongod.log.*.gz mongod.log --sort ratio
+  mongosonar logs report mongod.log --by plan --from 2026-05-01T10:00:00Z
+  mongosonar logs report mongod.log --html > report.html        a page with charts
+  mongosonar logs report mongod.log --json > monday.json        for `mongosonar compare`
+  kubectl logs mongo-0 | mongosonar logs report -";
+
+const PROFILES_EXAMPLES: &str = "\
+Examples:
+  mongodump -d shop -c system.profile -o dump; mongosonar profiler report dump/shop/system.profile.bson
+  mongoexport -d shop -c system.profile | mongosonar profiler report -
+  mongosonar profiler report system.profile.bson --by namespace --json";
 
 const QUERIES_EXAMPLES: &str = "\
 Examples:
@@ -243,6 +281,8 @@ pub fn run() -> Result<ExitCode> {
             let file = config::load(cli.config.as_deref())?;
             queries::run(&config::merge(*args, &file)?)?
         }
+        Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
+        Command::Profiler(ProfilerCommand::Report(args)) => digest::profiles(&args)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {
             manual::completions(&mut Cli::command(), shell)?;

@@ -254,7 +254,7 @@ impl Teller {
         if let Some(worse) = cause.doubt() {
             // Of these the body has no say in the shape, so it may read as it will.
             let by_name = matches!(kind, CommandKind::Other | CommandKind::Hello | CommandKind::Insert);
-            if !(by_name && !entry.request.command.bytes().is_empty()) {
+            if !by_name || entry.request.command.bytes().is_empty() {
                 identity = identity.max(worse);
             }
         }
