@@ -321,19 +321,16 @@ def recorded(count, first=0):
     """Profile documents of several versions."""
     now = time.time()
     for n in range(first, first + count):
-        document = {"ts": bson.datetime_ms.DatetimeMS(int(now * 1000) + n - first), "ns": "shop.people", "millis": n % 9, "client": "10.0.0.1"}
+        head = {"op": "query", "ns": "shop.people"}
+        tail = {"millis": n % 9, "ts": bson.datetime_ms.DatetimeMS(int(now * 1000) + n - first), "client": "10.0.0.1"}
         match n % 3:
             case 0:  # 2.6
-                yield {"op": "query", "query": {"a": n}, "nscanned": n, "nscannedObjects": n, "nreturned": 1, **document}
+                yield {**head, "query": {"a": n}, "nscanned": n, "nscannedObjects": n, "nreturned": 1, **tail}
             case 1:  # 3.2
-                yield {"op": "query", "query": {"find": "people", "filter": {"a": n}}, "keysExamined": 0, "docsExamined": n, "nreturned": 1, **document}
-            case _:  # 8.0
-                yield {
-                    "op": "query",
-                    # Without "$db": this server takes no such key.
-                    "command": {"find": "people", "filter": {"a": n}}, "keysExamined": 0,
-                    "docsExamined": n, "nreturned": 1, "planSummary": "COLLSCAN", "queryShapeHash": "AB", **document,
-                }
+                yield {**head, "query": {"find": "people", "filter": {"a": n}}, "keysExamined": 0, "docsExamined": n, "nreturned": 1, **tail}
+            case _:  # 8.0, without "$db" in the command: this server takes no such key
+                command = {"find": "people", "filter": {"a": n}}
+                yield {**head, "command": command, "keysExamined": 0, "docsExamined": n, "nreturned": 1, "planSummary": "COLLSCAN", **tail}
 
 
 def test_tail_of_a_real_server_live_and_through_its_restart(tmp_path):
@@ -361,6 +358,34 @@ def test_tail_of_a_real_server_live_and_through_its_restart(tmp_path):
             labkit.wait_until(lambda: succeeds(lambda: profile.insert_many(recorded(5, 60))), "the server again")
             labkit.wait_until(lambda: 64 in examined(child), "what came after the restart")
             assert examined(child) == list(range(65))
+
+
+# -- report
+
+
+def test_a_report_of_a_server_is_that_of_its_dump(tmp_path):
+    with mongod("8.0") as mock:
+        mock.write(300)
+        mock.write(20, 1_000, database="blog")
+        dump = tmp_path / "system.profile.bson"
+        dump.write_bytes(b"".join(bson.encode(document) for document in mock.client.shop["system.profile"].find()))
+        fields = lambda report: {key: value for key, value in json.loads(report.stdout).items() if key not in ("coverage", "reading", "source")}
+        from_dump, from_server = (run("report", what, "--json", *db) for what, db in ((dump, []), (mock.uri, ["--db", "shop"])))
+        assert fields(from_dump)["rows"] == fields(from_server)["rows"] and fields(from_dump)["rows"]
+        everything = run("report", mock.uri).stdout
+        assert "320 operations" in everything and "blog.people" in everything and "shop.people" in everything
+        assert "instead of a file" in run("report", dump, "--db", "shop", code=1).stderr
+
+
+def test_a_report_of_what_is_written_from_now_on(tmp_path):
+    with mongod("6.0") as mock:
+        mock.write(50)
+        with running(tmp_path, "report", mock.uri, "--for", "3s") as child:
+            said(child, "reading what")
+            time.sleep(1)
+            mock.write(7, 100)
+            assert child.wait(20) == 0
+        assert "7 operations" in child.out.read_text()
 
 
 # -- impact

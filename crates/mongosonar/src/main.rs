@@ -4,6 +4,7 @@
 
 mod cli;
 mod config;
+mod digest;
 mod doctor;
 mod manual;
 mod profiler;

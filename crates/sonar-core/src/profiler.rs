@@ -61,10 +61,15 @@ impl Fill {
         Some(self.recent_documents as f64 * NS_PER_S as f64 / ns as f64)
     }
 
-    /// Whether the next document overwrites the oldest: there is no room for one more of mean size.
+    /// Whether new documents overwrite old ones. Of documents of many sizes a full collection has more
+    /// room left than one of them takes: it is full where there is room for four of mean size, or a
+    /// fiftieth of it, at most.
     pub fn is_full(&self) -> bool {
         match (self.max_bytes, self.mean_bytes()) {
-            (Some(max), Some(mean)) => self.size_bytes as f64 + mean > max as f64,
+            (Some(max), Some(mean)) => {
+                let room = max.saturating_sub(self.size_bytes) as f64;
+                room < (4.0 * mean).max(max as f64 / 50.0)
+            }
             _ => false,
         }
     }

@@ -1,10 +1,13 @@
 //! Documents of `system.profile`, of every version: as BSON (from a server, or a dump) or as JSON lines.
 
+use std::cell::{Cell, RefCell};
+
 use sonar_core::Reading;
 
 use crate::bson::{Fed, Malformed, Skimmer};
 use crate::entry::{Cause, Entry, Extra, Sink, Teller};
 use crate::shape::Text;
+use crate::syntax::json::Scratch;
 
 /// A profile document as BSON.
 #[derive(Copy, Clone, Debug)]
@@ -42,6 +45,7 @@ pub struct Profile {
     documents: u64,
     malformed: u64,
     other: u64,
+    scratch: Scratch,
 }
 
 impl Profile {
@@ -62,6 +66,18 @@ impl Profile {
             Ok(told) => self.other += u64::from(!told),
             Err(_) => self.malformed += 1,
         }
+    }
+
+    /// Reads one document as extended JSON, as `mongoexport` writes it; what is wrong with it is counted.
+    pub fn json(&mut self, line: &[u8], sink: &mut impl Sink) {
+        self.documents += 1;
+        let scratch = RefCell::new(std::mem::take(&mut self.scratch));
+        let document = crate::log::JsonDocument { line, scratch: &scratch, cut: Cell::new(None) };
+        match self.teller.take(&document, &Extra::default(), sink) {
+            Ok(told) => self.other += u64::from(!told),
+            Err(_) => self.malformed += 1,
+        }
+        self.scratch = scratch.into_inner();
     }
 }
 

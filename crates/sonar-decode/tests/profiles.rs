@@ -2,88 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod support;
 
-use sonar_core::{Execution, Identity, Operation};
-use sonar_decode::capture_file::{Parser, Step};
-use sonar_decode::entry;
 use sonar_decode::profile::{self, Profile};
-use sonar_decode::{Decoder, Settings, Shared, Sink};
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
-}
-
-fn unpacked(name: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let file = std::fs::File::open(fixture(name)).unwrap();
-    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut out).unwrap();
-    out
-}
-
-/// Statements by shape id and, for commands that are no bulk of several shapes, by ordered id.
-#[derive(Default)]
-struct Shapes {
-    counts: BTreeMap<u64, u64>,
-    ordered: BTreeMap<(u64, u64), u64>,
-    texts: BTreeMap<u64, String>,
-    database: &'static str,
-    port: u16,
-}
-
-impl Shapes {
-    fn add(&mut self, op: &Operation<'_>, identity: Identity) {
-        assert_eq!(identity, Identity::Exact, "{} {}", op.command, op.shape.typed);
-        let text = format!("{} {} {}", op.shape.command, op.shape.namespace(), op.shape.typed);
-        self.texts.insert(op.shape.id.0, text);
-        for statement in op.statements {
-            *self.counts.entry(statement.shape.0).or_default() += u64::from(statement.count);
-        }
-        if op.statements.is_empty() {
-            let count = u64::from(op.statement_count);
-            *self.counts.entry(op.shape.id.0).or_default() += count;
-            *self.ordered.entry((op.shape.id.0, op.ordered_id.0)).or_default() += count;
-        }
-    }
-}
-
-impl Sink for Shapes {
-    fn operation(&mut self, op: &Operation<'_>) {
-        if &*op.shape.database == self.database && op.server.port == self.port {
-            self.add(op, Identity::Exact);
-        }
-    }
-}
-
-impl entry::Sink for Shapes {
-    fn operation(&mut self, op: &Operation<'_>, identity: Identity, _: &Execution<'_>, _: u64) {
-        self.add(op, identity);
-    }
-}
-
-fn wire(name: &str, database: &'static str, port: u16) -> Shapes {
-    let bytes = unpacked(&format!("{name}/wire.pcap.gz"));
-    let (mut parser, mut at) = (Parser::new(), 0);
-    let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-    let mut shapes = Shapes { database, port, ..Shapes::default() };
-    let mut last = Default::default();
-    loop {
-        match parser.next(&bytes[at..]).unwrap() {
-            Step::Packet { packet, consumed } => {
-                last = packet.time;
-                decoder.packet(&packet, &mut shapes);
-                at += consumed;
-            }
-            Step::Skip { consumed } => at += consumed,
-            Step::Need { .. } => break,
-        }
-    }
-    decoder.finish(last, &mut shapes);
-    shapes
-}
+use support::{Nobody, Shapes, unpacked, wire};
 
 fn told(name: &str) -> Shapes {
     let bytes = unpacked(name);
@@ -191,10 +113,4 @@ fn a_damaged_document_is_an_error_and_never_a_panic() {
             Profile::default().document(&flipped, &mut Nobody);
         }
     }
-}
-
-struct Nobody;
-
-impl entry::Sink for Nobody {
-    fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
 }

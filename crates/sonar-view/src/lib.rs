@@ -11,6 +11,7 @@
 
 pub mod column;
 pub mod csv;
+pub mod digest;
 pub mod each;
 pub mod entry;
 pub mod impact;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::cli::parse_duration;
+use crate::digest::DigestArgs;
 
 /// Where the server is.
 #[derive(Args, Debug, Clone)]
@@ -42,6 +43,9 @@ pub enum ProfilerCommand {
     /// Follow what the profiler writes, one line an operation
     #[command(after_long_help = TAIL_EXAMPLES)]
     Tail(TailArgs),
+    /// Digest of system.profile: of a server, a BSON dump, or JSON lines
+    #[command(after_long_help = REPORT_EXAMPLES)]
+    Report(Box<ReportArgs>),
     /// Measure what profiling costs on this server, with a load in a database of its own
     #[command(after_long_help = IMPACT_EXAMPLES)]
     Impact(ImpactArgs),
@@ -82,6 +86,26 @@ pub struct TailArgs {
     /// One JSON object a line, with the ids of the shapes
     #[arg(long)]
     pub json: bool,
+}
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler report mongodb://localhost:27017 --db shop                    what system.profile holds now
+  mongosonar profiler report mongodb://localhost:27017 --for 60s --json > now.json  what is written to it from now on
+  mongodump -d shop -c system.profile -o dump; mongosonar profiler report dump/shop/system.profile.bson
+  mongoexport -d shop -c system.profile | mongosonar profiler report -
+  mongosonar profiler report system.profile.bson --by namespace --json";
+
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub digest: DigestArgs,
+    /// Of a server: this database; repeat for several [default: all but admin, config and local]
+    #[arg(short, long = "db", value_name = "NAME", help_heading = "What to read")]
+    pub db: Vec<String>,
+    /// Of a server: what is written from now on, for this time, and not what is there already
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, help_heading = "What to read")]
+    pub duration: Option<Duration>,
 }
 
 const IMPACT_EXAMPLES: &str = "\

@@ -2,6 +2,7 @@
 
 pub mod args;
 mod impact;
+mod report;
 mod set;
 mod status;
 mod tail;
@@ -21,6 +22,7 @@ pub fn run(command: &ProfilerCommand) -> Result<u8> {
         ProfilerCommand::Status(args) => status::run(args),
         ProfilerCommand::Set(args) => set::run(args),
         ProfilerCommand::Tail(args) => tail::run(args),
+        ProfilerCommand::Report(args) => report::run(args),
         ProfilerCommand::Impact(args) => impact::run(args),
     }
 }

@@ -66,7 +66,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
             }
             other => {
                 out.to.flush()?;
-                eprintln!("{}", news(&other));
+                eprintln!("{}", told(&other));
             }
         }
     }
@@ -101,8 +101,10 @@ fn said(gap: &Missed) -> String {
     text
 }
 
-fn news(event: &Event) -> String {
+/// What is said of whatever is no operation; empty for those.
+pub fn told(event: &Event) -> String {
     match event {
+        Event::Missed(gap) => said(gap),
         Event::Lost { database, said } => {
             format!("{}connection lost ({}); trying again until it is back", prefix(database), escape(said))
         }
@@ -129,7 +131,8 @@ fn news(event: &Event) -> String {
             "{}system.profile was made anew (a resize?); what stood in the old one last is not known",
             prefix(database)
         ),
-        Event::Documents { .. } | Event::Missed(_) | Event::Failed { .. } => String::new(),
+        Event::Failed { database, error } => format!("{}{error}", prefix(database)),
+        Event::Documents { .. } => String::new(),
     }
 }
 

@@ -9,7 +9,7 @@ mod fields;
 mod tell;
 
 pub use fields::{Fields, MAX_TEXT, Op, Section, TextField};
-pub use tell::{Cause, Extra, Sink, Teller};
+pub use tell::{Cause, Extra, MAX_APPLICATIONS, Sink, Teller};
 
 use sonar_core::operation::Opcode;
 
@@ -151,6 +151,11 @@ impl<T: Text> Entry<T> {
             let dot = memchr::memchr(b'.', namespace).unwrap_or(namespace.len());
             request.set_database(&namespace[..dot]);
         }
+    }
+
+    /// The document that is open cannot be read further: what comes next is beside it.
+    pub fn abandon(&mut self) {
+        self.inside = Inside::Top;
     }
 
     fn begin_command(&mut self) -> Opened {

@@ -38,8 +38,12 @@ pub trait Cause {
     /// # Errors
     /// It contradicts itself.
     fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Self::Error>;
-    /// The beginning of a command that was cut, in the shell's syntax.
+    /// The beginning of a command that was cut, in the shell's syntax. Asked for after it was told.
     fn cut_command(&self) -> Option<&[u8]> {
+        None
+    }
+    /// Whether what was told is not all, or not certain. Asked for after it was told.
+    fn doubt(&self) -> Option<Identity> {
         None
     }
 }
@@ -53,8 +57,6 @@ pub struct Extra<'a> {
     pub from_server: bool,
     /// It came on no client's connection.
     pub internal: bool,
-    /// The source does not write a command in full, or not so that it has one reading.
-    pub held: Option<Identity>,
     /// When it ended, where the entry itself does not say.
     pub end: Option<Timestamp>,
     /// Which connection or thread: statements are joined to the next command of the same one. `None`: the
@@ -249,8 +251,12 @@ impl Teller {
             Held::Nothing if kind == CommandKind::Insert => Identity::Exact,
             Held::Nothing => Identity::Unsaid,
         };
-        if let Some(worse) = extra.held {
-            identity = identity.max(worse);
+        if let Some(worse) = cause.doubt() {
+            // Of these the body has no say in the shape, so it may read as it will.
+            let by_name = matches!(kind, CommandKind::Other | CommandKind::Hello | CommandKind::Insert);
+            if !by_name || entry.request.command.bytes().is_empty() {
+                identity = identity.max(worse);
+            }
         }
         // A getMore or killCursors whose opener was told of earlier.
         if matches!(kind, CommandKind::GetMore | CommandKind::KillCursors)
