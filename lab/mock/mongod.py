@@ -216,6 +216,7 @@ class Mongod:
                 rows = rows[::direction]
             else:
                 rows.sort(key=lambda row: field(row[1], key), reverse=direction < 0)
+        rows = rows[command.get("skip", 0) :]
         if limit:
             rows = rows[:limit]
         if command.get("tailable"):

@@ -95,7 +95,7 @@ def said(child, text):
 def test_status_of_each_version(plays):
     with mongod(plays) as mock:
         mock.client.shop.command("profile", 1, slowms=33, sampleRate=0.5)
-        mock.write(100, size=100_000)
+        mock.write(100)
         status = json.loads(run("status", "--json", mock.uri).stdout)
         shop = next(row for row in status["databases"] if row["database"] == "shop")
         assert (shop["level"], shop["slowms"], shop["sample_rate"]) == (1, 33, 0.5)
@@ -108,7 +108,7 @@ def test_status_of_each_version(plays):
         table = run("status", "--db", "shop", mock.uri).stdout
         assert ("ratelimit" in table) == (plays == "percona")
         assert re.search(r"^shop .*33ms .* 100 .* in \d", table, re.M), table
-        mock.write(1_000)
+        mock.write(4_000)
         assert json.loads(run("status", "--json", "--db", "shop", mock.uri).stdout)["databases"][0]["full"]
         assert "full, turns in" in run("status", "--db", "shop", mock.uri).stdout
 

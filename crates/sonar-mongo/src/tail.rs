@@ -450,7 +450,7 @@ impl Follower {
         }
         let Some(position) = position.as_mut() else { return Ok(Left::Dead) };
         if let Some(last) = last.take().filter(|last| *last != u32::MAX) {
-            self.show_last(position, last).await?;
+            self.stand_before(position, last).await?;
         }
         self.read(position, resumed, (lost, moved)).await
     }
@@ -499,13 +499,14 @@ impl Follower {
         Error::of(format!("follow {}.{COLLECTION}", self.database), "read", error)
     }
 
-    /// Hands on the last documents that are there, and stands behind them.
-    async fn show_last(&mut self, position: &mut Position, last: u32) -> Result<()> {
+    /// Stands before the last documents that are there; where there are fewer, at the beginning.
+    async fn stand_before(&mut self, position: &mut Position, last: u32) -> Result<()> {
         let collection = collection(&self.link, &self.database);
         let find = collection
             .find(not_self(&self.database))
             .sort(doc! { "$natural": -1 })
-            .limit(i64::from(last.max(1)))
+            .skip(u64::from(last.saturating_sub(1)))
+            .limit(1)
             .show_record_id(true);
         let found: Vec<_> = find
             .await
@@ -513,18 +514,11 @@ impl Follower {
             .try_collect()
             .await
             .map_err(|error| self.wrong(&error))?;
-        // The first of those that are shown: reading begins there, and so each is read once.
-        if last == 0 {
-            if let Some(newest) = found.first() {
-                let (record, ts) = place_of(newest);
-                position.advance(record.unwrap_or(0), ts);
-                position.seen = 0;
-            }
-        } else if let Some(oldest) = found.last() {
-            let (record, ts) = place_of(oldest);
-            position.record = record.unwrap_or(1).saturating_sub(1);
-            position.newest = ts;
-        }
+        let Some(first) = found.first() else { return Ok(()) };
+        let (record, ts) = place_of(first);
+        position.newest = ts;
+        // That one itself is shown, unless none is.
+        position.record = record.unwrap_or(0).saturating_sub(i64::from(last > 0));
         Ok(())
     }
 

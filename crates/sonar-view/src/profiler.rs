@@ -207,7 +207,7 @@ mod tests {
     fn a_person_sees_when_it_wraps_and_what_is_not_known() {
         let mut out = Vec::new();
         table("MongoDB 7.0.5 at a:27017", &rows(), Timestamp::from_unix(2_000, 0), &mut out).unwrap();
-        insta::assert_snapshot!(String::from_utf8(out).unwrap(), @"");
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
     }
 
     #[test]
