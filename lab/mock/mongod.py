@@ -9,7 +9,8 @@ measurement works and nothing of MongoDB.
 
 prints `ready HOST:PORT` and ends on SIGINT or SIGTERM. The command `{mock: …}` is the test's hand in it:
 `{mock: "down", seconds: 1.0, restart: true}` closes all connections and refuses new ones for a while, with `restart`
-also puts the profiler to what it starts with; `{mock: "log"}` gives the commands received that changed something;
+also puts the profiler to what it starts with; with `--members` (a replica set, of which it knows only who belongs to it)
+`{mock: "primary", is: true}` makes it the primary or a secondary; `{mock: "log"}` gives the commands received that changed something;
 `{mock: "fill", db: …, documents: [...]}` puts documents into system.profile as the server's own profiler does.
 """
 
@@ -123,7 +124,8 @@ class Collection:
 
 
 class Mongod:
-    def __init__(self, plays, cost_us=0, databases=()):
+    def __init__(self, plays, cost_us=0, databases=(), members=(), me="", primary=True):
+        self.members, self.me, self.primary, self.term = members, me, primary, 1
         self.plays = plays
         self.version, self.wire = PLAYED[plays]
         self.numbers = tuple(int(part) for part in self.version.split("-")[0].split("."))
@@ -370,6 +372,13 @@ class Mongod:
             reply["logicalSessionTimeoutMinutes"] = 30
         if self.plays == "mongos":
             reply["msg"] = "isdbgrid"
+        if self.members:
+            reply |= {
+                "setName": "rs", "setVersion": 1, "hosts": self.members, "me": self.me, "ismaster": self.primary,
+                "isWritablePrimary": self.primary, "secondary": not self.primary,
+            }
+            if self.primary:
+                reply["electionId"] = bson.ObjectId(f"{self.term:024x}")
         return reply
 
     do_isMaster = do_ismaster = do_hello
@@ -432,6 +441,9 @@ class Mongod:
                 collection.insert({**document, "ts": document.get("ts") or now()})
             self.grown.notify_all()
             return {"count": len(collection.rows), "next": collection.next_id}
+        if command["mock"] == "primary":
+            self.primary, self.term = command["is"], command.get("term", self.term)
+            return {}
         assert command["mock"] == "down"
         self.down_until = time.monotonic() + command["seconds"]
         if command.get("restart"):
@@ -516,10 +528,14 @@ def main():
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--cost-us", type=float, default=0)
     parser.add_argument("--databases", default="shop,blog")
+    parser.add_argument("--members", help="HOST:PORT of all members of a replica set; the first is the primary")
     arguments = parser.parse_args()
     for number in signal.SIGINT, signal.SIGTERM:
         signal.signal(number, lambda *_: os._exit(0))
-    Mongod(arguments.plays, arguments.cost_us, arguments.databases.split(",")).run(arguments.port)
+    members, me = (arguments.members or "").split(",") if arguments.members else [], f"127.0.0.1:{arguments.port}"
+    primary = not members or members[0] == me
+    mongod = Mongod(arguments.plays, arguments.cost_us, arguments.databases.split(","), members, me, primary)
+    mongod.run(arguments.port)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -295,6 +296,45 @@ def succeeds(action):
         action()
         return True
     return False
+
+
+@contextlib.contextmanager
+def replica_set():
+    """Two mocks that say they are a replica set; the first is the primary."""
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(2):
+            probe = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+            ports.append(probe.getsockname()[1])
+    members = ",".join(f"127.0.0.1:{port}" for port in ports)
+    with contextlib.ExitStack() as stack:
+        mocks = [stack.enter_context(mongod("6.0", "--port", str(port), "--members", members)) for port in ports]
+        yield mocks, f"mongodb://{members}/?replicaSet=rs&heartbeatFrequencyMS=500&serverSelectionTimeoutMS=3000"
+
+
+def test_tail_follows_a_fail_over(tmp_path):
+    with replica_set() as ((first, second), uri):
+        first.write(5)
+        with running(tmp_path, "tail", "--db", "shop", "--json", uri) as child:
+            labkit.wait_until(lambda: examined(child) == list(range(5)), "the first primary's")
+            second.command("primary", **{"is": True, "term": 2})
+            first.command("primary", **{"is": False})
+            first.down(60)
+            said(child, f"following goes on at {second.address}, another server")
+            second.write(5, 50)
+            labkit.wait_until(lambda: examined(child) == [*range(5), *range(50, 55)], "the second primary's")
+
+
+def test_what_was_set_on_a_member_is_put_back_on_that_member(tmp_path):
+    with replica_set() as ((first, second), uri):
+        with running(tmp_path, "set", "--db", "shop", "--level", "1", "--slowms", "7", "--for", "4s", uri) as child:
+            said(child, "for ")
+            assert first.profile() == {"was": 1, "slowms": 7, "sampleRate": 1.0}
+            second.command("primary", **{"is": True, "term": 2})
+            first.command("primary", **{"is": False})
+            assert child.wait(30) == 0, child.err.read_text()
+        assert first.profile() == {"was": 0, "slowms": 100, "sampleRate": 1.0}
+        assert second.changes() == []
 
 
 def test_tail_of_all_databases_finds_new_ones_and_collections_made_anew(tmp_path):

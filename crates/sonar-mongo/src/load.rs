@@ -429,7 +429,9 @@ async fn ask(
         13 => drop(table.distinct("c", range()).await?),
         14 => drop(table.update_one(doc! { "_id": id }, doc! { "$inc": { "k": 1 } }).await?),
         15 => drop(table.update_one(doc! { "_id": id }, doc! { "$set": { "c": digits(lot, 10) } }).await?),
-        16 => drop(table.delete_one(doc! { "_id": id }).await?),
+        16 => {
+            table.delete_one(doc! { "_id": id }).await?;
+        }
         _ => {
             // Another client may have put it back meanwhile.
             if let Err(error) = table.insert_one(document(id.unsigned_abs(), lot, documents)).await

@@ -337,6 +337,10 @@ struct Follower {
     stop: Stop,
     level: Option<i32>,
     said_nothing: bool,
+    /// The connection was lost, which was said.
+    lost: bool,
+    /// Another server is read, which was not said.
+    moved: bool,
     /// Says nothing of a database that has no profile.
     quiet: bool,
 }
@@ -368,6 +372,8 @@ impl Follower {
             stop: stop.clone(),
             level: None,
             said_nothing: false,
+            lost: false,
+            moved: false,
             quiet: false,
         }
     }
@@ -382,15 +388,14 @@ impl Follower {
     async fn run(mut self, last: u32) {
         let mut position: Option<Position> = None;
         let mut last = Some(last);
-        let mut lost = false;
         let mut wait = Duration::from_millis(100);
         while !self.stop.is_set() && !self.sender.is_closed() {
-            let left = self.once(&mut position, &mut last, &mut lost).await;
+            let left = self.once(&mut position, &mut last).await;
             match left {
                 Ok(Left::Over) => return,
                 Ok(Left::Dead) => wait = Duration::from_millis(100),
                 Err(error) | Ok(Left::Error(error)) if error.is_passing() => {
-                    if !std::mem::replace(&mut lost, true) {
+                    if !std::mem::replace(&mut self.lost, true) {
                         let event = Event::Lost { database: self.database.clone(), said: error.to_string() };
                         if !self.say(event).await {
                             return;
@@ -411,15 +416,13 @@ impl Follower {
     }
 
     /// Opens a cursor and reads it until it ends.
-    async fn once(
-        &mut self,
-        position: &mut Option<Position>,
-        last: &mut Option<u32>,
-        lost: &mut bool,
-    ) -> Result<Left> {
-        let moved = self.choose().await?;
+    async fn once(&mut self, position: &mut Option<Position>, last: &mut Option<u32>) -> Result<Left> {
+        self.choose().await?;
         self.look_at_level().await?;
         let Some(uuid) = self.uuid().await? else {
+            if !self.say_back().await {
+                return Ok(Left::Over);
+            }
             if !std::mem::replace(&mut self.said_nothing, true) && !self.quiet {
                 let event = Event::Nothing { database: self.database.clone(), level: self.level };
                 if !self.say(event).await {
@@ -452,18 +455,28 @@ impl Follower {
         if let Some(last) = last.take().filter(|last| *last != u32::MAX) {
             self.stand_before(position, last).await?;
         }
-        self.read(position, resumed, (lost, moved)).await
+        self.read(position, resumed).await
     }
 
-    /// Finds the server to read from, in a replica set the one that the connection string asks for now;
-    /// whether it is another one.
-    async fn choose(&mut self) -> Result<bool> {
-        if !self.replica_set {
-            return Ok(false);
+    /// Finds the server to read from, in a replica set the one that the connection string asks for now.
+    async fn choose(&mut self) -> Result<()> {
+        if self.replica_set {
+            let (criteria, address) = self.link.chosen().await?;
+            self.link.criteria = criteria;
+            self.moved |= address != self.address;
+            self.address = address;
         }
-        let (criteria, address) = self.link.chosen().await?;
-        self.link.criteria = criteria;
-        Ok(std::mem::replace(&mut self.address, address.clone()) != address)
+        Ok(())
+    }
+
+    /// Says that it goes on, where it was said that it does not, or where it goes on elsewhere. `false`
+    /// when nobody listens.
+    async fn say_back(&mut self) -> bool {
+        let moved = std::mem::take(&mut self.moved);
+        if !std::mem::take(&mut self.lost) && !moved {
+            return true;
+        }
+        self.say(Event::Back { database: self.database.clone(), address: self.address.clone(), moved }).await
     }
 
     async fn look_at_level(&mut self) -> Result<()> {
@@ -523,12 +536,7 @@ impl Follower {
     }
 
     /// Reads behind `position` until the cursor ends.
-    async fn read(
-        &mut self,
-        position: &mut Position,
-        mut resumed: bool,
-        (lost, moved): (&mut bool, bool),
-    ) -> Result<Left> {
+    async fn read(&mut self, position: &mut Position, mut resumed: bool) -> Result<Left> {
         let collection = collection(&self.link, &self.database);
         let mut filter = not_self(&self.database);
         if let Some(newest) = position.newest {
@@ -541,11 +549,8 @@ impl Follower {
             .max_await_time(AWAIT)
             .show_record_id(true);
         let mut cursor = find.batch().await.map_err(|error| self.wrong(&error))?;
-        if std::mem::take(lost) || moved {
-            let event = Event::Back { database: self.database.clone(), address: self.address.clone(), moved };
-            if !self.say(event).await {
-                return Ok(Left::Over);
-            }
+        if !self.say_back().await {
+            return Ok(Left::Over);
         }
         let mut looked = Instant::now();
         loop {

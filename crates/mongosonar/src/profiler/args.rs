@@ -39,7 +39,7 @@ pub enum ProfilerCommand {
     Status(StatusArgs),
     /// Set the profiler; with --for put everything back afterwards
     #[command(after_long_help = SET_EXAMPLES)]
-    Set(SetArgs),
+    Set(Box<SetArgs>),
     /// Follow what the profiler writes, one line an operation
     #[command(after_long_help = TAIL_EXAMPLES)]
     Tail(TailArgs),
@@ -48,7 +48,7 @@ pub enum ProfilerCommand {
     Report(Box<ReportArgs>),
     /// Measure what profiling costs on this server, with a load in a database of its own
     #[command(after_long_help = IMPACT_EXAMPLES)]
-    Impact(ImpactArgs),
+    Impact(Box<ImpactArgs>),
 }
 
 const STATUS_EXAMPLES: &str = "\
