@@ -8,7 +8,9 @@ use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
-use crate::{config, disk, doctor, manual, queries};
+use crate::digest::{self, DigestArgs};
+use crate::profiler::args::ProfilerCommand;
+use crate::{config, disk, doctor, manual, profiler, queries};
 
 /// All went well.
 pub const OK: u8 = 0;
@@ -40,6 +42,12 @@ enum Command {
     /// Hear the queries on the wire: which, how often, how slow, for whom, with which errors
     #[command(after_long_help = QUERIES_EXAMPLES)]
     Queries(Box<QueriesArgs>),
+    /// Read logs of mongod and mongos, 2.4 to 8.x: slow operations by shape, connections, starts, errors
+    #[command(subcommand)]
+    Logs(LogsCommand),
+    /// Control the database profiler, read and follow what it writes, and measure what it costs
+    #[command(subcommand)]
+    Profiler(ProfilerCommand),
     /// Measure a disk for MongoDB, watch it, look at how it is set up
     #[command(subcommand)]
     Disk(disk::args::DiskCommand),
@@ -64,6 +72,23 @@ enum Command {
         dir: Option<PathBuf>,
     },
 }
+
+/// What can be done with logs.
+#[derive(Subcommand, Debug)]
+enum LogsCommand {
+    /// Digest of log files
+    #[command(after_long_help = LOGS_EXAMPLES)]
+    Report(Box<DigestArgs>),
+}
+
+const LOGS_EXAMPLES: &str = "\
+Examples:
+  mongosonar logs report /var/log/mongodb/mongod.log            what took the most time
+  mongosonar logs report mongod.log.*.gz mongod.log --sort ratio
+  mongosonar logs report mongod.log --by plan --from 2026-05-01T10:00:00Z
+  mongosonar logs report mongod.log --html > report.html        a page with charts
+  mongosonar logs report mongod.log --json > monday.json        for `mongosonar compare`
+  kubectl logs mongo-0 | mongosonar logs report -";
 
 const QUERIES_EXAMPLES: &str = "\
 Examples:
@@ -247,6 +272,8 @@ pub fn run() -> Result<ExitCode> {
             let file = config::load(cli.config.as_deref())?;
             queries::run(&config::merge(*args, &file)?)?
         }
+        Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
+        Command::Profiler(command) => profiler::run(&command)?,
         Command::Disk(command) => disk::run(&command)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {

@@ -4,9 +4,11 @@
 
 mod cli;
 mod config;
+mod digest;
 mod disk;
 mod doctor;
 mod manual;
+mod profiler;
 mod queries;
 
 use std::process::ExitCode;

@@ -156,19 +156,60 @@ impl Histogram {
     /// Adds one duration of `ns` nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
+        self.record_many(ns, 1);
+    }
+
+    /// Adds `times` durations of `ns` nanoseconds each.
+    #[inline]
+    pub fn record_many(&mut self, ns: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
         self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
         self.max_ns = self.max_ns.max(ns);
-        self.count += 1;
-        self.sum_ns += u128::from(ns);
+        self.count += times;
+        self.sum_ns += u128::from(ns) * u128::from(times);
         if ns == 0 {
-            self.zero += 1;
+            self.zero += times;
             return;
         }
         let slot = slot_of(ns);
         match self.counts.get_mut(slot.wrapping_sub(self.first_slot)) {
-            Some(count) => *count += 1,
-            None => self.add_outside(slot, 1),
+            Some(count) => *count += times,
+            None => self.add_outside(slot, times),
         }
+    }
+
+    /// Puts a histogram together again from what [`buckets`](Self::buckets) and the other accessors gave.
+    /// `None` where it contradicts itself: an index out of range, or bounds that do not hold.
+    pub fn from_parts(
+        zero: u64,
+        buckets: &[(i32, u64)],
+        sum_ns: u128,
+        min_ns: u64,
+        max_ns: u64,
+    ) -> Option<Self> {
+        let mut histogram = Self { zero, count: zero, ..Self::default() };
+        for &(index, count) in buckets {
+            if !(MIN_INDEX..=MAX_INDEX).contains(&index) {
+                return None;
+            }
+            histogram.count = histogram.count.checked_add(count)?;
+            if count > 0 {
+                let slot = (index - MIN_INDEX) as usize;
+                match histogram.counts.get_mut(slot.wrapping_sub(histogram.first_slot)) {
+                    Some(mine) => *mine += count,
+                    None => histogram.add_outside(slot, count),
+                }
+            }
+        }
+        if histogram.count > 0 {
+            if min_ns > max_ns || u128::from(min_ns) > sum_ns {
+                return None;
+            }
+            (histogram.sum_ns, histogram.min_ns, histogram.max_ns) = (sum_ns, min_ns, max_ns);
+        }
+        Some(histogram)
     }
 
     #[cold]

@@ -12,6 +12,7 @@ pub mod devices;
 pub mod disk;
 pub mod filter;
 mod hardware;
+pub mod host;
 pub mod interfaces;
 pub mod listeners;
 pub mod mounts;

@@ -1,6 +1,7 @@
 //! `mongosonar queries`: hear the queries on the wire, or in a capture file.
 
 mod file;
+pub mod input;
 mod live;
 mod output;
 mod ports;
