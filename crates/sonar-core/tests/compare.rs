@@ -71,7 +71,8 @@ fn alarms(a: &Half, b: &Half) -> bool {
         .iter()
         .zip(&b.shapes)
         .flat_map(|(left, right)| {
-            let more = dispersion(&left.timeline, &left.latency).max(dispersion(&right.timeline, &right.latency));
+            let more =
+                dispersion(&left.timeline, &left.latency).max(dispersion(&right.timeline, &right.latency));
             let latency = shift(&left.latency, &right.latency, more);
             let told = latency.filter(|shift| shift.effect.abs() >= MIN_EFFECT).map_or(1.0, |shift| shift.p);
             [rate(left, &a.span).p(rate(right, &b.span)), told]

@@ -33,12 +33,12 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     }
     if from_a != from_b {
         eprintln!(
-            "mongosonar: one is a {}, the other a {}: times are of different clocks, so latencies cannot be set beside each other",
+            "mongosonar: one is of a {}, the other of a {}: latencies of different sources are not set beside each other",
             from_a.name(),
-            from_b.name()
+            from_b.name(),
         );
     }
-    let comparison = Comparison::new(&a, &b);
+    let comparison = Comparison::new(&a, &b, from_a == from_b);
     let mut out = BufWriter::new(io::stdout());
     if args.json {
         compare::json(&comparison, &mut out)?;

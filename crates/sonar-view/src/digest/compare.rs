@@ -101,8 +101,9 @@ fn key(entry: &Entry) -> String {
 }
 
 impl<'a> Comparison<'a> {
-    /// Compares. Rows must be made by the same thing in both.
-    pub fn new(a: &'a Digest, b: &'a Digest) -> Self {
+    /// Compares. Rows must be made by the same thing in both. `same_clock`: latencies of both are of one
+    /// kind of source and may be set beside each other.
+    pub fn new(a: &'a Digest, b: &'a Digest, same_clock: bool) -> Self {
         let in_b: HashMap<String, &Entry> = b.rows().iter().map(|row| (key(row), row)).collect();
         let in_a: HashMap<String, &Entry> = a.rows().iter().map(|row| (key(row), row)).collect();
         let both = a.rows().iter().map(|row| (Some(row), in_b.get(&key(row)).copied()));
@@ -113,7 +114,7 @@ impl<'a> Comparison<'a> {
             .map(|(left, right)| {
                 let of = |row: Option<&'a Entry>| row.map_or(&none, |row| &row.tally);
                 let rates = (rate(of(left), &a.totals.timeline), rate(of(right), &b.totals.timeline));
-                let shift = left.zip(right).and_then(|(left, right)| {
+                let shift = left.zip(right).filter(|_| same_clock).and_then(|(left, right)| {
                     let (left, right) = (&left.tally, &right.tally);
                     let more = dispersion(&left.timeline, &left.latency)
                         .max(dispersion(&right.timeline, &right.latency));
