@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
-use crate::digest::{self, DigestArgs};
+use crate::digest::{self, CompareArgs, DigestArgs};
 use crate::profiler::args::ProfilerCommand;
 use crate::{config, disk, doctor, manual, profiler, queries};
 
@@ -16,6 +16,8 @@ use crate::{config, disk, doctor, manual, profiler, queries};
 pub const OK: u8 = 0;
 /// The capture file is cut or damaged; all before that was read.
 pub const TRUNCATED: u8 = 3;
+/// `compare` found something new, slower or heavier.
+pub const WORSE: u8 = 4;
 
 /// Why is MongoDB slow? From the wire down to the disk, without slowing it down.
 #[derive(Parser, Debug)]
@@ -32,10 +34,13 @@ const EXIT_CODES: &str = "\
 Examples:
   sudo mongosonar queries                  which queries this machine's MongoDB serves, live
   mongosonar queries --read wire.pcap.gz   the same from a capture file
+  mongosonar logs report mongod.log        what its log says: plans, documents examined, locks
+  mongosonar compare monday.json mongod.log  what is new or slower since
+  mongosonar profiler status               what the profiler is set to, and when it wraps
   mongosonar disk bench -r -w              how good this disk is, as mongoperf told
   mongosonar doctor                        what works here, and what to do where it does not
 
-Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a capture file is cut or damaged (all before that was read and shown).";
+Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a file is cut or damaged (all before that was read and shown); 4 compare found something new or slower.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -48,6 +53,9 @@ enum Command {
     /// Control the database profiler, read and follow what it writes, and measure what it costs
     #[command(subcommand)]
     Profiler(ProfilerCommand),
+    /// Two captures, logs, profiles or saved reports: what is new, gone, slower, by more than chance
+    #[command(after_long_help = COMPARE_EXAMPLES)]
+    Compare(Box<CompareArgs>),
     /// Measure a disk for MongoDB, watch it, look at how it is set up
     #[command(subcommand)]
     Disk(disk::args::DiskCommand),
@@ -89,6 +97,14 @@ Examples:
   mongosonar logs report mongod.log --html > report.html        a page with charts
   mongosonar logs report mongod.log --json > monday.json        for `mongosonar compare`
   kubectl logs mongo-0 | mongosonar logs report -";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  mongosonar compare monday.json mongod.log          a saved report and a log
+  mongosonar compare before.pcapng after.pcapng || echo something got worse
+  mongosonar compare --by namespace yesterday.log.gz today.log --json
+
+Exit codes: 0 nothing is worse; 1 an error; 2 wrong arguments; 4 something is new, slower, or examines more.";
 
 const QUERIES_EXAMPLES: &str = "\
 Examples:
@@ -274,6 +290,7 @@ pub fn run() -> Result<ExitCode> {
         }
         Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
         Command::Profiler(command) => profiler::run(&command)?,
+        Command::Compare(args) => digest::compare(&args)?,
         Command::Disk(command) => disk::run(&command)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {

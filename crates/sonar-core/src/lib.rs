@@ -4,6 +4,7 @@
 //! `unsafe`. Every other room imports this one; this one imports none of ours.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod coverage;
 pub mod digest;
 pub mod disk;

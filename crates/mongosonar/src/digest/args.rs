@@ -49,6 +49,26 @@ pub struct DigestArgs {
     pub html: bool,
 }
 
+/// What `compare` can be asked for.
+#[derive(Args, Debug, Default, Clone)]
+pub struct CompareArgs {
+    /// Before: a log, a profile, a capture, or what --json of a report wrote
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// After
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// What makes a row [default: shape]
+    #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan"])]
+    pub by: Option<String>,
+    /// Which operations; repeat for several [default: user]
+    #[arg(long, value_name = "CLASS", value_enum)]
+    pub class: Vec<ClassArg>,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// A time in UTC, or with an offset.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     let whole = match text.len() {

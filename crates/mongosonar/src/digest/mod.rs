@@ -1,10 +1,10 @@
 //! `mongosonar logs report` and `profiler report`: a digest of files.
 
 mod args;
+mod compare;
 mod lines;
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use sonar_decode::profile::{self, Profile};
 use sonar_view::digest::{self, By, Source, View, Wanted};
 use sonar_view::{Classes, Form};
 
-pub use self::args::DigestArgs;
+pub use self::args::{CompareArgs, DigestArgs};
+pub use self::compare::run as compare;
 use self::lines::Piece;
 use crate::cli::{ClassArg, OK, ShapeArg, TRUNCATED};
 use crate::queries::input;
@@ -409,12 +410,4 @@ pub fn whole(path: &Path, stop: &Arc<AtomicBool>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(MOST).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
     Ok(bytes)
-}
-
-/// So that a path that is no file is told before anything is read.
-pub fn must_exist(files: &[PathBuf]) -> Result<()> {
-    for path in files.iter().filter(|path| **path != Path::new("-")) {
-        File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    }
-    Ok(())
 }

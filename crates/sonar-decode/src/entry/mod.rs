@@ -290,6 +290,7 @@ impl<T: Text> Visitor for Entry<T> {
             Inside::Top => {
                 // Before 3.6 a command that was too long is a plain string.
                 let text_of_command = kind == Kind::String
+                    && matches!(key.bytes.first(), Some(b'c' | b'q' | b'o' | b'u'))
                     && matches!(key.bytes, b"command" | b"query" | b"originatingCommand" | b"updateobj");
                 if text_of_command && self.fields.op != Op::None {
                     self.held = Held::Cut;

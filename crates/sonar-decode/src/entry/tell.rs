@@ -100,7 +100,8 @@ type Map<K, V> = HashMap<K, V, RandomState>;
 pub struct Teller {
     /// What was read; the counters of entries, files and lines are the caller's.
     pub reading: Reading,
-    entry: Entry<()>,
+    /// Away while an entry is read.
+    entry: Option<Box<Entry<()>>>,
     known: Map<u64, Arc<ShapeInfo>>,
     text_bytes: usize,
     apps: Map<Box<[u8]>, Arc<Application>>,
@@ -118,7 +119,7 @@ impl Default for Teller {
         let other: Box<str> = "other".into();
         Self {
             reading: Reading::default(),
-            entry: Entry::default(),
+            entry: None,
             known: Map::default(),
             text_bytes: 0,
             apps: Map::default(),
@@ -156,16 +157,16 @@ impl Teller {
         extra: &Extra<'_>,
         sink: &mut impl Sink,
     ) -> Result<bool, C::Error> {
-        self.entry.reset();
-        cause.tell(&mut self.entry)?;
-        if !self.entry.fields.op.is_some() {
-            return Ok(false);
+        let mut entry = self.entry.take().unwrap_or_default();
+        entry.reset();
+        let walked = cause.tell(&mut entry);
+        let is_told = walked.is_ok() && entry.fields.op.is_some();
+        if is_told {
+            entry.finish();
+            self.taken(cause, &mut entry, extra, sink);
         }
-        let mut entry = std::mem::take(&mut self.entry);
-        entry.finish();
-        self.taken(cause, &mut entry, extra, sink);
-        self.entry = entry;
-        Ok(true)
+        self.entry = Some(entry);
+        walked.map(|()| is_told)
     }
 
     fn taken<C: Cause>(&mut self, cause: &C, entry: &mut Entry<()>, extra: &Extra<'_>, sink: &mut impl Sink) {

@@ -277,10 +277,6 @@ fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
 /// A string as it stands, its escapes left as they are.
 #[inline]
 fn plain(line: &[u8], at: usize) -> Result<(&[u8], usize), Wrong> {
-    let rest = &line[at + 1..];
-    let end = match rest.iter().take(32).position(|byte| matches!(byte, b'"' | b'\\')) {
-        Some(near) if rest[near] == b'"' => at + 1 + near + 1,
-        _ => json::skip(line, at)?,
-    };
+    let end = json::skip(line, at)?;
     Ok((&line[at + 1..end - 1], end))
 }

@@ -197,6 +197,13 @@ impl<'a> Said<'a> {
 
     /// Tells of the document at `at` as the element `key`; where it ends.
     fn document<T: Text>(&self, at: usize, key: &'static [u8], entry: &mut Entry<T>) -> usize {
+        if key == b"locks" {
+            // Most lines have waited for none.
+            let Some(end) = shell::end_of_plain(self.rest, at + 1) else { return self.resume(at) };
+            if memmem::find(&self.rest[at..end], b"timeAcquiringMicros").is_none() {
+                return end;
+            }
+        }
         if entry.open(Key::new(key), false) != Opened::Enter {
             return match shell::walk(self.rest, at, &mut Nobody) {
                 Ok(end) => end,
@@ -301,19 +308,21 @@ impl Said<'_> {
             (_, Some(b'"')) => {
                 // `appName: "…"`, which its client chose: it ends before the next key that can follow.
                 let text = &value[1..];
-                let end = [
-                    b"\" command: ".as_slice(),
+                let nexts: [&[u8]; 7] = [
+                    b"\" command: ",
                     b"\" query: ",
                     b"\" originatingCommand: ",
                     b"\" planSummary: ",
                     b"\" numYields:",
                     b"\" ninserted:",
                     b"\" keysInserted:",
-                ]
-                .into_iter()
-                .filter_map(|next| memmem::find(text, next))
-                .min()
-                .or_else(|| memchr::memchr(b'"', text));
+                ];
+                // Mostly the first quote ends it.
+                let near = memchr::memchr(b'"', text);
+                let end = match near {
+                    Some(quote) if nexts.iter().any(|next| text[quote..].starts_with(next)) => near,
+                    _ => nexts.iter().filter_map(|next| memmem::find(text, next)).min().or(near),
+                };
                 let Some(end) = end else { return rest.len() };
                 entry.fields.scalar(key, Kind::String, Value::Bytes(&text[..end]));
                 at + 1 + end + 1

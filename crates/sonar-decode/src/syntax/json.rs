@@ -1,7 +1,7 @@
 //! Extended JSON, relaxed and canonical, as servers from 4.4 on write their logs and as `mongoexport`
 //! writes documents: <https://github.com/mongodb/specifications/blob/master/source/extended-json/extended-json.md>.
 
-use memchr::{memchr2, memchr3};
+use memchr::memchr2;
 
 use super::{Index, MAX_DEPTH, Number, Open, number, string};
 use crate::bson::{Key, Kind, MAX_KEY, Opened, Step, Value, Visitor};
@@ -123,10 +123,8 @@ pub fn walk<V: Visitor>(
                 visitor.element(key, kind, Value::Bytes(std::slice::from_ref(&flag)))
             }
             b'-' | b'0'..=b'9' => {
-                let rest = &bytes[at..];
-                let length = rest.iter().take_while(|byte| is_numeric(**byte)).count();
-                let Some(number) = number(&rest[..length]) else { return Err(Wrong::Unexpected(at)) };
-                at += length;
+                let (number, end) = numeric(bytes, at).ok_or(Wrong::Unexpected(at))?;
+                at = end;
                 match &number {
                     Number::Long(bytes) => visitor.element(key, Kind::Int64, Value::Bytes(bytes)),
                     Number::Double(bytes) => visitor.element(key, Kind::Double, Value::Bytes(bytes)),
@@ -181,6 +179,22 @@ fn unexpected(bytes: &[u8], at: usize) -> Wrong {
     if at >= bytes.len() { Wrong::Cut } else { Wrong::Unexpected(at) }
 }
 
+/// The number that begins at `at`, and where it ends.
+#[inline]
+fn numeric(bytes: &[u8], at: usize) -> Option<(Number, usize)> {
+    let (mut value, mut end) = (0i64, at);
+    while let Some(digit @ b'0'..=b'9') = bytes.get(end) {
+        value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
+        end += 1;
+    }
+    let is_plain = (1..=18).contains(&(end - at)) && !bytes.get(end).is_some_and(|byte| is_numeric(*byte));
+    if is_plain {
+        return Some((Number::Long(value.to_le_bytes()), end));
+    }
+    let length = bytes[at..].iter().take_while(|byte| is_numeric(**byte)).count();
+    Some((number(&bytes[at..at + length])?, at + length))
+}
+
 const fn is_numeric(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
 }
@@ -202,16 +216,31 @@ pub fn space(bytes: &[u8], mut at: usize) -> usize {
 pub fn text<'a>(bytes: &'a [u8], at: usize, scratch: &'a mut Vec<u8>) -> Result<(&'a [u8], usize), Wrong> {
     let from = at + 1;
     let rest = bytes.get(from..).unwrap_or_default();
-    // Most strings are short: look at the bytes before asking for help.
-    let near = rest.iter().take(24).position(|byte| matches!(byte, b'"' | b'\\'));
-    let found = match near {
-        Some(found) => found,
-        None => memchr2(b'"', b'\\', rest).ok_or(Wrong::Cut)?,
-    };
+    let found = quote_or_escape(rest).ok_or(Wrong::Cut)?;
     if rest[found] == b'"' {
         return Ok((&rest[..found], from + found + 1));
     }
     unescape(bytes, from, found, scratch)
+}
+
+/// Where the first quote or backslash is. Eight bytes at a time: most strings are so short that a call for
+/// help costs more.
+#[inline]
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
+    let mut at = 0;
+    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        // The lowest mark is a true one; those above it may be a borrow's.
+        let marks = zeros(word ^ (LOW * b'"' as u64)) | zeros(word ^ (LOW * b'\\' as u64));
+        if marks != 0 {
+            return Some(at + (marks.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    bytes[at..].iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|found| at + found)
 }
 
 #[cold]
@@ -303,7 +332,7 @@ pub fn skip(bytes: &[u8], at: usize) -> Result<usize, Wrong> {
 fn end_of_text(bytes: &[u8], mut at: usize) -> Result<usize, Wrong> {
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
-        let found = memchr2(b'"', b'\\', rest).ok_or(Wrong::Cut)?;
+        let found = quote_or_escape(rest).ok_or(Wrong::Cut)?;
         if rest[found] == b'"' {
             return Ok(at + found + 1);
         }
@@ -316,19 +345,21 @@ fn rest_of(bytes: &[u8], mut at: usize, array: bool) -> Result<usize, Wrong> {
     let (begin, end) = if array { (b'[', b']') } else { (b'{', b'}') };
     let mut depth = 1u32;
     loop {
-        let rest = bytes.get(at..).unwrap_or_default();
-        let found = memchr3(b'"', begin, end, rest).ok_or(Wrong::Cut)?;
-        at += found + 1;
-        if rest[found] == b'"' {
-            at = end_of_text(bytes, at)?;
-        } else if rest[found] == begin {
-            depth += 1;
-        } else {
-            depth -= 1;
-            if depth == 0 {
-                return Ok(at);
+        match *bytes.get(at).ok_or(Wrong::Cut)? {
+            b'"' => {
+                at = end_of_text(bytes, at + 1)?;
+                continue;
             }
+            byte if byte == end => {
+                depth -= 1;
+                if depth == 0 {
+                    return Ok(at + 1);
+                }
+            }
+            byte if byte == begin => depth += 1,
+            _ => {}
         }
+        at += 1;
     }
 }
 

@@ -44,6 +44,27 @@ pub fn beginning<V: Visitor>(text: &[u8], visitor: &mut V) {
     }
 }
 
+/// The most open documents and arrays, those passed over included.
+const DEEPEST: usize = 2 * MAX_DEPTH;
+
+/// Where a document ends inside which `at` is, and in whose strings there is no brace.
+pub fn end_of_plain(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 1u32;
+    loop {
+        match bytes.get(at)? {
+            b'{' => depth += 1,
+            b'}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
 struct Walk<'a, 'v, V> {
     bytes: &'a [u8],
     at: usize,
@@ -53,36 +74,40 @@ struct Walk<'a, 'v, V> {
 
 impl<'a, V: Visitor> Walk<'a, '_, V> {
     fn document(mut self) -> Result<usize, Wrong> {
-        let mut open = vec![Open { array: false, next: 0 }];
+        let mut open = [Open { array: false, next: 0 }; DEEPEST];
+        let mut depth = 1;
         // Containers opened since the visitor stopped listening; it listens while this is 0.
         let mut muted = 0usize;
         // The document around the muted one is passed over too.
         self.at += 1;
         loop {
-            let Some(top) = open.last().copied() else { return Ok(self.at) };
+            let top = open[depth - 1];
             let first = top.next == 0;
             if self.ends(top.array, first)? {
-                open.pop();
-                match muted {
-                    0 if !open.is_empty() => self.visitor.close(),
-                    0 => {}
+                depth -= 1;
+                match (muted, depth) {
+                    (_, 0) => return Ok(self.at),
+                    (0, _) => self.visitor.close(),
                     _ => muted -= 1,
                 }
                 continue;
             }
             let number = top.next;
-            if let Some(top) = open.last_mut() {
-                top.next = number.saturating_add(1);
-            }
+            open[depth - 1].next = number.saturating_add(1);
             let key: &'a [u8] = if top.array { &[] } else { self.key()? };
             let Some(&byte) = self.bytes.get(self.at) else { return Err(Wrong::Cut) };
             if matches!(byte, b'{' | b'[') {
                 let array = byte == b'[';
                 self.at += 1;
-                if open.len() >= MAX_DEPTH * 2 {
+                if depth >= DEEPEST {
                     return Err(Wrong::Ambiguous(self.at));
                 }
-                let opened = if muted > 0 || open.len() >= MAX_DEPTH {
+                if depth == 1 && matches!(key, b"lsid" | b"$clusterTime") {
+                    // Made by drivers and checked by servers: no strings in them.
+                    self.at = end_of_plain(self.bytes, self.at).ok_or(Wrong::Cut)?;
+                    continue;
+                }
+                let opened = if muted > 0 || depth >= MAX_DEPTH {
                     Opened::Skip
                 } else {
                     let key = if top.array { self.index.key(number) } else { Key::new(key) };
@@ -94,7 +119,8 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
                     // Both this and the one around it end without the visitor being told.
                     Opened::Leave => muted += 2,
                 }
-                open.push(Open { array, next: 0 });
+                open[depth] = Open { array, next: 0 };
+                depth += 1;
                 continue;
             }
             let (kind, value, end) = self.scalar(byte)?;
@@ -143,26 +169,22 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
 
     fn key(&mut self) -> Result<&'a [u8], Wrong> {
         let rest = &self.bytes[self.at..];
-        let window = &rest[..rest.len().min(MAX_KEY)];
-        let mut from = 0;
-        loop {
-            let Some(colon) = memchr(b':', &window[from..]) else {
-                return Err(if window.len() < MAX_KEY { Wrong::Cut } else { Wrong::Ambiguous(self.at) });
-            };
-            let colon = from + colon;
-            match window.get(colon + 1) {
-                Some(b' ') => {
-                    let key = &window[..colon];
-                    if key.iter().any(|byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']' | b',')) {
-                        return Err(Wrong::Ambiguous(self.at));
+        for (at, byte) in rest.iter().enumerate() {
+            match byte {
+                b':' => match rest.get(at + 1) {
+                    Some(b' ') => {
+                        self.at += at + 2;
+                        return Ok(&rest[..at]);
                     }
-                    self.at += colon + 2;
-                    return Ok(key);
-                }
-                Some(_) => from = colon + 1,
-                None => return Err(Wrong::Cut),
+                    Some(_) => {}
+                    None => return Err(Wrong::Cut),
+                },
+                b'"' | b'{' | b'}' | b'[' | b']' | b',' => return Err(Wrong::Ambiguous(self.at)),
+                _ if at >= MAX_KEY => return Err(Wrong::Ambiguous(self.at)),
+                _ => {}
             }
         }
+        Err(Wrong::Cut)
     }
 
     /// A scalar that begins here, and where it ends.
@@ -182,8 +204,10 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
             b'0'..=b'9' | b'-' => {
                 let length = rest.iter().position(|byte| matches!(byte, b',' | b' ')).ok_or(Wrong::Cut)?;
                 let Some(number) = number(&rest[..length]) else { return ambiguous };
-                if follows(&rest[length..]) == Some(false) {
-                    return ambiguous;
+                match follows(&rest[length..]) {
+                    Some(true) => {}
+                    Some(false) => return ambiguous,
+                    None => return Err(Wrong::Cut),
                 }
                 let kind = match number {
                     Number::Long(_) => Kind::Int64,
@@ -244,12 +268,12 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
             (b"NumberDecimal(", Kind::Decimal128),
         ];
         for (word, kind, scalar) in WORDS {
-            if rest.starts_with(word) {
+            if rest.first() == word.first() && rest.starts_with(word) {
                 return Ok((kind, scalar, word.len()));
             }
         }
         for (word, kind) in CALLS {
-            if rest.starts_with(word) {
+            if rest.first() == word.first() && rest.starts_with(word) {
                 let Some(end) = memchr(b')', &rest[word.len()..]) else { return Err(Wrong::Cut) };
                 let inside = &rest[word.len()..word.len() + end];
                 let inside = inside.strip_prefix(b"\"").and_then(|i| i.strip_suffix(b"\"")).unwrap_or(inside);

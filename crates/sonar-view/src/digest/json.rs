@@ -138,7 +138,7 @@ pub(super) struct TallyObject {
     pub entries: u64,
     pub statements: u64,
     pub failed: u64,
-    pub errors: BTreeMap<i32, u64>,
+    pub errors: BTreeMap<String, u64>,
     pub errors_other: u64,
     pub latency_ns: LatencyObject,
     /// Each sum, and of how many operations it is known.
@@ -193,7 +193,7 @@ impl TallyObject {
             entries: tally.entries,
             statements: tally.statements,
             failed: tally.failed,
-            errors: tally.errors.iter().copied().collect(),
+            errors: tally.errors.iter().map(|(code, count)| (code.to_string(), *count)).collect(),
             errors_other: tally.errors_other,
             latency_ns: LatencyObject {
                 count: latency.count(),

@@ -3,6 +3,7 @@
 //! A [`View`] is made of a [`Digest`] for one look; every share, mean and quantile that any form shows
 //! comes from it.
 
+pub mod compare;
 pub mod csv;
 pub mod html;
 pub mod json;

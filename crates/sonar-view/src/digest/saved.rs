@@ -122,7 +122,9 @@ fn tally(object: &TallyObject) -> Option<Tally> {
         last_seen: Timestamp::from_unix_ns(object.last_seen),
         ..Tally::default()
     };
-    object.errors.iter().for_each(|(code, count)| tally.add_error(*code, *count));
+    for (code, count) in &object.errors {
+        tally.add_error(code.parse().ok()?, *count);
+    }
     let names: Vec<_> = tally.sums().into_iter().map(|(name, _)| name).collect();
     for (sum, name) in tally.sums_mut().into_iter().zip(names) {
         if let Some(&(total, known)) = object.sums.get(name) {

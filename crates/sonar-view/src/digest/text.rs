@@ -152,7 +152,9 @@ pub fn quantile(source: Source, tally: &Tally, q: f64) -> String {
 
 /// A duration as it can be said.
 pub fn duration(source: Source, ns: u64) -> String {
-    if ns < source.precision_ns() { "<1ms".to_owned() } else { Nanos(ns).to_string() }
+    let precision = source.precision_ns();
+    // The bound of a bucket is not a whole number of milliseconds; what is in it is.
+    if ns < precision { "<1ms".to_owned() } else { Nanos(ns / precision * precision).to_string() }
 }
 
 fn mean(source: Source, tally: &Tally) -> String {
