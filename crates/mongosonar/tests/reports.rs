@@ -81,7 +81,10 @@ fn what_is_still_written_and_what_is_rubbish_is_counted_and_never_fatal() {
     bytes.extend_from_slice(&plain);
     bytes.extend_from_slice(b"\xff\xfe\n");
     let told = object(&report("logs", &[&folder.file("rubbish", &bytes)], "--json"));
-    assert_eq!((&told["reading"]["lines_unknown"], &told["reading"]["lines_malformed"]), (&2.into(), &1.into()));
+    assert_eq!(
+        (&told["reading"]["lines_unknown"], &told["reading"]["lines_malformed"]),
+        (&2.into(), &1.into())
+    );
     assert_eq!(told["totals"]["calls"], 4_201);
     // A compressed file that was cut.
     let packed = std::fs::read(fixture(LOG)).unwrap();
@@ -109,7 +112,8 @@ fn a_dump_and_its_json_lines_say_the_same() {
         json.push('\n');
         rest = &rest[length..];
     }
-    let from_json = object(&report("profiler", &[&folder.file("json", json.as_bytes())], "--json --class all"));
+    let from_json =
+        object(&report("profiler", &[&folder.file("json", json.as_bytes())], "--json --class all"));
     assert_eq!(from_json["totals"], told["totals"]);
     assert_eq!(from_json["rows"], told["rows"]);
 }
@@ -132,10 +136,15 @@ fn extended(value: &bson::Bson) -> String {
         Bson::Null => "null".to_owned(),
         Bson::ObjectId(id) => format!("{{\"$oid\":\"{id}\"}}"),
         Bson::DateTime(date) => format!("{{\"$date\":\"{}\"}}", date.try_to_rfc3339_string().unwrap()),
-        Bson::Timestamp(time) => format!("{{\"$timestamp\":{{\"t\":{},\"i\":{}}}}}", time.time, time.increment),
+        Bson::Timestamp(time) => {
+            format!("{{\"$timestamp\":{{\"t\":{},\"i\":{}}}}}", time.time, time.increment)
+        }
         Bson::Binary(_) => "{\"$binary\":{\"base64\":\"QUJD\",\"subType\":\"0\"}}".to_owned(),
         Bson::RegularExpression(regex) => {
-            format!("{{\"$regularExpression\":{{\"pattern\":{},\"options\":\"\"}}}}", quoted(regex.pattern.as_str()))
+            format!(
+                "{{\"$regularExpression\":{{\"pattern\":{},\"options\":\"\"}}}}",
+                quoted(regex.pattern.as_str())
+            )
         }
         Bson::Undefined => "{\"$undefined\":true}".to_owned(),
         other => panic!("{other:?} is not written"),
@@ -207,12 +216,16 @@ fn a_comparison_ends_with_a_code_for_scripts() {
     let worse = compare(&saved, &folder.file("slower", slower.as_bytes()), "--json");
     assert_eq!(worse.status.code(), Some(4));
     let told: Value = serde_json::from_slice(&worse.stdout).unwrap();
-    assert_eq!((&told["rows"][0]["verdict"], &told["rows"][0]["command"]), (&"slower".into(), &"distinct".into()));
+    assert_eq!(
+        (&told["rows"][0]["verdict"], &told["rows"][0]["command"]),
+        (&"slower".into(), &"distinct".into())
+    );
     // Wire and log have the same shapes; their clocks differ, so latencies are not judged.
     let wire = compare(&recording("mongod-4.0-mixed"), &log, "--json");
     assert!(text(&wire.stderr).contains("different sources"));
     let told: Value = serde_json::from_slice(&wire.stdout).unwrap();
-    let both = told["rows"].as_array().unwrap().iter().filter(|row| row["in_a"] == true && row["in_b"] == true);
+    let both =
+        told["rows"].as_array().unwrap().iter().filter(|row| row["in_a"] == true && row["in_b"] == true);
     assert!(both.count() >= 45);
     assert_eq!(compare(&folder.file("empty", b""), &log, "").status.code(), Some(4));
 }
