@@ -23,6 +23,17 @@ fn every_coverage_counter_is_documented_as_it_documents_itself() {
 }
 
 #[test]
+fn every_counter_of_logs_and_profiles_is_documented_as_it_documents_itself() {
+    const LOGS: &str = include_str!("../../../docs/logs.md");
+    for (name, meaning, _) in sonar_core::Reading::default().iter() {
+        assert!(LOGS.contains(&format!("\n| `{name}` | {meaning} |\n")), "docs/logs.md lacks {name}");
+    }
+    for by in sonar_view::digest::By::ALL {
+        assert!(LOGS.contains(by.name()), "docs/logs.md lacks --sort {}", by.name());
+    }
+}
+
+#[test]
 fn every_column_and_key_is_documented() {
     for (name, title, meaning) in table::legend() {
         needs_line(&format!("| {title} | `{name}` | {meaning} |"));

@@ -72,6 +72,8 @@ pub struct Entry<T: Text> {
     pub by_server: bool,
     /// A write's statement: of an update or remove, not the command around it.
     pub is_statement: bool,
+    /// `locks` holds nothing that is wanted: most operations have waited for none.
+    pub no_lock_waits: bool,
     single_batch: bool,
     inside: Inside,
 }
@@ -87,6 +89,7 @@ impl<T: Text> Default for Entry<T> {
             used_cursor: None,
             by_server: false,
             is_statement: false,
+            no_lock_waits: false,
             single_batch: false,
             inside: Inside::Top,
         }
@@ -104,6 +107,7 @@ impl<T: Text> Entry<T> {
         self.used_cursor = None;
         self.by_server = false;
         self.is_statement = false;
+        self.no_lock_waits = false;
         self.single_batch = false;
         self.inside = Inside::Top;
     }
@@ -263,6 +267,7 @@ impl<T: Text> Entry<T> {
             (b"updateobj" | b"update", Op::Update) => return self.begin_part(true),
             (b"command" | b"query", _) => return self.begin_command(),
             (b"originatingCommand", _) => return self.begin_origin(),
+            (b"locks", _) if self.no_lock_waits => return Opened::Skip,
             (b"locks" | b"lockStats", _) => Section::Locks,
             (b"storage", _) => Section::Storage,
             (b"queues", _) => Section::Queues,

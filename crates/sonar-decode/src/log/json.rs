@@ -34,6 +34,7 @@ impl Cause for Attributes<'_> {
     type Error = Wrong;
 
     fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Wrong> {
+        entry.no_lock_waits = memchr::memmem::find(&self.line[self.at..], b"timeAcquiringMicros").is_none();
         let end = json::walk(self.line, self.at, &mut self.scratch.borrow_mut(), entry)?;
         self.end.set(end);
         Ok(())

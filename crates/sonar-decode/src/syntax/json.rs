@@ -212,7 +212,7 @@ pub fn space(bytes: &[u8], mut at: usize) -> usize {
 ///
 /// # Errors
 /// It has an escape that JSON does not know, or no end.
-#[inline]
+#[inline(always)]
 pub fn text<'a>(bytes: &'a [u8], at: usize, scratch: &'a mut Vec<u8>) -> Result<(&'a [u8], usize), Wrong> {
     let from = at + 1;
     let rest = bytes.get(from..).unwrap_or_default();
