@@ -191,6 +191,34 @@ fn a_page_holds_its_data_and_nothing_that_could_end_it() {
 }
 
 #[test]
+fn a_browser_draws_the_page() {
+    let browser = ["chromium", "chromium-browser", "google-chrome"];
+    let found = browser.into_iter().find(|name| {
+        std::process::Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+    });
+    let Some(browser) = found else {
+        println!("skipped: the page is drawn by chromium, which is not installed");
+        return;
+    };
+    let folder = Folder::new("browser");
+    let log = fixture(LOG);
+    let page = folder.file("report.html", &report("logs", &[&log], "--html").stdout);
+    let drawn = std::process::Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.path("profile").display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    let drawn = text(&drawn.stdout);
+    // Its script ran to its end, and made a line of the table for each row of the digest.
+    assert!(drawn.contains("data-ready=\"yes\""), "{}", drawn.get(..2_000).unwrap_or(drawn));
+    assert!(drawn.contains("All 4.20k operations."));
+    let rows = object(&report("logs", &[&log], "--json"))["rows"].as_array().unwrap().len();
+    let table = drawn.split_once("<tbody").unwrap().1.split_once("</tbody>").unwrap().0;
+    assert_eq!(table.matches("<tr").count(), rows);
+}
+
+#[test]
 fn a_comparison_ends_with_a_code_for_scripts() {
     let folder = Folder::new("compare");
     let log = fixture(LOG);
