@@ -114,3 +114,85 @@ fn a_damaged_document_is_an_error_and_never_a_panic() {
         }
     }
 }
+
+/// Documents of versions that were not recorded, as the documentation has their fields.
+#[test]
+fn every_version_is_read() {
+    use bson::{Document, doc};
+    use sonar_core::{Digest, Execution, Identity, Operation};
+
+    #[derive(Default)]
+    struct Said(Vec<String>, Digest);
+
+    impl sonar_decode::entry::Sink for Said {
+        fn operation(
+            &mut self,
+            op: &Operation<'_>,
+            identity: Identity,
+            execution: &Execution<'_>,
+            entries: u64,
+        ) {
+            self.1.record(op, identity, execution, entries);
+            self.0.push(format!(
+                "{} {} {} keys={:?} docs={:?} lock_us={:?} read={:?} queued_us={:?}",
+                identity.name(),
+                op.shape.namespace(),
+                op.shape.typed,
+                execution.keys_examined,
+                execution.docs_examined,
+                execution.lock_wait_us,
+                execution.storage_read_bytes,
+                execution.queued_us,
+            ));
+        }
+    }
+
+    let read = |document: Document| {
+        let (mut profile, mut said) = (Profile::default(), Said::default());
+        profile.document(&document.to_vec().unwrap(), &mut said);
+        assert_eq!(said.0.len(), 1, "{document}");
+        (said.0.remove(0), said.1)
+    };
+    let long = format!("{{ find: \"d\", filter: {{ a: {{ $in: [ {}", "1234567, ".repeat(6_000));
+    for (document, expected) in [
+        // 2.4: the query itself, lockStats.
+        (
+            doc! {"op": "query", "ns": "t.d", "query": {"a": 1}, "ntoreturn": 0, "nscanned": 9, "nreturned": 3,
+            "lockStats": {"timeLockedMicros": {"r": 5i64}, "timeAcquiringMicros": {"r": 7i64, "w": 2i64}}, "millis": 3},
+            "exact t.d {filter: {a: ?number}} keys=Some(9) docs=None lock_us=Some(9) read=None queued_us=None",
+        ),
+        // 3.0: nothing of multi and upsert.
+        (
+            doc! {"op": "update", "ns": "t.d", "query": {"_id": 1}, "updateobj": {"$set": {"a": 2}}, "nscanned": 1,
+            "nscannedObjects": 1, "nMatched": 1, "nModified": 1, "millis": 3},
+            "partial t.d {q: {_id: ?number}, u: {$set: {a: ?number}}} keys=Some(1) docs=Some(1) lock_us=None read=None queued_us=None",
+        ),
+        // 3.2: the command under `query`.
+        (
+            doc! {"op": "query", "ns": "t.d", "query": {"find": "d", "filter": {"a": "x"}}, "keysExamined": 0,
+            "docsExamined": 12, "millis": 3},
+            "exact t.d {filter: {a: ?string}} keys=Some(0) docs=Some(12) lock_us=None read=None queued_us=None",
+        ),
+        // 4.2: storage; 3.6 and later: cut commands.
+        (
+            doc! {"op": "query", "ns": "t.d", "command": {"$truncated": long, "comment": "why"}, "docsExamined": 12,
+            "storage": {"data": {"bytesRead": 4096i64, "timeReadingMicros": 7i64}}, "millis": 3},
+            "partial t.d {filter: {a: {$in: ?array<?number>}}} keys=None docs=Some(12) lock_us=None read=Some(4096) queued_us=None",
+        ),
+        // 8.0
+        (
+            doc! {"op": "command", "ns": "t.d", "command": {"aggregate": "d", "pipeline": [{"$match": {"a": 1}}], "$db": "t"},
+            "queues": {"ingress": {"totalTimeQueuedMicros": 2i64}, "execution": {"totalTimeQueuedMicros": 3i64}}, "millis": 3},
+            "exact t.d {pipeline: [{$match: {a: ?number}}]} keys=None docs=None lock_us=None read=None queued_us=Some(5)",
+        ),
+    ] {
+        assert_eq!(read(document).0, expected);
+    }
+    // Percona's rate limit: one stands for ten.
+    let (_, digest) =
+        read(doc! {"op": "insert", "ns": "t.d", "command": {"insert": "d", "$db": "t"}, "ninserted": 2,
+        "rateLimit": 10, "millis": 3});
+    assert_eq!((digest.totals.calls, digest.totals.entries), (10, 1));
+    assert_eq!((digest.totals.affected.get(), digest.totals.latency.count()), (Some(20), 10));
+    assert_eq!(digest.totals.latency.sum_ns(), 30_000_000);
+}

@@ -67,6 +67,8 @@ pub(super) struct RowObject {
     pub namespace: Option<String>,
     pub plan: Option<String>,
     pub query_hash: Option<String>,
+    #[serde(default)]
+    pub index_hint: Option<String>,
     pub time_share: f64,
     pub apps: Vec<AppObject>,
     #[serde(flatten)]
@@ -98,6 +100,7 @@ impl RowObject {
             namespace: None,
             plan: None,
             query_hash: row.query_hash.as_deref().filter(|hash| !hash.is_empty()).map(str::to_owned),
+            index_hint: super::hint::of(row).map(|hint| hint.index),
             time_share: view.share(&row.tally),
             apps: row
                 .apps

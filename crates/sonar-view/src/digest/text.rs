@@ -21,7 +21,36 @@ pub fn write(view: &View<'_>, width: Option<usize>, mut out: impl Write) -> io::
     if let Some(notices) = view.notices {
         said(notices, &mut out)?;
     }
-    rows(view, width, &mut out)
+    rows(view, width, &mut out)?;
+    hints(view, &mut out)
+}
+
+/// Indexes that would serve the rows shown, with what speaks for each.
+fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
+    let mut heading = false;
+    for (_, row) in &view.rows {
+        let Some(hint) = super::hint::of(row) else { continue };
+        if !std::mem::replace(&mut heading, true) {
+            writeln!(out, "\nIndexes that may help (equality, sort, range; look before you build):")?;
+        }
+        let tally = &row.tally;
+        let (command, _, text) = names(row, view.form);
+        let evidence = match tally.examined_per_returned() {
+            Some(ratio) => format!("{} examined for each returned", Count(ratio)),
+            None => format!("{} examined a call", or_unknown(tally.docs_examined.mean().map(Count))),
+        };
+        let plan = main_plan(tally);
+        let line = format!(
+            "{} {}: {} of the time, {evidence}, {}{}: {command} {text}",
+            hint.namespace,
+            hint.index,
+            format_args!("{:.1}%", 100.0 * view.share(tally)),
+            if plan.is_empty() { UNKNOWN } else { plan },
+            if tally.memory_sorts > 0 { ", sorted in memory" } else { "" },
+        );
+        writeln!(out, "  {}", escape(&line))?;
+    }
+    Ok(())
 }
 
 fn summary(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
