@@ -135,7 +135,7 @@ def test_a_configuration_from_a_file_and_flags_before_it(folder, tmp_path):
 @pytest.mark.parametrize("text,named", [
     ("{nThread:1, r:true}", "nThread"), ("{nThreads:'x', r:true}", "nThreads"), ("{r:1, recSizeKB:64001}", "recSizeKB"),
     ("{fileSizeMB:-1, r:true}", "fileSizeMB"), ("{r:[true]}", "nested"), ("{", "JSON"), ("{}", "--r, --w"), ("", "--r, --w"),
-    ("{" + " " * MIB + "}", "longer than"),
+    pytest.param("{" + " " * MIB + "}", "longer than", id="a megabyte"),
 ])
 def test_a_bad_configuration_is_an_error_that_names_it(folder, text, named):
     done = run("bench", "--dir", folder, stdin=text)
