@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
+use sonar_core::Class;
+use sonar_view::Classes;
 
 use crate::digest::{self, CompareArgs, DigestArgs};
 use crate::profiler::args::ProfilerCommand;
@@ -211,6 +213,27 @@ pub enum ClassArg {
     Replication,
     Waiting,
     All,
+}
+
+impl ClassArg {
+    /// The classes asked for; users' alone where none was.
+    pub fn classes(asked: &[Self]) -> Classes {
+        let class = |one: &Self| match one {
+            Self::User => Some(Class::User),
+            Self::Internal => Some(Class::Internal),
+            Self::Monitoring => Some(Class::Monitoring),
+            Self::Replication => Some(Class::Replication),
+            Self::Waiting => Some(Class::Waiting),
+            Self::All => None,
+        };
+        if asked.contains(&Self::All) {
+            Classes::ALL
+        } else if asked.is_empty() {
+            Classes::USER
+        } else {
+            asked.iter().filter_map(class).collect()
+        }
+    }
 }
 
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -13,8 +13,8 @@ use sonar_view::Classes;
 use sonar_view::digest::compare::{self, Comparison};
 use sonar_view::digest::{Source, saved};
 
-use super::{Collect, CompareArgs, FileKind, classes, kind, read_logs, read_profiles, whole};
-use crate::cli::{OK, WORSE};
+use super::{Collect, CompareArgs, FileKind, kind, read_logs, read_profiles, whole};
+use crate::cli::{ClassArg, OK, WORSE};
 use crate::queries::input;
 
 /// Runs the command; gives the exit code.
@@ -25,7 +25,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let stop = super::stop()?;
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: false };
-    let wanted = classes(&args.class);
+    let wanted = ClassArg::classes(&args.class);
     let (a, from_a) = load(&args.a, settings, wanted, &stop)?;
     let (b, from_b) = load(&args.b, settings, wanted, &stop)?;
     if a.settings.by != b.settings.by {

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use sonar_core::{
-    Class, Digest, DigestSettings, Execution, GroupBy, Identity, Notices, Operation, Reading, Timestamp,
+    Digest, DigestSettings, Execution, GroupBy, Identity, Notices, Operation, Reading, Timestamp,
 };
 use sonar_decode::entry::Sink;
 use sonar_decode::log::{Log, Settings};
@@ -60,7 +60,7 @@ impl Sink for Collect {
 }
 
 /// What a source came to.
-pub struct Read1 {
+pub struct Gathered {
     /// The digest.
     pub digest: Digest,
     /// What was read.
@@ -75,7 +75,8 @@ pub struct Read1 {
 pub fn logs(args: &DigestArgs) -> Result<u8> {
     let stop = stop()?;
     let settings = DigestSettings { by: by(args), points: args.html };
-    let mut read = read_logs(&args.files, settings, classes(&args.class), args.from, args.to, &stop)?;
+    let mut read =
+        read_logs(&args.files, settings, ClassArg::classes(&args.class), args.from, args.to, &stop)?;
     show(args, &mut read, Source::Log)
 }
 
@@ -83,7 +84,7 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
 pub fn profiles(args: &DigestArgs) -> Result<u8> {
     let stop = stop()?;
     let settings = DigestSettings { by: by(args), points: args.html };
-    let mut collect = Collect::new(settings, classes(&args.class));
+    let mut collect = Collect::new(settings, ClassArg::classes(&args.class));
     (collect.from, collect.to) = (args.from, args.to);
     let mut read = read_profiles(&args.files, collect, &stop)?;
     show(args, &mut read, Source::Profile)
@@ -95,14 +96,14 @@ pub fn profiles_of(
     feed: impl FnOnce(&mut Profile, &mut Collect) -> Result<()>,
 ) -> Result<u8> {
     let settings = DigestSettings { by: by(args), points: args.html };
-    let mut collect = Collect::new(settings, classes(&args.class));
+    let mut collect = Collect::new(settings, ClassArg::classes(&args.class));
     (collect.from, collect.to) = (args.from, args.to);
     let mut profile = Profile::default();
     feed(&mut profile, &mut collect)?;
     let mut reading = profile.reading();
     reading.entries_outside = collect.outside;
     reading.shapes_folded += collect.digest.folded;
-    let mut read = Read1 { digest: collect.digest, reading, notices: None, damaged: false };
+    let mut read = Gathered { digest: collect.digest, reading, notices: None, damaged: false };
     show(args, &mut read, Source::Profile)
 }
 
@@ -116,27 +117,8 @@ fn by(args: &DigestArgs) -> GroupBy {
     args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default()
 }
 
-/// The classes asked for; users' alone where none was.
-pub fn classes(asked: &[ClassArg]) -> Classes {
-    let class = |one: &ClassArg| match one {
-        ClassArg::User => Some(Class::User),
-        ClassArg::Internal => Some(Class::Internal),
-        ClassArg::Monitoring => Some(Class::Monitoring),
-        ClassArg::Replication => Some(Class::Replication),
-        ClassArg::Waiting => Some(Class::Waiting),
-        ClassArg::All => None,
-    };
-    if asked.contains(&ClassArg::All) {
-        Classes::ALL
-    } else if asked.is_empty() {
-        Classes::USER
-    } else {
-        asked.iter().filter_map(class).collect()
-    }
-}
-
 /// Writes what was read, as it was asked for. Gives the exit code.
-pub fn show(args: &DigestArgs, read: &mut Read1, source: Source) -> Result<u8> {
+pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source) -> Result<u8> {
     let sort = match args.sort.as_deref() {
         None => By::default(),
         Some(name) => By::from_name(name).ok_or_else(|| {
@@ -185,7 +167,7 @@ pub fn read_logs(
     from: Option<Timestamp>,
     to: Option<Timestamp>,
     stop: &Arc<AtomicBool>,
-) -> Result<Read1> {
+) -> Result<Gathered> {
     let mut all = Vec::new();
     for path in files {
         let reference_ms = reference(path);
@@ -246,7 +228,7 @@ pub fn read_logs(
     log.finish(&mut collect);
     let mut reading = log.reading();
     reading.shapes_folded += collect.digest.folded;
-    Ok(Read1 { digest: collect.digest, reading, notices: Some(log.notices().clone()), damaged })
+    Ok(Gathered { digest: collect.digest, reading, notices: Some(log.notices().clone()), damaged })
 }
 
 /// Time of the first line that has one.
@@ -281,7 +263,7 @@ fn reference(path: &Path) -> i64 {
 }
 
 /// Reads dumps (BSON) and JSON lines of `system.profile`.
-pub fn read_profiles(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicBool>) -> Result<Read1> {
+pub fn read_profiles(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicBool>) -> Result<Gathered> {
     let mut profile = Profile::default();
     let (mut count, mut bytes, mut damaged) = (0, 0, 0);
     for path in files {
@@ -319,7 +301,7 @@ pub fn read_profiles(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicB
     reading.files_damaged = damaged;
     reading.entries_outside = collect.outside;
     reading.shapes_folded += collect.digest.folded;
-    Ok(Read1 { digest: collect.digest, reading, notices: None, damaged: damaged > 0 })
+    Ok(Gathered { digest: collect.digest, reading, notices: None, damaged: damaged > 0 })
 }
 
 /// Reads BSON documents one after another. Returns how many bytes, and what was wrong with the rest.
