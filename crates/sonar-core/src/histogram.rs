@@ -119,6 +119,18 @@ pub fn upper_bound_ns(index: i32) -> u64 {
     UPPER_NS[(index.clamp(MIN_INDEX, MAX_INDEX) - MIN_INDEX) as usize]
 }
 
+/// The bucket of a duration, found once for several histograms.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Bucket(usize);
+
+impl Bucket {
+    /// The bucket of `ns` nanoseconds.
+    #[inline]
+    pub(crate) fn of(ns: u64) -> Self {
+        Self(slot_of(ns.max(1)))
+    }
+}
+
 /// A histogram of durations in nanoseconds. At most 2,049 buckets (16 KiB), and only the span between
 /// the lowest and the highest one in use is held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,6 +174,17 @@ impl Histogram {
     /// Adds `times` durations of `ns` nanoseconds each.
     #[inline]
     pub fn record_many(&mut self, ns: u64, times: u64) {
+        self.add(ns, Bucket::of(ns), times);
+    }
+
+    /// Adds one duration of `ns` nanoseconds, whose bucket is known.
+    #[inline]
+    pub(crate) fn record_in(&mut self, ns: u64, bucket: Bucket) {
+        self.add(ns, bucket, 1);
+    }
+
+    #[inline]
+    fn add(&mut self, ns: u64, bucket: Bucket, times: u64) {
         if times == 0 {
             return;
         }
@@ -173,7 +196,7 @@ impl Histogram {
             self.zero += times;
             return;
         }
-        let slot = slot_of(ns);
+        let slot = bucket.0;
         match self.counts.get_mut(slot.wrapping_sub(self.first_slot)) {
             Some(count) => *count += times,
             None => self.add_outside(slot, times),

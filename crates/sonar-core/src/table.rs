@@ -7,6 +7,7 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
+use crate::histogram::Bucket;
 use crate::{
     Application, Class, Coverage, Endpoint, Histogram, Operation, Outcome, Role, ShapeId, ShapeInfo,
     Timestamp,
@@ -69,9 +70,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Adds one operation.
+    /// Adds one operation; `bucket` is that of its latency.
     #[inline]
-    pub fn record(&mut self, op: &Operation<'_>) {
+    fn record(&mut self, op: &Operation<'_>, bucket: Bucket) {
         self.see(op.end, op.end);
         self.calls += 1;
         self.statements += u64::from(op.statement_count);
@@ -88,7 +89,7 @@ impl Figures {
             Outcome::Unknown => self.outcome_unknown += 1,
         }
         if let Some(ns) = op.latency_ns {
-            self.latency.record(ns);
+            self.latency.record_in(ns, bucket);
         }
         self.transfer_ns = self.transfer_ns.saturating_add(op.transfer_ns.unwrap_or(0));
         self.request_bytes += op.request_bytes;
@@ -275,21 +276,43 @@ impl Row {
     }
 }
 
+/// Rows that are found without a hash.
+const RECENT: usize = 64;
+
 /// A bounded map from a key to a row, with the key inside the row.
 #[derive(Clone, Debug)]
 struct Rows<R> {
     rows: Vec<R>,
     index: HashTable<u32>,
     hasher: RandomState,
+    /// Where the row stands that was asked for last, of those whose cheap numbers fall together.
+    recent: [u32; RECENT],
 }
 
 impl<R> Default for Rows<R> {
     fn default() -> Self {
-        Self { rows: Vec::new(), index: HashTable::new(), hasher: RandomState::default() }
+        Self {
+            rows: Vec::new(),
+            index: HashTable::new(),
+            hasher: RandomState::default(),
+            recent: [0; RECENT],
+        }
     }
 }
 
 impl<R> Rows<R> {
+    /// Where the row is for which `is` holds, if it was the last with such a `number`: any that is quickly
+    /// made of its key.
+    #[inline]
+    fn recent(&self, number: u64, is: impl Fn(&R) -> bool) -> Option<usize> {
+        let at = self.recent[number as usize % RECENT] as usize;
+        self.rows.get(at).is_some_and(is).then_some(at)
+    }
+
+    fn note(&mut self, number: u64, at: usize) {
+        self.recent[number as usize % RECENT] = at as u32;
+    }
+
     /// Where the row with this hash is for which `is` holds.
     #[inline]
     fn find(&self, hash: u64, is: impl Fn(&R) -> bool) -> Option<usize> {
@@ -301,7 +324,7 @@ impl<R> Rows<R> {
         let at = self.rows.len();
         let own = hash(&self.hasher, &row);
         self.rows.push(row);
-        let Self { rows, index, hasher } = self;
+        let Self { rows, index, hasher, .. } = self;
         index.insert_unique(own, at as u32, |&at| hash(hasher, &rows[at as usize]));
         at
     }
@@ -323,7 +346,7 @@ impl ShapeTable {
 
     /// Adds one operation; what did not fit is counted in `coverage`.
     #[inline]
-    pub fn record(&mut self, op: &Operation<'_>, coverage: &mut Coverage) {
+    pub(crate) fn record(&mut self, op: &Operation<'_>, bucket: Bucket, coverage: &mut Coverage) {
         let key = RowKey {
             server: op.server,
             role: op.role,
@@ -332,7 +355,7 @@ impl ShapeTable {
             order: if self.split_by_order { op.ordered_id } else { ShapeId(0) },
         };
         let row = self.row(key, op.shape, 1, coverage);
-        row.figures.record(op);
+        row.figures.record(op, bucket);
         row.see_order(op.ordered_id);
         let share = Share {
             calls: 1,
@@ -363,8 +386,29 @@ impl ShapeTable {
     }
 
     /// The row of `key`, or the row `other` of its server, role and class when the table is full.
+    #[inline]
     fn row(&mut self, key: RowKey, shape: &Arc<ShapeInfo>, calls: u64, coverage: &mut Coverage) -> &mut Row {
-        let at = match self.find(&key) {
+        // Ids are hashes themselves.
+        let number = (key.shape.0 ^ key.order.0).wrapping_add(u64::from(key.server.port));
+        let at = match self.rows.recent(number, |row| row.key == key) {
+            Some(at) => at,
+            None => {
+                let at = self.find_or_add(key, shape, calls, coverage);
+                self.rows.note(number, at);
+                at
+            }
+        };
+        &mut self.rows.rows[at]
+    }
+
+    fn find_or_add(
+        &mut self,
+        key: RowKey,
+        shape: &Arc<ShapeInfo>,
+        calls: u64,
+        coverage: &mut Coverage,
+    ) -> usize {
+        match self.find(&key) {
             Some(at) => at,
             None if self.rows.rows.len() < MAX_ROWS => {
                 self.rows.insert(Row::new(key, shape.clone()), |hasher, row| hasher.hash_one(row.key))
@@ -373,8 +417,7 @@ impl ShapeTable {
                 coverage.shapes_folded += calls;
                 self.other(RowKey { shape: ShapeId(0), order: ShapeId(0), ..key })
             }
-        };
-        &mut self.rows.rows[at]
+        }
     }
 
     /// The row `other` of a server, role and class. There are [`MAX_OTHER_ROWS`] beside the cap; after
@@ -391,7 +434,6 @@ impl ShapeTable {
         }
     }
 
-    #[inline]
     fn find(&self, key: &RowKey) -> Option<usize> {
         self.rows.find(self.rows.hasher.hash_one(key), |row| row.key == *key)
     }
@@ -428,6 +470,46 @@ pub enum GroupKey {
     Client(IpAddr),
 }
 
+/// A [`GroupKey`] that is borrowed.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum GroupRef<'a> {
+    Other,
+    App(&'a Arc<Application>),
+    Client(IpAddr),
+}
+
+impl GroupKey {
+    fn borrow(&self) -> GroupRef<'_> {
+        match self {
+            Self::Other => GroupRef::Other,
+            Self::App(app) => GroupRef::App(app),
+            Self::Client(ip) => GroupRef::Client(*ip),
+        }
+    }
+}
+
+impl GroupRef<'_> {
+    /// Mostly another one for another key.
+    #[inline]
+    fn number(self) -> u64 {
+        match self {
+            Self::Other => 0,
+            // Applications lie apart in memory.
+            Self::App(app) => (Arc::as_ptr(app) as u64 >> 4) ^ (Arc::as_ptr(app) as u64 >> 10),
+            Self::Client(IpAddr::V4(ip)) => u64::from(ip.to_bits()),
+            Self::Client(IpAddr::V6(ip)) => ip.to_bits() as u64,
+        }
+    }
+
+    fn to_key(self) -> GroupKey {
+        match self {
+            Self::Other => GroupKey::Other,
+            Self::App(app) => GroupKey::App(app.clone()),
+            Self::Client(ip) => GroupKey::Client(ip),
+        }
+    }
+}
+
 /// One row of a table by application or by client.
 #[derive(Clone, Debug)]
 pub struct Group {
@@ -441,20 +523,34 @@ pub struct Group {
     pub figures: Figures,
 }
 
+impl Group {
+    #[inline]
+    fn is(&self, role: Role, class: Class, key: GroupRef<'_>) -> bool {
+        self.role == role && self.class == class && self.key.borrow() == key
+    }
+}
+
 /// A table by application or by client.
 #[derive(Clone, Debug, Default)]
 pub struct GroupTable {
     groups: Rows<Group>,
-    /// Where the last operation went, which is mostly where the next one goes.
-    last: usize,
 }
 
 impl GroupTable {
     /// Adds one operation under `key`. Returns whether it had to go under `other`.
     #[inline]
-    pub fn record(&mut self, key: &GroupKey, op: &Operation<'_>) -> bool {
-        let (group, folded) = self.group(op.role, op.class, key);
-        group.figures.record(op);
+    pub(crate) fn record(&mut self, key: GroupRef<'_>, op: &Operation<'_>, bucket: Bucket) -> bool {
+        let (role, class) = (op.role, op.class);
+        let number = key.number().wrapping_add(class as u64);
+        let (at, folded) = match self.groups.recent(number, |group| group.is(role, class, key)) {
+            Some(at) => (at, false),
+            None => {
+                let (at, folded) = self.find_or_add(role, class, key);
+                self.groups.note(number, at);
+                (at, folded)
+            }
+        };
+        self.groups.rows[at].figures.record(op, bucket);
         folded
     }
 
@@ -462,42 +558,31 @@ impl GroupTable {
     pub fn merge(&mut self, other: &Self) -> u64 {
         let mut calls_folded = 0;
         for theirs in other.iter() {
-            let (mine, folded) = self.group(theirs.role, theirs.class, &theirs.key);
-            mine.figures.merge(&theirs.figures);
+            let (at, folded) = self.find_or_add(theirs.role, theirs.class, theirs.key.borrow());
+            self.groups.rows[at].figures.merge(&theirs.figures);
             calls_folded += if folded { theirs.figures.calls } else { 0 };
         }
         calls_folded
     }
 
-    fn group(&mut self, role: Role, class: Class, key: &GroupKey) -> (&mut Group, bool) {
-        let is = |group: &Group| group.role == role && group.class == class && group.key == *key;
-        if !self.groups.rows.get(self.last).is_some_and(is) {
-            let (at, folded) = self.find_or_add(role, class, key);
-            if folded {
-                return (&mut self.groups.rows[at], true);
-            }
-            self.last = at;
-        }
-        (&mut self.groups.rows[self.last], false)
-    }
-
     /// Where the group is, made where there is none and room for it; else the group `other`.
-    fn find_or_add(&mut self, role: Role, class: Class, key: &GroupKey) -> (usize, bool) {
+    fn find_or_add(&mut self, role: Role, class: Class, key: GroupRef<'_>) -> (usize, bool) {
         if let Some(at) = self.find(role, class, key) {
             return (at, false);
         }
         let folded = self.groups.rows.len() >= MAX_GROUPS;
-        let key = if folded { &GroupKey::Other } else { key };
+        let key = if folded { GroupRef::Other } else { key };
         let at = self.find(role, class, key).unwrap_or_else(|| {
-            let group = Group { role, class, key: key.clone(), figures: Figures::default() };
-            self.groups.insert(group, |hasher, group| hasher.hash_one((group.role, group.class, &group.key)))
+            let group = Group { role, class, key: key.to_key(), figures: Figures::default() };
+            self.groups
+                .insert(group, |hasher, group| hasher.hash_one((group.role, group.class, group.key.borrow())))
         });
         (at, folded)
     }
 
-    fn find(&self, role: Role, class: Class, key: &GroupKey) -> Option<usize> {
+    fn find(&self, role: Role, class: Class, key: GroupRef<'_>) -> Option<usize> {
         let hash = self.groups.hasher.hash_one((role, class, key));
-        self.groups.find(hash, |group| group.role == role && group.class == class && group.key == *key)
+        self.groups.find(hash, |group| group.is(role, class, key))
     }
 
     /// The groups, in the order in which they were first seen.
@@ -558,9 +643,9 @@ mod tests {
     fn a_full_table_folds_into_other_and_counts_it() {
         let (mut table, mut coverage, app) = (ShapeTable::new(false), Coverage::default(), Arc::default());
         for id in 1..=MAX_ROWS as u64 + 5 {
-            table.record(&operation(&shape(id), &app, 9), &mut coverage);
+            table.record(&operation(&shape(id), &app, 9), Bucket::of(250), &mut coverage);
         }
-        table.record(&operation(&shape(1), &app, 9), &mut coverage);
+        table.record(&operation(&shape(1), &app, 9), Bucket::of(250), &mut coverage);
         assert_eq!((table.len(), coverage.shapes_folded), (MAX_ROWS + 1, 5));
         let other = table.iter().last().unwrap();
         assert_eq!((other.key.shape, other.figures.calls, other.figures.error_count()), (ShapeId(0), 5, 10));
@@ -572,9 +657,9 @@ mod tests {
         let (app, late) = (Arc::new(Application::default()), Arc::new(Application::late()));
         let mut coverage = Coverage::default();
         let (mut left, mut right) = (ShapeTable::new(false), ShapeTable::new(false));
-        left.record(&operation(&shape(1), &app, 9), &mut coverage);
-        right.record(&operation(&shape(1), &late, 8), &mut coverage);
-        right.record(&operation(&shape(2), &app, 9), &mut coverage);
+        left.record(&operation(&shape(1), &app, 9), Bucket::of(250), &mut coverage);
+        right.record(&operation(&shape(1), &late, 8), Bucket::of(250), &mut coverage);
+        right.record(&operation(&shape(2), &app, 9), Bucket::of(250), &mut coverage);
         left.merge(&right, &mut coverage);
         assert_eq!(left.len(), 2);
         let row = left.iter().next().unwrap();
@@ -592,6 +677,7 @@ mod tests {
             for order in [5, 6] {
                 table.record(
                     &Operation { ordered_id: ShapeId(order), ..operation(&one, &app, 9) },
+                    Bucket::of(250),
                     &mut coverage,
                 );
             }
@@ -606,7 +692,7 @@ mod tests {
         for n in 0..MAX_GROUPS as u32 + 3 {
             let client = std::net::Ipv4Addr::from(n);
             let op = operation(&one, &app, 1);
-            folded += u64::from(table.record(&GroupKey::Client(client.into()), &op));
+            folded += u64::from(table.record(GroupRef::Client(client.into()), &op, Bucket::of(250)));
         }
         assert_eq!((table.len(), folded), (MAX_GROUPS + 1, 3));
     }

@@ -1,6 +1,7 @@
 //! Windows of time: what was heard between two moments on wall-clock boundaries.
 
-use crate::table::{Figures, GroupKey, GroupTable, ShapeTable};
+use crate::histogram::Bucket;
+use crate::table::{Figures, GroupRef, GroupTable, ShapeTable};
 use crate::{Class, Coverage, InFlight, Operation, Outcome, Timestamp};
 
 /// All figures of one span of time.
@@ -47,11 +48,11 @@ impl Window {
         }
         self.end = self.end.max(op.end);
         self.coverage.operations_late += u64::from(op.end < self.start);
-        self.shapes.record(op, &mut self.coverage);
-        let app = GroupKey::App(op.app.clone());
-        self.coverage.apps_folded += u64::from(self.apps.record(&app, op));
-        let client = GroupKey::Client(op.client.ip());
-        self.coverage.clients_folded += u64::from(self.clients.record(&client, op));
+        let bucket = Bucket::of(op.latency_ns.unwrap_or(0));
+        self.shapes.record(op, bucket, &mut self.coverage);
+        self.coverage.apps_folded += u64::from(self.apps.record(GroupRef::App(op.app), op, bucket));
+        let client = GroupRef::Client(op.client.ip());
+        self.coverage.clients_folded += u64::from(self.clients.record(client, op, bucket));
     }
 
     /// Adds all that `other` holds, and widens the span to hold both. What is in flight is that of the

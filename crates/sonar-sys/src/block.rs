@@ -45,6 +45,10 @@ mod header {
 /// <https://www.tcpdump.org/linktypes.html> leaves to private use.
 const LINKTYPE_USER0: u16 = 147;
 
+/// Cache lines of the next packet that are fetched while one is decoded: its headers, and the beginning of a
+/// message.
+const AHEAD_LINES: usize = 16;
+
 /// Lends every packet of the block, in the order of their arrival; gives their number.
 #[inline]
 pub(crate) fn for_each(block: &[u8], mut each: impl FnMut(Packet<'_>)) -> Result<u64, Malformed> {
@@ -56,7 +60,7 @@ pub(crate) fn for_each(block: &[u8], mut each: impl FnMut(Packet<'_>)) -> Result
         let header: &[u8; header::SIZE] = bytes.first_chunk().ok_or(malformed(index))?;
         let next = number(header, header::NEXT) as usize;
         if let Some(ahead) = bytes.get(next..) {
-            sys::prefetch(ahead);
+            sys::prefetch(ahead, AHEAD_LINES);
         }
         each(packet(header, bytes).ok_or(malformed(index))?);
         if next == 0 && index + 1 < count {

@@ -239,16 +239,20 @@ impl Drop for Block<'_> {
     }
 }
 
-/// Asks the processor to fetch the cache line at the beginning of `bytes`.
+/// Asks the processor to fetch the first `lines` cache lines from the beginning of `bytes` on.
 #[inline(always)]
-pub(crate) fn prefetch(bytes: &[u8]) {
+pub(crate) fn prefetch(bytes: &[u8], lines: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing as far as the program can tell, and never faults.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(bytes.as_ptr().cast());
+    for line in 0..lines {
+        // SAFETY: a prefetch reads nothing as far as the program can tell, and never faults.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
+                bytes.as_ptr().wrapping_add(64 * line).cast(),
+            );
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = (bytes, lines);
 }
 
 /// An eventfd: a flag that `poll` can wait for.

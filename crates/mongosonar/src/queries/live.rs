@@ -23,8 +23,21 @@ use super::ports::Listened;
 use super::write::Keep;
 use crate::cli::{ColorArg, OK, QueriesArgs};
 
-/// The longest time that a thread sleeps, so that intervals end on time.
-const NAP: Duration = Duration::from_millis(200);
+/// The longest time that the main thread sleeps, so that it ends soon after Ctrl-C.
+const NAP: Duration = Duration::from_millis(250);
+/// The longest time that a capture thread sleeps, so that it soon listens to other ports.
+const LONG_NAP: Duration = Duration::from_secs(1);
+/// When the kernel hands over a block that is not full: the fewer wake-ups, the less they cost, as each finds
+/// the processor's caches cold.
+const RETIRE: Duration = Duration::from_millis(250);
+/// The same where each operation is written as it ends.
+const RETIRE_EACH: Duration = Duration::from_millis(100);
+/// A ring has at least so many blocks, for the kernel fills one while others are read.
+const MIN_BLOCKS: usize = 8;
+/// The largest block, in bytes: where one fills before it is handed over by time, that is a wake-up more.
+const MAX_BLOCK_BYTES: usize = 4 << 20;
+/// And the smallest: a frame is captured whole only where it fits in a block, and segmentation offload makes long ones.
+const MIN_BLOCK_BYTES: usize = 512 << 10;
 
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -39,15 +52,27 @@ struct Listener {
     ports: Receiver<Arc<Listened>>,
     /// Where it is said when that cannot be done.
     complaints: Sender<Said>,
+    ear: Ear,
+    /// How much later than it came a packet may be handed over.
+    delay: Duration,
+    stop: Arc<AtomicBool>,
+}
+
+/// What becomes of packets: operations, in windows that are handed over at the boundaries of intervals.
+struct Ear {
     decoder: Decoder,
     sink: LiveSink,
     keep: Option<Arc<Mutex<Keep>>>,
     counted: Coverage,
     kernel: Coverage,
     interval_ns: u64,
+    /// End of the interval that is open. It ends with the first packet that is later, or when none can come
+    /// any more that is earlier.
+    boundary: Timestamp,
     settings: WindowSettings,
     to: SyncSender<Window>,
-    stop: Arc<AtomicBool>,
+    /// Nobody takes the windows any more.
+    orphaned: bool,
 }
 
 /// Something to be said once while listening.
@@ -79,9 +104,9 @@ impl Sink for LiveSink {
 
 impl Listener {
     fn run(mut self) -> Result<()> {
-        let mut boundary = self.sink.window.start.floor_to(self.interval_ns).plus_ns(self.interval_ns);
-        loop {
-            let wait = Duration::from_nanos(boundary.since(now())).clamp(Duration::from_millis(1), NAP);
+        while !self.ear.orphaned {
+            let until = self.ear.boundary.plus_ns(self.delay.as_nanos() as u64);
+            let wait = Duration::from_nanos(until.since(now())).clamp(Duration::from_millis(1), LONG_NAP);
             let wake = self.ring.poll(wait)?;
             if wake == Wake::InterfaceDown {
                 let said =
@@ -90,26 +115,23 @@ impl Listener {
                         .into();
                 self.complaints.send(Said::Complaint(said)).ok();
             }
+            self.count_drops();
             self.read();
             self.follow();
             let time = now();
-            if time >= boundary {
-                let next = time.floor_to(self.interval_ns);
-                if self.rotate(boundary, next).is_err() {
-                    return Ok(());
-                }
-                boundary = next.plus_ns(self.interval_ns);
+            // Also where the clock was set back.
+            let is_over = time >= until || self.ear.boundary.since(time) > self.ear.interval_ns;
+            if is_over {
+                self.ear.rotate(time);
             }
             if wake == Wake::Stopped || self.stop.load(Ordering::Relaxed) {
                 break;
             }
         }
-        let (decoder, sink, keep) = (&mut self.decoder, &mut self.sink, &self.keep);
-        self.ring.finish(|packet| take(decoder, sink, keep, &packet))?;
-        let end = now();
-        let in_flight = self.decoder.in_flight(end);
-        self.decoder.finish(end, &mut self.sink);
-        self.rotate_with(end, end, Some(in_flight)).ok();
+        let ear = &mut self.ear;
+        self.ring.finish(|packet| ear.packet(&packet))?;
+        self.count_drops();
+        self.ear.finish(now());
         Ok(())
     }
 
@@ -120,7 +142,7 @@ impl Listener {
             match self.ring.set_filter(&filter) {
                 Ok(()) => {
                     self.filter = filter;
-                    self.decoder.set_ports(listened.ports());
+                    self.ear.decoder.set_ports(listened.ports());
                 }
                 Err(error) => {
                     let said = format!("cannot listen on {listened}: {error}");
@@ -132,8 +154,9 @@ impl Listener {
 
     /// Takes what the ring holds.
     fn read(&mut self) {
-        let (decoder, sink, keep) = (&mut self.decoder, &mut self.sink, &self.keep);
-        self.ring.for_each(|packet| take(decoder, sink, keep, &packet));
+        let ear = &mut self.ear;
+        self.ring.for_each(|packet| ear.packet(&packet));
+        let sink = &self.ear.sink;
         if let Some(output) = &sink.each
             && output.lock().unwrap_or_else(PoisonError::into_inner).flush().is_err()
         {
@@ -141,26 +164,50 @@ impl Listener {
         }
     }
 
-    /// Hands the open window over and opens the next one.
-    fn rotate(&mut self, end: Timestamp, next: Timestamp) -> Result<()> {
-        self.decoder.tick(end, &mut self.sink);
-        self.rotate_with(end, next, None)
+    fn count_drops(&mut self) {
+        if let Ok(statistics) = self.ring.statistics() {
+            let kernel = &mut self.ear.kernel;
+            kernel.kernel_drops = statistics.drops;
+            kernel.kernel_freezes = statistics.freezes;
+            kernel.kernel_blocks_malformed = statistics.malformed_blocks;
+        }
+    }
+}
+
+impl Ear {
+    #[inline]
+    fn packet(&mut self, packet: &sonar_core::Packet<'_>) {
+        if packet.time >= self.boundary {
+            self.rotate(packet.time);
+        }
+        if let Some(keep) = &self.keep {
+            keep.lock().unwrap_or_else(PoisonError::into_inner).packet(packet);
+        }
+        self.decoder.packet(packet, &mut self.sink);
     }
 
-    fn rotate_with(
-        &mut self,
-        end: Timestamp,
-        next: Timestamp,
-        in_flight: Option<Vec<sonar_core::InFlight>>,
-    ) -> Result<()> {
+    /// Hands the open window over and opens the one in which `time` lies.
+    #[cold]
+    fn rotate(&mut self, time: Timestamp) {
+        let end = self.boundary;
+        let next = time.floor_to(self.interval_ns);
+        self.boundary = next.plus_ns(self.interval_ns);
+        self.decoder.tick(end, &mut self.sink);
+        let in_flight = self.decoder.in_flight(end);
+        self.hand_over(end, next, in_flight);
+    }
+
+    /// Hands the last window over.
+    fn finish(&mut self, end: Timestamp) {
+        let in_flight = self.decoder.in_flight(end);
+        self.decoder.finish(end, &mut self.sink);
+        self.hand_over(end, end, in_flight);
+    }
+
+    fn hand_over(&mut self, end: Timestamp, next: Timestamp, in_flight: Vec<sonar_core::InFlight>) {
         let mut window = std::mem::replace(&mut self.sink.window, Window::new(next, self.settings));
         window.end = end.max(window.start);
-        window.in_flight = in_flight.unwrap_or_else(|| self.decoder.in_flight(end));
-        if let Ok(statistics) = self.ring.statistics() {
-            self.kernel.kernel_drops = statistics.drops;
-            self.kernel.kernel_freezes = statistics.freezes;
-            self.kernel.kernel_blocks_malformed = statistics.malformed_blocks;
-        }
+        window.in_flight = in_flight;
         let mut coverage = self.decoder.coverage();
         coverage.add(&self.kernel);
         window.coverage.add(&coverage.since(&self.counted));
@@ -168,26 +215,15 @@ impl Listener {
         if let Some(keep) = &self.keep {
             keep.lock().unwrap_or_else(PoisonError::into_inner).flush();
         }
-        self.to.send(window).context("nobody takes the windows any more")
+        self.orphaned |= self.to.send(window).is_err();
     }
-}
-
-fn take(
-    decoder: &mut Decoder,
-    sink: &mut LiveSink,
-    keep: &Option<Arc<Mutex<Keep>>>,
-    packet: &sonar_core::Packet<'_>,
-) {
-    if let Some(keep) = keep {
-        keep.lock().unwrap_or_else(PoisonError::into_inner).packet(packet);
-    }
-    decoder.packet(packet, sink);
 }
 
 /// Listens until told to stop; gives the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let listened = Listened::choose(&args.port, Path::new("/proc"));
     let threads = usize::from(args.threads.unwrap_or(1));
+    let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
     let config = RingConfig {
         interfaces: args.interface.clone(),
         filter: Filter {
@@ -196,7 +232,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             snap_replies: args.snap_replies,
             ..Filter::default()
         },
-        size_bytes: (args.ring_mib.unwrap_or(32) as usize) << 20,
+        size_bytes,
+        block_bytes: block_bytes(size_bytes / threads),
+        retire: if args.each { RETIRE_EACH } else { RETIRE },
         ..RingConfig::default()
     };
     let rings = if threads == 1 { vec![Ring::open(&config)?] } else { Ring::open_group(&config, threads)? };
@@ -237,12 +275,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         let first = Window::new(start.floor_to(interval_ns), settings);
         let (tell, told) = channel();
         listeners.push(tell);
-        let listener = Listener {
-            ring,
-            filter: config.filter.clone(),
-            ports: told,
-            complaints: say.clone(),
+        let ear = Ear {
             decoder: Decoder::new(decoder_settings, shared.clone()),
+            boundary: first.start.plus_ns(interval_ns),
             sink: LiveSink { window: Window { start, ..first }, each: each.clone(), broken: stop.clone() },
             keep: keep.clone(),
             counted: Coverage::default(),
@@ -250,6 +285,16 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             interval_ns,
             settings,
             to: to.clone(),
+            orphaned: false,
+        };
+        let listener = Listener {
+            ring,
+            filter: config.filter.clone(),
+            ports: told,
+            complaints: say.clone(),
+            ear,
+            // The kernel looks at a block twice before it takes it for one that does not fill.
+            delay: 2 * config.retire + Duration::from_millis(50),
             stop: stop.clone(),
         };
         let builder = std::thread::Builder::new().name(format!("capture-{number}"));
@@ -280,6 +325,12 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         output.summary(total)?;
     }
     Ok(OK)
+}
+
+/// Bytes of a block of a ring of `ring_bytes`.
+fn block_bytes(ring_bytes: usize) -> usize {
+    let most = (ring_bytes / MIN_BLOCKS).clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
+    1 << most.ilog2()
 }
 
 /// Starts the thread that looks for servers that start later, where no port was named. It ends when what

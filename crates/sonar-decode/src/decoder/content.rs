@@ -150,7 +150,7 @@ impl<S: Sink> Handler<'_, S> {
         let (first, provisional) = (half.first, half.provisional);
         if server == side {
             let mut reply = std::mem::take(&mut self.core.reply);
-            let whole = self.core.read_reply(opcode, body, &mut reply);
+            let whole = self.core.read_reply(conn, opcode, body, &mut reply);
             self.count_read(whole);
             self.core.coverage.replies += 1;
             self.answer(flow, conn, header, &mut reply, Arrival { first, last: time, compressor, whole });
@@ -307,8 +307,15 @@ impl<S: Sink> Handler<'_, S> {
 impl Core {
     /// Reads a reply that is all there. False: it contradicts itself.
     #[inline]
-    fn read_reply(&mut self, opcode: Opcode, body: &[u8], reply: &mut Reply) -> bool {
-        let found = if opcode == Opcode::Msg { self.replies.find(body) } else { Found::Unknown };
+    fn read_reply(&mut self, conn: &Connection, opcode: Opcode, body: &[u8], reply: &mut Reply) -> bool {
+        let found = match opcode {
+            // Mostly the answer to the request that has waited longest.
+            Opcode::Msg => {
+                let request = conn.pending.front().map_or(0, |pending| pending.ordered_id.0);
+                self.replies.find_beside(request, body)
+            }
+            _ => Found::Unknown,
+        };
         let place = match found {
             Found::Known(known, told) => {
                 reply.become_known(known, &told);

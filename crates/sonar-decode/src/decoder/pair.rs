@@ -148,7 +148,12 @@ impl<S: Sink> Handler<'_, S> {
         arrival: Arrival,
     ) {
         let found = conn.pending.iter().position(|pending| pending.request_id == header.response_to);
-        let Some(mut pending) = found.and_then(|at| conn.pending.remove(at)) else {
+        let taken = match found {
+            Some(0) => conn.pending.pop_front(),
+            Some(at) => conn.pending.remove(at),
+            None => None,
+        };
+        let Some(mut pending) = taken else {
             if conn.early.len() < MAX_EARLY && self.core.early < MAX_ALL_EARLY {
                 self.core.early += 1;
                 conn.early.push(Early { header, reply: Box::new(reply.clone()), arrival });

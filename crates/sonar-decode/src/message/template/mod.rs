@@ -25,6 +25,8 @@ pub use draft::Drawn;
 const SETS: usize = 512;
 /// Templates of one set.
 const WAYS: usize = 8;
+/// Hints of where a template stands.
+const HINTS: usize = 1_024;
 /// The most parts of a template.
 const MAX_PARTS: usize = 96;
 /// The most bytes that a template compares.
@@ -114,6 +116,8 @@ struct Set<F> {
 #[derive(Debug)]
 pub struct Templates<F> {
     sets: Box<[Set<F>]>,
+    /// Where the template stands that a message with such a companion fitted last.
+    hints: Box<[Place]>,
     turn: u64,
 }
 
@@ -141,7 +145,7 @@ impl Told {
 }
 
 /// Where a template is put.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     set: usize,
     tag: u32,
@@ -149,14 +153,43 @@ pub struct Place {
 
 impl<F> Default for Templates<F> {
     fn default() -> Self {
-        Self { sets: (0..SETS).map(|_| Set { ways: Vec::new(), misses: 0 }).collect(), turn: 0 }
+        Self {
+            sets: (0..SETS).map(|_| Set { ways: Vec::new(), misses: 0 }).collect(),
+            hints: vec![Place::default(); HINTS].into(),
+            turn: 0,
+        }
     }
 }
 
 impl<F> Templates<F> {
+    /// Like [`find`](Self::find), for a message that mostly has the layout of the last one with the same
+    /// `companion`, a hash: as replies to the same request have. Where it does, no outline is made.
+    #[inline]
+    pub fn find_beside(&mut self, companion: u64, body: &[u8]) -> Found<'_, F> {
+        let slot = companion as usize % HINTS;
+        let Place { set, tag } = self.hints[slot];
+        let is = |way: &(u32, Box<Template<F>>)| way.0 == tag;
+        if let Some(at) = self.sets[set].ways.iter().position(is)
+            && let Some(told) = self.sets[set].ways[at].1.fits(body)
+        {
+            return Found::Known(&self.sets[set].ways[at].1.facts, told);
+        }
+        self.look_up(body, slot)
+    }
+
     /// What is known of the layout of `body`, an OP_MSG that is all there.
     #[inline]
     pub fn find(&mut self, body: &[u8]) -> Found<'_, F> {
+        // The command, mostly with the beginning of its collection's name; and messages of one layout have
+        // few lengths.
+        let [command, collection, more] = [9, 17, 25].map(|at| {
+            body.get(at..at + 8).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        });
+        self.find_beside(mix(command ^ body.len() as u64, mix(collection, more)), body)
+    }
+
+    /// `hint`: where the place of the layout is to be noted.
+    fn look_up(&mut self, body: &[u8], hint: usize) -> Found<'_, F> {
         let Some(outline) = outline(body) else { return Found::Unknown };
         let place = Place { set: outline as usize % SETS, tag: (outline >> 32) as u32 };
         let set = &mut self.sets[place.set];
@@ -174,6 +207,7 @@ impl<F> Templates<F> {
             return if wanted { Found::Wanted(place) } else { Found::Unknown };
         };
         set.misses = 0;
+        self.hints[hint] = place;
         let front = at.saturating_sub(1);
         set.ways.swap(at, front);
         Found::Known(&set.ways[front].1.facts, told)
