@@ -8,9 +8,9 @@ from kit import (
 from wire import Sender, of_recording
 
 RATE = 10_000
-SECONDS = 12
+SECONDS = 8
 SETTLE = 2  # of the sending, before the clock starts: tables are filled and shapes are known by then
-TURNS = 3
+TURNS = 7
 # 16 rounds of small operations to one of what has batches of megabytes: 750 bytes a frame, about.
 SMALL_ROUNDS = 16
 VARIANTS = {"whole replies": (), "--snap-replies 256": ("--snap-replies", "256")}
