@@ -117,7 +117,8 @@ def run(script, files=(), disks=(), memory=512, modules=(), processors=1, take=(
     """Boots, runs `script` as root with `sh -e`, and gives its exit code, output and what the kernel said.
 
     `files`: names of programs (found in PATH, put into /bin), paths (put where they are here), or pairs of a path here
-    and one there; shared libraries come along. `disks`: sizes in MiB of empty disks, or images; they are /dev/vda,
+    and one there; shared libraries come along. The shell is busybox's, and takes its own programs before others of that
+    name, unless they are named by their path (`/bin/setpriv`). `disks`: sizes in MiB of empty disks, or images; they are /dev/vda,
     /dev/vdb … `memory` in MiB. `modules` are loaded with what they need, in this order, before the script. `take`: paths
     whose contents come back (what is long is better not printed: a serial port is slow). `seconds`: how long it may take.
 
