@@ -525,6 +525,42 @@ def test_check_of_a_machine_in_order_is_all_ok(machine):
     assert done.returncode == 0, done.stdout
 
 
+BUILD_INFO = '{"t":{"$date":"2024-01-05T10:11:12.131+00:00"},"s":"I","c":"CONTROL","id":23403,"ctx":"initandlisten","msg":"Build Info",' \
+    '"attr":{"buildInfo":{"version":"%s","gitVersion":"7809d71e84e314b497f282ea8aa06d7ded3eb205"}}}\n'
+
+
+@pytest.mark.parametrize("program,files,version,source", [
+    ("/opt/mongodb-linux-x86_64-rhel80-6.0.12/bin/mongod", {}, "6.0", "the path of its program"),
+    ("/usr/bin/mongod", {"var/log/mongo.log": BUILD_INFO % "5.0.1" + BUILD_INFO % "7.0.5"}, "7.0", "its log"),
+    # An older package is there as well; what runs is what counts.
+    ("/opt/mongodb/bin/mongod", {"var/log/mongo.log": BUILD_INFO % "8.0.1", "var/lib/dpkg/status": "Package: mongodb-org-server\n"
+                                 "Status: install ok installed\nVersion: 4.4.1\n"}, "8.0", "its log"),
+    ("/usr/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 1:4.4.1-2\n"}, "4.4", "package"),
+    ("/usr/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: deinstall ok config-files\nVersion: 4.4.1\n"}, None,
+     "no package"),
+    ("/opt/mongodb/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 4.4.1\n"}, None,
+     "did not come out of a package"),
+    ("/usr/bin/mongod", {"var/log/mongo.log": "nothing of a start\n"}, None, "/var/log/mongo.log tells of no start"),
+    ("/usr/bin/mongod", {}, None, "/data/diagnostic.data"),
+])
+def test_check_finds_which_mongod_it_is_or_says_what_it_could_not_see(machine, program, files, version, source):
+    root = machine("cloud")
+    (root / "var/lib/dpkg/status").unlink()
+    (root / "proc/1207/cmdline").write_text(f"{program}\0--config\0/etc/mongod.conf\0")
+    (root / "etc/mongod.conf").write_text("storage:\n  dbPath: /data\nsystemLog:\n  destination: file\n  path: /var/log/mongo.log\n")
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    result = json.loads(run("check", "--json", "--root", root).stdout)
+    found = next(finding["found"] for finding in result["findings"] if finding["name"] == "huge-pages")
+    unseen = [words for words in result["unseen"] if words.startswith("version of mongod")]
+    if version:
+        assert f"for mongod {version} (from {source}" in found or f"for mongod {version} (from the {source}" in found, found
+        assert not unseen
+    else:
+        assert "not known" in found and "--mongod-version" in unseen[0] and source in unseen[0], unseen
+
+
 def test_check_of_what_is_no_machine(tmp_path):
     done = run("check", "--root", tmp_path)
     assert done.returncode == 1 and "proc" in done.stderr
