@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import subprocess
@@ -371,7 +372,7 @@ def test_a_device_that_goes_away_in_mid_run_is_an_error(engine):
         assert "failed" in errors or "could not be read" in errors, errors
 
 
-@pytest.mark.parametrize("number,code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number,code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)])
 @pytest.mark.parametrize("when", ["creating", "testing", "probing"])
 def test_a_signal_leaves_nothing_behind(folder, number, code, when):
     size = "4000" if when == "creating" else "64"
@@ -390,6 +391,37 @@ def test_a_signal_leaves_nothing_behind(folder, number, code, when):
     assert running.returncode == code
     assert "the test file is removed" in output
     assert not list(folder.iterdir())
+
+
+def test_a_terminal_shows_how_far_the_file_is(folder):
+    """And a pipe does not."""
+    command = [labkit.MONGOSONAR, "disk", "bench", "--r", "--fileSizeMB", "600", "--no-ramp", "--step-seconds", "1", "--probe-seconds", "0",
+               "--dir", str(folder)]
+    if shutil.disk_usage(folder).free < 2 << 30:
+        pytest.skip("too little space")
+    ours, theirs = pty.openpty()
+    shown = b""
+    with labkit.process(command, stdout=subprocess.DEVNULL, stderr=theirs, stdin=subprocess.DEVNULL):
+        os.close(theirs)
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    # The bar, and its two sizes.
+    assert b"of 600.00 MiB" in shown and b"left" in shown, shown[:2000]
+    done = run("bench", "--r", "--fileSizeMB", "8", "--no-ramp", "--step-seconds", "1", "--probe-seconds", "0", "--dir", folder)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+@pytest.mark.parametrize("engine", ["uring", "threads"])
+def test_the_largest_record(folder, engine):
+    """As large as mongoperf took, in order and at random."""
+    for access in ("sequential", "random"):
+        result = bench("--dir", folder, "--r", "--w", "--no-fdatasync", "--fileSizeMB", "128", "--recSizeKB", "64000", "--nThreads", "2", "--no-ramp",
+                       "--engine", engine, "--access", access)
+        step = result["steps"][0]
+        assert step["reads"]["count"] and step["reads"]["bytes"] == step["reads"]["count"] * 64000 * 1024 == step["kernel_read_bytes"]
+        assert step["writes"]["bytes"] == step["writes"]["count"] * 64000 * 1024
 
 
 def test_the_end_of_a_pipe_leaves_nothing_behind(folder):
@@ -559,6 +591,29 @@ def test_check_finds_which_mongod_it_is_or_says_what_it_could_not_see(machine, p
         assert not unseen
     else:
         assert "not known" in found and "--mongod-version" in unseen[0] and source in unseen[0], unseen
+
+
+@pytest.mark.root
+def test_check_without_root_says_what_it_could_not_see():
+    """A process of root's that is named mongod, looked at by nobody."""
+    needs("setpriv")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        program = shutil.copy(shutil.which("sleep"), f"{folder}/mongod")
+        binary = shutil.copy(labkit.MONGOSONAR, f"{folder}/mongosonar")
+        with labkit.process([program, "60"]) as mongod:
+            labkit.wait_until(lambda: pathlib.Path(f"/proc/{mongod.pid}/comm").read_text() == "mongod\n", "a process named mongod")
+            command = [binary, "disk", "check", "--json", "--dbpath", folder]
+            nobody = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", *command]
+            done, as_root = (subprocess.run(which, capture_output=True, text=True, timeout=60) for which in (nobody, command))
+    assert done.returncode in (0, 4, 5) and as_root.returncode in (0, 4, 5), done.stderr
+    seen, less = (json.loads(result.stdout) for result in (as_root, done))
+    assert f"mongod runs as {mongod.pid}" in less["about"]
+    # What is for everybody to read is judged alike.
+    alike = {"kernel", "file-system", "atime", "readahead", "swappiness", "max-map-count", "limits", "free-space"}
+    judged = lambda result: {f["name"]: f["verdict"] for f in result["findings"] if f["name"] in alike}
+    assert judged(less) == judged(seen)
+    assert any(words.startswith("version of mongod") for words in less["unseen"])
 
 
 def test_check_of_what_is_no_machine(tmp_path):
