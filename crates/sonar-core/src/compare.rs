@@ -31,6 +31,13 @@ pub struct Shift {
     pub quantiles: [(u64, u64); 3],
 }
 
+impl Shift {
+    /// By how much the quantile grew that grew most; below 1 when all of them fell.
+    pub fn factor(&self) -> f64 {
+        self.quantiles.iter().map(|&(a, b)| b as f64 / a.max(1) as f64).fold(0.0, f64::max)
+    }
+}
+
 /// The Mann-Whitney test on two histograms; `None` where a side has fewer than [`MIN_CALLS`].
 /// `dispersion` (1 or more) is by how much the variance is larger than that of independent operations.
 pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
@@ -178,11 +185,16 @@ pub fn growth(timeline: &Timeline) -> Option<f64> {
 
 /// Which of the p values stand when all of them are asked at once (Holm), at [`ALPHA`].
 pub fn holm(p: &[f64]) -> Vec<bool> {
+    stands(p, ALPHA)
+}
+
+/// As [`holm`], with a chance of its own of a false alarm over all of them together.
+pub fn stands(p: &[f64], alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
     let mut stands = vec![false; p.len()];
     for (rank, &at) in order.iter().enumerate() {
-        if p[at] > ALPHA / (p.len() - rank) as f64 {
+        if p[at] > alpha / (p.len() - rank) as f64 {
             break;
         }
         stands[at] = true;

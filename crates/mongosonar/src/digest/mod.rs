@@ -22,13 +22,13 @@ use sonar_view::digest::{self, By, Source, View, Wanted};
 use sonar_view::{Classes, Form};
 
 pub use self::args::{CompareArgs, DigestArgs};
-pub use self::compare::run as compare;
+pub use self::compare::{Loaded, load, run as compare};
 use self::lines::Piece;
 use crate::cli::{ClassArg, OK, ShapeArg, TRUNCATED};
 use crate::queries::input;
 
 /// Rows of a text report, where nothing else was asked for.
-const ROWS: usize = 20;
+pub const ROWS: usize = 20;
 
 /// Takes those operations that were asked for.
 pub struct Collect {
@@ -107,7 +107,8 @@ pub fn profiles_of(
     show(args, &mut read, Source::Profile)
 }
 
-fn stop() -> Result<Arc<AtomicBool>> {
+/// A flag that a signal sets.
+pub fn stop() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     input::stop_on_signals(&stop)?;
     Ok(stop)
@@ -117,15 +118,18 @@ fn by(args: &DigestArgs) -> GroupBy {
     args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default()
 }
 
+/// The order of the rows of a digest, by name.
+pub fn sort(name: Option<&str>) -> Result<By> {
+    let Some(name) = name else { return Ok(By::default()) };
+    By::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = By::ALL.iter().map(|by| by.name()).collect();
+        anyhow!("no column {name:?} to sort by; there are: {}", names.join(" "))
+    })
+}
+
 /// Writes what was read, as it was asked for. Gives the exit code.
 pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source) -> Result<u8> {
-    let sort = match args.sort.as_deref() {
-        None => By::default(),
-        Some(name) => By::from_name(name).ok_or_else(|| {
-            let names: Vec<_> = By::ALL.iter().map(|by| by.name()).collect();
-            anyhow!("no column {name:?} to sort by; there are: {}", names.join(" "))
-        })?,
-    };
+    let sort = sort(args.sort.as_deref())?;
     let is_text = !(args.json || args.csv || args.html);
     let wanted = Wanted {
         sort,

@@ -29,7 +29,11 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
             by: digest.settings.by.name().to_owned(),
             totals: TallyObject::new(&digest.totals),
             reading: view.reading.map(reading),
+            coverage: view
+                .coverage
+                .map(|coverage| coverage.iter().map(|(name, _, n)| (name.to_owned(), n)).collect()),
             notices: view.notices.map(NoticesObject::new),
+            filtered: view.is_filtered,
             rows_total: view.rows_total as u64,
             rows: view.rows.iter().map(|(_, row)| RowObject::new(row, view)).collect(),
         },
@@ -46,7 +50,13 @@ pub(super) struct Saved {
     pub by: String,
     pub totals: TallyObject,
     pub reading: Option<BTreeMap<String, u64>>,
+    /// Counters of the wire.
+    #[serde(default)]
+    pub coverage: Option<BTreeMap<String, u64>>,
     pub notices: Option<NoticesObject>,
+    /// Rows were left out by a filter.
+    #[serde(default)]
+    pub filtered: bool,
     pub rows_total: u64,
     pub rows: Vec<RowObject>,
 }
