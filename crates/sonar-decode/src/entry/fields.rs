@@ -73,6 +73,10 @@ impl TextField {
     fn clear(&mut self) {
         self.0.clear();
     }
+
+    fn heap_bytes(&self) -> usize {
+        self.0.capacity()
+    }
 }
 
 /// Every field that is read, but the commands.
@@ -210,6 +214,47 @@ impl Fields {
             _ => return false,
         }
         true
+    }
+
+    /// Whether a name at the top of an entry is one that [`scalar`](Self::scalar) takes.
+    pub fn knows(name: &[u8]) -> bool {
+        Self::default().scalar(name, Kind::Null, Value::Bytes(&[]))
+    }
+
+    /// Forgets what is summed up over several elements of one entry.
+    pub fn forget_sums(&mut self) {
+        self.lock_wait_us = None;
+        self.storage_read_bytes = None;
+        self.storage_read_us = None;
+        self.storage_written_bytes = None;
+        self.storage_write_us = None;
+        self.storage_wait_us = None;
+        self.queued_us = None;
+    }
+
+    /// Bytes that this holds on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let texts = [
+            &self.namespace,
+            &self.plan,
+            &self.query_hash,
+            &self.query_shape_hash,
+            &self.app,
+            &self.client,
+            &self.protocol,
+        ];
+        texts.into_iter().map(TextField::heap_bytes).sum()
+    }
+
+    /// Takes a scalar inside a section.
+    #[inline]
+    pub fn in_section(&mut self, section: Section, name: &[u8], kind: Kind, value: Value<'_>) {
+        match section {
+            Section::LockWait => self.lock_wait(kind, value),
+            Section::Storage | Section::StorageWait => self.storage(section, name, kind, value),
+            Section::Queues if name == b"totalTimeQueuedMicros" => self.queued(kind, value),
+            Section::Queues | Section::Locks => {}
+        }
     }
 
     /// Takes a scalar inside `storage`, below the section `section`.

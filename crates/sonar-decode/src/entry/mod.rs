@@ -9,7 +9,7 @@ mod fields;
 mod tell;
 
 pub use fields::{Fields, MAX_TEXT, Op, Section, TextField};
-pub use tell::{Cause, Extra, MAX_APPLICATIONS, Sink, Teller};
+pub use tell::{Cause, Extra, Known, MAX_APPLICATIONS, Sink, Teller};
 
 use sonar_core::operation::Opcode;
 
@@ -38,6 +38,19 @@ enum Inside {
         section: Section,
         depth: u32,
     },
+}
+
+/// The parts of an entry.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Its own fields.
+    Top,
+    /// A command.
+    Command,
+    /// Filter or update of a write before 3.6.
+    Write,
+    /// A part beside commands.
+    Section(Section),
 }
 
 /// How much of a command the entry holds.
@@ -154,6 +167,16 @@ impl<T: Text> Entry<T> {
             let namespace = fields.namespace.bytes();
             let dot = memchr::memchr(b'.', namespace).unwrap_or(namespace.len());
             request.set_database(&namespace[..dot]);
+        }
+    }
+
+    /// Which part of the entry comes next.
+    pub fn place(&self) -> Place {
+        match self.inside {
+            Inside::Top => Place::Top,
+            Inside::Command { .. } => Place::Command,
+            Inside::Filter { .. } | Inside::Update { .. } => Place::Write,
+            Inside::Section { section, .. } => Place::Section(section),
         }
     }
 
@@ -337,16 +360,7 @@ impl<T: Text> Visitor for Entry<T> {
                 self.delegate(|request| request.element(key, kind, value), depth)
             }
             Inside::Section { section, .. } => {
-                match section {
-                    Section::LockWait => self.fields.lock_wait(kind, value),
-                    Section::Storage | Section::StorageWait => {
-                        self.fields.storage(section, key.bytes, kind, value);
-                    }
-                    Section::Queues if key.bytes == b"totalTimeQueuedMicros" => {
-                        self.fields.queued(kind, value);
-                    }
-                    _ => {}
-                }
+                self.fields.in_section(section, key.bytes, kind, value);
                 Step::Next
             }
         }
