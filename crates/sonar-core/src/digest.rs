@@ -356,6 +356,7 @@ fn bucket(op: &Operation<'_>, execution: &Execution<'_>) -> Bucket {
         calls: weight,
         latency_ns: op.latency_ns.unwrap_or(0).saturating_mul(weight),
         examined: examined.saturating_mul(weight),
+        returned: op.docs_returned.max(op.docs_affected).unwrap_or(0).saturating_mul(weight),
     }
 }
 

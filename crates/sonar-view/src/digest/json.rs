@@ -195,6 +195,9 @@ pub(super) struct TimelineObject {
     pub width_ns: u64,
     /// Begin, calls, sum of latencies in nanoseconds, documents or keys examined.
     pub buckets: Vec<(u64, u64, u64, u64)>,
+    /// Documents returned or changed, of each bucket.
+    #[serde(default)]
+    pub returned: Vec<u64>,
 }
 
 impl TallyObject {
@@ -252,6 +255,12 @@ impl TallyObject {
                     .map(|(start, bucket)| {
                         (start.unix_ns(), bucket.calls, bucket.latency_ns, bucket.examined)
                     })
+                    .collect(),
+                returned: tally
+                    .timeline
+                    .iter()
+                    .filter(|(_, bucket)| bucket.calls > 0)
+                    .map(|(_, bucket)| bucket.returned)
                     .collect(),
             },
         }

@@ -144,8 +144,10 @@ fn tally(object: &TallyObject) -> Option<Tally> {
         }
     }
     object.plans.iter().for_each(|plan| tally.add_plan(&plan.summary, plan.calls, plan.memory_sorts));
-    for &(start, calls, latency_ns, examined) in &object.timeline.buckets {
-        tally.timeline.add(Timestamp::from_unix_ns(start), Bucket { calls, latency_ns, examined });
+    for (at, &(start, calls, latency_ns, examined)) in object.timeline.buckets.iter().enumerate() {
+        let returned = object.timeline.returned.get(at).copied().unwrap_or(0);
+        let bucket = Bucket { calls, latency_ns, examined, returned };
+        tally.timeline.add(Timestamp::from_unix_ns(start), bucket);
     }
     Some(tally)
 }
