@@ -263,6 +263,64 @@ fn statements_are_told_with_their_command_and_time_is_counted_once() {
     );
 }
 
+/// What else a server says of an operation.
+#[derive(Default)]
+struct More(Vec<String>);
+
+impl entry::Sink for More {
+    fn operation(&mut self, _: &Operation<'_>, _: Identity, execution: &Execution<'_>, _: u64) {
+        let known: Vec<String> = [
+            ("prepared", execution.prepare_read_conflicts),
+            ("flow", execution.flow_control_us),
+            ("remote", execution.remote_wait_us),
+            ("concern", execution.write_concern_us),
+            ("spills", execution.spills),
+            ("spilled", execution.spilled_bytes),
+            ("wait", execution.storage_wait_us),
+            ("queued", execution.queued_us),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| value.map(|value| format!("{name}={value}")))
+        .collect();
+        let plans = [&[execution.plan], execution.other_plans].concat().join(" + ");
+        self.0.push(format!("{} plans={plans}", known.join(" ")));
+    }
+}
+
+fn more(lines: &[&str]) -> Vec<String> {
+    let (mut log, mut more) = (Log::new(Settings::default()), More::default());
+    lines.iter().for_each(|line| log.line(line.as_bytes(), &mut more));
+    log.finish(&mut more);
+    more.0
+}
+
+#[test]
+fn waits_spills_and_every_plan_of_a_bulk_are_read() {
+    let json = |attributes: &str| {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.120+00:00"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn7","msg":"Slow query","attr":{{"type":"command","ns":"t.d","command":{{"aggregate":"d","pipeline":[],"$db":"t"}},{attributes},"durationMillis":7}}}}"#
+        )
+    };
+    let line = json(
+        r#""planSummary":"COLLSCAN","prepareReadConflicts":3,"remoteOpWaitMillis":5,"waitForWriteConcernDurationMillis":6,"flowControl":{"acquireCount":1,"timeAcquiringMicros":40},"sortSpills":2,"sortSpilledBytes":4096,"groupSpills":1,"groupSpilledBytes":1024,"storage":{"timeWaitingMicros":{"cache":8,"schemaLock":1}},"queues":{"execution":{"totalTimeQueuedMicros":4},"ingress":{"totalTimeQueuedMicros":2}}"#,
+    );
+    let expected =
+        "prepared=3 flow=40 remote=5000 concern=6000 spills=3 spilled=5120 wait=9 queued=6 plans=COLLSCAN";
+    // The second time its layout is known.
+    assert_eq!(more(&[&line, &line]), [expected, expected]);
+    let text = r#"2019-11-03T18:28:32.450+0000 I  COMMAND  [conn7] command t.d command: insert { insert: "d", ordered: true, $db: "t" } ninserted:1 numYields:0 reslen:100 locks:{} flowControl:{ acquireCount: 1, timeAcquiringMicros: 4 } prepareReadConflicts:2 storage:{} protocol:op_msg 150ms"#;
+    assert_eq!(more(&[text]), ["prepared=2 flow=4 plans="]);
+    let statement = |filter: &str, plan: &str| {
+        format!(
+            r#"2026-05-01T10:00:00.120+0000 I WRITE    [conn7] update t.d command: {{ q: {{ {filter}: 1 }}, u: {{ $set: {{ a: 1 }} }}, multi: false, upsert: false }} planSummary: {plan} keysExamined:1 docsExamined:1 nMatched:1 nModified:1 numYields:0 locks:{{}} 4ms"#
+        )
+    };
+    let command = r#"2026-05-01T10:00:00.121+0000 I COMMAND  [conn7] command t.$cmd command: update { update: "d", ordered: true, $db: "t" } numYields:0 reslen:60 locks:{} protocol:op_msg 9ms"#;
+    let (one, two, three) =
+        (statement("_id", "IDHACK"), statement("b", "COLLSCAN"), statement("_id", "IDHACK"));
+    assert_eq!(more(&[&one, &two, &three, command]), [" plans=IDHACK + COLLSCAN"]);
+}
+
 #[test]
 fn rubbish_is_counted_by_reason() {
     let lines = [

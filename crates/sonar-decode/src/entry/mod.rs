@@ -294,6 +294,7 @@ impl<T: Text> Entry<T> {
             (b"locks" | b"lockStats", _) => Section::Locks,
             (b"storage", _) => Section::Storage,
             (b"queues", _) => Section::Queues,
+            (b"flowControl", _) => Section::FlowControl,
             _ => return Opened::Skip,
         };
         self.inside = Inside::Section { section, depth: 0 };

@@ -12,7 +12,7 @@ use sonar_core::{
     ShapeInfo, Statement, Timestamp,
 };
 
-use super::{Entry, Fields, Held, Op};
+use super::{Entry, Fields, Held, Op, TextField};
 use crate::class::{Classes, Facts};
 use crate::decoder::{base_of, ids_of, info_of, join_texts};
 use crate::shape::{Builder, CommandKind, Rendered, Text, hash};
@@ -549,8 +549,11 @@ impl Teller {
                     .saturating_add(fields.upserted.unwrap_or(0)),
             ),
         };
-        let matched =
-            fields.matched.map(|n| n + fields.upserted.unwrap_or(0)).or(fields.inserted).or(fields.deleted);
+        let matched = fields
+            .matched
+            .map(|n| n.saturating_add(fields.upserted.unwrap_or(0)))
+            .or(fields.inserted)
+            .or(fields.deleted);
         let op = Operation {
             start,
             end,
@@ -582,6 +585,7 @@ impl Teller {
             outcome: if fields.failed { Outcome::Failed(ErrorCodes { codes: &code }) } else { Outcome::Ok },
             values: None,
         };
+        let other_plans: Vec<&str> = fields.other_plans.iter().map(TextField::text).collect();
         let execution = Execution {
             keys_examined: fields.keys_examined,
             docs_examined: fields.docs_examined,
@@ -599,6 +603,13 @@ impl Teller {
             planning_us: fields.planning_us,
             queued_us: fields.queued_us,
             working_ms: fields.working_ms,
+            prepare_read_conflicts: fields.prepare_read_conflicts,
+            flow_control_us: fields.flow_control_us,
+            remote_wait_us: fields.remote_wait_ms.map(|ms| ms.saturating_mul(1_000)),
+            write_concern_us: fields.write_concern_ms.map(|ms| ms.saturating_mul(1_000)),
+            spills: fields.spills,
+            spilled_bytes: fields.spilled_bytes,
+            other_plans: &other_plans,
             query_hash: fields.query_hash.text(),
             query_shape_hash: fields.query_shape_hash.text(),
             weight,
@@ -619,7 +630,8 @@ impl Teller {
         sink: &mut impl Sink,
     ) {
         // Statements that ended before the command began are another's, which was not told of.
-        let begin = end.unix_ns().saturating_sub((entry.fields.millis.unwrap_or(0) + 1) * NS_PER_MS);
+        let length_ms = entry.fields.millis.unwrap_or(0).saturating_add(1);
+        let begin = end.unix_ns().saturating_sub(length_ms.saturating_mul(NS_PER_MS));
         let is_own = |one: &Waiting| {
             one.kind == told.kind
                 && one.end.unix_ns() >= begin
@@ -791,6 +803,9 @@ impl Fields {
             (&mut self.storage_written_bytes, statement.storage_written_bytes),
             (&mut self.storage_write_us, statement.storage_write_us),
             (&mut self.storage_wait_us, statement.storage_wait_us),
+            (&mut self.prepare_read_conflicts, statement.prepare_read_conflicts),
+            (&mut self.spills, statement.spills),
+            (&mut self.spilled_bytes, statement.spilled_bytes),
         ];
         for (sum, more) in pairs {
             if let Some(more) = more {
@@ -801,6 +816,12 @@ impl Fields {
         self.lock_wait_us = self.lock_wait_us.max(statement.lock_wait_us);
         if self.plan.is_empty() {
             self.plan.set(statement.plan.bytes());
+        } else if !statement.plan.is_empty()
+            && self.plan != statement.plan
+            && !self.other_plans.contains(&statement.plan)
+            && self.other_plans.len() < sonar_core::digest::MAX_PLANS
+        {
+            self.other_plans.push(statement.plan.clone());
         }
         if self.query_hash.is_empty() {
             self.query_hash.set(statement.query_hash.bytes());

@@ -501,7 +501,7 @@ impl Drawing<'_> {
 }
 
 /// Numbers at the top of an entry that are told anew of each line, and have no say in anything else.
-const TOLD: [&[u8]; 23] = [
+const TOLD: [&[u8]; 24] = [
     b"durationMillis",
     b"durationMicros",
     b"workingMillis",
@@ -524,7 +524,8 @@ const TOLD: [&[u8]; 23] = [
     b"planningTimeMicros",
     b"prepareReadConflicts",
     b"remoteOpWaitMillis",
-    b"totalOplogSlotDurationMicros",
+    b"waitForWriteConcernDuration",
+    b"waitForWriteConcernDurationMillis",
 ];
 
 /// Names of types that JSON does not have: where one of them stands as a plain key, the value was no such.
@@ -737,8 +738,8 @@ mod tests {
         r#"{"type":"update","ns":"shop.orders","command":{"q":{"_id":#},"u":{"$set":{"a":#,"b":"@"}},"multi":false,"upsert":false},"planSummary":"IDHACK","keysExamined":1,"docsExamined":1,"nMatched":1,"nModified":#,"nUpserted":0,"numYields":0,"locks":{},"storage":{},"remote":"10.0.0.9:51234","durationMillis":#}"#,
         r#"{"type":"remove","ns":"shop.orders","command":{"q":{"day":{"$lt":{"$date":"%"}}},"limit":0},"planSummary":"COLLSCAN","keysExamined":0,"docsExamined":#,"ndeleted":#,"numYields":#,"locks":{},"remote":"10.0.0.9:51234","durationMillis":#}"#,
         r#"{"type":"command","ns":"shop.$cmd","appName":"api","command":{"update":"orders","ordered":true,"lsid":{"id":{"$uuid":"@"}},"$db":"shop"},"numYields":0,"reslen":#,"locks":{},"remote":"10.0.0.9:51234","protocol":"op_msg","durationMillis":#}"#,
-        r#"{"type":"command","ns":"shop.orders","appName":"api","command":{"aggregate":"orders","pipeline":[{"$match":{"a":"@","b":{"$in":[{"$oid":"507f1f77bcf86cd799439011"},{"$oid":"507f1f77bcf86cd799439012"}]}}},{"$group":{"_id":"$c","n":{"$sum":#}}},{"$project":{"x":{"$concat":["$a","@"]}}},{"$limit":#}],"cursor":{"batchSize":#},"$db":"shop"},"planSummary":"COLLSCAN","keysExamined":0,"docsExamined":#,"hasSortStage":true,"usedDisk":true,"cursorExhausted":true,"numYields":#,"nreturned":#,"reslen":#,"locks":{},"protocol":"op_msg","durationMillis":#}"#,
-        r#"{"type":"command","ns":"shop.orders","command":{"insert":"orders","ordered":true,"$db":"shop"},"ninserted":#,"keysInserted":#,"numYields":0,"reslen":45,"locks":{},"flowControl":{"acquireCount":#,"timeAcquiringMicros":#},"writeConcern":{"w":1,"wtimeout":0,"provenance":"clientSupplied"},"storage":{},"protocol":"op_msg","durationMillis":#}"#,
+        r#"{"type":"command","ns":"shop.orders","appName":"api","command":{"aggregate":"orders","pipeline":[{"$match":{"a":"@","b":{"$in":[{"$oid":"507f1f77bcf86cd799439011"},{"$oid":"507f1f77bcf86cd799439012"}]}}},{"$group":{"_id":"$c","n":{"$sum":#}}},{"$project":{"x":{"$concat":["$a","@"]}}},{"$limit":#}],"cursor":{"batchSize":#},"$db":"shop"},"planSummary":"COLLSCAN","keysExamined":0,"docsExamined":#,"hasSortStage":true,"usedDisk":true,"sortSpills":2,"sortSpilledBytes":4096,"groupSpills":1,"cursorExhausted":true,"numYields":#,"nreturned":#,"reslen":#,"locks":{},"protocol":"op_msg","durationMillis":#}"#,
+        r#"{"type":"command","ns":"shop.orders","command":{"insert":"orders","ordered":true,"$db":"shop"},"ninserted":#,"keysInserted":#,"numYields":0,"reslen":45,"locks":{},"flowControl":{"acquireCount":#,"timeAcquiringMicros":#},"prepareReadConflicts":#,"waitForWriteConcernDurationMillis":#,"writeConcern":{"w":1,"wtimeout":0,"provenance":"clientSupplied"},"storage":{},"protocol":"op_msg","durationMillis":#}"#,
         r#"{"type":"command","ns":"shop.orders","command":{"find":"orders","filter":{"a":#},"maxTimeMS":#,"$db":"shop"},"planSummary":"COLLSCAN","numYields":#,"ok":0,"errMsg":"operation exceeded @","errName":"MaxTimeMSExpired","errCode":#,"reslen":#,"locks":{},"protocol":"op_msg","durationMillis":#}"#,
         r#"{"type":"command","ns":"shop.orders","command":{"getMore":#,"collection":"orders","$db":"shop"},"originatingCommand":{"find":"orders","filter":{"a":#},"$db":"shop"},"planSummary":"COLLSCAN","cursorid":#,"keysExamined":0,"docsExamined":#,"numYields":#,"nreturned":#,"reslen":#,"locks":{},"protocol":"op_msg","durationMillis":#}"#,
         r#"{"type":"command","ns":"shop.orders","command":{"getMore":#,"collection":"orders","$db":"shop"},"cursorid":#,"numYields":#,"nreturned":#,"reslen":#,"locks":{},"protocol":"op_msg","durationMillis":#}"#,

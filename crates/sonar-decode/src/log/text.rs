@@ -349,6 +349,7 @@ fn known(key: &[u8]) -> &'static [u8] {
         b"originatingCommand" => b"originatingCommand",
         b"locks" => b"locks",
         b"storage" => b"storage",
+        b"flowControl" => b"flowControl",
         _ => b"",
     }
 }

@@ -34,6 +34,7 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
                 .map(|coverage| coverage.iter().map(|(name, _, n)| (name.to_owned(), n)).collect()),
             notices: view.notices.map(NoticesObject::new),
             filtered: view.is_filtered,
+            indexes_known: view.indexes.is_some(),
             rows_total: view.rows_total as u64,
             rows: view.rows.iter().map(|(_, row)| RowObject::new(row, view)).collect(),
         },
@@ -57,6 +58,9 @@ pub(super) struct Saved {
     /// Rows were left out by a filter.
     #[serde(default)]
     pub filtered: bool,
+    /// Hints leave out what an index that exists serves.
+    #[serde(default)]
+    pub indexes_known: bool,
     pub rows_total: u64,
     pub rows: Vec<RowObject>,
 }
@@ -110,7 +114,7 @@ impl RowObject {
             namespace: None,
             plan: None,
             query_hash: row.query_hash.as_deref().filter(|hash| !hash.is_empty()).map(str::to_owned),
-            index_hint: super::hint::of(row).map(|hint| hint.index),
+            index_hint: super::hint::of(row, view.indexes).map(|hint| hint.index),
             time_share: view.share(&row.tally),
             apps: row
                 .apps

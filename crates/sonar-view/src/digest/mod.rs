@@ -191,6 +191,8 @@ pub struct View<'a> {
     pub coverage: Option<&'a Coverage>,
     /// What a log said beside operations.
     pub notices: Option<&'a Notices>,
+    /// Indexes that exist, where a server was asked; no index is hinted at where one of them serves.
+    pub indexes: Option<&'a hint::Indexes>,
     /// Which text of a shape.
     pub form: Form,
     /// A filter may have left rows out.
@@ -234,6 +236,7 @@ impl<'a> View<'a> {
             reading,
             coverage: None,
             notices,
+            indexes: None,
             form: wanted.form,
             is_filtered: !needle.is_empty(),
             rows,

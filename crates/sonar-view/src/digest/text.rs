@@ -32,9 +32,10 @@ pub fn write(view: &View<'_>, width: Option<usize>, mut out: impl Write) -> io::
 fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     let mut heading = false;
     for (_, row) in &view.rows {
-        let Some(hint) = super::hint::of(row) else { continue };
+        let Some(hint) = super::hint::of(row, view.indexes) else { continue };
         if !std::mem::replace(&mut heading, true) {
-            writeln!(out, "\nIndexes that may help (equality, sort, range; look before you build):")?;
+            let known = if view.indexes.is_some() { "; none that exists serves" } else { "" };
+            writeln!(out, "\nIndexes that may help (equality, sort, range{known}; look before you build):")?;
         }
         let tally = &row.tally;
         let (command, _, text) = names(row, view.form);
