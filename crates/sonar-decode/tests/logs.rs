@@ -4,7 +4,9 @@
 
 mod shapes;
 
-use shapes::{Shapes, unpacked, wire};
+use std::collections::BTreeMap;
+
+use shapes::{Shapes, hear, unpacked, wire};
 use sonar_core::{Execution, Identity, Operation, Timestamp};
 use sonar_decode::entry;
 use sonar_decode::log::{Log, Settings};
@@ -136,6 +138,79 @@ fn log_and_wire_have_the_same_shapes_statement_by_statement() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Latencies in order, by the client's port and the shape.
+#[derive(Default)]
+struct Latencies {
+    /// Of the wire: those of this server. Of a log: that of the connection whose line is read.
+    port: u16,
+    all: BTreeMap<(u16, u64), Vec<(Option<u64>, String)>>,
+}
+
+impl Latencies {
+    fn add(&mut self, client: u16, op: &Operation<'_>) {
+        let text = format!("{} {} {}", op.command, op.shape.namespace(), op.shape.typed);
+        self.all.entry((client, op.shape.id.0)).or_default().push((op.latency_ns, text));
+    }
+}
+
+impl sonar_decode::Sink for Latencies {
+    fn operation(&mut self, op: &Operation<'_>) {
+        if op.server.port == self.port {
+            self.add(op.client.port, op);
+        }
+    }
+}
+
+impl entry::Sink for Latencies {
+    fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {
+        self.add(self.port, op);
+    }
+}
+
+/// Operation by operation: connections of the log are those of the wire by the client's port, and the n-th of a
+/// shape on a connection is the same in both, where both have as many.
+#[test]
+fn the_wire_takes_at_least_as_long_as_the_server_says() {
+    for (recording, name, port, least) in [
+        ("mongod-4.0-mixed", "mongod", 27_117, 4_200),
+        ("mongod-4.0-sharded", "27217", 27_217, 1_300),
+        ("mongod-4.0-sharded", "27218", 27_218, 2_000),
+        ("mongod-4.0-sharded", "27220", 27_220, 1_900),
+    ] {
+        let mut heard = Latencies { port, ..Latencies::default() };
+        hear(recording, &mut heard);
+        let (mut log, mut said) = (Log::new(Settings::default()), Latencies::default());
+        let mut ports = BTreeMap::new();
+        for line in unpacked(&format!("{recording}/{name}.log.gz")).split(|byte| *byte == b'\n') {
+            let text = String::from_utf8_lossy(line);
+            if let Some((_, rest)) = text.split_once("connection accepted from ") {
+                let (address, rest) = rest.split_once(" #").unwrap();
+                let number: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+                ports.insert(number, address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap());
+            }
+            let number = text.split_once("[conn").and_then(|(_, rest)| rest.split_once(']')?.0.parse().ok());
+            said.port = number.and_then(|number: u64| ports.get(&number).copied()).unwrap_or(0);
+            log.line(line, &mut said);
+        }
+        let (mut matched, mut shorter) = (0, Vec::new());
+        for (key, of_log) in &said.all {
+            let Some(of_wire) = heard.all.get(key).filter(|all| key.0 != 0 && all.len() == of_log.len())
+            else {
+                continue;
+            };
+            for ((wire, text), (log, _)) in of_wire.iter().zip(of_log) {
+                let (Some(wire), Some(log)) = (wire, log) else { continue };
+                matched += 1;
+                if wire < log {
+                    shorter.push(format!("{text}: {wire} ns on the wire, {log} ns in the log"));
+                }
+            }
+        }
+        assert!(shorter.is_empty(), "{name}: {} of {matched}: {shorter:#?}", shorter.len());
+        assert!(matched >= least, "{name}: only {matched}");
+    }
 }
 
 /// One operation in short.
