@@ -134,10 +134,17 @@ def test_a_server_that_the_driver_is_too_new_for_is_said_to_be_one(plays):
 @contextlib.contextmanager
 def encrypted(address, directory):
     """The address of a TLS end in front of a server, and the file of the authority that signed it."""
-    key, certificate = directory / "key.pem", directory / "certificate.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", certificate, *subject]
-    subprocess.run(command, check=True, capture_output=True)
+    key, certificate, authority = (directory / name for name in ("key.pem", "certificate.pem", "authority.pem"))
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+    new = ["req", "-newkey", "rsa:2048", "-nodes"]
+    openssl(*new, "-x509", "-days", "2", "-keyout", directory / "authority.key", "-out", authority, "-subj", "/CN=authority")
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
+    openssl(*new, "-keyout", key, "-out", directory / "request.pem", "-subj", "/CN=localhost", *names)
+    signed = ["-CA", authority, "-CAkey", directory / "authority.key", "-CAcreateserial", "-copy_extensions", "copyall"]
+    openssl("x509", "-req", "-days", "2", "-in", directory / "request.pem", *signed, "-out", certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     host, port = address.rsplit(":", 1)
@@ -161,7 +168,7 @@ def encrypted(address, directory):
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
-        yield f"localhost:{listener.getsockname()[1]}", certificate
+        yield f"localhost:{listener.getsockname()[1]}", authority
         listener.shutdown(socket.SHUT_RDWR)
 
 
