@@ -140,12 +140,15 @@ fn log_and_wire_have_the_same_shapes_statement_by_statement() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// How long an operation took, and its text.
+type Latency = (Option<u64>, String);
+
 /// Latencies in order, by the client's port and the shape.
 #[derive(Default)]
 struct Latencies {
     /// Of the wire: those of this server. Of a log: that of the connection whose line is read.
     port: u16,
-    all: BTreeMap<(u16, u64), Vec<(Option<u64>, String)>>,
+    all: BTreeMap<(u16, u64), Vec<Latency>>,
 }
 
 impl Latencies {

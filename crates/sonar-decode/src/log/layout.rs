@@ -325,8 +325,11 @@ fn list_end(line: &[u8], mut at: usize, member: Member) -> Option<usize> {
     }
 }
 
+/// The bytes that are compared, and the parts that they are in.
+type Parts = (Box<[u8]>, Box<[Part]>);
+
 /// The bytes that are compared and the holes between them; `None` where there are too many.
-fn parts(line: &[u8], at: usize, holes: &[Drawn]) -> Option<(Box<[u8]>, Box<[Part]>)> {
+fn parts(line: &[u8], at: usize, holes: &[Drawn]) -> Option<Parts> {
     let mut literals = vec![0; PAD];
     let mut parts = Vec::with_capacity(holes.len() + 1);
     let mut from = at;
@@ -784,14 +787,18 @@ mod tests {
             match c {
                 '#' => out.push_str(&number(dice())),
                 '@' => out.push_str(word(dice())),
-                '%' => out.push_str(if dice() % 8 > 0 { "2026-04-01T00:00:00.000Z" } else { "no date" }),
+                '%' => out.push_str(if dice().is_multiple_of(8) {
+                    "no date"
+                } else {
+                    "2026-04-01T00:00:00.000Z"
+                }),
                 '&' | '~' => {
                     let many = [0, 1, 2, 3, 5, 40, 90][dice() as usize % 7];
                     for at in 0..many {
                         out.push_str(if at > 0 { "," } else { "" });
                         match c {
                             '&' => out.push_str(&number(dice())),
-                            _ if dice() % 50 == 0 => out.push('7'),
+                            _ if dice().is_multiple_of(50) => out.push('7'),
                             _ => out.push_str(&format!("\"{}\"", word(dice()))),
                         }
                     }

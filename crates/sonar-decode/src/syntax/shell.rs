@@ -188,8 +188,7 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
     fn key(&mut self) -> Result<&'a [u8], Wrong> {
         let rest = &self.bytes[self.at..];
         let mut at = 0;
-        loop {
-            let Some(byte) = rest.get(at) else { break };
+        while let Some(byte) = rest.get(at) {
             match IN_KEY[usize::from(*byte)] {
                 InKey::Part if at < MAX_KEY => {}
                 InKey::Colon => match rest.get(at + 1) {

@@ -256,10 +256,15 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
         table.push(cells);
     }
     // What this source says of no operation has no column.
-    const MAY_GO: [&str; 4] = ["keys", "docs", "ex/ret", "plan"];
-    let is_empty = |at: usize| table.iter().skip(1).all(|row| row[at] == UNKNOWN);
-    let kept: Vec<usize> =
-        (0..titles.len()).filter(|&at| !(MAY_GO.contains(&titles[at]) && is_empty(at))).collect();
+    let totals = &view.digest.totals;
+    let is_said = |title: &str| match title {
+        "keys" => totals.keys_examined.known > 0,
+        "docs" => totals.docs_examined.known > 0,
+        "ex/ret" => totals.keys_examined.known + totals.docs_examined.known > 0,
+        "plan" => !totals.plans.is_empty(),
+        _ => true,
+    };
+    let kept: Vec<usize> = (0..titles.len()).filter(|&at| is_said(titles[at])).collect();
     let table: Vec<Vec<String>> =
         table.iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
     let titles: Vec<&str> = kept.iter().map(|&at| titles[at]).collect();
