@@ -5,11 +5,14 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import bson
@@ -126,6 +129,60 @@ def test_a_server_that_the_driver_is_too_new_for_is_said_to_be_one(plays):
     with labkit.ready([*MOCK, "--plays", plays]) as address:
         told = run("status", f"mongodb://{address}/?serverSelectionTimeoutMS=2000", code=1).stderr
         assert "older than MongoDB 4.4" in told and "profiler report" in told
+
+
+@contextlib.contextmanager
+def encrypted(address, directory):
+    """The address of a TLS end in front of a server, and the file of the authority that signed it."""
+    key, certificate, authority = (directory / name for name in ("key.pem", "certificate.pem", "authority.pem"))
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+    new = ["req", "-newkey", "rsa:2048", "-nodes"]
+    openssl(*new, "-x509", "-days", "2", "-keyout", directory / "authority.key", "-out", authority, "-subj", "/CN=authority")
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
+    openssl(*new, "-keyout", key, "-out", directory / "request.pem", "-subj", "/CN=localhost", *names)
+    signed = ["-CA", authority, "-CAkey", directory / "authority.key", "-CAcreateserial", "-copy_extensions", "copyall"]
+    openssl("x509", "-req", "-days", "2", "-in", directory / "request.pem", *signed, "-out", certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    host, port = address.rsplit(":", 1)
+
+    def pump(source, target):
+        with contextlib.suppress(OSError):
+            while piece := source.recv(1 << 16):
+                target.sendall(piece)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def serve(listener):
+        with contextlib.suppress(OSError):
+            while True:
+                plain, _ = listener.accept()
+                with contextlib.suppress(OSError):
+                    ends = context.wrap_socket(plain, server_side=True), socket.create_connection((host, int(port)))
+                    for pair in (ends, ends[::-1]):
+                        threading.Thread(target=pump, args=pair, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        yield f"localhost:{listener.getsockname()[1]}", authority
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
+def test_tls_with_an_authority_of_ones_own(tmp_path):
+    with mongod("6.0") as mock, encrypted(mock.address, tmp_path) as (address, authority):
+        options = "directConnection=true&serverSelectionTimeoutMS=4000"
+        trusted = f"mongodb://{address}/?tls=true&tlsCAFile={authority}&{options}"
+        status = json.loads(run("status", "--json", "--db", "shop", trusted).stdout)
+        assert status["databases"][0]["level"] == 0, status
+        run("set", "--db", "shop", "--level", "1", trusted)
+        assert mock.profile()["was"] == 1
+        # Whom nobody vouches for is not spoken to.
+        assert "ertificate" in run("status", f"mongodb://{address}/?tls=true&{options}", code=1).stderr
 
 
 def test_connection_strings_that_lead_nowhere():
@@ -417,6 +474,52 @@ def test_a_report_of_a_server_is_that_of_its_dump(tmp_path):
         assert "instead of a file" in run("report", dump, "--db", "shop", code=1).stderr
 
 
+def drawn(page, directory):
+    """What a browser makes of a page."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not browser:
+        pytest.skip("needs chromium")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--user-data-dir={directory}/browser", page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def test_no_index_is_suggested_where_one_serves(tmp_path):
+    def line(collection, n):
+        attributes = {
+            "type": "command", "ns": f"shop.{collection}",
+            "command": {"find": collection, "filter": {"city": "x", "age": {"$gt": n}}, "sort": {"seen": -1}, "$db": "shop"},
+            "planSummary": "COLLSCAN", "keysExamined": 0, "docsExamined": 9_000, "nreturned": 2, "hasSortStage": True, "durationMillis": 130,
+        }
+        head = {"t": {"$date": f"2026-05-01T10:00:{n % 60:02}.000+00:00"}, "s": "I", "c": "COMMAND", "id": 51803, "ctx": "conn7"}
+        return json.dumps({**head, "msg": "Slow query", "attr": attributes}, separators=(",", ":"))
+
+    log = tmp_path / "mongod.log"
+    log.write_text("".join(line(collection, n) + "\n" for n in range(40) for collection in ("served", "partly", "bare", "absent")))
+
+    def hints(*arguments):
+        command = [labkit.MONGOSONAR, "logs", "report", log, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        return {row["collection"]: row["index_hint"] for row in json.loads(done.stdout)["rows"]}
+
+    wanted = "{city: 1, seen: -1, age: 1}"
+    assert hints("--json") == dict.fromkeys(("served", "partly", "bare", "absent"), wanted)
+    with real_server(tmp_path / "server") as address, pymongo.MongoClient(f"mongodb://{address}") as client:
+        # The same but for the direction of the sort, which an index can be walked in either way, and a field more.
+        client.shop.served.create_index([("city", 1), ("seen", 1), ("age", 1), ("more", 1)])
+        client.shop.partly.create_index([("city", 1), ("age", 1)])
+        client.shop.bare.insert_one({"a": 1})
+        uri = f"mongodb://{address}"
+        assert hints("--json", "--uri", uri) == {"served": None, "partly": wanted, "bare": wanted, "absent": wanted}
+        text = subprocess.run([labkit.MONGOSONAR, "logs", "report", log, "--uri", uri], capture_output=True, text=True, check=True).stdout
+        assert "none that exists serves" in text and "shop.partly {city: 1" in text and "shop.served {city: 1" not in text
+        page = tmp_path / "report.html"
+        with open(page, "wb") as out:
+            subprocess.run([labkit.MONGOSONAR, "logs", "report", log, "--uri", uri, "--html"], stdout=out, check=True)
+    dom = drawn(page, tmp_path)
+    assert 'data-ready="yes"' in dom and dom.count('<tr class="hint"') == 3
+    assert "Indexes that may help" in dom and "none that exists serves" in dom and "shop.partly" in dom
+
+
 def test_a_report_of_what_is_written_from_now_on(tmp_path):
     with mongod("6.0") as mock:
         mock.write(50)
@@ -451,6 +554,10 @@ def test_impact_finds_a_cost_that_is_there_and_cleans_up(tmp_path):
             rounds = [[v for c, r, v in order if c == clients and r == n] for n in range(4)]
             assert all(sorted(of) == [0, 1] for of in rounds) and rounds[0] == rounds[1][::-1]
         assert svg.read_text().count("<path") == 16 and "<svg" in html.read_text()
+        # A browser draws the page: the same lines, a row for each cell, and what it comes to.
+        dom = drawn(html, tmp_path)
+        assert dom.count("<path") == 16 and dom.count("<svg") >= 1, dom[:2_000]
+        assert report["verdicts"][0].split(":")[0].split(",")[0] in dom and dom.count("<tr") >= len(cells)
         assert "mongosonar_impact" not in mock.client.list_database_names()
         assert mock.profile("mongosonar_impact")["was"] == 0
 

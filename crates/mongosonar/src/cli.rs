@@ -114,7 +114,10 @@ Examples:
   sudo mongosonar queries --by app --sort p99           by application, slowest first
   sudo mongosonar queries --each --filter orders        every operation as it ends
   sudo mongosonar queries --interval 10s --json         one JSON object every ten seconds
+  sudo mongosonar queries --baseline monday.json        what is new or slower than on Monday, while it happens
   sudo mongosonar queries --write night.pcapng --duration 1h
+  mongosonar queries --read night.pcapng --digest --json > monday.json
+  mongosonar queries --read night.pcapng --html > night.html
   mongosonar queries --read night.pcapng                the same figures from the file
   tcpdump -w - port 27017 | mongosonar queries --read - --interval 1s
 Keys of the live view: h for help.";
@@ -176,6 +179,15 @@ pub struct QueriesArgs {
     /// CSV: one line per row
     #[arg(long, conflicts_with = "each", help_heading = "How to show it")]
     pub csv: bool,
+    /// One digest of all that was heard, at the end: the report that `logs report` gives, as text, --json (which `mongosonar compare` reads) or --csv
+    #[arg(long, conflicts_with_all = ["each", "interval"], help_heading = "How to show it")]
+    pub digest: bool,
+    /// The digest as one self-contained page with charts
+    #[arg(long, conflicts_with_all = ["each", "interval", "json", "csv"], help_heading = "How to show it")]
+    pub html: bool,
+    /// Mark what is new or slower than in this capture, log, profile or saved digest
+    #[arg(long, value_name = "FILE", help_heading = "What to show")]
+    pub baseline: Option<PathBuf>,
     /// Show the commands with their values (with --each)
     #[arg(long, requires = "each", help_heading = "How to show it")]
     pub show_values: bool,

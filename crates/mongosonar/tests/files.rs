@@ -6,7 +6,8 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use sonar_decode::capture_file::{Interface, Parser, Section, Step, Writer};
@@ -348,4 +349,104 @@ fn manual_pages_come_out_on_a_pipe_and_into_a_folder() {
     let output = program(["man"]).arg(&blocked).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains(blocked.to_str().unwrap()));
+}
+
+/// The one JSON value of an output.
+fn told(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+#[test]
+fn a_capture_has_the_digest_of_logs_and_profiles() {
+    let capture = recording("mongod-4.0-mixed");
+    let summary = summary(&read(&capture, "--json"));
+    let digest = told(&read(&capture, "--digest --json"));
+    assert_eq!((&digest["kind"], &digest["source"]), (&"digest".into(), &"wire".into()));
+    assert_eq!(digest["totals"]["calls"], summary["totals"]["calls"]);
+    assert_eq!(digest["coverage"], summary["coverage"]);
+    for row in digest["rows"].as_array().unwrap() {
+        let same: Vec<&Value> = summary["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| one["shape_id"] == row["shape_id"] && one["class"] == row["class"])
+            .collect();
+        let sum = |what: &dyn Fn(&Value) -> u64| same.iter().map(|one| what(one)).sum::<u64>();
+        assert_eq!(row["calls"], sum(&|one| one["calls"].as_u64().unwrap()), "{}", row["shape"]);
+        assert_eq!(row["latency_ns"]["sum"], sum(&|one| one["latency_ns"]["sum"].as_u64().unwrap()));
+        assert!(row["timeline"]["buckets"].as_array().is_some_and(|buckets| !buckets.is_empty()));
+        // The wire does not know them.
+        assert!(row["sums"].get("docs_examined").is_none() && row["plans"].as_array().unwrap().is_empty());
+    }
+    let csv = read(&capture, "--digest --csv");
+    assert_eq!(text(&csv.stdout).lines().count(), 1 + digest["rows"].as_array().unwrap().len());
+    let people = read(&capture, "--digest --limit 3 --sort calls");
+    let people = text(&people.stdout);
+    assert!(people.contains("over time") && !people.contains("ex/ret"), "{people}");
+    let page = read(&capture, "--html");
+    let page = text(&page.stdout);
+    assert!(page.starts_with("<!doctype html>") && page.contains("\"points\":["));
+    let wrong = read(&capture, "--digest --by client");
+    assert!(text(&wrong.stderr).contains("no rows by client"));
+    let namespaces = told(&read(&capture, "--digest --json --by namespace"));
+    assert_eq!(namespaces["totals"]["calls"], digest["totals"]["calls"]);
+    let sampled = told(&read(&capture, "--digest --json --sample 1/4"));
+    assert_eq!(sampled["totals"]["calls"].as_u64().unwrap() % 4, 0);
+    assert_eq!(sampled["totals"]["calls"], 4 * sampled["totals"]["entries"].as_u64().unwrap());
+}
+
+#[test]
+fn a_baseline_marks_what_is_new_and_slower() {
+    let folder = Folder::new("baseline");
+    let capture = recording("mongod-4.0-mixed");
+    let mut saved = told(&read(&capture, "--digest --json"));
+    let baseline = |saved: &Value| folder.file("saved.json", format!("{saved}\n").as_bytes());
+    let marks = |output: &Output| {
+        let summary = summary(output);
+        let rows = summary["rows"].as_array().unwrap().clone();
+        rows.into_iter()
+            .map(|row| (row["shape_id"].clone(), row["baseline"]["since"].clone()))
+            .collect::<Vec<_>>()
+    };
+    let with = |path: &Path| read(&capture, &format!("--json --baseline {}", path.display()));
+    for (id, since) in marks(&with(&baseline(&saved))) {
+        assert!(since == "same" || since == "known", "{id} {since}");
+    }
+    // Of what the recording has: one shape was four times as quick, another was not there.
+    let rows = saved["rows"].as_array_mut().unwrap();
+    let gone = rows.remove(1)["shape_id"].clone();
+    saved["rows_total"] = (rows.len() as u64).into();
+    let quick = &mut saved["rows"][0];
+    let quick_id = quick["shape_id"].clone();
+    for bucket in quick["latency_ns"]["buckets"].as_array_mut().unwrap() {
+        bucket[0] = (bucket[0].as_i64().unwrap() - 64).into();
+    }
+    for name in ["min", "max"] {
+        quick["latency_ns"][name] = (quick["latency_ns"][name].as_u64().unwrap() / 4).into();
+    }
+    for (id, since) in marks(&with(&baseline(&saved))) {
+        let expected: &[&str] = match &id {
+            id if *id == gone => &["new"],
+            id if *id == quick_id => &["slower"],
+            _ => &["same", "known"],
+        };
+        assert!(expected.contains(&since.as_str().unwrap()), "{id} {since}");
+    }
+    let table = read(&capture, &format!("--sort since --baseline {}", baseline(&saved).display()));
+    let table = text(&table.stdout);
+    let first: Vec<&str> = table.split_once("namespace").unwrap().1.lines().skip(1).take(2).collect();
+    assert!(first[0].contains(" new ") && first[1].contains(" slower ×4.0"), "{first:?}");
+    // What a limit left out is not new.
+    saved["rows_total"] = 1_000.into();
+    let cut = with(&baseline(&saved));
+    assert!(marks(&cut).iter().all(|(_, since)| since != "new") && text(&cut.stderr).contains("left out"));
+    // The server's own log has another clock.
+    let log = capture.with_file_name("mongod.log.gz");
+    let log = with(&log);
+    assert!(text(&log.stderr).contains("the server's own"));
+    assert!(marks(&log).iter().all(|(_, since)| since == "known" || since == "new" || since.is_null()));
+    assert!(marks(&log).iter().filter(|(_, since)| since == "known").count() > 40);
+    let wrong = folder.file("by.json", &read(&capture, "--digest --json --by app").stdout);
+    assert!(text(&with(&wrong).stderr).contains("by shape"));
+    assert!(!with(Path::new("/nonexistent")).status.success());
 }

@@ -8,7 +8,10 @@
 //! themselves: a change has to stand out of that. Over all shapes p values are corrected (Holm), so that
 //! of two halves of one steady recording at most one comparison in twenty tells of a change at all.
 
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 use crate::digest::Tally;
+use crate::timeline::Bucket;
 use crate::{Histogram, Timeline};
 
 /// Chance of a false alarm over all shapes together.
@@ -29,6 +32,13 @@ pub struct Shift {
     pub p: f64,
     /// 50 %, 95 % and 99 % quantiles of A and of B, in nanoseconds.
     pub quantiles: [(u64, u64); 3],
+}
+
+impl Shift {
+    /// By how much the quantile grew that grew most; below 1 when all of them fell.
+    pub fn factor(&self) -> f64 {
+        self.quantiles.iter().map(|&(a, b)| b as f64 / a.max(1) as f64).fold(0.0, f64::max)
+    }
 }
 
 /// The Mann-Whitney test on two histograms; `None` where a side has fewer than [`MIN_CALLS`].
@@ -165,6 +175,55 @@ impl Rate {
     }
 }
 
+/// What a row examined for each document that it returned or changed, with how sure that is.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Examined {
+    /// Examined for each returned.
+    pub ratio: f64,
+    /// Square of the standard error of its logarithm.
+    square: f64,
+    /// Parts of the timeline that it was worked out of.
+    parts: f64,
+}
+
+/// The fewest parts of a timeline by which examined per returned is judged.
+pub const MIN_PARTS: usize = 6;
+
+/// The ratio over a timeline, and how far its parts (at least a second long) scatter around it. `None` with
+/// fewer than [`MIN_CALLS`] calls or [`MIN_PARTS`] parts, and where nothing was examined or returned.
+pub fn examined(timeline: &Timeline) -> Option<Examined> {
+    let parts: Vec<_> = timeline.iter().map(|(_, part)| part).filter(|part| part.calls > 0).collect();
+    let sum = |of: fn(&Bucket) -> u64| parts.iter().map(|part| of(part) as f64).sum::<f64>();
+    let (examined, returned) = (sum(|part| part.examined), sum(|part| part.returned));
+    let calls = sum(|part| part.calls);
+    if parts.len() < MIN_PARTS || calls < MIN_CALLS as f64 || examined <= 0.0 || returned <= 0.0 {
+        return None;
+    }
+    let (ratio, n) = (examined / returned, parts.len() as f64);
+    // A ratio of sums: its error is that of examined - ratio × returned, part by part.
+    let off: f64 =
+        parts.iter().map(|part| (part.examined as f64 - ratio * part.returned as f64).powi(2)).sum();
+    Some(Examined { ratio, square: off * n / (n - 1.0) / examined.powi(2), parts: n })
+}
+
+impl Examined {
+    /// Chance of ratios that differ as much, were both the same: Welch's t over their logarithms.
+    pub fn p(self, other: Self) -> f64 {
+        let difference = (other.ratio / self.ratio).ln().abs();
+        let square = self.square + other.square;
+        if square <= 0.0 {
+            // Every part of both has the same ratio.
+            return if difference > 1e-9 { 0.0 } else { 1.0 };
+        }
+        let freedom = square.powi(2)
+            / (self.square.powi(2) / (self.parts - 1.0) + other.square.powi(2) / (other.parts - 1.0));
+        match StudentsT::new(0.0, 1.0, freedom) {
+            Ok(t) => 2.0 * t.cdf(-difference / square.sqrt()),
+            Err(_) => 1.0,
+        }
+    }
+}
+
 /// How examined documents per call went from the first half of a timeline to the second: 1 is no change;
 /// `None` where there is nothing to tell by. A table that grows without an index shows here.
 pub fn growth(timeline: &Timeline) -> Option<f64> {
@@ -178,11 +237,16 @@ pub fn growth(timeline: &Timeline) -> Option<f64> {
 
 /// Which of the p values stand when all of them are asked at once (Holm), at [`ALPHA`].
 pub fn holm(p: &[f64]) -> Vec<bool> {
+    stands(p, ALPHA)
+}
+
+/// As [`holm`], with a chance of its own of a false alarm over all of them together.
+pub fn stands(p: &[f64], alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
     let mut stands = vec![false; p.len()];
     for (rank, &at) in order.iter().enumerate() {
-        if p[at] > ALPHA / (p.len() - rank) as f64 {
+        if p[at] > alpha / (p.len() - rank) as f64 {
             break;
         }
         stands[at] = true;
@@ -209,6 +273,31 @@ mod tests {
         // Python: math.erfc(200 / math.sqrt(400 * 41 / 12) / math.sqrt(2)).
         assert!((shift.p - 6.302e-8).abs() < 2e-7, "{}", shift.p);
         assert!(super::shift(&a, &histogram([1, 2]), 1.0).is_none());
+    }
+
+    #[test]
+    fn examined_for_each_returned_is_judged_by_how_its_parts_scatter() {
+        let line = |examined: &dyn Fn(u64) -> u64, seconds: u64| {
+            let mut line = Timeline::default();
+            for second in 0..seconds {
+                let bucket = Bucket { calls: 10, latency_ns: 0, examined: examined(second), returned: 20 };
+                line.add(crate::Timestamp::from_unix(1_000 + second, 0), bucket);
+            }
+            line
+        };
+        let steady = super::examined(&line(&|_| 100, 20)).unwrap();
+        assert_eq!((steady.ratio, steady.p(steady)), (5.0, 1.0));
+        assert_eq!(steady.p(super::examined(&line(&|_| 101, 20)).unwrap()), 0.0);
+        // 90 and 110 in turns against 120 and 140: Welch's t of the means, as logarithms are nearly linear here.
+        let (a, b) = (line(&|n| 90 + n % 2 * 20, 20), line(&|n| 120 + n % 2 * 20, 20));
+        let p = super::examined(&a).unwrap().p(super::examined(&b).unwrap());
+        assert!(p < 1e-9, "{p}");
+        // Python, scipy: 2 * t.sf(log(1.02) / sqrt(2 * 10**2 / 19 / 100**2), 38) for 100 ± 10 against 102 ± 10.
+        let b = line(&|n| 92 + n % 2 * 20, 20);
+        let p = super::examined(&a).unwrap().p(super::examined(&b).unwrap());
+        assert!((p - 0.544).abs() < 0.01, "{p}");
+        assert!(super::examined(&line(&|_| 100, 5)).is_none(), "too few parts");
+        assert!(super::examined(&line(&|_| 0, 20)).is_none(), "nothing examined");
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Sum {
 pub struct Plan {
     /// Plan summary as the server wrote it.
     pub summary: Box<str>,
-    /// Operations.
+    /// Operations that used it; a bulk may have used several.
     pub calls: u64,
     /// Of them: sorted in memory.
     pub memory_sorts: u64,
@@ -170,12 +170,30 @@ pub struct Tally {
     pub storage_read_us: Sum,
     /// Bytes that the storage engine wrote.
     pub storage_written_bytes: Sum,
+    /// Time of that, in microseconds.
+    pub storage_write_us: Sum,
+    /// Time of waiting inside the storage engine, in microseconds.
+    pub storage_wait_us: Sum,
     /// Processor time in nanoseconds.
     pub cpu_ns: Sum,
     /// Time of planning in microseconds.
     pub planning_us: Sum,
     /// Time in the server's queues in microseconds.
     pub queued_us: Sum,
+    /// Time of working, waits for locks and queues left out, in milliseconds.
+    pub working_ms: Sum,
+    /// Times they waited for a prepared transaction.
+    pub prepare_read_conflicts: Sum,
+    /// Time that they were held back for secondaries, in microseconds.
+    pub flow_control_us: Sum,
+    /// Time of waiting for other servers, in microseconds.
+    pub remote_wait_us: Sum,
+    /// Time of waiting for the write concern, in microseconds.
+    pub write_concern_us: Sum,
+    /// Times a stage spilled to disk.
+    pub spills: Sum,
+    /// Bytes that stages spilled to disk.
+    pub spilled_bytes: Sum,
     /// Operations that scanned the whole collection.
     pub collection_scans: u64,
     /// Operations that sorted in memory.
@@ -227,6 +245,15 @@ impl Tally {
         self.cpu_ns.add(execution.cpu_ns, weight);
         self.planning_us.add(execution.planning_us, weight);
         self.queued_us.add(execution.queued_us, weight);
+        self.storage_write_us.add(execution.storage_write_us, weight);
+        self.storage_wait_us.add(execution.storage_wait_us, weight);
+        self.working_ms.add(execution.working_ms, weight);
+        self.prepare_read_conflicts.add(execution.prepare_read_conflicts, weight);
+        self.flow_control_us.add(execution.flow_control_us, weight);
+        self.remote_wait_us.add(execution.remote_wait_us, weight);
+        self.write_concern_us.add(execution.write_concern_us, weight);
+        self.spills.add(execution.spills, weight);
+        self.spilled_bytes.add(execution.spilled_bytes, weight);
         let PlanFlags { collection_scan, memory_sort, used_disk, replanned, .. } = execution.flags;
         self.collection_scans += weight * u64::from(collection_scan);
         self.memory_sorts += weight * u64::from(memory_sort);
@@ -234,6 +261,7 @@ impl Tally {
         self.replanned += weight * u64::from(replanned);
         if !execution.plan.is_empty() {
             self.add_plan(execution.plan, weight, weight * u64::from(memory_sort));
+            execution.other_plans.iter().for_each(|plan| self.add_plan(plan, weight, 0));
         }
         self.timeline.add(op.end, bucket(op, execution));
     }
@@ -309,7 +337,7 @@ impl Tally {
     }
 
     /// Every sum with its stable name.
-    pub fn sums(&self) -> [(&'static str, Sum); 14] {
+    pub fn sums(&self) -> [(&'static str, Sum); 23] {
         [
             ("keys_examined", self.keys_examined),
             ("docs_examined", self.docs_examined),
@@ -325,11 +353,20 @@ impl Tally {
             ("cpu_ns", self.cpu_ns),
             ("planning_us", self.planning_us),
             ("queued_us", self.queued_us),
+            ("storage_write_us", self.storage_write_us),
+            ("storage_wait_us", self.storage_wait_us),
+            ("working_ms", self.working_ms),
+            ("prepare_read_conflicts", self.prepare_read_conflicts),
+            ("flow_control_us", self.flow_control_us),
+            ("remote_wait_us", self.remote_wait_us),
+            ("write_concern_us", self.write_concern_us),
+            ("spills", self.spills),
+            ("spilled_bytes", self.spilled_bytes),
         ]
     }
 
     /// The same to be written to, in the same order.
-    pub fn sums_mut(&mut self) -> [&mut Sum; 14] {
+    pub fn sums_mut(&mut self) -> [&mut Sum; 23] {
         [
             &mut self.keys_examined,
             &mut self.docs_examined,
@@ -345,6 +382,15 @@ impl Tally {
             &mut self.cpu_ns,
             &mut self.planning_us,
             &mut self.queued_us,
+            &mut self.storage_write_us,
+            &mut self.storage_wait_us,
+            &mut self.working_ms,
+            &mut self.prepare_read_conflicts,
+            &mut self.flow_control_us,
+            &mut self.remote_wait_us,
+            &mut self.write_concern_us,
+            &mut self.spills,
+            &mut self.spilled_bytes,
         ]
     }
 }
@@ -356,6 +402,7 @@ fn bucket(op: &Operation<'_>, execution: &Execution<'_>) -> Bucket {
         calls: weight,
         latency_ns: op.latency_ns.unwrap_or(0).saturating_mul(weight),
         examined: examined.saturating_mul(weight),
+        returned: op.docs_returned.max(op.docs_affected).unwrap_or(0).saturating_mul(weight),
     }
 }
 

@@ -52,6 +52,20 @@ pub struct Execution<'a> {
     pub queued_us: Option<u64>,
     /// Time it worked, waits for locks and queues left out, in milliseconds (8.0).
     pub working_ms: Option<u64>,
+    /// Times a read met a prepared transaction and waited for it (4.2).
+    pub prepare_read_conflicts: Option<u64>,
+    /// Time that writes were held back for secondaries to keep up (`flowControl`, 4.2), in microseconds.
+    pub flow_control_us: Option<u64>,
+    /// Time of waiting for other servers: shards (`remoteOpWaitMillis`, 5.0), in microseconds.
+    pub remote_wait_us: Option<u64>,
+    /// Time of waiting for the write concern (4.2), in microseconds.
+    pub write_concern_us: Option<u64>,
+    /// Times a stage spilled to disk (`sortSpills` and its like, 8.1).
+    pub spills: Option<u64>,
+    /// Bytes that stages spilled to disk (`sortSpilledBytes` and its like, 8.1).
+    pub spilled_bytes: Option<u64>,
+    /// Further plans, where it was put together of statements that had several; each once.
+    pub other_plans: &'a [&'a str],
     /// `queryHash`, `planCacheShapeHash`; empty when the source gave none.
     pub query_hash: &'a str,
     /// `queryShapeHash` (8.0); empty when the source gave none.

@@ -4,6 +4,7 @@
 //! `unsafe`. Every other room imports this one; this one imports none of ours.
 #![forbid(unsafe_code)]
 
+pub mod baseline;
 pub mod compare;
 pub mod coverage;
 pub mod digest;
@@ -24,6 +25,7 @@ pub mod time;
 pub mod timeline;
 pub mod window;
 
+pub use baseline::Baseline;
 pub use coverage::Coverage;
 pub use digest::{Digest, DigestSettings, GroupBy};
 pub use endpoint::Endpoint;

@@ -18,6 +18,8 @@ pub struct Bucket {
     pub latency_ns: u64,
     /// Documents and keys that they examined, whichever is more of each.
     pub examined: u64,
+    /// Documents that they returned or changed.
+    pub returned: u64,
 }
 
 impl Bucket {
@@ -26,6 +28,7 @@ impl Bucket {
         self.calls = self.calls.saturating_add(other.calls);
         self.latency_ns = self.latency_ns.saturating_add(other.latency_ns);
         self.examined = self.examined.saturating_add(other.examined);
+        self.returned = self.returned.saturating_add(other.returned);
     }
 }
 
@@ -160,7 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn one() -> Bucket {
-        Bucket { calls: 1, latency_ns: 3, examined: 7 }
+        Bucket { calls: 1, latency_ns: 3, examined: 7, returned: 2 }
     }
 
     proptest! {

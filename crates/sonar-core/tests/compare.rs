@@ -51,7 +51,7 @@ fn half(random: &mut Random, begin: u64, slower: f64) -> Half {
                 let ms = ((1.0 + at as f64).ln() + 0.3 + 0.8 * random.normal()).exp() * factor;
                 let ns = ms as u64 * 1_000_000;
                 let end = Timestamp::from_unix(second, (time * 1e9) as u32);
-                let bucket = Bucket { calls: 1, latency_ns: ns, examined: 1 };
+                let bucket = Bucket { calls: 1, latency_ns: ns, ..Bucket::default() };
                 let tally = &mut half.shapes[at];
                 tally.calls += 1;
                 tally.latency.record(ns);

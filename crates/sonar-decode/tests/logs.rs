@@ -4,7 +4,9 @@
 
 mod shapes;
 
-use shapes::{Shapes, unpacked, wire};
+use std::collections::BTreeMap;
+
+use shapes::{Shapes, hear, unpacked, wire};
 use sonar_core::{Execution, Identity, Operation, Timestamp};
 use sonar_decode::entry;
 use sonar_decode::log::{Log, Settings};
@@ -138,6 +140,82 @@ fn log_and_wire_have_the_same_shapes_statement_by_statement() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// How long an operation took, and its text.
+type Latency = (Option<u64>, String);
+
+/// Latencies in order, by the client's port and the shape.
+#[derive(Default)]
+struct Latencies {
+    /// Of the wire: those of this server. Of a log: that of the connection whose line is read.
+    port: u16,
+    all: BTreeMap<(u16, u64), Vec<Latency>>,
+}
+
+impl Latencies {
+    fn add(&mut self, client: u16, op: &Operation<'_>) {
+        let text = format!("{} {} {}", op.command, op.shape.namespace(), op.shape.typed);
+        self.all.entry((client, op.shape.id.0)).or_default().push((op.latency_ns, text));
+    }
+}
+
+impl sonar_decode::Sink for Latencies {
+    fn operation(&mut self, op: &Operation<'_>) {
+        if op.server.port == self.port {
+            self.add(op.client.port, op);
+        }
+    }
+}
+
+impl entry::Sink for Latencies {
+    fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {
+        self.add(self.port, op);
+    }
+}
+
+/// Operation by operation: connections of the log are those of the wire by the client's port, and the n-th of a
+/// shape on a connection is the same in both, where both have as many.
+#[test]
+fn the_wire_takes_at_least_as_long_as_the_server_says() {
+    for (recording, name, port, least) in [
+        ("mongod-4.0-mixed", "mongod", 27_117, 4_200),
+        ("mongod-4.0-sharded", "27217", 27_217, 1_300),
+        ("mongod-4.0-sharded", "27218", 27_218, 2_000),
+        ("mongod-4.0-sharded", "27220", 27_220, 1_900),
+    ] {
+        let mut heard = Latencies { port, ..Latencies::default() };
+        hear(recording, &mut heard);
+        let (mut log, mut said) = (Log::new(Settings::default()), Latencies::default());
+        let mut ports = BTreeMap::new();
+        for line in unpacked(&format!("{recording}/{name}.log.gz")).split(|byte| *byte == b'\n') {
+            let text = String::from_utf8_lossy(line);
+            if let Some((_, rest)) = text.split_once("connection accepted from ") {
+                let (address, rest) = rest.split_once(" #").unwrap();
+                let number: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+                ports.insert(number, address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap());
+            }
+            let number = text.split_once("[conn").and_then(|(_, rest)| rest.split_once(']')?.0.parse().ok());
+            said.port = number.and_then(|number: u64| ports.get(&number).copied()).unwrap_or(0);
+            log.line(line, &mut said);
+        }
+        let (mut matched, mut shorter) = (0, Vec::new());
+        for (key, of_log) in &said.all {
+            let Some(of_wire) = heard.all.get(key).filter(|all| key.0 != 0 && all.len() == of_log.len())
+            else {
+                continue;
+            };
+            for ((wire, text), (log, _)) in of_wire.iter().zip(of_log) {
+                let (Some(wire), Some(log)) = (wire, log) else { continue };
+                matched += 1;
+                if wire < log {
+                    shorter.push(format!("{text}: {wire} ns on the wire, {log} ns in the log"));
+                }
+            }
+        }
+        assert!(shorter.is_empty(), "{name}: {} of {matched}: {shorter:#?}", shorter.len());
+        assert!(matched >= least, "{name}: only {matched}");
+    }
+}
+
 /// One operation in short.
 #[derive(Default)]
 struct Said(Vec<String>);
@@ -261,6 +339,64 @@ fn statements_are_told_with_their_command_and_time_is_counted_once() {
         said.iter().any(|line| line.starts_with("exact update t.d") && line.contains(" 4ms")),
         "{said:?}"
     );
+}
+
+/// What else a server says of an operation.
+#[derive(Default)]
+struct More(Vec<String>);
+
+impl entry::Sink for More {
+    fn operation(&mut self, _: &Operation<'_>, _: Identity, execution: &Execution<'_>, _: u64) {
+        let known: Vec<String> = [
+            ("prepared", execution.prepare_read_conflicts),
+            ("flow", execution.flow_control_us),
+            ("remote", execution.remote_wait_us),
+            ("concern", execution.write_concern_us),
+            ("spills", execution.spills),
+            ("spilled", execution.spilled_bytes),
+            ("wait", execution.storage_wait_us),
+            ("queued", execution.queued_us),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| value.map(|value| format!("{name}={value}")))
+        .collect();
+        let plans = [&[execution.plan], execution.other_plans].concat().join(" + ");
+        self.0.push(format!("{} plans={plans}", known.join(" ")));
+    }
+}
+
+fn more(lines: &[&str]) -> Vec<String> {
+    let (mut log, mut more) = (Log::new(Settings::default()), More::default());
+    lines.iter().for_each(|line| log.line(line.as_bytes(), &mut more));
+    log.finish(&mut more);
+    more.0
+}
+
+#[test]
+fn waits_spills_and_every_plan_of_a_bulk_are_read() {
+    let json = |attributes: &str| {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.120+00:00"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn7","msg":"Slow query","attr":{{"type":"command","ns":"t.d","command":{{"aggregate":"d","pipeline":[],"$db":"t"}},{attributes},"durationMillis":7}}}}"#
+        )
+    };
+    let line = json(
+        r#""planSummary":"COLLSCAN","prepareReadConflicts":3,"remoteOpWaitMillis":5,"waitForWriteConcernDurationMillis":6,"flowControl":{"acquireCount":1,"timeAcquiringMicros":40},"sortSpills":2,"sortSpilledBytes":4096,"groupSpills":1,"groupSpilledBytes":1024,"storage":{"timeWaitingMicros":{"cache":8,"schemaLock":1}},"queues":{"execution":{"totalTimeQueuedMicros":4},"ingress":{"totalTimeQueuedMicros":2}}"#,
+    );
+    let expected =
+        "prepared=3 flow=40 remote=5000 concern=6000 spills=3 spilled=5120 wait=9 queued=6 plans=COLLSCAN";
+    // The second time its layout is known.
+    assert_eq!(more(&[&line, &line]), [expected, expected]);
+    let text = r#"2019-11-03T18:28:32.450+0000 I  COMMAND  [conn7] command t.d command: insert { insert: "d", ordered: true, $db: "t" } ninserted:1 numYields:0 reslen:100 locks:{} flowControl:{ acquireCount: 1, timeAcquiringMicros: 4 } prepareReadConflicts:2 storage:{} protocol:op_msg 150ms"#;
+    assert_eq!(more(&[text]), ["prepared=2 flow=4 plans="]);
+    let statement = |filter: &str, plan: &str| {
+        format!(
+            r#"2026-05-01T10:00:00.120+0000 I WRITE    [conn7] update t.d command: {{ q: {{ {filter}: 1 }}, u: {{ $set: {{ a: 1 }} }}, multi: false, upsert: false }} planSummary: {plan} keysExamined:1 docsExamined:1 nMatched:1 nModified:1 numYields:0 locks:{{}} 4ms"#
+        )
+    };
+    let command = r#"2026-05-01T10:00:00.121+0000 I COMMAND  [conn7] command t.$cmd command: update { update: "d", ordered: true, $db: "t" } numYields:0 reslen:60 locks:{} protocol:op_msg 9ms"#;
+    let (one, two, three) =
+        (statement("_id", "IDHACK"), statement("b", "COLLSCAN"), statement("_id", "IDHACK"));
+    assert_eq!(more(&[&one, &two, &three, command]), [" plans=IDHACK + COLLSCAN"]);
 }
 
 #[test]

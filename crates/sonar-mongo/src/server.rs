@@ -113,6 +113,27 @@ impl Server {
         self.runtime.block_on(self.link.databases())
     }
 
+    /// The indexes of a collection, each as its fields with their directions, that can serve any query: not
+    /// those that are hidden, partial, sparse, or of another kind (text, hashed, geo). Empty where there is no
+    /// such collection.
+    ///
+    /// # Errors
+    /// The server did not answer, or the user may not list indexes.
+    pub fn indexes(&self, database: &str, collection: &str) -> Result<Vec<Vec<(String, i8)>>> {
+        // A collection has at most 64.
+        let command = doc! { "listIndexes": collection, "cursor": { "batchSize": 1_000 } };
+        let link = self.link.command_as(database, command, "list indexes", "read");
+        let reply = match self.runtime.block_on(link) {
+            Err(error) if matches!(error.code(), Some(NAMESPACE_NOT_FOUND | NOT_A_COLLECTION)) => {
+                return Ok(Vec::new());
+            }
+            reply => reply?,
+        };
+        let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+        let batch = batch.map_err(|_| Error::Reply("listIndexes"))?;
+        Ok(batch.iter().filter_map(|index| plain_index(index.as_document()?)).collect())
+    }
+
     /// Runs a command on a database of this server.
     ///
     /// # Errors
@@ -160,6 +181,31 @@ impl Link {
         names.sort();
         Ok(names)
     }
+}
+
+/// There is no such collection.
+const NAMESPACE_NOT_FOUND: i32 = 26;
+/// It is a view.
+const NOT_A_COLLECTION: i32 = 166;
+
+/// Fields and directions of an index that can serve any query.
+fn plain_index(index: &Document) -> Option<Vec<(String, i8)>> {
+    let is_special = index.contains_key("partialFilterExpression")
+        || index.get_bool("sparse").unwrap_or(false)
+        || index.get_bool("hidden").unwrap_or(false);
+    if is_special {
+        return None;
+    }
+    let field = |(name, value): (&String, &Bson)| {
+        let direction = match value {
+            Bson::Int32(n) => f64::from(*n),
+            Bson::Int64(n) => *n as f64,
+            Bson::Double(n) => *n,
+            _ => return None,
+        };
+        Some((name.clone(), if direction < 0.0 { -1 } else { 1 }))
+    };
+    index.get_document("key").ok()?.iter().map(field).collect()
 }
 
 /// The server with this address.
@@ -264,6 +310,18 @@ mod tests {
         assert_eq!(numbers(""), (0, 0, 0));
         let info = ServerInfo { numbers: (4, 4, 1), ..ServerInfo::default() };
         assert!(!info.at_least((4, 4, 2)) && info.at_least((4, 2, 9)));
+    }
+
+    #[test]
+    fn an_index_that_serves_only_some_queries_is_none() {
+        let plain = |index: Document| plain_index(&index).map(|fields| fields.len());
+        assert_eq!(plain(doc! { "key": { "a": 1, "b": -1.0 }, "name": "a_1" }), Some(2));
+        assert_eq!(plain_index(&doc! { "key": { "b": -1_i64 } }), Some(vec![("b".to_owned(), -1)]));
+        assert_eq!(plain(doc! { "key": { "a": "hashed" } }), None);
+        assert_eq!(plain(doc! { "key": { "a": 1 }, "sparse": true }), None);
+        assert_eq!(plain(doc! { "key": { "a": 1 }, "partialFilterExpression": { "b": 1 } }), None);
+        assert_eq!(plain(doc! { "key": { "a": 1 }, "hidden": true }), None);
+        assert_eq!(plain(doc! { "name": "x" }), None);
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use std::cmp::Ordering;
 
+use sonar_core::baseline::{Against, Since};
 use sonar_core::table::RowKey;
 
-use crate::model::{By, Differing, Form, Key, Report, Row, Waiting, scaled};
+use crate::model::{By, Differing, Form, Key, Report, Row, Selection, Waiting, scaled};
 use crate::text;
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
 
@@ -25,6 +26,7 @@ pub enum Column {
     Errors,
     InFlight,
     Oldest,
+    Since,
     Server,
     Role,
     Class,
@@ -37,7 +39,7 @@ pub enum Column {
 
 impl Column {
     /// All columns, in the order of display.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Count,
         Self::Calls,
         Self::Load,
@@ -51,6 +53,7 @@ impl Column {
         Self::Errors,
         Self::InFlight,
         Self::Oldest,
+        Self::Since,
         Self::Server,
         Self::Role,
         Self::Class,
@@ -77,6 +80,7 @@ impl Column {
             Self::Errors => "errors",
             Self::InFlight => "in-flight",
             Self::Oldest => "oldest",
+            Self::Since => "since",
             Self::Server => "server",
             Self::Role => "role",
             Self::Class => "class",
@@ -109,6 +113,7 @@ impl Column {
             Self::Errors => "errors",
             Self::InFlight => "fly",
             Self::Oldest => "oldest",
+            Self::Since => "since",
             Self::Server => "server",
             Self::Role => "role",
             Self::Class => "class",
@@ -136,6 +141,7 @@ impl Column {
             Self::Errors => "errors in the span shown, write errors one by one",
             Self::InFlight => "operations in flight: begun and not ended",
             Self::Oldest => "age of the oldest operation in flight",
+            Self::Since => "beside the baseline: new, or slower and by how much",
             Self::Server => "server that was asked",
             Self::Role => "served: a client asked; issued: another server did",
             Self::Class => "user, internal, monitoring, replication or waiting",
@@ -164,6 +170,7 @@ impl Column {
                 | Self::Errors
                 | Self::InFlight
                 | Self::Oldest
+                | Self::Since
         )
     }
 
@@ -194,6 +201,7 @@ impl Column {
                 or_unknown(stats.in_flight.map(|w| Count(w.count as f64 * f64::from(report.sample))))
             }
             Self::Oldest => or_unknown(stats.in_flight.and_then(|waiting| waiting.oldest_ns).map(Nanos)),
+            Self::Since => since(row.against.as_ref()),
             _ => self.label(row, report.selection.form),
         }
     }
@@ -251,6 +259,12 @@ impl Column {
             Self::Errors => Some(stats.figures.error_count() as f64),
             Self::InFlight => stats.in_flight.map(|Waiting { count, .. }| count as f64),
             Self::Oldest => ns(stats.in_flight.and_then(|waiting| waiting.oldest_ns)),
+            Self::Since => row.against.and_then(|against| match against.since {
+                Since::New => Some(f64::MAX),
+                Since::Slower => against.shift.map(|shift| shift.factor()),
+                Since::Same => Some(0.0),
+                Since::Known => None,
+            }),
             _ => None,
         }
     }
@@ -263,6 +277,7 @@ impl Column {
             Self::In | Self::Out | Self::Oldest => 6,
             Self::Count | Self::Errors | Self::Role => 7,
             Self::Calls => 8,
+            Self::Since => 12,
             Self::Class | Self::Command => 11,
             Self::Server => 21,
             Self::Namespace => 14,
@@ -280,6 +295,18 @@ impl Column {
             Self::Namespace => Some((9, 40)),
             _ => None,
         }
+    }
+}
+
+/// A row beside the baseline, in a word.
+fn since(against: Option<&Against>) -> String {
+    let Some(against) = against else { return UNKNOWN.to_string() };
+    match (against.since, against.shift) {
+        (Since::New, _) => "new".to_string(),
+        (Since::Slower, Some(shift)) => format!("slower ×{}", Count(shift.factor())),
+        (Since::Slower, None) => "slower".to_string(),
+        (Since::Same, _) => "same".to_string(),
+        (Since::Known, _) => UNKNOWN.to_string(),
     }
 }
 
@@ -338,15 +365,16 @@ pub struct Placed {
 const ROWS_MEASURED: usize = 500;
 
 /// The columns of a grouping, whether they fit or not: those by which rows can be sorted.
-pub fn sortable(by: By) -> Vec<Column> {
+pub fn sortable(selection: &Selection) -> Vec<Column> {
     let differing = Differing { servers: true, roles: true, classes: true };
-    let wanted = wanted(by, differing, Column::Calls).0;
+    let wanted = wanted(selection, differing, Column::Calls).0;
     Column::ALL.into_iter().filter(|column| wanted.contains(column)).collect()
 }
 
 /// The columns of a grouping, the most important first, and how many of them are needed most.
-fn wanted(by: By, differing: Differing, sorted: Column) -> (Vec<Column>, usize) {
+fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<Column>, usize) {
     use Column::*;
+    let by = selection.by;
     let (by_shape, knows_in_flight) =
         (matches!(by, By::Shape | By::Order), matches!(by, By::Shape | By::Order | By::Namespace));
     let mut wanted = match by {
@@ -355,6 +383,7 @@ fn wanted(by: By, differing: Differing, sorted: Column) -> (Vec<Column>, usize) 
         By::App => vec![App, sorted],
         By::Client => vec![Client, sorted],
     };
+    wanted.extend((knows_in_flight && selection.baseline.is_some()).then_some(Since));
     wanted.extend([Calls, Load, P99, Errors]);
     wanted.extend(knows_in_flight.then_some(Oldest));
     let needed = wanted.len();
@@ -372,7 +401,7 @@ fn wanted(by: By, differing: Differing, sorted: Column) -> (Vec<Column>, usize) 
 /// ones and the one that rows are sorted by first. One space stands between columns.
 pub fn place(report: &Report<'_>, width: Option<usize>) -> Vec<Placed> {
     let (by, sorted) = (report.selection.by, report.selection.sort.column);
-    let (wanted, needed) = wanted(by, report.differing(), sorted);
+    let (wanted, needed) = wanted(report.selection, report.differing(), sorted);
     let wide = |column: Column| {
         let Some((least, most)) = column.bounds() else { return column.width() };
         let cells = report.rows.iter().take(ROWS_MEASURED).map(|row| column.cell(row, report));

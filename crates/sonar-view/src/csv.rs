@@ -30,7 +30,7 @@ const fn key_fields(by: By) -> &'static [&'static str] {
 }
 
 /// The fields that every row has after those that name it.
-const FIGURE_FIELDS: [&str; 26] = [
+const FIGURE_FIELDS: [&str; 28] = [
     "calls",
     "statements",
     "errors",
@@ -57,6 +57,8 @@ const FIGURE_FIELDS: [&str; 26] = [
     "oldest_in_flight_ns",
     "first_seen",
     "last_seen",
+    "time_share",
+    "since",
 ];
 
 /// Writes the heading.
@@ -90,6 +92,9 @@ pub fn rows(report: &Report<'_>, kind: crate::json::Kind, mut out: impl Write) -
         line.figure(Some(report.sample));
         key(&mut line, row, report);
         figures(&mut line, row, report.sample);
+        let sum = |stats: &crate::model::Stats<'_>| stats.figures.latency.sum_ns() as f64;
+        line.figure(Some(format!("{:.6}", sum(&row.stats) / sum(&report.totals).max(1.0))));
+        line.figure(row.against.map(|against| against.since.name()));
         line.write(&mut out)?;
     }
     Ok(())

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::ser::Formatter;
+use sonar_core::baseline::Against;
 use sonar_core::table::{Figures, Share};
 use sonar_core::{Application, Coverage};
 
@@ -45,10 +46,10 @@ pub fn report(report: &Report<'_>, kind: Kind, out: impl Write) -> io::Result<()
             by: selection.by.name(),
             classes: selection.classes.iter().map(|class| class.name()).collect(),
             role: selection.role.map(|role| role.name()),
-            totals: Measures::new(&report.totals, sample),
+            totals: Measures::new(&report.totals, sample, kind),
             coverage: Counters(report.coverage),
             rows_total: report.rows_total,
-            rows: report.rows.iter().map(|row| RowObject::new(row, report)).collect(),
+            rows: report.rows.iter().map(|row| RowObject::new(row, report, kind)).collect(),
         },
         out,
     )
@@ -146,7 +147,7 @@ struct Measures<'a> {
 }
 
 impl<'a> Measures<'a> {
-    fn new(stats: &'a Stats<'_>, sample: u32) -> Self {
+    fn new(stats: &'a Stats<'_>, sample: u32, kind: Kind) -> Self {
         let figures: &Figures = &stats.figures;
         let times = |n| scaled(n, sample);
         let seen = figures.calls > 0;
@@ -168,6 +169,11 @@ impl<'a> Measures<'a> {
                 sum: times(sum),
                 min: figures.latency.min_ns(),
                 count: times(figures.latency.count()),
+                mean: crate::units::mean_ns(&figures.latency),
+                // Of an interval they would be most of it.
+                zero: (kind == Kind::Summary).then(|| times(figures.latency.zero_count())),
+                buckets: (kind == Kind::Summary)
+                    .then(|| figures.latency.buckets().map(|(index, count)| (index, times(count))).collect()),
             },
             transfer_ns: times(figures.transfer_ns),
             request_bytes: times(figures.request_bytes),
@@ -210,6 +216,13 @@ struct Latency {
     sum: u64,
     min: Option<u64>,
     count: u64,
+    mean: Option<f64>,
+    /// Durations of 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zero: Option<u64>,
+    /// OpenTelemetry's index (scale 5, seconds) and the count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    buckets: Option<Vec<(i32, u64)>>,
 }
 
 #[derive(Serialize)]
@@ -218,12 +231,39 @@ struct RowObject<'a> {
     key: KeyObject<'a>,
     #[serde(flatten)]
     measures: Measures<'a>,
+    time_share: f64,
+    baseline: Option<AgainstObject>,
     #[serde(flatten)]
     callers: Option<Callers<'a>>,
 }
 
+/// A row beside the baseline.
+#[derive(Serialize)]
+struct AgainstObject {
+    since: &'static str,
+    effect: Option<f64>,
+    p: Option<f64>,
+    p50_ns: Option<u64>,
+    p95_ns: Option<u64>,
+    p99_ns: Option<u64>,
+}
+
+impl AgainstObject {
+    fn new(against: &Against) -> Self {
+        let before = |at: usize| against.shift.map(|shift| shift.quantiles[at].0);
+        Self {
+            since: against.since.name(),
+            effect: against.shift.map(|shift| shift.effect),
+            p: against.shift.map(|shift| shift.p),
+            p50_ns: before(0),
+            p95_ns: before(1),
+            p99_ns: before(2),
+        }
+    }
+}
+
 impl<'a> RowObject<'a> {
-    fn new(row: &'a Row<'_>, report: &Report<'_>) -> Self {
+    fn new(row: &'a Row<'_>, report: &Report<'_>, kind: Kind) -> Self {
         let sample = report.sample;
         let callers = row.apps().zip(row.clients()).map(|(apps, clients)| {
             let left_over = |share: Share| (share.calls > 0).then(|| ShareObject::new(share, sample));
@@ -242,7 +282,15 @@ impl<'a> RowObject<'a> {
                 clients_other: left_over(clients.other),
             }
         });
-        Self { key: KeyObject::new(row, report), measures: Measures::new(&row.stats, sample), callers }
+        let sum = |stats: &Stats<'_>| stats.figures.latency.sum_ns() as f64;
+        let all = sum(&report.totals);
+        Self {
+            key: KeyObject::new(row, report),
+            measures: Measures::new(&row.stats, sample, kind),
+            time_share: if all > 0.0 { sum(&row.stats) / all } else { 0.0 },
+            baseline: row.against.as_ref().map(AgainstObject::new),
+            callers,
+        }
     }
 }
 

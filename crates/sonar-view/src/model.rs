@@ -10,11 +10,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sonar_core::baseline::{Against, Asked, Which};
 use sonar_core::operation::InFlight;
 use sonar_core::table::{Figures, Group, GroupKey, Row as ShapeRow, RowKey, Share, Shares};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{
-    Application, Class, Coverage, Endpoint, Operation, Role, ShapeId, ShapeInfo, Timestamp, Window,
+    Application, Baseline, Class, Coverage, Endpoint, Operation, Role, ShapeId, ShapeInfo, Timestamp, Window,
 };
 
 use crate::column::Sort;
@@ -164,7 +165,7 @@ impl NamespaceFilter {
 }
 
 /// Which rows a person wants to see, and how.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// What makes a row.
     pub by: By,
@@ -184,10 +185,13 @@ pub struct Selection {
     pub sort: Sort,
     /// The most rows; `None` for all.
     pub limit: Option<usize>,
+    /// What rows are set beside, to mark what is new or slower; rows by application and by client are not.
+    pub baseline: Option<Arc<Baseline>>,
 }
 
 impl Selection {
-    fn wants(&self, role: Role, class: Class) -> bool {
+    /// Whether rows and totals speak of operations of this role and class.
+    pub fn wants(&self, role: Role, class: Class) -> bool {
         self.classes.contains(class) && self.role.is_none_or(|wanted| wanted == role)
     }
 
@@ -368,6 +372,8 @@ pub struct Row<'a> {
     pub identity: u64,
     /// The figures.
     pub stats: Stats<'a>,
+    /// How it stands against the baseline; `None` where there is none, or it cannot be told.
+    pub against: Option<Against>,
     /// The rows of the window that it was made of; none by application and by client.
     members: Vec<&'a ShapeRow>,
 }
@@ -597,6 +603,9 @@ impl<'a> Report<'a> {
         };
         let mut rows: Vec<Row<'a>> =
             gathered.into_iter().map(|gathered| gathered.finish(elapsed_ns, sample)).collect();
+        if let Some(baseline) = &selection.baseline {
+            set_beside(baseline, &mut rows);
+        }
         selection.sort.apply(&mut rows, selection.form, elapsed_ns);
         let rows_total = rows.len();
         rows.truncate(selection.limit.unwrap_or(usize::MAX));
@@ -644,6 +653,34 @@ pub struct Differing {
     pub roles: bool,
     /// Several classes.
     pub classes: bool,
+}
+
+/// Sets all rows beside the baseline at once, before a limit takes some away: chance is given its due.
+fn set_beside(baseline: &Baseline, rows: &mut [Row<'_>]) {
+    let names: Vec<Option<String>> =
+        rows.iter().map(|row| matches!(row.key, Key::Namespace { .. }).then(|| row.namespace())?).collect();
+    let asked: Vec<_> = rows
+        .iter()
+        .zip(&names)
+        .map(|(row, name)| {
+            let which = match (&row.key, name) {
+                (Key::Shape { key, .. }, _) => Which::Shape(key.class, key.shape),
+                (Key::Namespace { .. }, Some(name)) => Which::Namespace(name),
+                _ => return None,
+            };
+            // The row of a full table stands for many shapes.
+            let is_other = matches!(which, Which::Shape(_, ShapeId(0)));
+            (!is_other).then_some(Asked {
+                which,
+                latency: &row.stats.figures.latency,
+                waiting_ns: row.stats.in_flight.and_then(|waiting| waiting.oldest_ns),
+            })
+        })
+        .collect();
+    let told = baseline.against(&asked);
+    for (row, against) in rows.iter_mut().zip(told) {
+        row.against = against;
+    }
 }
 
 fn gather_shapes<'a>(window: &'a Window, selection: &Selection) -> Vec<Gathered<'a>> {
@@ -703,6 +740,6 @@ impl<'a> Gathered<'a> {
         };
         let known = matches!(key, Key::Shape { .. } | Key::Namespace { .. });
         let stats = Stats::new(figures, known.then_some(waiting), elapsed_ns, sample);
-        Row { key, identity, stats, members }
+        Row { key, identity, stats, against: None, members }
     }
 }

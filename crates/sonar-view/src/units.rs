@@ -90,6 +90,12 @@ pub fn or_unknown<T: fmt::Display>(value: Option<T>) -> String {
     value.map_or_else(|| UNKNOWN.to_string(), |value| value.to_string())
 }
 
+/// Mean duration in nanoseconds; `None` when there is none.
+pub fn mean_ns(latency: &sonar_core::Histogram) -> Option<f64> {
+    let count = latency.count();
+    (count > 0).then(|| latency.sum_ns() as f64 / count as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

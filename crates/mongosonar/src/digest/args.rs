@@ -38,6 +38,9 @@ pub struct DigestArgs {
     /// Text of the shapes: typed placeholders, or plain with all masked [default: typed]
     #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]
     pub shape: Option<ShapeArg>,
+    /// Ask this server which indexes exist, and hint at none where one of them serves (mongodb://…)
+    #[arg(long, value_name = "URI", help_heading = "What to show")]
+    pub uri: Option<String>,
     /// One JSON object, which `mongosonar compare` reads too
     #[arg(long, conflicts_with_all = ["csv", "html"], help_heading = "How to show it")]
     pub json: bool,

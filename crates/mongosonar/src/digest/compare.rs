@@ -26,8 +26,8 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: false };
     let wanted = ClassArg::classes(&args.class);
-    let (a, from_a) = load(&args.a, settings, wanted, &stop)?;
-    let (b, from_b) = load(&args.b, settings, wanted, &stop)?;
+    let Loaded { digest: a, source: from_a, .. } = load(&args.a, settings, wanted, &stop)?;
+    let Loaded { digest: b, source: from_b, .. } = load(&args.b, settings, wanted, &stop)?;
     if a.settings.by != b.settings.by {
         bail!("rows are by {} in one and by {} in the other", a.settings.by.name(), b.settings.by.name());
     }
@@ -50,22 +50,36 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     Ok(if comparison.is_worse() { WORSE } else { OK })
 }
 
+/// What a file came to.
+pub struct Loaded {
+    /// The digest.
+    pub digest: Digest,
+    /// What it is of.
+    pub source: Source,
+    /// No rows were left out of it.
+    pub is_whole: bool,
+}
+
 /// The digest of a file, whatever it is.
 pub fn load(
     path: &Path,
     settings: DigestSettings,
     classes: Classes,
     stop: &Arc<AtomicBool>,
-) -> Result<(Digest, Source)> {
+) -> Result<Loaded> {
     let files: [PathBuf; 1] = [path.to_owned()];
-    Ok(match kind(path, stop)? {
-        FileKind::Saved => saved::read(&whole(path, stop)?).with_context(|| input::name(path))?,
+    let (digest, source) = match kind(path, stop)? {
+        FileKind::Saved => {
+            let saved = saved::read(&whole(path, stop)?).with_context(|| input::name(path))?;
+            return Ok(Loaded { digest: saved.digest, source: saved.source, is_whole: saved.is_whole });
+        }
         FileKind::Profile => {
             (read_profiles(&files, Collect::new(settings, classes), stop)?.digest, Source::Profile)
         }
         FileKind::Log => (read_logs(&files, settings, classes, None, None, stop)?.digest, Source::Log),
         FileKind::Capture => (capture(path, Collect::new(settings, classes), stop)?, Source::Wire),
-    })
+    };
+    Ok(Loaded { digest, source, is_whole: true })
 }
 
 /// Operations of the wire, for a digest: those that were served.

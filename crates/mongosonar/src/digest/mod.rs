@@ -18,17 +18,20 @@ use sonar_core::{
 use sonar_decode::entry::Sink;
 use sonar_decode::log::{Log, Settings};
 use sonar_decode::profile::{self, Profile};
+use sonar_mongo::Server;
+use sonar_view::digest::hint::Indexes;
 use sonar_view::digest::{self, By, Source, View, Wanted};
+use sonar_view::text::escape;
 use sonar_view::{Classes, Form};
 
 pub use self::args::{CompareArgs, DigestArgs};
-pub use self::compare::run as compare;
+pub use self::compare::{Loaded, load, run as compare};
 use self::lines::Piece;
 use crate::cli::{ClassArg, OK, ShapeArg, TRUNCATED};
 use crate::queries::input;
 
 /// Rows of a text report, where nothing else was asked for.
-const ROWS: usize = 20;
+pub const ROWS: usize = 20;
 
 /// Takes those operations that were asked for.
 pub struct Collect {
@@ -77,7 +80,7 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
     let settings = DigestSettings { by: by(args), points: args.html };
     let mut read =
         read_logs(&args.files, settings, ClassArg::classes(&args.class), args.from, args.to, &stop)?;
-    show(args, &mut read, Source::Log)
+    show(args, &mut read, Source::Log, None)
 }
 
 /// Runs `profiler report` on files.
@@ -87,12 +90,13 @@ pub fn profiles(args: &DigestArgs) -> Result<u8> {
     let mut collect = Collect::new(settings, ClassArg::classes(&args.class));
     (collect.from, collect.to) = (args.from, args.to);
     let mut read = read_profiles(&args.files, collect, &stop)?;
-    show(args, &mut read, Source::Profile)
+    show(args, &mut read, Source::Profile, None)
 }
 
 /// Runs `profiler report` on documents that `feed` reads.
 pub fn profiles_of(
     args: &DigestArgs,
+    server: &Server,
     feed: impl FnOnce(&mut Profile, &mut Collect) -> Result<()>,
 ) -> Result<u8> {
     let settings = DigestSettings { by: by(args), points: args.html };
@@ -104,10 +108,34 @@ pub fn profiles_of(
     reading.entries_outside = collect.outside;
     reading.shapes_folded += collect.digest.folded;
     let mut read = Gathered { digest: collect.digest, reading, notices: None, damaged: false };
-    show(args, &mut read, Source::Profile)
+    show(args, &mut read, Source::Profile, Some(server))
 }
 
-fn stop() -> Result<Arc<AtomicBool>> {
+/// The indexes of the namespaces of which one would be hinted at. What cannot be asked is said, and not known.
+fn indexes(view: &View<'_>, server: &Server) -> Indexes {
+    /// The most collections that are asked for.
+    const MOST: usize = 1_000;
+    let mut known = Indexes::new();
+    for (_, row) in &view.rows {
+        let Some(hint) = digest::hint::of(row, None) else { continue };
+        let Some((database, collection)) = hint.namespace.split_once('.') else { continue };
+        if known.len() >= MOST || known.contains_key(&hint.namespace) {
+            continue;
+        }
+        match server.indexes(database, collection) {
+            Ok(indexes) => {
+                known.insert(hint.namespace, indexes);
+            }
+            Err(error) => {
+                eprintln!("mongosonar: the indexes of {} are not known: {error}", escape(&hint.namespace));
+            }
+        }
+    }
+    known
+}
+
+/// A flag that a signal sets.
+pub fn stop() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     input::stop_on_signals(&stop)?;
     Ok(stop)
@@ -117,15 +145,18 @@ fn by(args: &DigestArgs) -> GroupBy {
     args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default()
 }
 
+/// The order of the rows of a digest, by name.
+pub fn sort(name: Option<&str>) -> Result<By> {
+    let Some(name) = name else { return Ok(By::default()) };
+    By::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = By::ALL.iter().map(|by| by.name()).collect();
+        anyhow!("no column {name:?} to sort by; there are: {}", names.join(" "))
+    })
+}
+
 /// Writes what was read, as it was asked for. Gives the exit code.
-pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source) -> Result<u8> {
-    let sort = match args.sort.as_deref() {
-        None => By::default(),
-        Some(name) => By::from_name(name).ok_or_else(|| {
-            let names: Vec<_> = By::ALL.iter().map(|by| by.name()).collect();
-            anyhow!("no column {name:?} to sort by; there are: {}", names.join(" "))
-        })?,
-    };
+pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Option<&Server>) -> Result<u8> {
+    let sort = sort(args.sort.as_deref())?;
     let is_text = !(args.json || args.csv || args.html);
     let wanted = Wanted {
         sort,
@@ -137,6 +168,12 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source) -> Result<u8
         },
     };
     let view = View::new(&read.digest, source, Some(&read.reading), read.notices.as_ref(), &wanted);
+    let asked = match &args.uri {
+        Some(uri) => Some(Server::connect(uri, 1)?),
+        None => None,
+    };
+    let indexes = asked.as_ref().or(server).map(|server| indexes(&view, server));
+    let view = View { indexes: indexes.as_ref(), ..view };
     let mut out = BufWriter::with_capacity(64 * 1024, io::stdout());
     if args.json {
         digest::json::write(&view, &mut out)?;

@@ -35,7 +35,7 @@ fn is_uri(text: &str) -> bool {
 fn live(args: &ReportArgs, uri: &str) -> Result<u8> {
     let (stop, _) = super::stop_flag()?;
     let server = Server::connect(uri, 2)?;
-    digest::profiles_of(&args.digest, |profile, collect| match args.duration {
+    digest::profiles_of(&args.digest, &server, |profile, collect| match args.duration {
         Some(time) => follow(&server, args, time, &stop, profile, collect),
         None => {
             let databases =

@@ -67,7 +67,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         decoder: Decoder::new(settings, Arc::new(Shared::default())),
         collect: Collect {
             window: Window::new(Timestamp::default(), window_settings),
-            output: Output::new(args, selection),
+            output: Output::new(args, selection)?,
             error: None,
         },
         clock: args.interval.map(|interval| WindowClock::new(interval.as_nanos() as u64)),

@@ -247,6 +247,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let stop = Arc::new(AtomicBool::new(false));
     super::input::stop_on_signals(&stop)?;
     let screen = !args.each
+        && !super::digest(args)
         && !args.json
         && !args.csv
         && std::io::stdout().is_terminal()
@@ -258,7 +259,11 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let interval_ns = interval.as_nanos() as u64;
     let settings = super::window_settings(args);
     let shared = Arc::new(Shared::default());
-    let each = args.each.then(|| Arc::new(Mutex::new(Output::new(args, selection))));
+    let mut output = Output::new(args, selection)?;
+    let each = match output.wants_each() {
+        true => Some(Arc::new(Mutex::new(Output::new(args, selection)?))),
+        false => None,
+    };
     let (to, from) = sync_channel(4 * threads);
     let start = now();
     let stoppers: Vec<_> = rings.iter().map(Ring::stopper).collect();
@@ -304,7 +309,6 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let follower = follow(listened, on, listeners, say)?;
     let mut joiner = Joiner { from, threads, waiting: Vec::new() };
     let until = args.duration.map(|duration| Instant::now() + duration);
-    let mut output = Output::new(args, selection);
     let total = if screen {
         show(args, selection, &source, &mut joiner, &news, &stop, until)
     } else {
@@ -322,7 +326,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         handle.join().map_err(|_| anyhow::anyhow!("a capture thread has failed"))??;
     }
     if let (Some(total), false) = (&total, args.each) {
-        output.summary(total)?;
+        match &each {
+            Some(each) => each.lock().unwrap_or_else(PoisonError::into_inner).summary(total)?,
+            None => output.summary(total)?,
+        }
     }
     Ok(OK)
 }

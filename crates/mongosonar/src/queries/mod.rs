@@ -1,5 +1,6 @@
 //! `mongosonar queries`: hear the queries on the wire, or in a capture file.
 
+mod baseline;
 mod file;
 pub mod input;
 mod live;
@@ -19,7 +20,10 @@ use crate::cli::{ByArg, ClassArg, QueriesArgs, RoleArg, ShapeArg};
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &QueriesArgs) -> Result<u8> {
-    let selection = selection(args)?;
+    let mut selection = selection(args)?;
+    if let Some(path) = &args.baseline {
+        selection.baseline = Some(baseline::load_from(path, selection.classes)?);
+    }
     match &args.read {
         Some(path) => {
             if !args.interface.is_empty() {
@@ -42,6 +46,8 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
     };
     let classes = ClassArg::classes(&args.class);
     let column = match &args.sort {
+        // A digest has other columns.
+        _ if digest(args) => Column::Load,
         None => Column::Load,
         Some(name) => Column::from_name(name).ok_or_else(|| {
             let names: Vec<_> = Column::ALL.iter().map(|column| column.name()).collect();
@@ -65,6 +71,11 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
         limit: args.limit,
         ..Selection::default()
     })
+}
+
+/// Whether a digest is asked for.
+fn digest(args: &QueriesArgs) -> bool {
+    args.digest || args.html
 }
 
 /// The ports as the decoder wants them.

@@ -2,9 +2,11 @@
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
-use sonar_core::{Operation, Window};
+use anyhow::{Result, bail};
+use sonar_core::{Digest, DigestSettings, Execution, GroupBy, Identity, Operation, Outcome, Window};
+use sonar_view::digest::{self, Source, View, Wanted};
 use sonar_view::json::Kind;
-use sonar_view::{Report, Selection, csv, each, json, table};
+use sonar_view::{By, Report, Selection, csv, each, json, table};
 
 use crate::cli::QueriesArgs;
 
@@ -14,6 +16,15 @@ pub enum Format {
     Table,
     Json,
     Csv,
+    Html,
+}
+
+/// A digest of all that is heard.
+struct Gathering {
+    digest: Digest,
+    wanted: Wanted,
+    /// How many operations each stands for.
+    weight: u32,
 }
 
 /// Standard output, and how to write on it.
@@ -21,6 +32,7 @@ pub struct Output {
     out: BufWriter<Stdout>,
     format: Format,
     each: bool,
+    digest: Option<Gathering>,
     selection: Selection,
     width: Option<usize>,
     heading: bool,
@@ -28,30 +40,43 @@ pub struct Output {
 
 impl Output {
     /// As the arguments ask for it.
-    pub fn new(args: &QueriesArgs, selection: &Selection) -> Self {
-        let format = match (args.json, args.csv) {
-            (true, _) => Format::Json,
-            (_, true) => Format::Csv,
+    ///
+    /// # Errors
+    /// A digest has no such rows, or no such column.
+    pub fn new(args: &QueriesArgs, selection: &Selection) -> Result<Self> {
+        let format = match (args.json, args.csv, args.html) {
+            (true, _, _) => Format::Json,
+            (_, true, _) => Format::Csv,
+            (_, _, true) => Format::Html,
             _ => Format::Table,
         };
+        let digest = if super::digest(args) { Some(gathering(args, selection, format)?) } else { None };
         let width = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
-        Self {
+        Ok(Self {
             out: BufWriter::with_capacity(64 * 1024, io::stdout()),
             format,
             each: args.each,
+            digest,
             selection: selection.clone(),
             width: width.map(|(columns, _)| usize::from(columns)),
             heading: false,
-        }
+        })
     }
 
-    /// Whether operations are written one by one.
+    /// Whether operations are taken one by one.
     pub fn wants_each(&self) -> bool {
-        self.each
+        self.each || self.digest.is_some()
     }
 
-    /// Writes one operation, if it is among those asked for.
+    /// Writes one operation, or takes it into the digest, if it is among those asked for.
     pub fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
+        if let Some(Gathering { digest, weight, .. }) = &mut self.digest {
+            if self.selection.wants(op.role, op.class) && op.outcome != Outcome::InFlight {
+                let execution = Execution { weight: *weight, ..Execution::default() };
+                digest.record(op, Identity::Exact, &execution, 1);
+            }
+            return Ok(());
+        }
         if !self.selection.accepts(op) {
             return Ok(());
         }
@@ -73,7 +98,18 @@ impl Output {
     }
 
     fn report(&mut self, window: &Window, kind: Kind) -> io::Result<()> {
-        if !self.each {
+        if let Some(Gathering { digest, wanted, .. }) = &self.digest {
+            if kind == Kind::Summary {
+                let view = View::new(digest, Source::Wire, None, None, wanted);
+                let view = View { coverage: Some(&window.coverage), ..view };
+                match self.format {
+                    Format::Json => digest::json::write(&view, &mut self.out)?,
+                    Format::Csv => digest::csv::write(&view, &mut self.out)?,
+                    Format::Html => digest::html::write(&view, &mut self.out)?,
+                    Format::Table => digest::text::write(&view, self.width, &mut self.out)?,
+                }
+            }
+        } else if !self.each {
             let report = Report::new(window, &self.selection);
             match (self.format, kind) {
                 (Format::Json, _) => json::report(&report, kind, &mut self.out)?,
@@ -83,6 +119,7 @@ impl Output {
                     }
                     csv::rows(&report, kind, &mut self.out)?;
                 }
+                (Format::Html, _) => {}
                 (Format::Table, Kind::Interval) => table::interval(&report, self.width, &mut self.out)?,
                 (Format::Table, Kind::Summary) => table::summary(&report, self.width, &mut self.out)?,
             }
@@ -94,4 +131,23 @@ impl Output {
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// What a digest is made for.
+fn gathering(args: &QueriesArgs, selection: &Selection, format: Format) -> Result<Gathering> {
+    let by = match selection.by {
+        By::Shape => GroupBy::Shape,
+        By::Order => GroupBy::Order,
+        By::Namespace => GroupBy::Namespace,
+        By::App => GroupBy::App,
+        By::Client => bail!("a digest has no rows by client; there are: shape order namespace app"),
+    };
+    let wanted = Wanted {
+        sort: crate::digest::sort(args.sort.as_deref())?,
+        limit: args.limit.or((format == Format::Table).then_some(crate::digest::ROWS)),
+        filter: selection.text.clone(),
+        form: selection.form,
+    };
+    let settings = DigestSettings { by, points: format == Format::Html };
+    Ok(Gathering { digest: Digest::new(settings), wanted, weight: args.sample.unwrap_or(1) })
 }

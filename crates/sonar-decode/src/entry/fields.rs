@@ -73,6 +73,10 @@ impl TextField {
     fn clear(&mut self) {
         self.0.clear();
     }
+
+    fn heap_bytes(&self) -> usize {
+        self.0.capacity()
+    }
 }
 
 /// Every field that is read, but the commands.
@@ -106,12 +110,20 @@ pub struct Fields {
     pub planning_us: Option<u64>,
     pub queued_us: Option<u64>,
     pub working_ms: Option<u64>,
+    pub prepare_read_conflicts: Option<u64>,
+    pub flow_control_us: Option<u64>,
+    pub remote_wait_ms: Option<u64>,
+    pub write_concern_ms: Option<u64>,
+    pub spills: Option<u64>,
+    pub spilled_bytes: Option<u64>,
     pub cursor: Option<f64>,
     /// `ntoreturn` of the old protocol.
     pub to_return: Option<i64>,
     /// `ntoskip` of the old protocol.
     pub to_skip: Option<i64>,
     pub plan: TextField,
+    /// Further plans of statements that were joined to their command, each once.
+    pub other_plans: Vec<TextField>,
     pub flags: PlanFlags,
     pub query_hash: TextField,
     pub query_shape_hash: TextField,
@@ -205,11 +217,66 @@ impl Fields {
             b"cpuNanos" => self.cpu_ns = count(),
             b"planningTimeMicros" => self.planning_us = count(),
             b"workingMillis" => self.working_ms = count(),
+            b"prepareReadConflicts" => self.prepare_read_conflicts = count(),
+            b"remoteOpWaitMillis" => self.remote_wait_ms = count(),
+            b"waitForWriteConcernDuration" | b"waitForWriteConcernDurationMillis" => {
+                self.write_concern_ms = count();
+            }
             b"rateLimit" => self.rate_limit = count(),
             b"nShards" => self.shards = count(),
+            // `sortSpills`, `groupSpilledBytes` and their like: one stage of several.
+            name if name.ends_with(b"Spills") => add(&mut self.spills, count()),
+            name if name.ends_with(b"SpilledBytes") => add(&mut self.spilled_bytes, count()),
             _ => return false,
         }
         true
+    }
+
+    /// Whether a name at the top of an entry is one that [`scalar`](Self::scalar) takes.
+    pub fn knows(name: &[u8]) -> bool {
+        Self::default().scalar(name, Kind::Null, Value::Bytes(&[]))
+    }
+
+    /// Forgets what is summed up over several elements of one entry.
+    pub fn forget_sums(&mut self) {
+        self.lock_wait_us = None;
+        self.storage_read_bytes = None;
+        self.storage_read_us = None;
+        self.storage_written_bytes = None;
+        self.storage_write_us = None;
+        self.storage_wait_us = None;
+        self.queued_us = None;
+        self.flow_control_us = None;
+    }
+
+    /// Bytes that this holds on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let texts = [
+            &self.namespace,
+            &self.plan,
+            &self.query_hash,
+            &self.query_shape_hash,
+            &self.app,
+            &self.client,
+            &self.protocol,
+        ];
+        texts.into_iter().map(TextField::heap_bytes).sum()
+    }
+
+    /// Takes a scalar inside a section.
+    #[inline]
+    pub fn in_section(&mut self, section: Section, name: &[u8], kind: Kind, value: Value<'_>) {
+        match section {
+            Section::LockWait => self.lock_wait(kind, value),
+            Section::Storage | Section::StorageWait => self.storage(section, name, kind, value),
+            Section::Queues if name == b"totalTimeQueuedMicros" => self.queued(kind, value),
+            Section::FlowControl if name == b"timeAcquiringMicros" => {
+                let Value::Bytes(bytes) = value else { return };
+                let number = crate::shape::number(kind, bytes).filter(|number| *number >= 0.0);
+                add(&mut self.flow_control_us, number.map(|number| number as u64));
+            }
+            Section::Queues | Section::Locks | Section::FlowControl => {}
+        }
     }
 
     /// Takes a scalar inside `storage`, below the section `section`.
@@ -246,6 +313,12 @@ impl Fields {
     }
 }
 
+fn add(sum: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *sum = Some(sum.unwrap_or(0).saturating_add(more));
+    }
+}
+
 /// The parts of an entry, beside commands, that are gone into.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Section {
@@ -259,4 +332,6 @@ pub enum Section {
     StorageWait,
     /// `queues` of 8.0.
     Queues,
+    /// `flowControl` of 4.2.
+    FlowControl,
 }

@@ -9,7 +9,7 @@ mod fields;
 mod tell;
 
 pub use fields::{Fields, MAX_TEXT, Op, Section, TextField};
-pub use tell::{Cause, Extra, MAX_APPLICATIONS, Sink, Teller};
+pub use tell::{Cause, Extra, Known, MAX_APPLICATIONS, Sink, Teller};
 
 use sonar_core::operation::Opcode;
 
@@ -38,6 +38,19 @@ enum Inside {
         section: Section,
         depth: u32,
     },
+}
+
+/// The parts of an entry.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Its own fields.
+    Top,
+    /// A command.
+    Command,
+    /// Filter or update of a write before 3.6.
+    Write,
+    /// A part beside commands.
+    Section(Section),
 }
 
 /// How much of a command the entry holds.
@@ -157,6 +170,16 @@ impl<T: Text> Entry<T> {
         }
     }
 
+    /// Which part of the entry comes next.
+    pub fn place(&self) -> Place {
+        match self.inside {
+            Inside::Top => Place::Top,
+            Inside::Command { .. } => Place::Command,
+            Inside::Filter { .. } | Inside::Update { .. } => Place::Write,
+            Inside::Section { section, .. } => Place::Section(section),
+        }
+    }
+
     /// The document that is open cannot be read further: what comes next is beside it.
     pub fn abandon(&mut self) {
         self.inside = Inside::Top;
@@ -271,6 +294,7 @@ impl<T: Text> Entry<T> {
             (b"locks" | b"lockStats", _) => Section::Locks,
             (b"storage", _) => Section::Storage,
             (b"queues", _) => Section::Queues,
+            (b"flowControl", _) => Section::FlowControl,
             _ => return Opened::Skip,
         };
         self.inside = Inside::Section { section, depth: 0 };
@@ -337,16 +361,7 @@ impl<T: Text> Visitor for Entry<T> {
                 self.delegate(|request| request.element(key, kind, value), depth)
             }
             Inside::Section { section, .. } => {
-                match section {
-                    Section::LockWait => self.fields.lock_wait(kind, value),
-                    Section::Storage | Section::StorageWait => {
-                        self.fields.storage(section, key.bytes, kind, value);
-                    }
-                    Section::Queues if key.bytes == b"totalTimeQueuedMicros" => {
-                        self.fields.queued(kind, value);
-                    }
-                    _ => {}
-                }
+                self.fields.in_section(section, key.bytes, kind, value);
                 Step::Next
             }
         }

@@ -12,7 +12,7 @@ use sonar_core::{
     ShapeInfo, Statement, Timestamp,
 };
 
-use super::{Entry, Fields, Held, Op};
+use super::{Entry, Fields, Held, Op, TextField};
 use crate::class::{Classes, Facts};
 use crate::decoder::{base_of, ids_of, info_of, join_texts};
 use crate::shape::{Builder, CommandKind, Rendered, Text, hash};
@@ -112,6 +112,9 @@ pub struct Teller {
     cursor_order: VecDeque<u64>,
     waiting: Map<u64, Vec<Waiting>>,
     waiting_count: usize,
+    /// Whether what the next entry comes to is to be remembered.
+    remembers: bool,
+    remembered: Option<Known>,
 }
 
 impl Default for Teller {
@@ -130,11 +133,26 @@ impl Default for Teller {
             cursor_order: VecDeque::new(),
             waiting: Map::default(),
             waiting_count: 0,
+            remembers: false,
+            remembered: None,
         }
     }
 }
 
+/// What entries of one layout come to.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Figures and texts of the entry.
+    pub fields: Fields,
+    told: Told,
+    is_statement: bool,
+    opens: bool,
+    over_cap: bool,
+    unsaid: bool,
+}
+
 /// What an entry comes to, before it is told of.
+#[derive(Clone, Debug)]
 struct Told {
     shape: Arc<ShapeInfo>,
     ordered: ShapeId,
@@ -169,39 +187,124 @@ impl Teller {
         walked.map(|()| is_told)
     }
 
+    /// As [`take`](Self::take), and what the entry comes to is given back, where any entry of its layout
+    /// would come to the same.
+    ///
+    /// # Errors
+    /// Those of `cause`; nothing has been told then.
+    pub fn take_and_remember<C: Cause>(
+        &mut self,
+        cause: &C,
+        extra: &Extra<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<(bool, Option<Known>), C::Error> {
+        self.remembers = true;
+        let told = self.take(cause, extra, sink);
+        self.remembers = false;
+        let known = self.remembered.take();
+        told.map(|told| (told, known))
+    }
+
+    /// Tells of an operation whose entry was recognised. Whether it could be: where it may belong to
+    /// statements that were told of before, the entry is to be taken instead.
+    #[inline]
+    pub fn take_known(&mut self, known: &Known, extra: &Extra<'_>, sink: &mut impl Sink) -> bool {
+        let Known { fields, told, is_statement, opens, over_cap, unsaid } = known;
+        if let Some(thread) = extra.thread
+            && ((*is_statement && self.waiting_count >= MAX_WAITING)
+                || (!is_statement && self.waiting_count > 0 && self.waiting.contains_key(&thread)))
+        {
+            return false;
+        }
+        let app = self.app(fields, extra);
+        let (end, weight) = (end_of(fields, extra), weight_of(fields, extra));
+        self.reading.shapes_over_cap += u64::from(*over_cap);
+        if *opens && let Some(cursor) = fields.cursor.filter(|id| *id != 0.0) {
+            let opener = Opener { shape: told.shape.clone(), ordered: told.ordered, identity: told.identity };
+            self.open_cursor(cursor_key(cursor), opener);
+        }
+        if *is_statement && let Some(thread) = extra.thread {
+            self.wait(thread, told, fields, app, end, weight, sink);
+            return true;
+        }
+        self.reading.statements_unsaid += u64::from(*unsaid);
+        self.tell(told, fields, &app, end, weight, 1, None, sink);
+        true
+    }
+
+    /// What any entry of the layout of this one comes to; `None` where there is more to it.
+    fn known(&self, entry: &Entry<()>, told: &Told, unsaid: bool, cursor_named: bool) -> Option<Known> {
+        let is_plain = matches!(told.identity, Identity::Exact) || unsaid;
+        let is_whole = entry.held == Held::Whole || told.kind == CommandKind::Insert;
+        let is_cursors = matches!(told.kind, CommandKind::GetMore | CommandKind::KillCursors);
+        let is_other = Arc::ptr_eq(&told.shape, &self.other_shape);
+        (is_plain && is_whole && entry.follows.is_none() && !is_cursors && !is_other && !cursor_named).then(
+            || Known {
+                fields: entry.fields.clone(),
+                told: told.clone(),
+                is_statement: entry.is_statement,
+                opens: true,
+                over_cap: entry.request.builder.over_cap,
+                unsaid,
+            },
+        )
+    }
+
+    /// A statement waits for the command that held it.
+    #[allow(clippy::too_many_arguments)]
+    fn wait(
+        &mut self,
+        thread: u64,
+        told: &Told,
+        fields: &Fields,
+        app: Arc<Application>,
+        end: Timestamp,
+        weight: u32,
+        sink: &mut impl Sink,
+    ) {
+        // Statements of another command have none around them that is told of.
+        let other = self
+            .waiting
+            .get(&thread)
+            .and_then(|all| all.last())
+            .is_some_and(|last| last.kind != told.kind || last.fields.namespace != fields.namespace);
+        if other {
+            self.release(thread, sink);
+        }
+        let waiting = Waiting {
+            shape: told.shape.clone(),
+            ordered: told.ordered,
+            identity: told.identity,
+            kind: told.kind,
+            class: told.class,
+            app,
+            fields: fields.clone(),
+            end,
+            weight,
+        };
+        self.waiting.entry(thread).or_default().push(waiting);
+        self.waiting_count += 1;
+    }
+
     fn taken<C: Cause>(&mut self, cause: &C, entry: &mut Entry<()>, extra: &Extra<'_>, sink: &mut impl Sink) {
         let told = self.told(cause, entry, extra);
         let app = self.app(&entry.fields, extra);
-        let end = match entry.fields.end_ms {
-            Some(ms) => Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(NS_PER_MS)),
-            None => extra.end.unwrap_or_default(),
-        };
-        let weight = extra.weight.max(1).saturating_mul(
-            u32::try_from(entry.fields.rate_limit.unwrap_or(1)).unwrap_or(u32::MAX).clamp(1, 1_000_000),
-        );
+        let (end, weight) = (end_of(&entry.fields, extra), weight_of(&entry.fields, extra));
+        let unsaid = !entry.is_statement
+            && told.kind.has_statements()
+            && told.identity == Identity::Exact
+            && entry.request.builder.statement_count == 0;
+        if self.remembers {
+            let mut told = told.clone();
+            if unsaid {
+                told.identity = Identity::Unsaid;
+            }
+            let cursor_named = entry.used_cursor.is_some() || entry.request.cursor.is_some();
+            self.remembered = self.known(entry, &told, unsaid, cursor_named);
+        }
         if let Some(thread) = extra.thread {
             if entry.is_statement && self.waiting_count < MAX_WAITING {
-                let waiting = Waiting {
-                    shape: told.shape,
-                    ordered: told.ordered,
-                    identity: told.identity,
-                    kind: told.kind,
-                    class: told.class,
-                    app,
-                    fields: entry.fields.clone(),
-                    end,
-                    weight,
-                };
-                // Statements of another command have none around them that is told of.
-                let other = self.waiting.get(&thread).and_then(|all| all.last()).is_some_and(|last| {
-                    last.kind != waiting.kind || last.fields.namespace != waiting.fields.namespace
-                });
-                if other {
-                    self.release(thread, sink);
-                }
-                self.waiting.entry(thread).or_default().push(waiting);
-                self.waiting_count += 1;
-                return;
+                return self.wait(thread, &told, &entry.fields, app, end, weight, sink);
             }
             if self.waiting_count > 0 && self.waiting.contains_key(&thread) {
                 if matches!(told.kind, CommandKind::Update | CommandKind::Delete | CommandKind::BulkWrite) {
@@ -211,11 +314,7 @@ impl Teller {
             }
         }
         let mut told = told;
-        if !entry.is_statement
-            && told.kind.has_statements()
-            && told.identity == Identity::Exact
-            && entry.request.builder.statement_count == 0
-        {
+        if unsaid {
             self.reading.statements_unsaid += 1;
             told.identity = Identity::Unsaid;
         }
@@ -450,8 +549,11 @@ impl Teller {
                     .saturating_add(fields.upserted.unwrap_or(0)),
             ),
         };
-        let matched =
-            fields.matched.map(|n| n + fields.upserted.unwrap_or(0)).or(fields.inserted).or(fields.deleted);
+        let matched = fields
+            .matched
+            .map(|n| n.saturating_add(fields.upserted.unwrap_or(0)))
+            .or(fields.inserted)
+            .or(fields.deleted);
         let op = Operation {
             start,
             end,
@@ -483,6 +585,7 @@ impl Teller {
             outcome: if fields.failed { Outcome::Failed(ErrorCodes { codes: &code }) } else { Outcome::Ok },
             values: None,
         };
+        let other_plans: Vec<&str> = fields.other_plans.iter().map(TextField::text).collect();
         let execution = Execution {
             keys_examined: fields.keys_examined,
             docs_examined: fields.docs_examined,
@@ -500,6 +603,13 @@ impl Teller {
             planning_us: fields.planning_us,
             queued_us: fields.queued_us,
             working_ms: fields.working_ms,
+            prepare_read_conflicts: fields.prepare_read_conflicts,
+            flow_control_us: fields.flow_control_us,
+            remote_wait_us: fields.remote_wait_ms.map(|ms| ms.saturating_mul(1_000)),
+            write_concern_us: fields.write_concern_ms.map(|ms| ms.saturating_mul(1_000)),
+            spills: fields.spills,
+            spilled_bytes: fields.spilled_bytes,
+            other_plans: &other_plans,
             query_hash: fields.query_hash.text(),
             query_shape_hash: fields.query_shape_hash.text(),
             weight,
@@ -520,7 +630,8 @@ impl Teller {
         sink: &mut impl Sink,
     ) {
         // Statements that ended before the command began are another's, which was not told of.
-        let begin = end.unix_ns().saturating_sub((entry.fields.millis.unwrap_or(0) + 1) * NS_PER_MS);
+        let length_ms = entry.fields.millis.unwrap_or(0).saturating_add(1);
+        let begin = end.unix_ns().saturating_sub(length_ms.saturating_mul(NS_PER_MS));
         let is_own = |one: &Waiting| {
             one.kind == told.kind
                 && one.end.unix_ns() >= begin
@@ -642,6 +753,20 @@ impl Teller {
     }
 }
 
+/// When an entry's operation ended.
+fn end_of(fields: &Fields, extra: &Extra<'_>) -> Timestamp {
+    match fields.end_ms {
+        Some(ms) => Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(NS_PER_MS)),
+        None => extra.end.unwrap_or_default(),
+    }
+}
+
+/// How many operations an entry stands for.
+fn weight_of(fields: &Fields, extra: &Extra<'_>) -> u32 {
+    let own = u32::try_from(fields.rate_limit.unwrap_or(1)).unwrap_or(u32::MAX).clamp(1, 1_000_000);
+    extra.weight.max(1).saturating_mul(own)
+}
+
 /// Cursors as they are looked for: 3.2 to 4.4 write them as doubles in profiles.
 fn cursor_key(id: f64) -> u64 {
     id.to_bits()
@@ -678,6 +803,9 @@ impl Fields {
             (&mut self.storage_written_bytes, statement.storage_written_bytes),
             (&mut self.storage_write_us, statement.storage_write_us),
             (&mut self.storage_wait_us, statement.storage_wait_us),
+            (&mut self.prepare_read_conflicts, statement.prepare_read_conflicts),
+            (&mut self.spills, statement.spills),
+            (&mut self.spilled_bytes, statement.spilled_bytes),
         ];
         for (sum, more) in pairs {
             if let Some(more) = more {
@@ -688,6 +816,12 @@ impl Fields {
         self.lock_wait_us = self.lock_wait_us.max(statement.lock_wait_us);
         if self.plan.is_empty() {
             self.plan.set(statement.plan.bytes());
+        } else if !statement.plan.is_empty()
+            && self.plan != statement.plan
+            && !self.other_plans.contains(&statement.plan)
+            && self.other_plans.len() < sonar_core::digest::MAX_PLANS
+        {
+            self.other_plans.push(statement.plan.clone());
         }
         if self.query_hash.is_empty() {
             self.query_hash.set(statement.query_hash.bytes());

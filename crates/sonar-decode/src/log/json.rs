@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use sonar_core::Identity;
 
 use super::client::ClientReader;
+use super::layout::{self, Found};
 use super::{Head, Line, Log, decimal, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
 use crate::entry::{Cause, Entry, Sink};
@@ -125,10 +126,30 @@ impl Log {
         };
         match (top.id, top.attributes) {
             (SLOW_QUERY, Some(at)) => {
-                let cause = Attributes { line, at, end: Cell::new(line.len()), scratch };
                 let thread = self.thread(head.context);
                 let extra = Self::extra(&self.connections, head.at, thread);
-                match self.teller.take(&cause, &extra, sink) {
+                // What is told of a line depends on these too.
+                let salt = u64::from(extra.from_server) | u64::from(extra.internal) << 1;
+                let place = layout::outline(line, at, salt);
+                let wanted = match self.layouts.find(place, line, at) {
+                    Found::Known(known) if self.teller.take_known(known, &extra, sink) => {
+                        return Line::Operation;
+                    }
+                    Found::Wanted => true,
+                    Found::Known(_) | Found::Unknown => false,
+                };
+                let cause = Attributes { line, at, end: Cell::new(line.len()), scratch };
+                let told = if wanted {
+                    self.teller.take_and_remember(&cause, &extra, sink).map(|(told, known)| {
+                        if let Some(known) = known {
+                            self.layouts.add(place, line, at, scratch, known);
+                        }
+                        told
+                    })
+                } else {
+                    self.teller.take(&cause, &extra, sink)
+                };
+                match told {
                     Ok(true) => Line::Operation,
                     Ok(false) => Line::Other,
                     Err(_) => Line::Malformed,

@@ -7,6 +7,7 @@
 
 mod client;
 mod json;
+mod layout;
 mod text;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use sonar_core::notices::{MAX_MESSAGE, Message, Severity};
 use sonar_core::{Application, Notices, Reading, Timestamp};
 
 pub(crate) use self::json::Document as JsonDocument;
+use self::layout::Layouts;
 use crate::entry::{Extra, Sink, Teller};
 use crate::syntax::json::Scratch;
 
@@ -57,6 +59,7 @@ pub struct Log {
     /// The time of the last line that had one.
     last: Option<Timestamp>,
     scratch: Scratch,
+    layouts: Layouts,
 }
 
 /// What a line is, once its head is read.

@@ -349,6 +349,7 @@ fn known(key: &[u8]) -> &'static [u8] {
         b"originatingCommand" => b"originatingCommand",
         b"locks" => b"locks",
         b"storage" => b"storage",
+        b"flowControl" => b"flowControl",
         _ => b"",
     }
 }
@@ -374,9 +375,17 @@ fn plan_length(text: &[u8]) -> usize {
             .take_while(|byte| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'0'..=b'9'))
             .count();
         if text[at..].starts_with(b" { ") {
-            match shell::walk(text, at + 1, &mut Nobody) {
-                Ok(end) => at = end,
-                Err(_) => return at,
+            // Mostly a pattern of directions: no document in it, and no string.
+            let inside = &text[at + 3..];
+            let near = memchr::memchr3(b'}', b'{', b'"', inside);
+            match near {
+                Some(found) if inside[found] == b'}' && is_directions(&inside[..found]) => {
+                    at += 3 + found + 1
+                }
+                _ => match shell::walk(text, at + 1, &mut Nobody) {
+                    Ok(end) => at = end,
+                    Err(_) => return at,
+                },
             }
         }
         match text[at..].strip_prefix(b", ") {
@@ -384,6 +393,25 @@ fn plan_length(text: &[u8]) -> usize {
             _ => return at,
         }
     }
+}
+
+/// Whether the inside of a key pattern is names with plain numbers: `a: 1, b: -1 `.
+fn is_directions(inside: &[u8]) -> bool {
+    let Some(inside) = inside.strip_suffix(b" ") else { return false };
+    inside.split(|byte| *byte == b',').enumerate().all(|(at, field)| {
+        let field = if at > 0 { field.strip_prefix(b" ") } else { Some(field) };
+        let Some((name, value)) = field.and_then(|field| {
+            let colon = memchr::memchr(b':', field)?;
+            Some((&field[..colon], field[colon + 1..].strip_prefix(b" ")?))
+        }) else {
+            return false;
+        };
+        let digits = value.strip_prefix(b"-").unwrap_or(value);
+        !name.contains(&b' ')
+            && !digits.is_empty()
+            && digits.len() <= 9
+            && digits.iter().all(u8::is_ascii_digit)
+    })
 }
 
 /// Wants nothing.

@@ -78,6 +78,7 @@ pub fn walk<V: Visitor>(
             Key::new(key)
         };
         let Some(&byte) = bytes.get(at) else { return Err(Wrong::Cut) };
+        let from = at;
         let step = match byte {
             b'"' => {
                 let (value, end) = text(bytes, at, &mut scratch.value)?;
@@ -132,6 +133,7 @@ pub fn walk<V: Visitor>(
             }
             _ => return Err(Wrong::Unexpected(at)),
         };
+        visitor.stood(from, at);
         if step == Step::Leave {
             at = leave(bytes, at, &open, &mut depth)?;
             if depth == 0 {
@@ -159,7 +161,11 @@ fn enter<V: Visitor>(
             *depth += 1;
             Ok(at + 1)
         }
-        Opened::Skip | Opened::Count => skip(bytes, at),
+        Opened::Skip | Opened::Count => {
+            let end = skip(bytes, at)?;
+            visitor.stood(at, end);
+            Ok(end)
+        }
         Opened::Leave => {
             let at = skip(bytes, at)?;
             leave(bytes, at, open, depth)
@@ -177,6 +183,17 @@ fn leave(bytes: &[u8], at: usize, open: &[Open; MAX_DEPTH], depth: &mut usize) -
 
 fn unexpected(bytes: &[u8], at: usize) -> Wrong {
     if at >= bytes.len() { Wrong::Cut } else { Wrong::Unexpected(at) }
+}
+
+/// The number that begins at `at` as BSON has it, and where it ends.
+#[inline]
+pub(crate) fn number_at(bytes: &[u8], at: usize) -> Option<(Kind, [u8; 8], usize)> {
+    let is_number = matches!(bytes.get(at), Some(b'-' | b'0'..=b'9'));
+    let (number, end) = is_number.then(|| numeric(bytes, at))??;
+    Some(match number {
+        Number::Long(bytes) => (Kind::Int64, bytes, end),
+        Number::Double(bytes) => (Kind::Double, bytes, end),
+    })
 }
 
 /// The number that begins at `at`, and where it ends.
@@ -226,7 +243,7 @@ pub fn text<'a>(bytes: &'a [u8], at: usize, scratch: &'a mut Vec<u8>) -> Result<
 /// Where the first quote or backslash is. Eight bytes at a time: most strings are so short that a call for
 /// help costs more.
 #[inline]
-fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
@@ -380,10 +397,13 @@ fn extended(bytes: &[u8], at: usize) -> Option<(Kind, Extended<'_>, usize)> {
     extended_type(bytes, inner)
 }
 
-fn extended_type(bytes: &[u8], inner: usize) -> Option<(Kind, Extended<'_>, usize)> {
-    let rest = &bytes[inner + 2..];
-    let length = rest.iter().take(24).position(|byte| *byte == b'"')?;
-    let kind = match &rest[..length] {
+/// Whether a key is that of a type that JSON does not have, its `$` left out.
+pub(crate) fn is_type_name(name: &[u8]) -> bool {
+    kind_of(name).is_some()
+}
+
+fn kind_of(name: &[u8]) -> Option<Kind> {
+    Some(match name {
         b"oid" => Kind::ObjectId,
         b"date" => Kind::DateTime,
         b"numberLong" => Kind::Int64,
@@ -400,7 +420,13 @@ fn extended_type(bytes: &[u8], inner: usize) -> Option<(Kind, Extended<'_>, usiz
         b"minKey" => Kind::MinKey,
         b"maxKey" => Kind::MaxKey,
         _ => return None,
-    };
+    })
+}
+
+fn extended_type(bytes: &[u8], inner: usize) -> Option<(Kind, Extended<'_>, usize)> {
+    let rest = &bytes[inner + 2..];
+    let length = rest.iter().take(24).position(|byte| *byte == b'"')?;
+    let mut kind = kind_of(&rest[..length])?;
     let colon = space(bytes, inner + 2 + length + 1);
     if bytes.get(colon) != Some(&b':') {
         return None;
@@ -408,7 +434,6 @@ fn extended_type(bytes: &[u8], inner: usize) -> Option<(Kind, Extended<'_>, usiz
     let from = space(bytes, colon + 1);
     let to = skip(bytes, from).ok()?;
     let mut end = space(bytes, to);
-    let mut kind = kind;
     if bytes.get(end) == Some(&b',') {
         // `$code` with its `$scope`, and the old form of `$binary` with its `$type`.
         if !matches!(kind, Kind::JavaScript | Kind::Binary) {

@@ -48,22 +48,40 @@ pub fn beginning<V: Visitor>(text: &[u8], visitor: &mut V) {
 const DEEPEST: usize = 2 * MAX_DEPTH;
 
 /// Where a document ends inside which `at` is, and in whose strings there is no brace.
-pub fn end_of_plain(bytes: &[u8], mut at: usize) -> Option<usize> {
+pub fn end_of_plain(bytes: &[u8], at: usize) -> Option<usize> {
     let mut depth = 1u32;
-    loop {
-        match bytes.get(at)? {
-            b'{' => depth += 1,
-            b'}' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
-            _ => {}
+    for found in memchr::memchr2_iter(b'{', b'}', bytes.get(at..)?) {
+        if bytes[at + found] == b'{' {
+            depth += 1;
+            continue;
         }
+        depth -= 1;
+        if depth == 0 {
+            return Some(at + found + 1);
+        }
+    }
+    None
+}
+
+/// What a byte does to a key that it stands in.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum InKey {
+    Part,
+    Colon,
+    Never,
+}
+
+static IN_KEY: [InKey; 256] = {
+    let mut table = [InKey::Part; 256];
+    let never = b"\"{}[],";
+    let mut at = 0;
+    while at < never.len() {
+        table[never[at] as usize] = InKey::Never;
         at += 1;
     }
-}
+    table[b':' as usize] = InKey::Colon;
+    table
+};
 
 struct Walk<'a, 'v, V> {
     bytes: &'a [u8],
@@ -169,9 +187,11 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
 
     fn key(&mut self) -> Result<&'a [u8], Wrong> {
         let rest = &self.bytes[self.at..];
-        for (at, byte) in rest.iter().enumerate() {
-            match byte {
-                b':' => match rest.get(at + 1) {
+        let mut at = 0;
+        while let Some(byte) = rest.get(at) {
+            match IN_KEY[usize::from(*byte)] {
+                InKey::Part if at < MAX_KEY => {}
+                InKey::Colon => match rest.get(at + 1) {
                     Some(b' ') => {
                         self.at += at + 2;
                         return Ok(&rest[..at]);
@@ -179,10 +199,9 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
                     Some(_) => {}
                     None => return Err(Wrong::Cut),
                 },
-                b'"' | b'{' | b'}' | b'[' | b']' | b',' => return Err(Wrong::Ambiguous(self.at)),
-                _ if at >= MAX_KEY => return Err(Wrong::Ambiguous(self.at)),
-                _ => {}
+                InKey::Part | InKey::Never => return Err(Wrong::Ambiguous(self.at)),
             }
+            at += 1;
         }
         Err(Wrong::Cut)
     }

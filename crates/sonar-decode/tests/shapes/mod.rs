@@ -76,24 +76,29 @@ impl entry::Sink for Shapes {
 }
 
 pub fn wire(name: &str, database: &'static str, port: u16) -> Shapes {
+    let mut shapes = Shapes { database, port, first: u64::MAX, ..Shapes::default() };
+    hear(name, &mut shapes);
+    shapes
+}
+
+/// Decodes the capture of a recording.
+pub fn hear(name: &str, sink: &mut impl Sink) {
     let bytes = unpacked(&format!("{name}/wire.pcap.gz"));
     let (mut parser, mut at) = (Parser::new(), 0);
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-    let mut shapes = Shapes { database, port, first: u64::MAX, ..Shapes::default() };
     let mut last = Default::default();
     loop {
         match parser.next(&bytes[at..]).unwrap() {
             Step::Packet { packet, consumed } => {
                 last = packet.time;
-                decoder.packet(&packet, &mut shapes);
+                decoder.packet(&packet, sink);
                 at += consumed;
             }
             Step::Skip { consumed } => at += consumed,
             Step::Need { .. } => break,
         }
     }
-    decoder.finish(last, &mut shapes);
-    shapes
+    decoder.finish(last, sink);
 }
 
 /// Wants nothing.

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::compare::{MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion, growth, holm, rate, shift};
+use sonar_core::compare::{
+    MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion, examined, growth, holm, rate, shift,
+};
 use sonar_core::digest::{Entry, Subject};
 use sonar_core::{Class, Digest, Identity};
 
@@ -21,7 +23,7 @@ pub enum Verdict {
     New,
     /// Slower than in A.
     Slower,
-    /// As quick, but examines more for what it returns.
+    /// No slower, but examines more for what it returns.
     Heavier,
     /// Comes more often.
     Oftener,
@@ -71,6 +73,8 @@ pub struct Pair<'a> {
     pub shift: Option<Shift>,
     /// Examined for each returned, in both.
     pub ratios: (Option<f64>, Option<f64>),
+    /// Chance of these ratios; `None` where there is too little to tell by.
+    pub ratio_p: Option<f64>,
     /// How documents examined per call grew within B.
     pub growth: Option<f64>,
 }
@@ -128,6 +132,9 @@ impl<'a> Comparison<'a> {
                     rates,
                     shift,
                     ratios: (of(left).examined_per_returned(), of(right).examined_per_returned()),
+                    ratio_p: examined(&of(left).timeline)
+                        .zip(examined(&of(right).timeline))
+                        .map(|(left, right)| left.p(right)),
                     growth: growth(&of(right).timeline),
                 }
             })
@@ -146,14 +153,16 @@ impl<'a> Comparison<'a> {
 
 /// Decides over all rows at once, so that chance is given its due.
 fn judge(pairs: &mut [Pair<'_>]) {
-    let p: Vec<f64> =
-        pairs.iter().flat_map(|pair| [pair.rate_p, pair.shift.map_or(1.0, |shift| shift.p)]).collect();
+    let p: Vec<f64> = pairs
+        .iter()
+        .flat_map(|pair| [pair.rate_p, pair.shift.map_or(1.0, |shift| shift.p), pair.ratio_p.unwrap_or(1.0)])
+        .collect();
     let stands = holm(&p);
-    for (pair, stands) in pairs.iter_mut().zip(stands.chunks(2)) {
-        let (by_rate, by_latency) = (stands.first() == Some(&true), stands.get(1) == Some(&true));
+    for (pair, stands) in pairs.iter_mut().zip(stands.as_chunks::<3>().0) {
+        let [by_rate, by_latency, by_ratio] = *stands;
         let shift = pair.shift.filter(|shift| by_latency && shift.effect.abs() >= MIN_EFFECT);
         let heavier = match pair.ratios {
-            (Some(a), Some(b)) => by_latency && a > 0.0 && b / a >= MIN_FACTOR,
+            (Some(a), Some(b)) => by_ratio && a > 0.0 && b / a >= MIN_FACTOR,
             _ => false,
         };
         let (a, b) = (pair.rates.0.per_second, pair.rates.1.per_second);
@@ -201,7 +210,8 @@ pub fn text(comparison: &Comparison<'_>, width: Option<usize>, mut out: impl Wri
             )?;
         }
         if let (Some(a), Some(b)) = pair.ratios {
-            writeln!(out, "         examined/returned {} -> {}", Count(a), Count(b))?;
+            let p = pair.ratio_p.map_or_else(String::new, |p| format!("  p {p:.2e}"));
+            writeln!(out, "         examined/returned {} -> {}{p}", Count(a), Count(b))?;
         }
         if let Some(growth) = pair.growth.filter(|growth| *growth >= MIN_FACTOR) {
             writeln!(out, "         examines more and more: {growth:.2} times as much in the second half")?;
@@ -249,6 +259,7 @@ struct Row {
     p95_ns: Option<(u64, u64)>,
     p99_ns: Option<(u64, u64)>,
     examined_per_returned: (Option<f64>, Option<f64>),
+    examined_p: Option<f64>,
     growth: Option<f64>,
 }
 
@@ -285,6 +296,7 @@ pub fn json(comparison: &Comparison<'_>, out: impl Write) -> io::Result<()> {
             p95_ns: quantile(1),
             p99_ns: quantile(2),
             examined_per_returned: pair.ratios,
+            examined_p: pair.ratio_p,
             growth: pair.growth,
         })
     };

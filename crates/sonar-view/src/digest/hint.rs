@@ -5,6 +5,8 @@
 //! Read from the typed text of the shape, so it knows what the shape knows: no values, and no how many
 //! values a field has. It is a hint, with its evidence, and nothing that should be built unseen.
 
+use std::collections::HashMap;
+
 use sonar_core::Identity;
 use sonar_core::digest::{Entry, Subject};
 
@@ -22,8 +24,13 @@ pub struct Hint {
     pub index: String,
 }
 
-/// The hint for a row; `None` where none is called for, or the shape does not say enough.
-pub fn of(row: &Entry) -> Option<Hint> {
+/// Indexes that exist, by namespace: fields and directions of each. A namespace that is not in it is not
+/// known.
+pub type Indexes = HashMap<String, Vec<Vec<(String, i8)>>>;
+
+/// The hint for a row; `None` where none is called for, where the shape does not say enough, or where one of
+/// the `indexes` serves already.
+pub fn of(row: &Entry, indexes: Option<&Indexes>) -> Option<Hint> {
     let Subject::Shape { identity: Identity::Exact, shape, .. } = &row.subject else { return None };
     let tally = &row.tally;
     let examined = tally.docs_examined.get()?.max(tally.keys_examined.get().unwrap_or(0));
@@ -36,28 +43,77 @@ pub fn of(row: &Entry) -> Option<Hint> {
         return None;
     }
     let wanted = wanted(&shape.typed)?;
-    // An index that begins so is used already: what it cannot help is something else.
-    let serves = |plan: &sonar_core::digest::Plan| {
-        let fields =
-            plan.summary.split_once("IXSCAN { ").map(|(_, rest)| rest.split(" }").next().unwrap_or(""));
-        let fields: Vec<_> = fields
-            .unwrap_or("")
-            .split(", ")
-            .filter_map(|field| field.split_once(": ").map(|(name, _)| name))
-            .collect();
-        wanted.len() <= fields.len() && wanted.iter().zip(&fields).all(|((name, _), field)| name == field)
-    };
-    let most = tally.plans.iter().max_by_key(|plan| plan.calls);
-    if wanted.is_empty() || most.is_some_and(serves) {
+    if wanted.is_empty() {
         return None;
     }
-    let fields: Vec<_> = wanted.iter().map(|(name, direction)| format!("{name}: {direction}")).collect();
+    // An index that begins so is used already: what it cannot help is something else.
+    let most = tally.plans.iter().max_by_key(|plan| plan.calls);
+    let used = most.and_then(|plan| pattern(&plan.summary)).is_some_and(|index| wanted.is_served_by(&index));
+    let exists = indexes
+        .and_then(|indexes| indexes.get(&shape.namespace()))
+        .is_some_and(|all| all.iter().any(|index| wanted.is_served_by(index)));
+    if used || exists {
+        return None;
+    }
+    let fields: Vec<_> =
+        wanted.fields().into_iter().map(|(name, direction)| format!("{name}: {direction}")).collect();
     Some(Hint { namespace: shape.namespace(), index: format!("{{{}}}", fields.join(", ")) })
 }
 
-/// Fields and directions, in the order of an index. `None`: the shape has parts of which this knows
-/// nothing, like `$or`.
-fn wanted(typed: &str) -> Option<Vec<(String, i8)>> {
+/// Fields and directions of the first index of a plan summary.
+fn pattern(plan: &str) -> Option<Vec<(String, i8)>> {
+    let (_, rest) = plan.split_once("IXSCAN { ")?;
+    let field = |field: &str| {
+        let (name, direction) = field.split_once(": ")?;
+        Some((name.to_owned(), if direction.starts_with('-') { -1 } else { 1 }))
+    };
+    rest.split(" }").next()?.split(", ").map(field).collect()
+}
+
+/// What a shape asks of an index.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Fields {
+    /// Fields compared for equality, in any order.
+    equal: Vec<String>,
+    /// Fields of the sort that are not among those.
+    sort: Vec<(String, i8)>,
+    /// Fields compared for more or less, which are not among either.
+    ranges: Vec<String>,
+}
+
+impl Fields {
+    fn is_empty(&self) -> bool {
+        self.equal.is_empty() && self.sort.is_empty() && self.ranges.is_empty()
+    }
+
+    /// In the order of an index.
+    fn fields(&self) -> Vec<(&str, i8)> {
+        let ascending = |name| (str_of(name), 1);
+        let sort = self.sort.iter().map(|(name, direction)| (name.as_str(), *direction));
+        self.equal.iter().map(ascending).chain(sort).chain(self.ranges.iter().map(ascending)).collect()
+    }
+
+    /// Whether an index begins with the fields of equality in any order, then the sort in its directions or
+    /// all of them reversed, then the ranges in any order.
+    fn is_served_by(&self, index: &[(String, i8)]) -> bool {
+        let (equal, sort) = (self.equal.len(), self.sort.len());
+        let all = equal + sort + self.ranges.len();
+        let Some(index) = index.get(..all) else { return false };
+        let has = |part: &[(String, i8)], name: &String| part.iter().any(|(known, _)| known == name);
+        let sorted = &index[equal..equal + sort];
+        let same = |way: i8| self.sort.iter().zip(sorted).all(|(a, b)| a.0 == b.0 && a.1 == b.1 * way);
+        self.equal.iter().all(|name| has(&index[..equal], name))
+            && (same(1) || same(-1))
+            && self.ranges.iter().all(|name| has(&index[equal + sort..], name))
+    }
+}
+
+fn str_of(name: &String) -> &str {
+    name
+}
+
+/// What a shape asks of an index. `None`: it has parts of which this knows nothing, like `$or`.
+fn wanted(typed: &str) -> Option<Fields> {
     let mut body = typed.strip_prefix('{')?.strip_suffix('}')?;
     let mut stages = Vec::new();
     if let Some(pipeline) = body.strip_prefix("pipeline: [") {
@@ -94,23 +150,29 @@ fn wanted(typed: &str) -> Option<Vec<(String, i8)>> {
             equal.push(key);
         }
     }
-    let mut index: Vec<(String, i8)> = equal.iter().map(|key| ((*key).to_owned(), 1)).collect();
+    let mut wanted =
+        Fields { equal: equal.iter().map(|key| (*key).to_owned()).collect(), ..Fields::default() };
     for (key, value) in fields(inner(sort.unwrap_or("{}"))?) {
         let direction = match value {
             "1" => 1,
             "-1" => -1,
             _ => return None,
         };
-        if index.iter().all(|(known, _)| known != key) {
-            index.push((key.to_owned(), direction));
+        let is_known =
+            equal.contains(&key) || wanted.sort.iter().any(|(known, _): &(String, i8)| known == key);
+        if !is_known {
+            wanted.sort.push((key.to_owned(), direction));
         }
     }
     for key in ranges {
-        if index.iter().all(|(known, _)| known != key) {
-            index.push((key.to_owned(), 1));
+        let is_known = equal.contains(&key)
+            || wanted.sort.iter().any(|(known, _)| known == key)
+            || wanted.ranges.iter().any(|known| known == key);
+        if !is_known {
+            wanted.ranges.push(key.to_owned());
         }
     }
-    Some(index)
+    Some(wanted)
 }
 
 fn inner(document: &str) -> Option<&str> {
@@ -153,8 +215,9 @@ mod tests {
     #[test]
     fn equality_then_sort_then_range() {
         let index = |typed: &str| {
-            wanted(typed)
-                .map(|all| all.into_iter().map(|(name, way)| format!("{name} {way}")).collect::<Vec<_>>())
+            wanted(typed).map(|all| {
+                all.fields().into_iter().map(|(name, way)| format!("{name} {way}")).collect::<Vec<_>>()
+            })
         };
         assert_eq!(
             index(
@@ -171,5 +234,24 @@ mod tests {
         assert_eq!(index("{q: {_id: ?number}, u: {$set: {a: ?number}}}"), Some(vec!["_id 1".into()]));
         assert_eq!(index("{filter: {$or: [{a: ?number}, {b: ?number}]}}"), None);
         assert_eq!(index("{filter: {a.<n>.b: ?number}}"), None);
+    }
+
+    #[test]
+    fn an_index_serves_in_any_order_of_equality_and_either_direction_of_the_sort() {
+        let shape = "{filter: {a: ?number, b: ?string, c: {$gt: ?date}}, sort: {d: -1, e: 1}}";
+        let serves = |index: &[(&str, i8)]| {
+            let index: Vec<_> = index.iter().map(|(name, way)| ((*name).to_owned(), *way)).collect();
+            wanted(shape).unwrap().is_served_by(&index)
+        };
+        assert!(serves(&[("a", 1), ("b", 1), ("d", -1), ("e", 1), ("c", 1)]));
+        assert!(serves(&[("b", -1), ("a", 1), ("d", 1), ("e", -1), ("c", -1), ("z", 1)]));
+        assert!(!serves(&[("a", 1), ("b", 1), ("d", 1), ("e", 1), ("c", 1)]), "one of the sort reversed");
+        assert!(!serves(&[("a", 1), ("d", -1), ("e", 1), ("b", 1), ("c", 1)]), "the sort comes too early");
+        assert!(!serves(&[("a", 1), ("b", 1)]), "too short");
+        assert_eq!(
+            pattern("IXSCAN { a: 1, b: -1.0 }, COLLSCAN"),
+            Some(vec![("a".into(), 1), ("b".into(), -1)])
+        );
+        assert_eq!(pattern("COLLSCAN"), None);
     }
 }

@@ -19,6 +19,8 @@ pub fn write(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
     out.write_all(before.as_bytes())?;
     out.write_all(b"{\"digest\":")?;
     super::json::write(view, Inert(&mut out))?;
+    out.write_all(b",\"lost\":")?;
+    super::super::json::line(&view.losses(), &mut out)?;
     // Rows of the table by their index in the digest, and the points as time, latency and row.
     write!(
         out,

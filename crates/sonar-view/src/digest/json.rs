@@ -29,7 +29,12 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
             by: digest.settings.by.name().to_owned(),
             totals: TallyObject::new(&digest.totals),
             reading: view.reading.map(reading),
+            coverage: view
+                .coverage
+                .map(|coverage| coverage.iter().map(|(name, _, n)| (name.to_owned(), n)).collect()),
             notices: view.notices.map(NoticesObject::new),
+            filtered: view.is_filtered,
+            indexes_known: view.indexes.is_some(),
             rows_total: view.rows_total as u64,
             rows: view.rows.iter().map(|(_, row)| RowObject::new(row, view)).collect(),
         },
@@ -46,7 +51,16 @@ pub(super) struct Saved {
     pub by: String,
     pub totals: TallyObject,
     pub reading: Option<BTreeMap<String, u64>>,
+    /// Counters of the wire.
+    #[serde(default)]
+    pub coverage: Option<BTreeMap<String, u64>>,
     pub notices: Option<NoticesObject>,
+    /// Rows were left out by a filter.
+    #[serde(default)]
+    pub filtered: bool,
+    /// Hints leave out what an index that exists serves.
+    #[serde(default)]
+    pub indexes_known: bool,
     pub rows_total: u64,
     pub rows: Vec<RowObject>,
 }
@@ -100,7 +114,7 @@ impl RowObject {
             namespace: None,
             plan: None,
             query_hash: row.query_hash.as_deref().filter(|hash| !hash.is_empty()).map(str::to_owned),
-            index_hint: super::hint::of(row).map(|hint| hint.index),
+            index_hint: super::hint::of(row, view.indexes).map(|hint| hint.index),
             time_share: view.share(&row.tally),
             apps: row
                 .apps
@@ -185,6 +199,9 @@ pub(super) struct TimelineObject {
     pub width_ns: u64,
     /// Begin, calls, sum of latencies in nanoseconds, documents or keys examined.
     pub buckets: Vec<(u64, u64, u64, u64)>,
+    /// Documents returned or changed, of each bucket.
+    #[serde(default)]
+    pub returned: Vec<u64>,
 }
 
 impl TallyObject {
@@ -242,6 +259,12 @@ impl TallyObject {
                     .map(|(start, bucket)| {
                         (start.unix_ns(), bucket.calls, bucket.latency_ns, bucket.examined)
                     })
+                    .collect(),
+                returned: tally
+                    .timeline
+                    .iter()
+                    .filter(|(_, bucket)| bucket.calls > 0)
+                    .map(|(_, bucket)| bucket.returned)
                     .collect(),
             },
         }

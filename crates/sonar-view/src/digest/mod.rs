@@ -14,7 +14,7 @@ pub mod text;
 use std::cmp::Ordering;
 
 use sonar_core::digest::{Entry, Subject, Tally};
-use sonar_core::{Digest, Identity, Notices, Reading};
+use sonar_core::{Coverage, Digest, Identity, Notices, Reading};
 
 use crate::Form;
 
@@ -128,8 +128,7 @@ impl By {
 
 /// Mean latency in nanoseconds; `None` when there is none.
 pub fn mean_ns(tally: &Tally) -> Option<f64> {
-    let count = tally.latency.count();
-    (count > 0).then(|| tally.latency.sum_ns() as f64 / count as f64)
+    crate::units::mean_ns(&tally.latency)
 }
 
 /// Where a digest came from.
@@ -188,10 +187,16 @@ pub struct View<'a> {
     pub source: Source,
     /// What was read, and what was not; `None` where the source counts otherwise.
     pub reading: Option<&'a Reading>,
+    /// What was heard, and what was lost; `None` but for the wire.
+    pub coverage: Option<&'a Coverage>,
     /// What a log said beside operations.
     pub notices: Option<&'a Notices>,
+    /// Indexes that exist, where a server was asked; no index is hinted at where one of them serves.
+    pub indexes: Option<&'a hint::Indexes>,
     /// Which text of a shape.
     pub form: Form,
+    /// A filter may have left rows out.
+    pub is_filtered: bool,
     /// The rows that are wanted, in order: their index in the digest, and they.
     pub rows: Vec<(usize, &'a Entry)>,
     /// How many there were before the limit.
@@ -225,7 +230,25 @@ impl<'a> View<'a> {
         });
         let rows_total = rows.len();
         rows.truncate(wanted.limit.unwrap_or(usize::MAX));
-        Self { digest, source, reading, notices, form: wanted.form, rows, rows_total }
+        Self {
+            digest,
+            source,
+            reading,
+            coverage: None,
+            notices,
+            indexes: None,
+            form: wanted.form,
+            is_filtered: !needle.is_empty(),
+            rows,
+            rows_total,
+        }
+    }
+
+    /// What could not be shown in full, by reason: names and counts.
+    pub fn losses(&self) -> Vec<(&'static str, u64)> {
+        let reading = self.reading.into_iter().flat_map(|reading| reading.losses());
+        let coverage = self.coverage.into_iter().flat_map(|coverage| coverage.losses());
+        reading.chain(coverage).map(|(name, _, count)| (name, count)).collect()
     }
 
     /// Share of the time of all operations, 0 to 1.

@@ -41,11 +41,22 @@ pub fn looks_like(bytes: &[u8]) -> bool {
         && bytes[..bytes.len().min(64)].windows(15).any(|w| w == b"\"kind\":\"digest\"")
 }
 
+/// A digest that was saved.
+#[derive(Debug)]
+pub struct Read {
+    /// The digest.
+    pub digest: Digest,
+    /// What it is of.
+    pub source: Source,
+    /// No rows were left out of it when it was written.
+    pub is_whole: bool,
+}
+
 /// Reads a saved digest.
 ///
 /// # Errors
 /// It is none, of another schema, or contradicts itself.
-pub fn read(bytes: &[u8]) -> Result<(Digest, Source), Wrong> {
+pub fn read(bytes: &[u8]) -> Result<Read, Wrong> {
     let saved: Saved = serde_json::from_slice(bytes).map_err(Wrong::Json)?;
     if saved.kind != "digest" || saved.schema != SCHEMA {
         return Err(Wrong::Schema(format!("kind {:?}, schema {}", saved.kind, saved.schema)));
@@ -53,13 +64,14 @@ pub fn read(bytes: &[u8]) -> Result<(Digest, Source), Wrong> {
     let by = GroupBy::from_name(&saved.by).ok_or_else(|| Wrong::Schema(format!("by {:?}", saved.by)))?;
     let source = Source::from_name(&saved.source)
         .ok_or_else(|| Wrong::Schema(format!("source {:?}", saved.source)))?;
+    let is_whole = saved.rows_total == saved.rows.len() as u64 && !saved.filtered;
     let mut digest = Digest::new(DigestSettings { by, points: false });
     for (at, row) in saved.rows.into_iter().enumerate() {
         digest.restore(entry(row, by).ok_or(Wrong::Row(at))?);
     }
     // Rows may have been left out by a limit; the totals were not.
     digest.totals = tally(&saved.totals).ok_or(Wrong::Row(0))?;
-    Ok((digest, source))
+    Ok(Read { digest, source, is_whole })
 }
 
 fn id(text: &str) -> Option<ShapeId> {
@@ -132,8 +144,10 @@ fn tally(object: &TallyObject) -> Option<Tally> {
         }
     }
     object.plans.iter().for_each(|plan| tally.add_plan(&plan.summary, plan.calls, plan.memory_sorts));
-    for &(start, calls, latency_ns, examined) in &object.timeline.buckets {
-        tally.timeline.add(Timestamp::from_unix_ns(start), Bucket { calls, latency_ns, examined });
+    for (at, &(start, calls, latency_ns, examined)) in object.timeline.buckets.iter().enumerate() {
+        let returned = object.timeline.returned.get(at).copied().unwrap_or(0);
+        let bucket = Bucket { calls, latency_ns, examined, returned };
+        tally.timeline.add(Timestamp::from_unix_ns(start), bucket);
     }
     Some(tally)
 }

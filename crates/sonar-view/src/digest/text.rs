@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use sonar_core::digest::Tally;
-use sonar_core::{GroupBy, Notices, Reading};
+use sonar_core::{GroupBy, Notices};
 
 use super::{Source, View, main_plan, mean_ns, names, sparkline};
 use crate::text::{escape, push_padded, width as wide};
@@ -16,7 +16,10 @@ use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
 pub fn write(view: &View<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
     summary(view, &mut out)?;
     if let Some(reading) = view.reading {
-        coverage(reading, &mut out)?;
+        counted(&view.losses(), "all of it was read", reading.iter(), &mut out)?;
+    }
+    if let Some(coverage) = view.coverage {
+        counted(&view.losses(), "nothing lost", coverage.iter(), &mut out)?;
     }
     if let Some(notices) = view.notices {
         said(notices, &mut out)?;
@@ -29,9 +32,10 @@ pub fn write(view: &View<'_>, width: Option<usize>, mut out: impl Write) -> io::
 fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     let mut heading = false;
     for (_, row) in &view.rows {
-        let Some(hint) = super::hint::of(row) else { continue };
+        let Some(hint) = super::hint::of(row, view.indexes) else { continue };
         if !std::mem::replace(&mut heading, true) {
-            writeln!(out, "\nIndexes that may help (equality, sort, range; look before you build):")?;
+            let known = if view.indexes.is_some() { "; none that exists serves" } else { "" };
+            writeln!(out, "\nIndexes that may help (equality, sort, range{known}; look before you build):")?;
         }
         let tally = &row.tally;
         let (command, _, text) = names(row, view.form);
@@ -103,16 +107,17 @@ fn summary(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn coverage(reading: &Reading, out: &mut impl Write) -> io::Result<()> {
-    let lost: Vec<_> = reading.losses().map(|(name, _, count)| format!("{name} {count}")).collect();
-    let lost = if lost.is_empty() {
-        "all of it was read".to_owned()
-    } else {
-        format!("NOT IN FULL: {}", lost.join(", "))
-    };
+fn counted(
+    losses: &[(&'static str, u64)],
+    none: &str,
+    all: impl Iterator<Item = (&'static str, &'static str, u64)>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let lost: Vec<_> = losses.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let lost = if lost.is_empty() { none.to_owned() } else { format!("NOT IN FULL: {}", lost.join(", ")) };
     writeln!(out, "\nCoverage: {lost}")?;
-    for (name, meaning, count) in reading.iter().filter(|(_, _, count)| *count > 0) {
-        writeln!(out, "  {count:>14}  {name:<24} {meaning}")?;
+    for (name, meaning, count) in all.filter(|(_, _, count)| *count > 0) {
+        writeln!(out, "  {count:>14}  {name:<26} {meaning}")?;
     }
     Ok(())
 }
@@ -250,14 +255,27 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
         }
         table.push(cells);
     }
-    const FIGURES: usize = 12;
+    // What this source says of no operation has no column.
+    let totals = &view.digest.totals;
+    let is_said = |title: &str| match title {
+        "keys" => totals.keys_examined.known > 0,
+        "docs" => totals.docs_examined.known > 0,
+        "ex/ret" => totals.keys_examined.known + totals.docs_examined.known > 0,
+        "plan" => !totals.plans.is_empty(),
+        _ => true,
+    };
+    let kept: Vec<usize> = (0..titles.len()).filter(|&at| is_said(titles[at])).collect();
+    let table: Vec<Vec<String>> =
+        table.iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
+    let titles: Vec<&str> = kept.iter().map(|&at| titles[at]).collect();
+    let figures = titles.iter().position(|title| *title == "over time").unwrap_or(0);
     /// Columns that a name may have on a terminal.
     const MOST: usize = 28;
     let columns = titles.len();
     let mut widths: Vec<usize> =
         (0..columns).map(|at| table.iter().map(|row| wide(&escape(&row[at]))).max().unwrap_or(0)).collect();
     if let Some(width) = width {
-        widths.iter_mut().skip(FIGURES + 1).for_each(|wide| *wide = (*wide).min(MOST));
+        widths.iter_mut().skip(figures + 1).for_each(|wide| *wide = (*wide).min(MOST));
         let used: usize = widths.iter().take(columns - 1).map(|wide| wide + 1).sum();
         widths[columns - 1] = width.saturating_sub(used).max(20);
     }
@@ -271,7 +289,7 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
             if at + 1 == columns && width.is_none() {
                 line.push_str(&escape(cell));
             } else {
-                push_padded(&mut line, cell, widths[at], at < FIGURES);
+                push_padded(&mut line, cell, widths[at], at < figures);
             }
         }
         writeln!(out, "{}", line.trim_end())?;

@@ -6,6 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use sonar_core::Window;
+use sonar_core::baseline::Since;
 use sonar_core::time::NS_PER_S;
 
 use super::{App, Filter, Page, detail};
@@ -303,6 +304,13 @@ fn shown<'a>(app: &App, report: Option<&Report<'_>>, palette: Palette) -> Line<'
     if let Some(report) = report {
         parts.push(span(app, report.elapsed_ns));
         parts.push(format!("{} rows", report.rows_total));
+        if report.selection.baseline.is_some() {
+            let count = |since| {
+                let is = |row: &&crate::model::Row<'_>| row.against.is_some_and(|one| one.since == since);
+                report.rows.iter().filter(is).count()
+            };
+            parts.push(format!("{} new, {} slower", count(Since::New), count(Since::Slower)));
+        }
     }
     let arrow = if sort.reverse { "reversed " } else { "" };
     parts.push(format!("{arrow}by {}", sort.column.name()).replacen("by", "sorted by", 1));
@@ -370,6 +378,11 @@ fn style_of(placed: Placed, row: &crate::model::Row<'_>, palette: Palette) -> St
         Column::Oldest if row.stats.in_flight.and_then(|w| w.oldest_ns).is_some_and(|ns| ns >= NS_PER_S) => {
             palette.warning
         }
+        Column::Since => match row.against.map(|against| against.since) {
+            Some(Since::New) => palette.warning,
+            Some(Since::Slower) => palette.bad,
+            _ => palette.dim,
+        },
         Column::Command => palette.accent,
         Column::Load => palette.strong,
         Column::Docs

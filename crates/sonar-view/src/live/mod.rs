@@ -396,7 +396,7 @@ impl App {
     }
 
     fn sort_by_next(&mut self, step: isize) {
-        let columns = sortable(self.selection.by);
+        let columns = sortable(&self.selection);
         let at = columns.iter().position(|column| *column == self.selection.sort.column);
         let next = (at.unwrap_or(0) as isize + step).rem_euclid(columns.len().max(1) as isize) as usize;
         if let Some(&column) = columns.get(next) {
@@ -409,7 +409,7 @@ impl App {
             By::ALL.into_iter().filter(|by| *by != By::Order || self.settings.split_by_order).collect();
         let at = offered.iter().position(|by| *by == self.selection.by).unwrap_or(0);
         self.selection.by = offered[(at + 1) % offered.len()];
-        if !sortable(self.selection.by).contains(&self.selection.sort.column) {
+        if !sortable(&self.selection).contains(&self.selection.sort.column) {
             self.selection.sort = Sort::default();
         }
         self.go_to_first_row();

@@ -1,0 +1,49 @@
+//! What was usual before: a capture, a log, a profile or a saved digest.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use sonar_core::{Baseline, DigestSettings};
+use sonar_view::Classes;
+use sonar_view::digest::Source;
+use sonar_view::units::Nanos;
+
+use super::input;
+use crate::digest::{Loaded, load, stop};
+
+/// Reads a baseline, and says what cannot be told by it.
+pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
+    if path == Path::new("-") {
+        bail!("--baseline takes a file, not standard input");
+    }
+    let name = input::name(path);
+    let settings = DigestSettings { by: Baseline::BY, points: false };
+    let Loaded { digest, source, is_whole } =
+        load(path, settings, classes, &stop()?).with_context(|| format!("baseline {name}"))?;
+    if digest.settings.by != Baseline::BY {
+        bail!(
+            "the baseline {name} has its rows by {}; it must have them by shape",
+            digest.settings.by.name()
+        );
+    }
+    let baseline = Baseline::new(&digest, source == Source::Wire, is_whole);
+    if baseline.is_empty() {
+        bail!("the baseline {name} holds no shape of the classes asked for");
+    }
+    if !baseline.has_same_clock() {
+        let least = match baseline.least_ns() {
+            0 => String::new(),
+            ns => format!(", where it takes {} or longer", Nanos(ns)),
+        };
+        eprintln!(
+            "mongosonar: the baseline is of a {}: its latencies are the server's own and are not set beside those \
+             of the wire; what is new is told{least}",
+            source.name(),
+        );
+    }
+    if !baseline.is_whole() {
+        eprintln!("mongosonar: rows were left out of the baseline {name}, so nothing is told as new");
+    }
+    Ok(Arc::new(baseline))
+}

@@ -1,0 +1,336 @@
+//! What was usual before: which rows are new since then, and which are slower.
+//!
+//! [`compare`](crate::compare) asks once, of two digests that are over. A baseline is asked again and again
+//! while something runs, so its test is stricter: each look may be wrong once in [`LOOKS`] looks.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Place;
+
+use foldhash::quality::RandomState;
+
+use crate::compare::{MIN_CALLS, MIN_EFFECT, Shift, dispersion, shift, stands};
+use crate::digest::{Entry, GroupBy, Subject};
+use crate::{Class, Digest, Histogram, Identity, ShapeId, Timeline};
+
+/// One look in so many, all rows together, may call something slower that is not.
+pub const LOOKS: u32 = 1_000;
+
+/// Which row.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Which<'a> {
+    /// A shape.
+    Shape(Class, ShapeId),
+    /// `db.collection`, over the classes that the baseline was made of.
+    Namespace(&'a str),
+}
+
+/// A row that is set beside the baseline.
+#[derive(Copy, Clone, Debug)]
+pub struct Asked<'a> {
+    /// Which.
+    pub which: Which<'a>,
+    /// Its latencies.
+    pub latency: &'a Histogram,
+    /// Age of the oldest of its operations that have not ended, in nanoseconds.
+    pub waiting_ns: Option<u64>,
+}
+
+/// What became of a row since.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Since {
+    /// The baseline does not have it.
+    New,
+    /// Slower than in the baseline.
+    Slower,
+    /// No slower than chance explains.
+    Same,
+    /// The baseline has it, but its latencies cannot be judged: too few calls, or another kind of source.
+    Known,
+}
+
+impl Since {
+    /// The stable name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Slower => "slower",
+            Self::Same => "same",
+            Self::Known => "known",
+        }
+    }
+}
+
+/// A row beside the baseline.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Against {
+    /// What became of it.
+    pub since: Since,
+    /// How its latencies differ from the baseline's; `None` where that cannot be judged.
+    pub shift: Option<Shift>,
+}
+
+/// What is kept of a row.
+#[derive(Clone, Debug, Default)]
+struct Before {
+    latency: Histogram,
+    timeline: Timeline,
+    dispersion: f64,
+}
+
+/// What was usual before, by shape and by namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Baseline {
+    shapes: HashMap<(Class, ShapeId), Before, RandomState>,
+    namespaces: HashMap<String, Before, RandomState>,
+    /// Latencies may be set beside those of the wire.
+    same_clock: bool,
+    /// A row that it lacks was not there.
+    is_whole: bool,
+    /// What was quicker than this was not kept by its source, in nanoseconds.
+    least_ns: u64,
+}
+
+impl Baseline {
+    /// Of a digest by shape. `same_clock`: it is of the wire too. Where it is not, its latencies are the
+    /// server's own, and only what is new is told. `is_whole`: no rows were left out of it.
+    pub fn new(digest: &Digest, same_clock: bool, is_whole: bool) -> Self {
+        let mut baseline = Self {
+            same_clock,
+            is_whole: is_whole && digest.folded == 0,
+            least_ns: if same_clock { 0 } else { digest.totals.latency.min_ns().unwrap_or(0) },
+            ..Self::default()
+        };
+        for row in digest.rows() {
+            let Entry { subject: Subject::Shape { class, shape, identity, .. }, tally, .. } = row else {
+                baseline.is_whole = false;
+                continue;
+            };
+            let add = |before: &mut Before| {
+                before.latency.merge(&tally.latency);
+                before.timeline.merge(&tally.timeline);
+            };
+            if *identity == Identity::Exact {
+                add(baseline.shapes.entry((*class, shape.id)).or_default());
+            }
+            match baseline.namespaces.entry(shape.namespace()) {
+                Place::Occupied(known) => add(known.into_mut()),
+                Place::Vacant(place) => add(place.insert(Before::default())),
+            }
+        }
+        for before in baseline.shapes.values_mut().chain(baseline.namespaces.values_mut()) {
+            before.dispersion = dispersion(&before.timeline, &before.latency);
+            before.timeline = Timeline::default();
+        }
+        baseline
+    }
+
+    /// What a digest must have its rows made by.
+    pub const BY: GroupBy = GroupBy::Shape;
+
+    /// How many shapes it holds.
+    pub fn len(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.shapes.is_empty()
+    }
+
+    /// Whether a row that it lacks is new.
+    pub const fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether latencies may be compared.
+    pub const fn has_same_clock(&self) -> bool {
+        self.same_clock
+    }
+
+    /// What is quicker than this was not kept by the baseline's source (a log's `slowms`), in nanoseconds; an
+    /// operation that it lacks is new only if it takes longer.
+    pub const fn least_ns(&self) -> u64 {
+        self.least_ns
+    }
+
+    /// Sets rows beside the baseline: all that are looked at together. `None` for what cannot be told.
+    pub fn against(&self, rows: &[Option<Asked<'_>>]) -> Vec<Option<Against>> {
+        let mut all: Vec<Option<Against>> = rows
+            .iter()
+            .map(|row| {
+                let Asked { which, latency, waiting_ns } = (*row)?;
+                let before = match which {
+                    Which::Shape(class, id) => self.shapes.get(&(class, id)),
+                    Which::Namespace(name) => self.namespaces.get(name),
+                };
+                match before {
+                    Some(before) => {
+                        let shift = shift(&before.latency, latency, before.dispersion);
+                        let shift = shift.filter(|_| self.same_clock);
+                        Some(Against { since: Since::Known, shift })
+                    }
+                    None => {
+                        let longest = latency.max_ns().max(waiting_ns);
+                        let is_new = self.is_whole && longest.is_some_and(|ns| ns >= self.least_ns);
+                        is_new.then_some(Against { since: Since::New, shift: None })
+                    }
+                }
+            })
+            .collect();
+        let p = |against: &Against| against.shift.map_or(1.0, |shift| shift.p);
+        let judged: Vec<usize> =
+            (0..all.len()).filter(|&at| all[at].is_some_and(|against| against.shift.is_some())).collect();
+        let p: Vec<f64> = judged.iter().map(|&at| all[at].as_ref().map_or(1.0, p)).collect();
+        for (at, stands) in judged.into_iter().zip(stands(&p, 1.0 / f64::from(LOOKS))) {
+            if let Some(Against { since, shift: Some(shift) }) = &mut all[at] {
+                *since = if stands && shift.effect >= MIN_EFFECT { Since::Slower } else { Since::Same };
+            }
+        }
+        all
+    }
+
+    /// Calls that a row must have on both sides for its latency to be judged.
+    pub const MIN_CALLS: u64 = MIN_CALLS;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::digest::{DigestSettings, Tally};
+    use crate::table::Shares;
+    use crate::{ShapeInfo, Timestamp};
+
+    fn histogram(values: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::new();
+        values.into_iter().for_each(|ns| histogram.record(ns));
+        histogram
+    }
+
+    fn row(id: u64, collection: &str, latency: Histogram) -> Entry {
+        let shape = ShapeInfo {
+            id: ShapeId(id),
+            database: "shop".into(),
+            collection: collection.into(),
+            ..ShapeInfo::default()
+        };
+        let subject = Subject::Shape {
+            class: Class::User,
+            identity: Identity::Exact,
+            shape: Arc::new(shape),
+            order: ShapeId(0),
+        };
+        let calls = latency.count();
+        let tally = Tally {
+            calls,
+            entries: calls,
+            latency,
+            first_seen: Timestamp::from_unix(1, 0),
+            ..Tally::default()
+        };
+        Entry { subject, tally, apps: Shares::default(), ordered_ids: Vec::new(), query_hash: None }
+    }
+
+    fn digest(rows: impl IntoIterator<Item = Entry>) -> Digest {
+        let mut digest = Digest::new(DigestSettings::default());
+        rows.into_iter().for_each(|row| digest.restore(row));
+        digest
+    }
+
+    fn since(baseline: &Baseline, which: Which<'_>, latency: &Histogram) -> Option<Since> {
+        baseline.against(&[Some(Asked { which, latency, waiting_ns: None })])[0].map(|against| against.since)
+    }
+
+    const ONE: Which<'_> = Which::Shape(Class::User, ShapeId(1));
+    const TWO: Which<'_> = Which::Shape(Class::User, ShapeId(2));
+
+    #[test]
+    fn what_is_new_slower_or_the_same() {
+        let usual = || histogram((0..1_000).map(|n| 1_000_000 + n * 1_000));
+        let slow = histogram((0..100).map(|n| 3_000_000 + n * 1_000));
+        let baseline = Baseline::new(&digest([row(1, "orders", usual())]), true, true);
+        assert_eq!(since(&baseline, ONE, &usual()), Some(Since::Same));
+        assert_eq!(since(&baseline, ONE, &slow), Some(Since::Slower));
+        assert_eq!(since(&baseline, ONE, &histogram([1; 100])), Some(Since::Same), "quicker is no complaint");
+        assert_eq!(since(&baseline, ONE, &histogram([9_000_000; 19])), Some(Since::Known), "too few");
+        assert_eq!(since(&baseline, TWO, &usual()), Some(Since::New));
+        assert_eq!(since(&baseline, Which::Shape(Class::Internal, ShapeId(1)), &usual()), Some(Since::New));
+        assert_eq!(since(&baseline, Which::Namespace("shop.orders"), &slow), Some(Since::Slower));
+        assert_eq!(since(&baseline, Which::Namespace("shop.people"), &slow), Some(Since::New));
+        assert_eq!(baseline.against(&[None]), [None]);
+        let nothing = Histogram::new();
+        let hangs = |which| Asked { which, latency: &nothing, waiting_ns: Some(1) };
+        let told = baseline.against(&[Some(hangs(TWO)), Some(hangs(ONE))]);
+        assert_eq!(
+            told.iter().map(|one| one.map(|one| one.since)).collect::<Vec<_>>(),
+            [Some(Since::New), Some(Since::Known)],
+            "it has not ended yet"
+        );
+    }
+
+    #[test]
+    fn a_baseline_that_left_rows_out_calls_nothing_new() {
+        let baseline = Baseline::new(&digest([row(1, "orders", histogram([5; 50]))]), true, false);
+        assert_eq!(since(&baseline, TWO, &histogram([5; 50])), None);
+        assert_eq!(since(&baseline, ONE, &histogram([5; 50])), Some(Since::Same));
+    }
+
+    #[test]
+    fn a_log_lacks_what_was_quick_and_has_another_clock() {
+        let baseline = Baseline::new(&digest([row(1, "orders", histogram([100_000_000; 50]))]), false, true);
+        assert_eq!(
+            since(&baseline, TWO, &histogram([5_000_000; 500])),
+            None,
+            "it would not have been logged"
+        );
+        assert_eq!(since(&baseline, TWO, &histogram([5_000_000, 200_000_000])), Some(Since::New));
+        assert_eq!(since(&baseline, ONE, &histogram([900_000_000; 50])), Some(Since::Known));
+    }
+
+    #[test]
+    fn a_baseline_that_swings_by_itself_asks_for_more() {
+        // Each second is quick or slow as a whole: operations of one second are not independent.
+        let mut swinging = row(1, "orders", histogram((0..2_000).map(|n| 1_000_000 * (1 + n / 100 % 2))));
+        for second in 0..20u64 {
+            let latency_ns = 100 * 1_000_000 * (1 + second % 2);
+            let bucket = crate::timeline::Bucket { calls: 100, latency_ns, ..Default::default() };
+            swinging.tally.timeline.add(Timestamp::from_unix(1_000 + second, 0), bucket);
+        }
+        let steady = Baseline::new(&digest([row(1, "orders", swinging.tally.latency.clone())]), true, true);
+        let swinging = Baseline::new(&digest([swinging]), true, true);
+        let slow_second = histogram([2_000_000; 100]);
+        assert_eq!(since(&steady, ONE, &slow_second), Some(Since::Slower));
+        assert_eq!(since(&swinging, ONE, &slow_second), Some(Since::Same));
+    }
+
+    /// One look in a thousand, over 40 rows that are all as they were: in 400 looks there may be some, and
+    /// hardly more than three.
+    #[test]
+    fn looks_at_what_did_not_change_tell_of_nothing() {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut sample = |many: usize| histogram((0..many).map(|_| 500_000 + random() % 1_000_000));
+        let rows: Vec<Entry> = (1..=40).map(|id| row(id, "orders", sample(2_000))).collect();
+        let baseline = Baseline::new(&digest(rows), true, true);
+        let mut alarms = 0;
+        for _ in 0..400 {
+            let now: Vec<Histogram> = (0..40).map(|_| sample(60)).collect();
+            let rows: Vec<_> = now
+                .iter()
+                .zip(1..)
+                .map(|(latency, id)| {
+                    Some(Asked { which: Which::Shape(Class::User, ShapeId(id)), latency, waiting_ns: None })
+                })
+                .collect();
+            let told = baseline.against(&rows);
+            alarms += usize::from(told.iter().flatten().any(|one| one.since == Since::Slower));
+        }
+        assert!(alarms <= 3, "{alarms} of 400 looks");
+    }
+}
