@@ -7,6 +7,7 @@
 pub mod coverage;
 pub mod endpoint;
 pub mod histogram;
+pub mod io;
 pub mod operation;
 pub mod packet;
 pub mod sample;
@@ -18,6 +19,7 @@ pub mod window;
 pub use coverage::Coverage;
 pub use endpoint::Endpoint;
 pub use histogram::Histogram;
+pub use io::IoAccess;
 pub use operation::{Application, Class, InFlight, Operation, Outcome, Role, Statement};
 pub use packet::{LinkType, Packet};
 pub use shape::{ShapeId, ShapeInfo};
