@@ -1,6 +1,6 @@
 //! Accesses to files, and what their order says.
 //!
-//! An [`IoAccess`] is one read, write, flush or page fault as a thread made it. The analysis takes them
+//! An [`IoAccess`] is one read, write, flush or page fault as a thread made it. [`Analysis`] takes them
 //! one by one and keeps, in bounded memory, what is needed to say how each file was used: one access
 //! path is told from another by *where each access lies as seen from the one before it of the same
 //! thread, file and direction* (its [distance](Distances)), and by how often the same place was read.
@@ -19,9 +19,21 @@
 //! - **read amplification**: bytes read per byte of the file that was touched.
 
 pub mod access;
+pub mod analysis;
 pub mod distance;
 pub mod extent;
+pub mod losses;
+pub mod naming;
+pub mod pattern;
+pub mod phase;
+pub mod verdict;
 
 pub use access::{AccessKind, IoAccess};
+pub use analysis::{Analysis, ThreadUse};
 pub use distance::{Distances, NEAR, Step};
 pub use extent::Extent;
+pub use losses::IoLosses;
+pub use naming::FileRole;
+pub use pattern::{FilePattern, Flow};
+pub use phase::{Path, Phase, Slice};
+pub use verdict::{Verdict, judge};
