@@ -10,6 +10,7 @@ mod class;
 pub mod compress;
 pub mod decoder;
 pub mod frame;
+pub mod io_file;
 pub mod message;
 pub mod shape;
 mod shared;

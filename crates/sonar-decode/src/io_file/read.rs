@@ -3,7 +3,9 @@
 use sonar_core::Timestamp;
 use sonar_core::io::{AccessKind, IoAccess, IoLosses};
 
-use super::{ACCESSES, BLOCK_HEADER, END, FILE_HEADER, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION};
+use super::{
+    ACCESSES, BLOCK_HEADER, END, FILE_HEADER, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION,
+};
 
 /// What is wrong with a recording. Offsets are in bytes from its beginning.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -308,9 +310,10 @@ pub struct Accesses<'a> {
 }
 
 impl Accesses<'_> {
-    /// Whether it ended at an access that cannot be, or before it held as many as it said, or after.
+    /// Whether it ended at an access that cannot be, or whether bytes are left behind the
+    /// last one. To be asked after the last.
     pub const fn is_damaged(&self) -> bool {
-        self.rest.damaged || (self.left > 0) != !self.rest.bytes.is_empty()
+        self.rest.damaged || (self.left == 0 && !self.rest.bytes.is_empty())
     }
 
     #[inline]

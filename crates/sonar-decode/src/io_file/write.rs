@@ -62,16 +62,14 @@ impl Writer {
     /// Adds an access.
     pub fn access(&mut self, access: &IoAccess, out: &mut Vec<u8>) {
         let to = &mut self.pending;
-        let differs = access.given != access.asked;
+        let differs = access.given != access.asked && !access.kind.is_sync();
         let device = match access.device_bytes {
             None => 0,
             Some(0) => 1,
             Some(_) => 2,
         };
-        let flags = access.kind.code()
-            | u8::from(differs) << 3
-            | device << 4
-            | u8::from(access.error != 0) << 6;
+        let flags =
+            access.kind.code() | u8::from(differs) << 3 | device << 4 | u8::from(access.error != 0) << 6;
         to.push(flags);
         let start = access.start.unix_ns();
         zigzag(start.wrapping_sub(self.start), to);
