@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
-use crate::{config, doctor, manual, queries};
+use crate::{config, doctor, io, manual, queries};
 
 /// All went well.
 pub const OK: u8 = 0;
@@ -39,6 +39,9 @@ enum Command {
     /// Hear the queries on the wire: which, how often, how slow, for whom, with which errors
     #[command(after_long_help = QUERIES_EXAMPLES)]
     Queries(Box<QueriesArgs>),
+    /// See the reads: in which order the files of a process are read, and by how much more than needed
+    #[command(subcommand, after_help = IO_EXAMPLES)]
+    Io(IoCommand),
     /// Say what works on this machine and what does not, with the command that mends it
     Doctor {
         /// One JSON object instead of lines
@@ -71,6 +74,32 @@ Examples:
   mongosonar queries --read night.pcapng                the same figures from the file
   tcpdump -w - port 27017 | mongosonar queries --read - --interval 1s
 Keys of the live view: h for help.";
+
+const IO_EXAMPLES: &str = "\
+Examples:
+  mongosonar io report reads.msio                what a recording says: the verdict, files, threads
+  mongosonar io report reads.msio --json         the same for programs";
+
+/// What `io` can be asked for.
+#[derive(Subcommand, Debug)]
+pub enum IoCommand {
+    /// Say what a recording shows: access path, randomness, re-reads, who waits; with a verdict in words
+    #[command(after_help = "Example:\n  mongosonar io report reads.msio --limit 5")]
+    Report(IoReportArgs),
+}
+
+/// What `io report` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoReportArgs {
+    /// The recording; - is standard input
+    pub file: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Show at most so many files and threads [default: 20]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+}
 
 /// What `queries` can be asked for. Every flag has its twin in the configuration file.
 #[derive(Args, Debug, Default, Clone)]
@@ -243,6 +272,7 @@ pub fn run() -> Result<ExitCode> {
             let file = config::load(cli.config.as_deref())?;
             queries::run(&config::merge(*args, &file)?)?
         }
+        Command::Io(command) => io::run(&command)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {
             manual::completions(&mut Cli::command(), shell)?;

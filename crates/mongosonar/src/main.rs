@@ -5,6 +5,7 @@
 mod cli;
 mod config;
 mod doctor;
+mod io;
 mod manual;
 mod queries;
 

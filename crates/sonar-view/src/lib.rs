@@ -12,6 +12,7 @@
 pub mod column;
 pub mod csv;
 pub mod each;
+pub mod io;
 pub mod json;
 pub mod live;
 pub mod model;

@@ -1,0 +1,14 @@
+//! `mongosonar io`: how the files of a process are read and written.
+
+mod report;
+
+use anyhow::Result;
+
+use crate::cli::IoCommand;
+
+/// Runs the command; gives the exit code.
+pub fn run(command: &IoCommand) -> Result<u8> {
+    match command {
+        IoCommand::Report(args) => report::run(args),
+    }
+}

@@ -1,0 +1,113 @@
+//! `io report` over what a real mongod read, as strace saw it.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::Value;
+use sonar_core::Timestamp;
+use sonar_core::io::{AccessKind, IoAccess, IoLosses};
+use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
+use support::{Folder, run, text};
+
+/// A fixture as a recording.
+fn recording(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/mongod-4.0-reads")
+        .join(format!("{name}.tsv.gz"));
+    let mut table = String::new();
+    flate2::read::MultiGzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut table).unwrap();
+    let mut out = Vec::new();
+    let mut writer = Writer::begin(&[("source", "strace")], &mut out);
+    let mut files = HashMap::new();
+    for line in table.lines().skip(1) {
+        let cells: Vec<_> = line.split('\t').collect();
+        let (seconds, micros) = cells[0].split_once('.').unwrap();
+        let next = files.len() as u32 + 1;
+        let file = *files.entry(cells[2].to_string()).or_insert_with(|| {
+            writer.file(&FileEntry { file: next, device: 0, inode: 0, path: cells[2] }, &mut out);
+            next
+        });
+        let access = IoAccess {
+            start: Timestamp::from_unix(seconds.parse().unwrap(), micros.parse::<u32>().unwrap() * 1_000),
+            latency_ns: (cells[6].parse::<f64>().unwrap() * 1e9).round() as u64,
+            thread: cells[1].parse().unwrap(),
+            file,
+            kind: AccessKind::Read,
+            offset: cells[3].parse().unwrap(),
+            asked: cells[4].parse().unwrap(),
+            given: cells[5].parse().unwrap(),
+            error: 0,
+            device_bytes: None,
+        };
+        writer.access(&access, &mut out);
+    }
+    writer.thread(&ThreadEntry { thread: 31_099, process: 1, name: "conn\u{1b}[31m4" }, &mut out);
+    writer.end(&IoLosses { ring_full: 3, ..IoLosses::default() }, &mut out);
+    out
+}
+
+fn report(name: &str) -> Value {
+    let folder = Folder::new(name);
+    let path = folder.file("reads.msio", &recording(name));
+    let output = run(&format!("io report --json {}", path.display()));
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The published figures: reads, and jumps as they were counted there.
+#[test]
+fn a_real_server_s_reads_give_the_published_figures_and_verdicts() {
+    for (name, reads, jumps, finding) in [
+        ("createIndex-sorted", 12_489, 272, "sequential_pass"),
+        ("createIndex-hashed", 12_540, 297, "sequential_pass"),
+        ("sortById-sorted", 12_489, 272, "sequential_pass"),
+        ("sortById-hashed", 49_559, 48_959, "index_fetch"),
+    ] {
+        let report = report(name);
+        let collection = &report["verdict"];
+        assert_eq!(collection["finding"], finding, "{name}");
+        let file = report["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|file| file["file"] == collection["file"])
+            .unwrap();
+        assert_eq!(file["role"], "collection", "{name}");
+        assert_eq!(file["reads"]["count"], reads, "{name}");
+        // There the first read counted as a jump from the beginning of the file; here it has no distance.
+        assert_eq!(file["reads"]["jumps"].as_u64().unwrap() + 1, jumps, "{name}");
+        assert_eq!(report["lost"]["ring_full"], 3);
+    }
+}
+
+#[test]
+fn the_text_says_the_verdict_and_hides_no_escape_sequence() {
+    let folder = Folder::new("io-text");
+    let path = folder.file("reads.msio", &recording("sortById-hashed"));
+    let output = run(&format!("io report {}", path.display()));
+    let said = text(&output.stdout);
+    assert!(said.contains("A fetch through an index whose order is not the disk's"), "{said}");
+    assert!(said.contains("index-10-4596081763205983475.wt"), "{said}");
+    assert!(said.contains("49,559 reads"), "{said}");
+    assert!(said.contains("lost: ring_full 3"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn a_cut_recording_is_shown_up_to_there() {
+    let folder = Folder::new("io-cut");
+    let whole = recording("sortById-sorted");
+    let path = folder.file("cut.msio", &whole[..whole.len() - 10]);
+    let output = run(&format!("io report --json {}", path.display()));
+    assert_eq!(output.status.code(), Some(3));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["incomplete"].as_str().unwrap().contains("cut"));
+    assert!(report["accesses"].as_u64().unwrap() > 12_000);
+    let output = run(&format!("io report {}", folder.file("other", b"something else").display()));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no recording"), "{output:?}");
+}
