@@ -77,15 +77,38 @@ Keys of the live view: h for help.";
 
 const IO_EXAMPLES: &str = "\
 Examples:
+  sudo mongosonar io record reads.msio           every access of this machine's mongod, until Ctrl-C
+  sudo mongosonar io record reads.msio --pid 712 --duration 1m
   mongosonar io report reads.msio                what a recording says: the verdict, files, threads
   mongosonar io report reads.msio --json         the same for programs";
 
 /// What `io` can be asked for.
 #[derive(Subcommand, Debug)]
 pub enum IoCommand {
+    /// Keep every access to the files of a process, seen in the kernel by eBPF
+    #[command(
+        after_help = "Examples:\n  sudo mongosonar io record reads.msio --duration 1m\n  sudo mongosonar io record reads.msio --pid 712 --dbpath /var/lib/mongodb"
+    )]
+    Record(IoRecordArgs),
     /// Say what a recording shows: access path, randomness, re-reads, who waits; with a verdict in words
     #[command(after_help = "Example:\n  mongosonar io report reads.msio --limit 5")]
     Report(IoReportArgs),
+}
+
+/// What `io record` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoRecordArgs {
+    /// The recording that is made; an existing file is left alone
+    pub file: PathBuf,
+    /// Process to trace; repeat for several [default: each mongod of this machine]
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Only files under this folder [default: all files of the process]
+    #[arg(long, value_name = "DIR")]
+    pub dbpath: Option<PathBuf>,
+    /// Stop after this time
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
 }
 
 /// What `io report` can be asked for.

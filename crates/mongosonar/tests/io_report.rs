@@ -58,14 +58,15 @@ fn report(name: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The published figures: reads, and jumps as they were counted there.
+/// The published figures: reads, and jumps. Of the latter one less where the first read was counted as a
+/// jump from the beginning of the file (272, 297, 272 and 48,959); here it has no distance.
 #[test]
 fn a_real_server_s_reads_give_the_published_figures_and_verdicts() {
     for (name, reads, jumps, finding) in [
-        ("createIndex-sorted", 12_489, 272, "sequential_pass"),
+        ("createIndex-sorted", 12_489, 271, "sequential_pass"),
         ("createIndex-hashed", 12_540, 297, "sequential_pass"),
-        ("sortById-sorted", 12_489, 272, "sequential_pass"),
-        ("sortById-hashed", 49_559, 48_959, "index_fetch"),
+        ("sortById-sorted", 12_489, 271, "sequential_pass"),
+        ("sortById-hashed", 49_559, 48_958, "index_fetch"),
     ] {
         let report = report(name);
         let collection = &report["verdict"];
@@ -78,8 +79,7 @@ fn a_real_server_s_reads_give_the_published_figures_and_verdicts() {
             .unwrap();
         assert_eq!(file["role"], "collection", "{name}");
         assert_eq!(file["reads"]["count"], reads, "{name}");
-        // There the first read counted as a jump from the beginning of the file; here it has no distance.
-        assert_eq!(file["reads"]["jumps"].as_u64().unwrap() + 1, jumps, "{name}");
+        assert_eq!(file["reads"]["jumps"], jumps, "{name}");
         assert_eq!(report["lost"]["ring_full"], 3);
     }
 }

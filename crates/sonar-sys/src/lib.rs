@@ -10,6 +10,7 @@ pub mod capabilities;
 pub mod filter;
 mod hardware;
 pub mod interfaces;
+pub mod io;
 pub mod listeners;
 pub mod probe;
 pub mod resource;

@@ -1,5 +1,6 @@
 //! `mongosonar io`: how the files of a process are read and written.
 
+mod record;
 mod report;
 
 use anyhow::Result;
@@ -9,6 +10,7 @@ use crate::cli::IoCommand;
 /// Runs the command; gives the exit code.
 pub fn run(command: &IoCommand) -> Result<u8> {
     match command {
+        IoCommand::Record(args) => record::run(args),
         IoCommand::Report(args) => report::run(args),
     }
 }
