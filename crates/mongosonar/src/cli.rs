@@ -12,7 +12,7 @@ use crate::{config, doctor, io, manual, queries};
 
 /// All went well.
 pub const OK: u8 = 0;
-/// The capture file is cut or damaged; all before that was read.
+/// The capture file or recording is cut or damaged; all before that was read.
 pub const TRUNCATED: u8 = 3;
 
 /// Why is MongoDB slow? From the wire down to the disk, without slowing it down.
@@ -30,9 +30,11 @@ const EXIT_CODES: &str = "\
 Examples:
   sudo mongosonar queries                  which queries this machine's MongoDB serves, live
   mongosonar queries --read wire.pcap.gz   the same from a capture file
+  sudo mongosonar io record reads.msio     every access to the files of this machine's mongod
+  mongosonar io report reads.msio          what they say
   mongosonar doctor                        what works here, and what to do where it does not
 
-Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a capture file is cut or damaged (all before that was read and shown).";
+Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a capture file or recording is cut or damaged (all before that was read and shown).";
 
 #[derive(Subcommand, Debug)]
 enum Command {
