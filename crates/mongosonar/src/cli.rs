@@ -93,7 +93,9 @@ pub enum IoCommand {
     )]
     Record(IoRecordArgs),
     /// Say what a recording shows: access path, randomness, re-reads, who waits; with a verdict in words
-    #[command(after_help = "Example:\n  mongosonar io report reads.msio --limit 5")]
+    #[command(
+        after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --svg reads.svg"
+    )]
     Report(IoReportArgs),
 }
 
@@ -121,6 +123,9 @@ pub struct IoReportArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Draw the reads of the file that the verdict is about, offset over time, into this SVG file too
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Show at most so many files and threads [default: 20]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,

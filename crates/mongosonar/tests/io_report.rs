@@ -111,3 +111,18 @@ fn a_cut_recording_is_shown_up_to_there() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("no recording"), "{output:?}");
 }
+
+#[test]
+fn the_picture_has_cells_not_dots() {
+    let folder = Folder::new("io-svg");
+    let path = folder.file("reads.msio", &recording("sortById-hashed"));
+    let picture = folder.path("reads.svg");
+    let output = run(&format!("io report --svg {} {}", picture.display(), path.display()));
+    assert!(output.status.success(), "{output:?}");
+    let drawn = std::fs::read_to_string(&picture).unwrap();
+    assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
+    assert!(drawn.contains("collection-9-4596081763205983475.wt"));
+    // 49,559 reads at random over 320 by 160 cells: about 1 - 1/e of them, give or take pauses.
+    let cells = drawn.matches("fill-opacity").count();
+    assert!((10_000..51_200).contains(&cells), "{cells}");
+}

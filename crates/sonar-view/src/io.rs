@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use sonar_core::io::verdict::Finding;
-use sonar_core::io::{Analysis, FilePattern, FileRole, Flow, IoLosses, Verdict, judge};
+use sonar_core::io::{Analysis, Density, FilePattern, FileRole, Flow, IoLosses, Verdict, judge};
 
 use crate::text::{escape, fit};
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
@@ -400,4 +400,69 @@ fn flow(flow: &Flow) -> Value {
         "latency_cached_ns": latency(&flow.cached),
         "latency_uncached_ns": latency(&flow.uncached),
     })
+}
+
+/// Writes the picture of a file's reads as SVG: time to the right, offset upwards, a cell the darker the
+/// more reads it holds, its hue from blue (quick) to red (slow) by mean latency on a logarithmic scale.
+///
+/// # Errors
+/// Those of `out`.
+pub fn svg(density: &Density, title: &str, mut out: impl Write) -> io::Result<()> {
+    const CELL: usize = 3;
+    let (columns, rows) = density.size();
+    let (width, height) = (columns * CELL, rows * CELL);
+    let (left, top) = (80, 30);
+    let most = density.cells().map(|(.., count, _)| count).max().unwrap_or(1);
+    let log = |ns: u64| (ns.max(1) as f64).ln();
+    let (low, high) = density
+        .cells()
+        .fold((u64::MAX, 0), |(low, high), (.., latency)| (low.min(latency), high.max(latency)));
+    let scale = |value: f64, low: f64, high: f64| if high > low { (value - low) / (high - low) } else { 0.0 };
+    let title: String = escape(title)
+        .chars()
+        .map(|c| match c {
+            '<' => "&lt;".to_string(),
+            '&' => "&amp;".to_string(),
+            c => c.to_string(),
+        })
+        .collect();
+    writeln!(
+        out,
+        r##"<svg xmlns="http://www.w3.org/2000/svg" width="{}" height="{}" font-family="sans-serif" font-size="12">
+<rect width="100%" height="100%" fill="#fff"/>
+<text x="{left}" y="18">{title}</text>
+<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#999"/>"##,
+        left + width + 20,
+        top + height + 50,
+    )?;
+    for (column, row, count, latency) in density.cells() {
+        let hue = 240.0 * (1.0 - scale(log(latency), log(low), log(high)));
+        let opacity = 0.35 + 0.65 * scale(log(count), 0.0, log(most));
+        writeln!(
+            out,
+            r#"<rect x="{}" y="{}" width="{CELL}" height="{CELL}" fill="hsl({hue:.0},85%,42%)" fill-opacity="{opacity:.2}"/>"#,
+            left + column * CELL,
+            top + height - (row + 1) * CELL,
+        )?;
+    }
+    writeln!(
+        out,
+        r#"<text x="{}" y="{}" text-anchor="end">{}B</text><text x="{}" y="{}" text-anchor="end">0</text>
+<text x="{left}" y="{}">0s</text><text x="{}" y="{}" text-anchor="end">{}</text>
+<text x="{left}" y="{}">mean latency {} (blue) to {} (red); the darkest cell holds {} reads</text>
+</svg>"#,
+        left - 6,
+        top + 10,
+        Count(density.length() as f64),
+        left - 6,
+        top + height,
+        top + height + 16,
+        left + width,
+        top + height + 16,
+        Nanos(density.span_ns()),
+        top + height + 36,
+        Nanos(if low == u64::MAX { 0 } else { low }),
+        Nanos(high),
+        grouped(most),
+    )
 }

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read};
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use sonar_core::io::{Analysis, IoAccess, IoLosses};
+use anyhow::{Context, Result, bail};
+use sonar_core::io::{Analysis, Density, IoAccess, IoLosses};
 use sonar_decode::io_file::{Block, Parser, Step};
-use sonar_view::io::{Recording, json, text};
+use sonar_view::io::{Recording, json, svg, text};
 
 use crate::cli::{IoReportArgs, OK, TRUNCATED};
 
@@ -49,11 +49,43 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     } else {
         text(&loaded.recording(), limit, out)?;
     }
+    if let Some(path) = &args.svg {
+        draw(&args.file, &loaded, path)?;
+    }
     if let Some(damage) = &loaded.damage {
         eprintln!("mongosonar: {}: {damage}; all before that is shown", args.file.display());
         return Ok(TRUNCATED);
     }
     Ok(OK)
+}
+
+/// Cells of the picture.
+const COLUMNS: usize = 320;
+const ROWS: usize = 160;
+
+/// Draws the reads of the file that the verdict is about. Reads the recording again, as only now the
+/// ends of both axes are known.
+fn draw(recording: &Path, loaded: &Loaded, picture: &Path) -> Result<()> {
+    if recording == Path::new("-") {
+        bail!("--svg reads the recording twice, which standard input cannot be: give it as a file");
+    }
+    let verdict = loaded.recording().verdict().0;
+    let analysis = &loaded.analysis;
+    let pattern = verdict.file.and_then(|id| Some((id, analysis.file(id)?)));
+    let (Some((id, pattern)), Some(span)) = (pattern, analysis.span()) else {
+        bail!("nothing was read, so there is nothing to draw");
+    };
+    let mut density = Density::new(COLUMNS, ROWS, span, pattern.reads.reach);
+    load_each(recording, |access| {
+        if access.file == id && access.kind.is_read() && access.given > 0 {
+            density.record(access);
+        }
+    })?;
+    let name = loaded.files.get(&id).map_or("", String::as_str);
+    let file = File::create(picture).with_context(|| format!("cannot make {}", picture.display()))?;
+    let mut out = BufWriter::new(file);
+    svg(&density, name, &mut out).and_then(|()| io::Write::flush(&mut out))?;
+    Ok(())
 }
 
 /// Reads a recording.

@@ -20,6 +20,7 @@
 
 pub mod access;
 pub mod analysis;
+pub mod density;
 pub mod distance;
 pub mod extent;
 pub mod losses;
@@ -30,6 +31,7 @@ pub mod verdict;
 
 pub use access::{AccessKind, IoAccess};
 pub use analysis::{Analysis, ThreadUse};
+pub use density::Density;
 pub use distance::{Distances, NEAR, Step};
 pub use extent::Extent;
 pub use losses::IoLosses;

@@ -86,6 +86,8 @@ pub struct Flow {
     pub distances: Distances,
     /// Contiguous accesses in a row.
     pub runs: Runs,
+    /// End of the farthest access that gave bytes, in bytes.
+    pub reach: u64,
     /// What was touched.
     pub extent: Extent,
     /// Where accesses began: its granules are the different blocks that were asked for.
@@ -100,6 +102,9 @@ impl Flow {
         self.asked = self.asked.saturating_add(access.asked);
         self.given = self.given.saturating_add(access.given);
         self.again = self.again.saturating_add(self.extent.touch(access.offset, access.given));
+        if access.given > 0 {
+            self.reach = self.reach.max(access.offset.saturating_add(access.given));
+        }
         self.blocks.touch(access.offset, access.given.min(1));
         match access.device_bytes {
             Some(bytes) => {
