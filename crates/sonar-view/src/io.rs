@@ -125,7 +125,7 @@ impl Recording<'_> {
                 Count(rate)
             )),
             _ => words.push(
-                "What reading in the order of the disk would take is not known: the recording holds too few reads in order to measure this disk by."
+                "What reading in the order of the disk would take is not known: the recording holds too few reads in order that came from the device."
                     .to_string(),
             ),
         }
