@@ -7,13 +7,19 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
+use sonar_core::Class;
+use sonar_view::Classes;
 
-use crate::{config, doctor, io, manual, queries};
+use crate::digest::{self, CompareArgs, DigestArgs};
+use crate::profiler::args::ProfilerCommand;
+use crate::{config, disk, doctor, io, manual, profiler, queries};
 
 /// All went well.
 pub const OK: u8 = 0;
 /// The capture file or recording is cut or damaged; all before that was read.
 pub const TRUNCATED: u8 = 3;
+/// `compare` found something new, slower or heavier.
+pub const WORSE: u8 = 4;
 
 /// Why is MongoDB slow? From the wire down to the disk, without slowing it down.
 #[derive(Parser, Debug)]
@@ -30,17 +36,33 @@ const EXIT_CODES: &str = "\
 Examples:
   sudo mongosonar queries                  which queries this machine's MongoDB serves, live
   mongosonar queries --read wire.pcap.gz   the same from a capture file
+  mongosonar logs report mongod.log        what its log says: plans, documents examined, locks
+  mongosonar compare monday.json mongod.log  what is new or slower since
+  mongosonar profiler status               what the profiler is set to, and when it wraps
+  mongosonar disk bench -r -w              how good this disk is, as mongoperf told
   sudo mongosonar io record reads.msio     every access to the files of this machine's mongod
   mongosonar io report reads.msio          what they say
   mongosonar doctor                        what works here, and what to do where it does not
 
-Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a capture file or recording is cut or damaged (all before that was read and shown).";
+Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a file is cut or damaged (all before that was read and shown); 4 compare found something new or slower.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Hear the queries on the wire: which, how often, how slow, for whom, with which errors
     #[command(after_long_help = QUERIES_EXAMPLES)]
     Queries(Box<QueriesArgs>),
+    /// Read logs of mongod and mongos, 2.4 to 8.x: slow operations by shape, connections, starts, errors
+    #[command(subcommand)]
+    Logs(LogsCommand),
+    /// Control the database profiler, read and follow what it writes, and measure what it costs
+    #[command(subcommand)]
+    Profiler(ProfilerCommand),
+    /// Two captures, logs, profiles or saved reports: what is new, gone, slower, by more than chance
+    #[command(after_long_help = COMPARE_EXAMPLES)]
+    Compare(Box<CompareArgs>),
+    /// Measure a disk for MongoDB, watch it, look at how it is set up
+    #[command(subcommand)]
+    Disk(disk::args::DiskCommand),
     /// See the reads: in which order the files of a process are read, and by how much more than needed
     #[command(subcommand, after_help = IO_EXAMPLES)]
     Io(IoCommand),
@@ -65,6 +87,31 @@ enum Command {
         dir: Option<PathBuf>,
     },
 }
+
+/// What can be done with logs.
+#[derive(Subcommand, Debug)]
+enum LogsCommand {
+    /// Digest of log files
+    #[command(after_long_help = LOGS_EXAMPLES)]
+    Report(Box<DigestArgs>),
+}
+
+const LOGS_EXAMPLES: &str = "\
+Examples:
+  mongosonar logs report /var/log/mongodb/mongod.log            what took the most time
+  mongosonar logs report mongod.log.*.gz mongod.log --sort ratio
+  mongosonar logs report mongod.log --by plan --from 2026-05-01T10:00:00Z
+  mongosonar logs report mongod.log --html > report.html        a page with charts
+  mongosonar logs report mongod.log --json > monday.json        for `mongosonar compare`
+  kubectl logs mongo-0 | mongosonar logs report -";
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  mongosonar compare monday.json mongod.log          a saved report and a log
+  mongosonar compare before.pcapng after.pcapng || echo something got worse
+  mongosonar compare --by namespace yesterday.log.gz today.log --json
+
+Exit codes: 0 nothing is worse; 1 an error; 2 wrong arguments; 4 something is new, slower, or examines more.";
 
 const QUERIES_EXAMPLES: &str = "\
 Examples:
@@ -227,6 +274,27 @@ pub enum ClassArg {
     All,
 }
 
+impl ClassArg {
+    /// The classes asked for; users' alone where none was.
+    pub fn classes(asked: &[Self]) -> Classes {
+        let class = |one: &Self| match one {
+            Self::User => Some(Class::User),
+            Self::Internal => Some(Class::Internal),
+            Self::Monitoring => Some(Class::Monitoring),
+            Self::Replication => Some(Class::Replication),
+            Self::Waiting => Some(Class::Waiting),
+            Self::All => None,
+        };
+        if asked.contains(&Self::All) {
+            Classes::ALL
+        } else if asked.is_empty() {
+            Classes::USER
+        } else {
+            asked.iter().filter_map(class).collect()
+        }
+    }
+}
+
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleArg {
@@ -302,6 +370,10 @@ pub fn run() -> Result<ExitCode> {
             let file = config::load(cli.config.as_deref())?;
             queries::run(&config::merge(*args, &file)?)?
         }
+        Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
+        Command::Profiler(command) => profiler::run(&command)?,
+        Command::Compare(args) => digest::compare(&args)?,
+        Command::Disk(command) => disk::run(&command)?,
         Command::Io(command) => io::run(&command)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {

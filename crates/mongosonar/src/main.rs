@@ -4,9 +4,12 @@
 
 mod cli;
 mod config;
+mod digest;
+mod disk;
 mod doctor;
 mod io;
 mod manual;
+mod profiler;
 mod queries;
 
 use std::process::ExitCode;

@@ -4,13 +4,14 @@
 //! in [`Coverage::imbalances`] hold at any time: nothing goes missing in silence.
 
 macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident $(: $loss:ident)?,)+) => {
-        /// The counters, in the order in which a packet meets them. Each only grows; those marked `loss`
-        /// tell of something that could not be shown.
+    ($(#[$meta:meta])* $counters:ident {
+        $($(#[doc = $doc:literal])+ $name:ident $(: $loss:ident)?,)+
+    }) => {
+        $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Coverage { $($(#[doc = $doc])+ pub $name: u64,)+ }
+        pub struct $counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
-        impl Coverage {
+        impl $counters {
             /// Each counter: its stable name, what it means, its value.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 [$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+].into_iter()
@@ -33,129 +34,135 @@ macro_rules! counters {
     };
 }
 
+pub(crate) use counters;
+
 counters! {
-    /// Packets that the kernel had no room for in the ring.
-    kernel_drops: loss,
-    /// Times the kernel found the ring full and stopped filling it.
-    kernel_freezes: loss,
-    /// Blocks of the ring whose content contradicted itself; the rest of each is lost.
-    kernel_blocks_malformed: loss,
-    /// Packets handed to the decoder.
-    frames,
-    /// Of them: TCP segments of a connection that is followed.
-    frames_decoded,
-    /// Packets of a link type that is not decoded.
-    frames_link_unsupported: loss,
-    /// Packets that are neither IPv4 nor IPv6.
-    frames_not_ip,
-    /// IP packets that carry no TCP.
-    frames_not_tcp,
-    /// IP fragments (TCP is not put together from them).
-    frames_ip_fragment: loss,
-    /// Packets cut by the capture inside their headers.
-    frames_header_truncated: loss,
-    /// Packets whose headers contradict themselves.
-    frames_header_malformed: loss,
-    /// TCP segments of ports that were not asked for.
-    frames_other_port,
-    /// Packets of connections left out by --sample.
-    frames_sampled_out,
-    /// Second sight of a packet on loopback, where it goes out and comes in.
-    frames_twin_loopback,
-    /// Second sight of a flow on another interface or VLAN.
-    frames_twin_interface,
-    /// Second sight of a flow behind address translation.
-    frames_twin_nat,
-    /// Segments without payload.
-    segments_empty,
-    /// Segments whose payload was delivered, at once or after putting order right.
-    segments_data,
-    /// Segments that brought nothing new: retransmits and doubles.
-    segments_duplicate,
-    /// Segments far outside the window of their stream.
-    segments_out_of_window: loss,
-    /// Segments of streams that are not MongoDB's, or are encrypted.
-    segments_ignored,
-    /// Segments that came out of order and were put right (counted in segments_data too).
-    segments_reordered,
-    /// Segments cut by a snap length (counted elsewhere too).
-    segments_snapped,
-    /// Connections seen.
-    streams,
-    /// Of them: joined in the middle, without their SYN.
-    streams_joined_late,
-    /// Connections that speak something else than MongoDB's protocol.
-    streams_not_mongodb,
-    /// Connections encrypted with TLS.
-    streams_tls: loss,
-    /// Connections forgotten after the idle time-out.
-    streams_idle,
-    /// Connections pushed out of a full table.
-    streams_evicted: loss,
-    /// Holes in a stream that never came.
-    gaps: loss,
-    /// Bytes in those holes.
-    gap_bytes: loss,
-    /// Times a stream had to look for the next message header.
-    resyncs: loss,
-    /// Bytes passed over while looking for it.
-    resync_bytes: loss,
-    /// Messages whose header was accepted.
-    messages,
-    /// Of them: read to the end.
-    messages_decoded,
-    /// Messages with a hole inside.
-    messages_damaged: loss,
-    /// Messages whose content contradicts itself.
-    messages_malformed: loss,
-    /// Messages compressed in a way that is not known, too large, or with a false size.
-    messages_undecodable: loss,
-    /// Messages with an opcode that is not known.
-    messages_opcode_unknown: loss,
-    /// Messages that their connection, or the capture, ended inside of.
-    messages_cut: loss,
-    /// Replies of which only the beginning was read, because --snap-replies said so.
-    messages_snapped,
-    /// Requests heard.
-    requests,
-    /// Of them: answered.
-    requests_answered,
-    /// Requests that were never answered: their connection ended, or the time-out did.
-    requests_unanswered,
-    /// Requests that were in flight when the capture ended.
-    requests_in_flight,
-    /// Requests that asked for no answer.
-    requests_unacknowledged,
-    /// Requests found while looking for a header and never answered: most likely no requests at all.
-    requests_discarded: loss,
-    /// Requests turned away because too many were waiting for an answer.
-    requests_refused: loss,
-    /// getLastError commands, told with the write before them.
-    requests_folded,
-    /// Replies heard.
-    replies,
-    /// Of them: joined with their request.
-    replies_paired,
-    /// Further replies of an exhaust chain.
-    replies_exhaust,
-    /// Replies whose request was not heard.
-    replies_orphan: loss,
-    /// getMore and killCursors on cursors that were opened before we listened.
-    cursors_unknown: loss,
-    /// Operations whose documents could not be counted.
-    documents_unknown,
-    /// Operations counted under `other` because a table of shapes was full.
-    shapes_folded: loss,
-    /// Shapes whose text was cut at the budget.
-    shapes_text_cut,
-    /// Shapes with more distinct children, or deeper, than the caps.
-    shapes_over_cap: loss,
-    /// Operations counted under `other` because there were too many applications.
-    apps_folded: loss,
-    /// Operations counted under `other` because there were too many clients.
-    clients_folded: loss,
-    /// Operations that ended before the window they were counted in.
-    operations_late,
+    /// The counters, in the order in which a packet meets them. Each only grows; those marked `loss`
+    /// tell of something that could not be shown.
+    Coverage {
+        /// Packets that the kernel had no room for in the ring.
+        kernel_drops: loss,
+        /// Times the kernel found the ring full and stopped filling it.
+        kernel_freezes: loss,
+        /// Blocks of the ring whose content contradicted itself; the rest of each is lost.
+        kernel_blocks_malformed: loss,
+        /// Packets handed to the decoder.
+        frames,
+        /// Of them: TCP segments of a connection that is followed.
+        frames_decoded,
+        /// Packets of a link type that is not decoded.
+        frames_link_unsupported: loss,
+        /// Packets that are neither IPv4 nor IPv6.
+        frames_not_ip,
+        /// IP packets that carry no TCP.
+        frames_not_tcp,
+        /// IP fragments (TCP is not put together from them).
+        frames_ip_fragment: loss,
+        /// Packets cut by the capture inside their headers.
+        frames_header_truncated: loss,
+        /// Packets whose headers contradict themselves.
+        frames_header_malformed: loss,
+        /// TCP segments of ports that were not asked for.
+        frames_other_port,
+        /// Packets of connections left out by --sample.
+        frames_sampled_out,
+        /// Second sight of a packet on loopback, where it goes out and comes in.
+        frames_twin_loopback,
+        /// Second sight of a flow on another interface or VLAN.
+        frames_twin_interface,
+        /// Second sight of a flow behind address translation.
+        frames_twin_nat,
+        /// Segments without payload.
+        segments_empty,
+        /// Segments whose payload was delivered, at once or after putting order right.
+        segments_data,
+        /// Segments that brought nothing new: retransmits and doubles.
+        segments_duplicate,
+        /// Segments far outside the window of their stream.
+        segments_out_of_window: loss,
+        /// Segments of streams that are not MongoDB's, or are encrypted.
+        segments_ignored,
+        /// Segments that came out of order and were put right (counted in segments_data too).
+        segments_reordered,
+        /// Segments cut by a snap length (counted elsewhere too).
+        segments_snapped,
+        /// Connections seen.
+        streams,
+        /// Of them: joined in the middle, without their SYN.
+        streams_joined_late,
+        /// Connections that speak something else than MongoDB's protocol.
+        streams_not_mongodb,
+        /// Connections encrypted with TLS.
+        streams_tls: loss,
+        /// Connections forgotten after the idle time-out.
+        streams_idle,
+        /// Connections pushed out of a full table.
+        streams_evicted: loss,
+        /// Holes in a stream that never came.
+        gaps: loss,
+        /// Bytes in those holes.
+        gap_bytes: loss,
+        /// Times a stream had to look for the next message header.
+        resyncs: loss,
+        /// Bytes passed over while looking for it.
+        resync_bytes: loss,
+        /// Messages whose header was accepted.
+        messages,
+        /// Of them: read to the end.
+        messages_decoded,
+        /// Messages with a hole inside.
+        messages_damaged: loss,
+        /// Messages whose content contradicts itself.
+        messages_malformed: loss,
+        /// Messages compressed in a way that is not known, too large, or with a false size.
+        messages_undecodable: loss,
+        /// Messages with an opcode that is not known.
+        messages_opcode_unknown: loss,
+        /// Messages that their connection, or the capture, ended inside of.
+        messages_cut: loss,
+        /// Replies of which only the beginning was read, because --snap-replies said so.
+        messages_snapped,
+        /// Requests heard.
+        requests,
+        /// Of them: answered.
+        requests_answered,
+        /// Requests that were never answered: their connection ended, or the time-out did.
+        requests_unanswered,
+        /// Requests that were in flight when the capture ended.
+        requests_in_flight,
+        /// Requests that asked for no answer.
+        requests_unacknowledged,
+        /// Requests found while looking for a header and never answered: most likely no requests at all.
+        requests_discarded: loss,
+        /// Requests turned away because too many were waiting for an answer.
+        requests_refused: loss,
+        /// getLastError commands, told with the write before them.
+        requests_folded,
+        /// Replies heard.
+        replies,
+        /// Of them: joined with their request.
+        replies_paired,
+        /// Further replies of an exhaust chain.
+        replies_exhaust,
+        /// Replies whose request was not heard.
+        replies_orphan: loss,
+        /// getMore and killCursors on cursors that were opened before we listened.
+        cursors_unknown: loss,
+        /// Operations whose documents could not be counted.
+        documents_unknown,
+        /// Operations counted under `other` because a table of shapes was full.
+        shapes_folded: loss,
+        /// Shapes whose text was cut at the budget.
+        shapes_text_cut,
+        /// Shapes with more distinct children, or deeper, than the caps.
+        shapes_over_cap: loss,
+        /// Operations counted under `other` because there were too many applications.
+        apps_folded: loss,
+        /// Operations counted under `other` because there were too many clients.
+        clients_folded: loss,
+        /// Operations that ended before the window they were counted in.
+        operations_late,
+    }
 }
 
 impl Coverage {

@@ -139,22 +139,77 @@ impl Histogram {
         Self { counts: Vec::new(), first_slot: 0, zero: 0, count: 0, sum_ns: 0, min_ns: 0, max_ns: 0 }
     }
 
+    /// An empty histogram in which durations from `low_ns` to `high_ns` are recorded without allocating;
+    /// others may be recorded too.
+    pub fn spanning(low_ns: u64, high_ns: u64) -> Self {
+        let (low, high) = (slot_of(low_ns.max(1)), slot_of(high_ns.max(1)));
+        Self { counts: vec![0; high.saturating_sub(low) + 1], first_slot: low, ..Self::new() }
+    }
+
+    /// Forgets what it holds and keeps its memory.
+    pub fn clear(&mut self) {
+        let (mut counts, first_slot) = (std::mem::take(&mut self.counts), self.first_slot);
+        counts.fill(0);
+        *self = Self { counts, first_slot, ..Self::new() };
+    }
+
     /// Adds one duration of `ns` nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
+        self.record_many(ns, 1);
+    }
+
+    /// Adds `times` durations of `ns` nanoseconds each.
+    #[inline]
+    pub fn record_many(&mut self, ns: u64, times: u64) {
+        if times == 0 {
+            return;
+        }
         self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
         self.max_ns = self.max_ns.max(ns);
-        self.count += 1;
-        self.sum_ns += u128::from(ns);
+        self.count += times;
+        self.sum_ns += u128::from(ns) * u128::from(times);
         if ns == 0 {
-            self.zero += 1;
+            self.zero += times;
             return;
         }
         let slot = slot_of(ns);
         match self.counts.get_mut(slot.wrapping_sub(self.first_slot)) {
-            Some(count) => *count += 1,
-            None => self.add_outside(slot, 1),
+            Some(count) => *count += times,
+            None => self.add_outside(slot, times),
         }
+    }
+
+    /// Puts a histogram together again from what [`buckets`](Self::buckets) and the other accessors gave.
+    /// `None` where it contradicts itself: an index out of range, or bounds that do not hold.
+    pub fn from_parts(
+        zero: u64,
+        buckets: &[(i32, u64)],
+        sum_ns: u128,
+        min_ns: u64,
+        max_ns: u64,
+    ) -> Option<Self> {
+        let mut histogram = Self { zero, count: zero, ..Self::default() };
+        for &(index, count) in buckets {
+            if !(MIN_INDEX..=MAX_INDEX).contains(&index) {
+                return None;
+            }
+            histogram.count = histogram.count.checked_add(count)?;
+            if count > 0 {
+                let slot = (index - MIN_INDEX) as usize;
+                match histogram.counts.get_mut(slot.wrapping_sub(histogram.first_slot)) {
+                    Some(mine) => *mine += count,
+                    None => histogram.add_outside(slot, count),
+                }
+            }
+        }
+        if histogram.count > 0 {
+            if min_ns > max_ns || u128::from(min_ns) > sum_ns {
+                return None;
+            }
+            (histogram.sum_ns, histogram.min_ns, histogram.max_ns) = (sum_ns, min_ns, max_ns);
+        }
+        Some(histogram)
     }
 
     #[cold]
@@ -269,6 +324,23 @@ mod tests {
         assert_eq!(index_of(1), Some(MIN_INDEX));
         assert_eq!(index_of(u64::MAX), Some(MAX_INDEX));
         assert_eq!(index_of(0), None);
+    }
+
+    #[test]
+    fn a_histogram_made_for_a_span_does_not_grow_in_it() {
+        let mut spanning = Histogram::spanning(64, 1 << 36);
+        let bytes = spanning.heap_bytes();
+        for ns in [64, 1_000, 1 << 36] {
+            spanning.record(ns);
+        }
+        assert_eq!(spanning.heap_bytes(), bytes);
+        spanning.record(1);
+        assert_eq!((spanning.min_ns(), spanning.max_ns(), spanning.count()), (Some(1), Some(1 << 36), 4));
+        let mut plain = Histogram::new();
+        [64, 1_000, 1 << 36, 1].into_iter().for_each(|ns| plain.record(ns));
+        assert!(spanning.buckets().eq(plain.buckets()));
+        spanning.clear();
+        assert_eq!((spanning.count(), spanning.quantile_ns(0.5), spanning.buckets().count()), (0, None, 0));
     }
 
     proptest! {

@@ -4,25 +4,39 @@
 //! `unsafe`. Every other room imports this one; this one imports none of ours.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod coverage;
+pub mod digest;
+pub mod disk;
 pub mod endpoint;
+pub mod execution;
 pub mod histogram;
+pub mod impact;
 pub mod io;
+pub mod notices;
 pub mod operation;
 pub mod packet;
+pub mod profiler;
+pub mod reading;
 pub mod sample;
 pub mod shape;
 pub mod table;
 pub mod time;
+pub mod timeline;
 pub mod window;
 
 pub use coverage::Coverage;
+pub use digest::{Digest, DigestSettings, GroupBy};
 pub use endpoint::Endpoint;
+pub use execution::{Execution, Identity, PlanFlags};
 pub use histogram::Histogram;
 pub use io::IoAccess;
+pub use notices::Notices;
 pub use operation::{Application, Class, InFlight, Operation, Outcome, Role, Statement};
 pub use packet::{LinkType, Packet};
+pub use reading::Reading;
 pub use shape::{ShapeId, ShapeInfo};
 pub use table::{Figures, Row, RowKey, ShapeTable};
 pub use time::Timestamp;
+pub use timeline::Timeline;
 pub use window::{Window, WindowClock};

@@ -198,7 +198,7 @@ impl<K> Default for Shares<K> {
 impl<K: Clone> Shares<K> {
     /// Adds `share` to the entry for which `is` holds, or to `other` when there is no room for it.
     #[inline]
-    fn add(&mut self, is: impl Fn(&K) -> bool, key: impl FnOnce() -> K, share: Share, cap: usize) {
+    pub(crate) fn add(&mut self, is: impl Fn(&K) -> bool, key: impl FnOnce() -> K, share: Share, cap: usize) {
         if let Some((_, mine)) = self.entries.iter_mut().find(|(known, _)| is(known)) {
             mine.add(share);
         } else if self.entries.len() < cap {

@@ -9,11 +9,15 @@ pub mod capture_file;
 mod class;
 pub mod compress;
 pub mod decoder;
+pub mod entry;
 pub mod frame;
 pub mod io_file;
+pub mod log;
 pub mod message;
+pub mod profile;
 pub mod shape;
 mod shared;
+pub mod syntax;
 pub mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -196,7 +196,7 @@ fn fates(count: usize, fate: impl Strategy<Value = Fate>) -> impl Strategy<Value
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
@@ -349,6 +349,21 @@ fn a_connection_seen_again_from_its_syn_after_its_end_is_no_new_one() {
     next.send(End::Server, &message(4, 3, 2013, &body(&ok))).close();
     let (heard, coverage) = told(&[talk.packets, next.packets].concat());
     assert_eq!((heard.len(), coverage.streams), (2, 2));
+}
+
+#[test]
+fn a_syn_that_comes_after_the_end_opens_nothing() {
+    let ping = bson::rawdoc! { "ping": 1, "$db": "admin" };
+    let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
+    let body = [&[0; 5], ping.as_bytes()].concat();
+    talk.handshake().send(End::Client, &message(1, 0, 2013, &body)).close();
+    // Its SYN overtaken by all of it, and then the request once more.
+    let [syn, rest @ ..] = &*talk.packets else { panic!("no packets") };
+    let request = rest.iter().max_by_key(|packet| packet.data.len()).unwrap();
+    let late = [rest, &[syn.clone(), request.clone()]].concat();
+    let (heard, coverage) = told(&late);
+    assert_eq!(heard, [(1, "ping".to_owned(), "unanswered")]);
+    assert_eq!((coverage.streams, coverage.segments_duplicate, coverage.losses().count()), (1, 1, 0));
 }
 
 #[test]

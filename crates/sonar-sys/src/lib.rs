@@ -1,21 +1,31 @@
-//! All of mongosonar that touches the Linux kernel: capture, and what `/proc` tells.
+//! All of mongosonar that touches the Linux kernel: capture, disk tests, and what `/proc` and `/sys` tell.
 //!
 //! Knows nothing of MongoDB: names of processes and ports are arguments. Imports nothing of ours but
-//! `sonar-core`. This is the one crate with `unsafe`, and all of it is in `sys`, which wraps the system
-//! calls; the rest is safe code. Nothing here starts a thread or prints.
+//! `sonar-core`. This is the one crate with `unsafe`, and all of it is in `sys`, `sys_disk` and
+//! `sys_uring`, which wrap the system calls; the rest is safe code. Nothing here prints, and nothing starts a
+//! thread but the engines of the disk test, which end theirs before they return.
 
 mod block;
 mod bpf;
 pub mod capabilities;
+pub mod devices;
+pub mod disk;
 pub mod filter;
 mod hardware;
+pub mod host;
 pub mod interfaces;
 pub mod io;
 pub mod listeners;
+pub mod mounts;
 pub mod probe;
+pub mod process;
 pub mod resource;
 pub mod ring;
 mod sys;
+mod sys_disk;
+mod sys_uring;
+#[cfg(test)]
+mod tree;
 
 pub use filter::Filter;
 pub use interfaces::Interface;

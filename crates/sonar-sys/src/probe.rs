@@ -213,26 +213,7 @@ fn clock(sys_root: &Path) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Tree(std::path::PathBuf);
-
-    impl Tree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let root = std::env::temp_dir().join(format!("sonar-sys-probe-{name}-{}", std::process::id()));
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            Self(root)
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::tree::Tree;
 
     #[test]
     fn what_slows_capture_is_told_with_its_remedy() {

@@ -118,6 +118,9 @@ pub struct Statistics {
     pub malformed_blocks: u64,
 }
 
+/// How long the end of a capture waits for a block that the kernel should have handed over.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 impl Statistics {
     /// Adds those of another ring.
     pub fn add(&mut self, other: &Self) {
@@ -163,6 +166,8 @@ pub struct Ring {
     next_block: usize,
     /// Blocks that the last reading found.
     blocks_read: usize,
+    /// Packets lent since the ring was opened.
+    lent: u64,
     retire: Duration,
     scope: Scope,
     statistics: Statistics,
@@ -289,22 +294,27 @@ impl Ring {
                 }
             }
         }
+        self.lent += packets;
         packets
     }
 
-    /// Stops capturing and lends what came before, waiting for the last block to be handed over: about
-    /// twice [`RingConfig::retire`]. Gives the number of packets.
+    /// Stops capturing and lends what came before, waiting for the last block to be handed over: at most
+    /// about twice [`RingConfig::retire`], and two seconds more where the kernel is late. Gives the number
+    /// of packets.
     pub fn finish(&mut self, mut each: impl FnMut(Packet<'_>)) -> Result<u64, RingError> {
         self.attach(&filter::drop_all())?;
-        let end = Instant::now() + 2 * self.retire + Duration::from_millis(20);
-        let mut packets = self.for_each(&mut each);
+        let usual = Instant::now() + 2 * self.retire + Duration::from_millis(20);
+        let mut packets = 0;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            packets += self.for_each(&mut each);
+            let Statistics { packets: had, drops, malformed_blocks, .. } = self.statistics()?;
+            let late = Instant::now().saturating_duration_since(usual);
+            // What a malformed block held cannot be counted.
+            let patience = if malformed_blocks == 0 { PATIENCE } else { Duration::ZERO };
+            if self.lent >= had.saturating_sub(drops) || late > patience {
                 return Ok(packets);
             }
-            std::thread::sleep(left.min(self.retire / 2));
-            packets += self.for_each(&mut each);
+            std::thread::sleep(self.retire / 8);
         }
     }
 
@@ -420,6 +430,7 @@ impl Plan {
             stop,
             next_block: 0,
             blocks_read: 0,
+            lent: 0,
             retire: self.retire,
             scope: self.scope.clone(),
             statistics: Statistics::default(),

@@ -173,7 +173,7 @@ fn figures(line: &mut Line, row: &Row<'_>, sample: u32) {
 
 /// One line, while it is put together.
 #[derive(Default)]
-struct Line(String);
+pub(crate) struct Line(String);
 
 impl Line {
     fn separate(&mut self) {
@@ -183,7 +183,7 @@ impl Line {
     }
 
     /// A field that needs no quotes.
-    fn figure(&mut self, value: Option<impl Display>) {
+    pub(crate) fn figure(&mut self, value: Option<impl Display>) {
         self.separate();
         if let Some(value) = value {
             self.0.push_str(&value.to_string());
@@ -192,7 +192,7 @@ impl Line {
 
     /// A field in quotes where it needs them. Control characters, line feeds too, are escaped as in
     /// any text that is shown.
-    fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.separate();
         let text = escape(text);
         if text.contains([',', '"']) || text.starts_with(' ') || text.ends_with(' ') {
@@ -204,7 +204,7 @@ impl Line {
         }
     }
 
-    fn write(self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(self.0.as_bytes())?;
         out.write_all(b"\r\n")
     }

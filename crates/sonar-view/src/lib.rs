@@ -11,11 +11,16 @@
 
 pub mod column;
 pub mod csv;
+pub mod digest;
+pub mod disk;
 pub mod each;
+pub mod entry;
+pub mod impact;
 pub mod io;
 pub mod json;
 pub mod live;
 pub mod model;
+pub mod profiler;
 pub mod table;
 pub mod text;
 pub mod units;

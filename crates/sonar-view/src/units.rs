@@ -69,6 +69,22 @@ fn padded(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
     f.pad(&format!("{value:.decimals$}{unit}"))
 }
 
+/// A size that somebody chose, in bytes: in whole powers of 1024 where it is one (`16MiB`), else as a
+/// [`Count`] (`1.05MB`).
+#[derive(Copy, Clone, Debug)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
+            if self.0 >= 1 << shift && self.0.trailing_zeros() >= shift {
+                return f.pad(&format!("{}{unit}", self.0 >> shift));
+            }
+        }
+        f.pad(&format!("{}B", Count(self.0 as f64)))
+    }
+}
+
 /// `Some` as its figure, `None` as [`UNKNOWN`].
 pub fn or_unknown<T: fmt::Display>(value: Option<T>) -> String {
     value.map_or_else(|| UNKNOWN.to_string(), |value| value.to_string())
@@ -99,6 +115,12 @@ mod tests {
             assert_eq!(Nanos(ns).to_string(), text, "{ns}");
         }
         assert!(Nanos(u64::MAX).to_string().ends_with('h'));
+    }
+
+    #[test]
+    fn sizes_are_said_as_they_were_chosen() {
+        let said = [1 << 20, 3 << 29, 1_000, 4_096, 5_000_000].map(|bytes| Size(bytes).to_string());
+        assert_eq!(said, ["1MiB", "1536MiB", "1.00kB", "4KiB", "5.00MB"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `docs/queries.md` names everything that is shown.
+//! `docs/queries.md` and `docs/disk.md` name everything that is shown.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use sonar_core::Coverage;
@@ -19,6 +19,17 @@ fn needs_line(cells: &str) {
 fn every_coverage_counter_is_documented_as_it_documents_itself() {
     for (name, meaning, _) in Coverage::default().iter() {
         needs_line(&format!("| `{name}` | {meaning} |"));
+    }
+}
+
+#[test]
+fn every_counter_of_logs_and_profiles_is_documented_as_it_documents_itself() {
+    const LOGS: &str = include_str!("../../../docs/logs.md");
+    for (name, meaning, _) in sonar_core::Reading::default().iter() {
+        assert!(LOGS.contains(&format!("\n| `{name}` | {meaning} |\n")), "docs/logs.md lacks {name}");
+    }
+    for by in sonar_view::digest::By::ALL {
+        assert!(LOGS.contains(by.name()), "docs/logs.md lacks --sort {}", by.name());
     }
 }
 
@@ -46,5 +57,88 @@ fn every_field_is_documented() {
     csv::heading(By::Shape, &mut heading).unwrap();
     for name in String::from_utf8(heading).unwrap().trim_end().split(',') {
         assert!(PAGE.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name), "{name}");
+    }
+}
+
+const DISK: &str = include_str!("../../../docs/disk.md");
+
+/// Names of all members of a document, its inner ones too.
+fn members(value: &serde_json::Value, names: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(map) => {
+            for (name, value) in map {
+                names.push(name.clone());
+                members(value, names);
+            }
+        }
+        serde_json::Value::Array(values) => values.iter().for_each(|value| members(value, names)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_of_a_disk_run_is_documented() {
+    use sonar_view::disk::run::{Kind, ProbeResult, Run, Step, Verdict};
+    let kind = || Some(Kind::default());
+    let step = Step { reads: kind(), writes: kind(), flushes: kind(), ..Step::default() };
+    let run = Run {
+        kind: "disk_bench".into(),
+        probes: vec![ProbeResult::default()],
+        steps: vec![step],
+        verdict: Some(Verdict::default()),
+        ..Run::default()
+    };
+    let mut names = Vec::new();
+    members(&serde_json::to_value(&run).unwrap(), &mut names);
+    assert!(names.len() > 60, "{}", names.len());
+    for name in names {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+        assert!(
+            DISK.split(|c| !is_word(c)).any(|word| word.trim_matches('.') == name),
+            "docs/disk.md lacks {name}"
+        );
+    }
+    let mut columns = Vec::new();
+    members(&serde_json::to_value(sonar_view::disk::run::DeviceRates::default()).unwrap(), &mut columns);
+    for name in columns.into_iter().filter(|name| name != "device") {
+        assert!(DISK.contains(&format!("`{name}`")), "docs/disk.md lacks the column {name}");
+    }
+    // A document that was written is read back as it was.
+    let mut bytes = Vec::new();
+    run.write(&mut bytes).unwrap();
+    assert_eq!(Run::read(&bytes).unwrap(), run);
+    assert!(Run::read(b"{}").is_err() && Run::read(b"[").is_err());
+    let newer = String::from_utf8(bytes).unwrap().replacen("\"schema\":0", "\"schema\":99", 1);
+    assert!(Run::read(newer.as_bytes()).unwrap_err().contains("newer"));
+}
+
+#[test]
+fn every_check_is_documented() {
+    use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, findings};
+    let facts = Facts {
+        kernel: Some("6.1".into()),
+        version: Some((8, 0)),
+        file_system: Some(FileSystem { kind: "nfs4".into(), space: Some((2, 1)), ..FileSystem::default() }),
+        readahead: Some(("sda".into(), 128)),
+        arrays: vec![Array { degraded: 1, action: Some("resync".into()), ..Array::default() }],
+        disks: vec![Disk {
+            rotational: Some(true),
+            scheduler: Some(("none".into(), Vec::new())),
+            ..Disk::default()
+        }],
+        huge_pages: Some("always".into()),
+        huge_pages_defrag: Some("always".into()),
+        max_ptes_none: Some(511),
+        swappiness: Some(60),
+        numa_nodes: Some(2),
+        zone_reclaim: Some(1),
+        max_map_count: Some(1),
+        limits: vec![("Max open files".into(), Some(1))],
+        ..Facts::default()
+    };
+    let all = findings(&facts);
+    assert!(all.len() >= 16, "{}", all.len());
+    for finding in all {
+        assert!(DISK.contains(&format!("`{}`", finding.name)), "docs/disk.md lacks {}", finding.name);
     }
 }

@@ -1,12 +1,9 @@
 //! Reading a capture file: time comes from the file.
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use sonar_core::time::NS_PER_S;
@@ -15,11 +12,13 @@ use sonar_decode::capture_file::{Error, Parser, Step};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 use sonar_view::Selection;
 
+use super::input::open;
 use super::output::Output;
 use crate::cli::{OK, QueriesArgs, TRUNCATED};
 
-/// Bytes read at once; a record longer than this makes the buffer grow, up to the parser's own cap.
-const BUFFER: usize = 4 << 20;
+/// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
+/// than this makes the buffer grow, up to the parser's own cap.
+const BUFFER: usize = 256 << 10;
 
 /// Takes operations into the open window, or writes them.
 struct Collect {
@@ -56,7 +55,7 @@ struct Run {
 
 /// Reads `path` and shows what it holds; gives the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8> {
-    let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+    let name = super::input::name(path);
     let settings = Settings {
         ports: super::ports(args),
         snap_replies: None,
@@ -81,7 +80,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         end_ns: args.duration.map(|duration| duration.as_nanos() as u64),
     };
     let stop = Arc::new(AtomicBool::new(false));
-    super::live::stop_on_signals(&stop)?;
+    super::input::stop_on_signals(&stop)?;
     let truncated = run.read(path, &name, &stop)?;
     run.finish()?;
     if let Some(what) = truncated {
@@ -235,137 +234,4 @@ impl Run {
             None => Ok(()),
         }
     }
-}
-
-/// Tells on a terminal how far a long file has been read.
-struct Progress {
-    read: Arc<AtomicU64>,
-    size: u64,
-    began: Instant,
-    shown: std::cell::Cell<Option<Instant>>,
-}
-
-impl Progress {
-    fn show(&self) {
-        let now = Instant::now();
-        let last = self.shown.get().unwrap_or(self.began);
-        if self.size == 0 || now.duration_since(last).as_millis() < 500 || !io::stderr().is_terminal() {
-            return;
-        }
-        self.shown.set(Some(now));
-        let read = self.read.load(Ordering::Relaxed);
-        let rate = read as f64 / now.duration_since(self.began).as_secs_f64() / 1e6;
-        eprint!("\rreading {:3.0} %  {rate:.0} MB/s ", 100.0 * read as f64 / self.size as f64);
-    }
-
-    fn done(&self) {
-        if self.shown.get().is_some() {
-            eprint!("\r{:40}\r", "");
-        }
-    }
-}
-
-/// Counts what is read through it.
-struct Counted<R> {
-    inner: R,
-    read: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.inner.read(buffer)?;
-        self.read.fetch_add(got as u64, Ordering::Relaxed);
-        Ok(got)
-    }
-}
-
-/// What another program writes, like `tcpdump -w -`: it may be long in coming, so a thread waits for it, and
-/// we wait for that thread or for a signal.
-struct Pipe {
-    from: Receiver<io::Result<Vec<u8>>>,
-    chunk: io::Cursor<Vec<u8>>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Pipe {
-    /// Bytes read at once.
-    const CHUNK: usize = 64 * 1024;
-    /// Chunks that wait to be decoded.
-    const WAITING: usize = 16;
-    /// How long a signal may wait to be noticed.
-    const NAP: Duration = Duration::from_millis(100);
-
-    fn new(mut input: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> io::Result<Self> {
-        let (to, from) = sync_channel(Self::WAITING);
-        std::thread::Builder::new().name("read".to_owned()).spawn(move || {
-            loop {
-                let mut chunk = vec![0; Self::CHUNK];
-                let got = match input.read(&mut chunk) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    got => got,
-                };
-                let over = !matches!(got, Ok(1..));
-                let chunk = got.map(|got| {
-                    chunk.truncate(got);
-                    chunk
-                });
-                if to.send(chunk).is_err() || over {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { from, chunk: io::Cursor::default(), stop })
-    }
-}
-
-impl Read for Pipe {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let got = self.chunk.read(buffer)?;
-            if got > 0 {
-                return Ok(got);
-            }
-            match self.from.recv_timeout(Self::NAP) {
-                Ok(chunk) => {
-                    self.chunk = io::Cursor::new(chunk?);
-                    if self.chunk.get_ref().is_empty() {
-                        return Ok(0);
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(0),
-                Err(RecvTimeoutError::Timeout) if self.stop.load(Ordering::Relaxed) => {
-                    return Err(io::Error::other("told to stop"));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
-    }
-}
-
-/// Opens a file or standard input, and undoes gzip and zstd.
-fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn Read>, Progress)> {
-    let read = Arc::new(AtomicU64::new(0));
-    let (inner, size): (Box<dyn Read>, u64) = if path == Path::new("-") {
-        (Box::new(Pipe::new(io::stdin(), stop.clone())?), 0)
-    } else {
-        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-        let metadata = file.metadata().with_context(|| format!("cannot read {name}"))?;
-        if metadata.is_file() || metadata.is_dir() {
-            (Box::new(file), metadata.len())
-        } else {
-            (Box::new(Pipe::new(file, stop.clone())?), 0)
-        }
-    };
-    let mut input = Counted { inner, read: read.clone() };
-    let mut head = Vec::new();
-    input.by_ref().take(4).read_to_end(&mut head).with_context(|| format!("cannot read {name}"))?;
-    let whole = io::Cursor::new(head.clone()).chain(input);
-    let input: Box<dyn Read> = match head.as_slice() {
-        [0x1f, 0x8b, ..] => {
-            Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 * 1024, whole)))
-        }
-        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
-        _ => Box::new(whole),
-    };
-    Ok((input, Progress { read, size, began: Instant::now(), shown: std::cell::Cell::new(None) }))
 }

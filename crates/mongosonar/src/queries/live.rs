@@ -26,15 +26,6 @@ use crate::cli::{ColorArg, OK, QueriesArgs};
 /// The longest time that a thread sleeps, so that intervals end on time.
 const NAP: Duration = Duration::from_millis(200);
 
-/// Makes the first SIGINT or SIGTERM set `stop`, and the second one end the process.
-pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
-    Ok(())
-}
-
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_unix(since.as_secs(), since.subsec_nanos())
@@ -216,7 +207,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let on = if args.interface.is_empty() { "all interfaces".to_owned() } else { args.interface.join(" ") };
     let source = format!("{on}, {listened}");
     let stop = Arc::new(AtomicBool::new(false));
-    stop_on_signals(&stop)?;
+    super::input::stop_on_signals(&stop)?;
     let screen = !args.each
         && !args.json
         && !args.csv

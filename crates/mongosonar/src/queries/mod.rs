@@ -1,6 +1,7 @@
 //! `mongosonar queries`: hear the queries on the wire, or in a capture file.
 
 mod file;
+pub mod input;
 mod live;
 mod output;
 mod ports;
@@ -9,10 +10,10 @@ mod write;
 pub use ports::SERVERS;
 
 use anyhow::{Result, anyhow, bail};
+use sonar_core::Role;
 use sonar_core::window::WindowSettings;
-use sonar_core::{Class, Role};
 use sonar_decode::Ports;
-use sonar_view::{By, Classes, Column, Form, Selection, Sort};
+use sonar_view::{By, Column, Form, Selection, Sort};
 
 use crate::cli::{ByArg, ClassArg, QueriesArgs, RoleArg, ShapeArg};
 
@@ -39,23 +40,7 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
         ByArg::App => By::App,
         ByArg::Client => By::Client,
     };
-    let classes = if args.class.contains(&ClassArg::All) {
-        Classes::ALL
-    } else if args.class.is_empty() {
-        Classes::USER
-    } else {
-        args.class
-            .iter()
-            .filter_map(|class| match class {
-                ClassArg::User => Some(Class::User),
-                ClassArg::Internal => Some(Class::Internal),
-                ClassArg::Monitoring => Some(Class::Monitoring),
-                ClassArg::Replication => Some(Class::Replication),
-                ClassArg::Waiting => Some(Class::Waiting),
-                ClassArg::All => None,
-            })
-            .collect()
-    };
+    let classes = ClassArg::classes(&args.class);
     let column = match &args.sort {
         None => Column::Load,
         Some(name) => Column::from_name(name).ok_or_else(|| {

@@ -27,7 +27,8 @@ use sonar_core::{
 use self::connection::Connection;
 use self::request::Meaning;
 #[cfg(test)]
-pub(crate) use self::shape::{Ids, ids_of, info_of};
+pub(crate) use self::shape::Ids;
+pub(crate) use self::shape::{base_of, ids_of, info_of, join_texts};
 use crate::compress::Inflaters;
 use crate::frame;
 use crate::message::{Body, Reply, Request, Templates};

@@ -199,9 +199,9 @@ impl<S: Sink> Handler<'_, S> {
             self.core.coverage.requests_answered += 1;
             // The `n` of getLastError is 0 after an insert, however many were inserted.
             let n = if write.kind == CommandKind::Insert { None } else { reply.n };
-            // Its latency is the getLastError's, the last of what was asked: what stands between the two
-            // on the wire is the client's (and, where it sends them apart, that of its delayed acknowledgements).
-            let told = Told { affected: n, matched: n, ..told };
+            // The server is at work from the write on, not from the getLastError on.
+            let latency = (arrival.first >= write.start).then(|| arrival.first.since(write.start));
+            let told = Told { affected: n, matched: n, latency, ..told };
             self.emit(flow, conn, write, arrival.first, told);
         } else {
             self.emit(flow, conn, &pending, arrival.first, told);

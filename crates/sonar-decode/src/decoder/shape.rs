@@ -87,7 +87,7 @@ pub(crate) struct Ids {
 }
 
 /// What every id of a request begins with: its command and namespace.
-fn base_of<T: Text>(request: &Request<T>) -> u64 {
+pub(crate) fn base_of<T: Text>(request: &Request<T>) -> u64 {
     let command = match request.kind {
         CommandKind::FindAndModify => b"findAndModify",
         CommandKind::MapReduce => b"mapReduce".as_slice(),
@@ -164,19 +164,7 @@ fn info_with<T: Text + IntoRendered>(request: &mut Request<T>, ids: &Ids, body: 
     let text = match parts.len() {
         0 => body.into_rendered(),
         1 => parts.remove(0),
-        all => {
-            parts.sort_by(|a, b| a.typed.cmp(&b.typed));
-            parts.truncate(MAX_STATEMENT_TEXTS);
-            let more = if all > parts.len() { "; …" } else { "" };
-            let join = |form: fn(&Rendered) -> &str| {
-                format!("[{}{more}]", parts.iter().map(form).collect::<Vec<_>>().join("; "))
-            };
-            Rendered {
-                typed: join(|part| &part.typed),
-                plain: join(|part| &part.plain),
-                cut: parts.iter().any(|part| part.cut) || all > parts.len(),
-            }
-        }
+        _ => join_texts(parts),
     };
     ShapeInfo {
         id: ids.shape,
@@ -187,5 +175,21 @@ fn info_with<T: Text + IntoRendered>(request: &mut Request<T>, ids: &Ids, body: 
         plain: text.plain.into(),
         cut: text.cut,
         statements: ids.statements.iter().map(|one| one.shape).collect(),
+    }
+}
+
+/// The text of a command of several statements, from theirs.
+pub(crate) fn join_texts(mut parts: Vec<Rendered>) -> Rendered {
+    let all = parts.len();
+    parts.sort_by(|a, b| a.typed.cmp(&b.typed));
+    parts.truncate(MAX_STATEMENT_TEXTS);
+    let more = if all > parts.len() { "; …" } else { "" };
+    let join = |form: fn(&Rendered) -> &str| {
+        format!("[{}{more}]", parts.iter().map(form).collect::<Vec<_>>().join("; "))
+    };
+    Rendered {
+        typed: join(|part| &part.typed),
+        plain: join(|part| &part.plain),
+        cut: parts.iter().any(|part| part.cut) || all > parts.len(),
     }
 }

@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 
 use super::half::{Context, Half, Input, Limits as ReorderLimits, Piece, Totals};
-use super::recent::{Ended, Recent};
+use super::recent::{Ended, LATE_SYN_BYTES, Recent};
 use super::slab::{NONE, Queue, Slab};
 use super::twin::{self, Pulse, Twins, Watch};
 use super::{Close, Side, StreamHandler, Verdict};
@@ -56,8 +56,6 @@ const LONELY_NS: u64 = 3_000_000_000;
 const REQUEUE_NS: u64 = 1_000_000_000;
 /// A SYN that comes so little after the flow's first segment, and fits its bytes, was overtaken by them.
 const LATE_SYN_NS: u64 = 1_000_000_000;
-/// The most bytes that can have overtaken it.
-const LATE_SYN_BYTES: u32 = 1 << 20;
 /// Flows that one tick forgets at most.
 const TICK_FLOWS: usize = 8_192;
 
@@ -321,8 +319,7 @@ impl<C> FlowTable<C> {
         let empty = segment.payload.is_empty() && segment.missing == 0;
         let stray = self.recent.get(&ends).filter(|ended| {
             let of_it = if segment.flags.syn() {
-                // The connection's own SYN once more; a new one has another initial sequence number.
-                ended.isn[side.index()] == Some(segment.seq)
+                ended.has_syn(side.index(), segment.seq)
             } else {
                 empty || ended.is_near(side.index(), segment.seq)
             };

@@ -10,6 +10,9 @@ use super::half::WINDOW;
 /// The most connections that are remembered.
 const MAX_RECENT: usize = 8_192;
 
+/// The most bytes that can have overtaken a connection's SYN.
+pub(super) const LATE_SYN_BYTES: u32 = 1 << 20;
+
 /// What is remembered of a connection.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Ended {
@@ -28,6 +31,17 @@ impl Ended {
     /// Whether bytes at `seq` may belong to the connection that has ended.
     pub fn is_near(&self, side: usize, seq: u32) -> bool {
         self.next[side].is_none_or(|next| (-WINDOW..=WINDOW).contains(&(seq.wrapping_sub(next) as i32)))
+    }
+
+    /// Whether a SYN with the number `seq` is the one that opened the connection that has ended: seen once
+    /// more, or so late that it is seen for the first time. The next connection between the same ends
+    /// begins beyond what this one had come to (RFC 6191).
+    pub fn has_syn(&self, side: usize, seq: u32) -> bool {
+        match (self.isn[side], self.next[side]) {
+            (Some(isn), _) => isn == seq,
+            (None, Some(next)) => next.wrapping_sub(seq.wrapping_add(1)) <= LATE_SYN_BYTES,
+            (None, None) => false,
+        }
     }
 }
 

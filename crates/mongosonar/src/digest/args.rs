@@ -1,0 +1,82 @@
+//! What can be asked of a digest.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use sonar_core::Timestamp;
+use sonar_decode::syntax::time;
+
+use crate::cli::{ClassArg, ShapeArg};
+
+/// What `logs report` and `profiler report` can be asked for.
+#[derive(Args, Debug, Default, Clone)]
+pub struct DigestArgs {
+    /// Files, plain, gzip or zstd, told apart by themselves; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// What makes a row [default: shape]
+    #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan"], help_heading = "What to show")]
+    pub by: Option<String>,
+    /// Which operations; repeat for several [default: user]
+    #[arg(long, value_name = "CLASS", value_enum, help_heading = "What to show")]
+    pub class: Vec<ClassArg>,
+    /// Only what ended at this time or later: 2026-05-01T10:00:00Z, or 2026-05-01
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "What to show")]
+    pub from: Option<Timestamp>,
+    /// Only what ended before this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "What to show")]
+    pub to: Option<Timestamp>,
+    /// Show only rows whose command, namespace, shape or name holds this
+    #[arg(long, value_name = "TEXT", help_heading = "What to show")]
+    pub filter: Option<String>,
+    /// Sort by: time calls mean p50 p95 p99 max keys docs returned ratio yields locks conflicts read bytes errors first last [default: time]
+    #[arg(long, value_name = "COLUMN", help_heading = "What to show")]
+    pub sort: Option<String>,
+    /// Show at most so many rows [default: 20 in text, else all]
+    #[arg(long, value_name = "N", help_heading = "What to show")]
+    pub limit: Option<usize>,
+    /// Text of the shapes: typed placeholders, or plain with all masked [default: typed]
+    #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]
+    pub shape: Option<ShapeArg>,
+    /// One JSON object, which `mongosonar compare` reads too
+    #[arg(long, conflicts_with_all = ["csv", "html"], help_heading = "How to show it")]
+    pub json: bool,
+    /// CSV: one line per row
+    #[arg(long, conflicts_with = "html", help_heading = "How to show it")]
+    pub csv: bool,
+    /// One self-contained page with charts
+    #[arg(long, help_heading = "How to show it")]
+    pub html: bool,
+}
+
+/// What `compare` can be asked for.
+#[derive(Args, Debug, Default, Clone)]
+pub struct CompareArgs {
+    /// Before: a log, a profile, a capture, or what --json of a report wrote
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// After
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// What makes a row [default: shape]
+    #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan"])]
+    pub by: Option<String>,
+    /// Which operations; repeat for several [default: user]
+    #[arg(long, value_name = "CLASS", value_enum)]
+    pub class: Vec<ClassArg>,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A time in UTC, or with an offset.
+pub fn parse_time(text: &str) -> Result<Timestamp, String> {
+    let whole = match text.len() {
+        10 => format!("{text}T00:00:00Z"),
+        16 => format!("{text}:00Z"),
+        _ => text.to_owned(),
+    };
+    let ms = time::iso(whole.as_bytes()).and_then(|ms| u64::try_from(ms).ok());
+    ms.map(|ms| Timestamp::from_unix_ns(ms.saturating_mul(1_000_000)))
+        .ok_or_else(|| format!("{text:?} is no time: write it like 2026-05-01T10:00:00Z or 2026-05-01"))
+}

@@ -1,0 +1,301 @@
+//! Arguments of `mongosonar disk`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::cli::parse_duration;
+
+#[derive(Subcommand, Debug)]
+pub enum DiskCommand {
+    /// Measure what a disk can do: mongoperf for today, with its configuration and its lines
+    #[command(after_long_help = BENCH_EXAMPLES)]
+    Bench(Box<BenchArgs>),
+    /// How long reading so many documents takes on a disk that was measured
+    #[command(after_long_help = ESTIMATE_EXAMPLES)]
+    Estimate(EstimateArgs),
+    /// The devices under a folder, or all: the columns of iostat -x
+    #[command(after_long_help = STAT_EXAMPLES)]
+    Stat(StatArgs),
+    /// Look at file system, devices, memory and limits as MongoDB's production notes do; reads only
+    #[command(after_long_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  mongosonar disk check                                 of the mongod that runs here
+  mongosonar disk check --dbpath /var/lib/mongodb --mongod-version 8.0
+  mongosonar disk check --root tree --dbpath /data/db   of copies of /proc and /sys of another machine
+Exit codes: 0 all is ok; 1 an error; 2 wrong arguments; 4 there are warnings; 5 there are problems.";
+
+/// What `disk check` can be asked for.
+#[derive(Args, Debug, Default, Clone)]
+pub struct CheckArgs {
+    /// Folder of the data [default: that of the mongod that runs]
+    #[arg(long, value_name = "FOLDER")]
+    pub dbpath: Option<PathBuf>,
+    /// Version of mongod, where it cannot be found out, like 7.0
+    #[arg(long, value_name = "X.Y", value_parser = parse_version)]
+    pub mongod_version: Option<(u32, u32)>,
+    /// Folder that holds proc and sys of the machine to look at
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    pub root: PathBuf,
+    /// One JSON object instead of lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_version(text: &str) -> Result<(u32, u32), String> {
+    let mut parts = text.trim().trim_start_matches('v').split('.');
+    let mut next = || parts.next().and_then(|part| part.parse().ok());
+    let major: Option<u32> = next();
+    major
+        .map(|major| (major, next().unwrap_or(0)))
+        .ok_or_else(|| format!("{text:?} is no version: write it like 7.0"))
+}
+
+const STAT_EXAMPLES: &str = "\
+Examples:
+  mongosonar disk stat --dbpath /var/lib/mongodb    the device of the data, and the disks that it is made of
+  mongosonar disk stat --interval 5s --count 3      all devices that have done anything, three times
+  mongosonar disk stat md0 --json                   one JSON object an interval";
+
+/// What `disk stat` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct StatArgs {
+    /// Devices, like sda, md0 or /dev/mapper/vg-data, with what they are made of [default: all]
+    pub devices: Vec<String>,
+    /// Folder of the data: its device, with what that is made of
+    #[arg(long, value_name = "FOLDER")]
+    pub dbpath: Option<PathBuf>,
+    /// Length of an interval, like 500ms, 10s, 1m
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+    /// Stop after so many intervals
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// JSON: one object an interval
+    #[arg(long)]
+    pub json: bool,
+}
+
+const ESTIMATE_EXAMPLES: &str = "\
+Examples:
+  mongosonar disk estimate run.json --documents 100M            at random and in order, as that disk is
+  mongosonar disk estimate run.json --size 500G --documents 100M
+  mongosonar disk estimate --rate 100 --documents 100M          a hundred reads a second: more than a day";
+
+/// What `disk estimate` can be asked for.
+#[derive(Args, Debug, Default, Clone)]
+pub struct EstimateArgs {
+    /// A result of disk bench --json; - is standard input
+    pub run: Option<PathBuf>,
+    /// Reads per second, instead of a result
+    #[arg(long, value_name = "N", conflicts_with = "run", value_parser = parse_rate)]
+    pub rate: Option<f64>,
+    /// How many documents are read, like 250000 or 100M
+    #[arg(long, alias = "reads", value_name = "N", value_parser = parse_count)]
+    pub documents: Option<u64>,
+    /// Size of the collection on disk, like 500G (1G is 1,073,741,824 bytes)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// Bytes of a document on disk [default: size by documents, else one record of the result]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub document_bytes: Option<u64>,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn scaled(text: &str, unit: u64, what: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let wrong = || format!("{text:?} is no {what}: write it like 250000, 500k, 100M or 2G");
+    let power = match text[digits..].trim().to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b')
+    {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
+    let value = number * (unit as f64).powi(power);
+    if (1.0..1.8e19).contains(&value) { Ok(value as u64) } else { Err(wrong()) }
+}
+
+fn parse_count(text: &str) -> Result<u64, String> {
+    scaled(text, 1_000, "count")
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    scaled(text, 1_024, "size")
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("{text:?} is no number of reads per second"))?;
+    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err(format!("{text} reads per second never end")) }
+}
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  mongosonar disk bench --dir /var/lib/mongodb -r --fileSizeMB 4000 --nThreads 64
+  echo '{nThreads:16, fileSizeMB:1000, r:true, w:true}' | mongosonar disk bench
+  mongosonar disk bench -r -w --json > ext4.json          keep a run
+  mongosonar disk bench -r --html disk.html               a page with the plot
+  mongosonar disk bench --compare ext4.json xfs.json      two runs side by side
+A document on standard input is read when neither --r nor --w is given, or with --config -.
+Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 130, 143 stopped by Ctrl-C or SIGTERM (what was measured is shown).";
+
+/// What `disk bench` can be asked for. The names of mongoperf are flags too.
+#[derive(Args, Debug, Default, Clone)]
+pub struct BenchArgs {
+    /// mongoperf's configuration, a JSON document with its keys quoted or not; - is standard input
+    #[arg(long, value_name = "FILE", help_heading = "What to do, in mongoperf's names")]
+    pub config: Option<PathBuf>,
+    /// Most requests in flight; the ramp is 1, 2, 4 … up to it [default: 1]
+    #[arg(
+        long = "nThreads",
+        alias = "n-threads",
+        value_name = "N",
+        help_heading = "What to do, in mongoperf's names"
+    )]
+    pub n_threads: Option<u32>,
+    /// Size of the test file in MiB [default: 1]
+    #[arg(
+        long = "fileSizeMB",
+        alias = "file-size-mb",
+        value_name = "MIB",
+        help_heading = "What to do, in mongoperf's names"
+    )]
+    pub file_size_mb: Option<u64>,
+    /// Pause after each round in microseconds, divided by the number in flight [default: 0]
+    #[arg(
+        long = "sleepMicros",
+        alias = "sleep-micros",
+        value_name = "MICROS",
+        help_heading = "What to do, in mongoperf's names"
+    )]
+    pub sleep_micros: Option<u64>,
+    /// Map the file into memory instead of direct I/O [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to do, in mongoperf's names")]
+    pub mmf: Option<bool>,
+    /// Read [default: false]
+    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to do, in mongoperf's names")]
+    pub r: Option<bool>,
+    /// Write; with --r, each round is a read and a write, counted as two operations [default: false]
+    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to do, in mongoperf's names")]
+    pub w: Option<bool>,
+    /// Size of a record in KiB, up to 64000 [default: 4]
+    #[arg(
+        long = "recSizeKB",
+        alias = "rec-size-kb",
+        value_name = "KIB",
+        help_heading = "What to do, in mongoperf's names"
+    )]
+    pub rec_size_kb: Option<u32>,
+    /// Seconds between two msync, with --mmf [default: 0, never]
+    #[arg(
+        long = "syncDelay",
+        alias = "sync-delay",
+        value_name = "SECONDS",
+        help_heading = "What to do, in mongoperf's names"
+    )]
+    pub sync_delay: Option<u64>,
+    /// Folder for the test file, which is removed at the end [default: .]
+    #[arg(long, value_name = "FOLDER", help_heading = "How to do it")]
+    pub dir: Option<PathBuf>,
+    /// How requests are made [default: uring, or threads where io_uring is forbidden; mmap with --mmf]
+    #[arg(long, value_name = "NAME", value_enum, help_heading = "How to do it")]
+    pub engine: Option<EngineArg>,
+    /// Where requests go [default: random]
+    #[arg(long, value_name = "HOW", value_enum, help_heading = "How to do it")]
+    pub access: Option<AccessArg>,
+    /// Length of a step of the ramp
+    #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = parse_seconds, help_heading = "How to do it")]
+    pub step_seconds: Duration,
+    /// Length of each of the short probes before the ramp; 0 leaves them out
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds_or_none, help_heading = "How to do it")]
+    pub probe_seconds: Duration,
+    /// No ramp: one step, with nThreads in flight from the beginning
+    #[arg(long, help_heading = "How to do it")]
+    pub no_ramp: bool,
+    /// Do not follow each write with fdatasync, as mongoperf did
+    #[arg(long, help_heading = "How to do it")]
+    pub no_fdatasync: bool,
+    /// Go through the page cache, where a file system has no direct I/O
+    #[arg(long, help_heading = "How to do it")]
+    pub buffered: bool,
+    /// The offsets follow from this number: the same ones each time
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How to do it")]
+    pub seed: u64,
+    /// Only the result, as one JSON object (mongoperf's lines go to standard error)
+    #[arg(long, help_heading = "What to show")]
+    pub json: bool,
+    /// Write a page with the plot into this file
+    #[arg(long, value_name = "FILE", help_heading = "What to show")]
+    pub html: Option<PathBuf>,
+    /// No lines while it runs
+    #[arg(short, long, help_heading = "What to show")]
+    pub quiet: bool,
+    /// Set two results of --json side by side; measures nothing
+    #[arg(long, value_names = ["A.json", "B.json"], num_args = 2, help_heading = "What to show")]
+    pub compare: Option<Vec<PathBuf>>,
+}
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
+pub enum EngineArg {
+    /// io_uring: many in flight from few threads
+    Uring,
+    /// A thread for each in flight, with pread and pwrite, as mongoperf did
+    Threads,
+    /// The file mapped into memory
+    Mmap,
+}
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
+pub enum AccessArg {
+    /// Anywhere, at multiples of 4 KiB
+    Random,
+    /// One record after the other
+    Sequential,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let duration = parse_duration(text)?;
+    if duration < Duration::from_millis(100) || duration > Duration::from_secs(86_400) {
+        return Err(format!("{text} is no length of a step: 100ms to 24h"));
+    }
+    Ok(duration)
+}
+
+fn parse_seconds_or_none(text: &str) -> Result<Duration, String> {
+    if text.trim_end_matches('s') == "0" { Ok(Duration::ZERO) } else { parse_seconds(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_counts_and_rates() {
+        assert_eq!((parse_count("100M"), parse_size("1.5G")), (Ok(100_000_000), Ok(1_610_612_736)));
+        assert_eq!(
+            (parse_size("4096"), parse_size("2GiB"), parse_size("2 kB")),
+            (Ok(4_096), Ok(2 << 30), Ok(2_048))
+        );
+        for bad in ["", "x", "1X", "-1", "0", "1e3", "99999P"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+        assert!(parse_rate("0").is_err() && parse_rate("NaN").is_err() && parse_rate("-1").is_err());
+        assert_eq!(parse_rate("100"), Ok(100.0));
+        assert_eq!((parse_version("7.0.5"), parse_version("8")), (Ok((7, 0)), Ok((8, 0))));
+        assert!(parse_version("seven").is_err());
+        assert!(parse_seconds("99ms").is_err() && parse_seconds("8").is_ok());
+        assert_eq!(parse_seconds_or_none("0"), Ok(Duration::ZERO));
+    }
+}

@@ -1,0 +1,371 @@
+//! `mongosonar disk check`: the facts of a machine, from its `/proc` and `/sys` or from copies of them.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, Grade, Version, findings};
+use sonar_sys::devices::{Device, DeviceKind, Devices, small};
+use sonar_sys::disk::file_system_state;
+use sonar_sys::mounts::{self, Mount};
+use sonar_sys::process::{self, Process};
+use sonar_view::disk::check::Report;
+
+use super::args::CheckArgs;
+use crate::cli::OK;
+
+/// There are warnings.
+const WARNINGS: u8 = 4;
+/// There are problems.
+const PROBLEMS: u8 = 5;
+/// mongod's own default.
+const DEFAULT_DBPATH: &str = "/data/db";
+/// Most bytes that are read of a configuration of mongod, and of Debian's list of packages.
+const MOST_CONFIG_BYTES: u64 = 1 << 20;
+const MOST_PACKAGES_BYTES: u64 = 64 << 20;
+
+/// Runs the command; gives the exit code.
+pub fn run(args: &CheckArgs) -> Result<u8> {
+    let report = look(args)?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        report.write(&mut out)?;
+    } else {
+        report.lines(&mut out)?;
+    }
+    out.flush()?;
+    Ok(match report.worst() {
+        Grade::Ok => OK,
+        Grade::Warning => WARNINGS,
+        Grade::Problem => PROBLEMS,
+    })
+}
+
+/// A machine, or the copy of one.
+struct Machine {
+    root: PathBuf,
+    is_live: bool,
+}
+
+impl Machine {
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        small(&self.path(path)).map(|text| text.trim().to_owned())
+    }
+
+    fn number(&self, path: &str) -> Option<u64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The word in brackets of `always [madvise] never`.
+    fn choice(&self, path: &str) -> Option<String> {
+        let text = self.text(path)?;
+        let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        Some(chosen.unwrap_or(&text).to_owned())
+    }
+}
+
+fn look(args: &CheckArgs) -> Result<Report> {
+    let machine = Machine { root: args.root.clone(), is_live: args.root == Path::new("/") };
+    let (proc_root, sys_root) = (machine.path("proc"), machine.path("sys"));
+    if !proc_root.is_dir() && !sys_root.is_dir() {
+        bail!("{} holds neither proc nor sys", args.root.display());
+    }
+    let mut unseen = Vec::new();
+    let processes = process::named(&proc_root, &["mongod"]);
+    let mongod = processes.first();
+    let (dbpath, about) = data_folder(&machine, args, &processes, &mut unseen);
+    let mut facts = Facts {
+        kernel: machine.text("proc/sys/kernel/osrelease"),
+        version: args.mongod_version.or_else(|| installed_version(&machine)),
+        dbpath: dbpath.as_ref().map(|path| path.display().to_string()),
+        huge_pages: machine.choice("sys/kernel/mm/transparent_hugepage/enabled"),
+        huge_pages_defrag: machine.choice("sys/kernel/mm/transparent_hugepage/defrag"),
+        max_ptes_none: machine.number("sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none"),
+        swappiness: machine.number("proc/sys/vm/swappiness"),
+        swap_kib: swap(&machine),
+        numa_nodes: nodes(&machine),
+        zone_reclaim: machine.number("proc/sys/vm/zone_reclaim_mode"),
+        max_map_count: machine.number("proc/sys/vm/max_map_count"),
+        ..Facts::default()
+    };
+    for (known, what) in [
+        (facts.kernel.is_some(), "release of the kernel: proc/sys/kernel/osrelease"),
+        (
+            facts.huge_pages.is_some(),
+            "huge pages: sys/kernel/mm/transparent_hugepage (a kernel without them, or a container)",
+        ),
+        (facts.swappiness.is_some(), "swappiness: proc/sys/vm/swappiness"),
+        (facts.numa_nodes.is_some(), "NUMA nodes: sys/devices/system/node"),
+        (facts.max_map_count.is_some(), "vm.max_map_count: proc/sys/vm/max_map_count"),
+    ] {
+        if !known {
+            unseen.push(what.to_owned());
+        }
+    }
+    match mongod {
+        None => unseen.push("limits of mongod: none runs here".to_owned()),
+        Some(mongod) => of_process(mongod, &mut facts, &mut unseen),
+    }
+    if let Some(dbpath) = &dbpath {
+        of_folder(&machine, dbpath, mongod, args, &mut facts, &mut unseen);
+    }
+    Ok(Report { dbpath: facts.dbpath.clone(), about, findings: findings(&facts), unseen })
+}
+
+/// The folder of the data, and in words how it was found.
+fn data_folder(
+    machine: &Machine,
+    args: &CheckArgs,
+    processes: &[Process],
+    unseen: &mut Vec<String>,
+) -> (Option<PathBuf>, String) {
+    let whose =
+        processes.first().map_or_else(String::new, |mongod| format!(" (mongod runs as {})", mongod.pid));
+    if let Some(path) = &args.dbpath {
+        let real =
+            if machine.is_live { path.canonicalize().unwrap_or_else(|_| path.clone()) } else { path.clone() };
+        if machine.is_live && !real.exists() {
+            unseen.push(format!(
+                "{}: no such folder; the mount that leads there was looked at",
+                path.display()
+            ));
+        }
+        return (Some(real.clone()), format!("{}{whose}", real.display()));
+    }
+    let Some(mongod) = processes.first() else {
+        return (
+            None,
+            "No mongod runs here and no --dbpath was given: the machine alone was looked at.".to_owned(),
+        );
+    };
+    if processes.len() > 1 {
+        unseen.push(format!("{} more mongod run here: give --dbpath to look at theirs", processes.len() - 1));
+    }
+    let configured = || {
+        let file = mongod.option(&["--config", "-f"])?;
+        let path = machine.path(&format!("proc/{}/root", mongod.pid)).join(file.trim_start_matches('/'));
+        let mut text = String::new();
+        let opened = File::open(path).or_else(|_| File::open(machine.path(file))).ok()?;
+        opened.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
+        dbpath_of(&text)
+    };
+    let path = mongod.option(&["--dbpath"]).map(str::to_owned).or_else(configured);
+    if path.is_none() && mongod.arguments.is_empty() {
+        unseen.push("the arguments of mongod: run as root, or give --dbpath".to_owned());
+    }
+    let path = PathBuf::from(path.unwrap_or_else(|| DEFAULT_DBPATH.to_owned()));
+    let about = format!("{}, of the mongod that runs as {}", path.display(), mongod.pid);
+    (Some(path), about)
+}
+
+/// `dbPath:` of a configuration in YAML, or `dbpath =` of one before 2.6.
+fn dbpath_of(text: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let line = line.split(" #").next().unwrap_or(line).trim();
+        let rest = line.strip_prefix("dbPath").or_else(|| line.strip_prefix("dbpath"))?.trim_start();
+        let value = rest.strip_prefix([':', '='])?.trim().trim_matches(['"', '\'']);
+        (!value.is_empty()).then(|| value.to_owned())
+    })
+}
+
+/// The version of the package that is installed, on a Debian machine.
+fn installed_version(machine: &Machine) -> Option<Version> {
+    const PACKAGES: [&str; 6] = [
+        "mongodb-org-server",
+        "mongodb-enterprise-server",
+        "percona-server-mongodb-server",
+        "mongodb-server-core",
+        "mongodb-server",
+        "mongodb-org-unstable-server",
+    ];
+    let list = File::open(machine.path("var/lib/dpkg/status")).ok()?.take(MOST_PACKAGES_BYTES);
+    let mut is_server = false;
+    for line in BufReader::new(list).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        if let Some(name) = line.strip_prefix("Package: ") {
+            is_server = PACKAGES.contains(&name.trim());
+        } else if let Some(version) = line.strip_prefix("Version: ").filter(|_| is_server) {
+            // An epoch may stand before it: 1:7.0.5-1.
+            let version = version.rsplit(':').next()?;
+            let mut parts = version.split(['.', '-', '~']);
+            return Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?));
+        }
+    }
+    None
+}
+
+/// KiB of swap in all.
+fn swap(machine: &Machine) -> Option<u64> {
+    let text = machine.text("proc/swaps")?;
+    Some(text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum())
+}
+
+fn nodes(machine: &Machine) -> Option<usize> {
+    let entries = fs::read_dir(machine.path("sys/devices/system/node")).ok()?;
+    let is_node = |name: &str| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok());
+    Some(entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count())
+}
+
+fn of_process(mongod: &Process, facts: &mut Facts, unseen: &mut Vec<String>) {
+    match mongod.limits() {
+        Some(limits) => facts.limits = limits,
+        None => unseen
+            .push(format!("limits of mongod: /proc/{}/limits (run as root, or as its user)", mongod.pid)),
+    }
+    if facts.numa_nodes.is_some_and(|nodes| nodes > 1) {
+        facts.interleaved = mongod.is_interleaved();
+        if facts.interleaved.is_none() {
+            unseen
+                .push(format!("memory policy: /proc/{}/numa_maps (run as root, or as its user)", mongod.pid));
+        }
+    }
+}
+
+/// File system and devices of the folder.
+fn of_folder(
+    machine: &Machine,
+    dbpath: &Path,
+    mongod: Option<&Process>,
+    args: &CheckArgs,
+    facts: &mut Facts,
+    unseen: &mut Vec<String>,
+) {
+    let proc_root = machine.path("proc");
+    // In a container mongod sees other mounts than we do; a copy has no `self`.
+    let own = mongod.filter(|_| args.dbpath.is_none()).map(|mongod| mongod.pid.to_string());
+    let tables = own.into_iter().chain(["self".to_owned(), "1".to_owned()]);
+    let Some(table) = tables.filter_map(|pid| mounts::all(&proc_root, &pid).ok()).find(|t| !t.is_empty())
+    else {
+        unseen.push("mounts: proc/self/mountinfo".to_owned());
+        return;
+    };
+    let Some(mount) = mounts::of(&table, dbpath) else {
+        unseen.push(format!("the mount of {}", dbpath.display()));
+        return;
+    };
+    facts.file_system = Some(file_system(machine, mount, unseen));
+    let devices = match Devices::read(&machine.path("sys")) {
+        Ok(devices) => devices,
+        Err(error) => {
+            unseen.push(format!("block devices: sys/block ({error})"));
+            return;
+        }
+    };
+    let Some(device) = devices.of_mount(mount) else {
+        if mount.source.starts_with('/') {
+            unseen.push(format!("the device of {} ({})", mount.source, mount.kind));
+        }
+        return;
+    };
+    let whole = devices.whole(device);
+    match devices.queue(device).read_ahead_kib {
+        Some(kib) => facts.readahead = Some((whole.name.clone(), kib)),
+        None => unseen.push(format!("readahead of {}", whole.name)),
+    }
+    let is_guest = machine.text("proc/cpuinfo").is_some_and(|text| {
+        text.lines()
+            .any(|line| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor"))
+    });
+    let all: Vec<&Device> = std::iter::once(device).chain(devices.below(device)).collect();
+    facts.arrays = all.iter().filter_map(|device| array(&devices, device)).collect();
+    facts.disks = devices
+        .disks(device)
+        .into_iter()
+        .map(|disk| {
+            let queue = devices.queue(disk);
+            let model = match &disk.kind {
+                DeviceKind::Disk { model } => model.clone(),
+                DeviceKind::Loop { backing } => {
+                    Some(format!("the file {}", backing.as_deref().unwrap_or("?")))
+                }
+                _ => None,
+            };
+            let is_virtual = is_guest || is_virtual(disk, model.as_deref());
+            Disk {
+                name: disk.name.clone(),
+                model,
+                rotational: queue.rotational,
+                scheduler: queue.scheduler,
+                is_virtual,
+            }
+        })
+        .collect();
+}
+
+fn file_system(machine: &Machine, mount: &Mount, unseen: &mut Vec<String>) -> FileSystem {
+    let space = if machine.is_live { file_system_state(&mount.point).ok() } else { None };
+    if space.is_none() {
+        unseen.push(format!("free space of {}", mount.point.display()));
+    }
+    FileSystem {
+        kind: mount.kind.clone(),
+        point: mount.point.display().to_string(),
+        source: mount.source.clone(),
+        options: mount.options.clone(),
+        space: space.map(|state| (state.total_bytes, state.free_bytes)),
+    }
+}
+
+/// A device that spreads over others, if it does.
+fn array(devices: &Devices, device: &Device) -> Option<Array> {
+    let members = device.members.clone();
+    match &device.kind {
+        DeviceKind::Md { level, chunk_bytes, degraded, action, .. } => Some(Array {
+            name: device.name.clone(),
+            level: level.clone(),
+            members,
+            chunk_bytes: *chunk_bytes,
+            degraded: degraded.unwrap_or(0),
+            action: action.clone(),
+        }),
+        DeviceKind::Mapper { name, .. } if members.len() > 1 => {
+            // The table of device mapper is for root alone; a stripe shows in the sizes that it asks for.
+            let (least, best) = devices.queue(device).io_bytes.unwrap_or((0, 0));
+            let is_stripe = least >= 4096 && best == least.saturating_mul(members.len() as u64);
+            Some(Array {
+                name: format!("{} ({name})", device.name),
+                level: if is_stripe { "striped" } else { "mapped" }.to_owned(),
+                members,
+                chunk_bytes: if is_stripe { least } else { 0 },
+                degraded: 0,
+                action: None,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Whether somebody else's disk is behind it.
+fn is_virtual(disk: &Device, model: Option<&str>) -> bool {
+    const MODELS: [&str; 8] = [
+        "QEMU",
+        "VBOX",
+        "Virtual",
+        "Amazon Elastic Block Store",
+        "PersistentDisk",
+        "Msft",
+        "VMware",
+        "Google",
+    ];
+    let named =
+        ["vd", "xvd", "rbd", "nbd", "loop", "drbd", "zd"].iter().any(|prefix| disk.name.starts_with(prefix));
+    named || model.is_some_and(|model| MODELS.iter().any(|known| model.contains(known)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_the_data_is_read_from_either_kind_of_configuration() {
+        let yaml = "systemLog:\n  path: /var/log/x\nstorage:\n  # dbPath: /old\n  dbPath: \"/var/lib/mongo db\" # here\n";
+        assert_eq!(dbpath_of(yaml).as_deref(), Some("/var/lib/mongo db"));
+        assert_eq!(dbpath_of("port = 1\ndbpath=/data\n").as_deref(), Some("/data"));
+        assert_eq!(dbpath_of("dbPathology: x\ndbPath:\n"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Runs that were kept: two side by side, and how long so much reading takes on the disk of one.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use sonar_core::disk::estimate::Work;
+use sonar_view::disk::compare::Comparison;
+use sonar_view::disk::estimate::Estimate;
+use sonar_view::disk::run::{MOST_BYTES, Run};
+
+use super::args::{BenchArgs, EstimateArgs};
+use super::bench::columns;
+use crate::cli::OK;
+
+/// Reads a result of `disk bench --json`; - is standard input.
+fn read(path: &Path) -> Result<Run> {
+    let mut bytes = Vec::new();
+    if path.as_os_str() == "-" {
+        io::stdin().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    } else {
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+        read.with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    if bytes.len() as u64 > MOST_BYTES {
+        bail!("{}: longer than {} MiB, which no result of disk bench is", path.display(), MOST_BYTES >> 20);
+    }
+    Run::read(&bytes).map_err(|why| anyhow!("{}: {why}", path.display()))
+}
+
+/// Sets two runs side by side.
+pub fn run(files: &[PathBuf], args: &BenchArgs) -> Result<u8> {
+    let [a_path, b_path] = files else { bail!("--compare needs two files") };
+    let (a, b) = (read(a_path)?, read(b_path)?);
+    let names = [a_path, b_path].map(|path| path.display().to_string());
+    let comparison = Comparison::new(&a, &b, names);
+    if let Some(path) = &args.html {
+        let page = sonar_view::disk::html::compared(&a, &b, &comparison);
+        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut out = io::stdout().lock();
+    if args.json {
+        comparison.write(&mut out)?;
+    } else {
+        comparison.report(&a, &b, columns(), &mut out)?;
+    }
+    out.flush()?;
+    Ok(OK)
+}
+
+/// How long so much reading takes.
+pub fn estimate(args: &EstimateArgs) -> Result<u8> {
+    let run = args.run.as_deref().map(read).transpose()?;
+    let record_bytes = run.as_ref().map_or(4_096, |run| u64::from(run.settings.rec_size_kb) << 10);
+    let document_bytes = match (args.document_bytes, args.size, args.documents) {
+        (Some(bytes), ..) => bytes,
+        (None, Some(size), Some(documents)) => (size / documents.max(1)).max(1),
+        _ => record_bytes,
+    };
+    let documents = match (args.documents, args.size) {
+        (Some(documents), _) => documents,
+        (None, Some(size)) => size.div_ceil(document_bytes.max(1)),
+        (None, None) => bail!("say how much is read: --documents N, or --size of the collection, or both"),
+    };
+    let work = Work { documents, document_bytes, record_bytes };
+    let estimate = match (&run, args.rate) {
+        (Some(run), None) => Estimate::from_run(&work, run).map_err(|why| anyhow!(why))?,
+        (None, Some(rate)) => Estimate::at_rate(&work, rate),
+        _ => bail!("give a result of disk bench --json, or --rate with reads per second"),
+    };
+    let mut out = io::stdout().lock();
+    if args.json {
+        estimate.write(&mut out)?;
+    } else {
+        estimate.report(columns(), &mut out)?;
+    }
+    out.flush()?;
+    Ok(OK)
+}

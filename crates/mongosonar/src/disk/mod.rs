@@ -1,0 +1,23 @@
+//! `mongosonar disk`: measure a disk, watch it, look at how it is set up.
+
+pub mod args;
+mod bench;
+mod check;
+mod compare;
+mod config;
+mod place;
+mod stat;
+
+use anyhow::Result;
+
+use args::DiskCommand;
+
+/// Runs the command; gives the exit code.
+pub fn run(command: &DiskCommand) -> Result<u8> {
+    match command {
+        DiskCommand::Bench(args) => bench::run(args),
+        DiskCommand::Estimate(args) => compare::estimate(args),
+        DiskCommand::Check(args) => check::run(args),
+        DiskCommand::Stat(args) => stat::run(args),
+    }
+}

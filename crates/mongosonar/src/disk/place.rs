@@ -1,0 +1,54 @@
+//! Where a test takes place: file system, device, kernel.
+
+use std::path::Path;
+
+use sonar_sys::devices::{Device, DeviceKind, Devices};
+use sonar_sys::mounts;
+use sonar_view::disk::run::Place;
+
+/// A folder, its mount and its device, as far as they are known.
+pub struct Ground {
+    /// Names of the device and of the disks below, where they are others.
+    pub device: Option<String>,
+    pub disks: Vec<String>,
+    pub place: Place,
+}
+
+impl Ground {
+    /// Looks at the folder `dir`.
+    pub fn of(dir: &Path) -> Self {
+        let real = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+        let mount = mounts::all(Path::new("/proc"), "self").ok();
+        let mount = mount.and_then(|all| mounts::of(&all, &real).cloned());
+        let devices = Devices::read(Path::new("/sys")).unwrap_or_default();
+        let device = mount.as_ref().and_then(|mount| devices.of_mount(mount));
+        let disks: Vec<&Device> = device.map(|device| devices.disks(device)).unwrap_or_default();
+        let first = disks.first().copied();
+        let place = Place {
+            dir: real.display().to_string(),
+            file_system: mount.as_ref().map(|mount| mount.kind.clone()),
+            mount_options: mount.as_ref().map(|mount| mount.options.clone()).unwrap_or_default(),
+            device: device.map(|device| device.name.clone()),
+            disks: others(device, &disks),
+            model: first.and_then(|disk| match &disk.kind {
+                DeviceKind::Disk { model } => model.clone(),
+                DeviceKind::Loop { backing } => backing.as_ref().map(|file| format!("the file {file}")),
+                _ => None,
+            }),
+            scheduler: first.and_then(|disk| devices.queue(disk).scheduler).map(|(chosen, _)| chosen),
+            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|r| r.trim().to_owned()),
+            processors: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+        };
+        Self { device: place.device.clone(), disks: place.disks.clone(), place }
+    }
+
+    /// Names of the device and its disks.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.device.iter().chain(&self.disks)
+    }
+}
+
+fn others(device: Option<&Device>, disks: &[&Device]) -> Vec<String> {
+    let names = disks.iter().map(|disk| disk.name.clone());
+    names.filter(|name| device.is_none_or(|device| device.name != *name)).collect()
+}

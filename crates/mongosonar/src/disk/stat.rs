@@ -1,0 +1,168 @@
+//! `mongosonar disk stat`: the devices under a folder, as `iostat -x` shows them.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use sonar_core::disk::DiskRates;
+use sonar_sys::devices::{self, Counted, Device, DeviceKind, Devices};
+use sonar_sys::mounts;
+use sonar_view::disk::run::DeviceRates;
+use sonar_view::disk::stat::Interval;
+use sonar_view::text::escape;
+
+use super::args::StatArgs;
+use crate::cli::OK;
+
+const PROC: &str = "/proc";
+
+/// Runs the command; gives the exit code.
+pub fn run(args: &StatArgs) -> Result<u8> {
+    let wanted = Wanted::new(args)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    let mut out = io::stdout().lock();
+    if !args.json {
+        for line in &wanted.chain {
+            writeln!(out, "{}", escape(line))?;
+        }
+    }
+    let read = || devices::counters(Path::new(PROC)).context("cannot read /proc/diskstats");
+    let (mut before, mut at) = (read()?, Instant::now());
+    let mut next = at;
+    let mut shown = 0u64;
+    while args.count.is_none_or(|count| shown < count) {
+        next += args.interval;
+        while !stop.load(Ordering::Relaxed) {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            thread::sleep(left.min(Duration::from_millis(50)));
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let now = read()?;
+        let elapsed = at.elapsed();
+        at += elapsed;
+        let interval = Interval::new(
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
+            elapsed.as_secs_f64(),
+            wanted.rates(&before, &now, elapsed.as_nanos() as u64),
+        );
+        if args.json {
+            interval.write(&mut out)?;
+        } else {
+            interval.table(&mut out)?;
+        }
+        out.flush()?;
+        before = now;
+        shown += 1;
+    }
+    Ok(OK)
+}
+
+/// Which devices are shown.
+struct Wanted {
+    /// By name, in order; `None`: all whole devices that have done anything.
+    names: Option<Vec<String>>,
+    /// Whole devices, when all are shown.
+    whole: Vec<String>,
+    /// How they hang together, in lines.
+    chain: Vec<String>,
+}
+
+impl Wanted {
+    fn new(args: &StatArgs) -> Result<Self> {
+        let all = Devices::read(Path::new("/sys")).context("cannot list the devices in /sys/block")?;
+        let whole = all.iter().filter(|d| d.partition_of.is_none()).map(|d| d.name.clone()).collect();
+        let mut tops: Vec<&Device> = Vec::new();
+        let mut chain = Vec::new();
+        if let Some(path) = &args.dbpath {
+            let real = path.canonicalize().with_context(|| format!("cannot look at {}", path.display()))?;
+            let table = mounts::all(Path::new(PROC), "self").context("cannot read the mounts")?;
+            let mount = mounts::of(&table, &real).context("no mount leads to it")?;
+            let Some(device) = all.of_mount(mount) else {
+                bail!(
+                    "{} lies on {} ({}), which has no block device here",
+                    real.display(),
+                    mount.kind,
+                    mount.source
+                );
+            };
+            chain.push(format!("{}: {} at {}", real.display(), mount.kind, mount.point.display()));
+            tops.push(device);
+        }
+        for name in &args.devices {
+            let device = all.named(name).with_context(|| {
+                let names: Vec<&str> = all.iter().map(|d| d.name.as_str()).collect();
+                format!("no device {name:?}; there are: {}", names.join(" "))
+            })?;
+            tops.push(device);
+        }
+        if tops.is_empty() {
+            return Ok(Self { names: None, whole, chain });
+        }
+        let mut names: Vec<String> = Vec::new();
+        for top in tops {
+            for device in std::iter::once(top).chain(all.below(top)) {
+                if !names.contains(&device.name) {
+                    names.push(device.name.clone());
+                    chain.push(format!("  {}", describe(device)));
+                }
+            }
+        }
+        Ok(Self { names: Some(names), whole, chain })
+    }
+
+    fn rates(&self, before: &[Counted], now: &[Counted], elapsed_ns: u64) -> Vec<DeviceRates> {
+        let rate = |counted: &Counted| {
+            // A device that went and came again under its name has another beginning.
+            let earlier =
+                before.iter().find(|old| old.name == counted.name && old.number == counted.number)?;
+            let rates = DiskRates::between(&earlier.counters, &counted.counters, elapsed_ns)?;
+            Some(DeviceRates::new(&counted.name, &rates))
+        };
+        match &self.names {
+            Some(names) => {
+                names.iter().filter_map(|name| rate(now.iter().find(|c| c.name == *name)?)).collect()
+            }
+            None => now
+                .iter()
+                .filter(|c| c.counters.reads + c.counters.writes > 0 && self.whole.contains(&c.name))
+                .filter_map(rate)
+                .collect(),
+        }
+    }
+}
+
+/// One line of what a device is.
+fn describe(device: &Device) -> String {
+    let made_of = || device.members.join(", ");
+    let what = match &device.kind {
+        DeviceKind::Disk { model: Some(model) } => model.clone(),
+        DeviceKind::Disk { model: None } => "disk".to_owned(),
+        DeviceKind::Partition => {
+            format!("partition of {}", device.partition_of.as_deref().unwrap_or("an unknown disk"))
+        }
+        DeviceKind::Mapper { name, uuid } => {
+            let kind = uuid.split('-').next().filter(|kind| !kind.is_empty()).unwrap_or("mapped");
+            format!("{kind} {name}, on {}", made_of())
+        }
+        DeviceKind::Md { level, chunk_bytes: 0, .. } => format!("{level} of {}", made_of()),
+        DeviceKind::Md { level, chunk_bytes, .. } => {
+            format!("{level}, chunks of {} KiB, of {}", chunk_bytes >> 10, made_of())
+        }
+        DeviceKind::Loop { backing } => format!("the file {}", backing.as_deref().unwrap_or("(none)")),
+    };
+    format!("{}: {what}", device.name)
+}

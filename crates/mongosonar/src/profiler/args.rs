@@ -1,0 +1,261 @@
+//! What `mongosonar profiler` can be asked for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::cli::parse_duration;
+use crate::digest::DigestArgs;
+
+/// Where the server is.
+#[derive(Args, Debug, Clone)]
+pub struct Connection {
+    /// Connection string: mongodb://… or mongodb+srv://…, with all options of the drivers (authSource, tls, tlsCAFile, replicaSet, directConnection, readPreference …). In the environment it shows in no list of processes
+    #[arg(
+        value_name = "URI",
+        env = "MONGOSONAR_URI",
+        hide_env_values = true,
+        default_value = "mongodb://localhost:27017"
+    )]
+    pub uri: String,
+}
+
+/// Which databases.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Databases {
+    /// This database; repeat for several
+    #[arg(short, long = "db", value_name = "NAME", conflicts_with = "all_dbs")]
+    pub db: Vec<String>,
+    /// All databases but admin, config and local
+    #[arg(long)]
+    pub all_dbs: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ProfilerCommand {
+    /// What the profiler of each database is set to, and how long until its collection wraps
+    #[command(after_long_help = STATUS_EXAMPLES)]
+    Status(StatusArgs),
+    /// Set the profiler; with --for put everything back afterwards
+    #[command(after_long_help = SET_EXAMPLES)]
+    Set(Box<SetArgs>),
+    /// Follow what the profiler writes, one line an operation
+    #[command(after_long_help = TAIL_EXAMPLES)]
+    Tail(TailArgs),
+    /// Digest of system.profile: of a server, a BSON dump, or JSON lines
+    #[command(after_long_help = REPORT_EXAMPLES)]
+    Report(Box<ReportArgs>),
+    /// Measure what profiling costs on this server, with a load in a database of its own
+    #[command(after_long_help = IMPACT_EXAMPLES)]
+    Impact(Box<ImpactArgs>),
+}
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler status
+  mongosonar profiler status --db shop --json 'mongodb://dba@db1:27017/?tls=true&directConnection=true'
+  MONGOSONAR_URI='mongodb+srv://dba:secret@cluster.example.net' mongosonar profiler status";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler set --db shop --level 1 --slowms 50
+  mongosonar profiler set --db shop --level 2 --size 64m --for 60s      all operations of a minute, then as it was
+  mongosonar profiler set --all-dbs --level 1 --filter '{\"millis\": {\"$gt\": 20}, \"op\": \"update\"}'
+  mongosonar profiler set --db shop --filter unset
+slowms, sample rate and rate limit are the whole server's, whichever database is named.";
+
+const TAIL_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler tail --db shop
+  mongosonar profiler tail --all-dbs --lines 0 --json > operations.jsonl
+It goes on after a restart or a fail-over, and says how much it missed where the collection wrapped faster than it read.";
+
+#[derive(Args, Debug)]
+pub struct TailArgs {
+    #[command(flatten)]
+    pub connection: Connection,
+    #[command(flatten)]
+    pub databases: Databases,
+    /// Begin with so many of the operations that are there already, of each database
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub lines: u32,
+    /// End after so many operations
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// One JSON object a line, with the ids of the shapes
+    #[arg(long)]
+    pub json: bool,
+}
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler report mongodb://localhost:27017 --db shop                    what system.profile holds now
+  mongosonar profiler report mongodb://localhost:27017 --for 60s --json > now.json  what is written to it from now on
+  mongodump -d shop -c system.profile -o dump; mongosonar profiler report dump/shop/system.profile.bson
+  mongoexport -d shop -c system.profile | mongosonar profiler report -
+  mongosonar profiler report system.profile.bson --by namespace --json";
+
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub digest: DigestArgs,
+    /// Of a server: this database; repeat for several [default: all but admin, config and local]
+    #[arg(short, long = "db", value_name = "NAME", help_heading = "What to read")]
+    pub db: Vec<String>,
+    /// Of a server: what is written from now on, for this time, and not what is there already
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, help_heading = "What to read")]
+    pub duration: Option<Duration>,
+}
+
+const IMPACT_EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler impact                                levels 0, 1, 2 with 1 to 32 clients
+  mongosonar profiler impact --level 0 --level 0            what the measurement itself is worth here
+  mongosonar profiler impact --level 2 --duration 10m --size 64m --clients 8    before and after system.profile wraps
+  mongosonar profiler impact --html impact.html --svg impact.svg
+It loads the server as far as that many clients can. It makes a database that must not exist, and drops it however it ends.";
+
+#[derive(Args, Debug)]
+pub struct ImpactArgs {
+    #[command(flatten)]
+    pub connection: Connection,
+    /// Name of the database that is made and dropped; it must not exist
+    #[arg(long, value_name = "NAME", default_value = "mongosonar_impact", value_parser = parse_database)]
+    pub db: String,
+    /// Numbers of clients that ask at the same time; repeat or separate by commas [default: 1,2,4,8,16,32]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub clients: Vec<u32>,
+    /// Levels; the others are compared with the first; repeat or separate by commas [default: 0,1,2]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..=2))]
+    pub level: Vec<i32>,
+    /// Also level 2 with this rate limit (Percona Server for MongoDB) [default there: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1000))]
+    pub rate_limit: Option<i64>,
+    /// How often each level is measured with each number of clients
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(3..=1000))]
+    pub rounds: u16,
+    /// How long at a time
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    pub slice: Duration,
+    /// One long run with the last level and the most clients instead, to see system.profile fill and wrap
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Documents in the table
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
+    pub documents: u32,
+    /// Size of system.profile [default: the server's, 1m]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// How sure the verdicts are to be, all together, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence)]
+    pub confidence: f64,
+    /// What the order of the levels is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write the chart of throughput over time
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Write one page with charts and tables
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub connection: Connection,
+    #[command(flatten)]
+    pub databases: Databases,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct SetArgs {
+    #[command(flatten)]
+    pub connection: Connection,
+    #[command(flatten)]
+    pub databases: Databases,
+    /// 0 off, 1 slow operations (or what the filter takes), 2 every operation
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..=2))]
+    pub level: Option<i32>,
+    /// What takes longer than so many milliseconds is slow; counts for the log too
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i64).range(-1..=i64::from(i32::MAX)), allow_negative_numbers = true)]
+    pub slowms: Option<i64>,
+    /// Share of slow operations that is kept, 0 to 1; counts for the log too (MongoDB 3.6)
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    pub sample_rate: Option<f64>,
+    /// Find expression in JSON over the fields of profile documents, or unset (MongoDB 4.4.2)
+    #[arg(long, value_name = "JSON")]
+    pub filter: Option<String>,
+    /// Keep one in N of the operations below slowms at level 2 (Percona Server for MongoDB)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1000))]
+    pub rate_limit: Option<i64>,
+    /// Size of system.profile, like 16m or 1g; another size drops what it holds
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub size: Option<u64>,
+    /// Put everything back after this time; also after Ctrl-C, SIGTERM, SIGHUP, and a lost connection that comes back
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// With --for and --size: leave the new size, and so what was collected, as it is afterwards
+    #[arg(long, requires = "duration")]
+    pub keep_size: bool,
+}
+
+/// A share, 0 to 1.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("{text:?} is no share: write a number from 0 to 1"))
+}
+
+/// Per cent, from 50 to 99.999.
+fn parse_confidence(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (50.0..=99.999).contains(percent));
+    percent.ok_or_else(|| format!("{text:?} is no confidence: write per cent from 50 to 99.999"))
+}
+
+/// A name that a database may have.
+fn parse_database(text: &str) -> Result<String, String> {
+    let good = !text.is_empty() && text.len() < 64 && !text.contains(['/', '\\', '.', ' ', '"', '$', '\0']);
+    if good { Ok(text.to_owned()) } else { Err(format!("{text:?} is no name of a database")) }
+}
+
+/// `4096`, `64k`, `16m`, `1g`: bytes in powers of 1024; at least a page, at most a TiB.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => Some(0),
+        "k" | "kb" | "kib" => Some(10),
+        "m" | "mb" | "mib" => Some(20),
+        "g" | "gb" | "gib" => Some(30),
+        _ => None,
+    };
+    let bytes = number.parse::<u64>().ok().zip(shift).and_then(|(n, shift)| n.checked_mul(1 << shift));
+    bytes
+        .filter(|bytes| (4_096..=1 << 40).contains(bytes))
+        // Servers round the size of a capped collection up to a multiple of 256.
+        .map(|bytes| bytes.next_multiple_of(256))
+        .ok_or_else(|| format!("{text:?} is no size: write it like 16m or 1g, from 4096 bytes to 1024g"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(parse_bytes("16m"), Ok(16 << 20));
+        assert_eq!(parse_bytes("1GiB"), Ok(1 << 30));
+        assert_eq!(parse_bytes("5000"), Ok(5_120));
+        for wrong in ["", "m", "1x", "100", "99999999999g", "-5m"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_share("1.5").is_err() && parse_share("NaN").is_err() && parse_share("0.1").is_ok());
+    }
+}

@@ -1,0 +1,204 @@
+//! `mongosonar profiler impact`: what profiling costs here.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use sonar_core::impact::{Counters, Variant};
+use sonar_mongo::load::{Measurement, Progress, ServerFacts};
+use sonar_mongo::{Error, Server};
+use sonar_sys::host;
+use sonar_view::impact::{self, Report};
+use sonar_view::text::escape;
+use sonar_view::units::{Count, Nanos};
+
+use super::args::ImpactArgs;
+use crate::cli::OK;
+
+pub fn run(args: &ImpactArgs) -> Result<u8> {
+    let (stop, _) = super::stop_flag()?;
+    let mut clients = if args.clients.is_empty() { vec![1, 2, 4, 8, 16, 32] } else { args.clients.clone() };
+    clients.sort_unstable();
+    clients.dedup();
+    let most = clients.last().copied().unwrap_or(1);
+    let server = Server::connect(&args.connection.uri, most + 2)?;
+    let label = server.info().label();
+    let what = Measurement {
+        database: args.db.clone(),
+        documents: args.documents,
+        variants: variants(args, &server)?,
+        clients,
+        rounds: usize::from(args.rounds),
+        slice: args.slice,
+        profile_bytes: args.size,
+        confidence: args.confidence / 100.0,
+        seed: args.seed,
+    };
+    if let Some(set) = &server.info().replica_set {
+        eprintln!(
+            "{} is a member of the replica set {}: what is written is replicated",
+            escape(&label),
+            escape(set)
+        );
+    }
+    let mut told = Told { quiet: !io::stderr().is_terminal(), line: false };
+    if let Some(time) = args.duration {
+        eprintln!(
+            "{}: level {} for {}",
+            escape(&label),
+            what.variants.last().map_or(0, |v| v.level),
+            Nanos(time.as_nanos() as u64)
+        );
+        let long = server.measure_long(&what, time, &stop, &mut |progress| told.tell(&progress));
+        told.end();
+        let long = done(long)?;
+        if let Some(path) = &args.svg {
+            save(path, &impact::long_svg(&long))?;
+        }
+        if let Some(path) = &args.html {
+            save(path, &impact::long_html(&label, &long))?;
+        }
+        let out = io::stdout().lock();
+        if args.json {
+            impact::long_json(&label, &long, out)?
+        } else {
+            impact::long_text(&label, &long, out)?
+        };
+        return Ok(OK);
+    }
+    let slices = what.clients.len() * what.variants.len() * what.rounds;
+    let seconds = (args.slice.as_secs_f64() + 0.4) * slices as f64;
+    eprintln!("{}: {slices} slices, about {}", escape(&label), Nanos((seconds * 1e9) as u64));
+    let measured =
+        server.measure(&what, &stop, &mut |facts| counters(facts), &mut |progress| told.tell(&progress));
+    told.end();
+    let mut run = done(measured)?;
+    let processors = host::host_busy(Path::new("/proc")).ok().map(|(_, processors)| processors);
+    run.processors = here(&server.facts()).and(processors);
+    let report = Report { server: &label, documents: what.documents, run: &run };
+    if let Some(path) = &args.svg {
+        save(path, &impact::svg(&report))?;
+    }
+    if let Some(path) = &args.html {
+        save(path, &impact::html(&report))?;
+    }
+    let out = io::stdout().lock();
+    if args.json {
+        impact::json(&report, out)?
+    } else {
+        impact::text(&report, out)?
+    };
+    Ok(OK)
+}
+
+fn done<T>(measured: sonar_mongo::Result<T>) -> Result<T> {
+    match measured {
+        Err(Error::Stopped) => {
+            bail!("stopped; all that was made on the server is gone, and its profiler is as it was")
+        }
+        other => Ok(other?),
+    }
+}
+
+fn save(path: &Path, text: &str) -> Result<()> {
+    File::create(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The settings to compare: as asked, else levels 0, 1, 2, and with a rate limit where there is one.
+fn variants(args: &ImpactArgs, server: &Server) -> Result<Vec<Variant>> {
+    let plain = |level| Variant { level, rate_limit: None };
+    let mut variants: Vec<Variant> = if args.level.is_empty() {
+        vec![plain(0), plain(1), plain(2)]
+    } else {
+        args.level.iter().copied().map(plain).collect()
+    };
+    let percona = server.info().product.starts_with("Percona");
+    match args.rate_limit {
+        Some(limit) => variants.push(Variant { level: 2, rate_limit: Some(limit) }),
+        None if percona && args.level.is_empty() => {
+            variants.push(Variant { level: 2, rate_limit: Some(100) })
+        }
+        None => {}
+    }
+    // Level 2 alone is at the limit that the server has; beside one that is limited it means all.
+    if variants.iter().any(|variant| variant.rate_limit.is_some()) {
+        for variant in variants.iter_mut().filter(|v| v.level == 2 && v.rate_limit.is_none()) {
+            variant.rate_limit = Some(1);
+        }
+    }
+    if args.duration.is_none() && variants.len() < 2 {
+        bail!("one level alone compares with nothing: give at least two, like --level 0 --level 2");
+    }
+    Ok(variants)
+}
+
+/// The server's process id, where it runs on this host: then its host has this one's name, and there is
+/// a process with that id.
+fn here(facts: &ServerFacts) -> Option<u32> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let same = facts.host.as_deref() == Some(name.trim());
+    facts.pid.filter(|pid| same && host::name(Path::new("/proc"), *pid).is_ok())
+}
+
+/// What this machine knows.
+fn counters(facts: &ServerFacts) -> Counters {
+    let root = Path::new("/proc");
+    let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let here = here(facts);
+    Counters {
+        server_cpu_ns: here.and_then(|pid| host::cpu_time(root, pid).ok()).map(ns),
+        client_cpu_ns: host::cpu_time(root, std::process::id()).ok().map(ns),
+        host_busy_ns: here.and_then(|_| host::host_busy(root).ok()).map(|(busy, _)| ns(busy)),
+        disk_busy_ns: here.and_then(|_| host::busiest_disk(root).ok()).map(ns),
+        log_bytes: here
+            .and(facts.log_path.as_deref())
+            .and_then(|path| fs::metadata(path).ok())
+            .filter(|file| file.is_file())
+            .map(|file| file.len()),
+        ..Counters::default()
+    }
+}
+
+/// How far it is, on standard error.
+struct Told {
+    quiet: bool,
+    line: bool,
+}
+
+impl Told {
+    fn tell(&mut self, progress: &Progress<'_>) {
+        let line = match progress {
+            Progress::Filling(done, all) => format!("filling the table: {done} of {all}"),
+            Progress::Measured(slice, done, all) => {
+                format!("{done} of {all}: {} clients, {} ops/s", slice.clients, Count(slice.throughput()))
+            }
+            Progress::Second(operations) => format!("{operations} ops/s"),
+            Progress::Wrapped => return self.say("system.profile is full and begins to wrap"),
+            Progress::Again(error) => {
+                return self.say(&format!("a slice was lost ({error}), and is measured again"));
+            }
+            Progress::Cleaning => "cleaning up".to_owned(),
+            Progress::CannotClean(error) => {
+                return self.say(&format!("cannot clean up yet ({error}); trying again, Ctrl-C gives up"));
+            }
+        };
+        if !self.quiet {
+            eprint!("\r\x1b[K{line}");
+            self.line = true;
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.end();
+        eprintln!("{text}");
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.line) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `mongosonar profiler status`.
+
+use std::io;
+
+use anyhow::Result;
+use sonar_mongo::control::{self, State};
+use sonar_mongo::{Error, Server};
+use sonar_view::profiler::{self, Row};
+
+use super::args::StatusArgs;
+use crate::cli::OK;
+
+pub fn run(args: &StatusArgs) -> Result<u8> {
+    let server = Server::connect(&args.connection.uri, 1)?;
+    let databases = super::databases(&server, &args.databases, true)?;
+    if let Err(error @ (Error::NoProfiler { .. } | Error::Mongos(_))) = server.profiler("admin") {
+        return Err(error.into());
+    }
+    let mut rows = Vec::with_capacity(databases.len());
+    for database in databases {
+        rows.push(match server.profiler(&database) {
+            Ok(state) => row(state),
+            // Of one database only; anything else is true of the server.
+            Err(error @ (Error::Unauthorized { .. } | Error::Command { .. })) => {
+                Row { database, error: Some(error.to_string()), ..Row::default() }
+            }
+            Err(error) => return Err(error.into()),
+        });
+    }
+    let (label, now, out) = (server.info().label(), server.now()?, io::stdout().lock());
+    if args.json {
+        profiler::json(&label, &rows, now, out)?;
+    } else {
+        profiler::table(&label, &rows, now, out)?;
+    }
+    Ok(OK)
+}
+
+/// As it is shown.
+pub fn row(state: State) -> Row {
+    Row {
+        database: state.database,
+        level: Some(state.settings.level),
+        slow_ms: state.settings.slow_ms,
+        sample_rate: state.settings.sample_rate,
+        filter: state.settings.filter.as_ref().map(control::json),
+        rate_limit: state.settings.rate_limit,
+        fill: state.collection,
+        error: None,
+    }
+}

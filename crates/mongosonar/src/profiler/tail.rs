@@ -1,0 +1,156 @@
+//! `mongosonar profiler tail`: each operation that the profiler writes, one line.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::time::Duration;
+
+use anyhow::Result;
+use sonar_core::{Execution, Identity, Operation};
+use sonar_decode::entry::Sink;
+use sonar_decode::profile::Profile;
+use sonar_mongo::Server;
+use sonar_mongo::tail::{Event, Missed, Tailing};
+use sonar_view::text::escape;
+use sonar_view::units::{Nanos, UNKNOWN, or_unknown};
+use sonar_view::{Form, entry};
+
+use super::args::TailArgs;
+use crate::cli::OK;
+
+/// How long what is written may wait to be shown.
+const FLUSH: Duration = Duration::from_millis(200);
+
+pub fn run(args: &TailArgs) -> Result<u8> {
+    let (stop, _) = super::stop_flag()?;
+    let server = Server::connect(&args.connection.uri, 2)?;
+    let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };
+    let mut tail = server.tail(&tailing, &stop)?;
+    let mut out =
+        Out { to: BufWriter::with_capacity(64 * 1024, io::stdout().lock()), json: args.json, broken: None };
+    let mut profile = Profile::default();
+    let (mut missed, mut failed, mut operations) = (0, None, 0);
+    eprintln!("following {}", escape(&server.info().label()));
+    while !stop.is_set() {
+        let event = match tail.next(FLUSH) {
+            Ok(Some(event)) => event,
+            Ok(None) => {
+                out.to.flush()?;
+                continue;
+            }
+            Err(_) => break,
+        };
+        match event {
+            Event::Documents { batch, .. } => {
+                for document in batch.documents() {
+                    profile.document(document.as_bytes(), &mut out);
+                    if let Some(error) = out.broken.take() {
+                        return Err(error.into());
+                    }
+                    operations += 1;
+                    if args.count.is_some_and(|count| operations >= count) {
+                        stop.set();
+                        break;
+                    }
+                }
+            }
+            Event::Missed(gap) => {
+                missed += gap.documents.or(gap.about).unwrap_or(0);
+                out.to.flush()?;
+                eprintln!("{}", said(&gap));
+                if args.json {
+                    entry::missed(&gap.database, gap.from, gap.to, gap.documents, gap.about, &mut out.to)?;
+                }
+            }
+            Event::Failed { database, error } => {
+                eprintln!("{}{error}", prefix(&database));
+                failed = Some(error);
+            }
+            other => {
+                out.to.flush()?;
+                eprintln!("{}", told(&other));
+            }
+        }
+    }
+    out.to.flush()?;
+    let reading = profile.reading();
+    let lost: Vec<_> = reading.losses().map(|(name, _, count)| format!("{name} {count}")).collect();
+    if missed > 0 || !lost.is_empty() {
+        let missed = if missed > 0 { format!("about {missed} documents missed  ") } else { String::new() };
+        eprintln!("{} documents read  {missed}{}", reading.documents, lost.join("  "));
+    }
+    match failed {
+        // Others may have been followed to the end; alone it is the failure of the whole.
+        Some(error) if !stop.is_set() => Err(error.into()),
+        _ => Ok(OK),
+    }
+}
+
+fn prefix(database: &str) -> String {
+    if database.is_empty() { String::new() } else { format!("{}: ", escape(database)) }
+}
+
+/// What was missed, in one line.
+fn said(gap: &Missed) -> String {
+    let mut text = format!("{}: system.profile wrapped faster than it was read: ", escape(&gap.database));
+    match (gap.documents, gap.about) {
+        (Some(count), _) => text.push_str(&format!("{count} documents missed")),
+        (None, Some(about)) => text.push_str(&format!("about {about} documents missed, at the rate before")),
+        (None, None) => text.push_str("documents missed, how many is not known"),
+    }
+    let span = gap.from.zip(gap.to).map(|(from, to)| Nanos(to.since(from)));
+    text.push_str(&format!(" in {}; a larger --size holds more", or_unknown(span)));
+    text
+}
+
+/// What is said of whatever is no operation; empty for those.
+pub fn told(event: &Event) -> String {
+    match event {
+        Event::Missed(gap) => said(gap),
+        Event::Lost { database, said } => {
+            format!("{}connection lost ({}); trying again until it is back", prefix(database), escape(said))
+        }
+        Event::Back { database, address, moved: false } => {
+            format!("{}following goes on at {}", prefix(database), escape(address))
+        }
+        Event::Back { database, address, moved: true } => format!(
+            "{}following goes on at {}, another server: what the first one did last may be missing",
+            prefix(database),
+            escape(address)
+        ),
+        Event::Level { database, was, now } => format!(
+            "{}the profiling level is {now} now, it was {was}: a server that starts again takes that of its configuration",
+            prefix(database)
+        ),
+        Event::Nothing { database, level } => {
+            let level = level.map_or_else(|| UNKNOWN.to_owned(), |level| level.to_string());
+            format!(
+                "{}there is no system.profile (profiling level {level}); waiting for one",
+                prefix(database)
+            )
+        }
+        Event::Replaced { database } => format!(
+            "{}system.profile was made anew (a resize?); what stood in the old one last is not known",
+            prefix(database)
+        ),
+        Event::Failed { database, error } => format!("{}{error}", prefix(database)),
+        Event::Documents { .. } => String::new(),
+    }
+}
+
+struct Out<'a> {
+    to: BufWriter<StdoutLock<'a>>,
+    json: bool,
+    broken: Option<io::Error>,
+}
+
+impl Sink for Out<'_> {
+    fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, _: u64) {
+        let written = if self.json {
+            entry::json(op, identity, execution, Form::Typed, &mut self.to)
+        } else {
+            entry::text(op, identity, execution, Form::Typed, &mut self.to)
+        };
+        if let Err(error) = written {
+            self.broken.get_or_insert(error);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Files, pipes and standard input, whatever compression they have; and being told to stop.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// Sets `stop` when we are told to end; told twice, we end at once.
+pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<()> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(())
+}
+
+/// What to call an input.
+pub fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Tells on a terminal how far a long file has been read.
+pub struct Progress {
+    read: Arc<AtomicU64>,
+    size: u64,
+    began: Instant,
+    shown: std::cell::Cell<Option<Instant>>,
+}
+
+impl Progress {
+    /// Shows it, at most twice a second.
+    pub fn show(&self) {
+        let now = Instant::now();
+        let last = self.shown.get().unwrap_or(self.began);
+        if self.size == 0 || now.duration_since(last).as_millis() < 500 || !io::stderr().is_terminal() {
+            return;
+        }
+        self.shown.set(Some(now));
+        let read = self.read.load(Ordering::Relaxed);
+        let rate = read as f64 / now.duration_since(self.began).as_secs_f64() / 1e6;
+        eprint!("\rreading {:3.0} %  {rate:.0} MB/s ", 100.0 * read as f64 / self.size as f64);
+    }
+
+    /// Takes it away.
+    pub fn done(&self) {
+        if self.shown.get().is_some() {
+            eprint!("\r{:40}\r", "");
+        }
+    }
+}
+
+/// Counts what is read through it.
+struct Counted<R> {
+    inner: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.inner.read(buffer)?;
+        self.read.fetch_add(got as u64, Ordering::Relaxed);
+        Ok(got)
+    }
+}
+
+/// What another program writes, like `tcpdump -w -`: it may be long in coming, so a thread waits for it, and
+/// we wait for that thread or for a signal.
+struct Pipe {
+    from: Receiver<io::Result<Vec<u8>>>,
+    chunk: io::Cursor<Vec<u8>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Pipe {
+    /// Bytes read at once.
+    const CHUNK: usize = 64 * 1024;
+    /// Chunks that wait to be decoded.
+    const WAITING: usize = 16;
+    /// How long a signal may wait to be noticed.
+    const NAP: Duration = Duration::from_millis(100);
+
+    fn new(mut input: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> io::Result<Self> {
+        let (to, from) = sync_channel(Self::WAITING);
+        std::thread::Builder::new().name("read".to_owned()).spawn(move || {
+            loop {
+                let mut chunk = vec![0; Self::CHUNK];
+                let got = match input.read(&mut chunk) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    got => got,
+                };
+                let over = !matches!(got, Ok(1..));
+                let chunk = got.map(|got| {
+                    chunk.truncate(got);
+                    chunk
+                });
+                if to.send(chunk).is_err() || over {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { from, chunk: io::Cursor::default(), stop })
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let got = self.chunk.read(buffer)?;
+            if got > 0 {
+                return Ok(got);
+            }
+            match self.from.recv_timeout(Self::NAP) {
+                Ok(chunk) => {
+                    self.chunk = io::Cursor::new(chunk?);
+                    if self.chunk.get_ref().is_empty() {
+                        return Ok(0);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+                Err(RecvTimeoutError::Timeout) if self.stop.load(Ordering::Relaxed) => {
+                    return Err(io::Error::other("told to stop"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+/// Opens a file or standard input, and undoes gzip and zstd.
+pub fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn Read>, Progress)> {
+    let read = Arc::new(AtomicU64::new(0));
+    let (inner, size): (Box<dyn Read>, u64) = if path == Path::new("-") {
+        (Box::new(Pipe::new(io::stdin(), stop.clone())?), 0)
+    } else {
+        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+        let metadata = file.metadata().with_context(|| format!("cannot read {name}"))?;
+        if metadata.is_file() || metadata.is_dir() {
+            (Box::new(file), metadata.len())
+        } else {
+            (Box::new(Pipe::new(file, stop.clone())?), 0)
+        }
+    };
+    let mut input = Counted { inner, read: read.clone() };
+    let mut head = Vec::new();
+    input.by_ref().take(4).read_to_end(&mut head).with_context(|| format!("cannot read {name}"))?;
+    let whole = io::Cursor::new(head.clone()).chain(input);
+    let input: Box<dyn Read> = match head.as_slice() {
+        [0x1f, 0x8b, ..] => {
+            Box::new(flate2::read::MultiGzDecoder::new(io::BufReader::with_capacity(256 * 1024, whole)))
+        }
+        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
+        _ => Box::new(whole),
+    };
+    Ok((input, Progress { read, size, began: Instant::now(), shown: std::cell::Cell::new(None) }))
+}

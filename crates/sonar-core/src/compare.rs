@@ -1,0 +1,237 @@
+//! Two digests beside each other: what is new, what is gone, and what changed so much that chance does
+//! not explain it.
+//!
+//! Latencies are compared by the Mann-Whitney test on the buckets of their histograms, ties corrected:
+//! it asks whether an operation of the one side tends to be slower than one of the other, whatever their
+//! distributions look like. Operations of one second are not independent of each other (a checkpoint
+//! slows all of them), so the test counts by how far the parts of each side's own timeline differ among
+//! themselves: a change has to stand out of that. Over all shapes p values are corrected (Holm), so that
+//! of two halves of one steady recording at most one comparison in twenty tells of a change at all.
+
+use crate::digest::Tally;
+use crate::{Histogram, Timeline};
+
+/// Chance of a false alarm over all shapes together.
+pub const ALPHA: f64 = 0.05;
+/// The fewest operations on each side of which a change of latency is asked.
+pub const MIN_CALLS: u64 = 20;
+/// The least effect that is told of: Cliff's delta, 0.147 being called small.
+pub const MIN_EFFECT: f64 = 0.147;
+/// The least change of a rate, or of examined per returned, that is told of, as a factor.
+pub const MIN_FACTOR: f64 = 1.25;
+
+/// How the latencies of one row differ.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Shift {
+    /// Chance that one of B is slower than one of A, less that it is quicker: -1 to 1. Above 0: B is slower.
+    pub effect: f64,
+    /// Chance of an effect this large, were both the same.
+    pub p: f64,
+    /// 50 %, 95 % and 99 % quantiles of A and of B, in nanoseconds.
+    pub quantiles: [(u64, u64); 3],
+}
+
+/// The Mann-Whitney test on two histograms; `None` where a side has fewer than [`MIN_CALLS`].
+/// `dispersion` (1 or more) is by how much the variance is larger than that of independent operations.
+pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
+    if a.count() < MIN_CALLS || b.count() < MIN_CALLS {
+        return None;
+    }
+    let buckets = |histogram: &Histogram| -> Vec<(i32, u64)> {
+        std::iter::once((i32::MIN, histogram.zero_count())).chain(histogram.buckets()).collect()
+    };
+    let (left, right) = (buckets(a), buckets(b));
+    let (n, m) = (a.count() as f64, b.count() as f64);
+    let (mut i, mut j) = (0, 0);
+    let (mut a_below, mut wins, mut ties) = (0.0, 0.0, 0.0);
+    while i < left.len() || j < right.len() {
+        let index = match (left.get(i), right.get(j)) {
+            (Some(x), Some(y)) => x.0.min(y.0),
+            (Some(x), None) => x.0,
+            (None, Some(y)) => y.0,
+            (None, None) => break,
+        };
+        let take = |side: &[(i32, u64)], at: &mut usize| match side.get(*at) {
+            Some(&(same, count)) if same == index => {
+                *at += 1;
+                count as f64
+            }
+            _ => 0.0,
+        };
+        let (x, y) = (take(&left, &mut i), take(&right, &mut j));
+        wins += y * (a_below + x / 2.0);
+        a_below += x;
+        let tied = x + y;
+        ties += tied * tied * tied - tied;
+    }
+    let all = n + m;
+    let variance = n * m / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
+    let effect = 2.0 * wins / (n * m) - 1.0;
+    let p = if variance > 0.0 {
+        let z = (wins - n * m / 2.0).abs() / (variance * dispersion.max(1.0)).sqrt();
+        two_sided(z)
+    } else {
+        1.0
+    };
+    let quantile = |q| (a.quantile_ns(q).unwrap_or(0), b.quantile_ns(q).unwrap_or(0));
+    Some(Shift { effect, p, quantiles: [quantile(0.5), quantile(0.95), quantile(0.99)] })
+}
+
+/// Chance of a standard normal value beyond `z` on either side. Abramowitz and Stegun, 7.1.26: off by less
+/// than 2e-7.
+fn two_sided(z: f64) -> f64 {
+    let x = z / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * x);
+    let poly = t
+        * (0.254_829_592
+            + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+    (poly * (-x * x).exp()).clamp(0.0, 1.0)
+}
+
+/// By how much the means of the parts of a timeline differ more than those of independent operations
+/// would: 1 where they do not. `variance` is that of one operation.
+pub fn dispersion(timeline: &Timeline, latency: &Histogram) -> f64 {
+    let calls = latency.count() as f64;
+    if calls < 2.0 {
+        return 1.0;
+    }
+    let mean = latency.sum_ns() as f64 / calls;
+    // Of each bucket its upper bound stands for what is in it: at most 2.2 % too much.
+    let spread: f64 = latency
+        .buckets()
+        .map(|(index, count)| {
+            let off = crate::histogram::upper_bound_ns(index) as f64 - mean;
+            off * off * count as f64
+        })
+        .sum::<f64>()
+        + latency.zero_count() as f64 * mean * mean;
+    let variance = spread / (calls - 1.0);
+    let parts: Vec<_> = timeline.iter().filter(|(_, bucket)| bucket.calls > 0).collect();
+    if variance <= 0.0 || parts.len() < 3 {
+        return 1.0;
+    }
+    let chi: f64 = parts
+        .iter()
+        .map(|(_, bucket)| {
+            let off = bucket.latency_ns as f64 / bucket.calls as f64 - mean;
+            off * off * bucket.calls as f64 / variance
+        })
+        .sum();
+    (chi / (parts.len() as f64 - 1.0)).max(1.0)
+}
+
+/// Calls per second of a row over `span_ns`, and how much that differs from part to part: variance over
+/// mean of the calls in a part, 1 where they come independently.
+pub fn rate(tally: &Tally, span: &Timeline) -> Rate {
+    let Some((from, to)) = span.span() else { return Rate::default() };
+    let seconds = to.since(from) as f64 / 1e9;
+    let count = span.iter().count().clamp(1, 64);
+    let parts = tally.timeline.resampled(from, to, count);
+    let mean = tally.calls as f64 / count as f64;
+    let variance = parts.iter().map(|part| (part.calls as f64 - mean).powi(2)).sum::<f64>()
+        / (count as f64 - 1.0).max(1.0);
+    let dispersion = if mean > 0.0 && count > 2 { (variance / mean).max(1.0) } else { 1.0 };
+    Rate {
+        per_second: tally.calls as f64 / seconds.max(1e-9),
+        seconds,
+        calls: tally.calls as f64,
+        dispersion,
+    }
+}
+
+/// How often something comes.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub struct Rate {
+    /// Calls per second.
+    pub per_second: f64,
+    /// Over how long.
+    pub seconds: f64,
+    /// Calls.
+    pub calls: f64,
+    /// Variance of the calls of a part over their mean.
+    pub dispersion: f64,
+}
+
+impl Rate {
+    /// Chance of rates that differ as much, were both the same; 1 where a side is too short to tell.
+    pub fn p(self, other: Self) -> f64 {
+        if self.calls + other.calls < MIN_CALLS as f64 || self.seconds <= 0.0 || other.seconds <= 0.0 {
+            return 1.0;
+        }
+        // Square roots of counts have nearly the same variance, a quarter of their dispersion, at any mean.
+        let root = |rate: Self| ((rate.calls + 0.375) / rate.seconds).sqrt();
+        let variance = |rate: Self| rate.dispersion / (4.0 * rate.seconds);
+        two_sided((root(self) - root(other)).abs() / (variance(self) + variance(other)).sqrt())
+    }
+}
+
+/// How examined documents per call went from the first half of a timeline to the second: 1 is no change;
+/// `None` where there is nothing to tell by. A table that grows without an index shows here.
+pub fn growth(timeline: &Timeline) -> Option<f64> {
+    let (from, to) = timeline.span()?;
+    let halves = timeline.resampled(from, to, 2);
+    let [first, second] = halves.as_slice() else { return None };
+    let per_call = |half: &crate::timeline::Bucket| half.examined as f64 / half.calls as f64;
+    (first.calls >= MIN_CALLS && second.calls >= MIN_CALLS && first.examined > 0)
+        .then(|| per_call(second) / per_call(first))
+}
+
+/// Which of the p values stand when all of them are asked at once (Holm), at [`ALPHA`].
+pub fn holm(p: &[f64]) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
+    let mut stands = vec![false; p.len()];
+    for (rank, &at) in order.iter().enumerate() {
+        if p[at] > ALPHA / (p.len() - rank) as f64 {
+            break;
+        }
+        stands[at] = true;
+    }
+    stands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(values: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::new();
+        values.into_iter().for_each(|ns| histogram.record(ns));
+        histogram
+    }
+
+    #[test]
+    fn the_test_agrees_with_one_worked_out_by_hand() {
+        // Twenty and twenty, all of B above all of A: U = 400, z = 200 / sqrt(400 × 41 / 12).
+        let (a, b) = (histogram((0..20).map(|n| 1_000 << n)), histogram((20..40).map(|n| 1_000 << n)));
+        let shift = shift(&a, &b, 1.0).unwrap();
+        assert!((shift.effect - 1.0).abs() < 1e-12);
+        // Python: math.erfc(200 / math.sqrt(400 * 41 / 12) / math.sqrt(2)).
+        assert!((shift.p - 6.302e-8).abs() < 2e-7, "{}", shift.p);
+        assert!(super::shift(&a, &histogram([1, 2]), 1.0).is_none());
+    }
+
+    #[test]
+    fn the_same_twice_is_no_change() {
+        let a = histogram((0..1_000).map(|n| n * 1_000));
+        let same = shift(&a, &a, 1.0).unwrap();
+        assert!(same.effect.abs() < 1e-9 && same.p > 0.999);
+        let zeros = histogram([0; 100]);
+        assert_eq!(shift(&zeros, &zeros, 1.0).unwrap().p, 1.0);
+    }
+
+    #[test]
+    fn many_p_values_are_asked_at_once() {
+        assert_eq!(holm(&[0.04, 0.04, 0.04]), [false; 3]);
+        assert_eq!(holm(&[0.001, 0.04, 0.6]), [true, false, false]);
+        assert_eq!(holm(&[0.01, 0.02, 0.001]), [true; 3]);
+        assert!(holm(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_normal_distribution_is_that_of_the_tables() {
+        for (z, p) in [(0.0, 1.0), (1.96, 0.049_996), (2.575_829, 0.01), (3.290_527, 0.001)] {
+            assert!((two_sided(z) - p).abs() < 1e-6, "{z}: {}", two_sided(z));
+        }
+    }
+}

@@ -1,0 +1,887 @@
+//! How a machine is set up, beside what MongoDB's production notes ask for: facts in, findings out.
+//!
+//! Each rule is a function of the facts. A fact that is not known makes no finding; it is told among what
+//! could not be seen.
+
+/// The manual's production notes.
+pub const NOTES: &str = "https://www.mongodb.com/docs/manual/administration/production-notes/";
+/// The manual on the memory allocator.
+pub const TCMALLOC: &str = "https://www.mongodb.com/docs/manual/administration/tcmalloc-performance/";
+/// The manual on limits.
+pub const ULIMIT: &str = "https://www.mongodb.com/docs/manual/reference/ulimit/";
+/// The manual on huge pages up to 7.0.
+pub const HUGE_PAGES: &str = "https://www.mongodb.com/docs/v7.0/tutorial/transparent-huge-pages/";
+/// The kernel on software RAID.
+pub const MD: &str = "https://docs.kernel.org/admin-guide/md.html";
+/// XFS on stripes.
+pub const XFS: &str = "https://man7.org/linux/man-pages/man5/xfs.5.html";
+/// ext4 on stripes.
+pub const EXT4: &str = "https://man7.org/linux/man-pages/man5/ext4.5.html";
+/// The page of this command.
+pub const OWN: &str = "docs/disk.md";
+
+/// How a finding turned out.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// As it should be.
+    Ok,
+    /// It costs something.
+    Warning,
+    /// It costs much, or data.
+    Problem,
+}
+
+impl Grade {
+    /// `ok`, `warning` or `problem`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// One line of the check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Stable name, for example `readahead`.
+    pub name: &'static str,
+    /// How it turned out.
+    pub grade: Grade,
+    /// What was found.
+    pub found: String,
+    /// Why it matters.
+    pub why: &'static str,
+    /// The command that changes it, where something should change and a command does it.
+    pub remedy: Option<String>,
+    /// The document it comes from.
+    pub document: &'static str,
+}
+
+/// A version of mongod: major, minor.
+pub type Version = (u32, u32);
+
+/// The file system of the data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Its type.
+    pub kind: String,
+    /// Where it is mounted.
+    pub point: String,
+    /// What is mounted.
+    pub source: String,
+    /// Its options.
+    pub options: Vec<String>,
+    /// Bytes in all and free, where they could be asked for.
+    pub space: Option<(u64, u64)>,
+}
+
+impl FileSystem {
+    fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|o| o == option)
+    }
+
+    fn value(&self, name: &str) -> Option<u64> {
+        self.options.iter().find_map(|o| o.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+    }
+}
+
+/// A level of RAID, or a volume that spreads over several devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Array {
+    /// Name of the device.
+    pub name: String,
+    /// `raid0`, `raid1`, `raid5`, `raid6`, `raid10`, `linear`; for a volume of device mapper `striped` or
+    /// `mapped`.
+    pub level: String,
+    /// Devices that it is made of.
+    pub members: Vec<String>,
+    /// Bytes of a chunk; 0 where there is none.
+    pub chunk_bytes: u64,
+    /// Members that are missing.
+    pub degraded: u32,
+    /// What it is doing: `idle`, `resync`, `recover` …
+    pub action: Option<String>,
+}
+
+impl Array {
+    /// Members whose chunks make up a stripe of data; `None` where that is not known.
+    fn data_members(&self) -> Option<u64> {
+        let n = self.members.len() as u64;
+        match self.level.as_str() {
+            "raid0" | "striped" => Some(n),
+            "raid10" => Some(n / 2),
+            "raid4" | "raid5" => n.checked_sub(1),
+            "raid6" => n.checked_sub(2),
+            _ => None,
+        }
+        .filter(|n| *n > 0)
+    }
+}
+
+/// A disk at the bottom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// Its name.
+    pub name: String,
+    /// What it calls itself.
+    pub model: Option<String>,
+    /// Whether the kernel takes it for one that turns.
+    pub rotational: Option<bool>,
+    /// The scheduler in force and those that could be.
+    pub scheduler: Option<(String, Vec<String>)>,
+    /// Whether somebody else's disk is behind it: a virtual one, or one over a network.
+    pub is_virtual: bool,
+}
+
+/// What is known of a machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Release of the kernel.
+    pub kernel: Option<String>,
+    /// Version of mongod.
+    pub version: Option<Version>,
+    /// The folder of the data.
+    pub dbpath: Option<String>,
+    /// Its file system.
+    pub file_system: Option<FileSystem>,
+    /// The device of the file system, and its readahead in KiB.
+    pub readahead: Option<(String, u64)>,
+    /// Arrays and volumes between file system and disks, from the top.
+    pub arrays: Vec<Array>,
+    /// The disks.
+    pub disks: Vec<Disk>,
+    /// Transparent huge pages: `always`, `madvise`, `never`.
+    pub huge_pages: Option<String>,
+    /// How they are made: `always`, `defer`, `defer+madvise`, `madvise`, `never`.
+    pub huge_pages_defrag: Option<String>,
+    /// `khugepaged/max_ptes_none`.
+    pub max_ptes_none: Option<u64>,
+    /// `vm.swappiness`.
+    pub swappiness: Option<u64>,
+    /// KiB of swap.
+    pub swap_kib: Option<u64>,
+    /// NUMA nodes with memory.
+    pub numa_nodes: Option<usize>,
+    /// `vm.zone_reclaim_mode`.
+    pub zone_reclaim: Option<u64>,
+    /// Whether mongod's memory is interleaved over the nodes.
+    pub interleaved: Option<bool>,
+    /// `vm.max_map_count`.
+    pub max_map_count: Option<u64>,
+    /// Soft limits of mongod by their names in `/proc/PID/limits`; `None` is unlimited.
+    pub limits: Vec<(String, Option<u64>)>,
+}
+
+fn finding(
+    name: &'static str,
+    grade: Grade,
+    found: impl Into<String>,
+    why: &'static str,
+    document: &'static str,
+) -> Finding {
+    Finding { name, grade, found: found.into(), why, remedy: None, document }
+}
+
+impl Finding {
+    fn remedy(self, command: impl Into<String>) -> Self {
+        Self { remedy: Some(command.into()), ..self }
+    }
+}
+
+/// Every finding, in the order in which a person would look.
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut all = Vec::new();
+    all.extend(kernel(facts));
+    if let Some(fs) = &facts.file_system {
+        all.push(file_system(fs));
+        all.extend(network(fs));
+        all.extend(atime(fs));
+        all.extend(space(fs));
+    }
+    all.extend(facts.arrays.iter().flat_map(array));
+    all.extend(stripe(facts));
+    all.extend(readahead(facts));
+    all.extend(facts.disks.iter().filter_map(scheduler));
+    all.extend(facts.disks.iter().filter_map(rotational));
+    all.extend(huge_pages(facts));
+    all.extend(huge_pages_details(facts));
+    all.extend(swappiness(facts));
+    all.extend(numa(facts));
+    all.extend(limits(facts));
+    all.extend(map_count(facts));
+    all
+}
+
+fn numbers(release: &str) -> Option<(u32, u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+    Some((
+        parts.next()?.parse().ok()?,
+        parts.next()?.parse().ok()?,
+        parts.next().and_then(|p| p.parse().ok()).unwrap_or(0),
+    ))
+}
+
+fn kernel(facts: &Facts) -> Option<Finding> {
+    const WHY: &str = "MongoDB asks for 2.6.36 or newer: older ones lack what its files need";
+    let release = facts.kernel.as_ref()?;
+    let old = numbers(release).is_some_and(|version| version < (2, 6, 36));
+    let grade = if old { Grade::Problem } else { Grade::Ok };
+    Some(finding("kernel", grade, format!("Linux {release}"), WHY, NOTES))
+}
+
+fn file_system(fs: &FileSystem) -> Finding {
+    let found = format!("{} at {}", fs.kind, fs.point);
+    let made = |grade, why| finding("file-system", grade, found.clone(), why, NOTES);
+    match fs.kind.as_str() {
+        "xfs" => made(Grade::Ok, "XFS is what MongoDB recommends for WiredTiger's files"),
+        "ext4" => made(
+            Grade::Warning,
+            "ext4 can stall around checkpoints, when its journal waits for much dirty data; XFS is strongly recommended",
+        )
+        .remedy(format!("mkfs.xfs {} (destroys what is on it: move the data, or resync this member)", fs.source)),
+        "tmpfs" | "ramfs" => {
+            made(Grade::Problem, "the data lies in memory and is gone with the next start")
+        }
+        "overlay" | "aufs" => made(
+            Grade::Problem,
+            "the data lies in the writable layer of a container: slow, and gone with the container; it needs a volume",
+        )
+        .remedy("docker run -v /data/of/host:/data/db … (or a persistent volume)"),
+        "vboxsf" | "9p" | "fuse.vmhgfs-fuse" | "vfat" | "exfat" | "cifs" | "smb3" => made(
+            Grade::Problem,
+            "this file system cannot fsync a folder or map files as MongoDB needs it; it is not supported",
+        ),
+        "nfs" | "nfs4" => made(
+            Grade::Warning,
+            "files over a network: slower, and only with certain options; a local XFS is recommended",
+        ),
+        _ => made(
+            Grade::Warning,
+            "not a file system that MongoDB is tested on; XFS is strongly recommended",
+        ),
+    }
+}
+
+fn network(fs: &FileSystem) -> Option<Finding> {
+    if !fs.kind.starts_with("nfs") {
+        return None;
+    }
+    const WHY: &str = "without these options a lost connection shows as an I/O error, and mongod ends";
+    // `hard` is what the kernel shows; bg and nointr are of the mount command and cannot be seen.
+    let missing: Vec<&str> = ["hard", "nolock", "noatime"]
+        .into_iter()
+        .filter(|o| !fs.has(o) && (*o != "nolock" || !fs.has("local_lock=all")))
+        .collect();
+    let options = "bg,hard,nolock,noatime,nointr";
+    Some(if missing.is_empty() {
+        finding("nfs-options", Grade::Ok, "hard, nolock and noatime are set", WHY, NOTES)
+    } else {
+        finding("nfs-options", Grade::Problem, format!("missing: {}", missing.join(", ")), WHY, NOTES)
+            .remedy(format!("in /etc/fstab: {} {} nfs {options} 0 0", fs.source, fs.point))
+    })
+}
+
+fn atime(fs: &FileSystem) -> Option<Finding> {
+    const WHY: &str = "with access times a read of a file writes its inode too";
+    if matches!(fs.kind.as_str(), "tmpfs" | "ramfs" | "overlay") {
+        return None;
+    }
+    let remedy = format!("sudo mount -o remount,noatime {}   (and noatime in /etc/fstab)", fs.point);
+    Some(if fs.has("noatime") {
+        finding("atime", Grade::Ok, "noatime", WHY, NOTES)
+    } else if fs.has("relatime") {
+        finding("atime", Grade::Warning, "relatime: access times are written about once a day", WHY, NOTES)
+            .remedy(remedy)
+    } else {
+        finding("atime", Grade::Warning, "access times are written with each read", WHY, NOTES).remedy(remedy)
+    })
+}
+
+fn space(fs: &FileSystem) -> Option<Finding> {
+    const WHY: &str = "mongod ends when a write finds no space, and a resync or a compact needs room";
+    let (total, free) = fs.space.filter(|(total, _)| *total > 0)?;
+    let share = 100.0 * free as f64 / total as f64;
+    let grade = match share {
+        ..5.0 => Grade::Problem,
+        5.0..15.0 => Grade::Warning,
+        _ => Grade::Ok,
+    };
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let found = format!("{:.1} GiB of {:.1} GiB are free ({share:.0} %)", gib(free), gib(total));
+    let made = finding("free-space", grade, found, WHY, OWN);
+    Some(if grade == Grade::Ok {
+        made
+    } else {
+        made.remedy(format!("du -xh --max-depth=2 {} | sort -h | tail", fs.point))
+    })
+}
+
+fn array(array: &Array) -> Vec<Finding> {
+    let chunk = if array.chunk_bytes > 0 {
+        format!(", chunks of {} KiB", array.chunk_bytes >> 10)
+    } else {
+        String::new()
+    };
+    let found = format!("{}: {} of {}{chunk}", array.name, array.level, array.members.join(", "));
+    let made = |grade, why, document| finding("raid", grade, found.clone(), why, document);
+    let mut all = vec![match array.level.as_str() {
+        "raid10" | "raid1" => made(Grade::Ok, "RAID 10 (or a mirror) is what MongoDB recommends", NOTES),
+        "raid0" | "striped" | "linear" => made(
+            Grade::Warning,
+            "no redundancy: when one disk fails, all data of this member is lost; only replication saves it",
+            NOTES,
+        ),
+        "raid4" | "raid5" | "raid6" => made(
+            Grade::Warning,
+            "each small write costs reads and writes of parity: RAID 5 and 6 do not perform well enough for MongoDB; \
+             RAID 10 is recommended",
+            NOTES,
+        ),
+        "mapped" if array.members.len() > 1 => made(
+            Grade::Warning,
+            "a volume over several disks without a stripe that can be seen: unless it is a mirror, one lost disk \
+             loses all, and one disk does all the work",
+            OWN,
+        )
+        .remedy("sudo lvs -o name,segtype,stripes,stripe_size,devices"),
+        _ => made(Grade::Ok, "nothing to say against it", NOTES),
+    }];
+    if array.degraded > 0 {
+        let why = "one more failure may lose all, and reads have to be computed";
+        all.push(
+            finding(
+                "raid-degraded",
+                Grade::Problem,
+                format!("{}: {} missing", array.name, array.degraded),
+                why,
+                MD,
+            )
+            .remedy(format!("cat /proc/mdstat; sudo mdadm --detail /dev/{}", array.name)),
+        );
+    }
+    if let Some(action) = array.action.as_deref().filter(|a| !matches!(*a, "idle" | "frozen" | "none")) {
+        let why = "the array reads or writes itself meanwhile, and takes that from MongoDB";
+        all.push(
+            finding("raid-action", Grade::Warning, format!("{}: {action}", array.name), why, MD)
+                .remedy("cat /proc/mdstat"),
+        );
+    }
+    all
+}
+
+/// The file system should know the stripe of the array it lies on.
+fn stripe(facts: &Facts) -> Option<Finding> {
+    const WHY: &str =
+        "a file system that knows the stripe puts its structures on all disks and writes whole stripes";
+    let fs = facts.file_system.as_ref()?;
+    let array = facts.arrays.iter().find(|a| a.chunk_bytes > 0 && a.data_members().is_some())?;
+    let data = array.data_members()?;
+    let (chunk, width) = (array.chunk_bytes, array.chunk_bytes.saturating_mul(data));
+    let made = |grade, found: String, document| finding("stripe", grade, found, WHY, document);
+    match fs.kind.as_str() {
+        "xfs" => {
+            // In the options both are in units of 512 bytes.
+            let (unit, total) = (fs.value("sunit").unwrap_or(0) * 512, fs.value("swidth").unwrap_or(0) * 512);
+            let wanted = format!("{} KiB and {} KiB", chunk >> 10, width >> 10);
+            Some(if (unit, total) == (chunk, width) {
+                made(Grade::Ok, format!("XFS knows chunk and stripe: {wanted}"), XFS)
+            } else {
+                let told = if total == 0 {
+                    "nothing".to_owned()
+                } else {
+                    format!("{} KiB and {} KiB", unit >> 10, total >> 10)
+                };
+                made(
+                    Grade::Warning,
+                    format!("{} has chunk and stripe of {wanted}, XFS knows {told}", array.name),
+                    XFS,
+                )
+                .remedy(format!(
+                    "mount -o sunit={},swidth={} {} {}   (in /etc/fstab; from the next mount on)",
+                    chunk / 512,
+                    width / 512,
+                    fs.source,
+                    fs.point
+                ))
+            })
+        }
+        "ext4" => {
+            // In blocks, which are 4 KiB but on the smallest file systems.
+            let told = fs.value("stripe").unwrap_or(0) * 4096;
+            Some(if told == width {
+                made(Grade::Ok, format!("ext4 knows the stripe: {} KiB", width >> 10), EXT4)
+            } else {
+                let told = if told == 0 { "nothing".to_owned() } else { format!("{} KiB", told >> 10) };
+                made(
+                    Grade::Warning,
+                    format!("{} has a stripe of {} KiB, ext4 knows {told}", array.name, width >> 10),
+                    EXT4,
+                )
+                .remedy(format!(
+                    "sudo tune2fs -E stride={},stripe_width={} {}",
+                    chunk / 4096,
+                    width / 4096,
+                    fs.source
+                ))
+            })
+        }
+        _ => None,
+    }
+}
+
+fn readahead(facts: &Facts) -> Option<Finding> {
+    const WHY: &str =
+        "WiredTiger reads at random: what is read ahead is thrown away, and takes the cache's place";
+    let (device, kib) = facts.readahead.as_ref()?;
+    // blockdev counts in 512 bytes.
+    let sectors = kib * 2;
+    let found = format!("{device}: {kib} KiB ({sectors} sectors); 8 to 32 sectors are recommended");
+    Some(match sectors {
+        8..=32 => finding("readahead", Grade::Ok, found, WHY, NOTES),
+        _ => finding("readahead", Grade::Warning, found, WHY, NOTES)
+            .remedy(format!("sudo blockdev --setra 32 /dev/{device}   (and a udev rule, to last)")),
+    })
+}
+
+fn scheduler(disk: &Disk) -> Option<Finding> {
+    const WHY: &str = "a fast or a virtual disk orders requests itself, and a scheduler only delays them; one that turns \
+                       needs mq-deadline";
+    let (chosen, all) = disk.scheduler.as_ref()?;
+    let turns = disk.rotational == Some(true) && !disk.is_virtual;
+    let good: &[&str] = if turns {
+        &["mq-deadline", "deadline"]
+    } else if disk.is_virtual {
+        // The notes allow kyber for mixed loads in a guest.
+        &["none", "noop", "kyber"]
+    } else {
+        &["none", "noop"]
+    };
+    let kind = match (disk.is_virtual, turns) {
+        (true, _) => "virtual",
+        (_, true) => "turning",
+        _ => "solid-state",
+    };
+    let found = format!("{} ({kind}): {chosen}", disk.name);
+    if good.contains(&chosen.as_str()) {
+        return Some(finding("scheduler", Grade::Ok, found, WHY, NOTES));
+    }
+    let made = finding("scheduler", Grade::Warning, found, WHY, NOTES);
+    Some(match good.iter().find(|name| all.iter().any(|a| a == **name)) {
+        Some(name) => made.remedy(format!(
+            "echo {name} | sudo tee /sys/block/{}/queue/scheduler   (and a udev rule, to last)",
+            disk.name
+        )),
+        None => made,
+    })
+}
+
+fn rotational(disk: &Disk) -> Option<Finding> {
+    const WHY: &str =
+        "a disk that turns does about 100 to 250 random reads a second, an SSD a hundred times as many";
+    let turns = disk.rotational?;
+    let model = disk.model.as_ref().map_or_else(String::new, |model| format!(" ({model})"));
+    let (grade, what) = match (turns, disk.is_virtual) {
+        (true, true) => {
+            (Grade::Ok, "virtual, and marked as one that turns, which says nothing of what is behind it")
+        }
+        (true, false) => (Grade::Warning, "turns"),
+        (false, _) => (Grade::Ok, "does not turn"),
+    };
+    Some(finding("rotational", grade, format!("{}{model}: {what}", disk.name), WHY, NOTES))
+}
+
+fn huge_pages(facts: &Facts) -> Option<Finding> {
+    let set = facts.huge_pages.as_ref()?;
+    let path = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let fix = |to: &str| format!("echo {to} | sudo tee {path}   (and at boot)");
+    Some(match facts.version {
+        Some((major, minor)) if major >= 8 => {
+            let why = "from 8.0 on, the memory allocator of mongod works per CPU and gains by huge pages";
+            let found = format!("{set}, for mongod {major}.{minor}");
+            match set.as_str() {
+                "always" => finding("huge-pages", Grade::Ok, found, why, TCMALLOC),
+                _ => finding("huge-pages", Grade::Warning, found, why, TCMALLOC).remedy(fix("always")),
+            }
+        }
+        Some((major, minor)) => {
+            let why = "up to 7.0, huge pages make mongod take more memory and wait for it to be put together";
+            let found = format!("{set}, for mongod {major}.{minor}");
+            match set.as_str() {
+                "never" => finding("huge-pages", Grade::Ok, found, why, HUGE_PAGES),
+                "madvise" => {
+                    finding("huge-pages", Grade::Warning, found, why, HUGE_PAGES).remedy(fix("never"))
+                }
+                _ => finding("huge-pages", Grade::Problem, found, why, HUGE_PAGES).remedy(fix("never")),
+            }
+        }
+        None => {
+            let why = "from mongod 8.0 on it should be always, up to 7.0 never";
+            let found = format!("{set}; the version of mongod is not known");
+            finding("huge-pages", Grade::Warning, found, why, TCMALLOC)
+                .remedy("mongosonar disk check --mongod-version X.Y")
+        }
+    })
+}
+
+fn huge_pages_details(facts: &Facts) -> Vec<Finding> {
+    if facts.version.is_none_or(|(major, _)| major < 8) {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    if let Some(defrag) = &facts.huge_pages_defrag {
+        let why = "mongod shall not wait while the kernel puts huge pages together";
+        let good = defrag == "defer+madvise";
+        let made = finding(
+            "huge-pages-defrag",
+            if good { Grade::Ok } else { Grade::Warning },
+            defrag.clone(),
+            why,
+            TCMALLOC,
+        );
+        all.push(if good {
+            made
+        } else {
+            made.remedy("echo defer+madvise | sudo tee /sys/kernel/mm/transparent_hugepage/defrag")
+        });
+    }
+    if let Some(count) = facts.max_ptes_none {
+        let why = "above 0 the kernel fills huge pages with memory that nobody asked for";
+        let made = finding(
+            "huge-pages-max-ptes-none",
+            if count == 0 { Grade::Ok } else { Grade::Warning },
+            count.to_string(),
+            why,
+            TCMALLOC,
+        );
+        all.push(if count == 0 {
+            made
+        } else {
+            made.remedy("echo 0 | sudo tee /sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none")
+        });
+    }
+    all
+}
+
+fn swappiness(facts: &Facts) -> Option<Finding> {
+    const WHY: &str = "mongod's cache that is swapped out comes back one page at a time";
+    let value = facts.swappiness?;
+    Some(match (value, facts.swap_kib) {
+        (0 | 1, _) => finding("swappiness", Grade::Ok, value.to_string(), WHY, NOTES),
+        (_, Some(0)) => {
+            finding("swappiness", Grade::Ok, format!("{value}, and there is no swap"), WHY, NOTES)
+        }
+        _ => finding("swappiness", Grade::Warning, value.to_string(), WHY, NOTES)
+            .remedy("sudo sysctl vm.swappiness=1   (and in /etc/sysctl.d)"),
+    })
+}
+
+fn numa(facts: &Facts) -> Vec<Finding> {
+    const WHY: &str = "memory taken from one node only makes that node swap while others have room";
+    let Some(nodes) = facts.numa_nodes.filter(|nodes| *nodes > 0) else { return Vec::new() };
+    if nodes == 1 {
+        return vec![finding("numa", Grade::Ok, "one node", WHY, NOTES)];
+    }
+    let mut all = Vec::new();
+    if let Some(interleaved) = facts.interleaved {
+        all.push(if interleaved {
+            finding("numa", Grade::Ok, format!("{nodes} nodes, mongod's memory is interleaved"), WHY, NOTES)
+        } else {
+            finding(
+                "numa",
+                Grade::Warning,
+                format!("{nodes} nodes, mongod's memory is not interleaved"),
+                WHY,
+                NOTES,
+            )
+            .remedy("numactl --interleave=all mongod … (in its unit: ExecStart)")
+        });
+    } else {
+        all.push(
+            finding(
+                "numa",
+                Grade::Warning,
+                format!("{nodes} nodes; whether mongod's memory is interleaved is not known"),
+                WHY,
+                NOTES,
+            )
+            .remedy("start mongod by numactl --interleave=all"),
+        );
+    }
+    if let Some(mode) = facts.zone_reclaim {
+        let why = "the kernel throws pages of the cache away on one node while others have room";
+        let grade = if mode == 0 { Grade::Ok } else { Grade::Warning };
+        let made = finding("zone-reclaim", grade, format!("vm.zone_reclaim_mode is {mode}"), why, NOTES);
+        all.push(if mode == 0 { made } else { made.remedy("sudo sysctl vm.zone_reclaim_mode=0") });
+    }
+    all
+}
+
+/// Limits of `/proc/PID/limits`, the least they should be (`None`: unlimited), and the setting of a systemd
+/// unit.
+const LIMITS: [(&str, Option<u64>, &str); 6] = [
+    ("Max open files", Some(64_000), "LimitNOFILE=64000"),
+    ("Max processes", Some(64_000), "LimitNPROC=64000"),
+    ("Max file size", None, "LimitFSIZE=infinity"),
+    ("Max cpu time", None, "LimitCPU=infinity"),
+    ("Max address space", None, "LimitAS=infinity"),
+    ("Max resident set", None, "LimitRSS=infinity"),
+];
+
+fn limits(facts: &Facts) -> Vec<Finding> {
+    const WHY: &str =
+        "each connection takes descriptors and a thread; mongod that meets a limit refuses clients or ends";
+    let mut all = Vec::new();
+    let mut good = Vec::new();
+    for (name, least, unit) in LIMITS {
+        let Some((_, set)) = facts.limits.iter().find(|(known, _)| known == name) else { continue };
+        let enough = match (set, least) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(set), Some(least)) => *set >= least,
+        };
+        if enough {
+            good.push(name);
+            continue;
+        }
+        let wanted = least.map_or_else(|| "unlimited".to_owned(), |n| n.to_string());
+        let found = format!("{name} of mongod: {}; at least {wanted} is recommended", set.unwrap_or(0));
+        let grade = if name == "Max open files" { Grade::Problem } else { Grade::Warning };
+        all.push(
+            finding("limits", grade, found, WHY, ULIMIT)
+                .remedy(format!("sudo systemctl edit mongod   ([Service] {unit}), then restart it")),
+        );
+    }
+    if all.is_empty() && !good.is_empty() {
+        all.push(finding(
+            "limits",
+            Grade::Ok,
+            format!("of mongod: {} are high enough", good.join(", ")),
+            WHY,
+            ULIMIT,
+        ));
+    }
+    all
+}
+
+fn map_count(facts: &Facts) -> Option<Finding> {
+    const WHY: &str =
+        "each connection has a stack of its own, two mappings; mongod warns below twice its most connections";
+    let count = facts.max_map_count?;
+    let open = facts.limits.iter().find(|(name, _)| name == "Max open files").and_then(|(_, set)| *set);
+    // mongod takes four fifths of its descriptors for connections.
+    let connections = open.unwrap_or(64_000).saturating_mul(4) / 5;
+    let least = connections.saturating_mul(2);
+    let found = format!("vm.max_map_count is {count}; {least} for {connections} connections");
+    Some(if count >= least {
+        finding("max-map-count", Grade::Ok, found, WHY, ULIMIT)
+    } else {
+        finding("max-map-count", Grade::Warning, found, WHY, ULIMIT)
+            .remedy(format!("sudo sysctl vm.max_map_count={least}   (and in /etc/sysctl.d)"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fs(kind: &str, options: &[&str]) -> Facts {
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let (point, source) = ("/data".into(), "/dev/md0".into());
+        let kind = kind.into();
+        Facts {
+            file_system: Some(FileSystem { kind, point, source, options, space: None }),
+            ..Facts::default()
+        }
+    }
+
+    fn grade(facts: &Facts, name: &str) -> Option<Grade> {
+        findings(facts).into_iter().filter(|f| f.name == name).map(|f| f.grade).max()
+    }
+
+    fn remedy(facts: &Facts, name: &str) -> String {
+        findings(facts).into_iter().find_map(|f| f.remedy.filter(|_| f.name == name)).unwrap_or_default()
+    }
+
+    #[test]
+    fn of_nothing_known_nothing_is_said() {
+        assert_eq!(findings(&Facts::default()), []);
+    }
+
+    #[test]
+    fn file_systems_and_their_options() {
+        for (kind, options, expected) in [
+            ("xfs", &["rw", "noatime"][..], [Some(Grade::Ok), Some(Grade::Ok)]),
+            ("ext4", &["rw", "relatime"], [Some(Grade::Warning), Some(Grade::Warning)]),
+            ("xfs", &["rw"], [Some(Grade::Ok), Some(Grade::Warning)]),
+            ("tmpfs", &["rw"], [Some(Grade::Problem), None]),
+            ("overlay", &["rw"], [Some(Grade::Problem), None]),
+            ("btrfs", &["noatime"], [Some(Grade::Warning), Some(Grade::Ok)]),
+        ] {
+            let facts = fs(kind, options);
+            assert_eq!([grade(&facts, "file-system"), grade(&facts, "atime")], expected, "{kind}");
+        }
+        assert_eq!(
+            remedy(&fs("xfs", &[]), "atime").split("   ").next(),
+            Some("sudo mount -o remount,noatime /data")
+        );
+        assert_eq!(
+            grade(&fs("nfs4", &["hard", "local_lock=all", "noatime"]), "nfs-options"),
+            Some(Grade::Ok)
+        );
+        assert_eq!(grade(&fs("nfs4", &["soft"]), "nfs-options"), Some(Grade::Problem));
+    }
+
+    #[test]
+    fn space_is_graded_by_its_share() {
+        for (free, expected) in [(4, Grade::Problem), (10, Grade::Warning), (50, Grade::Ok)] {
+            let mut facts = fs("xfs", &[]);
+            facts.file_system.as_mut().unwrap().space = Some((100, free));
+            assert_eq!(grade(&facts, "free-space"), Some(expected), "{free}");
+        }
+    }
+
+    fn md(level: &str, members: usize) -> Array {
+        let members = (0..members).map(|n| format!("sd{n}")).collect();
+        Array { name: "md0".into(), level: level.into(), members, chunk_bytes: 524_288, ..Array::default() }
+    }
+
+    #[test]
+    fn raid_levels_and_their_risks() {
+        for (level, expected) in [
+            ("raid0", Grade::Warning),
+            ("raid5", Grade::Warning),
+            ("raid10", Grade::Ok),
+            ("raid1", Grade::Ok),
+            ("striped", Grade::Warning),
+        ] {
+            let facts = Facts { arrays: vec![md(level, 4)], ..Facts::default() };
+            assert_eq!(grade(&facts, "raid"), Some(expected), "{level}");
+        }
+        let broken = Array { degraded: 1, action: Some("recover".into()), ..md("raid10", 4) };
+        let facts = Facts { arrays: vec![broken], ..Facts::default() };
+        assert_eq!(grade(&facts, "raid-degraded"), Some(Grade::Problem));
+        assert_eq!(grade(&facts, "raid-action"), Some(Grade::Warning));
+        let risk = findings(&Facts { arrays: vec![md("raid0", 2)], ..Facts::default() });
+        assert!(risk[0].why.contains("all data of this member is lost"));
+    }
+
+    #[test]
+    fn the_file_system_is_held_against_the_stripe() {
+        let with = |kind: &str, options: &[&str], level: &str| Facts {
+            arrays: vec![md(level, 4)],
+            ..fs(kind, options)
+        };
+        // Four members of 512 KiB: RAID 0 has four chunks of data in a stripe, RAID 10 two, RAID 5 three.
+        assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=4096"], "raid0"), "stripe"), Some(Grade::Ok));
+        assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=2048"], "raid10"), "stripe"), Some(Grade::Ok));
+        assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=3072"], "raid5"), "stripe"), Some(Grade::Ok));
+        let unaware = with("xfs", &[], "raid0");
+        assert_eq!(grade(&unaware, "stripe"), Some(Grade::Warning));
+        assert!(remedy(&unaware, "stripe").starts_with("mount -o sunit=1024,swidth=4096 /dev/md0"));
+        assert_eq!(grade(&with("ext4", &["stripe=512"], "raid0"), "stripe"), Some(Grade::Ok));
+        let ext4 = with("ext4", &["stripe=128"], "raid0");
+        assert!(remedy(&ext4, "stripe").starts_with("sudo tune2fs -E stride=128,stripe_width=512"));
+        assert_eq!(grade(&with("xfs", &[], "raid1"), "stripe"), None);
+    }
+
+    #[test]
+    fn readahead_scheduler_and_what_turns() {
+        for (kib, expected) in [
+            (4, Grade::Ok),
+            (16, Grade::Ok),
+            (17, Grade::Warning),
+            (128, Grade::Warning),
+            (0, Grade::Warning),
+        ] {
+            let facts = Facts { readahead: Some(("sda".into(), kib)), ..Facts::default() };
+            assert_eq!(grade(&facts, "readahead"), Some(expected), "{kib}");
+        }
+        let disk = |rotational, is_virtual, chosen: &str| Facts {
+            disks: vec![Disk {
+                name: "sda".into(),
+                rotational: Some(rotational),
+                is_virtual,
+                scheduler: Some((chosen.into(), ["none", "mq-deadline", "kyber"].map(String::from).to_vec())),
+                ..Disk::default()
+            }],
+            ..Facts::default()
+        };
+        for (rotational, is_virtual, chosen, expected) in [
+            (true, false, "mq-deadline", Grade::Ok),
+            (true, false, "none", Grade::Warning),
+            (false, false, "none", Grade::Ok),
+            (false, false, "mq-deadline", Grade::Warning),
+            (true, true, "none", Grade::Ok),
+            (true, true, "kyber", Grade::Ok),
+            (true, true, "mq-deadline", Grade::Warning),
+        ] {
+            assert_eq!(
+                grade(&disk(rotational, is_virtual, chosen), "scheduler"),
+                Some(expected),
+                "{rotational} {is_virtual} {chosen}"
+            );
+        }
+        assert!(
+            remedy(&disk(false, false, "kyber"), "scheduler")
+                .starts_with("echo none | sudo tee /sys/block/sda/")
+        );
+        assert_eq!(grade(&disk(true, false, "none"), "rotational"), Some(Grade::Warning));
+        assert_eq!(grade(&disk(true, true, "none"), "rotational"), Some(Grade::Ok));
+    }
+
+    #[test]
+    fn huge_pages_follow_the_version() {
+        let with = |set: &str, version| Facts { huge_pages: Some(set.into()), version, ..Facts::default() };
+        for (set, version, expected) in [
+            ("always", Some((8, 0)), Grade::Ok),
+            ("never", Some((8, 2)), Grade::Warning),
+            ("never", Some((7, 0)), Grade::Ok),
+            ("always", Some((4, 0)), Grade::Problem),
+            ("madvise", Some((6, 0)), Grade::Warning),
+            ("never", None, Grade::Warning),
+        ] {
+            assert_eq!(grade(&with(set, version), "huge-pages"), Some(expected), "{set} {version:?}");
+        }
+        let details = Facts {
+            huge_pages_defrag: Some("madvise".into()),
+            max_ptes_none: Some(511),
+            ..with("always", Some((8, 0)))
+        };
+        assert_eq!(grade(&details, "huge-pages-defrag"), Some(Grade::Warning));
+        assert_eq!(grade(&details, "huge-pages-max-ptes-none"), Some(Grade::Warning));
+        assert_eq!(grade(&Facts { version: Some((7, 0)), ..details }, "huge-pages-defrag"), None);
+    }
+
+    #[test]
+    fn memory_limits_and_kernel() {
+        let swap = |swappiness, swap_kib| Facts {
+            swappiness: Some(swappiness),
+            swap_kib: Some(swap_kib),
+            ..Facts::default()
+        };
+        assert_eq!(grade(&swap(1, 9), "swappiness"), Some(Grade::Ok));
+        assert_eq!(grade(&swap(60, 0), "swappiness"), Some(Grade::Ok));
+        assert_eq!(grade(&swap(60, 9), "swappiness"), Some(Grade::Warning));
+        let numa = |nodes, interleaved| Facts { numa_nodes: Some(nodes), interleaved, ..Facts::default() };
+        assert_eq!(grade(&numa(1, None), "numa"), Some(Grade::Ok));
+        assert_eq!(grade(&numa(2, Some(true)), "numa"), Some(Grade::Ok));
+        assert_eq!(grade(&numa(2, Some(false)), "numa"), Some(Grade::Warning));
+        let limits = |files: u64| Facts {
+            limits: vec![("Max open files".into(), Some(files)), ("Max processes".into(), None)],
+            max_map_count: Some(102_400),
+            ..Facts::default()
+        };
+        assert_eq!(grade(&limits(64_000), "limits"), Some(Grade::Ok));
+        assert_eq!(grade(&limits(1_024), "limits"), Some(Grade::Problem));
+        assert_eq!(grade(&limits(64_000), "max-map-count"), Some(Grade::Ok));
+        // What mongod itself warned of with 1,048,576 descriptors: 1,677,720 wanted.
+        assert!(
+            remedy(&limits(1_048_576), "max-map-count").starts_with("sudo sysctl vm.max_map_count=1677720")
+        );
+        let kernel = |release: &str| Facts { kernel: Some(release.into()), ..Facts::default() };
+        assert_eq!(grade(&kernel("6.1.0-28-amd64"), "kernel"), Some(Grade::Ok));
+        assert_eq!(grade(&kernel("2.6.32-754.el6"), "kernel"), Some(Grade::Problem));
+    }
+}

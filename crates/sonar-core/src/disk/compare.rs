@@ -1,0 +1,121 @@
+//! Two runs side by side: the ratio of their rates, and how sure it is.
+
+/// Quantiles of Student's t for a two-sided interval of 95 %, by degrees of freedom from 1 to 30.
+const T_95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+fn t_95(degrees: f64) -> f64 {
+    // Fewer degrees of freedom give the wider interval: rounding down is on the safe side.
+    match degrees as usize {
+        0 => T_95[0],
+        n @ 1..=30 => T_95[n - 1],
+        31..=60 => 2.042,
+        61..=120 => 2.000,
+        _ => 1.980,
+    }
+}
+
+/// The ratio of two rates with its interval of 95 %.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Ratio {
+    /// The second for one of the first.
+    pub ratio: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Ratio {
+    /// Whether the interval leaves out 1: the two can be told apart.
+    pub fn differs(&self) -> bool {
+        self.low > 1.0 || self.high < 1.0
+    }
+}
+
+struct Moments {
+    mean: f64,
+    /// Variance of the mean for a mean of 1.
+    relative: f64,
+    count: f64,
+}
+
+fn moments(values: &[f64]) -> Option<Moments> {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    if values.len() < 2 || !mean.is_finite() || mean <= 0.0 {
+        return None;
+    }
+    let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (count - 1.0);
+    Some(Moments { mean, relative: variance / count / (mean * mean), count })
+}
+
+/// Compares the mean of `b` with that of `a`, each a series of rates of equal spans (the seconds of a
+/// step). Welch's interval for the logarithm of the ratio, with variances of the logarithms of the means by
+/// the delta method; spans count as independent of each other. `None` with fewer than two spans, or a mean
+/// of 0.
+pub fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
+    let (a, b) = (moments(a)?, moments(b)?);
+    let ratio = b.mean / a.mean;
+    let variance = a.relative + b.relative;
+    if variance <= 0.0 {
+        return Some(Ratio { ratio, low: ratio, high: ratio });
+    }
+    let degrees = variance * variance
+        / (a.relative * a.relative / (a.count - 1.0) + b.relative * b.relative / (b.count - 1.0));
+    let half = t_95(degrees) * variance.sqrt();
+    Some(Ratio { ratio, low: ratio * (-half).exp(), high: ratio * half.exp() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SplitMix;
+
+    #[test]
+    fn the_ratio_and_its_interval() {
+        // Means 100 and 200, both with a deviation of 10 %, eight spans: the relative variance of each mean
+        // is 0.01/8 · 8/7 by construction, and Welch's degrees are 14.
+        let a: Vec<f64> = [90.0, 110.0].repeat(4);
+        let b: Vec<f64> = a.iter().map(|v| v * 2.0).collect();
+        let found = ratio(&a, &b).unwrap();
+        let half = 2.145 * (2.0 * 0.01 / 7.0f64).sqrt();
+        assert!((found.ratio - 2.0).abs() < 1e-12);
+        assert!(
+            (found.low - 2.0 * (-half).exp()).abs() < 1e-9 && (found.high - 2.0 * half.exp()).abs() < 1e-9
+        );
+        assert!(found.differs());
+        let same = ratio(&a, &a).unwrap();
+        assert!(!same.differs() && same.low < 1.0 && same.high > 1.0);
+    }
+
+    #[test]
+    fn nothing_is_said_of_too_little() {
+        assert_eq!(ratio(&[1.0], &[1.0, 2.0]), None);
+        assert_eq!(ratio(&[0.0, 0.0], &[1.0, 2.0]), None);
+        assert_eq!(ratio(&[], &[]), None);
+        assert_eq!(ratio(&[f64::NAN, 1.0], &[1.0, 2.0]), None);
+        assert_eq!(ratio(&[2.0, 2.0], &[3.0, 3.0]), Some(Ratio { ratio: 1.5, low: 1.5, high: 1.5 }));
+    }
+
+    /// Of intervals over noise that does not differ, about one in twenty leaves out 1.
+    #[test]
+    fn an_interval_of_95_percent_holds_19_times_of_20() {
+        let mut random = SplitMix::new(3);
+        // A sum of twelve uniform numbers is normal enough.
+        let mut normal = || {
+            1_000.0
+                + 50.0
+                    * ((0..12).map(|_| random.below(1 << 32) as f64).sum::<f64>() / (1u64 << 32) as f64 - 6.0)
+        };
+        let mut outside = 0;
+        for _ in 0..4_000 {
+            let a: Vec<f64> = (0..8).map(|_| normal()).collect();
+            let b: Vec<f64> = (0..8).map(|_| normal()).collect();
+            outside += u32::from(ratio(&a, &b).unwrap().differs());
+        }
+        assert!((140..260).contains(&outside), "{outside} of 4000");
+    }
+}

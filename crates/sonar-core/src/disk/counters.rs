@@ -1,0 +1,282 @@
+//! The kernel's counters of a block device, and the rates that `iostat -x` shows of them.
+
+/// One line of `/proc/diskstats` (Documentation/admin-guide/iostats.rst). Sectors are 512 bytes, times
+/// milliseconds. Discards came with 4.18 and flushes with 5.5: `None` on kernels before.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskCounters {
+    /// Reads that ended.
+    pub reads: u64,
+    /// Reads that were merged into others before they were issued.
+    pub reads_merged: u64,
+    /// Sectors read.
+    pub sectors_read: u64,
+    /// Time that all reads took together, in milliseconds.
+    pub read_ms: u64,
+    /// Writes that ended.
+    pub writes: u64,
+    /// Writes that were merged.
+    pub writes_merged: u64,
+    /// Sectors written.
+    pub sectors_written: u64,
+    /// Time that all writes took together, in milliseconds.
+    pub write_ms: u64,
+    /// Requests in flight now: the one field that is no counter.
+    pub in_flight: u64,
+    /// Time in which at least one request was in flight, in milliseconds.
+    pub busy_ms: u64,
+    /// Time of all requests in flight, added up, in milliseconds.
+    pub queue_ms: u64,
+    /// Discards.
+    pub discards: Option<Discards>,
+    /// Flushes that ended and the time they took together in milliseconds.
+    pub flushes: Option<(u64, u64)>,
+}
+
+/// The fields of discards.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discards {
+    /// Discards that ended.
+    pub count: u64,
+    /// Discards that were merged.
+    pub merged: u64,
+    /// Sectors discarded.
+    pub sectors: u64,
+    /// Time that they took together, in milliseconds.
+    pub ms: u64,
+}
+
+impl DiskCounters {
+    /// One line of `/proc/diskstats`: major and minor number, name, counters. `None` for what is no such
+    /// line; figures after the ones known here are passed over.
+    pub fn parse(line: &str) -> Option<((u32, u32), &str, Self)> {
+        let mut words = line.split_ascii_whitespace();
+        let number = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let name = words.next()?;
+        let mut figures = [None; 17];
+        for (figure, word) in figures.iter_mut().zip(words) {
+            *figure = Some(word.parse::<u64>().ok()?);
+        }
+        let [r, rm, rs, rt, w, wm, ws, wt, fly, busy, queue, rest @ ..] = figures;
+        let discards = match rest {
+            [Some(count), Some(merged), Some(sectors), Some(ms), ..] => {
+                Some(Discards { count, merged, sectors, ms })
+            }
+            _ => None,
+        };
+        let counters = Self {
+            reads: r?,
+            reads_merged: rm?,
+            sectors_read: rs?,
+            read_ms: rt?,
+            writes: w?,
+            writes_merged: wm?,
+            sectors_written: ws?,
+            write_ms: wt?,
+            in_flight: fly?,
+            busy_ms: busy?,
+            queue_ms: queue?,
+            discards,
+            flushes: rest[4].zip(rest[5]),
+        };
+        Some((number, name, counters))
+    }
+}
+
+/// What came to a counter. Those of sectors and requests are 64 bits wide (32 on a 32-bit kernel); those
+/// of milliseconds are 32 bits wide and begin again after 49.7 days of busy time.
+const fn grown(now: u64, before: u64) -> u64 {
+    if now >= before {
+        now - before
+    } else if before <= u32::MAX as u64 {
+        (now as u32).wrapping_sub(before as u32) as u64
+    } else {
+        0
+    }
+}
+
+/// The columns of one kind of request in `iostat -x`.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct KindRates {
+    /// Requests per second, as the device got them (`r/s`).
+    pub per_second: f64,
+    /// Kibibytes per second (`rkB/s`).
+    pub kib_per_second: f64,
+    /// Requests merged per second (`rrqm/s`).
+    pub merged_per_second: f64,
+    /// Share of requests that were merged, in per cent (`%rrqm`).
+    pub merged_percent: f64,
+    /// Milliseconds from queueing to completion, on average (`r_await`); 0 where there was none.
+    pub await_ms: f64,
+    /// Kibibytes of a request, on average (`rareq-sz`).
+    pub request_kib: f64,
+}
+
+/// The columns of a device in `iostat -x`: rates between two readings of its counters.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct DiskRates {
+    /// Reads.
+    pub reads: KindRates,
+    /// Writes.
+    pub writes: KindRates,
+    /// Discards, where the kernel counts them.
+    pub discards: Option<KindRates>,
+    /// Flushes per second (`f/s`) and milliseconds of one (`f_await`), where the kernel counts them.
+    pub flushes: Option<(f64, f64)>,
+    /// Requests in flight on average (`aqu-sz`).
+    pub queue: f64,
+    /// Share of the time in which at least one request was in flight, in per cent (`%util`).
+    pub util_percent: f64,
+    /// Requests counted between the readings: reads, writes.
+    pub counted: (u64, u64),
+}
+
+struct Kind {
+    count: u64,
+    merged: u64,
+    sectors: u64,
+    ms: u64,
+}
+
+impl Kind {
+    fn rates(&self, seconds: f64) -> KindRates {
+        let each = |sum: f64| if self.count == 0 { 0.0 } else { sum / self.count as f64 };
+        let all = self.count + self.merged;
+        KindRates {
+            per_second: self.count as f64 / seconds,
+            kib_per_second: self.sectors as f64 / 2.0 / seconds,
+            merged_per_second: self.merged as f64 / seconds,
+            merged_percent: if all == 0 { 0.0 } else { 100.0 * self.merged as f64 / all as f64 },
+            await_ms: each(self.ms as f64),
+            request_kib: each(self.sectors as f64 / 2.0),
+        }
+    }
+}
+
+impl DiskRates {
+    /// Rates between two readings, `elapsed_ns` nanoseconds apart; `None` when that is 0.
+    pub fn between(before: &DiskCounters, now: &DiskCounters, elapsed_ns: u64) -> Option<Self> {
+        if elapsed_ns == 0 {
+            return None;
+        }
+        let seconds = elapsed_ns as f64 / 1e9;
+        let reads = Kind {
+            count: grown(now.reads, before.reads),
+            merged: grown(now.reads_merged, before.reads_merged),
+            sectors: grown(now.sectors_read, before.sectors_read),
+            ms: grown(now.read_ms, before.read_ms),
+        };
+        let writes = Kind {
+            count: grown(now.writes, before.writes),
+            merged: grown(now.writes_merged, before.writes_merged),
+            sectors: grown(now.sectors_written, before.sectors_written),
+            ms: grown(now.write_ms, before.write_ms),
+        };
+        let discards = now.discards.zip(before.discards).map(|(now, before)| Kind {
+            count: grown(now.count, before.count),
+            merged: grown(now.merged, before.merged),
+            sectors: grown(now.sectors, before.sectors),
+            ms: grown(now.ms, before.ms),
+        });
+        let flushes = now.flushes.zip(before.flushes).map(|(now, before)| {
+            let (count, ms) = (grown(now.0, before.0), grown(now.1, before.1));
+            (count as f64 / seconds, if count == 0 { 0.0 } else { ms as f64 / count as f64 })
+        });
+        Some(Self {
+            reads: reads.rates(seconds),
+            writes: writes.rates(seconds),
+            discards: discards.map(|kind| kind.rates(seconds)),
+            flushes,
+            queue: grown(now.queue_ms, before.queue_ms) as f64 / 1e3 / seconds,
+            // The kernel rounds each busy stretch up, so a little above 100 is possible.
+            util_percent: (grown(now.busy_ms, before.busy_ms) as f64 / 10.0 / seconds).min(100.0),
+            counted: (reads.count, writes.count),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters() -> DiskCounters {
+        DiskCounters {
+            reads: 1_000,
+            reads_merged: 50,
+            sectors_read: 80_000,
+            read_ms: 4_000,
+            writes: 10,
+            sectors_written: 160,
+            write_ms: 40,
+            busy_ms: 1_900,
+            queue_ms: 4_040,
+            discards: Some(Discards::default()),
+            flushes: Some((4, 10)),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_columns_are_those_of_iostat() {
+        let rates = DiskRates::between(
+            &DiskCounters {
+                discards: Some(Discards::default()),
+                flushes: Some((0, 0)),
+                ..Default::default()
+            },
+            &counters(),
+            2_000_000_000,
+        )
+        .unwrap();
+        assert_eq!(rates.reads.per_second, 500.0);
+        assert_eq!(rates.reads.kib_per_second, 20_000.0);
+        assert_eq!(rates.reads.merged_per_second, 25.0);
+        assert!((rates.reads.merged_percent - 4.762).abs() < 0.001);
+        assert_eq!(rates.reads.await_ms, 4.0);
+        assert_eq!(rates.reads.request_kib, 40.0);
+        assert_eq!((rates.writes.per_second, rates.writes.await_ms), (5.0, 4.0));
+        assert_eq!(rates.flushes, Some((2.0, 2.5)));
+        assert_eq!(rates.queue, 2.02);
+        assert_eq!(rates.util_percent, 95.0);
+        assert_eq!(rates.discards, Some(KindRates::default()));
+    }
+
+    #[test]
+    fn a_line_of_diskstats_is_read_as_the_kernel_documents_it() {
+        let line = " 254       0 vda 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17";
+        let (number, name, read) = DiskCounters::parse(line).unwrap();
+        assert_eq!((number, name), ((254, 0), "vda"));
+        assert_eq!((read.reads, read.sectors_read, read.read_ms, read.writes), (1, 3, 4, 5));
+        assert_eq!((read.write_ms, read.in_flight, read.busy_ms, read.queue_ms), (8, 9, 10, 11));
+        assert_eq!(read.discards, Some(Discards { count: 12, merged: 13, sectors: 14, ms: 15 }));
+        assert_eq!(read.flushes, Some((16, 17)));
+        // Kernels before 4.18 end after eleven figures.
+        let old = DiskCounters::parse("8 1 sda1 1 2 3 4 5 6 7 8 9 10 11").unwrap().2;
+        assert_eq!((old.discards, old.flushes, old.queue_ms), (None, None, 11));
+        for bad in [
+            "",
+            "8 0 sda",
+            "8 0 sda 1 2 3 4",
+            "x 0 sda 1 2 3 4 5 6 7 8 9 10 11",
+            "8 0 sda 1 2 3 4 5 6 7 8 9 10 -1",
+        ] {
+            assert_eq!(DiskCounters::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn milliseconds_begin_again_after_32_bits() {
+        let before = DiskCounters { read_ms: u64::from(u32::MAX) - 9, reads: 5, ..Default::default() };
+        let now = DiskCounters { read_ms: 20, reads: 15, ..Default::default() };
+        let rates = DiskRates::between(&before, &now, 1_000_000_000).unwrap();
+        assert_eq!(rates.reads.await_ms, 3.0);
+        let gone = DiskCounters { reads: u64::MAX, ..Default::default() };
+        assert_eq!(DiskRates::between(&gone, &now, 1).unwrap().reads.per_second, 0.0);
+        assert!(DiskRates::between(&before, &now, 0).is_none());
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_count_is_unknown() {
+        let rates = DiskRates::between(&DiskCounters::default(), &counters(), 1).unwrap();
+        assert_eq!((rates.discards, rates.flushes), (None, None));
+    }
+}

@@ -1,0 +1,323 @@
+//! What the figures of a test mean: where it stops scaling, what limits it, and beside which disks it stands.
+
+use super::step::DiskStep;
+
+/// Share of the best rate from which on a step counts as having reached it.
+const REACHED: f64 = 0.9;
+/// Growth from one step to the next that still counts as scaling.
+const STILL_SCALING: f64 = 1.1;
+/// Share of processors, or of the threads that make requests, from which on they are the limit.
+const PROCESSOR_BUSY: f64 = 0.9;
+/// Share of the requests in flight that wait in the device, from which on it is the one waited for.
+const IN_DEVICE: f64 = 0.5;
+
+/// The numbers in flight of a ramp: 1, 2, 4 … and the last one, which need not be a power of two.
+pub fn ramp(most: u32) -> impl Iterator<Item = u32> {
+    let powers = (0..32).map(|bit| 1u32 << bit).take_while(move |n| *n < most);
+    powers.chain(std::iter::once(most.max(1)))
+}
+
+/// Where throughput stops growing.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Knee {
+    /// The lowest number in flight that gives nine tenths of the best rate of any step.
+    pub in_flight: u32,
+    /// Its reads and writes per second.
+    pub operations_per_second: f64,
+    /// The best rate of any step.
+    pub best_per_second: f64,
+    /// Whether the last step was still more than a tenth better than the one before: the knee lies further
+    /// on, or there is one step only.
+    pub still_scaling: bool,
+}
+
+/// The knee of the steps of one ramp, in order; `None` when nothing was done.
+pub fn knee(steps: &[DiskStep]) -> Option<Knee> {
+    let rates: Vec<(u32, f64)> = steps.iter().map(|s| (s.in_flight, s.operations_per_second())).collect();
+    let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    if best <= 0.0 {
+        return None;
+    }
+    let at = rates.iter().position(|(_, rate)| *rate >= REACHED * best)?;
+    let last = rates.len() - 1;
+    let still_scaling = at == last && (last == 0 || rates[last].1 > STILL_SCALING * rates[last - 1].1);
+    Some(Knee {
+        in_flight: rates[at].0,
+        operations_per_second: rates[at].1,
+        best_per_second: best,
+        still_scaling,
+    })
+}
+
+/// A short test beside the ramp.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// Whether records were taken in order.
+    pub sequential: bool,
+    /// Bytes of a record.
+    pub record_bytes: u32,
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Requests per second.
+    pub operations_per_second: f64,
+}
+
+/// What the probes say of a volume.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum Volume {
+    /// As many requests at random as in order, and no more with many in flight than with one: somebody counts
+    /// them. A volume with provisioned operations, or a cgroup with a limit.
+    Capped {
+        /// Requests per second that are let through.
+        per_second: f64,
+    },
+    /// Requests in order are much quicker than those at random: something turns, or reads ahead.
+    Seeks {
+        /// Requests in order for one at random.
+        ratio: f64,
+    },
+    /// Requests at random are as good as in order, and more in flight give more.
+    Parallel {
+        /// Rate with many in flight for one in flight.
+        ratio: f64,
+    },
+    /// As good at random as in order, with one in flight as with many, yet at no even rate.
+    Flat,
+}
+
+/// Judges a volume by its random and sequential probes of the same record size with one and with many in
+/// flight; `None` when one of them is missing or did nothing.
+pub fn volume(probes: &[Probe]) -> Option<Volume> {
+    let record = probes.iter().find(|p| !p.sequential && p.in_flight == 1)?.record_bytes;
+    let rate = |sequential: bool, many: bool| {
+        probes
+            .iter()
+            .find(|p| p.record_bytes == record && p.sequential == sequential && (p.in_flight > 1) == many)
+            .map(|p| p.operations_per_second)
+            .filter(|rate| *rate > 0.0)
+    };
+    let (one, many) = (rate(false, false)?, rate(false, true)?);
+    let (one_ordered, many_ordered) = (rate(true, false)?, rate(true, true)?);
+    let close = |a: f64, b: f64| a / b < 1.15 && b / a < 1.15;
+    if close(one, many) && close(many, many_ordered) && close(one, one_ordered) {
+        return Some(Volume::Capped { per_second: many });
+    }
+    let seeks = (one_ordered / one).max(many_ordered / many);
+    if seeks > 3.0 {
+        return Some(Volume::Seeks { ratio: seeks });
+    }
+    Some(if many / one > 1.3 { Volume::Parallel { ratio: many / one } } else { Volume::Flat })
+}
+
+/// What holds the throughput where it is.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum Limit {
+    /// The last step was still better than the one before: no limit was met.
+    NotReached,
+    /// A number of requests per second that somebody allows.
+    Cap {
+        /// That number.
+        per_second: f64,
+    },
+    /// Processors: of the machine, or those of the threads that make requests.
+    Processor {
+        /// Share of the machine's processors that was busy.
+        machine: Option<f64>,
+        /// Processors that this process kept busy: 1.0 is one.
+        own: f64,
+    },
+    /// Requests wait in the device.
+    Device {
+        /// Requests that the device had on average (`aqu-sz`).
+        queue: f64,
+        /// How many were in flight.
+        in_flight: u32,
+    },
+    /// Requests wait above the device: in the file system, its journal or its locks.
+    FileSystem {
+        /// Requests that the device had on average.
+        queue: f64,
+        /// How many were in flight.
+        in_flight: u32,
+    },
+    /// The device had next to nothing to do: the page cache, or memory, served.
+    Memory,
+    /// There are no counters to tell it from.
+    Unknown,
+}
+
+/// What limits the steps of a ramp. `threads_each` is true where each request in flight has a thread.
+pub fn limit(steps: &[DiskStep], volume: Option<Volume>, threads_each: bool) -> Option<Limit> {
+    let knee = knee(steps)?;
+    // The first step in which twice as many as needed were in flight shows best what they wait for; at the
+    // far end it may be the number of requests that the queue takes.
+    let step = steps.iter().find(|s| s.in_flight >= 2 * knee.in_flight).or_else(|| steps.last())?;
+    let moved = step.reads.bytes + step.writes.bytes;
+    let from_memory = step.kernel.is_some_and(|k| (k.read + k.written) as f64 <= 0.1 * moved as f64);
+    if from_memory {
+        return Some(Limit::Memory);
+    }
+    if let Some(Volume::Capped { per_second }) = volume {
+        return Some(Limit::Cap { per_second });
+    }
+    let thread_busy = !threads_each && step.processors() >= PROCESSOR_BUSY * f64::from(step.threads.max(1));
+    if thread_busy || step.machine_busy.is_some_and(|busy| busy >= PROCESSOR_BUSY) {
+        return Some(Limit::Processor { machine: step.machine_busy, own: step.processors() });
+    }
+    if knee.still_scaling {
+        return Some(Limit::NotReached);
+    }
+    let Some(device) = &step.device else { return Some(Limit::Unknown) };
+    let (queue, in_flight) = (device.queue, step.in_flight);
+    Some(if queue >= IN_DEVICE * f64::from(in_flight) {
+        Limit::Device { queue, in_flight }
+    } else {
+        Limit::FileSystem { queue, in_flight }
+    })
+}
+
+/// A kind of disk that people know, with the random reads of 4 KiB per second that it is good for.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct DiskClass {
+    /// About how many requests per second.
+    pub per_second: f64,
+    /// What it is, as in "about what … gives".
+    pub name: &'static str,
+}
+
+/// Known kinds, the slowest first. The first three are those that mongoperf's manual names.
+pub const CLASSES: [DiskClass; 7] = [
+    DiskClass { per_second: 100.0, name: "a slow hard disk" },
+    DiskClass { per_second: 250.0, name: "a hard disk" },
+    DiskClass { per_second: 3_000.0, name: "a RAID of ten hard disks, or a small cloud volume" },
+    DiskClass { per_second: 12_000.0, name: "an old SSD" },
+    DiskClass { per_second: 75_000.0, name: "a SATA SSD" },
+    DiskClass { per_second: 400_000.0, name: "an NVMe drive" },
+    DiskClass { per_second: 1_500_000.0, name: "several NVMe drives" },
+];
+
+/// The kind that comes nearest, by ratio.
+pub fn class(per_second: f64) -> DiskClass {
+    let far = |class: &DiskClass| (per_second.max(1.0) / class.per_second).ln().abs();
+    CLASSES.into_iter().min_by(|a, b| far(a).total_cmp(&far(b))).unwrap_or(CLASSES[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{DiskRates, KernelBytes};
+
+    fn step(in_flight: u32, per_second: u64) -> DiskStep {
+        let mut step = DiskStep { in_flight, threads: 1, elapsed_ns: 1_000_000_000, ..DiskStep::default() };
+        for _ in 0..per_second {
+            step.reads.latency.record(1_000_000);
+        }
+        step.reads.bytes = per_second * 4_096;
+        step.kernel = Some(KernelBytes { read: per_second * 4_096, written: 0 });
+        step
+    }
+
+    fn with_queue(mut step: DiskStep, queue: f64) -> DiskStep {
+        step.device = Some(DiskRates { queue, ..DiskRates::default() });
+        step
+    }
+
+    #[test]
+    fn a_ramp_doubles_up_to_the_last() {
+        assert_eq!(ramp(16).collect::<Vec<_>>(), [1, 2, 4, 8, 16]);
+        assert_eq!(ramp(6).collect::<Vec<_>>(), [1, 2, 4, 6]);
+        assert_eq!(ramp(1).collect::<Vec<_>>(), [1]);
+        assert_eq!(ramp(u32::MAX).count(), 33);
+    }
+
+    #[test]
+    fn the_knee_is_the_least_in_flight_that_is_as_good_as_any() {
+        let steps = [(1, 100), (2, 200), (4, 380), (8, 400), (16, 396)].map(|(n, ops)| step(n, ops));
+        let found = knee(&steps).unwrap();
+        assert_eq!((found.in_flight, found.best_per_second, found.still_scaling), (4, 400.0, false));
+        let rising = [(1, 100), (2, 200), (4, 400)].map(|(n, ops)| step(n, ops));
+        assert!(knee(&rising).unwrap().still_scaling && knee(&rising[..1]).unwrap().still_scaling);
+        assert_eq!(knee(&[step(1, 0)]), None);
+        assert_eq!(knee(&[]), None);
+    }
+
+    fn probes(rates: [f64; 4]) -> Vec<Probe> {
+        let kinds = [(false, 1), (true, 1), (false, 32), (true, 32)];
+        let mut probes: Vec<Probe> = kinds
+            .into_iter()
+            .zip(rates)
+            .map(|((sequential, in_flight), operations_per_second)| Probe {
+                sequential,
+                record_bytes: 4_096,
+                in_flight,
+                operations_per_second,
+            })
+            .collect();
+        // A probe of bandwidth does not disturb.
+        probes.push(Probe {
+            sequential: true,
+            record_bytes: 1 << 20,
+            in_flight: 4,
+            operations_per_second: 7.0,
+        });
+        probes
+    }
+
+    #[test]
+    fn a_cap_is_told_from_a_slow_device() {
+        assert_eq!(volume(&probes([500.0, 502.0, 498.0, 499.0])), Some(Volume::Capped { per_second: 498.0 }));
+        assert!(matches!(volume(&probes([120.0, 9_000.0, 250.0, 20_000.0])), Some(Volume::Seeks { .. })));
+        assert!(matches!(
+            volume(&probes([9_000.0, 10_000.0, 90_000.0, 95_000.0])),
+            Some(Volume::Parallel { .. })
+        ));
+        assert_eq!(volume(&probes([500.0, 800.0, 550.0, 700.0])), Some(Volume::Flat));
+        assert_eq!(volume(&probes([500.0, 0.0, 550.0, 700.0])), None);
+        assert_eq!(volume(&[]), None);
+    }
+
+    #[test]
+    fn what_requests_wait_for_is_the_limit() {
+        let ramp = |queue: fn(u32) -> f64| {
+            [(1, 100), (2, 190), (4, 200), (8, 200)]
+                .map(|(n, ops)| with_queue(step(n, ops), queue(n)))
+                .to_vec()
+        };
+        let device = limit(&ramp(|n| f64::from(n) * 0.95), None, true).unwrap();
+        assert_eq!(device, Limit::Device { queue: 3.8, in_flight: 4 });
+        let above = limit(&ramp(|_| 1.0), None, true).unwrap();
+        assert_eq!(above, Limit::FileSystem { queue: 1.0, in_flight: 4 });
+        let capped = Some(Volume::Capped { per_second: 200.0 });
+        assert_eq!(limit(&ramp(|_| 4.0), capped, true), Some(Limit::Cap { per_second: 200.0 }));
+
+        let mut busy = ramp(f64::from);
+        busy.iter_mut().for_each(|step| step.machine_busy = Some(0.97));
+        assert_eq!(limit(&busy, None, true), Some(Limit::Processor { machine: Some(0.97), own: 0.0 }));
+        let mut thread = ramp(f64::from);
+        thread.iter_mut().for_each(|step| step.system_ns = 990_000_000);
+        assert_eq!(limit(&thread, None, false), Some(Limit::Processor { machine: None, own: 0.99 }));
+        assert!(matches!(limit(&thread, None, true), Some(Limit::Device { .. })));
+
+        let mut cached = ramp(|_| 0.0);
+        cached.iter_mut().for_each(|step| step.kernel = Some(KernelBytes { read: 4_096, written: 0 }));
+        assert_eq!(limit(&cached, None, true), Some(Limit::Memory));
+        assert_eq!(limit(&[step(1, 5)], None, true), Some(Limit::NotReached));
+        let unknown = [step(1, 100), step(2, 100)];
+        assert_eq!(limit(&unknown, None, true), Some(Limit::Unknown));
+    }
+
+    #[test]
+    fn rates_are_put_beside_the_disks_that_people_know() {
+        for (rate, name) in [
+            (0.0, "a slow hard disk"),
+            (240.0, "a hard disk"),
+            (2_500.0, "a RAID of ten hard disks, or a small cloud volume"),
+            (15_000.0, "an old SSD"),
+            (60_000.0, "a SATA SSD"),
+            (600_000.0, "an NVMe drive"),
+            (9e9, "several NVMe drives"),
+        ] {
+            assert_eq!(class(rate).name, name, "{rate}");
+        }
+    }
+}

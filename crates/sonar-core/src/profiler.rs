@@ -1,0 +1,144 @@
+//! The arithmetic of a profiler's capped collection: how fast it fills, and when it wraps.
+
+use crate::Timestamp;
+use crate::time::NS_PER_S;
+
+/// What is known of a `system.profile`.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fill {
+    /// Size at which it begins to overwrite, in bytes; `None` when not known.
+    pub max_bytes: Option<u64>,
+    /// Size of its documents, in bytes.
+    pub size_bytes: u64,
+    /// How many documents it holds.
+    pub documents: u64,
+    /// End of the operation in its first document.
+    pub oldest: Option<Timestamp>,
+    /// End of the operation in its last document.
+    pub newest: Option<Timestamp>,
+    /// How many of its last documents were looked at for the present rate.
+    pub recent_documents: u64,
+    /// End of the operation in the first of those.
+    pub recent_since: Option<Timestamp>,
+}
+
+/// When a capped collection begins to overwrite its oldest documents.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum Wrap {
+    /// It holds nothing, or its size is not known: nothing can be said.
+    Unknown,
+    /// It is full: a document written now is overwritten after so many nanoseconds at the present rate.
+    Full {
+        /// Nanoseconds that a whole turn takes.
+        turn_ns: u64,
+    },
+    /// It will be full after so many nanoseconds at the present rate.
+    In {
+        /// Nanoseconds from now.
+        ns: u64,
+    },
+}
+
+impl Fill {
+    /// Nanoseconds between its first and its last document; `None` when it is empty.
+    pub fn span_ns(&self) -> Option<u64> {
+        Some(self.newest?.since(self.oldest?))
+    }
+
+    /// Mean size of a document in bytes; `None` when it is empty.
+    pub fn mean_bytes(&self) -> Option<f64> {
+        (self.documents > 0).then(|| self.size_bytes as f64 / self.documents as f64)
+    }
+
+    /// Documents a second at present: those looked at, over the time from the first of them to `now`
+    /// (so a collection that nothing is written to any more has a rate that falls). `None` when empty.
+    ///
+    /// `now` is the server's clock, as the documents are.
+    pub fn rate(&self, now: Timestamp) -> Option<f64> {
+        let since = self.recent_since?;
+        // Times are whole milliseconds: what ended in this one took at least half of it.
+        let ns = now.since(since).max(500_000);
+        Some(self.recent_documents as f64 * NS_PER_S as f64 / ns as f64)
+    }
+
+    /// Whether new documents overwrite old ones. Of documents of many sizes a full collection has more
+    /// room left than one of them takes: it is full where there is room for four of mean size, or a
+    /// fiftieth of it, at most.
+    pub fn is_full(&self) -> bool {
+        match (self.max_bytes, self.mean_bytes()) {
+            (Some(max), Some(mean)) => {
+                let room = max.saturating_sub(self.size_bytes) as f64;
+                room < (4.0 * mean).max(max as f64 / 50.0)
+            }
+            _ => false,
+        }
+    }
+
+    /// When it wraps, at the rate of `now`.
+    pub fn wrap(&self, now: Timestamp) -> Wrap {
+        let (Some(max), Some(mean), Some(rate)) = (self.max_bytes, self.mean_bytes(), self.rate(now)) else {
+            return Wrap::Unknown;
+        };
+        let time = |bytes: f64| (bytes / (rate * mean) * NS_PER_S as f64) as u64;
+        if self.is_full() {
+            Wrap::Full { turn_ns: time(max as f64) }
+        } else {
+            Wrap::In { ns: time(max as f64 - self.size_bytes as f64) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Option<Timestamp> {
+        Some(Timestamp::from_unix(seconds, 0))
+    }
+
+    /// 1,000 documents of 500 bytes in a megabyte, the last 100 of them within ten seconds.
+    fn half_full() -> Fill {
+        Fill {
+            max_bytes: Some(1_000_000),
+            size_bytes: 500_000,
+            documents: 1_000,
+            oldest: at(1_000),
+            newest: at(2_000),
+            recent_documents: 100,
+            recent_since: at(1_990),
+        }
+    }
+
+    #[test]
+    fn a_half_full_collection_wraps_when_the_other_half_is_written() {
+        // Ten documents a second of 500 bytes: 500,000 bytes take 100 s.
+        assert_eq!(half_full().wrap(Timestamp::from_unix(2_000, 0)), Wrap::In { ns: 100 * NS_PER_S });
+        assert_eq!(half_full().span_ns(), Some(1_000 * NS_PER_S));
+    }
+
+    #[test]
+    fn silence_slows_the_rate() {
+        // Ninety more seconds without a document: a tenth of the rate, ten times as long.
+        assert_eq!(half_full().wrap(Timestamp::from_unix(2_090, 0)), Wrap::In { ns: 1_000 * NS_PER_S });
+    }
+
+    #[test]
+    fn a_full_one_turns_and_an_empty_one_says_nothing() {
+        let full = Fill { size_bytes: 999_900, documents: 2_000, ..half_full() };
+        let Wrap::Full { turn_ns } = full.wrap(Timestamp::from_unix(2_000, 0)) else { panic!("not full") };
+        // 2,000 documents at ten a second.
+        assert!((199..=201).contains(&(turn_ns / NS_PER_S)), "{turn_ns}");
+        assert_eq!(Fill::default().wrap(Timestamp::from_unix(1, 0)), Wrap::Unknown);
+        assert_eq!(Fill::default().span_ns(), None);
+        let no_limit = Fill { max_bytes: None, ..half_full() };
+        assert_eq!(no_limit.wrap(Timestamp::from_unix(2_000, 0)), Wrap::Unknown);
+    }
+
+    #[test]
+    fn documents_of_this_millisecond_give_no_infinite_rate() {
+        let fill = Fill { recent_since: at(2_000), ..half_full() };
+        assert!(fill.rate(Timestamp::from_unix(2_000, 0)).unwrap().is_finite());
+        // The server's clock may have stepped back.
+        assert!(fill.rate(Timestamp::from_unix(1_000, 0)).unwrap().is_finite());
+    }
+}

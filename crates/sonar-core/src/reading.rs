@@ -1,0 +1,93 @@
+//! What was read of profiles and logs, and what was not, by reason.
+
+use crate::coverage::counters;
+
+counters! {
+    /// The counters of profiles and logs, in the order in which an entry meets them. Each only grows; those
+    /// marked `loss` tell of something that could not be shown in full.
+    Reading {
+        /// Files read, standard input included.
+        files,
+        /// Files that ended inside something, or could not be read further.
+        files_damaged: loss,
+        /// Bytes read, after decompression.
+        bytes,
+        /// Lines of logs.
+        lines,
+        /// Of them: they tell of an operation.
+        lines_operation,
+        /// They tell of something else that is shown: connections, clients, starts, errors, warnings.
+        lines_event,
+        /// They tell of something else.
+        lines_other,
+        /// Empty lines.
+        lines_empty,
+        /// Neither a log line of any version nor the continuation of one: rubbish.
+        lines_unknown: loss,
+        /// Longer than is read; the rest of each was passed over.
+        lines_too_long: loss,
+        /// JSON that contradicts itself, or ends too early.
+        lines_malformed: loss,
+        /// The last line of a file ends without a line feed and cannot be read: it is still being written.
+        lines_unfinished: loss,
+        /// Documents of profiles.
+        documents,
+        /// Documents that contradict themselves, or end too early.
+        documents_malformed: loss,
+        /// Documents that tell of no operation.
+        documents_other,
+        /// Entries outside of the time asked for.
+        entries_outside,
+        /// Statements told with the command that held them.
+        statements_joined,
+        /// Commands that held statements of which the source says nothing.
+        statements_unsaid: loss,
+        /// Operations whose shape is known exactly.
+        operations_exact,
+        /// Operations whose command the source cut.
+        operations_partial: loss,
+        /// Operations whose text has more than one reading.
+        operations_ambiguous: loss,
+        /// Operations without a command.
+        operations_unsaid: loss,
+        /// Operations of which it is not said how long they took.
+        operations_untimed,
+        /// Operations that are told of while they run.
+        operations_in_progress,
+        /// Shapes whose text was cut at the budget.
+        shapes_text_cut: loss,
+        /// Shapes with more distinct children, or deeper, than the caps.
+        shapes_over_cap: loss,
+        /// Operations counted under `other` because there were too many shapes.
+        shapes_folded: loss,
+        /// Operations of further applications than are told apart.
+        apps_folded: loss,
+        /// Connections forgotten because there were too many.
+        connections_forgotten: loss,
+    }
+}
+
+impl Reading {
+    /// What does not add up: each of these equations holds at any time. Empty when all do.
+    pub fn imbalances(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut expect = |what: &str, left: u64, right: u64| {
+            if left != right {
+                wrong.push(format!("{what}: {left} is not {right}"));
+            }
+        };
+        expect(
+            "lines",
+            self.lines,
+            self.lines_operation
+                + self.lines_event
+                + self.lines_other
+                + self.lines_empty
+                + self.lines_unknown
+                + self.lines_too_long
+                + self.lines_malformed
+                + self.lines_unfinished,
+        );
+        wrong
+    }
+}

@@ -1,0 +1,203 @@
+//! Figures over time when it is not known beforehand how long that will be: a fixed number of buckets
+//! whose width doubles when they do not suffice.
+
+use crate::Timestamp;
+use crate::time::NS_PER_S;
+
+/// The most buckets.
+pub const MAX_BUCKETS: usize = 64;
+/// The narrowest bucket, in nanoseconds.
+pub const MIN_WIDTH_NS: u64 = NS_PER_S;
+
+/// What is kept of each span.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Bucket {
+    /// Operations that ended in it.
+    pub calls: u64,
+    /// Sum of their latencies in nanoseconds.
+    pub latency_ns: u64,
+    /// Documents and keys that they examined, whichever is more of each.
+    pub examined: u64,
+}
+
+impl Bucket {
+    /// Adds another.
+    pub fn add(&mut self, other: Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.latency_ns = self.latency_ns.saturating_add(other.latency_ns);
+        self.examined = self.examined.saturating_add(other.examined);
+    }
+}
+
+/// Buckets on wall-clock boundaries: multiples of their width since the Unix epoch, so that timelines of
+/// different rows and files meet. Widths are [`MIN_WIDTH_NS`] times a power of two.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Timeline {
+    width_ns: u64,
+    /// Number of the first bucket: its begin divided by the width.
+    first: u64,
+    buckets: Vec<Bucket>,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self { width_ns: MIN_WIDTH_NS, first: 0, buckets: Vec::new() }
+    }
+}
+
+impl Timeline {
+    /// Adds what ended at `at`.
+    #[inline]
+    pub fn add(&mut self, at: Timestamp, what: Bucket) {
+        let number = at.unix_ns() / self.width_ns;
+        match self.buckets.get_mut(number.wrapping_sub(self.first) as usize) {
+            Some(bucket) => bucket.add(what),
+            None => self.add_outside(at, what),
+        }
+    }
+
+    #[cold]
+    fn add_outside(&mut self, at: Timestamp, what: Bucket) {
+        if self.buckets.is_empty() {
+            self.first = at.unix_ns() / self.width_ns;
+            self.buckets.push(what);
+            return;
+        }
+        loop {
+            let number = at.unix_ns() / self.width_ns;
+            let last = self.first + self.buckets.len() as u64 - 1;
+            let (first, last) = (self.first.min(number), self.last_of(last, number));
+            if last - first < MAX_BUCKETS as u64 {
+                if number < self.first {
+                    let more = (self.first - number) as usize;
+                    self.buckets.splice(0..0, std::iter::repeat_n(Bucket::default(), more));
+                    self.first = number;
+                } else {
+                    self.buckets.resize((number - self.first) as usize + 1, Bucket::default());
+                }
+                self.buckets[(number - self.first) as usize].add(what);
+                return;
+            }
+            self.widen();
+        }
+    }
+
+    const fn last_of(&self, last: u64, number: u64) -> u64 {
+        if last > number { last } else { number }
+    }
+
+    /// Doubles the width.
+    fn widen(&mut self) {
+        let first = self.first / 2;
+        let mut buckets = vec![Bucket::default(); self.buckets.len() / 2 + 1];
+        for (at, bucket) in (self.first..).zip(&self.buckets) {
+            buckets[(at / 2 - first) as usize].add(*bucket);
+        }
+        while buckets.len() > 1 && buckets.last() == Some(&Bucket::default()) {
+            buckets.pop();
+        }
+        (self.first, self.buckets, self.width_ns) = (first, buckets, self.width_ns.saturating_mul(2));
+    }
+
+    /// Adds all that `other` holds.
+    pub fn merge(&mut self, other: &Self) {
+        while self.width_ns < other.width_ns && !other.buckets.is_empty() {
+            if self.buckets.is_empty() {
+                self.width_ns = other.width_ns;
+            } else {
+                self.widen();
+            }
+        }
+        for (start, bucket) in other.iter().filter(|(_, bucket)| *bucket != Bucket::default()) {
+            self.add(start, bucket);
+        }
+    }
+
+    /// Width of the buckets in nanoseconds.
+    pub const fn width_ns(&self) -> u64 {
+        self.width_ns
+    }
+
+    /// The buckets with their begins, the first to the last that hold anything.
+    pub fn iter(&self) -> impl Iterator<Item = (Timestamp, Bucket)> + '_ {
+        let width = self.width_ns;
+        (self.first..)
+            .zip(&self.buckets)
+            .map(move |(number, bucket)| (Timestamp::from_unix_ns(number.saturating_mul(width)), *bucket))
+    }
+
+    /// Begin of the first bucket and end of the last; `None` when nothing has been added.
+    pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
+        let begin = self.first.checked_mul(self.width_ns)?;
+        let end = begin.saturating_add(self.width_ns.saturating_mul(self.buckets.len() as u64));
+        (!self.buckets.is_empty()).then_some((Timestamp::from_unix_ns(begin), Timestamp::from_unix_ns(end)))
+    }
+
+    /// The same in `columns` equal parts of the span from `from` to `to`: each bucket goes to the part in
+    /// which its middle lies. Parts without a bucket hold zeros.
+    pub fn resampled(&self, from: Timestamp, to: Timestamp, columns: usize) -> Vec<Bucket> {
+        let mut parts = vec![Bucket::default(); columns];
+        let span = to.since(from).max(1);
+        for (start, bucket) in self.iter() {
+            let middle = start.plus_ns(self.width_ns / 2).since(from);
+            let at = (u128::from(middle) * columns as u128 / u128::from(span)) as usize;
+            if let Some(part) = parts.get_mut(at.min(columns.saturating_sub(1))) {
+                part.add(bucket);
+            }
+        }
+        parts
+    }
+
+    /// Bytes that this holds on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.buckets.capacity() * size_of::<Bucket>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn one() -> Bucket {
+        Bucket { calls: 1, latency_ns: 3, examined: 7 }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_the_number_of_buckets_is_bounded(
+            times in proptest::collection::vec(prop_oneof![0u64..100_000, any::<u64>()], 1..200),
+            split in 0usize..200,
+        ) {
+            let split = split.min(times.len());
+            let (mut whole, mut left, mut right) = <(Timeline, Timeline, Timeline)>::default();
+            for (at, &seconds) in times.iter().enumerate() {
+                let time = Timestamp::from_unix(seconds, 0);
+                whole.add(time, one());
+                if at < split { left.add(time, one()) } else { right.add(time, one()) }
+                prop_assert!(whole.buckets.len() <= MAX_BUCKETS);
+            }
+            let sum = |line: &Timeline| line.iter().map(|(_, bucket)| bucket.calls).sum::<u64>();
+            prop_assert_eq!(sum(&whole), times.len() as u64);
+            left.merge(&right);
+            prop_assert_eq!(sum(&left), times.len() as u64);
+            let (from, to) = whole.span().unwrap();
+            let within = |&s: &u64| (from..=to).contains(&Timestamp::from_unix(s, 0));
+            prop_assert!(times.iter().all(within));
+            prop_assert_eq!(whole.resampled(from, to, 7).iter().map(|b| b.calls).sum::<u64>(), sum(&whole));
+        }
+    }
+
+    #[test]
+    fn buckets_lie_on_multiples_of_their_width() {
+        let mut line = Timeline::default();
+        line.add(Timestamp::from_unix(1_003, 0), one());
+        line.add(Timestamp::from_unix(1_000, 5), one());
+        assert_eq!(line.iter().count(), 4);
+        line.add(Timestamp::from_unix(1_000 + 64, 0), one());
+        assert_eq!(line.width_ns(), 2 * NS_PER_S);
+        let begins: Vec<_> =
+            line.iter().filter(|(_, b)| b.calls > 0).map(|(t, _)| t.unix_ns() / NS_PER_S).collect();
+        assert_eq!(begins, [1_000, 1_002, 1_064]);
+    }
+}

@@ -1,0 +1,57 @@
+//! Reads a log from memory to its final digest, on one thread, and says how quickly: what `bench/logs.sh`
+//! compares with others. `log_rate FILE [TIMES]`; with `serde` after that, each line is read by serde_json
+//! into a value instead, and its duration added up.
+
+use std::time::Instant;
+
+use sonar_core::{Digest, Execution, Identity, Operation};
+use sonar_decode::entry::Sink;
+use sonar_decode::log::{Log, Settings};
+
+struct Collect(Digest);
+
+impl Sink for Collect {
+    fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
+        self.0.record(op, identity, execution, entries);
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or_else(|| std::io::Error::other("log_rate FILE [TIMES]"))?;
+    let times: u32 = arguments.next().and_then(|times| times.parse().ok()).unwrap_or(3);
+    let plain = arguments.next().as_deref() == Some("serde");
+    let bytes = std::fs::read(path)?;
+    for _ in 0..if plain { times } else { 0 } {
+        let (begin, mut lines, mut millis) = (Instant::now(), 0u64, 0u64);
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let value: serde_json::Value = serde_json::from_slice(line)?;
+            millis += value["attr"]["durationMillis"].as_u64().unwrap_or(0);
+            lines += 1;
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("{:.0} MB/s, {lines} lines, {millis} ms", bytes.len() as f64 / seconds / 1e6);
+    }
+    if plain {
+        return Ok(());
+    }
+    for _ in 0..times {
+        let begin = Instant::now();
+        let (mut log, mut collect) = (Log::new(Settings::default()), Collect(Digest::default()));
+        let mut from = 0;
+        for end in memchr::memchr_iter(b'\n', &bytes) {
+            log.line(&bytes[from..end], &mut collect);
+            from = end + 1;
+        }
+        log.finish(&mut collect);
+        let seconds = begin.elapsed().as_secs_f64();
+        println!(
+            "{:.0} MB/s, {:.0} lines/s, {} operations, {} rows",
+            bytes.len() as f64 / seconds / 1e6,
+            log.reading().lines as f64 / seconds,
+            collect.0.totals.calls,
+            collect.0.rows().len()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! The fields of an entry, by their names in every version, in profiles and in logs.
+//!
+//! Names and when they came: <https://www.mongodb.com/docs/manual/reference/database-profiler/>,
+//! <https://www.mongodb.com/docs/manual/reference/log-messages/>, and the release notes.
+
+use sonar_core::PlanFlags;
+
+use crate::bson::{Kind, Value};
+
+/// The most bytes of a text field that are kept.
+pub const MAX_TEXT: usize = 1_024;
+
+/// What kind of entry it is (`op` of a profile, `type` of a JSON log, the verb of a text log).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs)]
+pub enum Op {
+    #[default]
+    None,
+    Command,
+    Query,
+    GetMore,
+    Insert,
+    Update,
+    Remove,
+    KillCursors,
+}
+
+impl Op {
+    /// From the word in the source; `None` for a word that names no operation.
+    pub fn of(word: &[u8]) -> Option<Self> {
+        Some(match word {
+            b"command" | b"count" | b"distinct" | b"geoNear" | b"group" | b"mapReduce" => Self::Command,
+            b"query" => Self::Query,
+            b"getmore" => Self::GetMore,
+            b"insert" => Self::Insert,
+            b"update" => Self::Update,
+            b"remove" => Self::Remove,
+            b"killcursors" => Self::KillCursors,
+            _ => return None,
+        })
+    }
+}
+
+/// A text of at most [`MAX_TEXT`] bytes in a buffer that is used again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextField(Vec<u8>);
+
+impl TextField {
+    /// Keeps the beginning of `bytes`.
+    pub fn set(&mut self, bytes: &[u8]) {
+        self.0.clear();
+        self.0.extend_from_slice(&bytes[..bytes.len().min(MAX_TEXT)]);
+    }
+
+    /// As it came.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// As text, up to the first byte that is not UTF-8.
+    pub fn text(&self) -> &str {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&self.0[..error.valid_up_to()]).unwrap_or_default(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Every field that is read, but the commands.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct Fields {
+    pub op: Op,
+    pub namespace: TextField,
+    /// When it ended, in milliseconds since the Unix epoch.
+    pub end_ms: Option<i64>,
+    pub millis: Option<u64>,
+    pub micros: Option<u64>,
+    pub keys_examined: Option<u64>,
+    pub docs_examined: Option<u64>,
+    pub returned: Option<u64>,
+    pub inserted: Option<u64>,
+    pub deleted: Option<u64>,
+    pub matched: Option<u64>,
+    pub modified: Option<u64>,
+    pub upserted: Option<u64>,
+    pub response_bytes: Option<u64>,
+    pub yields: Option<u64>,
+    pub write_conflicts: Option<u64>,
+    pub lock_wait_us: Option<u64>,
+    pub storage_read_bytes: Option<u64>,
+    pub storage_read_us: Option<u64>,
+    pub storage_written_bytes: Option<u64>,
+    pub storage_write_us: Option<u64>,
+    pub storage_wait_us: Option<u64>,
+    pub cpu_ns: Option<u64>,
+    pub planning_us: Option<u64>,
+    pub queued_us: Option<u64>,
+    pub working_ms: Option<u64>,
+    pub cursor: Option<f64>,
+    /// `ntoreturn` of the old protocol.
+    pub to_return: Option<i64>,
+    /// `ntoskip` of the old protocol.
+    pub to_skip: Option<i64>,
+    pub plan: TextField,
+    pub flags: PlanFlags,
+    pub query_hash: TextField,
+    pub query_shape_hash: TextField,
+    pub app: TextField,
+    pub client: TextField,
+    pub protocol: TextField,
+    pub error_code: Option<i32>,
+    pub failed: bool,
+    pub rate_limit: Option<u64>,
+    pub shards: Option<u64>,
+}
+
+impl Fields {
+    /// Forgets all.
+    pub fn reset(&mut self) {
+        let texts = [
+            &mut self.namespace,
+            &mut self.plan,
+            &mut self.query_hash,
+            &mut self.query_shape_hash,
+            &mut self.app,
+            &mut self.client,
+            &mut self.protocol,
+        ];
+        let kept = texts.map(|text| {
+            text.clear();
+            std::mem::take(text)
+        });
+        let [namespace, plan, query_hash, query_shape_hash, app, client, protocol] = kept;
+        *self =
+            Self { namespace, plan, query_hash, query_shape_hash, app, client, protocol, ..Self::default() };
+    }
+
+    /// Takes a scalar at the top of an entry; whether its name is known.
+    #[inline]
+    pub fn scalar(&mut self, name: &[u8], kind: Kind, value: Value<'_>) -> bool {
+        let bytes = match value {
+            Value::Bytes(bytes) => bytes,
+            Value::Long => &[],
+        };
+        let number = || crate::shape::number(kind, bytes);
+        let count = || number().filter(|number| *number >= 0.0).map(|number| number as u64);
+        match name {
+            b"op" | b"type" => self.op = Op::of(bytes).unwrap_or_default(),
+            b"ns" => self.namespace.set(bytes),
+            b"ts" => {
+                if kind == Kind::DateTime {
+                    self.end_ms = bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
+                }
+            }
+            b"millis" | b"durationMillis" => self.millis = count(),
+            b"micros" | b"durationMicros" => self.micros = count(),
+            b"keysExamined" | b"nscanned" | b"totalKeysExamined" => self.keys_examined = count(),
+            b"docsExamined" | b"nscannedObjects" | b"totalDocsExamined" => self.docs_examined = count(),
+            b"nreturned" => self.returned = count(),
+            b"ninserted" => self.inserted = count(),
+            b"ndeleted" => self.deleted = count(),
+            b"nMatched" => self.matched = count(),
+            b"nModified" | b"nupdated" => self.modified = count(),
+            b"upsert" | b"nUpserted" => self.upserted = count(),
+            b"responseLength" | b"reslen" => self.response_bytes = count(),
+            b"numYield" | b"numYields" => self.yields = count(),
+            b"writeConflicts" => self.write_conflicts = count(),
+            b"cursorid" => self.cursor = number(),
+            b"ntoreturn" => self.to_return = number().map(|number| number as i64),
+            b"ntoskip" => self.to_skip = number().map(|number| number as i64),
+            b"planSummary" => {
+                self.plan.set(bytes);
+                self.flags.collection_scan = sonar_core::Execution::scans_collection(self.plan.text());
+            }
+            b"hasSortStage" | b"scanAndOrder" => self.flags.memory_sort = number() == Some(1.0),
+            b"usedDisk" => self.flags.used_disk = number() == Some(1.0),
+            b"fromMultiPlanner" => self.flags.multi_planner = number() == Some(1.0),
+            b"replanned" => self.flags.replanned = number() == Some(1.0),
+            b"queryHash" | b"planCacheShapeHash" => self.query_hash.set(bytes),
+            b"queryShapeHash" => self.query_shape_hash.set(bytes),
+            b"appName" => self.app.set(bytes),
+            b"client" => {
+                if self.client.is_empty() {
+                    self.client.set(bytes);
+                }
+            }
+            b"remote" => self.client.set(bytes),
+            b"protocol" => self.protocol.set(bytes),
+            b"errCode" | b"exceptionCode" | b"code" => {
+                self.failed = true;
+                self.error_code = number().map(|number| number as i32);
+            }
+            b"errMsg" | b"errName" | b"exception" => self.failed = true,
+            b"ok" => self.failed |= number() == Some(0.0),
+            b"cpuNanos" => self.cpu_ns = count(),
+            b"planningTimeMicros" => self.planning_us = count(),
+            b"workingMillis" => self.working_ms = count(),
+            b"rateLimit" => self.rate_limit = count(),
+            b"nShards" => self.shards = count(),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes a scalar inside `storage`, below the section `section`.
+    pub fn storage(&mut self, section: Section, name: &[u8], kind: Kind, value: Value<'_>) {
+        let Value::Bytes(bytes) = value else { return };
+        let Some(number) = crate::shape::number(kind, bytes).filter(|number| *number >= 0.0) else { return };
+        let add = |sum: &mut Option<u64>| *sum = Some(sum.unwrap_or(0).saturating_add(number as u64));
+        match (section, name) {
+            (Section::StorageWait, _) => add(&mut self.storage_wait_us),
+            (_, b"bytesRead") => add(&mut self.storage_read_bytes),
+            (_, b"timeReadingMicros") => add(&mut self.storage_read_us),
+            (_, b"bytesWritten") => add(&mut self.storage_written_bytes),
+            (_, b"timeWritingMicros") => add(&mut self.storage_write_us),
+            _ => {}
+        }
+    }
+
+    /// Adds to the time of waiting for locks.
+    pub fn lock_wait(&mut self, kind: Kind, value: Value<'_>) {
+        if let Value::Bytes(bytes) = value
+            && let Some(number) = crate::shape::number(kind, bytes).filter(|number| *number >= 0.0)
+        {
+            self.lock_wait_us = Some(self.lock_wait_us.unwrap_or(0).saturating_add(number as u64));
+        }
+    }
+
+    /// Adds to the time in the server's queues.
+    pub fn queued(&mut self, kind: Kind, value: Value<'_>) {
+        if let Value::Bytes(bytes) = value
+            && let Some(number) = crate::shape::number(kind, bytes).filter(|number| *number >= 0.0)
+        {
+            self.queued_us = Some(self.queued_us.unwrap_or(0).saturating_add(number as u64));
+        }
+    }
+}
+
+/// The parts of an entry, beside commands, that are gone into.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Section {
+    /// `locks` of 3.0 and later, `lockStats` before.
+    Locks,
+    /// `timeAcquiringMicros` inside it.
+    LockWait,
+    /// `storage`, and `data` inside it.
+    Storage,
+    /// `timeWaitingMicros` inside it.
+    StorageWait,
+    /// `queues` of 8.0.
+    Queues,
+}

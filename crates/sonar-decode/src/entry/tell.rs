@@ -1,0 +1,715 @@
+//! What does an entry come to? Makes an [`Operation`] and its [`Execution`] of each entry of a profile or
+//! log, with the shape that the wire would give it, and joins the statements of a write to the command
+//! that held them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use sonar_core::operation::{ErrorCodes, Opcode};
+use sonar_core::{
+    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, PlanFlags, Reading, Role, ShapeId,
+    ShapeInfo, Statement, Timestamp,
+};
+
+use super::{Entry, Fields, Held, Op};
+use crate::class::{Classes, Facts};
+use crate::decoder::{base_of, ids_of, info_of, join_texts};
+use crate::shape::{Builder, CommandKind, Rendered, Text, hash};
+use crate::shared::{MAX_CURSORS, MAX_SHAPES, TEXT_BUDGET};
+
+/// The most applications that are told apart.
+pub const MAX_APPLICATIONS: usize = 1_024;
+/// The most statements that wait for their command, over all connections.
+pub const MAX_WAITING: usize = 100_000;
+const NS_PER_MS: u64 = 1_000_000;
+
+/// What marks the id of a shape that is not known in full; part of the rules.
+const PARTIAL: u64 = hash::tag(40);
+const AMBIGUOUS: u64 = hash::tag(41);
+const UNSAID: u64 = hash::tag(42);
+
+/// Something that can tell an [`Entry`] what it says, as often as it is asked to.
+pub trait Cause {
+    /// What is wrong with it, if something is.
+    type Error;
+    /// Walks it.
+    ///
+    /// # Errors
+    /// It contradicts itself.
+    fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Self::Error>;
+    /// The beginning of a command that was cut, in the shell's syntax. Asked for after it was told.
+    fn cut_command(&self) -> Option<&[u8]> {
+        None
+    }
+    /// Whether what was told is not all, or not certain. Asked for after it was told.
+    fn doubt(&self) -> Option<Identity> {
+        None
+    }
+}
+
+/// What is known of an operation beside its entry.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Extra<'a> {
+    /// Who the client is, where its connection said so.
+    pub app: Option<&'a Arc<Application>>,
+    /// The client is a server.
+    pub from_server: bool,
+    /// It came on no client's connection.
+    pub internal: bool,
+    /// When it ended, where the entry itself does not say.
+    pub end: Option<Timestamp>,
+    /// Which connection or thread: statements are joined to the next command of the same one. `None`: the
+    /// source has no commands around statements, and each is an operation of its own.
+    pub thread: Option<u64>,
+    /// How many operations the entry stands for, beside what it says itself.
+    pub weight: u32,
+}
+
+/// Who is told of operations.
+pub trait Sink {
+    /// One operation has ended; `entries` is of how many entries it was put together.
+    fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64);
+}
+
+/// A statement that waits for the command that held it.
+#[derive(Clone, Debug)]
+struct Waiting {
+    shape: Arc<ShapeInfo>,
+    ordered: ShapeId,
+    identity: Identity,
+    kind: CommandKind,
+    class: Class,
+    app: Arc<Application>,
+    fields: Fields,
+    end: Timestamp,
+    weight: u32,
+}
+
+/// The shape of a cursor's opener.
+#[derive(Clone, Debug)]
+struct Opener {
+    shape: Arc<ShapeInfo>,
+    ordered: ShapeId,
+    identity: Identity,
+}
+
+type Map<K, V> = HashMap<K, V, RandomState>;
+
+/// Makes operations of entries; knows the shapes and applications it has met.
+pub struct Teller {
+    /// What was read; the counters of entries, files and lines are the caller's.
+    pub reading: Reading,
+    /// Away while an entry is read.
+    entry: Option<Box<Entry<()>>>,
+    known: Map<u64, Arc<ShapeInfo>>,
+    text_bytes: usize,
+    apps: Map<Box<[u8]>, Arc<Application>>,
+    no_app: Arc<Application>,
+    other_app: Arc<Application>,
+    other_shape: Arc<ShapeInfo>,
+    cursors: Map<u64, Opener>,
+    cursor_order: VecDeque<u64>,
+    waiting: Map<u64, Vec<Waiting>>,
+    waiting_count: usize,
+}
+
+impl Default for Teller {
+    fn default() -> Self {
+        let other: Box<str> = "other".into();
+        Self {
+            reading: Reading::default(),
+            entry: None,
+            known: Map::default(),
+            text_bytes: 0,
+            apps: Map::default(),
+            no_app: Arc::default(),
+            other_app: Arc::new(Application { name: "other".into(), ..Application::default() }),
+            other_shape: Arc::new(ShapeInfo { typed: other.clone(), plain: other, ..ShapeInfo::default() }),
+            cursors: Map::default(),
+            cursor_order: VecDeque::new(),
+            waiting: Map::default(),
+            waiting_count: 0,
+        }
+    }
+}
+
+/// What an entry comes to, before it is told of.
+struct Told {
+    shape: Arc<ShapeInfo>,
+    ordered: ShapeId,
+    identity: Identity,
+    statements: Arc<[Statement]>,
+    statement_count: u32,
+    class: Class,
+    kind: CommandKind,
+    command: &'static str,
+}
+
+impl Teller {
+    /// Reads one entry and tells of the operations that it ends; whether it tells of any at all.
+    ///
+    /// # Errors
+    /// Those of `cause`; nothing has been told then.
+    pub fn take<C: Cause>(
+        &mut self,
+        cause: &C,
+        extra: &Extra<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<bool, C::Error> {
+        let mut entry = self.entry.take().unwrap_or_default();
+        entry.reset();
+        let walked = cause.tell(&mut entry);
+        let is_told = walked.is_ok() && entry.fields.op.is_some();
+        if is_told {
+            entry.finish();
+            self.taken(cause, &mut entry, extra, sink);
+        }
+        self.entry = Some(entry);
+        walked.map(|()| is_told)
+    }
+
+    fn taken<C: Cause>(&mut self, cause: &C, entry: &mut Entry<()>, extra: &Extra<'_>, sink: &mut impl Sink) {
+        let told = self.told(cause, entry, extra);
+        let app = self.app(&entry.fields, extra);
+        let end = match entry.fields.end_ms {
+            Some(ms) => Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(NS_PER_MS)),
+            None => extra.end.unwrap_or_default(),
+        };
+        let weight = extra.weight.max(1).saturating_mul(
+            u32::try_from(entry.fields.rate_limit.unwrap_or(1)).unwrap_or(u32::MAX).clamp(1, 1_000_000),
+        );
+        if let Some(thread) = extra.thread {
+            if entry.is_statement && self.waiting_count < MAX_WAITING {
+                let waiting = Waiting {
+                    shape: told.shape,
+                    ordered: told.ordered,
+                    identity: told.identity,
+                    kind: told.kind,
+                    class: told.class,
+                    app,
+                    fields: entry.fields.clone(),
+                    end,
+                    weight,
+                };
+                // Statements of another command have none around them that is told of.
+                let other = self.waiting.get(&thread).and_then(|all| all.last()).is_some_and(|last| {
+                    last.kind != waiting.kind || last.fields.namespace != waiting.fields.namespace
+                });
+                if other {
+                    self.release(thread, sink);
+                }
+                self.waiting.entry(thread).or_default().push(waiting);
+                self.waiting_count += 1;
+                return;
+            }
+            if self.waiting_count > 0 && self.waiting.contains_key(&thread) {
+                if matches!(told.kind, CommandKind::Update | CommandKind::Delete | CommandKind::BulkWrite) {
+                    return self.join(thread, entry, told, &app, end, weight, sink);
+                }
+                self.release(thread, sink);
+            }
+        }
+        let mut told = told;
+        if !entry.is_statement
+            && told.kind.has_statements()
+            && told.identity == Identity::Exact
+            && entry.request.builder.statement_count == 0
+        {
+            self.reading.statements_unsaid += 1;
+            told.identity = Identity::Unsaid;
+        }
+        self.tell(&told, &entry.fields, &app, end, weight, 1, entry.request.cursor, sink);
+    }
+
+    /// What an entry comes to: shape, ids, class.
+    fn told<C: Cause>(&mut self, cause: &C, entry: &mut Entry<()>, extra: &Extra<'_>) -> Told {
+        let from_server = entry.request.from_server || entry.by_server || extra.from_server;
+        let (kind, follows) = (entry.request.kind, entry.follows);
+        let is_legacy_internal = entry.request.is_get_last_error();
+        let class = {
+            let request = &entry.request;
+            let facts = Facts {
+                kind,
+                command: request.command.bytes(),
+                database: request.database.bytes(),
+                collection: request.collection.bytes(),
+            };
+            let waits = match (follows, kind) {
+                (Some(_), _) => entry.waits || request.opens_waiting_cursor(),
+                (None, CommandKind::GetMore) => request.max_time,
+                (None, CommandKind::Hello) => request.awaits_topology,
+                _ => false,
+            };
+            match Classes::of(&facts).class(from_server, waits) {
+                Class::User if extra.internal || is_legacy_internal => Class::Internal,
+                class => class,
+            }
+        };
+        let mut identity = match entry.held {
+            Held::Whole => Identity::Exact,
+            Held::Most | Held::Cut => Identity::Partial,
+            Held::Nothing if kind == CommandKind::Insert => Identity::Exact,
+            Held::Nothing => Identity::Unsaid,
+        };
+        if let Some(worse) = cause.doubt() {
+            // Of these the body has no say in the shape, so it may read as it will.
+            let by_name = matches!(kind, CommandKind::Other | CommandKind::Hello | CommandKind::Insert);
+            if !by_name || entry.request.command.bytes().is_empty() {
+                identity = identity.max(worse);
+            }
+        }
+        // A getMore or killCursors whose opener was told of earlier.
+        if matches!(kind, CommandKind::GetMore | CommandKind::KillCursors)
+            && follows.is_none()
+            && let Some(opener) = entry
+                .request
+                .cursor
+                .or(entry.used_cursor)
+                .and_then(|id| self.cursors.get(&cursor_key(id as f64)))
+        {
+            let Opener { shape, ordered, identity } = opener.clone();
+            let command = if kind == CommandKind::GetMore { "getMore" } else { "killCursors" };
+            return Told {
+                shape,
+                ordered,
+                identity,
+                statements: Arc::default(),
+                statement_count: 1,
+                class,
+                kind,
+                command,
+            };
+        }
+        let mut cut = None;
+        if entry.held == Held::Cut
+            && let Some(text) = cause.cut_command()
+        {
+            cut = self.read_cut(text, entry);
+        }
+        let over_cap = entry.request.builder.over_cap;
+        self.reading.shapes_over_cap += u64::from(over_cap);
+        let statement_count = entry.request.builder.statement_count.max(1);
+        let base = base_of(&entry.request);
+        let (ids, ()) = ids_of(&mut entry.request);
+        let (id, ordered) = match identity {
+            Identity::Exact => (ids.shape.0, ids.ordered.0),
+            // What can be read of it, and the server's own hash where there is one, tell rows apart.
+            Identity::Partial => {
+                let readable = cut.as_ref().map_or(ids.shape.0, |info| info.id.0);
+                let own = entry.fields.query_hash.bytes();
+                let what = if own.is_empty() { readable } else { hash::mix(base, hash::bytes(own)) };
+                (hash::mix(PARTIAL, what), 0)
+            }
+            Identity::Ambiguous => (hash::mix(AMBIGUOUS, base), 0),
+            Identity::Unsaid => (hash::mix(UNSAID, base), 0),
+        };
+        let shape = self.shape(id, identity, cause, cut);
+        let (opened, named) = (entry.fields.cursor, entry.used_cursor);
+        let opens = !matches!(kind, CommandKind::GetMore | CommandKind::KillCursors);
+        if opens && let Some(cursor) = opened.or(named.map(|id| id as f64)).filter(|id| *id != 0.0) {
+            self.open_cursor(
+                cursor_key(cursor),
+                Opener { shape: shape.clone(), ordered: ShapeId(ordered), identity },
+            );
+        }
+        Told {
+            shape,
+            ordered: ShapeId(ordered),
+            identity,
+            statements: ids.statements,
+            statement_count,
+            class,
+            kind,
+            command: follows.unwrap_or(""),
+        }
+    }
+
+    /// Reads the beginning of a command that was cut, as far as it goes.
+    fn read_cut(&mut self, text: &[u8], entry: &Entry<()>) -> Option<ShapeInfo> {
+        let mut again = Entry::<Rendered>::default();
+        again.fields.op = entry.fields.op;
+        again.fields.namespace = entry.fields.namespace.clone();
+        crate::syntax::shell::beginning(text, &mut again);
+        again.finish();
+        if again.request.command.bytes().is_empty() {
+            return None;
+        }
+        let mut info = info_of(&mut again.request);
+        info.cut = true;
+        Some(info)
+    }
+
+    /// The shape of this id; made where it is not known.
+    fn shape<C: Cause>(
+        &mut self,
+        id: u64,
+        identity: Identity,
+        cause: &C,
+        cut: Option<ShapeInfo>,
+    ) -> Arc<ShapeInfo> {
+        if let Some(info) = self.known.get(&id) {
+            return info.clone();
+        }
+        if self.known.len() >= MAX_SHAPES {
+            self.reading.shapes_folded += 1;
+            return self.other_shape.clone();
+        }
+        let mut info = cut.unwrap_or_else(|| {
+            let mut again = Entry::<Rendered>::default();
+            let _ = cause.tell(&mut again);
+            again.finish();
+            info_of(&mut again.request)
+        });
+        info.id = ShapeId(id);
+        if identity > Identity::Partial {
+            (info.typed, info.plain) = (Box::default(), Box::default());
+        }
+        self.keep(info)
+    }
+
+    fn keep(&mut self, mut info: ShapeInfo) -> Arc<ShapeInfo> {
+        if self.text_bytes + info.heap_bytes() > TEXT_BUDGET {
+            (info.typed, info.plain, info.cut) = ("…".into(), "…".into(), true);
+        }
+        self.reading.shapes_text_cut += u64::from(info.cut);
+        self.text_bytes += info.heap_bytes();
+        let info = Arc::new(info);
+        self.known.insert(info.id.0, info.clone());
+        info
+    }
+
+    fn open_cursor(&mut self, key: u64, opener: Opener) {
+        if self.cursors.insert(key, opener).is_none() {
+            self.cursor_order.push_back(key);
+            if self.cursor_order.len() > MAX_CURSORS
+                && let Some(oldest) = self.cursor_order.pop_front()
+            {
+                self.cursors.remove(&oldest);
+            }
+        }
+    }
+
+    /// Who the client is: as its connection said, or by the name in the entry alone.
+    fn app(&mut self, fields: &Fields, extra: &Extra<'_>) -> Arc<Application> {
+        let name = fields.app.bytes();
+        if let Some(app) = extra.app
+            && (name.is_empty() || app.name.as_bytes() == name)
+        {
+            return app.clone();
+        }
+        if name.is_empty() {
+            return self.no_app.clone();
+        }
+        if let Some(app) = self.apps.get(name) {
+            return app.clone();
+        }
+        if self.apps.len() >= MAX_APPLICATIONS {
+            self.reading.apps_folded += 1;
+            return self.other_app.clone();
+        }
+        let app = Arc::new(Application { name: fields.app.text().into(), ..Application::default() });
+        self.apps.insert(name.into(), app.clone());
+        app
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn tell(
+        &mut self,
+        told: &Told,
+        fields: &Fields,
+        app: &Arc<Application>,
+        end: Timestamp,
+        weight: u32,
+        entries: u64,
+        cursor: Option<i64>,
+        sink: &mut impl Sink,
+    ) {
+        match told.identity {
+            Identity::Exact => self.reading.operations_exact += 1,
+            Identity::Partial => self.reading.operations_partial += 1,
+            Identity::Ambiguous => self.reading.operations_ambiguous += 1,
+            Identity::Unsaid => self.reading.operations_unsaid += 1,
+        }
+        let latency_ns = match (fields.micros, fields.millis) {
+            (Some(micros), _) => Some(micros.saturating_mul(1_000)),
+            (None, Some(millis)) => Some(millis.saturating_mul(NS_PER_MS)),
+            (None, None) => {
+                self.reading.operations_untimed += 1;
+                None
+            }
+        };
+        let start = Timestamp::from_unix_ns(end.unix_ns().saturating_sub(latency_ns.unwrap_or(0)));
+        let code = [(fields.error_code.unwrap_or(0), 1)];
+        let affected = match (fields.inserted, fields.deleted, fields.modified) {
+            (None, None, None) => fields.upserted,
+            (a, b, c) => Some(
+                a.unwrap_or(0)
+                    .saturating_add(b.unwrap_or(0))
+                    .saturating_add(c.unwrap_or(0))
+                    .saturating_add(fields.upserted.unwrap_or(0)),
+            ),
+        };
+        let matched =
+            fields.matched.map(|n| n + fields.upserted.unwrap_or(0)).or(fields.inserted).or(fields.deleted);
+        let op = Operation {
+            start,
+            end,
+            latency_ns,
+            transfer_ns: None,
+            client: endpoint(fields.client.text()).unwrap_or_default(),
+            server: Endpoint::default(),
+            role: Role::Served,
+            class: told.class,
+            command: if told.command.is_empty() { &told.shape.command } else { told.command },
+            shape: &told.shape,
+            ordered_id: told.ordered,
+            statements: &told.statements,
+            statement_count: told.statement_count,
+            app,
+            opcode: match fields.protocol.bytes() {
+                b"op_query" => Opcode::Query,
+                b"op_command" => Opcode::Command,
+                _ => Opcode::Msg,
+            },
+            compressor: None,
+            request_id: 0,
+            cursor_id: cursor.or(fields.cursor.map(|id| id as i64)).filter(|id| *id != 0),
+            request_bytes: 0,
+            response_bytes: fields.response_bytes.unwrap_or(0),
+            docs_returned: fields.returned,
+            docs_matched: matched,
+            docs_affected: affected,
+            outcome: if fields.failed { Outcome::Failed(ErrorCodes { codes: &code }) } else { Outcome::Ok },
+            values: None,
+        };
+        let execution = Execution {
+            keys_examined: fields.keys_examined,
+            docs_examined: fields.docs_examined,
+            plan: fields.plan.text(),
+            flags: fields.flags,
+            yields: fields.yields,
+            write_conflicts: fields.write_conflicts,
+            lock_wait_us: fields.lock_wait_us,
+            storage_read_bytes: fields.storage_read_bytes,
+            storage_read_us: fields.storage_read_us,
+            storage_written_bytes: fields.storage_written_bytes,
+            storage_write_us: fields.storage_write_us,
+            storage_wait_us: fields.storage_wait_us,
+            cpu_ns: fields.cpu_ns,
+            planning_us: fields.planning_us,
+            queued_us: fields.queued_us,
+            working_ms: fields.working_ms,
+            query_hash: fields.query_hash.text(),
+            query_shape_hash: fields.query_shape_hash.text(),
+            weight,
+        };
+        sink.operation(&op, told.identity, &execution, entries);
+    }
+
+    /// The statements that wait on a thread belong to this command: one operation.
+    #[allow(clippy::too_many_arguments)]
+    fn join(
+        &mut self,
+        thread: u64,
+        entry: &mut Entry<()>,
+        mut told: Told,
+        app: &Arc<Application>,
+        end: Timestamp,
+        weight: u32,
+        sink: &mut impl Sink,
+    ) {
+        // Statements that ended before the command began are another's, which was not told of.
+        let begin = end.unix_ns().saturating_sub((entry.fields.millis.unwrap_or(0) + 1) * NS_PER_MS);
+        let is_own = |one: &Waiting| {
+            one.kind == told.kind
+                && one.end.unix_ns() >= begin
+                && (one.shape.database == told.shape.database
+                    && one.shape.collection == told.shape.collection)
+        };
+        let all = self.waiting.remove(&thread).unwrap_or_default();
+        self.waiting_count -= all.len();
+        let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
+        for one in others {
+            self.tell_alone(&one, sink);
+        }
+        if own.is_empty() {
+            if entry.request.builder.statement_count == 0 {
+                self.reading.statements_unsaid += 1;
+                told.identity = told.identity.max(Identity::Unsaid);
+            }
+            return self.tell(&told, &entry.fields, app, end, weight, 1, None, sink);
+        }
+        self.reading.statements_joined += own.len() as u64;
+        for one in &own {
+            entry.fields.add(&one.fields);
+        }
+        if entry.request.builder.statement_count == 0 {
+            self.put_together(&mut told, &own, base_of(&entry.request));
+        }
+        let entries = own.len() as u64 + 1;
+        self.tell(&told, &entry.fields, app, end, weight, entries, None, sink);
+    }
+
+    /// The shape of a command whose statements were told of one by one: as on the wire.
+    fn put_together(&mut self, told: &mut Told, own: &[Waiting], base: u64) {
+        let mut distinct: Vec<(&Waiting, u32)> = Vec::new();
+        for one in own {
+            match distinct.iter_mut().find(|(known, _)| known.shape.id == one.shape.id) {
+                Some((_, count)) => *count += 1,
+                None => distinct.push((one, 1)),
+            }
+        }
+        told.statement_count = own.len() as u32;
+        told.identity = own.iter().map(|one| one.identity).max().unwrap_or_default();
+        if let [(one, _)] = distinct.as_slice() {
+            (told.shape, told.ordered) = (one.shape.clone(), one.ordered);
+            return;
+        }
+        let mut statements: Vec<Statement> =
+            distinct.iter().map(|(one, count)| Statement { shape: one.shape.id, count: *count }).collect();
+        let ordered = Builder::<()>::mixed(distinct.iter().map(|(one, _)| one.ordered.0));
+        statements.sort_unstable_by_key(|one| one.shape);
+        let mixed = Builder::<()>::mixed(statements.iter().map(|one| one.shape.0));
+        let id = hash::mix(base, mixed);
+        told.ordered = ShapeId(hash::mix(base, ordered));
+        told.shape = match self.known.get(&id) {
+            Some(info) => info.clone(),
+            None if self.known.len() >= MAX_SHAPES => {
+                self.reading.shapes_folded += 1;
+                self.other_shape.clone()
+            }
+            None => {
+                let rendered = |one: &Waiting| Rendered {
+                    typed: one.shape.typed.to_string(),
+                    plain: one.shape.plain.to_string(),
+                    cut: one.shape.cut,
+                };
+                let text = join_texts(distinct.iter().map(|(one, _)| rendered(one)).collect());
+                let info = ShapeInfo {
+                    id: ShapeId(id),
+                    command: told.shape.command.clone(),
+                    database: told.shape.database.clone(),
+                    collection: told.shape.collection.clone(),
+                    typed: text.typed.into(),
+                    plain: text.plain.into(),
+                    cut: text.cut,
+                    statements: statements.iter().map(|one| one.shape).collect(),
+                };
+                self.keep(info)
+            }
+        };
+        told.statements = statements.into();
+    }
+
+    /// Tells of the statements that wait on a thread: no command of theirs came.
+    fn release(&mut self, thread: u64, sink: &mut impl Sink) {
+        let all = self.waiting.remove(&thread).unwrap_or_default();
+        self.waiting_count -= all.len();
+        for one in all {
+            self.tell_alone(&one, sink);
+        }
+    }
+
+    fn tell_alone(&mut self, one: &Waiting, sink: &mut impl Sink) {
+        let told = Told {
+            shape: one.shape.clone(),
+            ordered: one.ordered,
+            identity: one.identity,
+            statements: Arc::default(),
+            statement_count: 1,
+            class: one.class,
+            kind: one.kind,
+            command: "",
+        };
+        self.tell(&told, &one.fields, &one.app, one.end, one.weight, 1, None, sink);
+    }
+
+    /// Tells of all that waits: the source has ended, or the connection has.
+    pub fn finish(&mut self, sink: &mut impl Sink) {
+        let mut threads: Vec<_> = self.waiting.keys().copied().collect();
+        threads.sort_unstable();
+        for thread in threads {
+            self.release(thread, sink);
+        }
+    }
+
+    /// Tells of what waits on one connection, which has ended.
+    pub fn end_thread(&mut self, thread: u64, sink: &mut impl Sink) {
+        if self.waiting_count > 0 {
+            self.release(thread, sink);
+        }
+    }
+}
+
+/// Cursors as they are looked for: 3.2 to 4.4 write them as doubles in profiles.
+fn cursor_key(id: f64) -> u64 {
+    id.to_bits()
+}
+
+/// `10.0.0.9`, `10.0.0.9:51234`, `[::1]:51234` or `::1`; port 0 where there is none.
+pub(crate) fn endpoint(text: &str) -> Option<Endpoint> {
+    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
+        return Some(address.into());
+    }
+    if let Ok(ip) = text.parse::<std::net::IpAddr>() {
+        return Some(std::net::SocketAddr::new(ip, 0).into());
+    }
+    // Old servers write IPv6 addresses without brackets.
+    let (ip, port) = text.rsplit_once(':')?;
+    Some(std::net::SocketAddr::new(ip.parse().ok()?, port.parse().ok()?).into())
+}
+
+impl Fields {
+    /// Adds what a statement did to what its command did: time is the command's.
+    fn add(&mut self, statement: &Self) {
+        let pairs = [
+            (&mut self.keys_examined, statement.keys_examined),
+            (&mut self.docs_examined, statement.docs_examined),
+            (&mut self.inserted, statement.inserted),
+            (&mut self.deleted, statement.deleted),
+            (&mut self.matched, statement.matched),
+            (&mut self.modified, statement.modified),
+            (&mut self.upserted, statement.upserted),
+            (&mut self.yields, statement.yields),
+            (&mut self.write_conflicts, statement.write_conflicts),
+            (&mut self.storage_read_bytes, statement.storage_read_bytes),
+            (&mut self.storage_read_us, statement.storage_read_us),
+            (&mut self.storage_written_bytes, statement.storage_written_bytes),
+            (&mut self.storage_write_us, statement.storage_write_us),
+            (&mut self.storage_wait_us, statement.storage_wait_us),
+        ];
+        for (sum, more) in pairs {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0).saturating_add(more));
+            }
+        }
+        // Locks are counted over the whole command where it tells of them at all.
+        self.lock_wait_us = self.lock_wait_us.max(statement.lock_wait_us);
+        if self.plan.is_empty() {
+            self.plan.set(statement.plan.bytes());
+        }
+        if self.query_hash.is_empty() {
+            self.query_hash.set(statement.query_hash.bytes());
+        }
+        let (mine, theirs) = (self.flags, statement.flags);
+        self.flags = PlanFlags {
+            collection_scan: mine.collection_scan | theirs.collection_scan,
+            memory_sort: mine.memory_sort | theirs.memory_sort,
+            used_disk: mine.used_disk | theirs.used_disk,
+            multi_planner: mine.multi_planner | theirs.multi_planner,
+            replanned: mine.replanned | theirs.replanned,
+        };
+        if statement.failed {
+            self.failed = true;
+            self.error_code = self.error_code.or(statement.error_code);
+        }
+    }
+}
+
+impl Op {
+    /// Whether the entry tells of an operation at all.
+    pub const fn is_some(self) -> bool {
+        !matches!(self, Self::None)
+    }
+}

@@ -1,0 +1,294 @@
+//! Log lines of mongod and mongos, 2.4 to 8.x: text and JSON, told apart line by line.
+//!
+//! Formats: <https://www.mongodb.com/docs/manual/reference/log-messages/> for 4.4 and later, the servers'
+//! sources and recorded logs for what came before. A line that tells of an operation goes to the
+//! [`Teller`]; connections, clients, starts, errors and warnings to [`Notices`]; what cannot be read is
+//! counted by reason.
+
+mod client;
+mod json;
+mod text;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use sonar_core::notices::{MAX_MESSAGE, Message, Severity};
+use sonar_core::{Application, Notices, Reading, Timestamp};
+
+pub(crate) use self::json::Document as JsonDocument;
+use crate::entry::{Extra, Sink, Teller};
+use crate::syntax::json::Scratch;
+
+/// The most connections that are known at once.
+pub const MAX_CONNECTIONS: usize = 100_000;
+
+/// What is asked of a log.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// Lines before this are passed over.
+    pub from: Option<Timestamp>,
+    /// Lines at this time or later are passed over.
+    pub to: Option<Timestamp>,
+    /// Milliseconds since the Unix epoch: dates without a year lie before a day after this.
+    pub reference_ms: i64,
+}
+
+/// Who is on a connection.
+#[derive(Clone, Debug)]
+struct Connection {
+    app: Arc<Application>,
+    is_server: bool,
+}
+
+/// Reads one line after another.
+#[derive(Default)]
+pub struct Log {
+    settings: Settings,
+    teller: Teller,
+    reading: Reading,
+    notices: Notices,
+    connections: HashMap<u64, Connection, RandomState>,
+    apps: HashMap<Application, Arc<Application>, RandomState>,
+    /// Which server's log this is: connections of several are told apart.
+    server: u64,
+    /// The line before was text of a log: what has no head may go on from it.
+    in_text: bool,
+    /// The time of the last line that had one.
+    last: Option<Timestamp>,
+    scratch: Scratch,
+}
+
+/// What a line is, once its head is read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Line {
+    Operation,
+    Event,
+    Other,
+    Outside,
+    Unknown,
+    Malformed,
+}
+
+/// What stands before the message.
+#[derive(Copy, Clone, Debug)]
+struct Head<'a> {
+    at: Timestamp,
+    severity: u8,
+    component: &'a [u8],
+    context: &'a [u8],
+}
+
+impl Log {
+    /// Ready for the first line.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// What comes next is the log of another server, or one about which nothing is known.
+    pub fn next_server(&mut self) {
+        self.server += 1;
+        self.connections.clear();
+        self.in_text = false;
+    }
+
+    /// Dates without a year lie before a day after this.
+    pub fn set_reference(&mut self, reference_ms: i64) {
+        self.settings.reference_ms = reference_ms;
+    }
+
+    /// The time of the last line that had one.
+    pub fn last_time(&self) -> Option<Timestamp> {
+        self.last
+    }
+
+    /// What was read, and what was not.
+    pub fn reading(&self) -> Reading {
+        let mut reading = self.teller.reading;
+        reading.add(&self.reading);
+        reading
+    }
+
+    /// What was said beside operations.
+    pub fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// Counters of what the caller met before lines: files, bytes, lines that are too long.
+    pub fn reading_mut(&mut self) -> &mut Reading {
+        &mut self.reading
+    }
+
+    /// Reads one line, without its line feed.
+    #[inline]
+    pub fn line(&mut self, line: &[u8], sink: &mut impl Sink) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.reading.lines += 1;
+        let what = match line.first() {
+            None => {
+                self.reading.lines_empty += 1;
+                return;
+            }
+            Some(b'{') => self.json_line(line, sink),
+            Some(_) => self.text_line(line, sink),
+        };
+        let counter = match what {
+            Line::Operation => &mut self.reading.lines_operation,
+            Line::Event => &mut self.reading.lines_event,
+            Line::Other => &mut self.reading.lines_other,
+            Line::Unknown => &mut self.reading.lines_unknown,
+            Line::Malformed => &mut self.reading.lines_malformed,
+            Line::Outside => {
+                self.reading.entries_outside += 1;
+                &mut self.reading.lines_other
+            }
+        };
+        *counter += 1;
+    }
+
+    /// The last line of a file that has no line feed: it may still be written.
+    pub fn last_line(&mut self, line: &[u8], sink: &mut impl Sink) {
+        let before = self.reading;
+        self.line(line, sink);
+        let broken = self.reading.lines_malformed + self.reading.lines_unknown
+            > before.lines_malformed + before.lines_unknown;
+        if broken {
+            self.reading =
+                Reading { lines: before.lines + 1, lines_unfinished: before.lines_unfinished + 1, ..before };
+        }
+    }
+
+    /// Tells of what waits: the source has ended.
+    pub fn finish(&mut self, sink: &mut impl Sink) {
+        self.teller.finish(sink);
+    }
+
+    fn is_outside(&self, at: Timestamp) -> bool {
+        self.settings.from.is_some_and(|from| at < from) || self.settings.to.is_some_and(|to| at >= to)
+    }
+
+    /// A number for a thread of the server, by its name in the log, and whether it serves a client.
+    fn thread(&self, context: &[u8]) -> (u64, Option<u64>) {
+        let number = context.strip_prefix(b"conn").and_then(decimal);
+        let key = match number {
+            Some(number) => number,
+            None => crate::shape::hash::bytes(context) | 1 << 63,
+        };
+        (key ^ self.server.rotate_right(16), number)
+    }
+
+    /// What is known of an operation by where in the log it stands.
+    fn extra<'a>(
+        connections: &'a HashMap<u64, Connection, RandomState>,
+        at: Timestamp,
+        (thread, number): (u64, Option<u64>),
+    ) -> Extra<'a> {
+        let connection = number.and_then(|number| connections.get(&number));
+        Extra {
+            app: connection.map(|connection| &connection.app),
+            from_server: connection.is_some_and(|connection| connection.is_server),
+            internal: number.is_none(),
+            end: Some(at),
+            thread: Some(thread),
+            weight: 1,
+        }
+    }
+
+    fn accepted(&mut self, at: Timestamp, open: Option<u64>) {
+        self.notices.accept(at, open);
+    }
+
+    fn ended(&mut self, context: &[u8], sink: &mut impl Sink) {
+        self.notices.ended += 1;
+        let (thread, number) = self.thread(context);
+        self.teller.end_thread(thread, sink);
+        if let Some(number) = number {
+            self.connections.remove(&number);
+        }
+    }
+
+    /// A client said who it is.
+    fn met(&mut self, context: &[u8], app: Application) {
+        let is_server =
+            app.driver.starts_with("NetworkInterface") || &*app.driver == "MongoDB Internal Client";
+        let app = match self.apps.get(&app) {
+            Some(known) => known.clone(),
+            None if self.apps.len() >= crate::entry::MAX_APPLICATIONS => {
+                self.reading.apps_folded += 1;
+                Arc::new(Application { name: "other".into(), ..Application::default() })
+            }
+            None => {
+                let known = Arc::new(app.clone());
+                self.apps.insert(app, known.clone());
+                known
+            }
+        };
+        self.notices.client(&app);
+        if let (_, Some(number)) = self.thread(context) {
+            if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&number) {
+                self.reading.connections_forgotten += 1;
+                return;
+            }
+            self.connections.insert(number, Connection { app, is_server });
+        }
+    }
+
+    /// An error or warning, if it is one; whether it is.
+    fn grave(&mut self, head: &Head<'_>, id: Option<u32>, text: &[u8]) -> bool {
+        let Some(severity) = Severity::of(head.severity) else { return false };
+        let text = if id.is_some() { lossy(text) } else { masked(text) };
+        let message = Message {
+            severity,
+            component: lossy(head.component).into(),
+            id,
+            text: text.chars().take(MAX_MESSAGE).collect::<String>().into(),
+        };
+        self.notices.message(head.at, message);
+        true
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MAX_MESSAGE)]).into_owned()
+}
+
+/// A message with what differs from time to time taken out: numbers, addresses and quoted texts.
+fn masked(text: &[u8]) -> String {
+    let text = lossy(text);
+    let mut out = String::with_capacity(text.len().min(MAX_MESSAGE));
+    let mut quote = None;
+    for word in text.split_inclusive(' ') {
+        if out.len() > MAX_MESSAGE {
+            break;
+        }
+        for c in word.chars() {
+            match quote {
+                Some(end) if c == end => quote = None,
+                Some(_) => {}
+                None if matches!(c, '"' | '\'') && !out.ends_with(char::is_alphabetic) => {
+                    quote = Some(c);
+                    out.push('#');
+                }
+                None if c.is_ascii_digit() => {
+                    if !out.ends_with('#') {
+                        out.push('#');
+                    }
+                }
+                None => out.push(c),
+            }
+        }
+    }
+    out.trim().to_owned()
+}
+
+/// A number in decimal, all of `bytes`.
+fn decimal(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 19 || !bytes.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(bytes.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
+}
+
+fn timestamp(ms: i64) -> Timestamp {
+    Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(1_000_000))
+}

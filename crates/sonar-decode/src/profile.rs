@@ -1,0 +1,95 @@
+//! Documents of `system.profile`, of every version: as BSON (from a server, or a dump) or as JSON lines.
+
+use std::cell::{Cell, RefCell};
+
+use sonar_core::Reading;
+
+use crate::bson::{Fed, Malformed, Skimmer};
+use crate::entry::{Cause, Entry, Extra, Sink, Teller};
+use crate::shape::Text;
+use crate::syntax::json::Scratch;
+
+/// A profile document as BSON.
+#[derive(Copy, Clone, Debug)]
+pub struct Document<'a>(pub &'a [u8]);
+
+impl Cause for Document<'_> {
+    type Error = Malformed;
+
+    fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Malformed> {
+        match Skimmer::new().feed(self.0, self.0.len() as u64, entry)? {
+            Fed::Done(_) => Ok(()),
+            Fed::More(_) => Err(Malformed::End),
+        }
+    }
+
+    fn cut_command(&self) -> Option<&[u8]> {
+        // The skimmer passes over long strings; this one is as long as the server's limit.
+        const MARK: &[u8] = b"\x02$truncated\0";
+        let at = memchr::memmem::find(self.0, MARK).map(|at| at + MARK.len()).or_else(|| {
+            // 3.4 and earlier: the command itself is the text.
+            let marks: [&[u8]; 4] =
+                [b"\x02command\0", b"\x02query\0", b"\x02originatingCommand\0", b"\x02updateobj\0"];
+            let found = |mark: &&[u8]| memchr::memmem::find(self.0, mark).map(|at| at + mark.len());
+            marks.iter().find_map(found)
+        })?;
+        let length = self.0.get(at..at + 4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))? as usize;
+        self.0.get(at + 4..(at + 4).checked_add(length)?.checked_sub(1)?)
+    }
+}
+
+/// Reads profile documents one by one.
+#[derive(Default)]
+pub struct Profile {
+    teller: Teller,
+    documents: u64,
+    malformed: u64,
+    other: u64,
+    scratch: Scratch,
+}
+
+impl Profile {
+    /// What was read.
+    pub fn reading(&self) -> Reading {
+        Reading {
+            documents: self.documents,
+            documents_malformed: self.malformed,
+            documents_other: self.other,
+            ..self.teller.reading
+        }
+    }
+
+    /// Reads one document; what is wrong with it is counted.
+    pub fn document(&mut self, bson: &[u8], sink: &mut impl Sink) {
+        self.documents += 1;
+        match self.teller.take(&Document(bson), &Extra::default(), sink) {
+            Ok(told) => self.other += u64::from(!told),
+            Err(_) => self.malformed += 1,
+        }
+    }
+
+    /// Reads one document as extended JSON, as `mongoexport` writes it; what is wrong with it is counted.
+    pub fn json(&mut self, line: &[u8], sink: &mut impl Sink) {
+        self.documents += 1;
+        let scratch = RefCell::new(std::mem::take(&mut self.scratch));
+        let document = crate::log::JsonDocument { line, scratch: &scratch, cut: Cell::new(None) };
+        match self.teller.take(&document, &Extra::default(), sink) {
+            Ok(told) => self.other += u64::from(!told),
+            Err(_) => self.malformed += 1,
+        }
+        self.scratch = scratch.into_inner();
+    }
+}
+
+/// Length of the BSON document that `bytes` begin with: `Ok(None)` when more bytes are wanted to tell.
+///
+/// # Errors
+/// It is no document.
+pub fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    let Some(head) = bytes.first_chunk::<4>() else { return Ok(None) };
+    let length = i32::from_le_bytes(*head);
+    if length < 5 || length as u32 > crate::bson::MAX_DOCUMENT {
+        return Err(Malformed::Length(length));
+    }
+    Ok(Some(length as usize))
+}

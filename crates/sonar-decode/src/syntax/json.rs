@@ -1,0 +1,458 @@
+//! Extended JSON, relaxed and canonical, as servers from 4.4 on write their logs and as `mongoexport`
+//! writes documents: <https://github.com/mongodb/specifications/blob/master/source/extended-json/extended-json.md>.
+
+use memchr::memchr2;
+
+use super::{Index, MAX_DEPTH, Number, Open, number, string};
+use crate::bson::{Key, Kind, MAX_KEY, Opened, Step, Value, Visitor};
+
+/// JSON that contradicts itself.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Wrong {
+    /// Something that cannot stand where it stands.
+    #[error("byte {0} is not JSON")]
+    Unexpected(usize),
+    /// It ends too early.
+    #[error("it ends inside a document")]
+    Cut,
+}
+
+/// Buffers for strings that have escapes; used again.
+#[derive(Default, Debug)]
+pub struct Scratch {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// Walks the object that begins at `at`, which is that of its `{`. Returns where it ends. The outermost
+/// object is neither opened nor closed.
+///
+/// # Errors
+/// It is no JSON, or ends too early; what came before has been told.
+pub fn walk<V: Visitor>(
+    bytes: &[u8],
+    at: usize,
+    scratch: &mut Scratch,
+    visitor: &mut V,
+) -> Result<usize, Wrong> {
+    let mut index = Index::default();
+    let mut open: [Open; MAX_DEPTH] = [Open { array: false, next: 0 }; MAX_DEPTH];
+    let mut depth = 1;
+    let mut at = at + 1;
+    loop {
+        at = space(bytes, at);
+        let top = open[depth - 1];
+        let Some(&byte) = bytes.get(at) else { return Err(Wrong::Cut) };
+        if byte == (if top.array { b']' } else { b'}' }) {
+            at += 1;
+            depth -= 1;
+            if depth == 0 {
+                return Ok(at);
+            }
+            visitor.close();
+            continue;
+        }
+        if top.next > 0 {
+            if byte != b',' {
+                return Err(Wrong::Unexpected(at));
+            }
+            at = space(bytes, at + 1);
+        }
+        open[depth - 1].next = top.next.saturating_add(1);
+        let key = if top.array {
+            index.key(top.next)
+        } else {
+            if bytes.get(at) != Some(&b'"') {
+                return Err(unexpected(bytes, at));
+            }
+            let (key, end) = text(bytes, at, &mut scratch.key)?;
+            at = space(bytes, end);
+            if bytes.get(at) != Some(&b':') {
+                return Err(unexpected(bytes, at));
+            }
+            at = space(bytes, at + 1);
+            if key.len() > MAX_KEY {
+                at = skip(bytes, at)?;
+                continue;
+            }
+            Key::new(key)
+        };
+        let Some(&byte) = bytes.get(at) else { return Err(Wrong::Cut) };
+        let step = match byte {
+            b'"' => {
+                let (value, end) = text(bytes, at, &mut scratch.value)?;
+                at = end;
+                visitor.element(key, Kind::String, string(value))
+            }
+            b'{' => {
+                if let Some((kind, value, end)) = extended(bytes, at) {
+                    at = end;
+                    let value = match &value {
+                        Extended::Number(Number::Long(bytes) | Number::Double(bytes)) => Value::Bytes(bytes),
+                        Extended::Text(bytes) => string(bytes),
+                        Extended::None => Value::Bytes(&[]),
+                    };
+                    visitor.element(key, kind, value)
+                } else {
+                    at = enter(bytes, at, false, key, &mut open, &mut depth, visitor)?;
+                    if depth == 0 {
+                        return Ok(at);
+                    }
+                    continue;
+                }
+            }
+            b'[' => {
+                at = enter(bytes, at, true, key, &mut open, &mut depth, visitor)?;
+                if depth == 0 {
+                    return Ok(at);
+                }
+                continue;
+            }
+            b't' | b'f' | b'n' => {
+                let rest = &bytes[at..];
+                let (kind, flag, length) = if rest.starts_with(b"true") {
+                    (Kind::Boolean, 1u8, 4)
+                } else if rest.starts_with(b"false") {
+                    (Kind::Boolean, 0, 5)
+                } else if rest.starts_with(b"null") {
+                    (Kind::Null, 0, 4)
+                } else {
+                    return Err(if rest.len() < 5 { Wrong::Cut } else { Wrong::Unexpected(at) });
+                };
+                at += length;
+                visitor.element(key, kind, Value::Bytes(std::slice::from_ref(&flag)))
+            }
+            b'-' | b'0'..=b'9' => {
+                let (number, end) = numeric(bytes, at).ok_or(Wrong::Unexpected(at))?;
+                at = end;
+                match &number {
+                    Number::Long(bytes) => visitor.element(key, Kind::Int64, Value::Bytes(bytes)),
+                    Number::Double(bytes) => visitor.element(key, Kind::Double, Value::Bytes(bytes)),
+                }
+            }
+            _ => return Err(Wrong::Unexpected(at)),
+        };
+        if step == Step::Leave {
+            at = leave(bytes, at, &open, &mut depth)?;
+            if depth == 0 {
+                return Ok(at);
+            }
+        }
+    }
+}
+
+/// An object or array: asks whether to go in, and does or passes over it.
+#[inline]
+fn enter<V: Visitor>(
+    bytes: &[u8],
+    at: usize,
+    array: bool,
+    key: Key<'_>,
+    open: &mut [Open; MAX_DEPTH],
+    depth: &mut usize,
+    visitor: &mut V,
+) -> Result<usize, Wrong> {
+    let opened = if *depth < MAX_DEPTH { visitor.open(key, array) } else { Opened::Skip };
+    match opened {
+        Opened::Enter => {
+            open[*depth] = Open { array, next: 0 };
+            *depth += 1;
+            Ok(at + 1)
+        }
+        Opened::Skip | Opened::Count => skip(bytes, at),
+        Opened::Leave => {
+            let at = skip(bytes, at)?;
+            leave(bytes, at, open, depth)
+        }
+    }
+}
+
+/// Passes over the rest of the innermost container, whose visitor is not told of its end. `depth` is 0
+/// when that was the outermost.
+fn leave(bytes: &[u8], at: usize, open: &[Open; MAX_DEPTH], depth: &mut usize) -> Result<usize, Wrong> {
+    let array = open[*depth - 1].array;
+    *depth -= 1;
+    rest_of(bytes, at, array)
+}
+
+fn unexpected(bytes: &[u8], at: usize) -> Wrong {
+    if at >= bytes.len() { Wrong::Cut } else { Wrong::Unexpected(at) }
+}
+
+/// The number that begins at `at`, and where it ends.
+#[inline]
+fn numeric(bytes: &[u8], at: usize) -> Option<(Number, usize)> {
+    let (mut value, mut end) = (0i64, at);
+    while let Some(digit @ b'0'..=b'9') = bytes.get(end) {
+        value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
+        end += 1;
+    }
+    let is_plain = (1..=18).contains(&(end - at)) && !bytes.get(end).is_some_and(|byte| is_numeric(*byte));
+    if is_plain {
+        return Some((Number::Long(value.to_le_bytes()), end));
+    }
+    let length = bytes[at..].iter().take_while(|byte| is_numeric(**byte)).count();
+    Some((number(&bytes[at..at + length])?, at + length))
+}
+
+const fn is_numeric(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
+}
+
+/// The first byte from `at` on that is no white space.
+#[inline]
+pub fn space(bytes: &[u8], mut at: usize) -> usize {
+    while matches!(bytes.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+        at += 1;
+    }
+    at
+}
+
+/// The string whose opening quote is at `at`, and where it ends. It is borrowed, or unescaped into `scratch`.
+///
+/// # Errors
+/// It has an escape that JSON does not know, or no end.
+#[inline(always)]
+pub fn text<'a>(bytes: &'a [u8], at: usize, scratch: &'a mut Vec<u8>) -> Result<(&'a [u8], usize), Wrong> {
+    let from = at + 1;
+    let rest = bytes.get(from..).unwrap_or_default();
+    let found = quote_or_escape(rest).ok_or(Wrong::Cut)?;
+    if rest[found] == b'"' {
+        return Ok((&rest[..found], from + found + 1));
+    }
+    unescape(bytes, from, found, scratch)
+}
+
+/// Where the first quote or backslash is. Eight bytes at a time: most strings are so short that a call for
+/// help costs more.
+#[inline]
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
+    let mut at = 0;
+    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        // The lowest mark is a true one; those above it may be a borrow's.
+        let marks = zeros(word ^ (LOW * b'"' as u64)) | zeros(word ^ (LOW * b'\\' as u64));
+        if marks != 0 {
+            return Some(at + (marks.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    bytes[at..].iter().position(|byte| matches!(byte, b'"' | b'\\')).map(|found| at + found)
+}
+
+#[cold]
+fn unescape<'a>(
+    bytes: &'a [u8],
+    from: usize,
+    found: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Result<(&'a [u8], usize), Wrong> {
+    scratch.clear();
+    scratch.extend_from_slice(&bytes[from..from + found]);
+    let mut at = from + found;
+    loop {
+        match bytes.get(at) {
+            None => return Err(Wrong::Cut),
+            Some(b'"') => return Ok((scratch, at + 1)),
+            Some(b'\\') => {
+                let escape = *bytes.get(at + 1).ok_or(Wrong::Cut)?;
+                at += 2;
+                let byte = match escape {
+                    b'"' | b'\\' | b'/' => escape,
+                    b'b' => 0x08,
+                    b'f' => 0x0c,
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'u' => {
+                        let unit = hex(bytes, at)?;
+                        at += 4;
+                        let mut code = u32::from(unit);
+                        if (0xd800..0xdc00).contains(&unit) && bytes.get(at..at + 2) == Some(b"\\u") {
+                            let low = hex(bytes, at + 2)?;
+                            if (0xdc00..0xe000).contains(&low) {
+                                code = 0x1_0000 + ((code - 0xd800) << 10) + (u32::from(low) - 0xdc00);
+                                at += 6;
+                            }
+                        }
+                        let c = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+                        scratch.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                        continue;
+                    }
+                    _ => return Err(Wrong::Unexpected(at - 1)),
+                };
+                scratch.push(byte);
+            }
+            Some(_) => {
+                let rest = &bytes[at..];
+                let length = memchr2(b'"', b'\\', rest).ok_or(Wrong::Cut)?;
+                scratch.extend_from_slice(&rest[..length]);
+                at += length;
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8], at: usize) -> Result<u16, Wrong> {
+    let digits = bytes.get(at..at + 4).ok_or(Wrong::Cut)?;
+    digits.iter().try_fold(0u16, |value, digit| {
+        let digit = (*digit as char).to_digit(16).ok_or(Wrong::Unexpected(at))?;
+        Ok(value << 4 | digit as u16)
+    })
+}
+
+/// Passes over a value. Returns where it ends.
+///
+/// # Errors
+/// It ends too early. What is inside is not looked at.
+pub fn skip(bytes: &[u8], at: usize) -> Result<usize, Wrong> {
+    match bytes.get(at) {
+        None => Err(Wrong::Cut),
+        Some(b'"') => end_of_text(bytes, at + 1),
+        Some(b'{') => rest_of(bytes, at + 1, false),
+        Some(b'[') => rest_of(bytes, at + 1, true),
+        Some(_) => {
+            let rest = &bytes[at..];
+            let length =
+                rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r'));
+            match length {
+                Some(0) => Err(Wrong::Unexpected(at)),
+                Some(length) => Ok(at + length),
+                None => Err(Wrong::Cut),
+            }
+        }
+    }
+}
+
+/// The end of the string whose first byte after the quote is at `at`.
+#[inline]
+fn end_of_text(bytes: &[u8], mut at: usize) -> Result<usize, Wrong> {
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let found = quote_or_escape(rest).ok_or(Wrong::Cut)?;
+        if rest[found] == b'"' {
+            return Ok(at + found + 1);
+        }
+        at += found + 2;
+    }
+}
+
+/// The end of the object or array inside which `at` is. Brackets of the other kind are not looked at.
+fn rest_of(bytes: &[u8], mut at: usize, array: bool) -> Result<usize, Wrong> {
+    let (begin, end) = if array { (b'[', b']') } else { (b'{', b'}') };
+    let mut depth = 1u32;
+    loop {
+        match *bytes.get(at).ok_or(Wrong::Cut)? {
+            b'"' => {
+                at = end_of_text(bytes, at + 1)?;
+                continue;
+            }
+            byte if byte == end => {
+                depth -= 1;
+                if depth == 0 {
+                    return Ok(at + 1);
+                }
+            }
+            byte if byte == begin => depth += 1,
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+enum Extended<'a> {
+    Number(Number),
+    Text(&'a [u8]),
+    None,
+}
+
+/// A value of a type that JSON does not have: `{"$oid": "…"}` and its like. `None`: it is a plain object.
+#[inline]
+fn extended(bytes: &[u8], at: usize) -> Option<(Kind, Extended<'_>, usize)> {
+    // `{"$` and a letter that begins one of the names: all else, which is most, is told apart here.
+    let inner = space(bytes, at + 1);
+    if bytes.get(inner..inner + 2)? != b"\"$" {
+        return None;
+    }
+    extended_type(bytes, inner)
+}
+
+fn extended_type(bytes: &[u8], inner: usize) -> Option<(Kind, Extended<'_>, usize)> {
+    let rest = &bytes[inner + 2..];
+    let length = rest.iter().take(24).position(|byte| *byte == b'"')?;
+    let kind = match &rest[..length] {
+        b"oid" => Kind::ObjectId,
+        b"date" => Kind::DateTime,
+        b"numberLong" => Kind::Int64,
+        b"numberInt" => Kind::Int32,
+        b"numberDouble" => Kind::Double,
+        b"numberDecimal" => Kind::Decimal128,
+        b"binary" | b"uuid" => Kind::Binary,
+        b"timestamp" => Kind::Timestamp,
+        b"regularExpression" => Kind::Regex,
+        b"symbol" => Kind::Symbol,
+        b"code" => Kind::JavaScript,
+        b"dbPointer" => Kind::DbPointer,
+        b"undefined" => Kind::Undefined,
+        b"minKey" => Kind::MinKey,
+        b"maxKey" => Kind::MaxKey,
+        _ => return None,
+    };
+    let colon = space(bytes, inner + 2 + length + 1);
+    if bytes.get(colon) != Some(&b':') {
+        return None;
+    }
+    let from = space(bytes, colon + 1);
+    let to = skip(bytes, from).ok()?;
+    let mut end = space(bytes, to);
+    let mut kind = kind;
+    if bytes.get(end) == Some(&b',') {
+        // `$code` with its `$scope`, and the old form of `$binary` with its `$type`.
+        if !matches!(kind, Kind::JavaScript | Kind::Binary) {
+            return None;
+        }
+        if kind == Kind::JavaScript {
+            kind = Kind::JavaScriptWithScope;
+        }
+        end = rest_of(bytes, end, false).ok()? - 1;
+    }
+    if bytes.get(end) != Some(&b'}') {
+        return None;
+    }
+    let content = &bytes[from..to];
+    let inside = content.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+    let value = match kind {
+        Kind::Int64 | Kind::Int32 | Kind::Double => {
+            let text = match inside.unwrap_or(content) {
+                b"Infinity" => b"inf".as_slice(),
+                b"-Infinity" => b"-inf",
+                text => text,
+            };
+            let number = number(text)?;
+            kind = if matches!(number, Number::Long(_)) { Kind::Int64 } else { Kind::Double };
+            Extended::Number(number)
+        }
+        Kind::DateTime => Extended::Number(Number::Long(date(bytes, from, to)?.to_le_bytes())),
+        Kind::Symbol => Extended::Text(inside?),
+        _ => Extended::None,
+    };
+    Some((kind, value, end + 1))
+}
+
+/// Milliseconds since the Unix epoch of a `$date`: a text, a number, or `{"$numberLong": "…"}`.
+fn date(bytes: &[u8], from: usize, to: usize) -> Option<i64> {
+    match bytes.get(from)? {
+        b'"' => crate::syntax::time::iso(bytes.get(from + 1..to - 1)?),
+        b'{' => match extended(bytes, from)? {
+            (Kind::Int64, Extended::Number(Number::Long(bytes)), _) => Some(i64::from_le_bytes(bytes)),
+            _ => None,
+        },
+        _ => match number(&bytes[from..to])? {
+            Number::Long(bytes) => Some(i64::from_le_bytes(bytes)),
+            Number::Double(_) => None,
+        },
+    }
+}

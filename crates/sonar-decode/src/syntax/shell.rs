@@ -1,0 +1,320 @@
+//! The shell's syntax, as servers up to 4.2 write documents into their logs: keys without quotes,
+//! `ObjectId('…')`, `new Date(…)`, and strings **without any escapes**.
+//!
+//! So a string that holds a quote can read in more than one way. A string ends at its first quote; where
+//! what follows cannot stand behind a string, the text is [`Wrong::Ambiguous`]. A string that holds text
+//! which itself reads like the rest of the document (`x", b: "y`) cannot be told from two strings by
+//! anyone: the reading without quotes in strings is taken.
+//!
+//! Written by `BSONObj::toString` of the servers; checked against recorded logs.
+
+use memchr::memchr;
+
+use super::{Index, MAX_DEPTH, Number, Open, number, string};
+use crate::bson::{Key, Kind, MAX_KEY, Opened, Step, Value, Visitor};
+
+/// Why a text has no one reading.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Wrong {
+    /// It can be read in more than one way, or in none.
+    #[error("the text at byte {0} has more than one reading")]
+    Ambiguous(usize),
+    /// It ends too early.
+    #[error("the text ends inside a document")]
+    Cut,
+}
+
+/// Walks the document that begins at `at`, which is that of its `{`. Returns where it ends. The outermost
+/// document is neither opened nor closed.
+///
+/// # Errors
+/// The text has no one reading, or ends too early; what came before has been told.
+pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usize, Wrong> {
+    Walk { bytes, at, visitor, index: Index::default() }.document()
+}
+
+/// Tells of as much of a command as `text` holds, as an element `command`.
+pub fn beginning<V: Visitor>(text: &[u8], visitor: &mut V) {
+    let Some(at) = memchr(b'{', text) else { return };
+    if visitor.open(Key::new(b"command"), false) == Opened::Enter {
+        // What is wrong with it is that it was cut; the rest of it stands.
+        if walk(text, at, visitor).is_ok() {
+            visitor.close();
+        }
+    }
+}
+
+/// The most open documents and arrays, those passed over included.
+const DEEPEST: usize = 2 * MAX_DEPTH;
+
+/// Where a document ends inside which `at` is, and in whose strings there is no brace.
+pub fn end_of_plain(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 1u32;
+    loop {
+        match bytes.get(at)? {
+            b'{' => depth += 1,
+            b'}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+struct Walk<'a, 'v, V> {
+    bytes: &'a [u8],
+    at: usize,
+    visitor: &'v mut V,
+    index: Index,
+}
+
+impl<'a, V: Visitor> Walk<'a, '_, V> {
+    fn document(mut self) -> Result<usize, Wrong> {
+        let mut open = [Open { array: false, next: 0 }; DEEPEST];
+        let mut depth = 1;
+        // Containers opened since the visitor stopped listening; it listens while this is 0.
+        let mut muted = 0usize;
+        // The document around the muted one is passed over too.
+        self.at += 1;
+        loop {
+            let top = open[depth - 1];
+            let first = top.next == 0;
+            if self.ends(top.array, first)? {
+                depth -= 1;
+                match (muted, depth) {
+                    (_, 0) => return Ok(self.at),
+                    (0, _) => self.visitor.close(),
+                    _ => muted -= 1,
+                }
+                continue;
+            }
+            let number = top.next;
+            open[depth - 1].next = number.saturating_add(1);
+            let key: &'a [u8] = if top.array { &[] } else { self.key()? };
+            let Some(&byte) = self.bytes.get(self.at) else { return Err(Wrong::Cut) };
+            if matches!(byte, b'{' | b'[') {
+                let array = byte == b'[';
+                self.at += 1;
+                if depth >= DEEPEST {
+                    return Err(Wrong::Ambiguous(self.at));
+                }
+                if depth == 1 && matches!(key, b"lsid" | b"$clusterTime") {
+                    // Made by drivers and checked by servers: no strings in them.
+                    self.at = end_of_plain(self.bytes, self.at).ok_or(Wrong::Cut)?;
+                    continue;
+                }
+                let opened = if muted > 0 || depth >= MAX_DEPTH {
+                    Opened::Skip
+                } else {
+                    let key = if top.array { self.index.key(number) } else { Key::new(key) };
+                    self.visitor.open(key, array)
+                };
+                match opened {
+                    Opened::Enter => {}
+                    Opened::Skip | Opened::Count => muted += 1,
+                    // Both this and the one around it end without the visitor being told.
+                    Opened::Leave => muted += 2,
+                }
+                open[depth] = Open { array, next: 0 };
+                depth += 1;
+                continue;
+            }
+            let (kind, value, end) = self.scalar(byte)?;
+            self.at = end;
+            if muted > 0 {
+                continue;
+            }
+            let key = if top.array { self.index.key(number) } else { Key::new(key) };
+            let value = match &value {
+                Scalar::Text(bytes) => string(bytes),
+                Scalar::Number(Number::Long(bytes) | Number::Double(bytes)) => Value::Bytes(bytes),
+                Scalar::Flag(byte) => Value::Bytes(std::slice::from_ref(byte)),
+                Scalar::Other => Value::Bytes(&[]),
+            };
+            if self.visitor.element(key, kind, value) == Step::Leave {
+                muted += 1;
+            }
+        }
+    }
+
+    /// Whether the container ends here; else goes to its next element.
+    fn ends(&mut self, array: bool, first: bool) -> Result<bool, Wrong> {
+        let rest = &self.bytes[self.at.min(self.bytes.len())..];
+        let end = if array { b']' } else { b'}' };
+        match rest {
+            [byte, ..] if *byte == end && first => {
+                self.at += 1;
+                Ok(true)
+            }
+            [b' ', byte, ..] if *byte == end => {
+                self.at += 2;
+                Ok(true)
+            }
+            [b',', b' ', ..] if !first => {
+                self.at += 2;
+                Ok(false)
+            }
+            [b' ', ..] if first => {
+                self.at += 1;
+                Ok(false)
+            }
+            [] | [b' '] | [b','] => Err(Wrong::Cut),
+            _ => Err(Wrong::Ambiguous(self.at)),
+        }
+    }
+
+    fn key(&mut self) -> Result<&'a [u8], Wrong> {
+        let rest = &self.bytes[self.at..];
+        for (at, byte) in rest.iter().enumerate() {
+            match byte {
+                b':' => match rest.get(at + 1) {
+                    Some(b' ') => {
+                        self.at += at + 2;
+                        return Ok(&rest[..at]);
+                    }
+                    Some(_) => {}
+                    None => return Err(Wrong::Cut),
+                },
+                b'"' | b'{' | b'}' | b'[' | b']' | b',' => return Err(Wrong::Ambiguous(self.at)),
+                _ if at >= MAX_KEY => return Err(Wrong::Ambiguous(self.at)),
+                _ => {}
+            }
+        }
+        Err(Wrong::Cut)
+    }
+
+    /// A scalar that begins here, and where it ends.
+    fn scalar(&self, byte: u8) -> Result<(Kind, Scalar<'a>, usize), Wrong> {
+        let rest = &self.bytes[self.at..];
+        let ambiguous = Err(Wrong::Ambiguous(self.at));
+        let end_of = |length: usize| self.at + length;
+        match byte {
+            b'"' => {
+                let Some(length) = memchr(b'"', &rest[1..]) else { return Err(Wrong::Cut) };
+                match follows(&rest[length + 2..]) {
+                    Some(true) => Ok((Kind::String, Scalar::Text(&rest[1..1 + length]), end_of(length + 2))),
+                    Some(false) => ambiguous,
+                    None => Err(Wrong::Cut),
+                }
+            }
+            b'0'..=b'9' | b'-' => {
+                let length = rest.iter().position(|byte| matches!(byte, b',' | b' ')).ok_or(Wrong::Cut)?;
+                let Some(number) = number(&rest[..length]) else { return ambiguous };
+                match follows(&rest[length..]) {
+                    Some(true) => {}
+                    Some(false) => return ambiguous,
+                    None => return Err(Wrong::Cut),
+                }
+                let kind = match number {
+                    Number::Long(_) => Kind::Int64,
+                    Number::Double(_) => Kind::Double,
+                };
+                Ok((kind, Scalar::Number(number), end_of(length)))
+            }
+            b'/' => {
+                let mut from = 1;
+                loop {
+                    let Some(slash) = memchr(b'/', &rest[from..]) else { return Err(Wrong::Cut) };
+                    let after = from + slash + 1;
+                    if rest[from..after].contains(&b'"') {
+                        return ambiguous;
+                    }
+                    let flags = rest[after..].iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+                    match follows(&rest[after + flags..]) {
+                        Some(true) => return Ok((Kind::Regex, Scalar::Other, end_of(after + flags))),
+                        Some(false) => from = after,
+                        None => return Err(Wrong::Cut),
+                    }
+                }
+            }
+            _ => {
+                let (kind, scalar, length) = self.word(rest)?;
+                match follows(&rest[length..]) {
+                    Some(true) => Ok((kind, scalar, end_of(length))),
+                    Some(false) => ambiguous,
+                    None => Err(Wrong::Cut),
+                }
+            }
+        }
+    }
+
+    /// A value that begins with a letter.
+    fn word(&self, rest: &'a [u8]) -> Result<(Kind, Scalar<'a>, usize), Wrong> {
+        const WORDS: [(&[u8], Kind, Scalar<'static>); 10] = [
+            (b"true", Kind::Boolean, Scalar::Flag(1)),
+            (b"false", Kind::Boolean, Scalar::Flag(0)),
+            (b"null", Kind::Null, Scalar::Other),
+            (b"undefined", Kind::Undefined, Scalar::Other),
+            (b"MinKey", Kind::MinKey, Scalar::Other),
+            (b"MaxKey", Kind::MaxKey, Scalar::Other),
+            (b"nan.0", Kind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf8, 0x7f]))),
+            (b"inf.0", Kind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf0, 0x7f]))),
+            (b"nan", Kind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf8, 0x7f]))),
+            (b"inf", Kind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf0, 0x7f]))),
+        ];
+        const CALLS: [(&[u8], Kind); 9] = [
+            (b"ObjectId(", Kind::ObjectId),
+            (b"new Date(", Kind::DateTime),
+            (b"Timestamp(", Kind::Timestamp),
+            (b"UUID(", Kind::Binary),
+            (b"BinData(", Kind::Binary),
+            (b"DBRef(", Kind::DbPointer),
+            (b"NumberLong(", Kind::Int64),
+            (b"NumberInt(", Kind::Int32),
+            (b"NumberDecimal(", Kind::Decimal128),
+        ];
+        for (word, kind, scalar) in WORDS {
+            if rest.first() == word.first() && rest.starts_with(word) {
+                return Ok((kind, scalar, word.len()));
+            }
+        }
+        for (word, kind) in CALLS {
+            if rest.first() == word.first() && rest.starts_with(word) {
+                let Some(end) = memchr(b')', &rest[word.len()..]) else { return Err(Wrong::Cut) };
+                let inside = &rest[word.len()..word.len() + end];
+                let inside = inside.strip_prefix(b"\"").and_then(|i| i.strip_suffix(b"\"")).unwrap_or(inside);
+                let scalar = match kind {
+                    Kind::Int64 | Kind::Int32 => match number(inside) {
+                        Some(number @ Number::Long(_)) => Scalar::Number(number),
+                        _ => return Err(Wrong::Ambiguous(self.at)),
+                    },
+                    _ => Scalar::Other,
+                };
+                let kind = if kind == Kind::Int32 { Kind::Int64 } else { kind };
+                return Ok((kind, scalar, word.len() + end + 1));
+            }
+        }
+        // Before 3.2: `Timestamp 1430000000000|5` and `BinData: 0123…`.
+        for (word, kind) in [(b"Timestamp ".as_slice(), Kind::Timestamp), (b"BinData: ", Kind::Binary)] {
+            if let Some(after) = rest.strip_prefix(word) {
+                let length =
+                    after.iter().take_while(|byte| byte.is_ascii_hexdigit() || **byte == b'|').count();
+                return Ok((kind, Scalar::Other, word.len() + length));
+            }
+        }
+        // Code is written as it is; so are things that no version is known to write.
+        let is_cut = rest.len() < 14 && memchr(b' ', rest).is_none();
+        Err(if is_cut { Wrong::Cut } else { Wrong::Ambiguous(self.at) })
+    }
+}
+
+#[derive(Copy, Clone)]
+enum Scalar<'a> {
+    Text(&'a [u8]),
+    Number(Number),
+    Flag(u8),
+    Other,
+}
+
+/// Whether what comes can stand behind a value; `None`: the text ends before that is clear.
+fn follows(rest: &[u8]) -> Option<bool> {
+    match rest {
+        [b',', b' ', ..] | [b' ', b'}' | b']', ..] => Some(true),
+        [] | [b',' | b' '] => None,
+        _ => Some(false),
+    }
+}

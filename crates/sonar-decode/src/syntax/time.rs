@@ -1,0 +1,139 @@
+//! Dates as servers write them.
+
+/// Days from the Unix epoch to a civil date.
+pub const fn days(year: i64, month: i64, day: i64) -> i64 {
+    // Years begin in March, so that the leap day ends one.
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+fn digits(bytes: &[u8]) -> Option<i64> {
+    bytes
+        .iter()
+        .try_fold(0i64, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))
+}
+
+/// Milliseconds since the Unix epoch of `2026-11-21T00:39:39.510+0000`, also with `Z`, with `+00:00`, and
+/// with more or fewer decimals; `None` for anything else. Without an offset it is taken as UTC.
+#[inline]
+pub fn iso(text: &[u8]) -> Option<i64> {
+    let (year, month, day) = (digits(text.get(..4)?)?, digits(text.get(5..7)?)?, digits(text.get(8..10)?)?);
+    let (hour, minute, second) =
+        (digits(text.get(11..13)?)?, digits(text.get(14..16)?)?, digits(text.get(17..19)?)?);
+    let marks = text[4] == b'-' && text[7] == b'-' && matches!(text[10], b'T' | b' ') && text[13] == b':';
+    let valid =
+        (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second <= 60;
+    if !marks || text[16] != b':' || !valid {
+        return None;
+    }
+    let mut rest = &text[19..];
+    let mut millis = 0;
+    if let Some((b'.', after)) = rest.split_first() {
+        let length = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        for digit in after[..length].iter().copied().chain([b'0'; 3]).take(3) {
+            millis = millis * 10 + i64::from(digit - b'0');
+        }
+        rest = &after[length..];
+    }
+    let offset = match rest {
+        [] | [b'Z'] => 0,
+        [sign @ (b'+' | b'-'), rest @ ..] => {
+            let (hours, minutes) = match rest {
+                [_, _, _, _] => (&rest[..2], &rest[2..]),
+                [_, _, b':', _, _] => (&rest[..2], &rest[3..]),
+                [_, _] => (rest, b"0".as_slice()),
+                _ => return None,
+            };
+            let minutes = digits(hours)? * 60 + digits(minutes)?;
+            if *sign == b'-' { -minutes } else { minutes }
+        }
+        _ => return None,
+    };
+    let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - offset * 60;
+    Some(seconds * 1_000 + millis)
+}
+
+const MONTHS: [&[u8]; 12] =
+    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+const DAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
+const DAY_MS: i64 = 86_400_000;
+
+/// Milliseconds since the Unix epoch of `Mon Aug  5 20:21:43.100`, which 2.4 and earlier write, and how
+/// long it is. It has no year and no time zone: it is taken as UTC, in the last year in which it is not
+/// later than a day after `reference_ms`.
+pub fn ctime(text: &[u8], reference_ms: i64) -> Option<(i64, usize)> {
+    let head = text.get(..19)?;
+    if !DAYS.contains(&&head[..3]) || head[3] != b' ' || head[7] != b' ' || head[10] != b' ' {
+        return None;
+    }
+    let month = MONTHS.iter().position(|name| *name == &head[4..7])? as i64 + 1;
+    let day = if head[8] == b' ' { digits(&head[9..10])? } else { digits(&head[8..10])? };
+    if head[13] != b':' || head[16] != b':' || !(1..=31).contains(&day) {
+        return None;
+    }
+    let (hour, minute, second) = (digits(&head[11..13])?, digits(&head[14..16])?, digits(&head[17..19])?);
+    let (millis, length) = match text.get(19..23) {
+        Some([b'.', rest @ ..]) => (digits(rest)?, 23),
+        _ => (0, 19),
+    };
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let of_day = ((hour * 60 + minute) * 60 + second) * 1_000 + millis;
+    let latest = reference_ms.saturating_add(DAY_MS);
+    let mut year = 1970 + latest.div_euclid(DAY_MS) / 365;
+    loop {
+        let at = days(year, month, day) * DAY_MS + of_day;
+        if at <= latest || year <= 1970 {
+            return Some((at, length));
+        }
+        year -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_without_a_year_is_in_the_last_year_it_can_be_in() {
+        let august = iso(b"2013-08-05T20:21:43.100Z").unwrap();
+        let january = iso(b"2014-01-02T00:00:00Z").unwrap();
+        assert_eq!(ctime(b"Mon Aug  5 20:21:43.100 [conn4]", august), Some((august, 23)));
+        assert_eq!(ctime(b"Mon Aug  5 20:21:43.100", january), Some((august, 23)));
+        assert_eq!(ctime(b"Thu Jan  2 00:00:00 [conn4]", january), Some((january, 19)));
+        let december = iso(b"2013-12-31T23:59:59Z").unwrap();
+        assert_eq!(ctime(b"Tue Dec 31 23:59:59", january), Some((december, 19)));
+        assert_eq!(ctime(b"Mon Foo  5 20:21:43.100", january), None);
+        assert_eq!(ctime(b"Mon Aug  5 20:21", january), None);
+    }
+
+    #[test]
+    fn dates_of_every_version_are_read() {
+        let expected = Some(1_795_221_579_510);
+        for text in [
+            "2026-11-21T00:39:39.510+0000",
+            "2026-11-21T00:39:39.510Z",
+            "2026-11-21T00:39:39.510+00:00",
+            "2026-11-21T01:39:39.510+01:00",
+            "2026-11-20T19:09:39.510-05:30",
+            "2026-11-21T00:39:39.510999Z",
+        ] {
+            assert_eq!(iso(text.as_bytes()), expected, "{text}");
+        }
+        assert_eq!(iso(b"1970-01-01T00:00:00.000Z"), Some(0));
+        assert_eq!(iso(b"2000-02-29T00:00:00.5Z"), Some(951_782_400_500));
+        for text in [
+            "",
+            "2026-11-21",
+            "2026-13-21T00:39:39.510Z",
+            "2026-11-21T00:39:39.510+0",
+            "x026-11-21T00:39:39Z",
+        ] {
+            assert_eq!(iso(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! The profiler's settings: what they are, setting them, and putting them back.
+//!
+//! `level` and `filter` belong to a database, `slowms`, `sampleRate` and Percona's `rateLimit` to the
+//! whole server: <https://www.mongodb.com/docs/manual/reference/command/profile/>.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use futures_util::TryStreamExt;
+use mongodb::options::CollectionOptions;
+use sonar_core::profiler::Fill;
+
+use crate::error::{COMMAND_NOT_FOUND, Error, NAMESPACE_NOT_FOUND, Result};
+use crate::server::{Link, Server, ServerInfo, number, time, whole};
+use crate::stop::Stop;
+
+/// The collection that a profiler writes to.
+pub const COLLECTION: &str = "system.profile";
+/// How many of the last documents tell the present rate.
+const RECENT: i64 = 1_000;
+/// Size that a server gives the collection by itself.
+pub const DEFAULT_BYTES: u64 = 1 << 20;
+/// Databases of the server's own, left out where all are asked for.
+pub const OWN_DATABASES: [&str; 3] = ["admin", "config", "local"];
+
+/// What the profiler of one database is set to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// 0 off, 1 slow operations (or what the filter takes), 2 all.
+    pub level: i32,
+    /// What takes longer is slow, in milliseconds. Of the whole server.
+    pub slow_ms: Option<i64>,
+    /// Share of slow operations that is kept, 0 to 1; servers from 3.6. Of the whole server.
+    pub sample_rate: Option<f64>,
+    /// Find expression over profile documents; servers from 4.4.2.
+    pub filter: Option<Document>,
+    /// Percona Server's `rateLimit`: one in so many operations below `slowms` is kept at level 2. Of
+    /// the whole server.
+    pub rate_limit: Option<i64>,
+}
+
+/// The profiler of one database.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// The database.
+    pub database: String,
+    /// What it is set to.
+    pub settings: Settings,
+    /// Its `system.profile`; `None` where there is none.
+    pub collection: Option<Fill>,
+}
+
+/// What is to be set; `None` leaves it as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// See [`Settings::level`].
+    pub level: Option<i32>,
+    /// See [`Settings::slow_ms`].
+    pub slow_ms: Option<i64>,
+    /// See [`Settings::sample_rate`].
+    pub sample_rate: Option<f64>,
+    /// A filter, or with `Some(None)` none.
+    pub filter: Option<Option<Document>>,
+    /// See [`Settings::rate_limit`].
+    pub rate_limit: Option<i64>,
+    /// Size of `system.profile` in bytes.
+    pub size_bytes: Option<u64>,
+}
+
+/// One command on the way to what is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Sets the profiler.
+    Set(Settings),
+    /// Drops `system.profile`, with what it holds; only at level 0.
+    Drop,
+    /// Makes `system.profile` with this size in bytes.
+    Create(u64),
+}
+
+/// Reads a find expression in (relaxed) extended JSON.
+///
+/// # Errors
+/// It is no JSON object, or holds what is no BSON.
+pub fn parse_filter(text: &str) -> Result<Document> {
+    let json: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| Error::Filter(error.to_string()))?;
+    match Bson::try_from(json).map_err(|error| Error::Filter(error.to_string()))? {
+        Bson::Document(document) => Ok(document),
+        _ => Err(Error::Filter("an object is wanted, like {\"millis\": {\"$gt\": 50}}".to_owned())),
+    }
+}
+
+/// A document as relaxed extended JSON.
+pub fn json(document: &Document) -> String {
+    Bson::Document(document.clone()).into_relaxed_extjson().to_string()
+}
+
+impl Settings {
+    /// These with what is wanted in them.
+    pub fn with(&self, wanted: &Wanted) -> Self {
+        Self {
+            level: wanted.level.unwrap_or(self.level),
+            slow_ms: wanted.slow_ms.or(self.slow_ms),
+            sample_rate: wanted.sample_rate.or(self.sample_rate),
+            filter: wanted.filter.clone().unwrap_or_else(|| self.filter.clone()),
+            rate_limit: wanted.rate_limit.or(self.rate_limit),
+        }
+    }
+
+    /// The command that sets them, where they were `before`: what a server does not know is left out,
+    /// and so is a filter where there is none to take away.
+    pub fn command(&self, before: &Self) -> Document {
+        let mut command = doc! { "profile": self.level };
+        if let Some(ms) = self.slow_ms {
+            command.insert("slowms", ms);
+        }
+        if let Some(rate) = self.sample_rate {
+            command.insert("sampleRate", rate);
+        }
+        match (&self.filter, &before.filter) {
+            (Some(filter), _) => drop(command.insert("filter", filter.clone())),
+            (None, Some(_)) => drop(command.insert("filter", "unset")),
+            (None, None) => {}
+        }
+        if let Some(limit) = self.rate_limit {
+            command.insert("ratelimit", limit);
+        }
+        command
+    }
+
+    fn read(reply: &Document) -> Result<Self> {
+        Ok(Self {
+            level: whole(reply, "was")
+                .and_then(|level| i32::try_from(level).ok())
+                .ok_or(Error::Reply("profile"))?,
+            slow_ms: number(reply, "slowms").map(|ms| ms as i64),
+            sample_rate: number(reply, "sampleRate"),
+            filter: reply.get_document("filter").ok().cloned(),
+            rate_limit: whole(reply, "ratelimit").and_then(|n| i64::try_from(n).ok()),
+        })
+    }
+}
+
+/// The steps from a state to what is wanted, in the only order that works: a capped `system.profile`
+/// cannot be made smaller or larger in place, and is dropped only while the profiler of its database is
+/// off.
+pub fn plan(state: &State, wanted: &Wanted) -> Vec<Step> {
+    let goal = state.settings.with(wanted);
+    let has = state.collection.map(|fill| fill.max_bytes);
+    let resize = wanted.size_bytes.filter(|bytes| has != Some(Some(*bytes)));
+    let mut steps = Vec::new();
+    if let Some(bytes) = resize {
+        if state.settings.level != 0 {
+            steps.push(Step::Set(Settings { level: 0, ..state.settings.clone() }));
+        }
+        if has.is_some() {
+            steps.push(Step::Drop);
+        }
+        steps.push(Step::Create(bytes));
+    }
+    if resize.is_some() || goal != state.settings {
+        steps.push(Step::Set(goal));
+    }
+    steps
+}
+
+/// The steps that put a state back, from `now`. `size`: whether the size goes back too, which drops what
+/// was collected.
+pub fn plan_back(was: &State, now: &State, size: bool) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let bytes = |state: &State| state.collection.map(|fill| fill.max_bytes);
+    if size && bytes(was) != bytes(now) {
+        if now.settings.level != 0 {
+            steps.push(Step::Set(Settings { level: 0, ..now.settings.clone() }));
+        }
+        if now.collection.is_some() {
+            steps.push(Step::Drop);
+        }
+        if let Some(Some(bytes)) = bytes(was) {
+            steps.push(Step::Create(bytes));
+        }
+    }
+    if !steps.is_empty() || was.settings != now.settings {
+        steps.push(Step::Set(was.settings.clone()));
+    }
+    steps
+}
+
+/// The lines of a shell that put settings back by hand.
+pub fn by_hand(was: &State) -> String {
+    // As if there were a filter now: it is taken away where there was none.
+    let command = was.settings.command(&Settings { filter: Some(Document::new()), ..Settings::default() });
+    let mut text = String::new();
+    let _ = write!(
+        text,
+        "db.getSiblingDB({}).runCommand({})",
+        serde_json::Value::from(was.database.as_str()),
+        json(&command)
+    );
+    text
+}
+
+impl Server {
+    /// The profiler of a database, as it is now.
+    ///
+    /// # Errors
+    /// The server has no profiler, the user may not, or the connection is lost.
+    pub fn profiler(&self, database: &str) -> Result<State> {
+        self.runtime().block_on(state(self.link(), self.info(), database))
+    }
+
+    /// Whether this server could do what is wanted at all; asked before anything is changed.
+    ///
+    /// # Errors
+    /// What it could not.
+    pub fn can(&self, state: &State, wanted: &Wanted) -> Result<()> {
+        let info = self.info();
+        let lacks = |what, since| {
+            Err(Error::NotSupported {
+                server: info.address.clone(),
+                version: info.version.clone(),
+                what,
+                since,
+            })
+        };
+        if wanted.sample_rate.is_some() && state.settings.sample_rate.is_none() && !info.at_least((3, 6, 0)) {
+            return lacks("sampleRate", "MongoDB 3.6");
+        }
+        if wanted.filter.is_some() && !info.at_least((4, 4, 2)) {
+            return lacks("profiler filter", "MongoDB 4.4.2");
+        }
+        if wanted.rate_limit.is_some() && state.settings.rate_limit.is_none() {
+            return lacks("profiler rateLimit", "Percona Server for MongoDB");
+        }
+        Ok(())
+    }
+
+    /// Takes the steps on a database, from settings `before`; `done` is told of each one that was done.
+    ///
+    /// # Errors
+    /// As the server says; the steps before the failing one are done.
+    pub fn take(
+        &self,
+        database: &str,
+        before: &Settings,
+        steps: &[Step],
+        mut done: impl FnMut(&Step),
+    ) -> Result<()> {
+        let mut settings = before.clone();
+        for step in steps {
+            self.runtime().block_on(take(self.link(), database, &settings, step))?;
+            if let Step::Set(now) = step {
+                settings = now.clone();
+            }
+            done(step);
+        }
+        Ok(())
+    }
+
+    /// Puts each of these states back, trying again for as long as the connection is lost and `stop` is
+    /// not set. `lost` is told of each loss. Returns the databases it did for, in order; what is missing
+    /// was not put back, and the error says why.
+    pub fn put_back(
+        &self,
+        was: &[State],
+        size: bool,
+        stop: &Stop,
+        mut lost: impl FnMut(&Error),
+    ) -> (Vec<String>, Option<Error>) {
+        let mut done = Vec::new();
+        let mut failed = None;
+        for was in was {
+            let mut wait = Duration::from_millis(250);
+            loop {
+                let tried = self.profiler(&was.database).and_then(|now| {
+                    let steps = plan_back(was, &now, size);
+                    self.take(&was.database, &now.settings, &steps, |_| {})
+                });
+                match tried {
+                    Ok(()) => {
+                        done.push(was.database.clone());
+                        break;
+                    }
+                    Err(error) if error.is_passing() && !stop.is_set() => {
+                        lost(&error);
+                        self.runtime().block_on(stop.sleep(wait));
+                        wait = (wait * 2).min(Duration::from_secs(5));
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+        (done, failed)
+    }
+
+    /// Waits for `time`, or until `stop` is set; says whether it is.
+    pub fn wait(&self, time: Duration, stop: &Stop) -> bool {
+        self.runtime().block_on(stop.sleep(time))
+    }
+}
+
+pub(crate) async fn settings(link: &Link, info: &ServerInfo, database: &str) -> Result<Settings> {
+    if info.mongos {
+        return Err(Error::Mongos(info.address.clone()));
+    }
+    let what = format!("read the profiler of {database}");
+    match link.command(database, doc! { "profile": -1 }, &what).await {
+        Err(Error::Command { code: COMMAND_NOT_FOUND, said, .. }) => {
+            Err(Error::NoProfiler { server: info.label(), said })
+        }
+        Err(error) => Err(error),
+        Ok(reply) => Settings::read(&reply),
+    }
+}
+
+async fn state(link: &Link, info: &ServerInfo, database: &str) -> Result<State> {
+    let settings = settings(link, info, database).await?;
+    Ok(State { database: database.to_owned(), settings, collection: fill(link, database).await? })
+}
+
+/// What is known of the `system.profile` of a database.
+pub(crate) async fn fill(link: &Link, database: &str) -> Result<Option<Fill>> {
+    let what = format!("look at {database}.{COLLECTION}");
+    let list = doc! { "listCollections": 1, "filter": { "name": COLLECTION } };
+    let reply = link.command(database, list, &what).await?;
+    let entry = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let Some(Bson::Document(entry)) = entry.ok().and_then(|batch| batch.first()) else { return Ok(None) };
+    let mut fill = Fill {
+        max_bytes: entry.get_document("options").ok().and_then(|options| whole(options, "size")),
+        ..Fill::default()
+    };
+    match link.command(database, doc! { "collStats": COLLECTION }, &what).await {
+        Ok(stats) => {
+            fill.max_bytes = whole(&stats, "maxSize").filter(|bytes| *bytes > 0).or(fill.max_bytes);
+            fill.size_bytes = whole(&stats, "size").unwrap_or(0);
+            fill.documents = whole(&stats, "count").unwrap_or(0);
+        }
+        Err(error) if error.code() == Some(NAMESPACE_NOT_FOUND) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let ends = ends(link, database).await.map_err(|error| Error::of(what, "clusterMonitor", &error))?;
+    (fill.oldest, fill.newest, fill.recent_since, fill.recent_documents) = ends;
+    Ok(Some(fill))
+}
+
+type Ends =
+    (Option<sonar_core::Timestamp>, Option<sonar_core::Timestamp>, Option<sonar_core::Timestamp>, u64);
+
+/// Times of the first, the last, and the first of the last documents, with how many those are.
+async fn ends(link: &Link, database: &str) -> mongodb::error::Result<Ends> {
+    let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
+    let collection = link.client.database(database).collection_with_options::<Document>(COLLECTION, options);
+    let ts = |document: Option<&Document>| document.and_then(|d| d.get_datetime("ts").ok()).map(time);
+    let only = doc! { "ts": 1, "_id": 0 };
+    let find = || collection.find(doc! {}).projection(only.clone());
+    let first: Vec<_> = find().sort(doc! { "$natural": 1 }).limit(1).await?.try_collect().await?;
+    let last: Vec<_> = find().sort(doc! { "$natural": -1 }).limit(RECENT).await?.try_collect().await?;
+    Ok((ts(first.first()), ts(last.first()), ts(last.last()), last.len() as u64))
+}
+
+async fn take(link: &Link, database: &str, before: &Settings, step: &Step) -> Result<()> {
+    let (command, what) = match step {
+        Step::Set(settings) => (settings.command(before), format!("set the profiler of {database}")),
+        Step::Drop => (doc! { "drop": COLLECTION }, format!("drop {database}.{COLLECTION}")),
+        Step::Create(bytes) => (
+            doc! { "create": COLLECTION, "capped": true, "size": i64::try_from(*bytes).unwrap_or(i64::MAX) },
+            format!("make {database}.{COLLECTION}"),
+        ),
+    };
+    match link.command_as(database, command, &what, "dbAdmin").await {
+        Ok(_) => Ok(()),
+        Err(error) if *step == Step::Drop && error.code() == Some(NAMESPACE_NOT_FOUND) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(level: i32, max: Option<u64>) -> State {
+        State {
+            database: "shop".to_owned(),
+            settings: Settings { level, slow_ms: Some(100), sample_rate: Some(1.0), ..Settings::default() },
+            collection: max.map(|max| Fill { max_bytes: Some(max), ..Fill::default() }),
+        }
+    }
+
+    fn kinds(steps: &[Step]) -> Vec<&'static str> {
+        let kind = |step: &Step| match step {
+            Step::Set(Settings { level: 0, .. }) => "off",
+            Step::Set(_) => "on",
+            Step::Drop => "drop",
+            Step::Create(_) => "create",
+        };
+        steps.iter().map(kind).collect()
+    }
+
+    #[test]
+    fn a_resize_stops_drops_makes_and_only_then_profiles() {
+        let wanted = Wanted { level: Some(2), size_bytes: Some(64 << 20), ..Wanted::default() };
+        assert_eq!(kinds(&plan(&state(1, Some(1 << 20)), &wanted)), ["off", "drop", "create", "on"]);
+        assert_eq!(kinds(&plan(&state(0, Some(1 << 20)), &wanted)), ["drop", "create", "on"]);
+        assert_eq!(kinds(&plan(&state(0, None), &wanted)), ["create", "on"]);
+        assert_eq!(kinds(&plan(&state(1, Some(64 << 20)), &wanted)), ["on"], "it has that size");
+        let size_only = Wanted { size_bytes: Some(4096), ..Wanted::default() };
+        let steps = plan(&state(1, Some(1 << 20)), &size_only);
+        assert_eq!(kinds(&steps), ["off", "drop", "create", "on"]);
+        assert_eq!(steps.last(), Some(&Step::Set(state(1, None).settings)), "as it was but for the size");
+    }
+
+    #[test]
+    fn nothing_wanted_and_what_is_so_already_take_no_step() {
+        assert!(plan(&state(1, None), &Wanted::default()).is_empty());
+        let same = Wanted { level: Some(1), slow_ms: Some(100), ..Wanted::default() };
+        assert!(plan(&state(1, None), &same).is_empty());
+    }
+
+    #[test]
+    fn what_was_comes_back_and_the_size_too() {
+        let was = state(0, None);
+        let wanted = Wanted {
+            level: Some(2),
+            slow_ms: Some(0),
+            filter: Some(Some(doc! { "op": "query" })),
+            size_bytes: Some(64 << 20),
+            ..Wanted::default()
+        };
+        let now = State {
+            settings: was.settings.with(&wanted),
+            collection: state(0, Some(64 << 20)).collection,
+            ..was.clone()
+        };
+        assert_eq!(kinds(&plan_back(&was, &now, true)), ["off", "drop", "off"]);
+        let kept = plan_back(&was, &now, false);
+        assert_eq!(kept, [Step::Set(was.settings.clone())], "what was collected stays");
+        let Step::Set(back) = &kept[0] else { panic!() };
+        assert_eq!(
+            back.command(&now.settings),
+            doc! { "profile": 0, "slowms": 100_i64, "sampleRate": 1.0, "filter": "unset" }
+        );
+        assert!(plan_back(&was, &was, true).is_empty());
+        let had = state(1, Some(1 << 20));
+        assert_eq!(kinds(&plan_back(&had, &now, true)), ["off", "drop", "create", "on"]);
+    }
+
+    #[test]
+    fn what_a_server_does_not_know_is_not_sent_to_it() {
+        let old = Settings { level: 1, slow_ms: Some(100), ..Settings::default() };
+        assert_eq!(old.command(&old), doc! { "profile": 1, "slowms": 100_i64 });
+        let percona = Settings { rate_limit: Some(50), ..old.clone() };
+        assert_eq!(percona.command(&old), doc! { "profile": 1, "slowms": 100_i64, "ratelimit": 50_i64 });
+        let reply = doc! { "was": 1, "slowms": 250, "sampleRate": 0.5, "filter": { "a": 1 }, "ratelimit": 7, "ok": 1.0 };
+        let read = Settings::read(&reply).unwrap();
+        assert_eq!(
+            (read.level, read.slow_ms, read.sample_rate, read.rate_limit),
+            (1, Some(250), Some(0.5), Some(7))
+        );
+        assert_eq!(read.filter, Some(doc! { "a": 1 }));
+        assert!(Settings::read(&doc! { "ok": 1.0 }).is_err());
+    }
+
+    #[test]
+    fn a_filter_is_extended_json() {
+        assert_eq!(parse_filter(r#"{"millis": {"$gt": 50}}"#).unwrap(), doc! { "millis": { "$gt": 50 } });
+        let dated = parse_filter(r#"{"ts": {"$gt": {"$date": "2026-01-01T00:00:00Z"}}}"#).unwrap();
+        assert!(dated.get_document("ts").unwrap().get_datetime("$gt").is_ok());
+        for wrong in ["", "[]", "5", "{a: 1}", "{\"a\": "] {
+            assert!(parse_filter(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_line_to_put_it_back_by_hand_holds_the_filter() {
+        let mut was = state(1, None);
+        assert_eq!(
+            by_hand(&was),
+            r#"db.getSiblingDB("shop").runCommand({"profile":1,"slowms":100,"sampleRate":1.0,"filter":"unset"})"#
+        );
+        was.settings.filter = Some(doc! { "op": "query" });
+        assert!(by_hand(&was).contains(r#""filter":{"op":"query"}"#));
+    }
+}

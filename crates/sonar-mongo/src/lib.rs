@@ -1,0 +1,22 @@
+//! All that talks to a MongoDB server, through the official driver.
+//!
+//! The driver is asynchronous and brings its runtime; both stay in this room. What is public here
+//! blocks, takes a [`Stop`] where it may take long, and says every failure as an [`Error`] that tells a
+//! person what to do.
+//!
+//! What is *absent* here: signals, files, output, arguments. Nothing here changes a server but what
+//! [`control`] and [`load`] say they change.
+#![forbid(unsafe_code)]
+
+pub mod control;
+mod error;
+pub mod load;
+mod server;
+mod stop;
+pub mod tail;
+
+pub use error::{Error, Result};
+pub use server::{Server, ServerInfo};
+pub use stop::Stop;
+
+pub use bson;

@@ -1,0 +1,275 @@
+//! A connection to one server: which one it is, and commands to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use mongodb::Client;
+use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria};
+use sonar_core::Timestamp;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::error::{COMMAND_NOT_FOUND, Error, Result};
+
+/// How long a server is looked for where the connection string does not say.
+const SELECTION: Duration = Duration::from_secs(10);
+/// How long a TCP connection may take to open where the connection string does not say.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Who a server is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// `host:port` as the replica set's configuration or the connection string has it.
+    pub address: String,
+    /// `version` of `buildInfo`, like `7.0.5`; empty when not known.
+    pub version: String,
+    /// The version as numbers.
+    pub numbers: (u32, u32, u32),
+    /// The name of the product where it is not MongoDB's own: `Percona Server for MongoDB`, `FerretDB`.
+    pub product: String,
+    /// Name of its replica set.
+    pub replica_set: Option<String>,
+    /// It is a secondary.
+    pub secondary: bool,
+    /// It is a mongos.
+    pub mongos: bool,
+}
+
+impl ServerInfo {
+    /// `MongoDB 7.0.5 at host:27017`.
+    pub fn label(&self) -> String {
+        let product = if self.product.is_empty() { "MongoDB" } else { &self.product };
+        let role = if self.secondary { ", a secondary" } else { "" };
+        format!("{product} {} at {}{role}", self.version, self.address)
+    }
+
+    /// Whether its version is this one or newer.
+    pub fn at_least(&self, version: (u32, u32, u32)) -> bool {
+        self.numbers >= version
+    }
+}
+
+/// A connection, through the driver's pool. All commands go to the server that was found when it was
+/// opened, by its address, also when it is no longer what it was (after a fail-over): what was changed
+/// on a server must be put back on that one.
+pub struct Server {
+    runtime: Runtime,
+    link: Link,
+    info: ServerInfo,
+}
+
+/// What the asynchronous parts need.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub client: Client,
+    /// Where commands go: the server that was found.
+    pub criteria: SelectionCriteria,
+    /// Which server the connection string asks for.
+    pub asked: SelectionCriteria,
+}
+
+impl Server {
+    /// Connects to `uri`, with at most `connections` connections open at once.
+    ///
+    /// # Errors
+    /// The connection string cannot be used, no server was reached in time, or it refused.
+    pub fn connect(uri: &str, connections: u32) -> Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("mongosonar-net")
+            .enable_all()
+            .build()?;
+        let (link, info) = runtime.block_on(connect(uri, connections))?;
+        Ok(Self { runtime, link, info })
+    }
+
+    /// Who it is.
+    pub fn info(&self) -> &ServerInfo {
+        &self.info
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Its clock, as it is now.
+    ///
+    /// # Errors
+    /// The server did not answer.
+    pub fn now(&self) -> Result<Timestamp> {
+        let hello = self.command("admin", doc! { "hello": 1 }, "read the server's clock")?;
+        hello.get_datetime("localTime").map(time).map_err(|_| Error::Reply("hello"))
+    }
+
+    /// Names of its databases, in order.
+    ///
+    /// # Errors
+    /// The server did not answer, or the user may not list databases.
+    pub fn databases(&self) -> Result<Vec<String>> {
+        self.runtime.block_on(self.link.databases())
+    }
+
+    /// Runs a command on a database of this server.
+    ///
+    /// # Errors
+    /// As the server says; `what` is what was to be done.
+    pub fn command(&self, database: &str, command: Document, what: &str) -> Result<Document> {
+        self.runtime.block_on(self.link.command(database, command, what))
+    }
+}
+
+impl Link {
+    pub async fn command(&self, database: &str, command: Document, what: &str) -> Result<Document> {
+        self.command_as(database, command, what, "clusterMonitor").await
+    }
+
+    /// `role` grants the command.
+    pub async fn command_as(
+        &self,
+        database: &str,
+        command: Document,
+        what: &str,
+        role: &'static str,
+    ) -> Result<Document> {
+        self.client
+            .database(database)
+            .run_command(command)
+            .selection_criteria(self.criteria.clone())
+            .await
+            .map_err(|error| Error::of(what, role, &error))
+    }
+
+    /// The server of a replica set that the connection string asks for at this moment, and its address.
+    pub async fn chosen(&self) -> Result<(SelectionCriteria, String)> {
+        let asked = Self { criteria: self.asked.clone(), ..self.clone() };
+        let hello = asked.command("admin", doc! { "hello": 1 }, "find the server").await?;
+        let me = hello.get_str("me").map_err(|_| Error::Reply("hello"))?;
+        Ok((at(me.to_owned()), me.to_owned()))
+    }
+
+    pub async fn databases(&self) -> Result<Vec<String>> {
+        let command = doc! { "listDatabases": 1, "nameOnly": true };
+        let reply = self.command("admin", command, "list the databases").await?;
+        let list = reply.get_array("databases").map_err(|_| Error::Reply("listDatabases"))?;
+        let name = |entry: &Bson| Some(entry.as_document()?.get_str("name").ok()?.to_owned());
+        let mut names: Vec<String> = list.iter().filter_map(name).collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// The server with this address.
+fn at(address: String) -> SelectionCriteria {
+    SelectionCriteria::Predicate(Arc::new(move |server| {
+        server.address().to_string().eq_ignore_ascii_case(&address)
+    }))
+}
+
+async fn connect(uri: &str, connections: u32) -> Result<(Link, ServerInfo)> {
+    let mut options =
+        ClientOptions::parse(uri).await.map_err(|error| Error::of("connect", "clusterMonitor", &error))?;
+    options.app_name.get_or_insert_with(|| "mongosonar".to_owned());
+    options.server_selection_timeout.get_or_insert(SELECTION);
+    options.connect_timeout.get_or_insert(CONNECT);
+    options.max_pool_size = Some(options.max_pool_size.unwrap_or(10).max(connections));
+    let seed = options.hosts.first().map(ToString::to_string).unwrap_or_default();
+    let direct = options.direct_connection == Some(true);
+    let criteria = match &options.selection_criteria {
+        Some(criteria) => criteria.clone(),
+        None => SelectionCriteria::ReadPreference(ReadPreference::Primary),
+    };
+    let client =
+        Client::with_options(options).map_err(|error| Error::of("connect", "clusterMonitor", &error))?;
+    let mut link = Link { client, asked: criteria.clone(), criteria };
+    let hello = match link.command("admin", doc! { "hello": 1 }, "connect").await {
+        Err(error) if error.code() == Some(COMMAND_NOT_FOUND) => {
+            link.command("admin", doc! { "isMaster": 1 }, "connect").await?
+        }
+        other => other?,
+    };
+    let mut info = ServerInfo {
+        address: seed,
+        replica_set: hello.get_str("setName").ok().map(str::to_owned),
+        secondary: hello.get_bool("secondary").unwrap_or(false),
+        mongos: hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"),
+        ..ServerInfo::default()
+    };
+    if let (Ok(me), false, true) = (hello.get_str("me"), direct, info.replica_set.is_some()) {
+        info.address = me.to_owned();
+        link.criteria = at(me.to_owned());
+    }
+    let build = link.command("admin", doc! { "buildInfo": 1 }, "read the version").await?;
+    info.version = build.get_str("version").unwrap_or_default().to_owned();
+    info.numbers = numbers(&info.version);
+    info.product = product(&build).to_owned();
+    Ok((link, info))
+}
+
+/// `4.4.2-rc0` as numbers; what is no number is 0.
+fn numbers(version: &str) -> (u32, u32, u32) {
+    let mut parts = version.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
+    let mut next = || parts.next().unwrap_or(0);
+    (next(), next(), next())
+}
+
+fn product(build: &Document) -> &'static str {
+    if build.contains_key("ferretdb") || build.contains_key("ferretdbVersion") {
+        "FerretDB"
+    } else if build.contains_key("psmdbVersion") {
+        "Percona Server for MongoDB"
+    } else {
+        ""
+    }
+}
+
+/// A BSON date as a point in time; times before the epoch as the epoch.
+pub(crate) fn time(date: &bson::DateTime) -> Timestamp {
+    let ms = u64::try_from(date.timestamp_millis()).unwrap_or(0);
+    Timestamp::from_unix_ns(ms.saturating_mul(1_000_000))
+}
+
+/// A number of any BSON type, where it is a whole one at least 0.
+pub(crate) fn whole(document: &Document, key: &str) -> Option<u64> {
+    match document.get(key)? {
+        Bson::Int32(n) => u64::try_from(*n).ok(),
+        Bson::Int64(n) => u64::try_from(*n).ok(),
+        Bson::Double(n) if *n >= 0.0 && *n < 1.8e19 => Some(*n as u64),
+        _ => None,
+    }
+}
+
+/// A number of any BSON type.
+pub(crate) fn number(document: &Document, key: &str) -> Option<f64> {
+    match document.get(key)? {
+        Bson::Int32(n) => Some(f64::from(*n)),
+        Bson::Int64(n) => Some(*n as f64),
+        Bson::Double(n) => Some(*n),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers() {
+        assert_eq!(numbers("4.4.2"), (4, 4, 2));
+        assert_eq!(numbers("8.1.0-rc3-12-gabc"), (8, 1, 0));
+        assert_eq!(numbers("6.0.4-3"), (6, 0, 4));
+        assert_eq!(numbers(""), (0, 0, 0));
+        let info = ServerInfo { numbers: (4, 4, 1), ..ServerInfo::default() };
+        assert!(!info.at_least((4, 4, 2)) && info.at_least((4, 2, 9)));
+    }
+
+    #[test]
+    fn numbers_of_every_type_count_and_others_do_not() {
+        let document = doc! { "a": 5, "b": 7_i64, "c": 9.0, "d": -1, "e": "x", "f": f64::NAN };
+        let read: Vec<_> = ["a", "b", "c", "d", "e", "f", "g"].map(|key| whole(&document, key)).to_vec();
+        assert_eq!(read, [Some(5), Some(7), Some(9), None, None, None, None]);
+    }
+}

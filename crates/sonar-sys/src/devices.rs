@@ -1,0 +1,387 @@
+//! Block devices: what each is, what it is made of, how its queue is set, and its counters.
+//!
+//! Everything is read below a folder that stands for `/sys` or `/proc`, so that trees of other machines can
+//! be looked at. What a tree says is not believed blindly: files are read up to a bound, names that lead
+//! elsewhere are left out, and members of members are followed to a bound.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use sonar_core::disk::DiskCounters;
+
+/// Most bytes that are read of a file of one value.
+const MOST_BYTES: u64 = 64 << 10;
+/// How deep devices may be made of devices.
+const MOST_LEVELS: usize = 16;
+
+/// Reads a small text file without its last line feed; `None` where there is none or it may not be read.
+pub fn small(path: &Path) -> Option<String> {
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).trim_end_matches(['\n', '\0']).to_owned())
+}
+
+/// A name that is one component of a path and nothing else.
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && !name.contains('/')
+}
+
+/// A block device or a partition of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Name in `/sys`, for example `sda1`, `nvme0n1`, `dm-3`, `md0`.
+    pub name: String,
+    /// Major and minor number.
+    pub number: (u32, u32),
+    /// The disk that it is a partition of.
+    pub partition_of: Option<String>,
+    /// The devices that it is made of.
+    pub members: Vec<String>,
+    /// 512-byte sectors.
+    pub sectors: Option<u64>,
+    /// What it is.
+    pub kind: DeviceKind,
+}
+
+/// What a block device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A disk, or what the kernel takes for one.
+    Disk {
+        /// As the device names itself.
+        model: Option<String>,
+    },
+    /// A partition.
+    Partition,
+    /// Device mapper: LVM, multipath, encryption.
+    Mapper {
+        /// Its name in `/dev/mapper`.
+        name: String,
+        /// `LVM-…`, `CRYPT-…`, `mpath-…` and the like.
+        uuid: String,
+    },
+    /// Software RAID.
+    Md {
+        /// `raid0`, `raid5`, `raid10`, `linear` …
+        level: String,
+        /// Bytes of a chunk; 0 where the level has none.
+        chunk_bytes: u64,
+        /// Disks that it should have.
+        disks: Option<u32>,
+        /// Disks that are missing.
+        degraded: Option<u32>,
+        /// `idle`, `resync`, `recover`, `check` …
+        action: Option<String>,
+    },
+    /// A file taken for a device.
+    Loop {
+        /// The file.
+        backing: Option<String>,
+    },
+}
+
+/// How the queue of a disk is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// The scheduler in force, and those that could be.
+    pub scheduler: Option<(String, Vec<String>)>,
+    /// Whether the kernel takes it for one that turns.
+    pub rotational: Option<bool>,
+    /// Readahead in KiB.
+    pub read_ahead_kib: Option<u64>,
+    /// Requests that the queue holds.
+    pub requests: Option<u64>,
+    /// `write back` or `write through`.
+    pub write_cache: Option<String>,
+    /// Bytes of a logical and of a physical block.
+    pub block_bytes: Option<(u64, u64)>,
+    /// The smallest and the best size of a request, as a RAID gives chunk and stripe; 0 where it says none.
+    pub io_bytes: Option<(u64, u64)>,
+}
+
+/// The block devices of a machine.
+#[derive(Debug, Default)]
+pub struct Devices {
+    devices: BTreeMap<String, Device>,
+    block: PathBuf,
+}
+
+impl Devices {
+    /// Reads the devices below `sys_root`, which is `/sys` or a copy of it.
+    ///
+    /// # Errors
+    /// Where there is no list of devices.
+    pub fn read(sys_root: &Path) -> io::Result<Self> {
+        let block = sys_root.join("block");
+        let mut devices = BTreeMap::new();
+        for entry in fs::read_dir(&block)?.flatten().take(65_536) {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let dir = block.join(&name);
+            let Some(device) = read_device(&dir, &name, None) else { continue };
+            for part in fs::read_dir(&dir).into_iter().flatten().flatten().take(1_024) {
+                let Ok(part_name) = part.file_name().into_string() else { continue };
+                let part_dir = dir.join(&part_name);
+                if part_dir.join("partition").exists() {
+                    devices.extend(read_device(&part_dir, &part_name, Some(&name)).map(|d| (part_name, d)));
+                }
+            }
+            devices.insert(name, device);
+        }
+        Ok(Self { devices, block })
+    }
+
+    /// All, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Device> {
+        self.devices.values()
+    }
+
+    /// The device of this name; also its name in `/dev/mapper` or with `/dev/` before it.
+    pub fn named(&self, name: &str) -> Option<&Device> {
+        let short = name.strip_prefix("/dev/").unwrap_or(name);
+        self.devices.get(short).or_else(|| {
+            let mapped = short.strip_prefix("mapper/").unwrap_or(short);
+            self.iter().find(|d| matches!(&d.kind, DeviceKind::Mapper { name, .. } if name == mapped))
+        })
+    }
+
+    /// The device with this number.
+    pub fn numbered(&self, number: (u32, u32)) -> Option<&Device> {
+        self.iter().find(|device| device.number == number)
+    }
+
+    /// The device on which a mount lies: by its number, or by its source where the file system spreads
+    /// over devices (btrfs).
+    pub fn of_mount(&self, mount: &crate::mounts::Mount) -> Option<&Device> {
+        self.numbered(mount.device).or_else(|| {
+            (mount.device.0 == 0 && mount.source.starts_with("/dev/")).then(|| self.named(&mount.source))?
+        })
+    }
+
+    /// What `device` is made of, level by level, itself not among them; each once. A partition is made of
+    /// its disk.
+    pub fn below<'a>(&'a self, device: &'a Device) -> Vec<&'a Device> {
+        let mut found: Vec<&Device> = Vec::new();
+        let mut level = vec![device];
+        for _ in 0..MOST_LEVELS {
+            let mut next = Vec::new();
+            for device in level {
+                let names = device.members.iter().chain(&device.partition_of);
+                for below in names.filter_map(|name| self.devices.get(name)) {
+                    if !found.iter().any(|seen| seen.name == below.name) && below.name != device.name {
+                        found.push(below);
+                        next.push(below);
+                    }
+                }
+            }
+            if next.is_empty() {
+                break;
+            }
+            level = next;
+        }
+        found
+    }
+
+    /// The disks at the bottom; the device itself where it is one.
+    pub fn disks<'a>(&'a self, device: &'a Device) -> Vec<&'a Device> {
+        let all = std::iter::once(device).chain(self.below(device));
+        all.filter(|d| d.members.is_empty() && d.partition_of.is_none()).collect()
+    }
+
+    /// The disk whose queue serves `device`: itself, or that of which it is a partition.
+    pub fn whole<'a>(&'a self, device: &'a Device) -> &'a Device {
+        device.partition_of.as_ref().and_then(|name| self.devices.get(name)).unwrap_or(device)
+    }
+
+    /// The settings of a queue.
+    pub fn queue(&self, device: &Device) -> Queue {
+        let dir = self.block.join(&self.whole(device).name).join("queue");
+        let text = |name: &str| small(&dir.join(name));
+        let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
+        Queue {
+            scheduler: text("scheduler").map(|text| {
+                let all: Vec<String> =
+                    text.split_whitespace().map(|s| s.trim_matches(['[', ']']).to_owned()).collect();
+                let chosen = text.split_whitespace().find(|s| s.starts_with('['));
+                (chosen.unwrap_or(&text).trim_matches(['[', ']']).to_owned(), all)
+            }),
+            rotational: number("rotational").map(|n| n != 0),
+            read_ahead_kib: number("read_ahead_kb"),
+            requests: number("nr_requests"),
+            write_cache: text("write_cache"),
+            block_bytes: number("logical_block_size").zip(number("physical_block_size")),
+            io_bytes: number("minimum_io_size").zip(number("optimal_io_size")),
+        }
+    }
+}
+
+fn read_device(dir: &Path, name: &str, partition_of: Option<&str>) -> Option<Device> {
+    let number = small(&dir.join("dev"))?;
+    let (major, minor) = number.trim().split_once(':')?;
+    let mut members: Vec<String> = fs::read_dir(dir.join("slaves"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| is_plain(name))
+        .take(4_096)
+        .collect();
+    members.sort_unstable();
+    let text = |file: &str| small(&dir.join(file)).map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
+    let kind = if partition_of.is_some() {
+        DeviceKind::Partition
+    } else if let Some(mapped) = text("dm/name") {
+        DeviceKind::Mapper { name: mapped, uuid: text("dm/uuid").unwrap_or_default() }
+    } else if let Some(level) = text("md/level") {
+        DeviceKind::Md {
+            level,
+            chunk_bytes: text("md/chunk_size").and_then(|n| n.parse().ok()).unwrap_or(0),
+            disks: text("md/raid_disks").and_then(|n| n.split(' ').next()?.parse().ok()),
+            degraded: text("md/degraded").and_then(|n| n.parse().ok()),
+            action: text("md/sync_action"),
+        }
+    } else if name.starts_with("loop") {
+        DeviceKind::Loop { backing: text("loop/backing_file") }
+    } else {
+        DeviceKind::Disk { model: text("device/model") }
+    };
+    Some(Device {
+        name: name.to_owned(),
+        number: (major.parse().ok()?, minor.parse().ok()?),
+        partition_of: partition_of.map(str::to_owned),
+        members,
+        sectors: text("size").and_then(|n| n.parse().ok()),
+        kind,
+    })
+}
+
+/// The counters of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Major and minor number.
+    pub number: (u32, u32),
+    /// Its name.
+    pub name: String,
+    /// What the kernel has counted.
+    pub counters: DiskCounters,
+}
+
+/// The counters of every device, in the kernel's order, from `/proc/diskstats`.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub fn counters(proc_root: &Path) -> io::Result<Vec<Counted>> {
+    let mut text = Vec::new();
+    File::open(proc_root.join("diskstats"))?.take(16 << 20).read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().filter_map(DiskCounters::parse);
+    Ok(lines.map(|(number, name, counters)| Counted { number, name: name.to_owned(), counters }).collect())
+}
+
+/// Time that all processors have spent, and the part of it in which they had nothing to do, in ticks:
+/// the first line of `/proc/stat`.
+///
+/// # Errors
+/// Where the file cannot be read or does not begin so.
+pub fn processor_ticks(proc_root: &Path) -> io::Result<(u64, u64)> {
+    let stat = fs::read_to_string(proc_root.join("stat"))?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).ok_or(io::ErrorKind::InvalidData)?;
+    // user nice system idle iowait irq softirq steal; guest times are in the first two already.
+    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();
+    match ticks.get(3..5) {
+        Some(&[idle, waiting]) => Ok((ticks.iter().sum(), idle + waiting)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Bytes that the kernel says this process has caused to be read from and written to storage, from
+/// `/proc/self/io`.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub fn process_bytes(proc_root: &Path) -> io::Result<sonar_core::disk::KernelBytes> {
+    let text = fs::read_to_string(proc_root.join("self/io"))?;
+    let field = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))?;
+        value.trim().parse().ok()
+    };
+    match (field("read_bytes"), field("write_bytes")) {
+        (Some(read), Some(written)) => Ok(sonar_core::disk::KernelBytes { read, written }),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    fn names(devices: &[&Device]) -> Vec<String> {
+        devices.iter().map(|device| device.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_volume_is_followed_down_to_its_disks() {
+        let tree = Tree::new(
+            "stack",
+            &[
+                ("block/sda/dev", "8:0\n"),
+                ("block/sda/size", "2048\n"),
+                ("block/sda/device/model", "ROTOR 4000  \n"),
+                ("block/sda/sda1/dev", "8:1\n"),
+                ("block/sda/sda1/partition", "1\n"),
+                ("block/sda/queue/scheduler", "none [mq-deadline] kyber\n"),
+                ("block/sda/queue/rotational", "1\n"),
+                ("block/sda/queue/read_ahead_kb", "128\n"),
+                ("block/sdb/dev", "8:16\n"),
+                ("block/sdb/queue/scheduler", "none\n"),
+                ("block/md0/dev", "9:0\n"),
+                ("block/md0/md/level", "raid0\n"),
+                ("block/md0/md/chunk_size", "524288\n"),
+                ("block/md0/md/raid_disks", "2\n"),
+                ("block/md0/slaves/sda1", ""),
+                ("block/md0/slaves/sdb", ""),
+                ("block/dm-0/dev", "253:0\n"),
+                ("block/dm-0/dm/name", "vg-data\n"),
+                ("block/dm-0/dm/uuid", "LVM-abc\n"),
+                ("block/dm-0/slaves/md0", ""),
+                // A tree may be broken: made of itself, or without a number.
+                ("block/dm-1/dev", "253:1\n"),
+                ("block/dm-1/slaves/dm-1", ""),
+                ("block/bad/dev", "x"),
+            ],
+        );
+        let devices = Devices::read(&tree.0).unwrap();
+        let volume = devices.numbered((253, 0)).unwrap();
+        assert_eq!(names(&devices.below(volume)), ["md0", "sda1", "sdb", "sda"]);
+        assert_eq!(names(&devices.disks(volume)), ["sdb", "sda"]);
+        assert_eq!(devices.named("/dev/mapper/vg-data"), Some(volume));
+        let part = devices.named("sda1").unwrap();
+        assert_eq!((part.number, devices.whole(part).name.as_str()), ((8, 1), "sda"));
+        let queue = devices.queue(part);
+        assert_eq!(queue.scheduler.unwrap().0, "mq-deadline");
+        assert_eq!((queue.rotational, queue.read_ahead_kib), (Some(true), Some(128)));
+        assert_eq!(devices.queue(devices.named("sdb").unwrap()).scheduler.unwrap().0, "none");
+        assert_eq!(devices.named("sda").unwrap().kind, DeviceKind::Disk { model: Some("ROTOR 4000".into()) });
+        let looped = devices.named("dm-1").unwrap();
+        assert!(devices.below(looped).is_empty());
+        assert!(devices.named("bad").is_none() && Devices::read(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn this_machine_counts() {
+        let proc_root = Path::new("/proc");
+        assert!(counters(proc_root).is_ok());
+        let (all, idle) = processor_ticks(proc_root).unwrap();
+        assert!(idle <= all && all > 0);
+    }
+
+    #[test]
+    fn what_is_no_table_is_an_error() {
+        let tree =
+            Tree::new("tables", &[("stat", "cpu 1 2\n"), ("self/io", "rchar: 1\n"), ("diskstats", "no\n")]);
+        assert!(processor_ticks(&tree.0).is_err() && process_bytes(&tree.0).is_err());
+        assert!(counters(&tree.0).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,336 @@
+//! Many requests in flight from few threads, with io_uring.
+//!
+//! Each of those in flight goes through the same round as a thread of mongoperf: a read, a write, a flush,
+//! a pause, as far as asked for. One thread serves 128 of them or more; a clock is read once for each batch
+//! of completions.
+
+use std::sync::Arc;
+use std::thread;
+
+use super::threads::{Memory, died};
+use super::{Aim, DiskError, Done, Engine, Live, Sequence, Step, Tally, TestFile, offsets, pause_slices};
+use crate::sys_disk::monotonic_ns;
+use crate::sys_uring::{Completion, DiskRing, try_ring};
+
+/// From this many in flight on, a further thread is worth having.
+const IN_FLIGHT_PER_THREAD: u32 = 128;
+
+/// Requests that are handed over together. The kernel holds back (plugs) what comes in larger batches and
+/// gives it to the device at once; then all in flight go round in step, and the device has nothing to do in
+/// between. Measured on a virtual disk with 16 in flight, larger batches do a tenth less; single requests do
+/// no more than pairs and cost a fifth more processor time.
+const BATCH: usize = 2;
+
+/// The engine `uring`.
+#[derive(Debug)]
+pub struct Uring {
+    file: Arc<TestFile>,
+    most_threads: u32,
+}
+
+/// Why io_uring cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("io_uring cannot be used here ({source}): {reason}")]
+pub struct UringRefused {
+    reason: &'static str,
+    source: std::io::Error,
+}
+
+impl Uring {
+    /// On this file, with at most `most_threads` threads.
+    ///
+    /// # Errors
+    /// Where the kernel refuses a ring.
+    pub fn new(file: Arc<TestFile>, most_threads: u32) -> Result<Self, UringRefused> {
+        try_ring().map_err(|source| UringRefused {
+            reason: match source.raw_os_error() {
+                Some(libc::ENOSYS) => "the kernel was built without it, or a seccomp filter hides it",
+                Some(libc::EPERM | libc::EACCES) => {
+                    "sysctl kernel.io_uring_disabled or a seccomp filter, as containers have it, forbids it"
+                }
+                Some(libc::ENOMEM) => "the limit of locked memory (ulimit -l) is too low",
+                _ => "the kernel says no",
+            },
+            source,
+        })?;
+        Ok(Self { file, most_threads: most_threads.max(1) })
+    }
+}
+
+/// Threads for so many in flight.
+fn thread_count(in_flight: u32, most: u32) -> u32 {
+    (in_flight / IN_FLIGHT_PER_THREAD).clamp(1, most)
+}
+
+impl Engine for Uring {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn run(&mut self, step: &Step, live: &Live) -> Result<Done, DiskError> {
+        let offsets = offsets(step, self.file.bytes())?;
+        let memory = Memory::new(step)?;
+        let sequence = Sequence::default();
+        let threads = thread_count(step.in_flight, self.most_threads);
+        let (file, memory_ref, sequence_ref) = (&*self.file, &memory, &sequence);
+        let results: Result<Vec<_>, DiskError> = thread::scope(|scope| {
+            let mut running = Vec::new();
+            for number in 0..threads {
+                let (first, end) =
+                    (share(number, threads, step.in_flight), share(number + 1, threads, step.in_flight));
+                let spawned = thread::Builder::new().name("disk".into()).spawn_scoped(scope, move || {
+                    let aims = (first..end).map(|part| Aim::new(offsets, step, part, sequence_ref)).collect();
+                    let submitter = Submitter { file, step, live, memory: memory_ref, place: number, first };
+                    let result = submitter.run(aims);
+                    if result.is_err() {
+                        live.stop();
+                    }
+                    result
+                });
+                match spawned {
+                    Ok(thread) => running.push(thread),
+                    Err(source) => {
+                        live.stop();
+                        return Err(DiskError::Resource { what: format!("{threads} threads"), source });
+                    }
+                }
+            }
+            running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(died()))).collect()
+        });
+        Ok(Done { shared_buffers: !memory.own, ..Done::merge(results?) })
+    }
+}
+
+/// Where the share of thread `number` of `threads` begins.
+fn share(number: u32, threads: u32, all: u32) -> u32 {
+    (u64::from(number) * u64::from(all) / u64::from(threads)) as u32
+}
+
+/// What a slot waits for.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Stage {
+    Read,
+    Write,
+    Flush,
+    Pause,
+}
+
+/// One of those in flight.
+struct Slot<'a> {
+    aim: Aim<'a>,
+    stage: Stage,
+    /// Pauses between two rounds, and how many are still to come in this one.
+    slices: u32,
+    slices_left: u32,
+    offset: u64,
+    since_ns: u64,
+}
+
+/// One thread with its ring.
+struct Submitter<'a> {
+    file: &'a TestFile,
+    step: &'a Step,
+    live: &'a Live,
+    memory: &'a Memory,
+    /// Its place in [`Live`].
+    place: u32,
+    /// Number of its first slot among all in flight.
+    first: u32,
+}
+
+impl Submitter<'_> {
+    fn run(&self, aims: Vec<Aim<'_>>) -> Result<Tally, DiskError> {
+        let step = self.step;
+        let (slice, slices) = pause_slices(step.pause);
+        let mut ring = DiskRing::new(
+            (aims.len() as u32).max(2).next_power_of_two(),
+            self.file.shared_io(),
+            self.memory.reads.clone(),
+            self.memory.writes.clone(),
+            slice.as_nanos() as u64,
+        )
+        .map_err(|source| DiskError::Resource {
+            what: format!("an io_uring of {} requests", aims.len()),
+            source,
+        })?;
+        let mut tally = Tally::new();
+        tally.registered = Some(ring.registered());
+        let mut ended: Vec<Completion> = Vec::with_capacity(aims.len().max(1));
+        let mut now = monotonic_ns();
+        tally.begin_ns = now;
+        tally.end_ns = now;
+        let end = now.saturating_add(step.duration.as_nanos() as u64);
+        let mut slots: Vec<Slot<'_>> = aims
+            .into_iter()
+            .map(|aim| Slot { aim, stage: Stage::Pause, slices, slices_left: 0, offset: 0, since_ns: now })
+            .collect();
+        for (number, slot) in slots.iter_mut().enumerate() {
+            self.begin_round(&mut ring, slot, self.first + number as u32, now)?;
+        }
+        let mut in_flight = slots.len();
+        while in_flight > 0 {
+            ended.clear();
+            ring.wait(&mut ended).map_err(|source| self.resource(source))?;
+            now = monotonic_ns();
+            let stopping = now >= end || self.live.stopped();
+            for (nth, &(number, result)) in ended.iter().enumerate() {
+                if nth > 0 && nth % BATCH == 0 {
+                    ring.submit().map_err(|source| self.resource(source))?;
+                }
+                let Some(slot) = slots.get_mut(number.wrapping_sub(self.first) as usize) else { continue };
+                let more = self.ended(&mut ring, slot, number, result, now, stopping, &mut tally)?;
+                in_flight -= usize::from(!more);
+            }
+            self.live.publish(self.place as usize, tally.operations());
+        }
+        Ok(tally)
+    }
+
+    /// A request has ended: counts it and begins the next. False when the slot is done.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "what a completion touches, in the hottest place there is")]
+    fn ended(
+        &self,
+        ring: &mut DiskRing,
+        slot: &mut Slot<'_>,
+        number: u32,
+        result: i32,
+        now: u64,
+        stopping: bool,
+        tally: &mut Tally,
+    ) -> Result<bool, DiskError> {
+        let step = self.step;
+        let latency = now - slot.since_ns;
+        match slot.stage {
+            Stage::Read => {
+                self.check("read", slot, result)?;
+                tally.reads.latency.record(latency);
+                tally.reads.bytes += u64::from(step.record_bytes);
+                tally.end_ns = now;
+                if stopping {
+                    return Ok(false);
+                }
+                if step.writes {
+                    self.begin_write(ring, slot, number, now)?;
+                    return Ok(true);
+                }
+            }
+            Stage::Write => {
+                self.check("write", slot, result)?;
+                tally.writes.latency.record(latency);
+                tally.writes.bytes += u64::from(step.record_bytes);
+                tally.end_ns = now;
+                if step.flush {
+                    (slot.stage, slot.since_ns) = (Stage::Flush, now);
+                    ring.flush(number).map_err(|source| self.resource(source))?;
+                    return Ok(true);
+                }
+            }
+            Stage::Flush => {
+                if result < 0 {
+                    return Err(self.failed("fdatasync", slot, std::io::Error::from_raw_os_error(-result)));
+                }
+                tally.flushes.latency.record(latency);
+                tally.end_ns = now;
+            }
+            Stage::Pause => {
+                if stopping {
+                    return Ok(false);
+                }
+                slot.slices_left = slot.slices_left.saturating_sub(1);
+                return self.pause_or_begin(ring, slot, number, now).map(|()| true);
+            }
+        }
+        if stopping {
+            return Ok(false);
+        }
+        slot.slices_left = slot.slices;
+        self.pause_or_begin(ring, slot, number, now).map(|()| true)
+    }
+
+    #[inline]
+    fn pause_or_begin(
+        &self,
+        ring: &mut DiskRing,
+        slot: &mut Slot<'_>,
+        number: u32,
+        now: u64,
+    ) -> Result<(), DiskError> {
+        if slot.slices_left == 0 {
+            return self.begin_round(ring, slot, number, now);
+        }
+        slot.stage = Stage::Pause;
+        ring.pause(number).map_err(|source| self.resource(source))
+    }
+
+    #[inline]
+    fn begin_round(
+        &self,
+        ring: &mut DiskRing,
+        slot: &mut Slot<'_>,
+        number: u32,
+        now: u64,
+    ) -> Result<(), DiskError> {
+        if !self.step.reads {
+            return self.begin_write(ring, slot, number, now);
+        }
+        (slot.stage, slot.since_ns, slot.offset) = (Stage::Read, now, slot.aim.read());
+        ring.read(number, self.step.record_bytes, slot.offset).map_err(|source| self.resource(source))
+    }
+
+    #[inline]
+    fn begin_write(
+        &self,
+        ring: &mut DiskRing,
+        slot: &mut Slot<'_>,
+        number: u32,
+        now: u64,
+    ) -> Result<(), DiskError> {
+        (slot.stage, slot.since_ns, slot.offset) = (Stage::Write, now, slot.aim.write());
+        if self.memory.own {
+            self.memory.writes.stamp(number as usize, self.step.record_bytes as usize, now ^ slot.offset);
+        }
+        ring.write(number, self.step.record_bytes, slot.offset).map_err(|source| self.resource(source))
+    }
+
+    #[inline]
+    fn check(&self, what: &'static str, slot: &Slot<'_>, result: i32) -> Result<(), DiskError> {
+        if result as i64 == i64::from(self.step.record_bytes) {
+            return Ok(());
+        }
+        let source = if result < 0 {
+            std::io::Error::from_raw_os_error(-result)
+        } else {
+            std::io::Error::new(
+                std::io::ErrorKind::UnexpectedEof,
+                format!("only {result} bytes were transferred"),
+            )
+        };
+        Err(self.failed(what, slot, source))
+    }
+
+    #[cold]
+    fn failed(&self, what: &'static str, slot: &Slot<'_>, source: std::io::Error) -> DiskError {
+        DiskError::Request { what, bytes: u64::from(self.step.record_bytes), offset: slot.offset, source }
+    }
+
+    #[cold]
+    fn resource(&self, source: std::io::Error) -> DiskError {
+        DiskError::Resource { what: "a place in the ring".into(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_all_and_threads_are_few() {
+        for (threads, all) in [(1, 1), (3, 1_024), (4, 4), (4, 1_023)] {
+            assert_eq!((share(0, threads, all), share(threads, threads, all)), (0, all));
+            assert!((0..threads).all(|n| share(n, threads, all) < share(n + 1, threads, all)));
+        }
+        assert_eq!([1, 127, 256, 1_024].map(|n| thread_count(n, 4)), [1, 1, 2, 4]);
+        assert_eq!(thread_count(1_024, 1), 1);
+    }
+}

@@ -1,0 +1,351 @@
+//! The system calls of the disk test, wrapped so that the engines are safe Rust.
+//!
+//! A wrapper adds no policy. Memory that requests read into and write from is never borrowed as a Rust
+//! slice: the kernel and other threads change it at any time, so it is reached by system calls and
+//! volatile accesses only.
+
+use std::ffi::{CString, c_int, c_void};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Nanoseconds on `CLOCK_MONOTONIC`; without a system call where the clock source allows it.
+#[inline]
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills `time`, which lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// Whether result `done` of a transfer is all of `wanted`; a short one is an error.
+fn whole(done: isize, wanted: usize) -> io::Result<()> {
+    match usize::try_from(done) {
+        Err(_) => Err(io::Error::last_os_error()),
+        Ok(done) if done == wanted => Ok(()),
+        Ok(done) => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("only {done} of {wanted} bytes were transferred"),
+        )),
+    }
+}
+
+/// Page-aligned anonymous memory, cut into buffers of equal size.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    start: NonNull<u8>,
+    length: usize,
+    each: usize,
+    count: usize,
+}
+
+// SAFETY: the mapping belongs to the process; no reference to its bytes is ever made, and concurrent
+// changes by system calls and volatile stores cannot break anything: nobody believes the contents.
+unsafe impl Send for Buffers {}
+// SAFETY: as above.
+unsafe impl Sync for Buffers {}
+
+impl Buffers {
+    /// `count` buffers of `each` bytes; both above 0.
+    pub(crate) fn new(count: usize, each: usize) -> io::Result<Self> {
+        // Each buffer begins on a page.
+        let page = crate::sys::page_size() as usize;
+        let stride = each.next_multiple_of(page);
+        let length = stride.checked_mul(count).filter(|n| *n > 0).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the mapping is ours. Larger pages spare the kernel work for each request; where there
+        // are none, nothing is lost.
+        unsafe { libc::madvise(start, length, libc::MADV_HUGEPAGE) };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length, each: stride, count })
+    }
+
+    /// The whole memory, for registration.
+    pub(crate) fn iovec(&self) -> libc::iovec {
+        libc::iovec { iov_base: self.start.as_ptr().cast(), iov_len: self.length }
+    }
+
+    /// Where buffer `index` begins, counted round.
+    pub(crate) fn address(&self, index: usize) -> *mut u8 {
+        // SAFETY: the index is below the count, so the buffer lies inside the mapping.
+        unsafe { self.start.as_ptr().add(index % self.count * self.each) }
+    }
+
+    /// Fills every buffer with the words that `next` gives.
+    pub(crate) fn fill(&self, mut next: impl FnMut() -> u64) {
+        for word in 0..self.length / 8 {
+            // SAFETY: inside the mapping and aligned to 8; a volatile store makes no reference.
+            unsafe { self.start.as_ptr().cast::<u64>().add(word).write_volatile(next()) };
+        }
+    }
+
+    /// Writes `value` into the first word of each 4 KiB of the first `bytes` of buffer `index`, so that no
+    /// two records on disk are alike.
+    #[inline]
+    pub(crate) fn stamp(&self, index: usize, bytes: usize, value: u64) {
+        let start = self.address(index);
+        for at in (0..bytes.min(self.each)).step_by(4096) {
+            // SAFETY: inside the buffer, which is a multiple of a page long; aligned to 8.
+            unsafe { start.add(at).cast::<u64>().write_volatile(value.wrapping_add(at as u64)) };
+        }
+    }
+
+    /// `pread` of `bytes` into buffer `index`.
+    #[inline]
+    pub(crate) fn read(&self, file: &File, index: usize, bytes: usize, offset: u64) -> io::Result<()> {
+        let bytes = bytes.min(self.each);
+        loop {
+            // SAFETY: the buffer is ours and at least `bytes` long; nobody holds a reference to it.
+            let done = unsafe {
+                libc::pread(file.as_raw_fd(), self.address(index).cast(), bytes, offset as libc::off_t)
+            };
+            match whole(done, bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// `pwrite` of `bytes` from buffer `index`.
+    #[inline]
+    pub(crate) fn write(&self, file: &File, index: usize, bytes: usize, offset: u64) -> io::Result<()> {
+        let bytes = bytes.min(self.each);
+        loop {
+            // SAFETY: the buffer is ours and at least `bytes` long; the kernel only reads it.
+            let done = unsafe {
+                libc::pwrite(file.as_raw_fd(), self.address(index).cast(), bytes, offset as libc::off_t)
+            };
+            match whole(done, bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and has this length; whoever gives it to the kernel for longer than
+        // a call (the ring) waits for the end of the request or keeps the memory.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Allocates the bytes of a file on disk (`fallocate`), so that later writes cannot run out of space.
+pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    let length = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    loop {
+        // SAFETY: takes integers only.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Makes a file bypass the page cache (`O_DIRECT`), or not.
+pub(crate) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+    // SAFETY: takes integers only.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let flags = if direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
+    // SAFETY: takes integers only.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Tells the kernel to forget the pages of a file that it holds (`POSIX_FADV_DONTNEED`).
+pub(crate) fn drop_pages(file: &File) {
+    // SAFETY: takes integers only; advice that is not taken does no harm.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
+/// What a file system says of itself.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSystemState {
+    /// Magic number of its type (`statfs`'s `f_type`).
+    pub magic: u64,
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes that this user may still use.
+    pub free_bytes: u64,
+}
+
+/// Magic number of tmpfs and ramfs: file systems in memory.
+pub(crate) const IN_MEMORY: [u64; 2] = [libc::TMPFS_MAGIC as u64, 0x8584_58f6];
+
+/// `statfs` of the file system on which `path` lies.
+pub fn file_system_state(path: &Path) -> io::Result<FileSystemState> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: statfs is integers: all zero is a value of it.
+    let mut state: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero byte; the kernel fills `state`. Both live through the call.
+    if unsafe { libc::statfs(path.as_ptr(), &mut state) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let unit = u64::try_from(state.f_frsize).ok().filter(|n| *n > 0).unwrap_or(state.f_bsize as u64);
+    Ok(FileSystemState {
+        magic: state.f_type as u64 & 0xffff_ffff,
+        total_bytes: unit.saturating_mul(state.f_blocks),
+        free_bytes: unit.saturating_mul(state.f_bavail),
+    })
+}
+
+/// A file mapped into memory, shared and writable.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping belongs to the process; its bytes are reached by volatile accesses only.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+/// The mapping whose faults are caught, 0 when there is none: one at a time.
+static GUARDED_START: AtomicUsize = AtomicUsize::new(0);
+/// Its end. 0 until the mapping is whole, so that no address lies inside.
+static GUARDED_END: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of a page, for the handler, which may not ask.
+static PAGE: AtomicUsize = AtomicUsize::new(4096);
+/// A page of it could not be read or written.
+static FAULTED: AtomicBool = AtomicBool::new(false);
+
+/// A device that goes away, or a file system that fills, shows in a mapping as SIGBUS. A page of zeroes is
+/// put where the fault was, so that the access that faulted can be made again, and the engine sees the
+/// flag. Faults anywhere else end the process as they would have.
+extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
+    // SAFETY: the kernel gives a valid siginfo to a handler installed with SA_SIGINFO.
+    let address = unsafe { (*info).si_addr() } as usize;
+    let (start, end) = (GUARDED_START.load(Ordering::Acquire), GUARDED_END.load(Ordering::Acquire));
+    if address >= start && address < end {
+        let bytes = PAGE.load(Ordering::Relaxed);
+        let page = address & !(bytes - 1);
+        // SAFETY: replaces one page inside the guarded mapping, which only volatile accesses reach;
+        // mmap and signal are single system calls, safe in a handler.
+        unsafe {
+            libc::mmap(
+                page as *mut c_void,
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                -1,
+                0,
+            );
+        }
+        FAULTED.store(true, Ordering::Release);
+    } else {
+        // SAFETY: with the default action the same fault comes again and ends the process.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
+impl Mapped {
+    /// Maps the first `bytes` of `file` and catches its faults. Only one mapping at a time.
+    pub(crate) fn new(file: &File, bytes: u64) -> io::Result<Self> {
+        let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        // 1 is no address of a mapping, and marks that one is being made.
+        if GUARDED_START.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        let (Some(start), true) = (NonNull::new(start.cast()), start != libc::MAP_FAILED) else {
+            let error = io::Error::last_os_error();
+            GUARDED_START.store(0, Ordering::Release);
+            return Err(error);
+        };
+        // From here on the guard's Drop puts everything back.
+        let mapped = Self { start, length };
+        let address = mapped.start.as_ptr() as usize;
+        FAULTED.store(false, Ordering::Release);
+        PAGE.store(crate::sys::page_size() as usize, Ordering::Release);
+        GUARDED_START.store(address, Ordering::Release);
+        GUARDED_END.store(address + length, Ordering::Release);
+        // SAFETY: sigaction is integers and a function pointer that may be null: zero is a value of it.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = on_bus_error as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+        // SAFETY: the action is valid and the handler does only what a handler may do.
+        if unsafe { libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(mapped)
+    }
+
+    /// Whether a page could not be read or written.
+    #[inline]
+    pub(crate) fn has_faulted() -> bool {
+        FAULTED.load(Ordering::Relaxed)
+    }
+
+    /// Reads one byte of each page of a record; the record must lie inside (what does not is left out).
+    #[inline]
+    pub(crate) fn touch(&self, offset: usize, bytes: usize) {
+        for at in (offset..offset.saturating_add(bytes).min(self.length)).step_by(4096) {
+            // SAFETY: inside the mapping; a volatile read makes no reference and is not left out.
+            unsafe { self.start.as_ptr().add(at).read_volatile() };
+        }
+    }
+
+    /// Writes one byte of each page of a record, likewise.
+    #[inline]
+    pub(crate) fn dirty(&self, offset: usize, bytes: usize, value: u8) {
+        for at in (offset..offset.saturating_add(bytes).min(self.length)).step_by(4096) {
+            // SAFETY: inside the mapping; a volatile store makes no reference.
+            unsafe { self.start.as_ptr().add(at).write_volatile(value) };
+        }
+    }
+
+    /// Writes what was changed to disk and waits for it (`msync`).
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        // SAFETY: the mapping is ours and has this length.
+        match unsafe { libc::msync(self.start.as_ptr().cast(), self.length, libc::MS_SYNC) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        GUARDED_END.store(0, Ordering::Release);
+        GUARDED_START.store(0, Ordering::Release);
+        // SAFETY: the mapping is ours and has this length.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}

@@ -1,0 +1,26 @@
+//! A folder of small files that stands for /proc or /sys in a test.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// Removed with all that is in it when it goes.
+pub(crate) struct Tree(pub(crate) PathBuf);
+
+impl Tree {
+    /// `name` tells the trees of one process apart; the files are paths with their text.
+    pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        let root = std::env::temp_dir().join(format!("sonar-sys-{name}-{}", std::process::id()));
+        for (path, text) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(root)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

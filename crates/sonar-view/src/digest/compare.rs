@@ -1,0 +1,300 @@
+//! Two digests beside each other: new shapes, vanished ones, and what changed by more than chance.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use sonar_core::compare::{MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion, growth, holm, rate, shift};
+use sonar_core::digest::{Entry, Subject};
+use sonar_core::{Class, Digest, Identity};
+
+use super::names;
+use crate::Form;
+use crate::text::{escape, fit};
+use crate::units::{Count, Nanos};
+
+/// What became of a row from A to B.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Not in A.
+    New,
+    /// Slower than in A.
+    Slower,
+    /// As quick, but examines more for what it returns.
+    Heavier,
+    /// Comes more often.
+    Oftener,
+    /// Comes more rarely.
+    Rarer,
+    /// Quicker than in A.
+    Quicker,
+    /// Not in B.
+    Gone,
+    /// No change that chance does not explain.
+    Same,
+}
+
+impl Verdict {
+    /// Whether one would want to be told of it.
+    pub const fn is_worse(self) -> bool {
+        matches!(self, Self::New | Self::Slower | Self::Heavier)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Slower => "slower",
+            Self::Heavier => "heavier",
+            Self::Oftener => "oftener",
+            Self::Rarer => "rarer",
+            Self::Quicker => "quicker",
+            Self::Gone => "gone",
+            Self::Same => "same",
+        }
+    }
+}
+
+/// One row of both.
+pub struct Pair<'a> {
+    /// In A.
+    pub a: Option<&'a Entry>,
+    /// In B.
+    pub b: Option<&'a Entry>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Calls per second in both.
+    pub rates: (Rate, Rate),
+    /// Chance of these rates.
+    pub rate_p: f64,
+    /// How the latencies differ; `None` where there are too few.
+    pub shift: Option<Shift>,
+    /// Examined for each returned, in both.
+    pub ratios: (Option<f64>, Option<f64>),
+    /// How documents examined per call grew within B.
+    pub growth: Option<f64>,
+}
+
+impl Pair<'_> {
+    fn entry(&self) -> Option<&Entry> {
+        self.b.or(self.a)
+    }
+}
+
+/// Everything that two digests have.
+pub struct Comparison<'a> {
+    /// All rows, those that matter most first.
+    pub pairs: Vec<Pair<'a>>,
+}
+
+/// What a row is looked for by in the other digest.
+fn key(entry: &Entry) -> String {
+    match &entry.subject {
+        Subject::Shape { class, identity, shape, order } => {
+            format!("{}{}{}{}", class.name(), identity.name(), shape.id, order)
+        }
+        _ => {
+            let (_, namespace, text) = names(entry, Form::Typed);
+            format!("{namespace} {text}")
+        }
+    }
+}
+
+impl<'a> Comparison<'a> {
+    /// Compares. Rows must be made by the same thing in both. `same_clock`: latencies of both are of one
+    /// kind of source and may be set beside each other.
+    pub fn new(a: &'a Digest, b: &'a Digest, same_clock: bool) -> Self {
+        let in_b: HashMap<String, &Entry> = b.rows().iter().map(|row| (key(row), row)).collect();
+        let in_a: HashMap<String, &Entry> = a.rows().iter().map(|row| (key(row), row)).collect();
+        let both = a.rows().iter().map(|row| (Some(row), in_b.get(&key(row)).copied()));
+        let new = b.rows().iter().filter(|row| !in_a.contains_key(&key(row))).map(|row| (None, Some(row)));
+        let none = sonar_core::digest::Tally::default();
+        let mut pairs: Vec<Pair<'a>> = both
+            .chain(new)
+            .map(|(left, right)| {
+                let of = |row: Option<&'a Entry>| row.map_or(&none, |row| &row.tally);
+                let rates = (rate(of(left), &a.totals.timeline), rate(of(right), &b.totals.timeline));
+                let shift = left.zip(right).filter(|_| same_clock).and_then(|(left, right)| {
+                    let (left, right) = (&left.tally, &right.tally);
+                    let more = dispersion(&left.timeline, &left.latency)
+                        .max(dispersion(&right.timeline, &right.latency));
+                    shift(&left.latency, &right.latency, more)
+                });
+                Pair {
+                    a: left,
+                    b: right,
+                    verdict: Verdict::Same,
+                    rate_p: rates.0.p(rates.1),
+                    rates,
+                    shift,
+                    ratios: (of(left).examined_per_returned(), of(right).examined_per_returned()),
+                    growth: growth(&of(right).timeline),
+                }
+            })
+            .collect();
+        judge(&mut pairs);
+        let weight = |pair: &Pair<'_>| pair.entry().map_or(0, |entry| entry.tally.latency.sum_ns());
+        pairs.sort_by_key(|pair| (pair.verdict, std::cmp::Reverse(weight(pair)), pair.entry().map(key)));
+        Self { pairs }
+    }
+
+    /// Whether something is new, slower or heavier.
+    pub fn is_worse(&self) -> bool {
+        self.pairs.iter().any(|pair| pair.verdict.is_worse())
+    }
+}
+
+/// Decides over all rows at once, so that chance is given its due.
+fn judge(pairs: &mut [Pair<'_>]) {
+    let p: Vec<f64> =
+        pairs.iter().flat_map(|pair| [pair.rate_p, pair.shift.map_or(1.0, |shift| shift.p)]).collect();
+    let stands = holm(&p);
+    for (pair, stands) in pairs.iter_mut().zip(stands.chunks(2)) {
+        let (by_rate, by_latency) = (stands.first() == Some(&true), stands.get(1) == Some(&true));
+        let shift = pair.shift.filter(|shift| by_latency && shift.effect.abs() >= MIN_EFFECT);
+        let heavier = match pair.ratios {
+            (Some(a), Some(b)) => by_latency && a > 0.0 && b / a >= MIN_FACTOR,
+            _ => false,
+        };
+        let (a, b) = (pair.rates.0.per_second, pair.rates.1.per_second);
+        pair.verdict = match (pair.a.is_some(), pair.b.is_some(), shift) {
+            (false, true, _) if by_rate => Verdict::New,
+            (true, false, _) if by_rate => Verdict::Gone,
+            (_, _, Some(shift)) if shift.effect > 0.0 => Verdict::Slower,
+            _ if heavier => Verdict::Heavier,
+            (_, _, Some(_)) => Verdict::Quicker,
+            (true, true, None) if by_rate && b / a >= MIN_FACTOR => Verdict::Oftener,
+            (true, true, None) if by_rate && a / b >= MIN_FACTOR => Verdict::Rarer,
+            _ => Verdict::Same,
+        };
+    }
+}
+
+/// Writes it as text: what changed, and how many did not.
+///
+/// # Errors
+/// Those of `out`.
+pub fn text(comparison: &Comparison<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
+    let changed: Vec<_> = comparison.pairs.iter().filter(|pair| pair.verdict != Verdict::Same).collect();
+    for pair in &changed {
+        let Some(entry) = pair.entry() else { continue };
+        let (command, namespace, text) = names(entry, Form::Typed);
+        let head = format!("{:<8} {command} {namespace}", pair.verdict.name());
+        writeln!(out, "{}", escape(&head))?;
+        let shown = match width {
+            Some(width) => fit(&text, width.saturating_sub(9)),
+            None => escape(&text).into_owned(),
+        };
+        writeln!(out, "         {shown}")?;
+        writeln!(
+            out,
+            "         calls/s {} -> {}",
+            Count(pair.rates.0.per_second),
+            Count(pair.rates.1.per_second)
+        )?;
+        if let Some(shift) = pair.shift {
+            let [p50, p95, p99] = shift.quantiles.map(|(a, b)| format!("{} -> {}", Nanos(a), Nanos(b)));
+            writeln!(
+                out,
+                "         latency p50 {p50}  p95 {p95}  p99 {p99}  effect {:+.2}  p {:.2e}",
+                shift.effect, shift.p
+            )?;
+        }
+        if let (Some(a), Some(b)) = pair.ratios {
+            writeln!(out, "         examined/returned {} -> {}", Count(a), Count(b))?;
+        }
+        if let Some(growth) = pair.growth.filter(|growth| *growth >= MIN_FACTOR) {
+            writeln!(out, "         examines more and more: {growth:.2} times as much in the second half")?;
+        }
+    }
+    let few = comparison
+        .pairs
+        .iter()
+        .filter(|pair| pair.verdict == Verdict::Same && (pair.a.is_none() || pair.b.is_none()))
+        .count();
+    writeln!(
+        out,
+        "{} changed; {} did not by more than chance explains{}",
+        changed.len(),
+        comparison.pairs.len() - changed.len(),
+        if few > 0 { format!(", {few} of them too rare to be called new or gone") } else { String::new() }
+    )
+}
+
+#[derive(Serialize)]
+struct Object {
+    schema: u32,
+    kind: &'static str,
+    worse: bool,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    verdict: Verdict,
+    in_a: bool,
+    in_b: bool,
+    shape_id: Option<String>,
+    identity: Option<&'static str>,
+    class: Option<&'static str>,
+    command: String,
+    namespace: String,
+    text: String,
+    calls: (u64, u64),
+    calls_per_s: (f64, f64),
+    rate_p: f64,
+    effect: Option<f64>,
+    latency_p: Option<f64>,
+    p50_ns: Option<(u64, u64)>,
+    p95_ns: Option<(u64, u64)>,
+    p99_ns: Option<(u64, u64)>,
+    examined_per_returned: (Option<f64>, Option<f64>),
+    growth: Option<f64>,
+}
+
+/// Writes it as one JSON object.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json(comparison: &Comparison<'_>, out: impl Write) -> io::Result<()> {
+    let row = |pair: &Pair<'_>| {
+        let entry = pair.entry()?;
+        let (command, namespace, text) = names(entry, Form::Typed);
+        let shape: Option<(String, Identity, Class)> = match &entry.subject {
+            Subject::Shape { class, identity, shape, .. } => Some((shape.id.to_string(), *identity, *class)),
+            _ => None,
+        };
+        let calls = |row: Option<&Entry>| row.map_or(0, |row| row.tally.calls);
+        let quantile = |at: usize| pair.shift.map(|shift| shift.quantiles[at]);
+        Some(Row {
+            verdict: pair.verdict,
+            in_a: pair.a.is_some(),
+            in_b: pair.b.is_some(),
+            identity: shape.as_ref().map(|(_, identity, _)| identity.name()),
+            class: shape.as_ref().map(|(_, _, class)| class.name()),
+            shape_id: shape.map(|(id, _, _)| id),
+            command,
+            namespace,
+            text,
+            calls: (calls(pair.a), calls(pair.b)),
+            calls_per_s: (pair.rates.0.per_second, pair.rates.1.per_second),
+            rate_p: pair.rate_p,
+            effect: pair.shift.map(|shift| shift.effect),
+            latency_p: pair.shift.map(|shift| shift.p),
+            p50_ns: quantile(0),
+            p95_ns: quantile(1),
+            p99_ns: quantile(2),
+            examined_per_returned: pair.ratios,
+            growth: pair.growth,
+        })
+    };
+    crate::json::line(
+        &Object {
+            schema: super::json::SCHEMA,
+            kind: "comparison",
+            worse: comparison.is_worse(),
+            rows: comparison.pairs.iter().filter_map(row).collect(),
+        },
+        out,
+    )
+}

@@ -1,0 +1,335 @@
+//! The digest as one JSON object, which [`saved`](super::saved) reads back. Names are stable; what is not
+//! known is `null`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use sonar_core::digest::{Subject, Tally};
+use sonar_core::{Notices, Reading};
+
+use super::{View, mean_ns};
+use crate::json::line;
+
+/// Version of the schema: it grows when a field changes its meaning or goes.
+pub const SCHEMA: u32 = 1;
+
+/// Writes the digest as one line.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
+    let digest = view.digest;
+    let reading = |reading: &Reading| reading.iter().map(|(name, _, n)| (name.to_owned(), n)).collect();
+    line(
+        &Saved {
+            schema: SCHEMA,
+            kind: "digest".to_owned(),
+            source: view.source.name().to_owned(),
+            by: digest.settings.by.name().to_owned(),
+            totals: TallyObject::new(&digest.totals),
+            reading: view.reading.map(reading),
+            notices: view.notices.map(NoticesObject::new),
+            rows_total: view.rows_total as u64,
+            rows: view.rows.iter().map(|(_, row)| RowObject::new(row, view)).collect(),
+        },
+        out,
+    )
+}
+
+/// A digest as it is saved.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct Saved {
+    pub schema: u32,
+    pub kind: String,
+    pub source: String,
+    pub by: String,
+    pub totals: TallyObject,
+    pub reading: Option<BTreeMap<String, u64>>,
+    pub notices: Option<NoticesObject>,
+    pub rows_total: u64,
+    pub rows: Vec<RowObject>,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct RowObject {
+    pub shape_id: Option<String>,
+    pub ordered_ids: Vec<String>,
+    pub identity: Option<String>,
+    pub class: Option<String>,
+    pub command: Option<String>,
+    pub database: Option<String>,
+    pub collection: Option<String>,
+    pub shape: Option<String>,
+    pub plain: Option<String>,
+    pub shape_cut: Option<bool>,
+    pub app: Option<String>,
+    pub namespace: Option<String>,
+    pub plan: Option<String>,
+    pub query_hash: Option<String>,
+    #[serde(default)]
+    pub index_hint: Option<String>,
+    pub time_share: f64,
+    pub apps: Vec<AppObject>,
+    #[serde(flatten)]
+    pub tally: TallyObject,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct AppObject {
+    pub name: String,
+    pub calls: u64,
+    pub failed: u64,
+    pub latency_ns: u64,
+}
+
+impl RowObject {
+    fn new(row: &sonar_core::digest::Entry, view: &View<'_>) -> Self {
+        let mut object = Self {
+            shape_id: None,
+            ordered_ids: row.ordered_ids.iter().map(ToString::to_string).collect(),
+            identity: None,
+            class: None,
+            command: None,
+            database: None,
+            collection: None,
+            shape: None,
+            plain: None,
+            shape_cut: None,
+            app: None,
+            namespace: None,
+            plan: None,
+            query_hash: row.query_hash.as_deref().filter(|hash| !hash.is_empty()).map(str::to_owned),
+            index_hint: super::hint::of(row).map(|hint| hint.index),
+            time_share: view.share(&row.tally),
+            apps: row
+                .apps
+                .iter()
+                .map(|(app, share)| AppObject {
+                    name: app.label(),
+                    calls: share.calls,
+                    failed: share.failed,
+                    latency_ns: share.latency_ns,
+                })
+                .collect(),
+            tally: TallyObject::new(&row.tally),
+        };
+        match &row.subject {
+            Subject::Shape { class, identity, shape, .. } => {
+                object.shape_id = Some(shape.id.to_string());
+                object.identity = Some(identity.name().to_owned());
+                object.class = Some(class.name().to_owned());
+                object.command = Some(shape.command.to_string());
+                object.database = Some(shape.database.to_string());
+                object.collection = Some(shape.collection.to_string());
+                object.shape = Some(shape.typed.to_string());
+                object.plain = Some(shape.plain.to_string());
+                object.shape_cut = Some(shape.cut);
+            }
+            Subject::Namespace(name) => object.namespace = Some(name.to_string()),
+            Subject::App(app) => object.app = Some(app.label()),
+            Subject::Plan(plan) => object.plan = Some(plan.to_string()),
+            Subject::Other => {}
+        }
+        object
+    }
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct TallyObject {
+    pub calls: u64,
+    pub entries: u64,
+    pub statements: u64,
+    pub failed: u64,
+    pub errors: BTreeMap<String, u64>,
+    pub errors_other: u64,
+    pub latency_ns: LatencyObject,
+    /// Each sum, and of how many operations it is known.
+    pub sums: BTreeMap<String, (u64, u64)>,
+    pub examined_per_returned: Option<f64>,
+    pub collection_scans: u64,
+    pub memory_sorts: u64,
+    pub used_disk: u64,
+    pub replanned: u64,
+    pub plans: Vec<PlanObject>,
+    pub plans_other: u64,
+    pub first_seen: u64,
+    pub last_seen: u64,
+    pub timeline: TimelineObject,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct PlanObject {
+    pub summary: String,
+    pub calls: u64,
+    pub memory_sorts: u64,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct LatencyObject {
+    pub count: u64,
+    pub zero: u64,
+    pub sum: u64,
+    pub min: Option<u64>,
+    pub max: Option<u64>,
+    pub mean: Option<f64>,
+    pub p50: Option<u64>,
+    pub p95: Option<u64>,
+    pub p99: Option<u64>,
+    /// OpenTelemetry's index (scale 5, seconds) and the count.
+    pub buckets: Vec<(i32, u64)>,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct TimelineObject {
+    pub width_ns: u64,
+    /// Begin, calls, sum of latencies in nanoseconds, documents or keys examined.
+    pub buckets: Vec<(u64, u64, u64, u64)>,
+}
+
+impl TallyObject {
+    fn new(tally: &Tally) -> Self {
+        let latency = &tally.latency;
+        let of = |sum: sonar_core::digest::Sum| (sum.total, sum.known);
+        Self {
+            calls: tally.calls,
+            entries: tally.entries,
+            statements: tally.statements,
+            failed: tally.failed,
+            errors: tally.errors.iter().map(|(code, count)| (code.to_string(), *count)).collect(),
+            errors_other: tally.errors_other,
+            latency_ns: LatencyObject {
+                count: latency.count(),
+                zero: latency.zero_count(),
+                sum: u64::try_from(latency.sum_ns()).unwrap_or(u64::MAX),
+                min: latency.min_ns(),
+                max: latency.max_ns(),
+                mean: mean_ns(tally),
+                p50: latency.quantile_ns(0.5),
+                p95: latency.quantile_ns(0.95),
+                p99: latency.quantile_ns(0.99),
+                buckets: latency.buckets().collect(),
+            },
+            sums: tally
+                .sums()
+                .into_iter()
+                .filter(|(_, sum)| sum.known > 0)
+                .map(|(name, sum)| (name.to_owned(), of(sum)))
+                .collect(),
+            examined_per_returned: tally.examined_per_returned(),
+            collection_scans: tally.collection_scans,
+            memory_sorts: tally.memory_sorts,
+            used_disk: tally.used_disk,
+            replanned: tally.replanned,
+            plans: tally
+                .plans
+                .iter()
+                .map(|plan| PlanObject {
+                    summary: plan.summary.to_string(),
+                    calls: plan.calls,
+                    memory_sorts: plan.memory_sorts,
+                })
+                .collect(),
+            plans_other: tally.plans_other,
+            first_seen: tally.first_seen.unix_ns(),
+            last_seen: tally.last_seen.unix_ns(),
+            timeline: TimelineObject {
+                width_ns: tally.timeline.width_ns(),
+                buckets: tally
+                    .timeline
+                    .iter()
+                    .filter(|(_, bucket)| bucket.calls > 0)
+                    .map(|(start, bucket)| {
+                        (start.unix_ns(), bucket.calls, bucket.latency_ns, bucket.examined)
+                    })
+                    .collect(),
+            },
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct NoticesObject {
+    accepted: u64,
+    ended: u64,
+    most_open: Option<u64>,
+    versions: Vec<String>,
+    starts: Vec<StartObject>,
+    clients: Vec<ClientObject>,
+    messages: Vec<MessageObject>,
+    messages_other: u64,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+struct StartObject {
+    at: u64,
+    version: String,
+    pid: Option<u32>,
+    port: Option<u16>,
+    host: String,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+struct ClientObject {
+    app: String,
+    driver: String,
+    driver_version: String,
+    connections: u64,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+struct MessageObject {
+    severity: String,
+    component: String,
+    id: Option<u32>,
+    text: String,
+    count: u64,
+    first: u64,
+    last: u64,
+}
+
+impl NoticesObject {
+    fn new(notices: &Notices) -> Self {
+        Self {
+            accepted: notices.accepted,
+            ended: notices.ended,
+            most_open: notices.most_open,
+            versions: notices.versions().into_iter().map(str::to_owned).collect(),
+            starts: notices
+                .starts
+                .iter()
+                .map(|start| StartObject {
+                    at: start.at.unix_ns(),
+                    version: start.version.to_string(),
+                    pid: start.pid,
+                    port: start.port,
+                    host: start.host.to_string(),
+                })
+                .collect(),
+            clients: notices
+                .clients
+                .iter()
+                .map(|(app, count)| ClientObject {
+                    app: app.name.to_string(),
+                    driver: app.driver.to_string(),
+                    driver_version: app.driver_version.to_string(),
+                    connections: *count,
+                })
+                .collect(),
+            messages: notices
+                .messages
+                .iter()
+                .map(|(kind, said)| MessageObject {
+                    severity: kind.severity.name().to_owned(),
+                    component: kind.component.to_string(),
+                    id: kind.id,
+                    text: kind.text.to_string(),
+                    count: said.count,
+                    first: said.first.unix_ns(),
+                    last: said.last.unix_ns(),
+                })
+                .collect(),
+            messages_other: notices.messages_other,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The digest as a person or a program sees it: text, JSON, CSV and a page.
+//!
+//! A [`View`] is made of a [`Digest`] for one look; every share, mean and quantile that any form shows
+//! comes from it.
+
+pub mod compare;
+pub mod csv;
+pub mod hint;
+pub mod html;
+pub mod json;
+pub mod saved;
+pub mod text;
+
+use std::cmp::Ordering;
+
+use sonar_core::digest::{Entry, Subject, Tally};
+use sonar_core::{Digest, Identity, Notices, Reading};
+
+use crate::Form;
+
+/// By which figure rows are sorted, the largest first.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs)]
+pub enum By {
+    #[default]
+    Time,
+    Calls,
+    Mean,
+    P50,
+    P95,
+    P99,
+    Max,
+    Keys,
+    Docs,
+    Returned,
+    Ratio,
+    Yields,
+    Locks,
+    Conflicts,
+    Read,
+    Bytes,
+    Errors,
+    First,
+    Last,
+}
+
+impl By {
+    /// All of them.
+    pub const ALL: [Self; 19] = [
+        Self::Time,
+        Self::Calls,
+        Self::Mean,
+        Self::P50,
+        Self::P95,
+        Self::P99,
+        Self::Max,
+        Self::Keys,
+        Self::Docs,
+        Self::Returned,
+        Self::Ratio,
+        Self::Yields,
+        Self::Locks,
+        Self::Conflicts,
+        Self::Read,
+        Self::Bytes,
+        Self::Errors,
+        Self::First,
+        Self::Last,
+    ];
+
+    /// The stable name in arguments.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Calls => "calls",
+            Self::Mean => "mean",
+            Self::P50 => "p50",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::Max => "max",
+            Self::Keys => "keys",
+            Self::Docs => "docs",
+            Self::Returned => "returned",
+            Self::Ratio => "ratio",
+            Self::Yields => "yields",
+            Self::Locks => "locks",
+            Self::Conflicts => "conflicts",
+            Self::Read => "read",
+            Self::Bytes => "bytes",
+            Self::Errors => "errors",
+            Self::First => "first",
+            Self::Last => "last",
+        }
+    }
+
+    /// From its stable name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    fn figure(self, tally: &Tally) -> Option<f64> {
+        let quantile = |q| tally.latency.quantile_ns(q).map(|ns| ns as f64);
+        let total = |sum: sonar_core::digest::Sum| sum.get().map(|total| total as f64);
+        match self {
+            Self::Time => Some(tally.latency.sum_ns() as f64),
+            Self::Calls => Some(tally.calls as f64),
+            Self::Mean => mean_ns(tally),
+            Self::P50 => quantile(0.5),
+            Self::P95 => quantile(0.95),
+            Self::P99 => quantile(0.99),
+            Self::Max => tally.latency.max_ns().map(|ns| ns as f64),
+            Self::Keys => total(tally.keys_examined),
+            Self::Docs => total(tally.docs_examined),
+            Self::Returned => total(tally.returned),
+            Self::Ratio => tally.examined_per_returned(),
+            Self::Yields => total(tally.yields),
+            Self::Locks => total(tally.lock_wait_us),
+            Self::Conflicts => total(tally.write_conflicts),
+            Self::Read => total(tally.storage_read_bytes),
+            Self::Bytes => total(tally.response_bytes),
+            Self::Errors => Some(tally.error_count().max(tally.failed) as f64),
+            // The earliest first.
+            Self::First => Some(-(tally.first_seen.unix_ns() as f64)),
+            Self::Last => Some(tally.last_seen.unix_ns() as f64),
+        }
+    }
+}
+
+/// Mean latency in nanoseconds; `None` when there is none.
+pub fn mean_ns(tally: &Tally) -> Option<f64> {
+    let count = tally.latency.count();
+    (count > 0).then(|| tally.latency.sum_ns() as f64 / count as f64)
+}
+
+/// Where a digest came from.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// `mongod.log`, `mongos.log`.
+    Log,
+    /// `system.profile`.
+    Profile,
+    /// Packets.
+    Wire,
+}
+
+impl Source {
+    /// The stable name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Profile => "profile",
+            Self::Wire => "wire",
+        }
+    }
+
+    /// From its stable name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Log, Self::Profile, Self::Wire].into_iter().find(|one| one.name() == name)
+    }
+
+    /// Durations are rounded down to a multiple of this, in nanoseconds.
+    pub const fn precision_ns(self) -> u64 {
+        match self {
+            Self::Log | Self::Profile => 1_000_000,
+            Self::Wire => 1,
+        }
+    }
+}
+
+/// What is wanted of a digest.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The order of rows.
+    pub sort: By,
+    /// The most rows.
+    pub limit: Option<usize>,
+    /// Rows that do not hold this are left out; case does not matter. Empty for all.
+    pub filter: String,
+    /// Which text of a shape.
+    pub form: Form,
+}
+
+/// A digest, ready to be written.
+pub struct View<'a> {
+    /// The digest.
+    pub digest: &'a Digest,
+    /// Where it came from.
+    pub source: Source,
+    /// What was read, and what was not; `None` where the source counts otherwise.
+    pub reading: Option<&'a Reading>,
+    /// What a log said beside operations.
+    pub notices: Option<&'a Notices>,
+    /// Which text of a shape.
+    pub form: Form,
+    /// The rows that are wanted, in order: their index in the digest, and they.
+    pub rows: Vec<(usize, &'a Entry)>,
+    /// How many there were before the limit.
+    pub rows_total: usize,
+}
+
+impl<'a> View<'a> {
+    /// Chooses and sorts rows.
+    pub fn new(
+        digest: &'a Digest,
+        source: Source,
+        reading: Option<&'a Reading>,
+        notices: Option<&'a Notices>,
+        wanted: &Wanted,
+    ) -> Self {
+        let needle = wanted.filter.to_lowercase();
+        let mut rows: Vec<_> = digest
+            .rows()
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| needle.is_empty() || holds(row, &needle))
+            .collect();
+        rows.sort_by(|(_, a), (_, b)| {
+            let by = match (wanted.sort.figure(&a.tally), wanted.sort.figure(&b.tally)) {
+                (Some(a), Some(b)) => b.total_cmp(&a),
+                (a, b) => b.is_some().cmp(&a.is_some()),
+            };
+            // Equal ones in an order that does not depend on how they were gathered.
+            let then = || b.tally.calls.cmp(&a.tally.calls).then_with(|| identity(a).cmp(&identity(b)));
+            if by == Ordering::Equal { then() } else { by }
+        });
+        let rows_total = rows.len();
+        rows.truncate(wanted.limit.unwrap_or(usize::MAX));
+        Self { digest, source, reading, notices, form: wanted.form, rows, rows_total }
+    }
+
+    /// Share of the time of all operations, 0 to 1.
+    pub fn share(&self, tally: &Tally) -> f64 {
+        let all = self.digest.totals.latency.sum_ns();
+        if all == 0 { 0.0 } else { tally.latency.sum_ns() as f64 / all as f64 }
+    }
+}
+
+fn holds(row: &Entry, needle: &str) -> bool {
+    let (command, namespace, text) = names(row, Form::Typed);
+    let id = match &row.subject {
+        Subject::Shape { shape, .. } => shape.id.to_string(),
+        _ => String::new(),
+    };
+    [command, namespace, text, id].iter().any(|text| text.to_lowercase().contains(needle))
+}
+
+fn identity(row: &Entry) -> (String, String, String, u64) {
+    let (command, namespace, text) = names(row, Form::Typed);
+    let id = match &row.subject {
+        Subject::Shape { shape, order, .. } => shape.id.0 ^ order.0.rotate_left(1),
+        _ => 0,
+    };
+    (namespace, command, text, id)
+}
+
+/// Command, namespace and text of a row; empty where it has none.
+pub fn names(row: &Entry, form: Form) -> (String, String, String) {
+    match &row.subject {
+        Subject::Shape { identity, shape, .. } => {
+            let text = form.of(shape);
+            let text = match identity {
+                Identity::Exact => text.to_owned(),
+                Identity::Partial => format!("(partial) {text}"),
+                Identity::Ambiguous => "(ambiguous)".to_owned(),
+                Identity::Unsaid => "(statements not said)".to_owned(),
+            };
+            (shape.command.to_string(), shape.namespace(), text)
+        }
+        Subject::Namespace(name) => (String::new(), name.to_string(), String::new()),
+        Subject::App(app) => (String::new(), String::new(), app.label()),
+        Subject::Plan(plan) if plan.is_empty() => (String::new(), String::new(), "(no plan)".to_owned()),
+        Subject::Plan(plan) => (String::new(), String::new(), plan.to_string()),
+        Subject::Other => (String::new(), String::new(), "other".to_owned()),
+    }
+}
+
+/// A sparkline of at most `columns` characters: calls over the span of the whole digest.
+pub fn sparkline(view: &View<'_>, tally: &Tally, columns: usize) -> String {
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let Some((from, to)) = view.digest.totals.timeline.span() else { return String::new() };
+    let parts = tally.timeline.resampled(from, to, columns);
+    let most = parts.iter().map(|part| part.calls).max().unwrap_or(0).max(1);
+    parts
+        .iter()
+        .map(|part| {
+            let level = (part.calls * 8).div_ceil(most).min(8);
+            BARS[level as usize]
+        })
+        .collect()
+}
+
+/// The plan that most operations of a row had; empty when none was said.
+pub fn main_plan(tally: &Tally) -> &str {
+    let most = tally.plans.iter().max_by_key(|plan| plan.calls);
+    most.map_or("", |plan| &plan.summary)
+}

@@ -1,0 +1,218 @@
+//! Two runs side by side: the ratio at each number in flight, and how sure it is.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use sonar_core::disk::compare::{Ratio, ratio};
+
+use super::run::{Run, SCHEMA, Step};
+use super::text;
+use crate::text::escape;
+use crate::units::{Count, Nanos, or_unknown};
+
+/// Headings of the table.
+pub const HEADS: [&str; 9] =
+    ["in flight", "A ops/s", "B ops/s", "B/A", "95 % interval", "", "A p99", "B p99", "B/A p99"];
+
+/// Two runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// Version of the schema of this document.
+    pub schema: u32,
+    /// What this document is.
+    pub kind: &'static str,
+    /// What the runs are called: A and B.
+    pub names: [String; 2],
+    /// The steps that both have.
+    pub steps: Vec<Pair>,
+    /// What was not the same in both, besides the place.
+    pub differences: Vec<String>,
+}
+
+/// One step of each.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Reads and writes per second of A and B.
+    pub operations_per_second: [f64; 2],
+    /// The 99th percentile of latency in nanoseconds, of reads where there were any.
+    pub p99_ns: [Option<u64>; 2],
+    /// B for one of A; null with fewer than two full seconds.
+    pub ratio: Option<f64>,
+    /// Its interval of 95 %.
+    pub interval: Option<[f64; 2]>,
+    /// `B`, `A`, or `neither` where the interval holds 1; null without one.
+    pub faster: Option<&'static str>,
+}
+
+fn p99(step: &Step) -> Option<u64> {
+    step.kinds().next().and_then(|(_, kind)| kind.latency_ns.p99)
+}
+
+fn verdict(ratio: &Ratio) -> &'static str {
+    match (ratio.differs(), ratio.ratio > 1.0) {
+        (false, _) => "neither",
+        (true, true) => "B",
+        (true, false) => "A",
+    }
+}
+
+impl Comparison {
+    /// Of two runs with the names they shall have.
+    pub fn new(a: &Run, b: &Run, names: [String; 2]) -> Self {
+        let floats = |step: &Step| step.per_second.iter().map(|n| *n as f64).collect::<Vec<_>>();
+        let steps = a
+            .steps
+            .iter()
+            .filter_map(|left| Some((left, b.steps.iter().find(|right| right.in_flight == left.in_flight)?)))
+            .map(|(left, right)| {
+                let found = ratio(&floats(left), &floats(right));
+                Pair {
+                    in_flight: left.in_flight,
+                    operations_per_second: [left.operations_per_second, right.operations_per_second],
+                    p99_ns: [p99(left), p99(right)],
+                    ratio: found.map(|r| r.ratio),
+                    interval: found.map(|r| [r.low, r.high]),
+                    faster: found.as_ref().map(verdict),
+                }
+            })
+            .collect();
+        Self { schema: SCHEMA, kind: "disk_compare", names, steps, differences: differences(a, b) }
+    }
+
+    /// Cells of the table, as they stand below [`HEADS`].
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        self.steps
+            .iter()
+            .map(|pair| {
+                let p99_ratio = match pair.p99_ns {
+                    [Some(a), Some(b)] if a > 0 => Some(format!("{:.2}", b as f64 / a as f64)),
+                    _ => None,
+                };
+                vec![
+                    pair.in_flight.to_string(),
+                    Count(pair.operations_per_second[0]).to_string(),
+                    Count(pair.operations_per_second[1]).to_string(),
+                    or_unknown(pair.ratio.map(|r| format!("{r:.3}"))),
+                    or_unknown(pair.interval.map(|[low, high]| format!("{low:.3} to {high:.3}"))),
+                    match pair.faster {
+                        Some("A") => "A is faster",
+                        Some("B") => "B is faster",
+                        Some(_) => "no difference to be seen",
+                        None => "too short to tell",
+                    }
+                    .to_owned(),
+                    or_unknown(pair.p99_ns[0].map(Nanos)),
+                    or_unknown(pair.p99_ns[1].map(Nanos)),
+                    or_unknown(p99_ratio),
+                ]
+            })
+            .collect()
+    }
+
+    /// What the table means.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if self.steps.is_empty() {
+            words.push("The two have no number in flight in common: nothing can be compared.".to_owned());
+        } else {
+            words.push(
+                "The interval is of the mean of the full seconds of a step (Welch, 95 %), with seconds taken for \
+                 independent. It says how sure these two runs are, not what another day would give: repeat both, \
+                 by turns."
+                    .to_owned(),
+            );
+        }
+        if !self.differences.is_empty() {
+            words.push(format!("They were not asked for the same: {}.", self.differences.join("; ")));
+        }
+        words
+    }
+
+    /// As one line of JSON.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: impl io::Write) -> io::Result<()> {
+        crate::json::line(self, out)
+    }
+
+    /// As text.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn report(&self, a: &Run, b: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
+        for (letter, name, run) in [("A", &self.names[0], a), ("B", &self.names[1], b)] {
+            writeln!(out, "{letter}  {}", escape(name))?;
+            for line in text::place(run) {
+                writeln!(out, "   {line}")?;
+            }
+        }
+        writeln!(out)?;
+        let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
+        rows.extend(self.rows());
+        text::grid(&rows, 0, out)?;
+        writeln!(out)?;
+        text::sentences(self.words().iter().map(String::as_str), columns, out)
+    }
+}
+
+fn differences(a: &Run, b: &Run) -> Vec<String> {
+    let (x, y) = (&a.settings, &b.settings);
+    let mut found = Vec::new();
+    let mut note = |name: &str, left: String, right: String| {
+        if left != right {
+            found.push(format!("{name} {left} and {right}"));
+        }
+    };
+    note("engine", a.engine.clone(), b.engine.clone());
+    note("fileSizeMB", x.file_size_mb.to_string(), y.file_size_mb.to_string());
+    note("recSizeKB", x.rec_size_kb.to_string(), y.rec_size_kb.to_string());
+    note("sleepMicros", x.sleep_micros.to_string(), y.sleep_micros.to_string());
+    note("mmf", x.mmf.to_string(), y.mmf.to_string());
+    note("r", x.r.to_string(), y.r.to_string());
+    note("w", x.w.to_string(), y.w.to_string());
+    note("access", x.access.clone(), y.access.clone());
+    note("fdatasync", x.fdatasync.to_string(), y.fdatasync.to_string());
+    note("direct I/O", x.direct.to_string(), y.direct.to_string());
+    note("seed", x.seed.to_string(), y.seed.to_string());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(rates: &[(u32, [u64; 4])]) -> Run {
+        let steps = rates.iter().map(|(in_flight, per_second)| Step {
+            in_flight: *in_flight,
+            operations_per_second: per_second.iter().sum::<u64>() as f64 / 4.0,
+            per_second: per_second.to_vec(),
+            ..Step::default()
+        });
+        Run { steps: steps.collect(), ..Run::default() }
+    }
+
+    #[test]
+    fn steps_of_the_same_number_in_flight_are_paired() {
+        let a = run(&[(1, [100, 101, 99, 100]), (2, [100, 300, 50, 200]), (4, [1; 4])]);
+        let b = run(&[(1, [150, 151, 149, 150]), (2, [110, 290, 60, 210]), (8, [1; 4])]);
+        let found = Comparison::new(&a, &b, ["ext4".into(), "xfs".into()]);
+        let told: Vec<_> = found.steps.iter().map(|p| (p.in_flight, p.faster)).collect();
+        assert_eq!(told, [(1, Some("B")), (2, Some("neither"))]);
+        assert!((found.steps[0].ratio.unwrap() - 1.5).abs() < 1e-9);
+        let back = Comparison::new(&b, &a, ["xfs".into(), "ext4".into()]);
+        assert_eq!(back.steps[0].faster, Some("A"));
+        assert!(found.differences.is_empty());
+    }
+
+    #[test]
+    fn what_was_not_the_same_is_said() {
+        let mut b = run(&[(1, [1; 4])]);
+        b.settings.rec_size_kb = 16;
+        let found = Comparison::new(&run(&[(2, [1; 4])]), &b, ["a".into(), "b".into()]);
+        assert!(found.words()[0].contains("nothing can be compared"));
+        assert!(found.words()[1].contains("recSizeKB 0 and 16"), "{:?}", found.words());
+    }
+}

@@ -1,0 +1,34 @@
+//! Any bytes as documents of a profile, as BSON and as JSON: no panic, and every document is counted.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sonar_core::{Execution, Identity, Operation};
+use sonar_decode::entry::Sink;
+use sonar_decode::profile::{self, Profile};
+
+#[derive(Default)]
+struct Count(u64);
+
+impl Sink for Count {
+    fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {
+        assert!(op.end >= op.start);
+        self.0 += 1;
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let (mut reader, mut count, mut rest) = (Profile::default(), Count::default(), data);
+    while let Ok(Some(length)) = profile::length(rest) {
+        let length = length.min(rest.len());
+        reader.document(&rest[..length], &mut count);
+        rest = &rest[length..];
+        if rest.is_empty() {
+            break;
+        }
+    }
+    for line in data.split(|byte| *byte == b'\n') {
+        reader.json(line, &mut count);
+    }
+    let reading = reader.reading();
+    assert_eq!(reading.documents, reading.documents_malformed + reading.documents_other + count.0);
+});

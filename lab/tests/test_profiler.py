@@ -1,0 +1,508 @@
+"""`mongosonar profiler` against a MOCK mongod (lab/mock/mongod.py: no real server at hand has the `profile` command), and
+against the real lab server for what that has: connections, capped collections with tailable cursors, a load."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import bson
+import pymongo
+import pytest
+
+import labkit
+
+MOCK = [sys.executable, labkit.LAB / "mock/mongod.py"]
+
+
+class Mock:
+    """The test's hand in a mock mongod."""
+
+    def __init__(self, address):
+        self.address, self.uri = address, f"mongodb://{address}"
+        self.client = pymongo.MongoClient(self.uri, directConnection=True, retryReads=True)
+
+    def command(self, name, **fields):
+        return self.client.admin.command({"mock": name, **fields})
+
+    def changes(self):
+        """The commands that it got and that change something."""
+        return self.command("log")["log"]
+
+    def profile(self, database="shop"):
+        reply = self.client[database].command("profile", -1)
+        return {key: reply[key] for key in ("was", "slowms", "sampleRate", "filter", "ratelimit") if key in reply}
+
+    def write(self, count, first=0, database="shop", **options):
+        documents = [
+            {
+                "op": "query", "ns": f"{database}.people",
+                "command": {"find": "people", "filter": {"a": n}, "sort": {"b": -1}, "$db": database},
+                "keysExamined": 0, "docsExamined": n, "nreturned": 1, "numYield": 0, "millis": n % 5, "planSummary": "COLLSCAN",
+                "responseLength": 200, "protocol": "op_msg", "client": "10.0.0.1", "appName": "api",
+            }
+            for n in range(first, first + count)
+        ]
+        return self.command("fill", db=database, documents=documents, **options)
+
+    def down(self, seconds, restart=False):
+        with contextlib.suppress(pymongo.errors.AutoReconnect):
+            self.command("down", seconds=seconds, restart=restart)
+
+
+@contextlib.contextmanager
+def mongod(plays, *arguments):
+    with labkit.ready([*MOCK, "--plays", plays, *arguments]) as address:
+        mock = Mock(address)
+        yield mock
+        mock.client.close()
+
+
+def run(*arguments, code=0, timeout=120):
+    done = subprocess.run([labkit.MONGOSONAR, "profiler", *map(str, arguments)], capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@contextlib.contextmanager
+def running(directory, *arguments):
+    """`mongosonar profiler ARGUMENTS` with its output in files."""
+    out, err = directory / "out", directory / "err"
+    with open(out, "wb") as stdout, open(err, "wb") as stderr:
+        command = [labkit.MONGOSONAR, "profiler", *map(str, arguments)]
+        with labkit.process(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL) as child:
+            child.out, child.err = out, err
+            yield child
+
+
+def said(child, text):
+    def found():
+        assert child.poll() is None or text in child.err.read_text() + child.out.read_text(), child.err.read_text()
+        return text in child.err.read_text() + child.out.read_text()
+
+    labkit.wait_until(found, f"{text!r} in {child.err.read_text()!r}")
+
+
+# -- status
+
+
+@pytest.mark.parametrize("plays", ["4.4", "6.0", "8.0", "percona"])
+def test_status_of_each_version(plays):
+    with mongod(plays) as mock:
+        mock.client.shop.command("profile", 1, slowms=33, sampleRate=0.5)
+        mock.write(100)
+        status = json.loads(run("status", "--json", mock.uri).stdout)
+        shop = next(row for row in status["databases"] if row["database"] == "shop")
+        assert (shop["level"], shop["slowms"], shop["sample_rate"]) == (1, 33, 0.5)
+        assert shop["rate_limit"] == (1 if plays == "percona" else None)
+        stats = mock.client.shop.command("collStats", "system.profile")
+        assert (shop["documents"], shop["size_bytes"], shop["size_max_bytes"]) == (100, stats["size"], stats["maxSize"])
+        assert not shop["full"] and shop["wraps_in_ns"] > 0
+        blog = next(row for row in status["databases"] if row["database"] == "blog")
+        assert blog["level"] == 0 and blog["documents"] is None and blog["wraps_in_ns"] is None
+        table = run("status", "--db", "shop", mock.uri).stdout
+        assert ("ratelimit" in table) == (plays == "percona")
+        assert re.search(r"^shop .*33ms .* 100 .* in \d", table, re.M), table
+        mock.write(4_000)
+        assert json.loads(run("status", "--json", "--db", "shop", mock.uri).stdout)["databases"][0]["full"]
+        assert "full, turns in" in run("status", "--db", "shop", mock.uri).stdout
+
+
+def test_a_server_without_a_profiler_is_said_to_be_one(served_v4):
+    assert "has no profiler" in run("status", f"mongodb://{served_v4}", code=1).stderr
+    with mongod("mongos") as mock:
+        assert "is a mongos" in run("status", mock.uri, code=1).stderr
+        assert "is a mongos" in run("tail", mock.uri, code=1).stderr
+
+
+@pytest.mark.parametrize("plays", ["3.2", "4.0"])
+def test_a_server_that_the_driver_is_too_new_for_is_said_to_be_one(plays):
+    with labkit.ready([*MOCK, "--plays", plays]) as address:
+        told = run("status", f"mongodb://{address}/?serverSelectionTimeoutMS=2000", code=1).stderr
+        assert "older than MongoDB 4.4" in told and "profiler report" in told
+
+
+def test_connection_strings_that_lead_nowhere():
+    assert "connection string" in run("status", "http://x", code=1).stderr
+    assert "no server was reached" in run("status", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=500", code=1).stderr
+
+
+# -- set
+
+
+def names(changes):
+    return [(next(iter(change)), next(iter(change.values()))) for change in changes]
+
+
+def test_a_resize_comes_in_the_order_that_works_and_all_is_said():
+    with mongod("6.0") as mock:
+        mock.client.shop.command("profile", 1)
+        mock.write(10)
+        begun = len(mock.changes())
+        done = run("set", "--db", "shop", "--level", "2", "--slowms", "20", "--sample-rate", "0.25", "--size", "4m", mock.uri)
+        assert names(mock.changes()[begun:]) == [("profile", 0), ("drop", "system.profile"), ("create", "system.profile"), ("profile", 2)]
+        assert mock.changes()[-2]["size"] == 4 << 20
+        assert mock.profile() == {"was": 2, "slowms": 20, "sampleRate": 0.25}
+        assert re.search(r"^shop: was level 1, slowms 100, sample rate 1, no filter, system.profile of 1MiB$", done.stdout, re.M)
+        assert re.search(r"^shop: now level 2, slowms 20, .*system.profile of 4MiB$", done.stdout, re.M)
+        assert "every operation is written" in done.stderr and "drops the 1" in done.stderr
+
+
+def test_filters_and_all_databases():
+    with mongod("8.0") as mock:
+        run("set", "--all-dbs", "--level", "1", "--filter", '{"millis": {"$gt": 20}, "op": "update"}', mock.uri)
+        for database in "shop", "blog":
+            assert mock.profile(database)["filter"] == {"millis": {"$gt": 20}, "op": "update"}
+        assert {change["$db"] for change in mock.changes()} == {"shop", "blog"}, "not admin, config, local"
+        assert 'filter {"millis":{"$gt":20},"op":"update"}' in run("status", "--db", "shop", mock.uri).stdout
+        run("set", "--db", "shop", "--filter", "unset", mock.uri)
+        assert "filter" not in mock.profile() and mock.profile()["was"] == 1
+        assert "filter" in mock.profile("blog")
+        assert "no find expression" in run("set", "--db", "shop", "--filter", "{", mock.uri, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("plays", "option", "word"),
+    [("4.4.1", ["--filter", '{"op": "query"}'], "4.4.2"), ("6.0", ["--rate-limit", "10"], "Percona")],
+)
+def test_what_a_server_has_not_is_refused_before_anything_changes(plays, option, word):
+    with mongod(plays) as mock:
+        assert word in run("set", "--db", "shop", "--level", "2", "--size", "8m", *option, mock.uri, code=1).stderr
+        assert mock.changes() == []
+
+
+def test_the_rate_limit_of_percona():
+    with mongod("percona") as mock:
+        run("set", "--db", "shop", "--level", "2", "--rate-limit", "100", mock.uri)
+        assert mock.profile() == {"was": 2, "slowms": 100, "sampleRate": 1.0, "ratelimit": 100}
+
+
+CHANGE = ["--level", "2", "--slowms", "5", "--sample-rate", "0.1", "--filter", '{"op": "insert"}', "--size", "4m"]
+WAS = {"was": 1, "slowms": 70, "sampleRate": 0.75, "filter": {"op": "query"}}
+
+
+@pytest.mark.parametrize("end", ["time", "SIGINT", "SIGTERM", "SIGHUP", "lost", "restart"])
+def test_everything_is_put_back_however_it_ends(end, tmp_path):
+    with mongod("6.0") as mock:
+        for database in "shop", "blog":
+            mock.client[database].command("profile", 1, slowms=70, sampleRate=0.75, filter=WAS["filter"])
+        length = "1s" if end == "time" else "3s" if end in ("lost", "restart") else "600s"
+        with running(tmp_path, "set", "--db", "shop", "--db", "blog", *CHANGE, "--for", length, mock.uri) as child:
+            said(child, "for ")
+            assert mock.profile() == {"was": 2, "slowms": 5, "sampleRate": 0.1, "filter": {"op": "insert"}}
+            if end in ("lost", "restart"):
+                # Away when the time is over, and back later.
+                time.sleep(2)
+                mock.down(3, restart=end == "restart")
+            elif end != "time":
+                child.send_signal(getattr(signal, end))
+            assert child.wait(30) == 0, child.err.read_text()
+        assert "again level 1" in child.out.read_text()
+        if end in ("lost", "restart"):
+            assert "trying again" in child.err.read_text()
+        for database in "shop", "blog":
+            assert mock.profile(database) == WAS
+            assert mock.client[database].command("collStats", "system.profile")["maxSize"] == 1 << 20
+
+
+def test_a_second_signal_gives_up_and_says_what_is_to_be_done(tmp_path):
+    with mongod("6.0") as mock:
+        with running(tmp_path, "set", "--db", "shop", "--level", "2", "--for", "600s", f"{mock.uri}/?serverSelectionTimeoutMS=300") as child:
+            said(child, "for ")
+            mock.down(60)
+            child.send_signal(signal.SIGINT)
+            said(child, "trying again")
+            child.send_signal(signal.SIGINT)
+            assert child.wait(30) == 1
+        assert 'db.getSiblingDB("shop").runCommand({"profile":0' in child.err.read_text().split("NOT put back")[1]
+
+
+def test_what_was_collected_is_kept_when_asked_for(tmp_path):
+    with mongod("6.0") as mock:
+        run("set", "--db", "shop", "--level", "2", "--size", "4m", "--for", "300ms", "--keep-size", mock.uri)
+        assert mock.profile()["was"] == 0
+        stats = mock.client.shop.command("collStats", "system.profile")
+        assert stats["maxSize"] == 4 << 20 and stats["count"] > 0
+
+
+# -- tail
+
+
+def lines(child):
+    return labkit.read_lines(child.out)
+
+
+def examined(child):
+    return [line["docs_examined"] for line in lines(child) if "docs_examined" in line]
+
+
+def test_tail_shows_the_last_ones_and_then_each_new_one_once(tmp_path):
+    with mongod("8.0") as mock:
+        mock.write(50)
+        with running(tmp_path, "tail", "--db", "shop", "-n", "3", "--json", mock.uri) as child:
+            labkit.wait_until(lambda: examined(child) == [47, 48, 49], "the last three")
+            mock.write(5, 50)
+            labkit.wait_until(lambda: examined(child) == list(range(47, 55)), "the new ones")
+        line = lines(child)[-1]
+        assert line["database"] == "shop" and line["collection"] == "people" and line["command"] == "find"
+        assert line["shape"] == "{filter: {a: ?number}, sort: {b: -1}}"
+        assert line["collection_scan"] and line["plan"] == "COLLSCAN" and line["app"] == "api"
+        assert len({line["shape_id"] for line in lines(child)}) == 1
+        text = run("tail", "--db", "shop", "-n", "1", "--count", "1", mock.uri).stdout
+        assert re.search(r"Z shop\.people find .*plan=COLLSCAN keys=0 docs=54 returned=1 .*app=api \{filter: \{a: \?number\}", text)
+
+
+def test_tail_says_how_much_it_missed_and_goes_on(tmp_path):
+    with mongod("6.0") as mock:
+        mock.write(30, size=20_000)
+        with running(tmp_path, "tail", "--db", "shop", "--json", mock.uri) as child:
+            labkit.wait_until(lambda: 29 in examined(child), "the ones before")
+            filled = mock.write(1_000, 100)
+            labkit.wait_until(lambda: 1_099 in examined(child), "the last of the flood")
+            mock.write(3, 5_000)
+            labkit.wait_until(lambda: 5_002 in examined(child), "what came after it")
+        gap = next(line for line in lines(child) if line.get("missed"))
+        seen = [n for n in examined(child) if 100 <= n < 1_100]
+        assert seen == list(range(seen[0], 1_100))
+        # The mock's records are counted without a hole, as a real capped collection's.
+        assert gap["documents"] == 1_000 - len(seen), (filled, gap)
+        assert f"{gap['documents']} documents missed" in child.err.read_text()
+        assert len(examined(child)) == len(set(examined(child)))
+
+
+def test_tail_survives_a_restart_without_a_hole_or_a_double(tmp_path):
+    with mongod("6.0") as mock:
+        mock.client.shop.command("profile", 1)
+        mock.write(5)
+        with running(tmp_path, "tail", "--db", "shop", "--json", mock.uri) as child:
+            labkit.wait_until(lambda: examined(child) == list(range(5)), "the first ones")
+            mock.down(1.5, restart=True)
+            said(child, "connection lost")
+            labkit.wait_until(lambda: succeeds(lambda: mock.write(5, 5)), "the mock again")
+            labkit.wait_until(lambda: len(examined(child)) >= 10, "what came after")
+            said(child, "following goes on")
+            said(child, "the profiling level is 0 now, it was 1")
+        assert examined(child) == list(range(10))
+
+
+def succeeds(action):
+    with contextlib.suppress(pymongo.errors.PyMongoError):
+        action()
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def replica_set():
+    """Two mocks that say they are a replica set; the first is the primary."""
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(2):
+            probe = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+            ports.append(probe.getsockname()[1])
+    members = ",".join(f"127.0.0.1:{port}" for port in ports)
+    with contextlib.ExitStack() as stack:
+        mocks = [stack.enter_context(mongod("6.0", "--port", str(port), "--members", members)) for port in ports]
+        yield mocks, f"mongodb://{members}/?replicaSet=rs&heartbeatFrequencyMS=500&serverSelectionTimeoutMS=3000"
+
+
+def test_tail_follows_a_fail_over(tmp_path):
+    with replica_set() as ((first, second), uri):
+        first.write(5)
+        with running(tmp_path, "tail", "--db", "shop", "--json", uri) as child:
+            labkit.wait_until(lambda: examined(child) == list(range(5)), "the first primary's")
+            second.command("primary", **{"is": True, "term": 2})
+            first.command("primary", **{"is": False})
+            first.down(60)
+            said(child, f"following goes on at {second.address}, another server")
+            second.write(5, 50)
+            labkit.wait_until(lambda: examined(child) == [*range(5), *range(50, 55)], "the second primary's")
+
+
+def test_what_was_set_on_a_member_is_put_back_on_that_member(tmp_path):
+    with replica_set() as ((first, second), uri):
+        with running(tmp_path, "set", "--db", "shop", "--level", "1", "--slowms", "7", "--for", "4s", uri) as child:
+            said(child, "for ")
+            assert first.profile() == {"was": 1, "slowms": 7, "sampleRate": 1.0}
+            second.command("primary", **{"is": True, "term": 2})
+            first.command("primary", **{"is": False})
+            assert child.wait(30) == 0, child.err.read_text()
+        assert first.profile() == {"was": 0, "slowms": 100, "sampleRate": 1.0}
+        assert second.changes() == []
+
+
+def test_tail_of_all_databases_finds_new_ones_and_collections_made_anew(tmp_path):
+    with mongod("6.0") as mock:
+        mock.write(2)
+        with running(tmp_path, "tail", "--all-dbs", "--json", mock.uri) as child:
+            labkit.wait_until(lambda: len(lines(child)) == 2, "the first database")
+            mock.write(2, 10, database="fresh")
+            labkit.wait_until(lambda: {10, 11} <= set(examined(child)), "the new database")
+            run("set", "--db", "shop", "--size", "2m", mock.uri)
+            said(child, "was made anew")
+            mock.write(2, 20)
+            labkit.wait_until(lambda: {20, 21} <= set(examined(child)), "the new collection")
+        assert {line["database"] for line in lines(child)} == {"shop", "fresh"}
+
+
+@contextlib.contextmanager
+def real_server(directory, listen="127.0.0.1:0"):
+    with labkit.ready([labkit.LAB / "bin/server", "--listen", listen, "--dir", directory]) as address:
+        yield address
+
+
+def recorded(count, first=0):
+    """Profile documents of several versions."""
+    now = time.time()
+    for n in range(first, first + count):
+        head = {"op": "query", "ns": "shop.people"}
+        tail = {"millis": n % 9, "ts": bson.datetime_ms.DatetimeMS(int(now * 1000) + n - first), "client": "10.0.0.1"}
+        match n % 3:
+            case 0:  # 2.6
+                yield {**head, "query": {"a": n}, "nscanned": n, "nscannedObjects": n, "nreturned": 1, **tail}
+            case 1:  # 3.2
+                yield {**head, "query": {"find": "people", "filter": {"a": n}}, "keysExamined": 0, "docsExamined": n, "nreturned": 1, **tail}
+            case _:  # 8.0, without "$db" in the command: this server takes no such key
+                command = {"find": "people", "filter": {"a": n}}
+                yield {**head, "command": command, "keysExamined": 0, "docsExamined": n, "nreturned": 1, "planSummary": "COLLSCAN", **tail}
+
+
+def test_tail_of_a_real_server_live_and_through_its_restart(tmp_path):
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(dir=memory) as directory:
+        with contextlib.ExitStack() as stack:
+            first = contextlib.ExitStack()
+            address = first.enter_context(real_server(directory))
+            stack.callback(first.close)
+            client = pymongo.MongoClient(f"mongodb://{address}")
+            stack.callback(client.close)
+            client.shop.create_collection("system.profile", capped=True, size=1 << 20)
+            profile = client.shop["system.profile"]
+            profile.insert_many(recorded(30))
+            child = stack.enter_context(running(tmp_path, "tail", "--db", "shop", "-n", "1000", "--json", f"mongodb://{address}"))
+            labkit.wait_until(lambda: examined(child) == list(range(30)), "what was there")
+            profile.insert_many(recorded(30, 30))
+            labkit.wait_until(lambda: examined(child) == list(range(60)), "what was written meanwhile")
+            shapes = {line["shape_id"] for line in lines(child)}
+            assert len(shapes) == 1, "the same query in the documents of three versions"
+            first.close()
+            said(child, "connection lost")
+            stack.enter_context(real_server(directory, address))
+            said(child, "following goes on")
+            labkit.wait_until(lambda: succeeds(lambda: profile.insert_many(recorded(5, 60))), "the server again")
+            labkit.wait_until(lambda: 64 in examined(child), "what came after the restart")
+            assert examined(child) == list(range(65))
+
+
+# -- report
+
+
+def test_a_report_of_a_server_is_that_of_its_dump(tmp_path):
+    with mongod("8.0") as mock:
+        mock.write(300)
+        mock.write(20, 1_000, database="blog")
+        dump = tmp_path / "system.profile.bson"
+        dump.write_bytes(b"".join(bson.encode(document) for document in mock.client.shop["system.profile"].find()))
+        fields = lambda report: {key: value for key, value in json.loads(report.stdout).items() if key not in ("coverage", "reading", "source")}
+        from_dump, from_server = (run("report", what, "--json", *db) for what, db in ((dump, []), (mock.uri, ["--db", "shop"])))
+        assert fields(from_dump)["rows"] == fields(from_server)["rows"] and fields(from_dump)["rows"]
+        everything = run("report", mock.uri).stdout
+        assert "320 operations" in everything and "blog.people" in everything and "shop.people" in everything
+        assert "instead of a file" in run("report", dump, "--db", "shop", code=1).stderr
+
+
+def test_a_report_of_what_is_written_from_now_on(tmp_path):
+    with mongod("6.0") as mock:
+        mock.write(50)
+        with running(tmp_path, "report", mock.uri, "--for", "3s") as child:
+            said(child, "reading what")
+            time.sleep(1)
+            mock.write(7, 100)
+            assert child.wait(20) == 0
+        assert "7 operations" in child.out.read_text()
+
+
+# -- impact
+
+
+def test_impact_finds_a_cost_that_is_there_and_cleans_up(tmp_path):
+    with mongod("6.0", "--cost-us", "2000") as mock:
+        arguments = ["--clients", "1,2", "--rounds", "4", "--slice", "400ms", "--documents", "300"]
+        svg, html = tmp_path / "a.svg", tmp_path / "a.html"
+        done = run("impact", *arguments, "--level", "0,2", "--json", "--svg", svg, "--html", html, mock.uri)
+        report = json.loads(done.stdout)
+        # The mock sleeps 2 ms for each operation at level 2 and none at level 0.
+        cells = {(cell["clients"], cell["level"]): cell for cell in report["cells"]}
+        for clients in 1, 2:
+            cell = cells[clients, 2]
+            assert cell["differs"] and cell["loss_low"] <= cell["loss"] <= cell["loss_high"] and cell["loss"] > 0.1
+            assert cell["p50_ns"] > cells[clients, 0]["p50_ns"] + 1_500_000
+            assert cell["load_cpu_ns"] and cell["server_cpu_ns"] and cell["lock_waits"] == 0
+        assert "less throughput" in report["verdicts"][0]
+        order = [(piece["clients"], piece["round"], piece["variant"]) for piece in report["slices"]]
+        assert len(order) == 16
+        for clients in 1, 2:
+            rounds = [[v for c, r, v in order if c == clients and r == n] for n in range(4)]
+            assert all(sorted(of) == [0, 1] for of in rounds) and rounds[0] == rounds[1][::-1]
+        assert svg.read_text().count("<path") == 16 and "<svg" in html.read_text()
+        assert "mongosonar_impact" not in mock.client.list_database_names()
+        assert mock.profile("mongosonar_impact")["was"] == 0
+
+
+def test_impact_with_percona_measures_the_rate_limit_too():
+    with mongod("percona") as mock:
+        mock.client.admin.command("profile", 0, ratelimit=7)
+        done = run("impact", "--clients", "1", "--rounds", "3", "--slice", "200ms", "--documents", "300", "--json", mock.uri)
+        names = [cell["name"] for cell in json.loads(done.stdout)["cells"]]
+        assert names == ["0", "1", "2 1/1", "2 1/100"]
+        assert mock.profile()["ratelimit"] == 7, "as it was"
+
+
+def test_impact_refuses_a_database_that_exists():
+    with mongod("6.0") as mock:
+        told = run("impact", "--db", "shop", mock.uri, code=1).stderr
+        assert "exists" in told and mock.changes() == [] and "shop" in mock.client.list_database_names()
+
+
+@pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "lost"])
+def test_impact_cleans_up_however_it_ends(end, tmp_path):
+    with mongod("6.0") as mock:
+        arguments = ["--clients", "2", "--rounds", "100", "--slice", "1s", "--documents", "300", "--level", "2,1"]
+        with running(tmp_path, "impact", *arguments, f"{mock.uri}/?serverSelectionTimeoutMS=1000") as child:
+            labkit.wait_until(lambda: mock.profile("mongosonar_impact")["was"] == 2, "profiling")
+            if end == "lost":
+                mock.down(1)
+                said(child, "measured again")
+                child.send_signal(signal.SIGINT)
+            else:
+                child.send_signal(getattr(signal, end))
+            assert child.wait(60) == 1
+        assert "stopped; all that was made on the server is gone" in child.err.read_text()
+        assert "mongosonar_impact" not in mock.client.list_database_names()
+        assert mock.profile("mongosonar_impact")["was"] == 0
+
+
+def test_a_long_run_marks_the_wrap():
+    with mongod("6.0") as mock:
+        arguments = ["--level", "2", "--clients", "1", "--duration", "16s", "--size", "4m", "--documents", "300"]
+        long = json.loads(run("impact", *arguments, "--json", mock.uri).stdout)
+        assert len(long["seconds"]) >= 15 and long["profile_bytes"] == 4 << 20
+        assert 0 < long["wrapped_ns"] < 16e9, "some thousand operations a second, 300 bytes each"
+        assert "began to wrap after" in long["verdict"]
+        assert "mongosonar_impact" not in mock.client.list_database_names()
+
+
+def test_nothing_against_nothing_is_no_difference_on_a_real_server(served_v4):
+    # So sure that chance alone fails this once in ten thousand runs.
+    arguments = ["--level", "0,0", "--clients", "1,4", "--rounds", "5", "--slice", "600ms", "--documents", "300", "--confidence", "99.99"]
+    done = run("impact", *arguments, f"mongodb://{served_v4}")
+    assert "Level 0 again against 0: no difference" in done.stdout and "less throughput" not in done.stdout
+    with pymongo.MongoClient(f"mongodb://{served_v4}") as client:
+        assert "mongosonar_impact" not in client.list_database_names()
+    assert "has no profiler" in run("impact", f"mongodb://{served_v4}", code=1).stderr
