@@ -126,6 +126,7 @@ Keys of the live view: h for help.";
 
 const IO_EXAMPLES: &str = "\
 Examples:
+  sudo mongosonar io live                        which file is read how, now
   sudo mongosonar io record reads.msio           every access of this machine's mongod, until Ctrl-C
   sudo mongosonar io record reads.msio --pid 712 --duration 1m
   mongosonar io report reads.msio                what a recording says: the verdict, files, threads
@@ -134,6 +135,11 @@ Examples:
 /// What `io` can be asked for.
 #[derive(Subcommand, Debug)]
 pub enum IoCommand {
+    /// Look at the files of a process as `top` looks at processes; added up in the kernel
+    #[command(
+        after_help = "Examples:\n  sudo mongosonar io live\n  sudo mongosonar io live --pid 712 --by namespace --interval 5s\n  sudo mongosonar io live --json --duration 1m"
+    )]
+    Live(IoLiveArgs),
     /// Keep every access to the files of a process, seen in the kernel by eBPF
     #[command(
         after_help = "Examples:\n  sudo mongosonar io record reads.msio --duration 1m\n  sudo mongosonar io record reads.msio --pid 712 --dbpath /var/lib/mongodb"
@@ -144,6 +150,65 @@ pub enum IoCommand {
         after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --svg reads.svg"
     )]
     Report(IoReportArgs),
+}
+
+/// What `io live` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoLiveArgs {
+    /// Process to look at; repeat for several [default: each mongod of this machine]
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Only files under this folder [default: all files of the process]
+    #[arg(long, value_name = "DIR")]
+    pub dbpath: Option<PathBuf>,
+    /// Ask this server for the names of collections and indexes
+    #[arg(long, value_name = "URI")]
+    pub uri: Option<String>,
+    /// One row for each
+    #[arg(long, value_enum, default_value = "file")]
+    pub by: IoBy,
+    /// Time between two looks
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+    /// Stop after this time
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// One JSON object for each interval instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Show at most so many rows [default: 20, or as many as the screen has lines for]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Where to see accesses [default: where the kernel lets it be done, the VFS first]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub way: Option<IoWay>,
+}
+
+/// What a row of `io live` is.
+#[derive(ValueEnum, Copy, Clone, PartialEq, Eq, Debug)]
+pub enum IoBy {
+    /// A file.
+    File,
+    /// A collection with its indexes; files of a kind where the server was not asked.
+    Namespace,
+}
+
+/// Where accesses are seen.
+#[derive(ValueEnum, Copy, Clone, PartialEq, Eq, Debug)]
+pub enum IoWay {
+    /// At the functions of the VFS (fentry/fexit)
+    Vfs,
+    /// At the system calls (raw tracepoints)
+    Calls,
+}
+
+impl From<IoWay> for sonar_sys::io::Way {
+    fn from(way: IoWay) -> Self {
+        match way {
+            IoWay::Vfs => Self::Vfs,
+            IoWay::Calls => Self::Calls,
+        }
+    }
 }
 
 /// What `io record` can be asked for.
@@ -160,6 +225,12 @@ pub struct IoRecordArgs {
     /// Stop after this time
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
+    /// Ask this server for the names of collections and indexes, and keep them in the recording
+    #[arg(long, value_name = "URI")]
+    pub uri: Option<String>,
+    /// Where to see accesses [default: where the kernel lets it be done, the VFS first]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub way: Option<IoWay>,
 }
 
 /// What `io report` can be asked for.

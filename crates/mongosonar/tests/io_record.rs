@@ -5,7 +5,7 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use sonar_core::io::IoAccess;
 use sonar_decode::io_file::{Block, Parser, Step};
@@ -138,6 +138,100 @@ fn the_recording_holds_exactly_what_the_process_did() {
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     assert_eq!(report["accesses"].as_u64(), Some(accesses.len() as u64));
     assert_eq!(report["lost"]["ring_full"], 0);
+}
+
+/// A process that waits to be told to go on, and a tracer that is attached to it; `None` where nothing can
+/// be traced.
+fn traced(folder: &Folder, script: &str, arguments: &[&str]) -> Option<(Child, Child)> {
+    fs::create_dir_all(folder.path("db/other")).unwrap();
+    fs::write(folder.path("db/collection-1-2.wt"), vec![7; 1 << 20]).unwrap();
+    fs::write(folder.path("db/other/ignored"), [1; 100]).unwrap();
+    let script = folder.file("oracle.py", script.as_bytes());
+    let mut oracle = Command::new("python3")
+        .arg(script)
+        .arg(folder.path("db"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut tracer = program(["io"]);
+    tracer.args(arguments).args(["--pid", &oracle.id().to_string()]);
+    let mut tracer = tracer.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(tracer.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    if line.contains("Ctrl-C ends it") {
+        oracle.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        let mut done = String::new();
+        BufReader::new(oracle.stdout.as_mut().unwrap()).read_line(&mut done).unwrap();
+        assert_eq!(done, "done\n");
+        return Some((oracle, tracer));
+    }
+    eprintln!("skipped, as nothing can be traced here: {line}");
+    assert!(line.contains("permission") || line.contains("BTF") || line.contains("cannot load"), "{line}");
+    oracle.kill().unwrap();
+    oracle.wait().unwrap();
+    tracer.wait().unwrap();
+    None
+}
+
+#[test]
+fn live_adds_up_what_the_process_did() {
+    let folder = Folder::new("io-live");
+    let Some((mut oracle, tracer)) = traced(&folder, ORACLE, &["live", "--json", "--interval", "300ms"])
+    else {
+        return;
+    };
+    signal(&tracer, "INT");
+    let output = tracer.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    drop(oracle.stdin.take());
+    oracle.wait().unwrap();
+    let mut sums = std::collections::HashMap::new();
+    for line in output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let interval: serde_json::Value = serde_json::from_slice(line).unwrap();
+        assert!(interval["lost"].as_object().unwrap().values().all(|count| count == 0), "{interval}");
+        let files = interval["files"].as_array().unwrap();
+        let mine = files.iter().filter(|f| f["name"].as_str().unwrap().ends_with("db/collection-1-2.wt"));
+        for file in mine {
+            for field in [
+                "reads",
+                "read_bytes",
+                "writes",
+                "write_bytes",
+                "syncs",
+                "contiguous",
+                "skips",
+                "jumps",
+                "back",
+            ] {
+                *sums.entry(field).or_insert(0) += file[field].as_u64().unwrap();
+            }
+        }
+    }
+    let list = expected();
+    let of = |kind: &str| list.iter().filter(|access| access.0 == kind).collect::<Vec<_>>();
+    assert_eq!(sums["reads"], of("read").len() as u64);
+    assert_eq!(sums["read_bytes"], of("read").iter().map(|access| access.3).sum::<u64>());
+    assert_eq!(sums["writes"], 2);
+    assert_eq!(sums["write_bytes"], 307);
+    assert_eq!(sums["syncs"], 2);
+    // Distances, of the first thread and of the second.
+    let (one, other) = list.split_at(list.len() - 50);
+    let (mut contiguous, mut skips, mut jumps, mut back) = (0, 0, 0, 0);
+    for thread in [one, other] {
+        let reads: Vec<_> = thread.iter().filter(|access| access.0 == "read").collect();
+        for pair in reads.windows(2) {
+            let (end, at) = (pair[0].1 + pair[0].3, pair[1].1);
+            contiguous += u64::from(at == end);
+            skips += u64::from(at > end && at - end <= 1 << 20);
+            jumps += u64::from(at < end || at > end + (1 << 20));
+            back += u64::from(at < end);
+        }
+    }
+    assert_eq!(
+        (sums["contiguous"], sums["skips"], sums["jumps"], sums["back"]),
+        (contiguous, skips, jumps, back)
+    );
 }
 
 #[test]

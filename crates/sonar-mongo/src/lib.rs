@@ -10,6 +10,7 @@
 
 pub mod control;
 mod error;
+pub mod files;
 pub mod load;
 mod server;
 mod stop;

@@ -2,14 +2,14 @@
 //!
 //! The kernel's programs (`bpf/io.bpf.c`) pair the beginning and the end of each call, leave out what is
 //! no regular file, other processes' calls and files that were set aside, and hand on one record an
-//! access through a ring. What they cannot hand on they count.
+//! access through a ring, or add it to the figures of its file. What they cannot hand on they count.
 
 use std::io;
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
 use sonar_core::Timestamp;
-use sonar_core::io::{AccessKind, IoLosses};
+use sonar_core::io::{AccessKind, IoLosses, Usage};
 
 use crate::sys;
 
@@ -41,6 +41,11 @@ pub struct FileKey {
 }
 
 impl FileKey {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        Some(Self { inode: word(0)?, device: word(8)? })
+    }
+
     fn bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.inode.to_ne_bytes());
@@ -58,7 +63,7 @@ pub enum Event<'a> {
         key: FileKey,
         /// Process that uses it.
         process: u32,
-        /// By which number it has it open.
+        /// By which number it has it open; -1 where that is not known.
         fd: i32,
         /// Last part of its path.
         name: &'a [u8],
@@ -118,49 +123,189 @@ fn calls() -> [(i64, u32); 13] {
 struct Aligned<T: ?Sized>(T);
 static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/io.bpf.o")));
 
+/// What becomes of an access.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Each is handed on as an [`Event`].
+    Each,
+    /// They are added up in the kernel; see [`Tracer::usages`].
+    Totals,
+}
+
+/// Where accesses are seen.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// At the functions of the VFS.
+    Vfs,
+    /// At the system calls.
+    Calls,
+}
+
+impl Way {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vfs => "VFS functions (fentry/fexit)",
+            Self::Calls => "system calls (raw tracepoints)",
+        }
+    }
+}
+
 /// The programs, loaded and attached. They go when this goes.
 pub struct Tracer {
     object: Object,
     _links: Vec<Link>,
     clock_offset_ns: u64,
+    way: Way,
+    without: Vec<&'static str>,
+}
+
+/// Programs of each way, with what the kernel has to have for them; those that may be absent, with what is
+/// then not seen.
+const VFS: [(&str, &str); 6] = [
+    ("read_enter", "vfs_read"),
+    ("read_leave", "vfs_read"),
+    ("write_enter", "vfs_write"),
+    ("write_leave", "vfs_write"),
+    ("sync_enter", "vfs_fsync_range"),
+    ("sync_leave", "vfs_fsync_range"),
+];
+const VFS_OPTIONAL: [(&str, &str, &str); 6] = [
+    ("readv_enter", "vfs_readv", "vectored reads"),
+    ("readv_leave", "vfs_readv", "vectored reads"),
+    ("writev_enter", "vfs_writev", "vectored writes"),
+    ("writev_leave", "vfs_writev", "vectored writes"),
+    ("fault_enter", "filemap_fault", "page faults"),
+    ("fault_leave", "filemap_fault", "page faults"),
+];
+const CALLS: [(&str, &str); 2] = [("sys_enter", "btf_trace_sys_enter"), ("sys_exit", "btf_trace_sys_exit")];
+const CALLS_OPTIONAL: [(&str, &str, &str); 1] =
+    [("fault_tracepoint", "btf_trace_mm_filemap_fault", "page faults")];
+const COMPLETE: (&str, &str) = ("uring_complete", "btf_trace_io_uring_complete");
+const SUBMIT: [(&str, &str); 2] = [
+    ("uring_submit_req", "btf_trace_io_uring_submit_req"),
+    ("uring_submit_sqe", "btf_trace_io_uring_submit_sqe"),
+];
+
+/// Which programs are loaded.
+struct Plan {
+    programs: Vec<&'static str>,
+    without: Vec<&'static str>,
+}
+
+impl Plan {
+    /// Of what this kernel has; `None` where it lacks what the way cannot do without.
+    fn new(way: Way, optional: bool, has: &dyn Fn(&str) -> bool) -> Option<Self> {
+        let (core, more): (&[_], &[_]) = match way {
+            Way::Vfs => (&VFS, &VFS_OPTIONAL),
+            Way::Calls => (&CALLS, &CALLS_OPTIONAL),
+        };
+        let mut plan = Self { programs: Vec::new(), without: Vec::new() };
+        for (program, needs) in core {
+            has(needs).then_some(())?;
+            plan.programs.push(program);
+        }
+        for (program, needs, what) in more {
+            if optional && has(needs) {
+                plan.programs.push(program);
+            } else if !plan.without.contains(what) {
+                plan.without.push(what);
+            }
+        }
+        let submit = SUBMIT.iter().find(|(_, needs)| has(needs));
+        match submit.filter(|_| optional && has(COMPLETE.1)) {
+            Some((submit, _)) => plan.programs.extend([submit, COMPLETE.0]),
+            None => plan.without.push("io_uring"),
+        }
+        Some(plan)
+    }
 }
 
 impl Tracer {
     /// Loads the programs, lets them see these processes (ids of the first process namespace), and
-    /// attaches them.
+    /// attaches them: at the functions of the VFS where the kernel lets it be done, else at the system
+    /// calls. `way` asks for one of them.
     ///
     /// # Errors
     /// [`TraceError`], with what is missing.
-    pub fn start(processes: &[u32]) -> Result<Self, TraceError> {
+    pub fn start(processes: &[u32], mode: Mode, way: Option<Way>) -> Result<Self, TraceError> {
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(TraceError::NoBtf);
         }
         // libbpf writes the verifier's log to standard error otherwise.
         libbpf_rs::set_print(None);
-        let object = ObjectBuilder::default()
-            .open_memory(&PROGRAMS.0)
-            .and_then(libbpf_rs::OpenObject::load)
-            .map_err(|error| load_error(&error))?;
-        let mut tracer =
-            Self { object, _links: Vec::new(), clock_offset_ns: sys::realtime_minus_monotonic_ns() };
+        let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(|error| load_error(&error))?;
+        let has = |name: &str| types.type_by_name::<libbpf_rs::btf::BtfType<'_>>(name).is_some();
+        let mut failed = None;
+        // What may be absent may also be refused; the rest is worth having without it.
+        for (tried, optional) in
+            [(Way::Vfs, true), (Way::Vfs, false), (Way::Calls, true), (Way::Calls, false)]
+        {
+            if way.is_some_and(|way| way != tried) {
+                continue;
+            }
+            let Some(plan) = Plan::new(tried, optional, &has) else { continue };
+            match Self::load(&plan, tried, mode) {
+                Ok(tracer) => {
+                    for process in processes {
+                        tracer.follow(*process)?;
+                    }
+                    return Ok(tracer);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed
+            .unwrap_or_else(|| TraceError::Load("the kernel lacks what it would be attached to".into())))
+    }
+
+    fn load(plan: &Plan, way: Way, mode: Mode) -> Result<Self, TraceError> {
+        let error = |error: libbpf_rs::Error| load_error(&error);
+        let mut object = ObjectBuilder::default().open_memory(&PROGRAMS.0).map_err(error)?;
+        for mut program in object.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            program.set_autoload(plan.programs.contains(&name.as_str()));
+        }
+        // The settings, as `bpf/io.bpf.c` declares them: two flags and the logarithm of the page.
+        let page = (sys::page_size() as u32).ilog2();
+        let uring = !plan.without.contains(&"io_uring");
+        for mut map in object.maps_mut() {
+            if map.name().to_string_lossy().ends_with(".rodata") {
+                let value = map.initial_value_mut().unwrap_or_default();
+                if let Some(settings) = value.first_chunk_mut::<8>() {
+                    (settings[0], settings[1]) = (u8::from(mode == Mode::Totals), u8::from(uring));
+                    settings[4..].copy_from_slice(&page.to_ne_bytes());
+                }
+            }
+        }
+        let object = object.load().map_err(error)?;
+        let mut tracer = Self {
+            object,
+            _links: Vec::new(),
+            clock_offset_ns: sys::realtime_minus_monotonic_ns(),
+            way,
+            without: plan.without.clone(),
+        };
         for (number, what) in calls() {
             let number = number as u32;
             tracer.update("calls", &number.to_ne_bytes(), &(what + 1).to_ne_bytes())?;
         }
-        for process in processes {
-            tracer.follow(*process)?;
-        }
         let mut links = Vec::new();
         for program in tracer.object.progs_mut() {
-            links.push(program.attach().map_err(|error| load_error(&error))?);
+            if plan.programs.contains(&program.name().to_string_lossy().as_ref()) {
+                links.push(program.attach().map_err(error)?);
+            }
         }
         tracer._links = links;
         Ok(tracer)
     }
 
-    /// In one line: how accesses are seen.
-    pub const fn way() -> &'static str {
-        "system calls (raw tracepoints)"
+    /// In one line: how accesses are seen, and which are not.
+    pub fn way(&self) -> String {
+        match self.without.as_slice() {
+            [] => self.way.name().to_string(),
+            without => format!("{}, without {}", self.way.name(), without.join(" and ")),
+        }
     }
 
     /// Sees one more process.
@@ -185,6 +330,24 @@ impl Tracer {
         found.update(key, value, MapFlags::ANY).map_err(|error| load_error(&error))
     }
 
+    /// The figures of each file since counting began ([`Mode::Totals`]).
+    ///
+    /// # Errors
+    /// The kernel's table cannot be read.
+    pub fn usages(&self) -> io::Result<Vec<(FileKey, Usage)>> {
+        let map = self.object.maps().find(|map| map.name() == "usages");
+        let map = map.ok_or_else(|| io::Error::other("no map usages"))?;
+        let mut usages = Vec::new();
+        for key in map.keys() {
+            // A file that went meanwhile is none.
+            let value = map.lookup(&key, MapFlags::ANY).map_err(io::Error::other)?;
+            if let (Some(key), Some(usage)) = (FileKey::parse(&key), value.as_deref().and_then(usage)) {
+                usages.push((key, usage));
+            }
+        }
+        Ok(usages)
+    }
+
     /// What was lost so far.
     pub fn losses(&self) -> IoLosses {
         let mut losses = IoLosses::default();
@@ -204,14 +367,29 @@ impl Tracer {
     /// # Errors
     /// The ring cannot be read.
     pub fn run(&self, mut each: impl FnMut(Event<'_>), mut tick: impl FnMut() -> bool) -> io::Result<()> {
+        self.run_with(&mut (), |(), event| each(event), |()| tick())
+    }
+
+    /// The same, with `state` for both.
+    ///
+    /// # Errors
+    /// The ring cannot be read.
+    pub fn run_with<S>(
+        &self,
+        state: &mut S,
+        mut each: impl FnMut(&mut S, Event<'_>),
+        mut tick: impl FnMut(&mut S) -> bool,
+    ) -> io::Result<()> {
         let offset = self.clock_offset_ns;
         let map = self.object.maps().find(|map| map.name() == "ring");
         let map = map.ok_or_else(|| io::Error::other("no map ring"))?;
+        // The ring's callback and the tick never run at once; the cell says so to the compiler.
+        let state = std::cell::RefCell::new(state);
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&map, |bytes: &[u8]| {
                 if let Some(event) = parse(bytes, offset) {
-                    each(event);
+                    each(*state.borrow_mut(), event);
                 }
                 0
             })
@@ -224,7 +402,7 @@ impl Tracer {
                 }
                 _ => {}
             }
-            if !tick() {
+            if !tick(*state.borrow_mut()) {
                 ring.consume().map_err(io::Error::other)?;
                 return Ok(());
             }
@@ -237,6 +415,24 @@ fn load_error(error: &libbpf_rs::Error) -> TraceError {
         libbpf_rs::ErrorKind::PermissionDenied => TraceError::Permission(error.to_string()),
         _ => TraceError::Load(format!("{error:#}")),
     }
+}
+
+/// `struct usage` of `bpf/io.bpf.c`.
+fn usage(bytes: &[u8]) -> Option<Usage> {
+    let mut usage = Usage::default();
+    let mut rest = bytes;
+    for counter in usage.counters_mut() {
+        let (word, after) = rest.split_first_chunk()?;
+        *counter = u64::from_ne_bytes(*word);
+        rest = after;
+    }
+    for count in &mut usage.latency {
+        let (word, after) = rest.split_first_chunk()?;
+        *count = u32::from_ne_bytes(*word);
+        rest = after;
+    }
+    usage.places = *rest.first_chunk()?;
+    Some(usage)
 }
 
 /// The records of `bpf/io.bpf.c`.

@@ -1,5 +1,8 @@
 //! `mongosonar io`: how the files of a process are read and written.
 
+mod live;
+mod names;
+mod process;
 mod record;
 mod report;
 
@@ -10,6 +13,7 @@ use crate::cli::IoCommand;
 /// Runs the command; gives the exit code.
 pub fn run(command: &IoCommand) -> Result<u8> {
     match command {
+        IoCommand::Live(args) => live::run(args),
         IoCommand::Record(args) => record::run(args),
         IoCommand::Report(args) => report::run(args),
     }

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sonar_core::io::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
-use sonar_sys::io::{Event, FileKey, Tracer};
+use sonar_sys::io::{Event, FileKey, Mode, Tracer};
 
+use super::process;
 use crate::cli::{IoRecordArgs, OK};
 
 /// Bytes gathered before they are written.
@@ -24,15 +25,7 @@ const MAX_NAMES: usize = 65_536;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
-    let processes = if args.pid.is_empty() { servers(Path::new("/proc"))? } else { args.pid.clone() };
-    for process in &args.pid {
-        if !Path::new(&format!("/proc/{process}")).exists() {
-            bail!("there is no process {process}");
-        }
-    }
-    if processes.is_empty() {
-        bail!("no mongod runs here: name a process with --pid");
-    }
+    let processes = process::wanted(&args.pid)?;
     let under = match &args.dbpath {
         Some(path) => {
             Some(fs::canonicalize(path).with_context(|| format!("cannot look into {}", path.display()))?)
@@ -43,21 +36,25 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot listen to signals")?;
     }
-    let tracer = Tracer::start(&processes)?;
-    let mut keep = Keep::create(&args.file, &processes, under)?;
+    let tracer = Tracer::start(&processes, Mode::Each, args.way.map(Into::into))?;
+    let way = tracer.way();
+    let mut keep = Keep::create(&args.file, &processes, &way, under)?;
     let list: Vec<_> = processes.iter().map(u32::to_string).collect();
     eprintln!(
         "mongosonar: recording process {} by {} into {}; Ctrl-C ends it",
         list.join(", "),
-        Tracer::way(),
+        way,
         args.file.display()
     );
     let until = args.duration.map(|duration| Instant::now() + duration);
-    let gone = || processes.iter().all(|process| !Path::new(&format!("/proc/{process}")).exists());
     tracer
         .run(
             |event| keep.event(&event, &tracer),
-            || !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) && !gone(),
+            || {
+                !stop.load(Ordering::Relaxed)
+                    && until.is_none_or(|until| Instant::now() < until)
+                    && !process::gone(&processes)
+            },
         )
         .context("cannot read what the kernel hands on")?;
     let losses = tracer.losses();
@@ -67,21 +64,6 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         eprintln!("mongosonar: lost: {name} {count}");
     }
     Ok(OK)
-}
-
-/// Ids of the processes called mongod.
-fn servers(proc_root: &Path) -> Result<Vec<u32>> {
-    let entries = fs::read_dir(proc_root).with_context(|| format!("cannot read {}", proc_root.display()))?;
-    let mut found: Vec<u32> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|process: &u32| {
-            let name = fs::read_to_string(proc_root.join(process.to_string()).join("comm"));
-            name.is_ok_and(|name| name.trim_end() == "mongod")
-        })
-        .collect();
-    found.sort_unstable();
-    Ok(found)
 }
 
 /// A recording that is being made.
@@ -99,7 +81,7 @@ struct Keep {
 }
 
 impl Keep {
-    fn create(path: &Path, processes: &[u32], under: Option<PathBuf>) -> Result<Self> {
+    fn create(path: &Path, processes: &[u32], way: &str, under: Option<PathBuf>) -> Result<Self> {
         let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
                 format!("cannot make {}: a new file is made, an existing one is left alone", path.display())
@@ -114,7 +96,7 @@ impl Keep {
                 ("host", host.trim_end()),
                 ("kernel", kernel.trim_end()),
                 ("processes", &list.join(",")),
-                ("way", Tracer::way()),
+                ("way", way),
             ],
             &mut buffer,
         );
@@ -134,16 +116,7 @@ impl Keep {
     fn event(&mut self, event: &Event<'_>, tracer: &Tracer) {
         match *event {
             Event::File { key, process, fd, name } => {
-                let link = fs::read_link(format!("/proc/{process}/fd/{fd}"));
-                let name = String::from_utf8_lossy(name);
-                // The number may have been closed, or given to another file, since.
-                let path = link
-                    .ok()
-                    .filter(|link| {
-                        let last = link.file_name().map(|last| last.to_string_lossy());
-                        last.is_some_and(|last| last.trim_end_matches(" (deleted)") == name)
-                    })
-                    .unwrap_or_else(|| PathBuf::from(&*name));
+                let path = process::path_of(key, process, fd, &String::from_utf8_lossy(name));
                 let wanted = self.under.as_ref().is_none_or(|under| path.starts_with(under));
                 self.add(key, &path.to_string_lossy(), wanted);
                 if !wanted {

@@ -27,6 +27,7 @@ pub mod losses;
 pub mod naming;
 pub mod pattern;
 pub mod phase;
+pub mod usage;
 pub mod verdict;
 
 pub use access::{AccessKind, IoAccess};
@@ -38,4 +39,5 @@ pub use losses::IoLosses;
 pub use naming::FileRole;
 pub use pattern::{FilePattern, Flow};
 pub use phase::{Path, Phase, Slice};
+pub use usage::Usage;
 pub use verdict::{Verdict, judge};

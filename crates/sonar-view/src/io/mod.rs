@@ -1,5 +1,7 @@
 //! The report of recorded accesses: text, JSON, and the verdict in words.
 
+pub mod live;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write as _;
