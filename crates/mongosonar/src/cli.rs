@@ -147,9 +147,12 @@ pub enum IoCommand {
     Record(IoRecordArgs),
     /// Say what a recording shows: access path, randomness, re-reads, who waits; with a verdict in words
     #[command(
-        after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --svg reads.svg"
+        after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --svg reads.svg\n  mongosonar io report reads.msio --html reads.html"
     )]
     Report(IoReportArgs),
+    /// Two recordings side by side: before and after, one shard and another
+    #[command(after_help = "Example:\n  mongosonar io compare before.msio after.msio")]
+    Compare(IoCompareArgs),
 }
 
 /// What `io live` can be asked for.
@@ -244,7 +247,25 @@ pub struct IoReportArgs {
     /// Draw the reads of the file that the verdict is about, offset over time, into this SVG file too
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Write the report with pictures of the files as a page into this file too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Show at most so many files and threads [default: 20]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+}
+
+/// What `io compare` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoCompareArgs {
+    /// The first recording
+    pub a: PathBuf,
+    /// The second one
+    pub b: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Show at most so many files [default: 20]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
 }

@@ -126,3 +126,77 @@ fn the_picture_has_cells_not_dots() {
     let cells = drawn.matches("fill-opacity").count();
     assert!((10_000..51_200).contains(&cells), "{cells}");
 }
+
+#[test]
+fn the_page_holds_the_report_and_its_pictures() {
+    let folder = Folder::new("io-html");
+    let path = folder.file("reads.msio", &recording("sortById-hashed"));
+    let page = folder.path("reads.html");
+    let output = run(&format!("io report --html {} {}", page.display(), path.display()));
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    let (_, rest) = page.split_once(r#"<script id="data" type="application/json">"#).unwrap();
+    let (data, rest) = rest.split_once("</script>").unwrap();
+    assert!(rest.contains("</html>") && !page.contains("http"), "nothing is fetched");
+    let data: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["report"]["verdict"]["finding"], "index_fetch");
+    let picture = &data["pictures"][0];
+    assert_eq!(picture["name"], "collection-9-4596081763205983475.wt");
+    let sum = |of: &Value, at: usize, step: usize| -> u64 {
+        of.as_array().unwrap().iter().skip(at).step_by(step).map(|count| count.as_u64().unwrap()).sum()
+    };
+    // Each read is in one cell, one column of time, one bucket.
+    assert_eq!(sum(&picture["cells"], 2, 4), 49_559);
+    let over = picture["over"].as_array().unwrap();
+    assert_eq!(over.iter().filter_map(|column| column[0].as_u64()).sum::<u64>(), 49_559);
+    assert_eq!(
+        picture["buckets"].as_array().unwrap().iter().map(|bucket| sum(bucket, 1, 1)).sum::<u64>(),
+        49_559
+    );
+}
+
+#[test]
+fn two_recordings_stand_side_by_side() {
+    let folder = Folder::new("io-compare");
+    let before = folder.file("before.msio", &recording("sortById-hashed"));
+    let after = folder.file("after.msio", &recording("createIndex-hashed"));
+    let both = format!("{} {}", before.display(), after.display());
+    let said = text(&run(&format!("io compare {both}")).stdout).to_string();
+    assert!(said.contains("A fetch through an index") && said.contains("A sequential pass"), "{said}");
+    let compared: Value = serde_json::from_slice(&run(&format!("io compare --json {both}")).stdout).unwrap();
+    let files = compared["files"].as_array().unwrap();
+    let collection = files.iter().find(|file| file["name"] == "collection-9-4596081763205983475.wt").unwrap();
+    assert_eq!((&collection["reads"]["a"], &collection["reads"]["b"]), (&49_559.into(), &12_540.into()));
+    let ratio = collection["reads"]["ratio"].as_f64().unwrap();
+    assert!((ratio - 12_540.0 / 49_559.0).abs() < 1e-9);
+}
+
+/// A recording made with `--uri` holds what the server said its files are.
+#[test]
+fn names_that_the_server_gave_are_shown() {
+    let folder = Folder::new("io-names");
+    let mut out = Vec::new();
+    let mut writer = Writer::begin(&[("source", "a test")], &mut out);
+    writer.file(&FileEntry { file: 1, device: 0, inode: 0, path: "/db/collection-1-2.wt" }, &mut out);
+    writer.info(&[("holds 1", "shop.orders"), ("holds 2x", "no number")], &mut out);
+    let access = IoAccess {
+        start: Timestamp::from_unix(1, 0),
+        latency_ns: 5,
+        thread: 1,
+        file: 1,
+        kind: AccessKind::Read,
+        offset: 0,
+        asked: 10,
+        given: 10,
+        error: 0,
+        device_bytes: Some(0),
+    };
+    writer.access(&access, &mut out);
+    writer.end(&IoLosses::default(), &mut out);
+    let path = folder.file("named.msio", &out);
+    let report: Value =
+        serde_json::from_slice(&run(&format!("io report --json {}", path.display())).stdout).unwrap();
+    assert_eq!(report["files"][0]["label"], "shop.orders");
+    assert_eq!(report["info"]["holds 2x"], "no number");
+    assert!(text(&run(&format!("io report {}", path.display())).stdout).contains("  shop.orders\n"));
+}

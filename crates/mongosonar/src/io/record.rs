@@ -15,7 +15,8 @@ use sonar_core::io::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 use sonar_sys::io::{Event, FileKey, Mode, Tracer};
 
-use super::process;
+use super::names::Names;
+use super::{HOLDS, process};
 use crate::cli::{IoRecordArgs, OK};
 
 /// Bytes gathered before they are written.
@@ -26,6 +27,7 @@ const MAX_NAMES: usize = 65_536;
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let processes = process::wanted(&args.pid)?;
+    let names = Names::ask(args.uri.as_deref())?;
     let under = match &args.dbpath {
         Some(path) => {
             Some(fs::canonicalize(path).with_context(|| format!("cannot look into {}", path.display()))?)
@@ -38,7 +40,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     }
     let tracer = Tracer::start(&processes, Mode::Each, args.way.map(Into::into))?;
     let way = tracer.way();
-    let mut keep = Keep::create(&args.file, &processes, &way, under)?;
+    let mut keep = Keep::create(&args.file, &processes, &way, under, names)?;
     let list: Vec<_> = processes.iter().map(u32::to_string).collect();
     eprintln!(
         "mongosonar: recording process {} by {} into {}; Ctrl-C ends it",
@@ -77,11 +79,18 @@ struct Keep {
     next: u32,
     threads: HashSet<u32>,
     under: Option<PathBuf>,
+    names: Names,
     failed: Option<io::Error>,
 }
 
 impl Keep {
-    fn create(path: &Path, processes: &[u32], way: &str, under: Option<PathBuf>) -> Result<Self> {
+    fn create(
+        path: &Path,
+        processes: &[u32],
+        way: &str,
+        under: Option<PathBuf>,
+        names: Names,
+    ) -> Result<Self> {
         let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
                 format!("cannot make {}: a new file is made, an existing one is left alone", path.display())
@@ -109,6 +118,7 @@ impl Keep {
             next: 1,
             threads: HashSet::new(),
             under,
+            names,
             failed: None,
         })
     }
@@ -177,6 +187,10 @@ impl Keep {
             self.next += u32::from(known.is_none());
             let entry = FileEntry { file, device: key.device, inode: key.inode, path };
             writer.file(&entry, &mut self.buffer);
+            if let Some(held) = self.names.of(path) {
+                let key = format!("{HOLDS}{file}");
+                writer.info(&[(&key, &held.label())], &mut self.buffer);
+            }
         }
     }
 

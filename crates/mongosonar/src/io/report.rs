@@ -8,17 +8,21 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use sonar_core::io::{Analysis, Density, IoAccess, IoLosses};
 use sonar_decode::io_file::{Block, Parser, Step};
+use sonar_view::io::html::page;
 use sonar_view::io::{Recording, json, svg, text};
 
+use super::HOLDS;
 use crate::cli::{IoReportArgs, OK, TRUNCATED};
 
 /// Names that are kept; more are left out, their files shown by number.
 const MAX_NAMES: usize = 65_536;
 
 /// A recording, read to its end or as far as it goes.
+#[derive(Default)]
 pub struct Loaded {
     pub analysis: Analysis,
     pub files: HashMap<u32, String>,
+    pub labels: HashMap<u32, String>,
     pub threads: HashMap<u32, String>,
     pub losses: IoLosses,
     pub info: Vec<(String, String)>,
@@ -31,6 +35,7 @@ impl Loaded {
         Recording {
             analysis: &self.analysis,
             files: &self.files,
+            labels: &self.labels,
             threads: &self.threads,
             losses: self.losses,
             damage: self.damage.as_deref(),
@@ -50,7 +55,10 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
         text(&loaded.recording(), limit, out)?;
     }
     if let Some(path) = &args.svg {
-        draw(&args.file, &loaded, path)?;
+        picture(&args.file, &loaded, path)?;
+    }
+    if let Some(path) = &args.html {
+        write_page(&args.file, &loaded, limit, path)?;
     }
     if let Some(damage) = &loaded.damage {
         eprintln!("mongosonar: {}: {damage}; all before that is shown", args.file.display());
@@ -59,55 +67,90 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     Ok(OK)
 }
 
-/// Cells of the picture.
-const COLUMNS: usize = 320;
-const ROWS: usize = 160;
+/// Cells of the picture, and of each of those in the page.
+const CELLS: (usize, usize) = (320, 160);
+const PAGE_CELLS: (usize, usize) = (240, 120);
+/// Files that have a picture in the page.
+const PICTURES: usize = 6;
 
-/// Draws the reads of the file that the verdict is about. Reads the recording again, as only now the
-/// ends of both axes are known.
-fn draw(recording: &Path, loaded: &Loaded, picture: &Path) -> Result<()> {
-    if recording == Path::new("-") {
-        bail!("--svg reads the recording twice, which standard input cannot be: give it as a file");
+/// The pictures of some files. Reads the recording again, as only now the ends of both axes are known.
+fn draw(path: &Path, loaded: &Loaded, files: &[u32], cells: (usize, usize)) -> Result<Vec<(u32, Density)>> {
+    if path == Path::new("-") {
+        bail!("a picture reads the recording twice, which standard input cannot be: give it as a file");
     }
-    let verdict = loaded.recording().verdict().0;
-    let analysis = &loaded.analysis;
-    let pattern = verdict.file.and_then(|id| Some((id, analysis.file(id)?)));
-    let (Some((id, pattern)), Some(span)) = (pattern, analysis.span()) else {
-        bail!("nothing was read, so there is nothing to draw");
-    };
-    let mut density = Density::new(COLUMNS, ROWS, span, pattern.reads.reach);
-    load_each(recording, |access| {
-        if access.file == id && access.kind.is_read() && access.given > 0 {
-            density.record(access);
+    let Some(span) = loaded.analysis.span() else { return Ok(Vec::new()) };
+    let mut pictures: Vec<_> = files
+        .iter()
+        .filter_map(|file| {
+            let reach = loaded.analysis.file(*file)?.reads.reach;
+            (reach > 0).then(|| (*file, Density::new(cells.0, cells.1, span, reach)))
+        })
+        .collect();
+    each_access(path, |access| {
+        if access.kind.is_read() && access.given > 0 {
+            if let Some((_, density)) = pictures.iter_mut().find(|(file, _)| *file == access.file) {
+                density.record(access);
+            }
         }
     })?;
-    let name = loaded.files.get(&id).map_or("", String::as_str);
-    let file = File::create(picture).with_context(|| format!("cannot make {}", picture.display()))?;
-    let mut out = BufWriter::new(file);
-    svg(&density, name, &mut out).and_then(|()| io::Write::flush(&mut out))?;
+    Ok(pictures)
+}
+
+/// Draws the reads of the file that the verdict is about.
+fn picture(recording: &Path, loaded: &Loaded, picture: &Path) -> Result<()> {
+    let told = loaded.recording();
+    let drawn = match told.verdict().0.file {
+        Some(id) => draw(recording, loaded, &[id], CELLS)?,
+        None => Vec::new(),
+    };
+    let pattern = drawn.first().and_then(|(id, density)| Some((*id, density, loaded.analysis.file(*id)?)));
+    let Some((id, density, pattern)) = pattern else {
+        bail!("nothing was read, so there is nothing to draw");
+    };
+    let mut out = create(picture)?;
+    svg(density, pattern, &told.name(id), &mut out).and_then(|()| io::Write::flush(&mut out))?;
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot make {}", path.display()))?))
+}
+
+/// The page, with pictures of the files on which most time was spent in reads.
+fn write_page(recording: &Path, loaded: &Loaded, limit: usize, to: &Path) -> Result<()> {
+    let told = loaded.recording();
+    let files: Vec<_> = told.ranked().iter().map(|(id, _)| *id).take(PICTURES).collect();
+    let drawn = draw(recording, loaded, &files, PAGE_CELLS)?;
+    page(&told, limit, &drawn, create(to)?)?;
     Ok(())
 }
 
 /// Reads a recording.
 pub fn load(path: &Path) -> Result<Loaded> {
-    load_each(path, |_| {})
+    let mut loaded = Loaded::default();
+    let damage = blocks(path, |block| loaded.block(block))?;
+    loaded.damage = loaded.damage.or(damage);
+    loaded.analysis.end_runs();
+    Ok(loaded)
 }
 
-/// The same; `each` is handed every access.
-pub fn load_each(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<Loaded> {
+/// Hands on every access of a recording, as far as it goes.
+pub fn each_access(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<()> {
+    blocks(path, |block| {
+        if let Block::Accesses(accesses) = block {
+            accesses.for_each(|access| each(&access));
+        }
+    })?;
+    Ok(())
+}
+
+/// Hands on the blocks of a recording; gives why it ends before its end.
+fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>> {
     let name = path.display();
     let mut input: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
         Box::new(File::open(path).with_context(|| format!("cannot open {name}"))?)
-    };
-    let mut loaded = Loaded {
-        analysis: Analysis::new(),
-        files: HashMap::new(),
-        threads: HashMap::new(),
-        losses: IoLosses::default(),
-        info: Vec::new(),
-        damage: None,
     };
     let mut parser = Parser::new();
     let mut buffer = vec![0; 256 * 1024];
@@ -117,7 +160,7 @@ pub fn load_each(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<Loaded>
         match parser.next(&buffer[start..end]) {
             Ok(Step::Block { block, consumed }) => {
                 foreign = false;
-                loaded.block(block, &mut each);
+                each(block);
                 start += consumed;
             }
             Ok(Step::Need { at_least }) => {
@@ -133,30 +176,32 @@ pub fn load_each(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<Loaded>
                         if foreign {
                             return Err(error).with_context(|| name.to_string());
                         }
-                        loaded.damage = Some(error.to_string());
+                        return Ok(Some(error.to_string()));
                     }
-                    break;
+                    return Ok(None);
                 }
             }
             Err(error) if foreign => return Err(error).with_context(|| name.to_string()),
-            Err(error) => {
-                loaded.damage = Some(error.to_string());
-                break;
-            }
+            Err(error) => return Ok(Some(error.to_string())),
         }
     }
-    loaded.analysis.end_runs();
-    Ok(loaded)
 }
 
 impl Loaded {
-    fn block(&mut self, block: Block<'_>, each: &mut impl FnMut(&IoAccess)) {
+    fn block(&mut self, block: Block<'_>) {
         let mut damaged = false;
         match block {
             Block::Other => {}
             Block::Info(mut info) => {
-                let room = 256usize.saturating_sub(self.info.len());
-                self.info.extend((&mut info).take(room).map(|(key, value)| (key.into(), value.into())));
+                for (key, value) in &mut info {
+                    if let Some(file) = key.strip_prefix(HOLDS).and_then(|file| file.parse().ok()) {
+                        if self.labels.len() < MAX_NAMES {
+                            self.labels.insert(file, value.into());
+                        }
+                    } else if self.info.len() < 256 {
+                        self.info.push((key.into(), value.into()));
+                    }
+                }
                 damaged = info.is_damaged();
             }
             Block::Files(mut files) => {
@@ -178,7 +223,6 @@ impl Loaded {
             Block::Accesses(mut accesses) => {
                 for access in &mut accesses {
                     self.analysis.record(&access);
-                    each(&access);
                 }
                 damaged = accesses.is_damaged();
             }

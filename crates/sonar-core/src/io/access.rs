@@ -66,7 +66,7 @@ impl AccessKind {
 pub struct IoAccess {
     /// When it was asked for.
     pub start: Timestamp,
-    /// From there to its end, in nanoseconds, on one clock.
+    /// From there to its end, in nanoseconds, on one clock; 0 of a page fault whose end cannot be seen.
     pub latency_ns: u64,
     /// The kernel's id of the thread.
     pub thread: u32,

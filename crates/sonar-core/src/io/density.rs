@@ -2,7 +2,7 @@
 //! million accesses take no more room than a thousand.
 
 use super::IoAccess;
-use crate::Timestamp;
+use crate::{Histogram, Timestamp};
 
 /// A grid of cells over time and offset.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +13,7 @@ pub struct Density {
     span_ns: u64,
     length: u64,
     cells: Vec<(u64, u64)>,
+    latencies: Vec<Histogram>,
 }
 
 impl Density {
@@ -21,7 +22,16 @@ impl Density {
     pub fn new(columns: usize, rows: usize, (start, end): (Timestamp, Timestamp), length: u64) -> Self {
         let (columns, rows) = (columns.clamp(1, 4_096), rows.clamp(1, 4_096));
         let cells = vec![(0, 0); columns * rows];
-        Self { columns, rows, start, span_ns: end.since(start).max(1), length: length.max(1), cells }
+        let latencies = vec![Histogram::new(); columns];
+        Self {
+            columns,
+            rows,
+            start,
+            span_ns: end.since(start).max(1),
+            length: length.max(1),
+            cells,
+            latencies,
+        }
     }
 
     /// Adds one access, at its beginning; what lies outside counts in the cell at the edge.
@@ -35,6 +45,12 @@ impl Density {
         let (count, latency_ns) = &mut self.cells[row * self.columns + column];
         *count += 1;
         *latency_ns = latency_ns.saturating_add(access.latency_ns);
+        self.latencies[column].record(access.latency_ns);
+    }
+
+    /// Latencies of each column, in order of time.
+    pub fn latencies(&self) -> &[Histogram] {
+        &self.latencies
     }
 
     /// Columns and rows.
@@ -86,5 +102,7 @@ mod tests {
             });
         }
         assert_eq!(density.cells().collect::<Vec<_>>(), [(0, 0, 2, 15), (9, 3, 2, 6)]);
+        let counts: Vec<_> = density.latencies().iter().map(Histogram::count).collect();
+        assert_eq!(counts, [2, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
     }
 }

@@ -106,7 +106,10 @@ impl Flow {
             self.reach = self.reach.max(access.offset.saturating_add(access.given));
         }
         self.blocks.touch(access.offset, access.given.min(1));
+        // Faults have no latency where their end cannot be seen.
+        let timed = access.kind != super::AccessKind::Fault || access.latency_ns > 0;
         match access.device_bytes {
+            None if !timed => {}
             Some(bytes) => {
                 self.device_bytes = self.device_bytes.saturating_add(bytes);
                 self.device_given = self.device_given.saturating_add(access.given);

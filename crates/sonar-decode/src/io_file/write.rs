@@ -31,13 +31,18 @@ impl Writer {
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&[0, 0]);
         let mut writer = Self::default();
+        writer.info(info, out);
+        writer
+    }
+
+    /// Tells more of how it is made.
+    pub fn info(&mut self, info: &[(&str, &str)], out: &mut Vec<u8>) {
         let mut payload = Vec::new();
         for (key, value) in info {
             text(key, &mut payload);
             text(value, &mut payload);
         }
-        writer.block(INFO, &payload, out);
-        writer
+        self.block(INFO, &payload, out);
     }
 
     /// Tells of a file. To come before the accesses to it.

@@ -1,6 +1,9 @@
 //! The report of recorded accesses: text, JSON, and the verdict in words.
 
+pub mod compare;
+pub mod html;
 pub mod live;
+mod picture;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,7 +12,9 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use sonar_core::io::verdict::Finding;
-use sonar_core::io::{Analysis, Density, FilePattern, FileRole, Flow, IoLosses, Verdict, judge};
+use sonar_core::io::{Analysis, FilePattern, FileRole, Flow, IoLosses, Verdict, judge};
+
+pub use picture::svg;
 
 use crate::text::{escape, fit};
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
@@ -23,6 +28,8 @@ pub struct Recording<'a> {
     pub analysis: &'a Analysis,
     /// Paths of files by their number.
     pub files: &'a HashMap<u32, String>,
+    /// What files hold, by their number, where the server was asked.
+    pub labels: &'a HashMap<u32, String>,
     /// Names of threads by their id.
     pub threads: &'a HashMap<u32, String>,
     /// What was lost while recording.
@@ -42,8 +49,11 @@ impl Recording<'_> {
         FileRole::of(self.path(file))
     }
 
-    /// The name that a person knows it by: its role where that is known, and the last part of its path.
-    fn name(&self, file: u32) -> String {
+    /// The name that a person knows it by: what it holds where that is known, else the last part of its path.
+    pub fn name(&self, file: u32) -> String {
+        if let Some(label) = self.labels.get(&file) {
+            return escape(label).into_owned();
+        }
         match self.path(file) {
             "" => format!("file {file}"),
             path => escape(path.rsplit('/').next().unwrap_or(path)).into_owned(),
@@ -58,7 +68,7 @@ impl Recording<'_> {
     }
 
     /// Files by the time that was spent in reading them, then by bytes written.
-    fn ranked(&self) -> Vec<(u32, &FilePattern)> {
+    pub fn ranked(&self) -> Vec<(u32, &FilePattern)> {
         let mut files: Vec<_> = self.analysis.files().collect();
         files.sort_by_cached_key(|(id, file)| {
             let written = file.writes.as_ref().map_or(0, |flow| flow.given);
@@ -274,6 +284,10 @@ fn own_losses(analysis: &Analysis) -> [(&'static str, u64); 3] {
 /// # Errors
 /// Those of `out`.
 pub fn json(recording: &Recording<'_>, limit: usize, out: impl Write) -> io::Result<()> {
+    crate::json::line(&document(recording, limit), out)
+}
+
+fn document(recording: &Recording<'_>, limit: usize) -> Value {
     let analysis = recording.analysis;
     let (verdict, words) = recording.verdict();
     let files: Vec<_> = recording.ranked().into_iter().take(limit).map(|(id, file)| {
@@ -290,6 +304,7 @@ pub fn json(recording: &Recording<'_>, limit: usize, out: impl Write) -> io::Res
         json!({
             "file": id,
             "path": (!path.is_empty()).then_some(path),
+            "label": recording.labels.get(&id),
             "role": Some(recording.role(id).name()).filter(|name| !name.is_empty()),
             "reads": flow(&file.reads),
             "writes": file.writes.as_deref().map(flow),
@@ -324,7 +339,7 @@ pub fn json(recording: &Recording<'_>, limit: usize, out: impl Write) -> io::Res
         Finding::IndexFetch { index } => (Some(index), Some(recording.path(index))),
         _ => (None, None),
     };
-    let value = json!({
+    json!({
         "schema": SCHEMA,
         "kind": "io_report",
         "start_ns": span.map(|(first, _)| first.unix_ns()),
@@ -337,6 +352,7 @@ pub fn json(recording: &Recording<'_>, limit: usize, out: impl Write) -> io::Res
             "finding": verdict.finding.name(),
             "file": verdict.file,
             "path": verdict.file.map(|file| recording.path(file)),
+            "label": verdict.file.and_then(|file| recording.labels.get(&file)),
             "index": index,
             "index_path": index_path,
             "reads": verdict.reads,
@@ -355,8 +371,7 @@ pub fn json(recording: &Recording<'_>, limit: usize, out: impl Write) -> io::Res
         "files_total": analysis.files().count(),
         "files": files,
         "threads": threads,
-    });
-    crate::json::line(&value, out)
+    })
 }
 
 fn flow(flow: &Flow) -> Value {
@@ -402,69 +417,4 @@ fn flow(flow: &Flow) -> Value {
         "latency_cached_ns": latency(&flow.cached),
         "latency_uncached_ns": latency(&flow.uncached),
     })
-}
-
-/// Writes the picture of a file's reads as SVG: time to the right, offset upwards, a cell the darker the
-/// more reads it holds, its hue from blue (quick) to red (slow) by mean latency on a logarithmic scale.
-///
-/// # Errors
-/// Those of `out`.
-pub fn svg(density: &Density, title: &str, mut out: impl Write) -> io::Result<()> {
-    const CELL: usize = 3;
-    let (columns, rows) = density.size();
-    let (width, height) = (columns * CELL, rows * CELL);
-    let (left, top) = (80, 30);
-    let most = density.cells().map(|(.., count, _)| count).max().unwrap_or(1);
-    let log = |ns: u64| (ns.max(1) as f64).ln();
-    let (low, high) = density
-        .cells()
-        .fold((u64::MAX, 0), |(low, high), (.., latency)| (low.min(latency), high.max(latency)));
-    let scale = |value: f64, low: f64, high: f64| if high > low { (value - low) / (high - low) } else { 0.0 };
-    let title: String = escape(title)
-        .chars()
-        .map(|c| match c {
-            '<' => "&lt;".to_string(),
-            '&' => "&amp;".to_string(),
-            c => c.to_string(),
-        })
-        .collect();
-    writeln!(
-        out,
-        r##"<svg xmlns="http://www.w3.org/2000/svg" width="{}" height="{}" font-family="sans-serif" font-size="12">
-<rect width="100%" height="100%" fill="#fff"/>
-<text x="{left}" y="18">{title}</text>
-<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#999"/>"##,
-        left + width + 20,
-        top + height + 50,
-    )?;
-    for (column, row, count, latency) in density.cells() {
-        let hue = 240.0 * (1.0 - scale(log(latency), log(low), log(high)));
-        let opacity = 0.35 + 0.65 * scale(log(count), 0.0, log(most));
-        writeln!(
-            out,
-            r#"<rect x="{}" y="{}" width="{CELL}" height="{CELL}" fill="hsl({hue:.0},85%,42%)" fill-opacity="{opacity:.2}"/>"#,
-            left + column * CELL,
-            top + height - (row + 1) * CELL,
-        )?;
-    }
-    writeln!(
-        out,
-        r#"<text x="{}" y="{}" text-anchor="end">{}B</text><text x="{}" y="{}" text-anchor="end">0</text>
-<text x="{left}" y="{}">0s</text><text x="{}" y="{}" text-anchor="end">{}</text>
-<text x="{left}" y="{}">mean latency {} (blue) to {} (red); the darkest cell holds {} reads</text>
-</svg>"#,
-        left - 6,
-        top + 10,
-        Count(density.length() as f64),
-        left - 6,
-        top + height,
-        top + height + 16,
-        left + width,
-        top + height + 16,
-        Nanos(density.span_ns()),
-        top + height + 36,
-        Nanos(if low == u64::MAX { 0 } else { low }),
-        Nanos(high),
-        grouped(most),
-    )
 }
