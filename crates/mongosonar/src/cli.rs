@@ -153,6 +153,11 @@ pub enum IoCommand {
     /// Two recordings side by side: before and after, one shard and another
     #[command(after_help = "Example:\n  mongosonar io compare before.msio after.msio")]
     Compare(IoCompareArgs),
+    /// Rewrite a collection so that its order on the disk is that of an index; by default only say what it takes
+    #[command(
+        after_help = "Examples:\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --apply --writers-stopped"
+    )]
+    Reorder(IoReorderArgs),
 }
 
 /// What `io live` can be asked for.
@@ -244,6 +249,9 @@ pub struct IoReportArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Each access on a line of its own, tab-separated, instead of what they come to
+    #[arg(long, conflicts_with_all = ["json", "svg", "html"])]
+    pub each: bool,
     /// Draw the reads of the file that the verdict is about, offset over time, into this SVG file too
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
@@ -253,6 +261,28 @@ pub struct IoReportArgs {
     /// Show at most so many files and threads [default: 20]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+}
+
+/// What `io reorder` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoReorderArgs {
+    /// The collection: database.collection
+    pub namespace: String,
+    /// The server
+    #[arg(long, value_name = "URI")]
+    pub uri: String,
+    /// Name of the index whose order it takes
+    #[arg(long, value_name = "NAME", default_value = "_id_")]
+    pub index: String,
+    /// Do it
+    #[arg(long)]
+    pub apply: bool,
+    /// Nothing writes to the collection meanwhile; needed for --apply
+    #[arg(long)]
+    pub writers_stopped: bool,
+    /// Remove what an interrupted run has left, and give the original its name back where it lost it
+    #[arg(long, conflicts_with = "apply")]
+    pub clean: bool,
 }
 
 /// What `io compare` can be asked for.

@@ -5,6 +5,7 @@ mod live;
 mod names;
 mod process;
 mod record;
+mod reorder;
 mod report;
 
 use anyhow::Result;
@@ -20,6 +21,7 @@ pub fn run(command: &IoCommand) -> Result<u8> {
         IoCommand::Live(args) => live::run(args),
         IoCommand::Record(args) => record::run(args),
         IoCommand::Compare(args) => compare::run(args),
+        IoCommand::Reorder(args) => reorder::run(args),
         IoCommand::Report(args) => report::run(args),
     }
 }

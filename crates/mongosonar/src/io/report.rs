@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Read};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -10,6 +10,7 @@ use sonar_core::io::{Analysis, Density, IoAccess, IoLosses};
 use sonar_decode::io_file::{Block, Parser, Step};
 use sonar_view::io::html::page;
 use sonar_view::io::{Recording, json, svg, text};
+use sonar_view::text::escape;
 
 use super::HOLDS;
 use crate::cli::{IoReportArgs, OK, TRUNCATED};
@@ -46,6 +47,9 @@ impl Loaded {
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoReportArgs) -> Result<u8> {
+    if args.each {
+        return list(&args.file);
+    }
     let loaded = load(&args.file)?;
     let out = BufWriter::new(io::stdout());
     let limit = args.limit.unwrap_or(20);
@@ -62,6 +66,53 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     }
     if let Some(damage) = &loaded.damage {
         eprintln!("mongosonar: {}: {damage}; all before that is shown", args.file.display());
+        return Ok(TRUNCATED);
+    }
+    Ok(OK)
+}
+
+/// Every access on a line.
+fn list(recording: &Path) -> Result<u8> {
+    let mut out = BufWriter::new(io::stdout());
+    let mut failed = None;
+    let mut files: HashMap<u32, String> = HashMap::new();
+    writeln!(out, "start_ns\tthread\tfile\tkind\toffset\tasked\tgiven\terror\tlatency_ns\tdevice_bytes")?;
+    let mut line = |access: &IoAccess, files: &HashMap<u32, String>| -> io::Result<()> {
+        let path = files.get(&access.file).map_or("", String::as_str);
+        let device = access.device_bytes.map_or_else(|| "-".to_string(), |bytes| bytes.to_string());
+        writeln!(
+            out,
+            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{device}",
+            access.start.unix_ns(),
+            access.thread,
+            escape(path),
+            access.kind.name(),
+            access.offset,
+            access.asked,
+            access.given,
+            access.error,
+            access.latency_ns,
+        )
+    };
+    let damage = blocks(recording, |block| match block {
+        Block::Files(mut entries) => {
+            for file in (&mut entries).filter(|file| !file.path.is_empty()) {
+                if files.len() < MAX_NAMES || files.contains_key(&file.file) {
+                    files.insert(file.file, file.path.into());
+                }
+            }
+        }
+        Block::Accesses(mut accesses) if failed.is_none() => {
+            failed = accesses.try_for_each(|access| line(&access, &files)).err();
+        }
+        _ => {}
+    })?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    out.flush()?;
+    if let Some(damage) = damage {
+        eprintln!("mongosonar: {}: {damage}; all before that is shown", recording.display());
         return Ok(TRUNCATED);
     }
     Ok(OK)

@@ -98,6 +98,14 @@ impl Distances {
         self.back.iter().copied().map(u64::from).sum()
     }
 
+    /// Distances of more than [`NEAR`] either way, per distance known: what is left of the jumps when those
+    /// back to what was read a moment ago are taken away. `None` where no distance is known.
+    pub fn far_share(&self) -> Option<f64> {
+        let back: u64 = self.back[..NEAR.ilog2() as usize].iter().copied().map(u64::from).sum();
+        let far = self.jumps.saturating_sub(back);
+        (self.count() > 0).then(|| far as f64 / self.count() as f64)
+    }
+
     /// Contiguous accesses per distance known; `None` where none is.
     pub fn sequential_share(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.contiguous as f64 / self.count() as f64)

@@ -77,11 +77,10 @@ pub struct Flow {
     pub uncached: Histogram,
     /// Latency of accesses of which neither is known.
     pub unknown: Histogram,
-    /// Bytes and time of contiguous accesses and skips that came from the device (or of which that is
-    /// not known): the rate at which it gives what is asked for in order.
+    /// Of contiguous accesses and skips: the bytes that they fetched from the device (that they gave, where
+    /// that is not known) and the time of all of them. One of them fetches ahead and the next ones wait for
+    /// nothing, so only together they tell the rate at which the device serves what is asked for in order.
     pub in_order: (u64, u64),
-    /// The same of jumps.
-    pub jumping: (u64, u64),
     /// Distances between consecutive accesses.
     pub distances: Distances,
     /// Contiguous accesses in a row.
@@ -119,10 +118,10 @@ impl Flow {
         }
         if let Some(step) = step {
             self.distances.record(step);
-            if access.device_bytes != Some(0) {
-                let rate = if step.is_jump() { &mut self.jumping } else { &mut self.in_order };
-                rate.0 = rate.0.saturating_add(access.given);
-                rate.1 = rate.1.saturating_add(access.latency_ns);
+            if !step.is_jump() {
+                let fetched = access.device_bytes.unwrap_or(access.given);
+                self.in_order.0 = self.in_order.0.saturating_add(fetched);
+                self.in_order.1 = self.in_order.1.saturating_add(access.latency_ns);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::analysis::Analysis;
 use super::naming::FileRole;
-use super::phase::Path;
+use super::phase::{Path, SEQUENTIAL_BELOW};
 
 /// With fewer reads nothing is said.
 pub const MIN_READS: u64 = 64;
@@ -26,6 +26,8 @@ pub enum Finding {
     },
     /// Read at random; nothing tells why.
     RandomReads,
+    /// In the disk's order, but the same places again and again: what was read was not kept.
+    ReadAgain,
     /// Partly in order.
     Mixed,
 }
@@ -38,6 +40,7 @@ impl Finding {
             Self::SequentialPass => "sequential_pass",
             Self::IndexFetch { .. } => "index_fetch",
             Self::RandomReads => "random_reads",
+            Self::ReadAgain => "read_again",
             Self::Mixed => "mixed",
         }
     }
@@ -62,6 +65,8 @@ pub struct Verdict {
     pub amplification: Option<f64>,
     /// The randomness score.
     pub randomness: Option<f64>,
+    /// [`Distances::far_share`](super::Distances::far_share).
+    pub far_share: Option<f64>,
     /// Time that threads spent in these reads, in nanoseconds, summed over threads.
     pub read_ns: u128,
     /// The thread that made most of them.
@@ -93,6 +98,7 @@ pub fn judge(analysis: &Analysis, role: impl Fn(u32) -> FileRole) -> Verdict {
             touched: 0,
             amplification: None,
             randomness: None,
+            far_share: None,
             read_ns: 0,
             thread: None,
             thread_read_share: None,
@@ -121,6 +127,8 @@ pub fn judge(analysis: &Analysis, role: impl Fn(u32) -> FileRole) -> Verdict {
         Path::Sequential if amplification.is_none_or(|times| times < AMPLIFIED_FROM) => {
             Finding::SequentialPass
         }
+        // Jumps that only go back to what was just read say nothing of the order.
+        _ if reads.distances.far_share().is_some_and(|share| share < SEQUENTIAL_BELOW) => Finding::ReadAgain,
         Path::Sequential | Path::Mixed => Finding::Mixed,
         Path::Random => match index {
             Some((_, index, _)) if role(id) == FileRole::Collection => Finding::IndexFetch { index },
@@ -136,6 +144,7 @@ pub fn judge(analysis: &Analysis, role: impl Fn(u32) -> FileRole) -> Verdict {
         touched: reads.extent.bytes(),
         amplification,
         randomness,
+        far_share: reads.distances.far_share(),
         read_ns: read_ns(reads),
         thread,
         thread_read_share: thread

@@ -104,6 +104,9 @@ impl Recording<'_> {
             Finding::RandomReads => {
                 format!("Random reads of {name}{role}; no index was walked beside them, so nothing here tells why.")
             }
+            Finding::ReadAgain => format!(
+                "Blocks read again and again, in the order of the disk: {name}{role}, was read in the order in which it lies there, but what was read was not kept. A larger cache helps; another order does not."
+            ),
             Finding::Mixed => format!("Partly in order, partly not: {name}{role}."),
         });
         if let (Some(times), Some(randomness)) = (verdict.amplification, verdict.randomness) {
@@ -130,6 +133,10 @@ impl Recording<'_> {
             matches!(verdict.finding, Finding::IndexFetch { .. } | Finding::RandomReads | Finding::Mixed);
         match (verdict.in_order_ns, verdict.in_order_rate) {
             _ if !slow => {}
+            (Some(ns), Some(_)) if ns >= took => words.push(
+                "Reading in the order of the disk would not be quicker: most of this came from the page cache, which has no order."
+                    .to_string(),
+            ),
             (Some(ns), Some(rate)) => words.push(format!(
                 "Reading each touched byte once in the order of the disk would wait for about {} instead of {}, at the {}B/s at which this recording's own reads in order were served.",
                 Nanos(ns),
@@ -361,6 +368,7 @@ fn document(recording: &Recording<'_>, limit: usize) -> Value {
             "touched_bytes": verdict.touched,
             "amplification": verdict.amplification,
             "randomness": verdict.randomness,
+            "far_share": verdict.far_share,
             "read_ns": u64::try_from(verdict.read_ns).unwrap_or(u64::MAX),
             "thread": verdict.thread,
             "thread_read_share": verdict.thread_read_share,
