@@ -18,8 +18,8 @@ use crate::stop::Stop;
 
 /// What the copy's name ends with, and that of the original for the moment between two renames on servers that
 /// cannot rename over a collection.
-const COPY: &str = ".mongosonar_copy";
-const BEFORE: &str = ".mongosonar_before";
+const COPY: &str = "_mongosonar_copy";
+const BEFORE: &str = "_mongosonar_before";
 /// Documents and bytes that are written at once.
 const BATCH: usize = 1_000;
 const BATCH_BYTES: usize = 8 << 20;
@@ -330,6 +330,10 @@ impl Server {
             .map(|index| {
                 let mut spec = index.clone();
                 spec.remove("ns");
+                // The version that indexes have by themselves; not every server takes it as an option.
+                if matches!(spec.get("v"), Some(Bson::Int32(2))) {
+                    spec.remove("v");
+                }
                 Bson::Document(spec)
             })
             .collect();
