@@ -8,7 +8,8 @@ set -euo pipefail
 
 what=${1:-run}
 go_version=1.24.5
-packages=(build-essential ca-certificates curl git pkg-config)
+# clang compiles the eBPF programs; libbpf, which comes with its crate, wants libelf and zlib.
+packages=(build-essential ca-certificates clang curl git libelf-dev pkg-config zlib1g-dev)
 if [ "$what" = test ]; then
     # A Node.js that did not come from Debian brings its own npm, and Debian's would not go beside it.
     have='^(#|$)'

@@ -12,11 +12,11 @@ use sonar_view::Classes;
 
 use crate::digest::{self, CompareArgs, DigestArgs};
 use crate::profiler::args::ProfilerCommand;
-use crate::{config, disk, doctor, manual, profiler, queries};
+use crate::{config, disk, doctor, io, manual, profiler, queries};
 
 /// All went well.
 pub const OK: u8 = 0;
-/// The capture file is cut or damaged; all before that was read.
+/// The capture file or recording is cut or damaged; all before that was read.
 pub const TRUNCATED: u8 = 3;
 /// `compare` found something new, slower or heavier.
 pub const WORSE: u8 = 4;
@@ -40,6 +40,8 @@ Examples:
   mongosonar compare monday.json mongod.log  what is new or slower since
   mongosonar profiler status               what the profiler is set to, and when it wraps
   mongosonar disk bench -r -w              how good this disk is, as mongoperf told
+  sudo mongosonar io record reads.msio     every access to the files of this machine's mongod
+  mongosonar io report reads.msio          what they say
   mongosonar doctor                        what works here, and what to do where it does not
 
 Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a file is cut or damaged (all before that was read and shown); 4 compare found something new or slower.";
@@ -61,6 +63,9 @@ enum Command {
     /// Measure a disk for MongoDB, watch it, look at how it is set up
     #[command(subcommand)]
     Disk(disk::args::DiskCommand),
+    /// See the reads: in which order the files of a process are read, and by how much more than needed
+    #[command(subcommand, after_help = IO_EXAMPLES)]
+    Io(IoCommand),
     /// Say what works on this machine and what does not, with the command that mends it
     Doctor {
         /// One JSON object instead of lines
@@ -121,6 +126,182 @@ Examples:
   mongosonar queries --read night.pcapng                the same figures from the file
   tcpdump -w - port 27017 | mongosonar queries --read - --interval 1s
 Keys of the live view: h for help.";
+
+const IO_EXAMPLES: &str = "\
+Examples:
+  sudo mongosonar io live                        which file is read how, now
+  sudo mongosonar io record reads.msio           every access of this machine's mongod, until Ctrl-C
+  sudo mongosonar io record reads.msio --pid 712 --duration 1m
+  mongosonar io report reads.msio                what a recording says: the verdict, files, threads
+  mongosonar io report reads.msio --json         the same for programs";
+
+/// What `io` can be asked for.
+#[derive(Subcommand, Debug)]
+pub enum IoCommand {
+    /// Look at the files of a process as `top` looks at processes; added up in the kernel
+    #[command(
+        after_help = "Examples:\n  sudo mongosonar io live\n  sudo mongosonar io live --pid 712 --by namespace --interval 5s\n  sudo mongosonar io live --json --duration 1m"
+    )]
+    Live(IoLiveArgs),
+    /// Keep every access to the files of a process, seen in the kernel by eBPF
+    #[command(
+        after_help = "Examples:\n  sudo mongosonar io record reads.msio --duration 1m\n  sudo mongosonar io record reads.msio --pid 712 --dbpath /var/lib/mongodb"
+    )]
+    Record(IoRecordArgs),
+    /// Say what a recording shows: access path, randomness, re-reads, who waits; with a verdict in words
+    #[command(
+        after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --svg reads.svg\n  mongosonar io report reads.msio --html reads.html"
+    )]
+    Report(IoReportArgs),
+    /// Two recordings side by side: before and after, one shard and another
+    #[command(after_help = "Example:\n  mongosonar io compare before.msio after.msio")]
+    Compare(IoCompareArgs),
+    /// Rewrite a collection so that its order on the disk is that of an index; by default only say what it takes
+    #[command(
+        after_help = "Examples:\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --apply --writers-stopped"
+    )]
+    Reorder(IoReorderArgs),
+}
+
+/// What `io live` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoLiveArgs {
+    /// Process to look at; repeat for several [default: each mongod of this machine]
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Only files under this folder [default: all files of the process]
+    #[arg(long, value_name = "DIR")]
+    pub dbpath: Option<PathBuf>,
+    /// Ask this server for the names of collections and indexes
+    #[arg(long, value_name = "URI")]
+    pub uri: Option<String>,
+    /// One row for each
+    #[arg(long, value_enum, default_value = "file")]
+    pub by: IoBy,
+    /// Time between two looks
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+    /// Stop after this time
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// One JSON object for each interval instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Show at most so many rows [default: 20, or as many as the screen has lines for]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Where to see accesses [default: where the kernel lets it be done, the VFS first]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub way: Option<IoWay>,
+}
+
+/// What a row of `io live` is.
+#[derive(ValueEnum, Copy, Clone, PartialEq, Eq, Debug)]
+pub enum IoBy {
+    /// A file.
+    File,
+    /// A collection with its indexes; files of a kind where the server was not asked.
+    Namespace,
+}
+
+/// Where accesses are seen.
+#[derive(ValueEnum, Copy, Clone, PartialEq, Eq, Debug)]
+pub enum IoWay {
+    /// At the functions of the VFS (fentry/fexit)
+    Vfs,
+    /// At the system calls (raw tracepoints)
+    Calls,
+}
+
+impl From<IoWay> for sonar_sys::io::Way {
+    fn from(way: IoWay) -> Self {
+        match way {
+            IoWay::Vfs => Self::Vfs,
+            IoWay::Calls => Self::Calls,
+        }
+    }
+}
+
+/// What `io record` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoRecordArgs {
+    /// The recording that is made; an existing file is left alone
+    pub file: PathBuf,
+    /// Process to trace; repeat for several [default: each mongod of this machine]
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// Only files under this folder [default: all files of the process]
+    #[arg(long, value_name = "DIR")]
+    pub dbpath: Option<PathBuf>,
+    /// Stop after this time
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Ask this server for the names of collections and indexes, and keep them in the recording
+    #[arg(long, value_name = "URI")]
+    pub uri: Option<String>,
+    /// Where to see accesses [default: where the kernel lets it be done, the VFS first]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub way: Option<IoWay>,
+}
+
+/// What `io report` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoReportArgs {
+    /// The recording; - is standard input
+    pub file: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Each access on a line of its own, tab-separated, instead of what they come to
+    #[arg(long, conflicts_with_all = ["json", "svg", "html"])]
+    pub each: bool,
+    /// Draw the reads of the file that the verdict is about, offset over time, into this SVG file too
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Write the report with pictures of the files as a page into this file too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Show at most so many files and threads [default: 20]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+}
+
+/// What `io reorder` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoReorderArgs {
+    /// The collection: database.collection
+    pub namespace: String,
+    /// The server
+    #[arg(long, value_name = "URI")]
+    pub uri: String,
+    /// Name of the index whose order it takes
+    #[arg(long, value_name = "NAME", default_value = "_id_")]
+    pub index: String,
+    /// Do it
+    #[arg(long)]
+    pub apply: bool,
+    /// Nothing writes to the collection meanwhile; needed for --apply
+    #[arg(long)]
+    pub writers_stopped: bool,
+    /// Remove what an interrupted run has left, and give the original its name back where it lost it
+    #[arg(long, conflicts_with = "apply")]
+    pub clean: bool,
+}
+
+/// What `io compare` can be asked for.
+#[derive(Args, Debug, Clone)]
+pub struct IoCompareArgs {
+    /// The first recording
+    pub a: PathBuf,
+    /// The second one
+    pub b: PathBuf,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Show at most so many files [default: 20]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+}
 
 /// What `queries` can be asked for. Every flag has its twin in the configuration file.
 #[derive(Args, Debug, Default, Clone)]
@@ -327,6 +508,7 @@ pub fn run() -> Result<ExitCode> {
         Command::Profiler(command) => profiler::run(&command)?,
         Command::Compare(args) => digest::compare(&args)?,
         Command::Disk(command) => disk::run(&command)?,
+        Command::Io(command) => io::run(&command)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {
             manual::completions(&mut Cli::command(), shell)?;

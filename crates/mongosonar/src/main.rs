@@ -7,6 +7,7 @@ mod config;
 mod digest;
 mod disk;
 mod doctor;
+mod io;
 mod manual;
 mod profiler;
 mod queries;

@@ -11,6 +11,7 @@ pub mod compress;
 pub mod decoder;
 pub mod entry;
 pub mod frame;
+pub mod io_file;
 pub mod log;
 pub mod message;
 pub mod profile;

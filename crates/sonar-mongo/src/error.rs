@@ -65,6 +65,9 @@ pub enum Error {
         /// Which version has it.
         since: &'static str,
     },
+    /// It is not done, and why.
+    #[error("{0}")]
+    Refused(String),
     /// A filter is no find expression.
     #[error("the filter is no find expression in JSON: {0}")]
     Filter(String),

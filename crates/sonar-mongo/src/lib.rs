@@ -5,12 +5,14 @@
 //! person what to do.
 //!
 //! What is *absent* here: signals, files, output, arguments. Nothing here changes a server but what
-//! [`control`] and [`load`] say they change.
+//! [`control`], [`load`] and [`reorder`] say they change.
 #![forbid(unsafe_code)]
 
 pub mod control;
 mod error;
+pub mod files;
 pub mod load;
+pub mod reorder;
 mod server;
 mod stop;
 pub mod tail;

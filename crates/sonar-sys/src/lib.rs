@@ -14,6 +14,7 @@ pub mod filter;
 mod hardware;
 pub mod host;
 pub mod interfaces;
+pub mod io;
 pub mod listeners;
 pub mod mounts;
 pub mod probe;

@@ -439,3 +439,15 @@ impl InterfaceQuery {
         Ok(request)
     }
 }
+
+/// What `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds, modulo 2^64.
+pub fn realtime_minus_monotonic_ns() -> u64 {
+    let now = |clock| {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is a timespec of our own, alive over the call, which writes nothing else. Both
+        // clocks exist on every Linux, so it cannot fail; if it did, `time` would still hold zeros.
+        unsafe { libc::clock_gettime(clock, &raw mut time) };
+        (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+    };
+    now(libc::CLOCK_REALTIME).wrapping_sub(now(libc::CLOCK_MONOTONIC))
+}

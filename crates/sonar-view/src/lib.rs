@@ -16,6 +16,7 @@ pub mod disk;
 pub mod each;
 pub mod entry;
 pub mod impact;
+pub mod io;
 pub mod json;
 pub mod live;
 pub mod model;

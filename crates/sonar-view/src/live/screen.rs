@@ -49,6 +49,27 @@ impl Screen {
         Ok(())
     }
 
+    /// Columns and lines.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn size(&self) -> io::Result<(u16, u16)> {
+        let size = self.terminal.size()?;
+        Ok((size.width, size.height))
+    }
+
+    /// Draws lines of text, and nothing else.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn lines(&mut self, lines: &[String]) -> io::Result<()> {
+        self.terminal.draw(|frame| {
+            let text: Vec<_> = lines.iter().map(|line| ratatui::text::Line::raw(line.as_str())).collect();
+            frame.render_widget(ratatui::widgets::Paragraph::new(text), frame.area());
+        })?;
+        Ok(())
+    }
+
     /// Draws all of it again, whatever was on the screen (Ctrl-L).
     ///
     /// # Errors

@@ -1,0 +1,31 @@
+//! `io compare`: two recordings side by side.
+
+use std::io::{self, BufWriter};
+
+use anyhow::Result;
+use sonar_view::io::compare::{json, text};
+
+use super::report::load;
+use crate::cli::{IoCompareArgs, OK, TRUNCATED};
+
+/// Runs the command; gives the exit code.
+pub fn run(args: &IoCompareArgs) -> Result<u8> {
+    let (a, b) = (load(&args.a)?, load(&args.b)?);
+    let out = BufWriter::new(io::stdout());
+    let sides = [&a.recording(), &b.recording()];
+    let limit = args.limit.unwrap_or(20);
+    if args.json {
+        json(sides, limit, out)?;
+    } else {
+        let names = [args.a.to_string_lossy(), args.b.to_string_lossy()];
+        text([&names[0], &names[1]], sides, limit, out)?;
+    }
+    let mut code = OK;
+    for (path, side) in [(&args.a, &a), (&args.b, &b)] {
+        if let Some(damage) = &side.damage {
+            eprintln!("mongosonar: {}: {damage}; all before that is shown", path.display());
+            code = TRUNCATED;
+        }
+    }
+    Ok(code)
+}

@@ -1,0 +1,280 @@
+//! `io live`: the files of a process as `top` shows processes, added up in the kernel.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use sonar_core::disk::DiskRates;
+use sonar_core::io::{FileRole, Usage};
+use sonar_sys::devices::{self, Counted, Devices};
+use sonar_sys::io::{Event, FileKey, Mode, Tracer};
+use sonar_view::disk::run::DeviceRates;
+use sonar_view::io::live::{Interval, Row, amplification};
+use sonar_view::live::Screen;
+
+use super::names::Names;
+use super::process;
+use crate::cli::{IoBy, IoLiveArgs, OK};
+
+/// Columns of a line that goes to no terminal.
+const WIDTH: usize = 250;
+/// Rows where nothing says how many.
+const ROWS: usize = 20;
+
+/// Runs the command; gives the exit code.
+pub fn run(args: &IoLiveArgs) -> Result<u8> {
+    let processes = process::wanted(&args.pid)?;
+    let names = Names::ask(args.uri.as_deref())?;
+    let under = match &args.dbpath {
+        Some(path) => {
+            Some(fs::canonicalize(path).with_context(|| format!("cannot look into {}", path.display()))?)
+        }
+        None => None,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot listen to signals")?;
+    }
+    let tracer = Tracer::start(&processes, Mode::Totals, args.way.map(Into::into))?;
+    let list: Vec<_> = processes.iter().map(u32::to_string).collect();
+    eprintln!("mongosonar: process {} by {}; Ctrl-C ends it", list.join(", "), tracer.way());
+    let mut look = Look {
+        paths: HashMap::new(),
+        ignored: HashSet::new(),
+        before: HashMap::new(),
+        disks: Disks::new(),
+        at: Instant::now(),
+    };
+    let screen = !args.json && io::stdout().is_terminal();
+    let mut screen = if screen { Some(Screen::enter().context("cannot use the terminal")?) } else { None };
+    let mut by = args.by;
+    let begun = Instant::now();
+    let mut next = begun + args.interval;
+    let mut failed = None;
+    let mut found = Vec::new();
+    tracer
+        .run_with(
+            &mut look,
+            |look, event| {
+                let Event::File { key, process, fd, name } = event else { return };
+                let path = process::path_of(key, process, fd, &String::from_utf8_lossy(name));
+                if under.as_ref().is_none_or(|under| path.starts_with(under)) {
+                    look.paths.insert(key, path.to_string_lossy().into_owned());
+                } else {
+                    // Where this fails the file's accesses go on to be left out here.
+                    let _ = tracer.ignore(key);
+                    look.ignored.insert(key);
+                }
+            },
+            |look| {
+                let ended = stop.load(Ordering::Relaxed)
+                    || args.duration.is_some_and(|duration| begun.elapsed() >= duration)
+                    || process::gone(&processes);
+                let mut redraw = false;
+                if screen.is_some() {
+                    match keys() {
+                        Some(Key::Quit) => return false,
+                        Some(Key::By) => {
+                            by = if by == IoBy::File { IoBy::Namespace } else { IoBy::File };
+                            redraw = true;
+                        }
+                        None => {}
+                    }
+                }
+                if Instant::now() < next && !ended && !redraw {
+                    return true;
+                }
+                let shown = if redraw && Instant::now() < next && !ended {
+                    Ok(())
+                } else {
+                    next = (next + args.interval).max(Instant::now());
+                    look.take(&tracer).map(|rows| found = rows)
+                };
+                let interval = look.interval(&tracer, &found, by, &names);
+                let shown = shown.and_then(|()| show(&interval, args, screen.as_mut()));
+                if let Err(error) = shown {
+                    failed = Some(error);
+                    return false;
+                }
+                !ended
+            },
+        )
+        .context("cannot read what the kernel hands on")?;
+    drop(screen);
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(OK),
+    }
+}
+
+fn show(interval: &Interval, args: &IoLiveArgs, screen: Option<&mut Screen>) -> Result<()> {
+    if args.json {
+        let mut out = io::stdout().lock();
+        interval.json(args.limit.unwrap_or(usize::MAX), &mut out)?;
+        out.flush()?;
+    } else if let Some(screen) = screen {
+        let (width, height) = screen.size().context("the terminal is gone")?;
+        let limit = args.limit.unwrap_or(usize::from(height));
+        let mut lines = interval.lines(limit, usize::from(width));
+        lines.push("q ends, n is by namespace or by file".into());
+        screen.lines(&lines).context("the terminal is gone")?;
+    } else {
+        let mut out = io::stdout().lock();
+        for line in interval.lines(args.limit.unwrap_or(ROWS), WIDTH) {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+enum Key {
+    Quit,
+    By,
+}
+
+/// The last key that means something.
+fn keys() -> Option<Key> {
+    use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+    let mut last = None;
+    while event::poll(Duration::ZERO).unwrap_or(false) {
+        let Ok(Event::Key(key)) = event::read() else { continue };
+        if key.kind != KeyEventKind::Press {
+            continue;
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Some(Key::Quit),
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(Key::Quit),
+            KeyCode::Char('n') => last = Some(Key::By),
+            _ => {}
+        }
+    }
+    last
+}
+
+/// A file's figures up to now and up to the interval's beginning.
+struct Found {
+    path: String,
+    now: Usage,
+    before: Option<Usage>,
+}
+
+/// What is known from look to look.
+struct Look {
+    paths: HashMap<FileKey, String>,
+    ignored: HashSet<FileKey>,
+    before: HashMap<FileKey, Usage>,
+    disks: Disks,
+    at: Instant,
+}
+
+impl Look {
+    fn take(&mut self, tracer: &Tracer) -> Result<Vec<Found>> {
+        let usages = tracer.usages().context("cannot read the kernel's figures")?;
+        let elapsed = self.at.elapsed();
+        self.at += elapsed;
+        self.disks.take(&self.paths, elapsed);
+        let mut found = Vec::with_capacity(usages.len());
+        for (key, now) in usages {
+            // What happened before it was set aside is left out too.
+            if self.ignored.contains(&key) {
+                continue;
+            }
+            let path = self.paths.get(&key).cloned().unwrap_or_else(|| format!("inode {}", key.inode));
+            found.push(Found { path, before: self.before.insert(key, now.clone()), now });
+        }
+        Ok(found)
+    }
+
+    fn interval(&self, tracer: &Tracer, found: &[Found], by: IoBy, names: &Names) -> Interval {
+        let rows = match by {
+            IoBy::File => found
+                .iter()
+                .map(|file| {
+                    let held = names.of(&file.path).map(|held| held.label());
+                    let name = held.unwrap_or_else(|| file.path.clone());
+                    Row::new(name, &file.now, file.before.as_ref())
+                })
+                .collect(),
+            IoBy::Namespace => together(found, names),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Interval {
+            end_ns: now.as_nanos() as u64,
+            seconds: self.disks.elapsed.as_secs_f64(),
+            rows,
+            devices: self.disks.rates.clone(),
+            losses: tracer.losses(),
+        }
+    }
+}
+
+/// Files of one namespace as one row; of one kind, where no namespace is known.
+fn together(found: &[Found], names: &Names) -> Vec<Row> {
+    let mut groups: BTreeMap<String, Vec<&Found>> = BTreeMap::new();
+    for file in found {
+        let name = match (names.of(&file.path), FileRole::of(&file.path).name()) {
+            (Some(held), _) => held.namespace.clone(),
+            (None, "") => "other files".to_string(),
+            (None, role) => format!("all of the kind {role}"),
+        };
+        groups.entry(name).or_default().push(file);
+    }
+    let row = |(name, files): (String, Vec<&Found>)| {
+        let mut usage = Usage::default();
+        for file in &files {
+            usage.add(&Row::new(String::new(), &file.now, file.before.as_ref()).usage);
+        }
+        let now: Vec<_> = files.iter().map(|file| file.now.clone()).collect();
+        Row { name, usage, amplification: amplification(&now) }
+    };
+    groups.into_iter().map(row).collect()
+}
+
+/// The devices below the files that are looked at.
+struct Disks {
+    all: Option<Devices>,
+    counted: Vec<Counted>,
+    rates: Vec<DeviceRates>,
+    elapsed: Duration,
+}
+
+impl Disks {
+    fn new() -> Self {
+        Self {
+            all: Devices::read(Path::new("/sys")).ok(),
+            counted: devices::counters(Path::new("/proc")).unwrap_or_default(),
+            rates: Vec::new(),
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    fn take(&mut self, paths: &HashMap<FileKey, String>, elapsed: Duration) {
+        self.elapsed = elapsed;
+        self.rates.clear();
+        let Ok(now) = devices::counters(Path::new("/proc")) else { return };
+        let Some(all) = &self.all else { return };
+        // The kernel's own encoding of a device: 20 bits of minor number.
+        let numbers: HashSet<_> =
+            paths.keys().map(|key| ((key.device >> 20) as u32, (key.device & 0xf_ffff) as u32)).collect();
+        let mut wanted = HashSet::new();
+        for device in numbers.into_iter().filter_map(|number| all.numbered(number)) {
+            wanted.extend(all.disks(device).into_iter().map(|disk| all.whole(disk).number));
+        }
+        for counted in now.iter().filter(|counted| wanted.contains(&counted.number)) {
+            let earlier = self.counted.iter().find(|old| old.number == counted.number);
+            let rates = earlier.and_then(|earlier| {
+                DiskRates::between(&earlier.counters, &counted.counters, elapsed.as_nanos() as u64)
+            });
+            self.rates.extend(rates.map(|rates| DeviceRates::new(&counted.name, &rates)));
+        }
+        self.counted = now;
+    }
+}

@@ -1,0 +1,31 @@
+//! Names of files that a person knows, from the server that made them.
+
+use anyhow::Result;
+use sonar_mongo::Server;
+use sonar_mongo::files::Held;
+
+/// What the server says its files hold.
+#[derive(Default)]
+pub struct Names {
+    held: Vec<Held>,
+}
+
+impl Names {
+    /// Asks the server, where there is one to ask.
+    pub fn ask(uri: Option<&str>) -> Result<Self> {
+        let Some(uri) = uri else { return Ok(Self::default()) };
+        let held = Server::connect(uri, 1)?.files()?;
+        if held.is_empty() {
+            eprintln!("mongosonar: the server names no files of WiredTiger, so files go by their own names");
+        }
+        Ok(Self { held })
+    }
+
+    /// What a file holds, by its path.
+    pub fn of(&self, path: &str) -> Option<&Held> {
+        let ident = path.strip_suffix(".wt")?;
+        self.held.iter().find(|held| {
+            ident.strip_suffix(held.ident.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+        })
+    }
+}

@@ -1,0 +1,216 @@
+//! `io record`: every access to the files of a process, into a recording.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use sonar_core::io::IoAccess;
+use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
+use sonar_sys::io::{Event, FileKey, Mode, Tracer};
+
+use super::names::Names;
+use super::{HOLDS, process};
+use crate::cli::{IoRecordArgs, OK};
+
+/// Bytes gathered before they are written.
+const BUFFER: usize = 1 << 20;
+/// Files and threads that are told of by name; more go by number.
+const MAX_NAMES: usize = 65_536;
+
+/// Runs the command; gives the exit code.
+pub fn run(args: &IoRecordArgs) -> Result<u8> {
+    let processes = process::wanted(&args.pid)?;
+    let names = Names::ask(args.uri.as_deref())?;
+    let under = match &args.dbpath {
+        Some(path) => {
+            Some(fs::canonicalize(path).with_context(|| format!("cannot look into {}", path.display()))?)
+        }
+        None => None,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot listen to signals")?;
+    }
+    let tracer = Tracer::start(&processes, Mode::Each, args.way.map(Into::into))?;
+    let way = tracer.way();
+    let mut keep = Keep::create(&args.file, &processes, &way, under, names)?;
+    let list: Vec<_> = processes.iter().map(u32::to_string).collect();
+    eprintln!(
+        "mongosonar: recording process {} by {} into {}; Ctrl-C ends it",
+        list.join(", "),
+        way,
+        args.file.display()
+    );
+    let until = args.duration.map(|duration| Instant::now() + duration);
+    tracer
+        .run(
+            |event| keep.event(&event, &tracer),
+            || {
+                !stop.load(Ordering::Relaxed)
+                    && until.is_none_or(|until| Instant::now() < until)
+                    && !process::gone(&processes)
+            },
+        )
+        .context("cannot read what the kernel hands on")?;
+    let losses = tracer.losses();
+    let accesses = keep.end(&losses)?;
+    eprintln!("mongosonar: {accesses} accesses recorded, {} lost", losses.total());
+    for (_, name, count) in losses.iter().filter(|(_, _, count)| *count > 0) {
+        eprintln!("mongosonar: lost: {name} {count}");
+    }
+    Ok(OK)
+}
+
+/// A recording that is being made.
+struct Keep {
+    file: File,
+    path: PathBuf,
+    writer: Option<Writer>,
+    buffer: Vec<u8>,
+    /// Numbers of files; `None` of those that are left out.
+    numbers: HashMap<FileKey, Option<u32>>,
+    next: u32,
+    threads: HashSet<u32>,
+    under: Option<PathBuf>,
+    names: Names,
+    failed: Option<io::Error>,
+}
+
+impl Keep {
+    fn create(
+        path: &Path,
+        processes: &[u32],
+        way: &str,
+        under: Option<PathBuf>,
+        names: Names,
+    ) -> Result<Self> {
+        let file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
+                format!("cannot make {}: a new file is made, an existing one is left alone", path.display())
+            })?;
+        let mut buffer = Vec::with_capacity(BUFFER * 2);
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let list: Vec<_> = processes.iter().map(u32::to_string).collect();
+        let writer = Writer::begin(
+            &[
+                ("program", concat!("mongosonar ", env!("CARGO_PKG_VERSION"))),
+                ("host", host.trim_end()),
+                ("kernel", kernel.trim_end()),
+                ("processes", &list.join(",")),
+                ("way", way),
+            ],
+            &mut buffer,
+        );
+        Ok(Self {
+            file,
+            path: path.into(),
+            writer: Some(writer),
+            buffer,
+            numbers: HashMap::new(),
+            next: 1,
+            threads: HashSet::new(),
+            under,
+            names,
+            failed: None,
+        })
+    }
+
+    fn event(&mut self, event: &Event<'_>, tracer: &Tracer) {
+        match *event {
+            Event::File { key, process, fd, name } => {
+                let path = process::path_of(key, process, fd, &String::from_utf8_lossy(name));
+                let wanted = self.under.as_ref().is_none_or(|under| path.starts_with(under));
+                self.add(key, &path.to_string_lossy(), wanted);
+                if !wanted {
+                    // Where this fails the file's accesses go on to be left out here.
+                    let _ = tracer.ignore(key);
+                }
+            }
+            Event::Access {
+                key,
+                kind,
+                start,
+                latency_ns,
+                offset,
+                asked,
+                result,
+                device_bytes,
+                process,
+                thread,
+                name,
+            } => {
+                if !self.numbers.contains_key(&key) {
+                    let wanted = self.under.is_none();
+                    self.add(key, "", wanted);
+                }
+                let Some(Some(file)) = self.numbers.get(&key).copied() else { return };
+                let Some(writer) = &mut self.writer else { return };
+                if self.threads.len() < MAX_NAMES && self.threads.insert(thread) {
+                    let name = String::from_utf8_lossy(name);
+                    writer.thread(&ThreadEntry { thread, process, name: &name }, &mut self.buffer);
+                }
+                let sync = kind.is_sync();
+                let access = IoAccess {
+                    start,
+                    latency_ns,
+                    thread,
+                    file,
+                    kind,
+                    offset: if sync { 0 } else { offset },
+                    asked: if sync { 0 } else { asked },
+                    given: if sync { 0 } else { u64::try_from(result).unwrap_or(0) },
+                    error: if result < 0 { u16::try_from(-result).unwrap_or(u16::MAX) } else { 0 },
+                    device_bytes,
+                };
+                writer.access(&access, &mut self.buffer);
+                if self.buffer.len() >= BUFFER {
+                    self.flush();
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, key: FileKey, path: &str, wanted: bool) {
+        // A file that is told of again keeps its number, and gets its name.
+        let known = self.numbers.get(&key).copied().flatten();
+        let number = wanted.then(|| known.unwrap_or(self.next));
+        self.numbers.insert(key, number);
+        if let (Some(file), Some(writer)) = (number, &mut self.writer) {
+            self.next += u32::from(known.is_none());
+            let entry = FileEntry { file, device: key.device, inode: key.inode, path };
+            writer.file(&entry, &mut self.buffer);
+            if let Some(held) = self.names.of(path) {
+                let key = format!("{HOLDS}{file}");
+                writer.info(&[(&key, &held.label())], &mut self.buffer);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.file.write_all(&self.buffer).err();
+        }
+        self.buffer.clear();
+    }
+
+    /// Ends the recording; gives how many accesses it holds.
+    fn end(mut self, losses: &sonar_core::io::IoLosses) -> Result<u64> {
+        let accesses = self.writer.as_ref().map_or(0, Writer::accesses);
+        if let Some(writer) = self.writer.take() {
+            writer.end(losses, &mut self.buffer);
+        }
+        self.flush();
+        match self.failed {
+            Some(error) => Err(error).with_context(|| format!("cannot write {}", self.path.display())),
+            None => Ok(accesses),
+        }
+    }
+}

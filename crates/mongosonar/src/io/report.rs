@@ -1,0 +1,296 @@
+//! `io report`: what a recording says.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use sonar_core::io::{Analysis, Density, IoAccess, IoLosses};
+use sonar_decode::io_file::{Block, Parser, Step};
+use sonar_view::io::html::page;
+use sonar_view::io::{Recording, json, svg, text};
+use sonar_view::text::escape;
+
+use super::HOLDS;
+use crate::cli::{IoReportArgs, OK, TRUNCATED};
+
+/// Names that are kept; more are left out, their files shown by number.
+const MAX_NAMES: usize = 65_536;
+
+/// A recording, read to its end or as far as it goes.
+#[derive(Default)]
+pub struct Loaded {
+    pub analysis: Analysis,
+    pub files: HashMap<u32, String>,
+    pub labels: HashMap<u32, String>,
+    pub threads: HashMap<u32, String>,
+    pub losses: IoLosses,
+    pub info: Vec<(String, String)>,
+    pub damage: Option<String>,
+}
+
+impl Loaded {
+    /// As the views want it.
+    pub fn recording(&self) -> Recording<'_> {
+        Recording {
+            analysis: &self.analysis,
+            files: &self.files,
+            labels: &self.labels,
+            threads: &self.threads,
+            losses: self.losses,
+            damage: self.damage.as_deref(),
+            info: &self.info,
+        }
+    }
+}
+
+/// Runs the command; gives the exit code.
+pub fn run(args: &IoReportArgs) -> Result<u8> {
+    if args.each {
+        return list(&args.file);
+    }
+    let loaded = load(&args.file)?;
+    let out = BufWriter::new(io::stdout());
+    let limit = args.limit.unwrap_or(20);
+    if args.json {
+        json(&loaded.recording(), limit, out)?;
+    } else {
+        text(&loaded.recording(), limit, out)?;
+    }
+    if let Some(path) = &args.svg {
+        picture(&args.file, &loaded, path)?;
+    }
+    if let Some(path) = &args.html {
+        write_page(&args.file, &loaded, limit, path)?;
+    }
+    if let Some(damage) = &loaded.damage {
+        eprintln!("mongosonar: {}: {damage}; all before that is shown", args.file.display());
+        return Ok(TRUNCATED);
+    }
+    Ok(OK)
+}
+
+/// Every access on a line.
+fn list(recording: &Path) -> Result<u8> {
+    let mut out = BufWriter::new(io::stdout());
+    let mut failed = None;
+    let mut files: HashMap<u32, String> = HashMap::new();
+    writeln!(out, "start_ns\tthread\tfile\tkind\toffset\tasked\tgiven\terror\tlatency_ns\tdevice_bytes")?;
+    let mut line = |access: &IoAccess, files: &HashMap<u32, String>| -> io::Result<()> {
+        let path = files.get(&access.file).map_or("", String::as_str);
+        let device = access.device_bytes.map_or_else(|| "-".to_string(), |bytes| bytes.to_string());
+        writeln!(
+            out,
+            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{device}",
+            access.start.unix_ns(),
+            access.thread,
+            escape(path),
+            access.kind.name(),
+            access.offset,
+            access.asked,
+            access.given,
+            access.error,
+            access.latency_ns,
+        )
+    };
+    let damage = blocks(recording, |block| match block {
+        Block::Files(mut entries) => {
+            for file in (&mut entries).filter(|file| !file.path.is_empty()) {
+                if files.len() < MAX_NAMES || files.contains_key(&file.file) {
+                    files.insert(file.file, file.path.into());
+                }
+            }
+        }
+        Block::Accesses(mut accesses) if failed.is_none() => {
+            failed = accesses.try_for_each(|access| line(&access, &files)).err();
+        }
+        _ => {}
+    })?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    out.flush()?;
+    if let Some(damage) = damage {
+        eprintln!("mongosonar: {}: {damage}; all before that is shown", recording.display());
+        return Ok(TRUNCATED);
+    }
+    Ok(OK)
+}
+
+/// Cells of the picture, and of each of those in the page.
+const CELLS: (usize, usize) = (320, 160);
+const PAGE_CELLS: (usize, usize) = (240, 120);
+/// Files that have a picture in the page.
+const PICTURES: usize = 6;
+
+/// The pictures of some files. Reads the recording again, as only now the ends of both axes are known.
+fn draw(path: &Path, loaded: &Loaded, files: &[u32], cells: (usize, usize)) -> Result<Vec<(u32, Density)>> {
+    if path == Path::new("-") {
+        bail!("a picture reads the recording twice, which standard input cannot be: give it as a file");
+    }
+    let Some(span) = loaded.analysis.span() else { return Ok(Vec::new()) };
+    let mut pictures: Vec<_> = files
+        .iter()
+        .filter_map(|file| {
+            let reach = loaded.analysis.file(*file)?.reads.reach;
+            (reach > 0).then(|| (*file, Density::new(cells.0, cells.1, span, reach)))
+        })
+        .collect();
+    each_access(path, |access| {
+        if access.kind.is_read() && access.given > 0 {
+            if let Some((_, density)) = pictures.iter_mut().find(|(file, _)| *file == access.file) {
+                density.record(access);
+            }
+        }
+    })?;
+    Ok(pictures)
+}
+
+/// Draws the reads of the file that the verdict is about.
+fn picture(recording: &Path, loaded: &Loaded, picture: &Path) -> Result<()> {
+    let told = loaded.recording();
+    let drawn = match told.verdict().0.file {
+        Some(id) => draw(recording, loaded, &[id], CELLS)?,
+        None => Vec::new(),
+    };
+    let pattern = drawn.first().and_then(|(id, density)| Some((*id, density, loaded.analysis.file(*id)?)));
+    let Some((id, density, pattern)) = pattern else {
+        bail!("nothing was read, so there is nothing to draw");
+    };
+    let mut out = create(picture)?;
+    svg(density, pattern, &told.name(id), &mut out).and_then(|()| io::Write::flush(&mut out))?;
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot make {}", path.display()))?))
+}
+
+/// The page, with pictures of the files on which most time was spent in reads.
+fn write_page(recording: &Path, loaded: &Loaded, limit: usize, to: &Path) -> Result<()> {
+    let told = loaded.recording();
+    let files: Vec<_> = told.ranked().iter().map(|(id, _)| *id).take(PICTURES).collect();
+    let drawn = draw(recording, loaded, &files, PAGE_CELLS)?;
+    page(&told, limit, &drawn, create(to)?)?;
+    Ok(())
+}
+
+/// Reads a recording.
+pub fn load(path: &Path) -> Result<Loaded> {
+    let mut loaded = Loaded::default();
+    let damage = blocks(path, |block| loaded.block(block))?;
+    loaded.damage = loaded.damage.or(damage);
+    loaded.analysis.end_runs();
+    Ok(loaded)
+}
+
+/// Hands on every access of a recording, as far as it goes.
+pub fn each_access(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<()> {
+    blocks(path, |block| {
+        if let Block::Accesses(accesses) = block {
+            accesses.for_each(|access| each(&access));
+        }
+    })?;
+    Ok(())
+}
+
+/// Hands on the blocks of a recording; gives why it ends before its end.
+fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>> {
+    let name = path.display();
+    let mut input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).with_context(|| format!("cannot open {name}"))?)
+    };
+    let mut parser = Parser::new();
+    let mut buffer = vec![0; 256 * 1024];
+    let (mut start, mut end) = (0, 0);
+    let mut foreign = true;
+    loop {
+        match parser.next(&buffer[start..end]) {
+            Ok(Step::Block { block, consumed }) => {
+                foreign = false;
+                each(block);
+                start += consumed;
+            }
+            Ok(Step::Need { at_least }) => {
+                buffer.copy_within(start..end, 0);
+                (start, end) = (0, end - start);
+                if buffer.len() < at_least {
+                    buffer.resize(at_least, 0);
+                }
+                let got = input.read(&mut buffer[end..]).with_context(|| format!("cannot read {name}"))?;
+                end += got;
+                if got == 0 {
+                    if let Err(error) = parser.finish(end) {
+                        if foreign {
+                            return Err(error).with_context(|| name.to_string());
+                        }
+                        return Ok(Some(error.to_string()));
+                    }
+                    return Ok(None);
+                }
+            }
+            Err(error) if foreign => return Err(error).with_context(|| name.to_string()),
+            Err(error) => return Ok(Some(error.to_string())),
+        }
+    }
+}
+
+impl Loaded {
+    fn block(&mut self, block: Block<'_>) {
+        let mut damaged = false;
+        match block {
+            Block::Other => {}
+            Block::Info(mut info) => {
+                for (key, value) in &mut info {
+                    if let Some(file) = key.strip_prefix(HOLDS).and_then(|file| file.parse().ok()) {
+                        if self.labels.len() < MAX_NAMES {
+                            self.labels.insert(file, value.into());
+                        }
+                    } else if self.info.len() < 256 {
+                        self.info.push((key.into(), value.into()));
+                    }
+                }
+                damaged = info.is_damaged();
+            }
+            Block::Files(mut files) => {
+                for file in &mut files {
+                    if self.files.len() < MAX_NAMES || self.files.contains_key(&file.file) {
+                        self.files.insert(file.file, file.path.into());
+                    }
+                }
+                damaged = files.is_damaged();
+            }
+            Block::Threads(mut threads) => {
+                for thread in &mut threads {
+                    if self.threads.len() < MAX_NAMES || self.threads.contains_key(&thread.thread) {
+                        self.threads.insert(thread.thread, thread.name.into());
+                    }
+                }
+                damaged = threads.is_damaged();
+            }
+            Block::Accesses(mut accesses) => {
+                for access in &mut accesses {
+                    self.analysis.record(&access);
+                }
+                damaged = accesses.is_damaged();
+            }
+            Block::Lost(lost) => self.losses = lost.losses(),
+            Block::End { accesses } => {
+                if accesses != self.analysis.accesses() {
+                    self.damage.get_or_insert_with(|| {
+                        format!(
+                            "its end tells of {accesses} accesses, and it holds {}",
+                            self.analysis.accesses()
+                        )
+                    });
+                }
+            }
+        }
+        if damaged {
+            self.damage.get_or_insert_with(|| "an entry in it cannot be".to_string());
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! `io report` over what a real mongod read, as strace saw it.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::Value;
+use sonar_core::Timestamp;
+use sonar_core::io::{AccessKind, IoAccess, IoLosses};
+use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
+use support::{Folder, run, text};
+
+/// A fixture as a recording.
+fn recording(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/mongod-4.0-reads")
+        .join(format!("{name}.tsv.gz"));
+    let mut table = String::new();
+    flate2::read::MultiGzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut table).unwrap();
+    let mut out = Vec::new();
+    let mut writer = Writer::begin(&[("source", "strace")], &mut out);
+    let mut files = HashMap::new();
+    for line in table.lines().skip(1) {
+        let cells: Vec<_> = line.split('\t').collect();
+        let (seconds, micros) = cells[0].split_once('.').unwrap();
+        let next = files.len() as u32 + 1;
+        let file = *files.entry(cells[2].to_string()).or_insert_with(|| {
+            writer.file(&FileEntry { file: next, device: 0, inode: 0, path: cells[2] }, &mut out);
+            next
+        });
+        let access = IoAccess {
+            start: Timestamp::from_unix(seconds.parse().unwrap(), micros.parse::<u32>().unwrap() * 1_000),
+            latency_ns: (cells[6].parse::<f64>().unwrap() * 1e9).round() as u64,
+            thread: cells[1].parse().unwrap(),
+            file,
+            kind: AccessKind::Read,
+            offset: cells[3].parse().unwrap(),
+            asked: cells[4].parse().unwrap(),
+            given: cells[5].parse().unwrap(),
+            error: 0,
+            device_bytes: None,
+        };
+        writer.access(&access, &mut out);
+    }
+    writer.thread(&ThreadEntry { thread: 31_099, process: 1, name: "conn\u{1b}[31m4" }, &mut out);
+    writer.end(&IoLosses { ring_full: 3, ..IoLosses::default() }, &mut out);
+    out
+}
+
+fn report(name: &str) -> Value {
+    let folder = Folder::new(name);
+    let path = folder.file("reads.msio", &recording(name));
+    let output = run(&format!("io report --json {}", path.display()));
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The published figures: reads, and jumps. Of the latter one less where the first read was counted as a
+/// jump from the beginning of the file (272, 297, 272 and 48,959); here it has no distance.
+#[test]
+fn a_real_server_s_reads_give_the_published_figures_and_verdicts() {
+    for (name, reads, jumps, finding) in [
+        ("createIndex-sorted", 12_489, 271, "sequential_pass"),
+        ("createIndex-hashed", 12_540, 297, "sequential_pass"),
+        ("sortById-sorted", 12_489, 271, "sequential_pass"),
+        ("sortById-hashed", 49_559, 48_958, "index_fetch"),
+    ] {
+        let report = report(name);
+        let collection = &report["verdict"];
+        assert_eq!(collection["finding"], finding, "{name}");
+        let file = report["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|file| file["file"] == collection["file"])
+            .unwrap();
+        assert_eq!(file["role"], "collection", "{name}");
+        assert_eq!(file["reads"]["count"], reads, "{name}");
+        assert_eq!(file["reads"]["jumps"], jumps, "{name}");
+        assert_eq!(report["lost"]["ring_full"], 3);
+    }
+}
+
+#[test]
+fn the_text_says_the_verdict_and_hides_no_escape_sequence() {
+    let folder = Folder::new("io-text");
+    let path = folder.file("reads.msio", &recording("sortById-hashed"));
+    let output = run(&format!("io report {}", path.display()));
+    let said = text(&output.stdout);
+    assert!(said.contains("A fetch through an index whose order is not the disk's"), "{said}");
+    assert!(said.contains("index-10-4596081763205983475.wt"), "{said}");
+    assert!(said.contains("49,559 reads"), "{said}");
+    assert!(said.contains("lost: ring_full 3"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn a_cut_recording_is_shown_up_to_there() {
+    let folder = Folder::new("io-cut");
+    let whole = recording("sortById-sorted");
+    let path = folder.file("cut.msio", &whole[..whole.len() - 10]);
+    let output = run(&format!("io report --json {}", path.display()));
+    assert_eq!(output.status.code(), Some(3));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["incomplete"].as_str().unwrap().contains("cut"));
+    assert!(report["accesses"].as_u64().unwrap() > 12_000);
+    let output = run(&format!("io report {}", folder.file("other", b"something else").display()));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no recording"), "{output:?}");
+}
+
+#[test]
+fn the_picture_has_cells_not_dots() {
+    let folder = Folder::new("io-svg");
+    let path = folder.file("reads.msio", &recording("sortById-hashed"));
+    let picture = folder.path("reads.svg");
+    let output = run(&format!("io report --svg {} {}", picture.display(), path.display()));
+    assert!(output.status.success(), "{output:?}");
+    let drawn = std::fs::read_to_string(&picture).unwrap();
+    assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
+    assert!(drawn.contains("collection-9-4596081763205983475.wt"));
+    // 49,559 reads at random over 320 by 160 cells: about 1 - 1/e of them, give or take pauses.
+    let cells = drawn.matches("fill-opacity").count();
+    assert!((10_000..51_200).contains(&cells), "{cells}");
+}
+
+#[test]
+fn the_page_holds_the_report_and_its_pictures() {
+    let folder = Folder::new("io-html");
+    let path = folder.file("reads.msio", &recording("sortById-hashed"));
+    let page = folder.path("reads.html");
+    let output = run(&format!("io report --html {} {}", page.display(), path.display()));
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    let (_, rest) = page.split_once(r#"<script id="data" type="application/json">"#).unwrap();
+    let (data, rest) = rest.split_once("</script>").unwrap();
+    assert!(rest.contains("</html>") && !page.contains("http"), "nothing is fetched");
+    let data: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["report"]["verdict"]["finding"], "index_fetch");
+    let picture = &data["pictures"][0];
+    assert_eq!(picture["name"], "collection-9-4596081763205983475.wt");
+    let sum = |of: &Value, at: usize, step: usize| -> u64 {
+        of.as_array().unwrap().iter().skip(at).step_by(step).map(|count| count.as_u64().unwrap()).sum()
+    };
+    // Each read is in one cell, one column of time, one bucket.
+    assert_eq!(sum(&picture["cells"], 2, 4), 49_559);
+    let over = picture["over"].as_array().unwrap();
+    assert_eq!(over.iter().filter_map(|column| column[0].as_u64()).sum::<u64>(), 49_559);
+    assert_eq!(
+        picture["buckets"].as_array().unwrap().iter().map(|bucket| sum(bucket, 1, 1)).sum::<u64>(),
+        49_559
+    );
+}
+
+#[test]
+fn two_recordings_stand_side_by_side() {
+    let folder = Folder::new("io-compare");
+    let before = folder.file("before.msio", &recording("sortById-hashed"));
+    let after = folder.file("after.msio", &recording("createIndex-hashed"));
+    let both = format!("{} {}", before.display(), after.display());
+    let said = text(&run(&format!("io compare {both}")).stdout).to_string();
+    assert!(said.contains("A fetch through an index") && said.contains("A sequential pass"), "{said}");
+    let compared: Value = serde_json::from_slice(&run(&format!("io compare --json {both}")).stdout).unwrap();
+    let files = compared["files"].as_array().unwrap();
+    let collection = files.iter().find(|file| file["name"] == "collection-9-4596081763205983475.wt").unwrap();
+    assert_eq!((&collection["reads"]["a"], &collection["reads"]["b"]), (&49_559.into(), &12_540.into()));
+    let ratio = collection["reads"]["ratio"].as_f64().unwrap();
+    assert!((ratio - 12_540.0 / 49_559.0).abs() < 1e-9);
+}
+
+/// A recording made with `--uri` holds what the server said its files are.
+#[test]
+fn names_that_the_server_gave_are_shown() {
+    let folder = Folder::new("io-names");
+    let mut out = Vec::new();
+    let mut writer = Writer::begin(&[("source", "a test")], &mut out);
+    writer.file(&FileEntry { file: 1, device: 0, inode: 0, path: "/db/collection-1-2.wt" }, &mut out);
+    writer.info(&[("holds 1", "shop.orders"), ("holds 2x", "no number")], &mut out);
+    let access = IoAccess {
+        start: Timestamp::from_unix(1, 0),
+        latency_ns: 5,
+        thread: 1,
+        file: 1,
+        kind: AccessKind::Read,
+        offset: 0,
+        asked: 10,
+        given: 10,
+        error: 0,
+        device_bytes: Some(0),
+    };
+    writer.access(&access, &mut out);
+    writer.end(&IoLosses::default(), &mut out);
+    let path = folder.file("named.msio", &out);
+    let report: Value =
+        serde_json::from_slice(&run(&format!("io report --json {}", path.display())).stdout).unwrap();
+    assert_eq!(report["files"][0]["label"], "shop.orders");
+    assert_eq!(report["info"]["holds 2x"], "no number");
+    assert!(text(&run(&format!("io report {}", path.display())).stdout).contains("  shop.orders\n"));
+}

@@ -1,0 +1,127 @@
+//! How far apart consecutive accesses lie: signed, on a logarithmic scale.
+
+/// Up to so many bytes ahead an access is no jump: the device's and the kernel's own read-ahead, and a
+/// disk's track, reach over such a gap. 1 MiB.
+pub const NEAR: u64 = 1 << 20;
+
+/// Where an access lies as seen from the one before it.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// It begins where the one before it ended.
+    Contiguous,
+    /// Ahead, by so many bytes.
+    Forward(u64),
+    /// Back, by so many bytes.
+    Back(u64),
+}
+
+impl Step {
+    /// From the end of one access to the offset of the next.
+    pub const fn between(end: u64, offset: u64) -> Self {
+        if offset == end {
+            Self::Contiguous
+        } else if offset > end {
+            Self::Forward(offset - end)
+        } else {
+            Self::Back(end - offset)
+        }
+    }
+
+    /// Back, or ahead by more than [`NEAR`].
+    pub const fn is_jump(self) -> bool {
+        match self {
+            Self::Contiguous => false,
+            Self::Forward(bytes) => bytes > NEAR,
+            Self::Back(_) => true,
+        }
+    }
+}
+
+/// Counts of distances. Bucket `k` of either direction holds distances in `[2^k, 2^(k+1))` bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Distances {
+    contiguous: u64,
+    near: u64,
+    jumps: u64,
+    forward: [u32; 64],
+    back: [u32; 64],
+}
+
+impl Default for Distances {
+    fn default() -> Self {
+        Self { contiguous: 0, near: 0, jumps: 0, forward: [0; 64], back: [0; 64] }
+    }
+}
+
+impl Distances {
+    /// Counts one; buckets saturate at 2^32 - 1.
+    pub fn record(&mut self, step: Step) {
+        if step.is_jump() {
+            self.jumps += 1;
+        }
+        match step {
+            Step::Contiguous => self.contiguous += 1,
+            Step::Forward(bytes) => {
+                self.near += u64::from(bytes <= NEAR);
+                let bucket = &mut self.forward[bytes.ilog2() as usize];
+                *bucket = bucket.saturating_add(1);
+            }
+            Step::Back(bytes) => {
+                let bucket = &mut self.back[bytes.ilog2() as usize];
+                *bucket = bucket.saturating_add(1);
+            }
+        }
+    }
+
+    /// How many distances are known.
+    pub const fn count(&self) -> u64 {
+        self.contiguous + self.near + self.jumps
+    }
+
+    /// Of them: 0.
+    pub const fn contiguous(&self) -> u64 {
+        self.contiguous
+    }
+
+    /// Of them: forward by 1 byte to [`NEAR`].
+    pub const fn near(&self) -> u64 {
+        self.near
+    }
+
+    /// Of them: back, or forward by more than [`NEAR`].
+    pub const fn jumps(&self) -> u64 {
+        self.jumps
+    }
+
+    /// Of them: back, by any distance.
+    pub fn back(&self) -> u64 {
+        self.back.iter().copied().map(u64::from).sum()
+    }
+
+    /// Distances of more than [`NEAR`] either way, per distance known: what is left of the jumps when those
+    /// back to what was read a moment ago are taken away. `None` where no distance is known.
+    pub fn far_share(&self) -> Option<f64> {
+        let back: u64 = self.back[..NEAR.ilog2() as usize].iter().copied().map(u64::from).sum();
+        let far = self.jumps.saturating_sub(back);
+        (self.count() > 0).then(|| far as f64 / self.count() as f64)
+    }
+
+    /// Contiguous accesses per distance known; `None` where none is.
+    pub fn sequential_share(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.contiguous as f64 / self.count() as f64)
+    }
+
+    /// Jumps per distance known, 0 to 1: the randomness score; `None` where no distance is known.
+    pub fn randomness(&self) -> Option<f64> {
+        (self.count() > 0).then(|| self.jumps as f64 / self.count() as f64)
+    }
+
+    /// The buckets that are not empty from the farthest back to the farthest ahead: lower bound of the
+    /// distance in bytes, negative for back, and the count.
+    pub fn buckets(&self) -> impl Iterator<Item = (i128, u64)> + '_ {
+        let back = (0..64).rev().map(|k| (-(1i128 << k), u64::from(self.back[k])));
+        let forward = (0..64).map(|k| (1i128 << k, u64::from(self.forward[k])));
+        let all = back.chain(std::iter::once((0, self.contiguous))).chain(forward);
+        all.filter(|&(_, count)| count > 0)
+    }
+}

@@ -1,0 +1,176 @@
+//! Which part of a file was touched: one bit a granule.
+
+/// Bytes a granule has at first: the allocation unit of WiredTiger and the page of most machines.
+pub const GRANULE: u64 = 4096;
+/// Bits a map has at most: 4 GiB of a file at 4 KiB a granule, 128 KiB of memory. For a longer file the
+/// granule doubles, as often as it takes.
+pub const MAX_BITS: u64 = 1 << 20;
+
+/// A set of granules of a file. What is touched only in part counts whole; where the granule has
+/// doubled, what was noted before is rounded up to the new one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extent {
+    words: Vec<u64>,
+    /// log2 of the bytes a granule has.
+    shift: u32,
+    set: u64,
+    max_bits: u64,
+}
+
+impl Default for Extent {
+    fn default() -> Self {
+        Self::with_max_bits(MAX_BITS)
+    }
+}
+
+impl Extent {
+    /// An empty one that holds at most `max_bits` granules, rounded up to a multiple of 128.
+    pub fn with_max_bits(max_bits: u64) -> Self {
+        let max_bits = max_bits.clamp(1, MAX_BITS).next_multiple_of(128);
+        Self { words: Vec::new(), shift: GRANULE.ilog2(), set: 0, max_bits }
+    }
+
+    /// Notes `length` bytes from `offset` (cut at 2^64); gives how many of them lie in granules that
+    /// were touched before.
+    pub fn touch(&mut self, offset: u64, length: u64) -> u64 {
+        let Some(last) = length.checked_sub(1).map(|less| offset.saturating_add(less)) else { return 0 };
+        while last >> self.shift >= self.max_bits {
+            self.coarsen();
+        }
+        let (first_bit, last_bit) = (offset >> self.shift, last >> self.shift);
+        let words = (last_bit / 64 + 1) as usize;
+        if self.words.len() < words {
+            self.words.resize(words, 0);
+        }
+        let mut before = 0;
+        let (first_word, last_word) = (first_bit / 64, last_bit / 64);
+        for word in first_word..=last_word {
+            let mut mask = u64::MAX;
+            if word == first_word {
+                mask &= u64::MAX << (first_bit % 64);
+            }
+            if word == last_word {
+                mask &= u64::MAX >> (63 - last_bit % 64);
+            }
+            let bits = &mut self.words[word as usize];
+            let old = *bits & mask;
+            self.set += u64::from((mask & !*bits).count_ones());
+            *bits |= mask;
+            let mut bytes = u64::from(old.count_ones()) << self.shift;
+            // The first and the last granule may be touched in part only.
+            if old != 0 {
+                let edge = |bit: u64| word * 64 <= bit && bit < word * 64 + 64 && old >> (bit % 64) & 1 == 1;
+                if edge(first_bit) {
+                    bytes -= offset - (first_bit << self.shift);
+                }
+                if edge(last_bit) {
+                    bytes -= (last_bit << self.shift) + ((1 << self.shift) - 1) - last;
+                }
+            }
+            before += bytes;
+        }
+        before
+    }
+
+    /// Twice the bytes a granule.
+    fn coarsen(&mut self) {
+        self.shift += 1;
+        self.set = 0;
+        let pairs = |word: u64| {
+            // Bit i of the result is bit 2i or bit 2i+1 of the word.
+            let mut x = (word | word >> 1) & 0x5555_5555_5555_5555;
+            x = (x | x >> 1) & 0x3333_3333_3333_3333;
+            x = (x | x >> 2) & 0x0f0f_0f0f_0f0f_0f0f;
+            x = (x | x >> 4) & 0x00ff_00ff_00ff_00ff;
+            x = (x | x >> 8) & 0x0000_ffff_0000_ffff;
+            (x | x >> 16) & 0x0000_0000_ffff_ffff
+        };
+        for to in 0..self.words.len().div_ceil(2) {
+            let low = pairs(self.words[to * 2]);
+            let high = self.words.get(to * 2 + 1).map_or(0, |word| pairs(*word));
+            self.words[to] = low | high << 32;
+            self.set += u64::from(self.words[to].count_ones());
+        }
+        self.words.truncate(self.words.len().div_ceil(2));
+    }
+
+    /// Granules that were touched.
+    pub const fn granules(&self) -> u64 {
+        self.set
+    }
+
+    /// Bytes a granule has.
+    pub const fn granule_bytes(&self) -> u64 {
+        1 << self.shift
+    }
+
+    /// Bytes that were touched, in whole granules; saturates.
+    pub const fn bytes(&self) -> u64 {
+        self.set.saturating_mul(1 << self.shift)
+    }
+
+    /// Bytes on the heap, at most 128 KiB.
+    pub fn heap_bytes(&self) -> usize {
+        self.words.capacity() * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_map_is_the_set_of_granules(touches in proptest::collection::vec((0u64..3_000_000, 0u64..200_000), 1..60)) {
+            let mut extent = Extent::default();
+            let mut bytes_of = BTreeSet::new();
+            for (offset, length) in touches {
+                let mut before = 0;
+                let mut at = offset;
+                while at < offset + length {
+                    let granule = at / GRANULE;
+                    let end = ((granule + 1) * GRANULE).min(offset + length);
+                    before += if bytes_of.contains(&granule) { end - at } else { 0 };
+                    at = end;
+                }
+                prop_assert_eq!(extent.touch(offset, length), before);
+                if length > 0 {
+                    bytes_of.extend((offset / GRANULE)..(offset + length).div_ceil(GRANULE));
+                }
+
+                prop_assert_eq!(extent.granules(), bytes_of.len() as u64);
+            }
+        }
+
+        #[test]
+        fn a_small_map_of_a_large_file_is_the_set_of_larger_granules(
+            touches in proptest::collection::vec((0u64..1 << 40, 1u64..100_000_000), 1..20),
+        ) {
+            let mut extent = Extent::with_max_bits(128);
+            for (offset, length) in &touches {
+                extent.touch(*offset, *length);
+            }
+            let granule = extent.granule_bytes();
+            let set: BTreeSet<u64> = touches
+                .iter()
+                .flat_map(|(offset, length)| (offset / granule)..=((offset + length - 1) / granule))
+                .collect();
+            prop_assert_eq!(extent.granules(), set.len() as u64);
+            prop_assert!(extent.heap_bytes() <= 32);
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_range_is_no_trouble() {
+        let mut extent = Extent::default();
+        extent.touch(u64::MAX - 5, u64::MAX);
+        extent.touch(0, u64::MAX);
+        extent.touch(u64::MAX, 0);
+        assert!(extent.heap_bytes() <= 128 * 1024);
+        assert!(extent.granules() <= MAX_BITS);
+    }
+}

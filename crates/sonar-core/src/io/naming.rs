@@ -1,0 +1,91 @@
+//! What a file is for, as far as its name tells.
+
+/// The role of a file under a MongoDB server's dbpath, by the names that WiredTiger and the server
+/// give (`collection-<n>-<random>.wt`, also in sub-folders).
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum FileRole {
+    /// The documents of a collection.
+    Collection,
+    /// An index.
+    Index,
+    /// The journal.
+    Journal,
+    /// The catalogue of collections and indexes, and sizes.
+    Catalog,
+    /// Older versions that snapshots still need: `WiredTigerHS.wt`, before 4.4 `WiredTigerLAS.wt`.
+    HistoryStore,
+    /// WiredTiger's own metadata.
+    Metadata,
+    /// `diagnostic.data`.
+    Diagnostics,
+    /// Any other file.
+    Other,
+}
+
+impl FileRole {
+    /// From the path of a file, or its name alone.
+    pub fn of(path: &str) -> Self {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let folder = path.rsplit('/').nth(1).unwrap_or("");
+        // With directoryForIndexes a collection is `db/collection/<n>-<random>.wt`.
+        let in_folder = |wanted: &str| folder == wanted && name.ends_with(".wt");
+        if name.starts_with("WiredTigerLog.") || name.starts_with("WiredTigerPreplog.") {
+            Self::Journal
+        } else if name == "WiredTigerHS.wt" || name == "WiredTigerLAS.wt" {
+            Self::HistoryStore
+        } else if name == "_mdb_catalog.wt" || name == "sizeStorer.wt" {
+            Self::Catalog
+        } else if name.starts_with("WiredTiger") {
+            Self::Metadata
+        } else if (name.starts_with("collection-") && name.ends_with(".wt")) || in_folder("collection") {
+            Self::Collection
+        } else if (name.starts_with("index-") && name.ends_with(".wt")) || in_folder("index") {
+            Self::Index
+        } else if folder == "diagnostic.data" {
+            Self::Diagnostics
+        } else {
+            Self::Other
+        }
+    }
+
+    /// In words; empty for [`FileRole::Other`].
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Collection => "collection",
+            Self::Index => "index",
+            Self::Journal => "journal",
+            Self::Catalog => "catalog",
+            Self::HistoryStore => "history store",
+            Self::Metadata => "metadata",
+            Self::Diagnostics => "diagnostics",
+            Self::Other => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_server_s_files_tell_their_role() {
+        for (path, role) in [
+            ("collection-7-4596081763205983475.wt", FileRole::Collection),
+            ("/data/db/shop/collection-7-459.wt", FileRole::Collection),
+            ("/data/db/shop/collection/7-459.wt", FileRole::Collection),
+            ("/data/db/shop/index/8-459.wt", FileRole::Index),
+            ("index-8-4596081763205983475.wt", FileRole::Index),
+            ("/data/db/journal/WiredTigerLog.0000000007", FileRole::Journal),
+            ("journal/WiredTigerPreplog.0000000001", FileRole::Journal),
+            ("_mdb_catalog.wt", FileRole::Catalog),
+            ("WiredTigerHS.wt", FileRole::HistoryStore),
+            ("WiredTigerLAS.wt", FileRole::HistoryStore),
+            ("WiredTiger.turtle", FileRole::Metadata),
+            ("diagnostic.data/metrics.2026", FileRole::Diagnostics),
+            ("/tmp/some.data", FileRole::Other),
+            ("", FileRole::Other),
+        ] {
+            assert_eq!(FileRole::of(path), role, "{path}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! How the use of a file changed over time: slices of equal width, and the phases they make.
+
+use super::IoAccess;
+use super::distance::Step;
+
+/// Slices of time that are kept for a file; when there would be more, their width doubles.
+pub const MAX_SLICES: usize = 128;
+/// A slice with fewer known distances than this joins the phase around it.
+const SLICE_MIN: u64 = 8;
+/// So many empty slices in a row end a phase.
+const GAP: usize = 8;
+/// Randomness below which an access path counts as sequential.
+pub const SEQUENTIAL_BELOW: f64 = 0.1;
+/// Randomness from which on an access path counts as random.
+pub const RANDOM_FROM: f64 = 0.5;
+
+/// What was read of one file in one slice of time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Slice {
+    /// Reads and page faults.
+    pub reads: u64,
+    /// Bytes that they gave.
+    pub bytes: u64,
+    /// The sum of their latencies in nanoseconds.
+    pub latency_ns: u64,
+    /// Of their distances: 0.
+    pub contiguous: u64,
+    /// Of their distances: skips, ahead by at most [`NEAR`](super::NEAR).
+    pub near: u64,
+    /// Of their distances: jumps.
+    pub jumps: u64,
+}
+
+impl Slice {
+    /// Adds one read, with its distance where that is known.
+    pub(super) fn record(&mut self, access: &IoAccess, step: Option<Step>) {
+        self.reads += 1;
+        self.bytes = self.bytes.saturating_add(access.given);
+        self.latency_ns = self.latency_ns.saturating_add(access.latency_ns);
+        match step {
+            Some(Step::Contiguous) => self.contiguous += 1,
+            Some(step) if step.is_jump() => self.jumps += 1,
+            Some(_) => self.near += 1,
+            None => {}
+        }
+    }
+
+    /// Adds all of `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.latency_ns = self.latency_ns.saturating_add(other.latency_ns);
+        self.contiguous += other.contiguous;
+        self.near += other.near;
+        self.jumps += other.jumps;
+    }
+
+    /// Distances that are known.
+    pub const fn steps(&self) -> u64 {
+        self.contiguous + self.near + self.jumps
+    }
+
+    /// Jumps per distance known; `None` where none is.
+    pub fn randomness(&self) -> Option<f64> {
+        (self.steps() > 0).then(|| self.jumps as f64 / self.steps() as f64)
+    }
+}
+
+/// Which way a file was walked.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Path {
+    /// Randomness below [`SEQUENTIAL_BELOW`].
+    Sequential,
+    /// Between the two.
+    Mixed,
+    /// Randomness of [`RANDOM_FROM`] or more.
+    Random,
+    /// Too few reads to tell.
+    Unknown,
+}
+
+impl Path {
+    /// By the randomness score.
+    pub fn of(randomness: Option<f64>) -> Self {
+        match randomness {
+            None => Self::Unknown,
+            Some(score) if score < SEQUENTIAL_BELOW => Self::Sequential,
+            Some(score) if score < RANDOM_FROM => Self::Mixed,
+            Some(_) => Self::Random,
+        }
+    }
+
+    /// The stable name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Mixed => "mixed",
+            Self::Random => "random",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A stretch of time in which a file was walked one way.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Phase {
+    /// First slice, by its number.
+    pub first: usize,
+    /// Last slice, inclusive.
+    pub last: usize,
+    /// Which way.
+    pub path: Path,
+    /// All that was read in it.
+    pub total: Slice,
+}
+
+/// The phases of a file's slices, in order of time. Slices of one path next to each other are one
+/// phase; eight empty ones in a row end it.
+pub fn phases(slices: &[Slice]) -> Vec<Phase> {
+    let mut phases: Vec<Phase> = Vec::new();
+    for (at, slice) in slices.iter().enumerate().filter(|(_, slice)| slice.reads > 0) {
+        let path = if slice.steps() < SLICE_MIN { Path::Unknown } else { Path::of(slice.randomness()) };
+        if let Some(last) = phases.last_mut() {
+            let joins = path == last.path || path == Path::Unknown || last.path == Path::Unknown;
+            if joins && at - last.last <= GAP {
+                last.last = at;
+                last.total.add(slice);
+                last.path = if path == Path::Unknown { last.path } else { path };
+                continue;
+            }
+        }
+        phases.push(Phase { first: at, last: at, path, total: *slice });
+    }
+    for phase in &mut phases {
+        if phase.total.steps() >= SLICE_MIN {
+            phase.path = Path::of(phase.total.randomness());
+        }
+    }
+    phases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(contiguous: u64, jumps: u64) -> Slice {
+        Slice { reads: contiguous + jumps, contiguous, jumps, ..Slice::default() }
+    }
+
+    #[test]
+    fn a_pass_then_a_pause_then_jumps_are_two_phases() {
+        let mut slices = vec![slice(100, 1); 5];
+        slices.push(slice(1, 1));
+        slices.extend([Slice::default(); 3]);
+        slices.push(slice(80, 0));
+        slices.extend([Slice::default(); 20]);
+        slices.extend([slice(1, 90); 4]);
+        let phases = phases(&slices);
+        let told: Vec<_> = phases.iter().map(|phase| (phase.first, phase.last, phase.path)).collect();
+        assert_eq!(told, [(0, 9, Path::Sequential), (30, 33, Path::Random)]);
+        assert_eq!(phases.iter().map(|phase| phase.total.reads).sum::<u64>(), 505 + 2 + 80 + 364);
+    }
+}

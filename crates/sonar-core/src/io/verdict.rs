@@ -1,0 +1,156 @@
+//! What a recording comes to, with the figures that show it. Words are made of it elsewhere.
+
+use super::analysis::Analysis;
+use super::naming::FileRole;
+use super::phase::{Path, SEQUENTIAL_BELOW};
+
+/// With fewer reads nothing is said.
+pub const MIN_READS: u64 = 64;
+/// An order is called the disk's own with less than so many bytes read for each one touched.
+const AMPLIFIED_FROM: f64 = 1.5;
+/// The rate of reads in order is known from so many bytes on.
+const MIN_RATE_BYTES: u64 = 1 << 20;
+
+/// Which access path was seen.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Finding {
+    /// Fewer than [`MIN_READS`] reads.
+    TooFewReads,
+    /// The file was walked in its own order.
+    SequentialPass,
+    /// The thread that read this file at random walked an index beside it: documents were fetched in
+    /// the index's order, which is not the disk's.
+    IndexFetch {
+        /// The index, by its number.
+        index: u32,
+    },
+    /// Read at random; nothing tells why.
+    RandomReads,
+    /// In the disk's order, but the same places again and again: what was read was not kept.
+    ReadAgain,
+    /// Partly in order.
+    Mixed,
+}
+
+impl Finding {
+    /// The stable name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TooFewReads => "too_few_reads",
+            Self::SequentialPass => "sequential_pass",
+            Self::IndexFetch { .. } => "index_fetch",
+            Self::RandomReads => "random_reads",
+            Self::ReadAgain => "read_again",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+/// What a recording comes to. It speaks of the file on which most time was spent in reads.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Verdict {
+    /// The file; `None` when nothing was read.
+    pub file: Option<u32>,
+    /// Which access path.
+    pub finding: Finding,
+    /// Reads of the file.
+    pub reads: u64,
+    /// Different places at which they began.
+    pub blocks: u64,
+    /// Bytes that they gave.
+    pub bytes: u64,
+    /// Bytes of the file that were touched.
+    pub touched: u64,
+    /// `bytes` for each of `touched`.
+    pub amplification: Option<f64>,
+    /// The randomness score.
+    pub randomness: Option<f64>,
+    /// [`Distances::far_share`](super::Distances::far_share).
+    pub far_share: Option<f64>,
+    /// Time that threads spent in these reads, in nanoseconds, summed over threads.
+    pub read_ns: u128,
+    /// The thread that made most of them.
+    pub thread: Option<u32>,
+    /// Share of its time which that thread spent in reads of any file.
+    pub thread_read_share: Option<f64>,
+    /// What reading every byte that was touched once, in order, would take on this disk, in
+    /// nanoseconds: at the rate at which this recording's own reads in order were served. `None` where
+    /// it holds too few of them to tell.
+    pub in_order_ns: Option<u64>,
+    /// That rate, in bytes per second.
+    pub in_order_rate: Option<f64>,
+}
+
+/// Judges what was seen; `role` says what a file is for.
+pub fn judge(analysis: &Analysis, role: impl Fn(u32) -> FileRole) -> Verdict {
+    let read_ns = |flow: &super::Flow| flow.cached.sum_ns() + flow.uncached.sum_ns() + flow.unknown.sum_ns();
+    let worst = analysis
+        .files()
+        .filter(|(_, file)| file.reads.count > 0)
+        .max_by_key(|(id, file)| (read_ns(&file.reads), std::cmp::Reverse(*id)));
+    let Some((id, file)) = worst else {
+        return Verdict {
+            file: None,
+            finding: Finding::TooFewReads,
+            reads: 0,
+            blocks: 0,
+            bytes: 0,
+            touched: 0,
+            amplification: None,
+            randomness: None,
+            far_share: None,
+            read_ns: 0,
+            thread: None,
+            thread_read_share: None,
+            in_order_ns: None,
+            in_order_rate: None,
+        };
+    };
+    let reads = &file.reads;
+    let thread =
+        analysis.readers().filter(|(_, file, _)| *file == id).max_by_key(|r| (r.2, r.0)).map(|r| r.0);
+    let index = analysis
+        .readers()
+        .filter(|&(by, other, _)| Some(by) == thread && other != id && role(other) == FileRole::Index)
+        .max_by_key(|r| (r.2, r.1));
+    let (bytes, ns) = analysis.files().fold((0u64, 0u64), |sum, (_, file)| {
+        let (bytes, ns) = file.reads.in_order;
+        (sum.0.saturating_add(bytes), sum.1.saturating_add(ns))
+    });
+    let in_order_rate = (bytes >= MIN_RATE_BYTES && ns > 0).then(|| bytes as f64 / (ns as f64 / 1e9));
+    let randomness = reads.distances.randomness();
+    let amplification = reads.amplification();
+    let path = Path::of(randomness);
+    let finding = match path {
+        _ if reads.count < MIN_READS => Finding::TooFewReads,
+        Path::Unknown => Finding::TooFewReads,
+        Path::Sequential if amplification.is_none_or(|times| times < AMPLIFIED_FROM) => {
+            Finding::SequentialPass
+        }
+        // Jumps that only go back to what was just read say nothing of the order.
+        _ if reads.distances.far_share().is_some_and(|share| share < SEQUENTIAL_BELOW) => Finding::ReadAgain,
+        Path::Sequential | Path::Mixed => Finding::Mixed,
+        Path::Random => match index {
+            Some((_, index, _)) if role(id) == FileRole::Collection => Finding::IndexFetch { index },
+            _ => Finding::RandomReads,
+        },
+    };
+    Verdict {
+        file: Some(id),
+        finding,
+        reads: reads.count,
+        blocks: reads.blocks.granules(),
+        bytes: reads.given,
+        touched: reads.extent.bytes(),
+        amplification,
+        randomness,
+        far_share: reads.distances.far_share(),
+        read_ns: read_ns(reads),
+        thread,
+        thread_read_share: thread
+            .and_then(|id| analysis.threads().find(|(other, _)| *other == id))
+            .and_then(|(_, thread)| thread.read_share()),
+        in_order_ns: in_order_rate.map(|rate| (reads.extent.bytes() as f64 / rate * 1e9) as u64),
+        in_order_rate,
+    }
+}

@@ -1,0 +1,139 @@
+//! Two recordings side by side: before and after, or one shard and another.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use sonar_core::io::FilePattern;
+
+use super::{Recording, SCHEMA, document, grouped, percent, score};
+use crate::text::fit;
+use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
+
+/// A file that is in one of them or in both, by its name.
+struct Pair<'a> {
+    name: String,
+    sides: [Option<&'a FilePattern>; 2],
+}
+
+fn time_ns(pattern: &FilePattern) -> u64 {
+    u64::try_from(pattern.reads.latency().sum_ns()).unwrap_or(u64::MAX)
+}
+
+/// Files of both by name, those on which most time was spent in reads first. Where the servers were asked
+/// for names these are compared, so that a collection that was rewritten into another file is found again.
+fn pairs<'a>(sides: [&'a Recording<'a>; 2]) -> Vec<Pair<'a>> {
+    let mut found: BTreeMap<String, [Option<&FilePattern>; 2]> = BTreeMap::new();
+    for (at, side) in sides.into_iter().enumerate() {
+        for (file, pattern) in side.analysis.files() {
+            found.entry(side.name(file)).or_default()[at].get_or_insert(pattern);
+        }
+    }
+    let mut pairs: Vec<_> = found.into_iter().map(|(name, sides)| Pair { name, sides }).collect();
+    pairs.sort_by_key(|pair| {
+        Reverse(pair.sides.iter().flatten().map(|side| time_ns(side)).fold(0, u64::saturating_add))
+    });
+    pairs
+}
+
+/// Writes both as text, at most `limit` files.
+///
+/// # Errors
+/// Those of `out`.
+pub fn text(
+    names: [&str; 2],
+    sides: [&Recording<'_>; 2],
+    limit: usize,
+    mut out: impl Write,
+) -> io::Result<()> {
+    for (letter, (name, side)) in ["A", "B"].into_iter().zip(names.into_iter().zip(sides)) {
+        let span = side.analysis.span().map(|(first, last)| Nanos(last.since(first)));
+        writeln!(
+            out,
+            "{letter}: {} ({} accesses in {}, {} lost)",
+            fit(name, 80),
+            grouped(side.analysis.accesses()),
+            or_unknown(span),
+            grouped(side.losses.total()),
+        )?;
+        for line in side.verdict().1.iter().take(3) {
+            writeln!(out, "   {line}")?;
+        }
+    }
+    let pairs = pairs(sides);
+    writeln!(out, "\nFiles, by time spent in reading them ({} of {})", pairs.len().min(limit), pairs.len())?;
+    writeln!(out, "       reads  bytes   time    p50    p99 cached   seq   rnd amplif dev/B  writes  syncs")?;
+    for pair in pairs.iter().take(limit) {
+        writeln!(out, "{}", fit(&pair.name, 100))?;
+        for (letter, side) in ["A", "B"].into_iter().zip(pair.sides) {
+            let Some(file) = side else {
+                writeln!(out, "  {letter} {:>7}", UNKNOWN)?;
+                continue;
+            };
+            let (reads, latency) = (&file.reads, file.reads.latency());
+            writeln!(
+                out,
+                "  {letter} {:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>5} {:>5} {:>6} {:>5} {:>7} {:>6}",
+                Count(reads.count as f64),
+                Count(reads.given as f64),
+                Nanos(time_ns(file)),
+                or_unknown(latency.quantile_ns(0.5).map(Nanos)),
+                or_unknown(latency.quantile_ns(0.99).map(Nanos)),
+                percent(reads.cached_share()),
+                percent(reads.distances.sequential_share()),
+                score(reads.distances.randomness()),
+                score(reads.amplification()),
+                score(reads.device_per_byte()),
+                Count(file.writes.as_ref().map_or(0, |flow| flow.count) as f64),
+                Count(file.syncs.count() as f64),
+            )?;
+        }
+        if let [Some(a), Some(b)] = pair.sides {
+            let times = |a: u64, b: u64| match a {
+                0 => UNKNOWN.to_string(),
+                a => format!("{:.2}", b as f64 / a as f64),
+            };
+            writeln!(
+                out,
+                "  B/A {:>5} {:>6} {:>6}",
+                times(a.reads.count, b.reads.count),
+                times(a.reads.given, b.reads.given),
+                times(time_ns(a), time_ns(b)),
+            )?;
+        }
+    }
+    out.flush()
+}
+
+/// Writes both reports as one line of JSON, with the ratios of each file that is in both.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json(sides: [&Recording<'_>; 2], limit: usize, out: impl Write) -> io::Result<()> {
+    let files: Vec<_> = pairs(sides)
+        .iter()
+        .take(limit)
+        .map(|pair| {
+            let of = |figure: &dyn Fn(&FilePattern) -> u64| -> Value {
+                let [a, b] = pair.sides.map(|side| side.map(figure));
+                let ratio = a.zip(b).filter(|(a, _)| *a > 0).map(|(a, b)| b as f64 / a as f64);
+                json!({ "a": a, "b": b, "ratio": ratio })
+            };
+            json!({
+                "name": pair.name,
+                "reads": of(&|file| file.reads.count),
+                "bytes": of(&|file| file.reads.given),
+                "read_ns": of(&time_ns),
+            })
+        })
+        .collect();
+    let value = json!({
+        "schema": SCHEMA,
+        "kind": "io_compare",
+        "a": document(sides[0], limit),
+        "b": document(sides[1], limit),
+        "files": files,
+    });
+    crate::json::line(&value, out)
+}

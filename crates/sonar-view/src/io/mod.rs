@@ -1,0 +1,428 @@
+//! The report of recorded accesses: text, JSON, and the verdict in words.
+
+pub mod compare;
+pub mod html;
+pub mod live;
+mod picture;
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use sonar_core::io::verdict::Finding;
+use sonar_core::io::{Analysis, FilePattern, FileRole, Flow, IoLosses, Verdict, judge};
+
+pub use picture::svg;
+
+use crate::text::{escape, fit};
+use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
+
+/// Version of the JSON schema: it grows when a field changes its meaning or goes, not when one is added.
+pub const SCHEMA: u32 = 1;
+
+/// What a report is made of.
+pub struct Recording<'a> {
+    /// All accesses.
+    pub analysis: &'a Analysis,
+    /// Paths of files by their number.
+    pub files: &'a HashMap<u32, String>,
+    /// What files hold, by their number, where the server was asked.
+    pub labels: &'a HashMap<u32, String>,
+    /// Names of threads by their id.
+    pub threads: &'a HashMap<u32, String>,
+    /// What was lost while recording.
+    pub losses: IoLosses,
+    /// Why the recording could not be read to its end, in words.
+    pub damage: Option<&'a str>,
+    /// How it was made: keys and values.
+    pub info: &'a [(String, String)],
+}
+
+impl Recording<'_> {
+    fn path(&self, file: u32) -> &str {
+        self.files.get(&file).map_or("", String::as_str)
+    }
+
+    fn role(&self, file: u32) -> FileRole {
+        FileRole::of(self.path(file))
+    }
+
+    /// The name that a person knows it by: what it holds where that is known, else the last part of its path.
+    pub fn name(&self, file: u32) -> String {
+        if let Some(label) = self.labels.get(&file) {
+            return escape(label).into_owned();
+        }
+        match self.path(file) {
+            "" => format!("file {file}"),
+            path => escape(path.rsplit('/').next().unwrap_or(path)).into_owned(),
+        }
+    }
+
+    fn thread(&self, thread: u32) -> String {
+        match self.threads.get(&thread) {
+            Some(name) if !name.is_empty() => format!("{} ({thread})", escape(name)),
+            _ => thread.to_string(),
+        }
+    }
+
+    /// Files by the time that was spent in reading them, then by bytes written.
+    pub fn ranked(&self) -> Vec<(u32, &FilePattern)> {
+        let mut files: Vec<_> = self.analysis.files().collect();
+        files.sort_by_cached_key(|(id, file)| {
+            let written = file.writes.as_ref().map_or(0, |flow| flow.given);
+            (Reverse(file.reads.latency().sum_ns()), Reverse(written), *id)
+        });
+        files
+    }
+
+    /// What was seen, from the figures of the verdict; each sentence is one line.
+    pub fn verdict(&self) -> (Verdict, Vec<String>) {
+        let verdict = judge(self.analysis, |file| self.role(file));
+        let mut words = Vec::new();
+        let Some(file) = verdict.file else {
+            words.push("Nothing was read.".to_string());
+            return (verdict, words);
+        };
+        let name = self.name(file);
+        let role = match self.role(file).name() {
+            "" => String::new(),
+            role => format!(", a file of the kind {role}"),
+        };
+        words.push(match verdict.finding {
+            Finding::TooFewReads => {
+                format!("Too few reads to tell: {} of {name}{role}.", verdict.reads)
+            }
+            Finding::SequentialPass => {
+                format!("A sequential pass: {name}{role}, was read in the order in which it lies on the disk.")
+            }
+            Finding::IndexFetch { index } => format!(
+                "A fetch through an index whose order is not the disk's: while it walked {}, the same thread read {name}{role}, at random.",
+                self.name(index)
+            ),
+            Finding::RandomReads => {
+                format!("Random reads of {name}{role}; no index was walked beside them, so nothing here tells why.")
+            }
+            Finding::ReadAgain => format!(
+                "Blocks read again and again, in the order of the disk: {name}{role}, was read in the order in which it lies there, but what was read was not kept. A larger cache helps; another order does not."
+            ),
+            Finding::Mixed => format!("Partly in order, partly not: {name}{role}."),
+        });
+        if let (Some(times), Some(randomness)) = (verdict.amplification, verdict.randomness) {
+            words.push(format!(
+                "Evidence: {} reads for {} different blocks, {times:.1} bytes read for each byte of the file that was touched, randomness {randomness:.2} (jumps among consecutive reads).",
+                grouped(verdict.reads),
+                grouped(verdict.blocks),
+            ));
+        }
+        if let (Some(thread), Some(share)) = (verdict.thread, verdict.thread_read_share) {
+            let judged = match share {
+                share if share >= 0.5 => "it is bound by I/O",
+                share if share >= 0.2 => "I/O is a good part of its time",
+                _ => "it is not bound by I/O",
+            };
+            words.push(format!(
+                "Thread {} waited in reads for {:.0} % of the time from its first access to its last: {judged}.",
+                self.thread(thread),
+                share * 100.0
+            ));
+        }
+        let took = u64::try_from(verdict.read_ns).unwrap_or(u64::MAX);
+        let slow =
+            matches!(verdict.finding, Finding::IndexFetch { .. } | Finding::RandomReads | Finding::Mixed);
+        match (verdict.in_order_ns, verdict.in_order_rate) {
+            _ if !slow => {}
+            (Some(ns), Some(_)) if ns >= took => words.push(
+                "Reading in the order of the disk would not be quicker: most of this came from the page cache, which has no order."
+                    .to_string(),
+            ),
+            (Some(ns), Some(rate)) => words.push(format!(
+                "Reading each touched byte once in the order of the disk would wait for about {} instead of {}, at the {}B/s at which this recording's own reads in order were served.",
+                Nanos(ns),
+                Nanos(took),
+                Count(rate)
+            )),
+            _ => words.push(
+                "What reading in the order of the disk would take is not known: the recording holds too few reads in order that came from the device."
+                    .to_string(),
+            ),
+        }
+        (verdict, words)
+    }
+}
+
+/// `49559` as `49,559`.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| UNKNOWN.to_string(), |share| format!("{:.0}%", share * 100.0))
+}
+
+fn score(value: Option<f64>) -> String {
+    value.map_or_else(|| UNKNOWN.to_string(), |value| format!("{value:.2}"))
+}
+
+/// Writes the report as text, at most `limit` files and threads.
+///
+/// # Errors
+/// Those of `out`.
+pub fn text(recording: &Recording<'_>, limit: usize, mut out: impl Write) -> io::Result<()> {
+    let analysis = recording.analysis;
+    let span = analysis.span();
+    write!(out, "{} accesses", grouped(analysis.accesses()))?;
+    if let Some((first, last)) = span {
+        write!(out, " in {}: {first} to {last}", Nanos(last.since(first)))?;
+    }
+    writeln!(out)?;
+    let lost: Vec<_> = recording.losses.iter().filter(|(_, _, count)| *count > 0).collect();
+    for (_, name, count) in lost {
+        writeln!(out, "  lost: {name} {}", grouped(count))?;
+    }
+    for (name, count) in own_losses(analysis).into_iter().filter(|(_, count)| *count > 0) {
+        writeln!(out, "  not told apart: {name} {}", grouped(count))?;
+    }
+    if let Some(damage) = recording.damage {
+        writeln!(out, "  incomplete: {}", escape(damage))?;
+    }
+    writeln!(out)?;
+    for line in recording.verdict().1 {
+        writeln!(out, "{line}")?;
+    }
+    let files = recording.ranked();
+    let shown = files.len().min(limit);
+    writeln!(out, "\nFiles, by time spent in reading them ({shown} of {})", files.len())?;
+    writeln!(
+        out,
+        "  reads  bytes   time    p50    p99 cached   seq   rnd  run amplif dev/B  writes  syncs  file"
+    )?;
+    for (id, file) in files.iter().take(limit) {
+        let reads = &file.reads;
+        let latency = reads.latency();
+        writeln!(
+            out,
+            "{:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>5} {:>5} {:>4} {:>6} {:>5} {:>7} {:>6}  {}",
+            Count(reads.count as f64),
+            Count(reads.given as f64),
+            Nanos(u64::try_from(latency.sum_ns()).unwrap_or(u64::MAX)),
+            or_unknown(latency.quantile_ns(0.5).map(Nanos)),
+            or_unknown(latency.quantile_ns(0.99).map(Nanos)),
+            percent(reads.cached_share()),
+            percent(reads.distances.sequential_share()),
+            score(reads.distances.randomness()),
+            or_unknown(reads.runs.mean().map(Count)),
+            score(reads.amplification()),
+            score(reads.device_per_byte()),
+            Count(file.writes.as_ref().map_or(0, |flow| flow.count) as f64),
+            Count(file.syncs.count() as f64),
+            fit(&recording.name(*id), 60),
+        )?;
+        let phases = analysis.phases(*id);
+        if phases.len() > 1 {
+            let mut line = String::new();
+            for phase in phases.iter().take(6) {
+                let from = phase.first as u64 * analysis.slice_ns();
+                let length = (phase.last - phase.first + 1) as u64 * analysis.slice_ns();
+                let _ = write!(
+                    line,
+                    "{} at {} for {} ({} reads); ",
+                    phase.path.name(),
+                    Nanos(from),
+                    Nanos(length),
+                    Count(phase.total.reads as f64)
+                );
+            }
+            if phases.len() > 6 {
+                let _ = write!(line, "{} more; ", phases.len() - 6);
+            }
+            writeln!(out, "        phases: {}", line.trim_end_matches("; "))?;
+        }
+    }
+    if let Some((id, file)) = files.first().filter(|(_, file)| file.reads.distances.count() > 0) {
+        writeln!(out, "\nDistances between consecutive reads of {}", recording.name(*id))?;
+        let most = file.reads.distances.buckets().map(|(_, count)| count).max().unwrap_or(1);
+        for (low, count) in file.reads.distances.buckets() {
+            let what = match low {
+                0 => "0".to_string(),
+                low => format!("{}{}B", if low < 0 { "-" } else { "+" }, Count(low.unsigned_abs() as f64)),
+            };
+            let bar = "#".repeat((count as f64 / most as f64 * 40.0).ceil() as usize);
+            writeln!(out, "{what:>9} {:>10} {bar}", grouped(count))?;
+        }
+    }
+    let mut threads: Vec<_> = analysis.threads().collect();
+    threads.sort_by_key(|(id, thread)| (Reverse(thread.read_ns), *id));
+    writeln!(out, "\nThreads, by time spent in reads ({} of {})", threads.len().min(limit), threads.len())?;
+    writeln!(out, "  reads  bytes   time waits  thread")?;
+    for (id, thread) in threads.iter().take(limit) {
+        writeln!(
+            out,
+            "{:>7} {:>6} {:>6} {:>5}  {}",
+            Count(thread.reads as f64),
+            Count(thread.read_bytes as f64),
+            Nanos(thread.read_ns),
+            percent(thread.read_share()),
+            recording.thread(*id),
+        )?;
+    }
+    out.flush()
+}
+
+fn own_losses(analysis: &Analysis) -> [(&'static str, u64); 3] {
+    [
+        ("accesses_other_files", analysis.files_other()),
+        ("accesses_other_threads", analysis.threads_other()),
+        ("distances_forgotten", analysis.streams_forgotten()),
+    ]
+}
+
+/// Writes the report as one line of JSON; what is not known is null.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json(recording: &Recording<'_>, limit: usize, out: impl Write) -> io::Result<()> {
+    crate::json::line(&document(recording, limit), out)
+}
+
+fn document(recording: &Recording<'_>, limit: usize) -> Value {
+    let analysis = recording.analysis;
+    let (verdict, words) = recording.verdict();
+    let files: Vec<_> = recording.ranked().into_iter().take(limit).map(|(id, file)| {
+        let phases: Vec<_> = analysis.phases(id).iter().map(|phase| json!({
+            "start_ns": analysis.origin().plus_ns(phase.first as u64 * analysis.slice_ns()).unix_ns(),
+            "length_ns": (phase.last - phase.first + 1) as u64 * analysis.slice_ns(),
+            "path": phase.path.name(),
+            "reads": phase.total.reads,
+            "bytes": phase.total.bytes,
+            "read_ns": phase.total.latency_ns,
+            "randomness": phase.total.randomness(),
+        })).collect();
+        let path = recording.path(id);
+        json!({
+            "file": id,
+            "path": (!path.is_empty()).then_some(path),
+            "label": recording.labels.get(&id),
+            "role": Some(recording.role(id).name()).filter(|name| !name.is_empty()),
+            "reads": flow(&file.reads),
+            "writes": file.writes.as_deref().map(flow),
+            "syncs": file.syncs.count(),
+            "sync_ns": { "p50": file.syncs.quantile_ns(0.5), "p99": file.syncs.quantile_ns(0.99), "max": file.syncs.max_ns() },
+            "phases": phases,
+        })
+    }).collect();
+    let mut threads: Vec<_> = analysis.threads().collect();
+    threads.sort_by_key(|(id, thread)| (Reverse(thread.read_ns), *id));
+    let threads: Vec<_> = threads
+        .into_iter()
+        .take(limit)
+        .map(|(id, thread)| {
+            json!({
+                "thread": id,
+                "name": recording.threads.get(&id),
+                "reads": thread.reads,
+                "read_bytes": thread.read_bytes,
+                "read_ns": thread.read_ns,
+                "read_share": thread.read_share(),
+                "writes": thread.writes,
+                "write_ns": thread.write_ns,
+            })
+        })
+        .collect();
+    let mut lost = serde_json::Map::new();
+    lost.extend(recording.losses.iter().map(|(_, name, count)| (name.to_string(), Value::from(count))));
+    lost.extend(own_losses(analysis).into_iter().map(|(name, count)| (name.to_string(), Value::from(count))));
+    let span = analysis.span();
+    let (index, index_path) = match verdict.finding {
+        Finding::IndexFetch { index } => (Some(index), Some(recording.path(index))),
+        _ => (None, None),
+    };
+    json!({
+        "schema": SCHEMA,
+        "kind": "io_report",
+        "start_ns": span.map(|(first, _)| first.unix_ns()),
+        "end_ns": span.map(|(_, last)| last.unix_ns()),
+        "accesses": analysis.accesses(),
+        "lost": lost,
+        "incomplete": recording.damage,
+        "info": recording.info.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect::<serde_json::Map<_, _>>(),
+        "verdict": {
+            "finding": verdict.finding.name(),
+            "file": verdict.file,
+            "path": verdict.file.map(|file| recording.path(file)),
+            "label": verdict.file.and_then(|file| recording.labels.get(&file)),
+            "index": index,
+            "index_path": index_path,
+            "reads": verdict.reads,
+            "blocks": verdict.blocks,
+            "bytes": verdict.bytes,
+            "touched_bytes": verdict.touched,
+            "amplification": verdict.amplification,
+            "randomness": verdict.randomness,
+            "far_share": verdict.far_share,
+            "read_ns": u64::try_from(verdict.read_ns).unwrap_or(u64::MAX),
+            "thread": verdict.thread,
+            "thread_read_share": verdict.thread_read_share,
+            "in_order_ns": verdict.in_order_ns,
+            "in_order_bytes_per_s": verdict.in_order_rate,
+            "words": words,
+        },
+        "files_total": analysis.files().count(),
+        "files": files,
+        "threads": threads,
+    })
+}
+
+fn flow(flow: &Flow) -> Value {
+    let latency = |histogram: &sonar_core::Histogram| {
+        json!({
+            "count": histogram.count(),
+            "sum": u64::try_from(histogram.sum_ns()).unwrap_or(u64::MAX),
+            "p50": histogram.quantile_ns(0.5),
+            "p95": histogram.quantile_ns(0.95),
+            "p99": histogram.quantile_ns(0.99),
+            "max": histogram.max_ns(),
+        })
+    };
+    let distances: Vec<_> =
+        flow.distances.buckets().map(|(low, count)| json!({ "from": low as f64, "count": count })).collect();
+    let runs: Vec<_> =
+        flow.runs.buckets().map(|(low, count)| json!({ "from": low, "count": count })).collect();
+    json!({
+        "count": flow.count,
+        "errors": flow.errors,
+        "faults": flow.faults,
+        "asked_bytes": flow.asked,
+        "bytes": flow.given,
+        "again_bytes": flow.again,
+        "touched_bytes": flow.extent.bytes(),
+        "granule_bytes": flow.extent.granule_bytes(),
+        "blocks": flow.blocks.granules(),
+        "amplification": flow.amplification(),
+        "device_bytes": (flow.device_given > 0).then_some(flow.device_bytes),
+        "device_bytes_per_byte": flow.device_per_byte(),
+        "cached_share": flow.cached_share(),
+        "sequential_share": flow.distances.sequential_share(),
+        "randomness": flow.distances.randomness(),
+        "contiguous": flow.distances.contiguous(),
+        "skips": flow.distances.near(),
+        "jumps": flow.distances.jumps(),
+        "back": flow.distances.back(),
+        "distances": distances,
+        "runs": runs,
+        "run_mean": flow.runs.mean(),
+        "run_longest": flow.runs.longest(),
+        "latency_ns": latency(&flow.latency()),
+        "latency_cached_ns": latency(&flow.cached),
+        "latency_uncached_ns": latency(&flow.uncached),
+    })
+}

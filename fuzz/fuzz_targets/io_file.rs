@@ -1,0 +1,50 @@
+//! Any bytes as a recording of accesses: no panic, bounded needs, the same accesses and the same end
+//! however the file comes in, and an analysis of whatever it holds.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sonar_core::io::{Analysis, FileRole, IoAccess, judge};
+use sonar_decode::io_file::{Block, Error, MAX_PAYLOAD, Parser, Step};
+
+fuzz_target!(|input: &[u8]| {
+    let [size, file @ ..] = input else { return };
+    let whole = read(file, file.len());
+    assert_eq!(whole, read(file, usize::from(*size) + 1));
+    let mut analysis = Analysis::new();
+    whole.0.iter().for_each(|access| analysis.record(access));
+    analysis.end_runs();
+    let _ = judge(&analysis, |_| FileRole::Collection);
+});
+
+fn read(file: &[u8], size: usize) -> (Vec<IoAccess>, Result<(), Error>) {
+    let mut parser = Parser::new();
+    let mut accesses = Vec::new();
+    let (mut start, mut end) = (0, 0);
+    loop {
+        match parser.next(&file[start..end]) {
+            Ok(Step::Block { block, consumed }) => {
+                match block {
+                    Block::Accesses(mut block) => {
+                        accesses.extend(&mut block);
+                        let _ = block.is_damaged();
+                    }
+                    Block::Files(block) => assert!(block.count() <= MAX_PAYLOAD),
+                    Block::Threads(block) => assert!(block.count() <= MAX_PAYLOAD),
+                    Block::Info(block) => assert!(block.count() <= MAX_PAYLOAD),
+                    Block::Lost(block) => assert!(block.losses().total() < u64::MAX || file.len() > 10),
+                    Block::End { .. } | Block::Other => {}
+                }
+                assert!(consumed > 0);
+                start += consumed;
+            }
+            Ok(Step::Need { at_least }) => {
+                assert!(at_least > end - start && at_least <= MAX_PAYLOAD + 12);
+                if end == file.len() {
+                    return (accesses, parser.finish(end - start));
+                }
+                end = (end + size.max(1)).min(file.len());
+            }
+            Err(error) => return (accesses, Err(error)),
+        }
+    }
+}

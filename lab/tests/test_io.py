@@ -1,0 +1,133 @@
+"""`mongosonar io` over real WiredTiger: a collection in the order of `_id` and in hashed order, walked in its own order and
+through its `_id` index. The program's own output is the oracle of what was read; the verdict must be what was done."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+from labkit import MONGOSONAR
+
+LAB = pathlib.Path(__file__).resolve().parent.parent
+STUDY, ORACLE = LAB / "bin/study", LAB / "bin/io-oracle"
+COUNT = 300_000  # documents of 3.5 KB on average: 1 GB, the cache a 35th of it; with less WiredTiger evicts what it walks
+CACHE_MB = 30
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root")
+
+
+def drop_caches():
+    os.sync()
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def traced(command, recording, folder, cold=True):
+    """Runs a program that waits for a tracer, records it, gives the report and what it printed."""
+    if cold:
+        drop_caches()
+    program = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "WAIT": "1"})
+    try:
+        assert program.stdout.readline() == "ready\n"
+        tracer = subprocess.Popen(
+            [MONGOSONAR, "io", "record", "--pid", str(program.pid), "--dbpath", str(folder), str(recording)], stderr=subprocess.PIPE, text=True
+        )
+        said = tracer.stderr.readline()
+        if "Ctrl-C ends it" not in said:
+            tracer.wait()
+            assert any(word in said for word in ("permission", "BTF", "cannot load")), said
+            pytest.skip(f"nothing can be traced here: {said}")
+        out, _ = program.communicate("go\n")
+        tracer.wait()
+    finally:
+        program.kill()
+        program.wait()
+    assert program.returncode == 0 and tracer.returncode == 0
+    return report(recording), out
+
+
+def report(recording):
+    done = subprocess.run([MONGOSONAR, "io", "report", "--json", str(recording)], capture_output=True, check=True)
+    told = json.loads(done.stdout)
+    assert not any(told["lost"].values()), told["lost"]
+    return told
+
+
+def in_order(verdict, case=None):
+    """On a busy machine WiredTiger's eviction takes the page that a walk is on, and reads it again; the order is the disk's
+    all the same, and the verdict tells the two apart."""
+    assert verdict["finding"] in ("sequential_pass", "read_again"), (case, verdict)
+    assert verdict["far_share"] < 0.1, (case, verdict)
+
+
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory):
+    if not STUDY.exists():
+        pytest.skip("the study was not built: libwiredtiger-dev is not installed")
+    folder = tmp_path_factory.mktemp("wiredtiger")
+    for order in ("ordered", "hashed"):
+        subprocess.run([STUDY, "make", folder / order, order, str(COUNT)], check=True)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_verdicts_over_real_wiredtiger(databases, tmp_path):
+    found, sums = {}, set()
+    for order in ("ordered", "hashed"):
+        for walk in ("pass", "fetch"):
+            told, out = traced([STUDY, walk, databases / order, CACHE_MB], tmp_path / f"{order}-{walk}.msio", databases / order)
+            what, records, _, _, sum_ = out.split()[-5:]
+            assert (what, records) == (walk, str(COUNT))
+            sums.add(sum_)
+            found[order, walk] = told["verdict"]
+    assert len(sums) == 1, "all of them read the same documents"
+    for case, verdict in found.items():
+        assert verdict["path"].endswith("collection-2-1.wt"), case
+        # The whole collection was read, once where the order is the disk's.
+        assert verdict["touched_bytes"] > 100 << 20, case
+        if case == ("hashed", "fetch"):
+            assert verdict["finding"] == "index_fetch" and verdict["index_path"].endswith("index-3-1.wt")
+            assert verdict["randomness"] > 0.9 and verdict["amplification"] > 4
+        else:
+            in_order(verdict, case)
+            assert case[1] == "fetch" or verdict["finding"] == "sequential_pass" and verdict["amplification"] < 1.1, case
+
+
+def test_the_cure_and_what_is_none(databases, tmp_path):
+    folder = databases / "hashed"
+    fetch = [STUDY, "fetch", folder, CACHE_MB]
+    subprocess.run([STUDY, "rebuild", folder], check=True)
+    told, _ = traced(fetch, tmp_path / "rebuilt.msio", folder)
+    assert told["verdict"]["finding"] == "index_fetch", "a plain rebuild of _id does not help"
+    subprocess.run([STUDY, "reorder", folder], check=True)
+    told, out = traced(fetch, tmp_path / "reordered.msio", folder)
+    in_order(told["verdict"])
+    assert out.split()[-4] == str(COUNT)
+    told, _ = traced([STUDY, "pass", folder, CACHE_MB], tmp_path / "pass.msio", folder)
+    assert told["verdict"]["finding"] == "sequential_pass"
+    compared = subprocess.run(
+        [MONGOSONAR, "io", "compare", "--json", str(tmp_path / "rebuilt.msio"), str(tmp_path / "pass.msio")], capture_output=True, check=True
+    )
+    files = {file["name"]: file for file in json.loads(compared.stdout)["files"]}
+    assert files["collection-2-1.wt"]["reads"]["ratio"] < 0.3
+
+
+def test_the_recording_holds_exactly_what_was_done(tmp_path):
+    """Sequential, strided, backward, random, vectored, by io_uring, by several threads, mapped."""
+    if not ORACLE.exists():
+        pytest.skip("the oracle was not built: liburing-dev is not installed")
+    data = tmp_path / "data"
+    data.write_bytes(os.urandom(16 << 20))
+    told, out = traced([ORACLE, data], tmp_path / "oracle.msio", tmp_path)
+    expected = sorted(tuple(line.split()) for line in out.splitlines() if line[0].isalpha() and line != "ready")
+    done = subprocess.run([MONGOSONAR, "io", "report", "--each", str(tmp_path / "oracle.msio")], capture_output=True, text=True, check=True)
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    at = {name: rows[0].index(name) for name in ("kind", "offset", "asked", "given")}
+    seen = [tuple(row[at[name]] for name in ("kind", "offset", "asked", "given")) for row in rows[1:]]
+    assert sorted(access for access in seen if access[0] != "fault") == expected
+    # Each page of the mapped part was faulted in, or came with one that was.
+    faults = {int(access[1]) for access in seen if access[0] == "fault"}
+    assert faults and all(8 << 20 <= offset < 12 << 20 for offset in faults)
+    way = told["info"]["way"]
+    assert ("page faults" in way) or len(faults) >= 1
