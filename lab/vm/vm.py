@@ -14,6 +14,7 @@ import argparse
 import dataclasses
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -100,6 +101,8 @@ class Done:
 def missing():
     """What keeps a virtual machine from being made here, in words; empty where nothing does."""
     words = [f"{program} is not installed" for program in (QEMU, BUSYBOX) if not shutil.which(program)]
+    if platform.machine() != "x86_64":
+        words.append(f"programs of {platform.machine()} do not run in a machine of x86-64")
     if not (KERNEL / "ready").exists():
         words.append(f"no kernel in {KERNEL} (make -C lab kernel)")
     return ", ".join(words)
