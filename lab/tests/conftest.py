@@ -2,18 +2,26 @@
 
 import os
 import shutil
+import sys
 
 import pytest
 
 import labkit
 
+sys.path.insert(0, str(labkit.LAB / "vm"))
+import vm
+
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs root (packet sockets, network namespaces)")
+    config.addinivalue_line("markers", "vm: needs a virtual machine (QEMU and a stock kernel)")
 
 
 def pytest_collection_modifyitems(items):
+    without = vm.missing()
     for item in items:
+        if item.get_closest_marker("vm") and without:
+            item.add_marker(pytest.mark.skip(reason=f"no virtual machine: {without}"))
         if item.get_closest_marker("root") and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs root"))
 

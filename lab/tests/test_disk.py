@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import subprocess
@@ -371,7 +372,7 @@ def test_a_device_that_goes_away_in_mid_run_is_an_error(engine):
         assert "failed" in errors or "could not be read" in errors, errors
 
 
-@pytest.mark.parametrize("number,code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number,code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)])
 @pytest.mark.parametrize("when", ["creating", "testing", "probing"])
 def test_a_signal_leaves_nothing_behind(folder, number, code, when):
     size = "4000" if when == "creating" else "64"
@@ -390,6 +391,37 @@ def test_a_signal_leaves_nothing_behind(folder, number, code, when):
     assert running.returncode == code
     assert "the test file is removed" in output
     assert not list(folder.iterdir())
+
+
+def test_a_terminal_shows_how_far_the_file_is(folder):
+    """And a pipe does not."""
+    command = [labkit.MONGOSONAR, "disk", "bench", "--r", "--fileSizeMB", "600", "--no-ramp", "--step-seconds", "1", "--probe-seconds", "0",
+               "--dir", str(folder)]
+    if shutil.disk_usage(folder).free < 2 << 30:
+        pytest.skip("too little space")
+    ours, theirs = pty.openpty()
+    shown = b""
+    with labkit.process(command, stdout=subprocess.DEVNULL, stderr=theirs, stdin=subprocess.DEVNULL):
+        os.close(theirs)
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    # The bar, and its two sizes.
+    assert b"of 600.00 MiB" in shown and b"left" in shown, shown[:2000]
+    done = run("bench", "--r", "--fileSizeMB", "8", "--no-ramp", "--step-seconds", "1", "--probe-seconds", "0", "--dir", folder)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+@pytest.mark.parametrize("engine", ["uring", "threads"])
+def test_the_largest_record(folder, engine):
+    """As large as mongoperf took, in order and at random."""
+    for access in ("sequential", "random"):
+        result = bench("--dir", folder, "--r", "--w", "--no-fdatasync", "--fileSizeMB", "128", "--recSizeKB", "64000", "--nThreads", "2", "--no-ramp",
+                       "--engine", engine, "--access", access)
+        step = result["steps"][0]
+        assert step["reads"]["count"] and step["reads"]["bytes"] == step["reads"]["count"] * 64000 * 1024 == step["kernel_read_bytes"]
+        assert step["writes"]["bytes"] == step["writes"]["count"] * 64000 * 1024
 
 
 def test_the_end_of_a_pipe_leaves_nothing_behind(folder):
@@ -523,6 +555,65 @@ def test_check_of_another_machine(machine, name, dbpath, expected, words):
 def test_check_of_a_machine_in_order_is_all_ok(machine):
     done = run("check", "--root", machine("cloud"))
     assert done.returncode == 0, done.stdout
+
+
+BUILD_INFO = '{"t":{"$date":"2024-01-05T10:11:12.131+00:00"},"s":"I","c":"CONTROL","id":23403,"ctx":"initandlisten","msg":"Build Info",' \
+    '"attr":{"buildInfo":{"version":"%s","gitVersion":"7809d71e84e314b497f282ea8aa06d7ded3eb205"}}}\n'
+
+
+@pytest.mark.parametrize("program,files,version,source", [
+    ("/opt/mongodb-linux-x86_64-rhel80-6.0.12/bin/mongod", {}, "6.0", "the path of its program"),
+    ("/usr/bin/mongod", {"var/log/mongo.log": BUILD_INFO % "5.0.1" + BUILD_INFO % "7.0.5"}, "7.0", "its log"),
+    # An older package is there as well; what runs is what counts.
+    ("/opt/mongodb/bin/mongod", {"var/log/mongo.log": BUILD_INFO % "8.0.1", "var/lib/dpkg/status": "Package: mongodb-org-server\n"
+                                 "Status: install ok installed\nVersion: 4.4.1\n"}, "8.0", "its log"),
+    ("/usr/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 1:4.4.1-2\n"}, "4.4", "package"),
+    ("/usr/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: deinstall ok config-files\nVersion: 4.4.1\n"}, None,
+     "no package"),
+    ("/opt/mongodb/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 4.4.1\n"}, None,
+     "did not come out of a package"),
+    ("/usr/bin/mongod", {"var/log/mongo.log": "nothing of a start\n"}, None, "/var/log/mongo.log tells of no start"),
+    ("/usr/bin/mongod", {}, None, "/data/diagnostic.data"),
+])
+def test_check_finds_which_mongod_it_is_or_says_what_it_could_not_see(machine, program, files, version, source):
+    root = machine("cloud")
+    (root / "var/lib/dpkg/status").unlink()
+    (root / "proc/1207/cmdline").write_text(f"{program}\0--config\0/etc/mongod.conf\0")
+    (root / "etc/mongod.conf").write_text("storage:\n  dbPath: /data\nsystemLog:\n  destination: file\n  path: /var/log/mongo.log\n")
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    result = json.loads(run("check", "--json", "--root", root).stdout)
+    found = next(finding["found"] for finding in result["findings"] if finding["name"] == "huge-pages")
+    unseen = [words for words in result["unseen"] if words.startswith("version of mongod")]
+    if version:
+        assert f"for mongod {version} (from {source}" in found or f"for mongod {version} (from the {source}" in found, found
+        assert not unseen
+    else:
+        assert "not known" in found and "--mongod-version" in unseen[0] and source in unseen[0], unseen
+
+
+@pytest.mark.root
+def test_check_without_root_says_what_it_could_not_see():
+    """A process of root's that is named mongod, looked at by nobody."""
+    needs("setpriv")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        program = shutil.copy(shutil.which("sleep"), f"{folder}/mongod")
+        binary = shutil.copy(labkit.MONGOSONAR, f"{folder}/mongosonar")
+        with labkit.process([program, "60"]) as mongod:
+            labkit.wait_until(lambda: pathlib.Path(f"/proc/{mongod.pid}/comm").read_text() == "mongod\n", "a process named mongod")
+            command = [binary, "disk", "check", "--json", "--dbpath", folder]
+            nobody = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", *command]
+            done, as_root = (subprocess.run(which, capture_output=True, text=True, timeout=60) for which in (nobody, command))
+    assert done.returncode in (0, 4, 5) and as_root.returncode in (0, 4, 5), done.stderr
+    seen, less = (json.loads(result.stdout) for result in (as_root, done))
+    assert f"mongod runs as {mongod.pid}" in less["about"]
+    # What is for everybody to read is judged alike.
+    alike = {"kernel", "file-system", "atime", "readahead", "swappiness", "max-map-count", "limits", "free-space"}
+    judged = lambda result: {f["name"]: f["verdict"] for f in result["findings"] if f["name"] in alike}
+    assert judged(less) == judged(seen)
+    assert any(words.startswith("version of mongod") for words in less["unseen"])
 
 
 def test_check_of_what_is_no_machine(tmp_path):

@@ -22,18 +22,6 @@ pub(crate) fn monotonic_ns() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// Whether result `done` of a transfer is all of `wanted`; a short one is an error.
-fn whole(done: isize, wanted: usize) -> io::Result<()> {
-    match usize::try_from(done) {
-        Err(_) => Err(io::Error::last_os_error()),
-        Ok(done) if done == wanted => Ok(()),
-        Ok(done) => Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            format!("only {done} of {wanted} bytes were transferred"),
-        )),
-    }
-}
-
 /// Page-aligned anonymous memory, cut into buffers of equal size.
 #[derive(Debug)]
 pub(crate) struct Buffers {
@@ -107,36 +95,55 @@ impl Buffers {
         }
     }
 
-    /// `pread` of `bytes` into buffer `index`.
+    /// `pread` of `bytes` into buffer `index`. What comes in parts is read on.
     #[inline]
     pub(crate) fn read(&self, file: &File, index: usize, bytes: usize, offset: u64) -> io::Result<()> {
-        let bytes = bytes.min(self.each);
-        loop {
-            // SAFETY: the buffer is ours and at least `bytes` long; nobody holds a reference to it.
-            let done = unsafe {
-                libc::pread(file.as_raw_fd(), self.address(index).cast(), bytes, offset as libc::off_t)
-            };
-            match whole(done, bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
+        self.whole(index, bytes, |address, at, left| {
+            // SAFETY: `left` bytes from `address` on are inside the buffer, which is ours; nobody holds a
+            // reference to it.
+            unsafe {
+                libc::pread(file.as_raw_fd(), address.cast(), left, (offset + at as u64) as libc::off_t)
             }
-        }
+        })
     }
 
-    /// `pwrite` of `bytes` from buffer `index`.
+    /// `pwrite` of `bytes` from buffer `index`. What is taken in part is written on: the reason, as no space
+    /// or a quota, comes with the rest.
     #[inline]
     pub(crate) fn write(&self, file: &File, index: usize, bytes: usize, offset: u64) -> io::Result<()> {
+        self.whole(index, bytes, |address, at, left| {
+            // SAFETY: `left` bytes from `address` on are inside the buffer; the kernel only reads them.
+            unsafe {
+                libc::pwrite(file.as_raw_fd(), address.cast(), left, (offset + at as u64) as libc::off_t)
+            }
+        })
+    }
+
+    /// Calls `transfer` with where it goes on, the bytes that are done and those that are left, until all
+    /// are done.
+    #[inline]
+    fn whole(
+        &self,
+        index: usize,
+        bytes: usize,
+        transfer: impl Fn(*mut u8, usize, usize) -> isize,
+    ) -> io::Result<()> {
         let bytes = bytes.min(self.each);
-        loop {
-            // SAFETY: the buffer is ours and at least `bytes` long; the kernel only reads it.
-            let done = unsafe {
-                libc::pwrite(file.as_raw_fd(), self.address(index).cast(), bytes, offset as libc::off_t)
-            };
-            match whole(done, bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
+        let mut at = 0;
+        while at < bytes {
+            match usize::try_from(transfer(self.address(index).wrapping_add(at), at, bytes - at)) {
+                Ok(0) => {
+                    let text = format!("only {at} of {bytes} bytes were transferred");
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+                }
+                Ok(done) => at += done,
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error => return Err(error),
+                },
             }
         }
+        Ok(())
     }
 }
 

@@ -74,7 +74,6 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     }
     let result = bench.measure(args, &options, engine, &dir, &mut run);
     let signal = bench.signal.load(Ordering::Relaxed);
-    let was_stopped = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(DiskError::Stopped));
     match result {
         Err(error) if signal == 0 || !was_stopped(&error) => return Err(error),
         _ if signal != 0 => {
@@ -89,6 +88,10 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     }
     show(args, &run)?;
     Ok(if signal == 0 { OK } else { 128u8.saturating_add(signal as u8) })
+}
+
+fn was_stopped(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(DiskError::Stopped))
 }
 
 /// Writes what was asked for.
@@ -241,7 +244,34 @@ impl Bench {
         self.lines.say("mongosonar disk bench, after mongoperf")?;
         self.lines.say(&format!("options:{}", text::options(run)))?;
         let file = Arc::new(self.make_file(args, options, dir, run)?);
-        let mut engine = make_engine(kind, &file, &mut run.notes)?;
+        let path = file.path().to_path_buf();
+        let result = self.run_on(&file, args, options, kind, run);
+        // The engine is gone, and nobody else has the file.
+        let Some(Err(source)) = Arc::into_inner(file).map(TestFile::remove) else { return result };
+        let left = format!(
+            "the removal of the test file could not be written to the device ({source}): if it is there again \
+             later, rm {}",
+            path.display()
+        );
+        match result {
+            Err(error) if !was_stopped(&error) => Err(anyhow!("{error:#}; {left}")),
+            result => {
+                run.notes.push(left);
+                result
+            }
+        }
+    }
+
+    /// The probes and the ramp.
+    fn run_on(
+        &self,
+        file: &Arc<TestFile>,
+        args: &BenchArgs,
+        options: &Options,
+        kind: EngineArg,
+        run: &mut Run,
+    ) -> Result<()> {
+        let mut engine = make_engine(kind, file, &mut run.notes).map_err(|error| anyhow!("{error:#}"))?;
         run.engine = engine.name().to_owned();
         if let Some(note) = run.notes.last().filter(|note| note.contains("io_uring")) {
             self.lines.say(note)?;
@@ -600,10 +630,19 @@ fn explained(error: DiskError) -> anyhow::Error {
         DiskError::Resource { what, .. } if what.contains("threads") => {
             Some("ask for fewer --nThreads, or use --engine uring, which needs few threads")
         }
+        error if error.is_of_the_device() => Some("the device failed or went away; dmesg tells more"),
+        DiskError::Create { source, .. } | DiskError::Fill { source, .. }
+            if source.kind() == io::ErrorKind::QuotaExceeded =>
+        {
+            Some(
+                "the quota of this user or project is used up; ask for a smaller --fileSizeMB, or another --dir",
+            )
+        }
         _ => None,
     };
+    let error = anyhow::Error::from(error);
     match hint {
-        Some(hint) => anyhow!("{error}; {hint}"),
-        None => error.into(),
+        Some(hint) => anyhow!("{error:#}; {hint}"),
+        None => error,
     }
 }

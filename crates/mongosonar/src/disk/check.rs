@@ -1,11 +1,11 @@
 //! `mongosonar disk check`: the facts of a machine, from its `/proc` and `/sys` or from copies of them.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, Grade, Version, findings};
+use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, Grade, findings};
 use sonar_sys::devices::{Device, DeviceKind, Devices, small};
 use sonar_sys::disk::file_system_state;
 use sonar_sys::mounts::{self, Mount};
@@ -13,6 +13,7 @@ use sonar_sys::process::{self, Process};
 use sonar_view::disk::check::Report;
 
 use super::args::CheckArgs;
+use super::version;
 use crate::cli::OK;
 
 /// There are warnings.
@@ -21,9 +22,8 @@ const WARNINGS: u8 = 4;
 const PROBLEMS: u8 = 5;
 /// mongod's own default.
 const DEFAULT_DBPATH: &str = "/data/db";
-/// Most bytes that are read of a configuration of mongod, and of Debian's list of packages.
+/// Most bytes that are read of a configuration of mongod.
 const MOST_CONFIG_BYTES: u64 = 1 << 20;
-const MOST_PACKAGES_BYTES: u64 = 64 << 20;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &CheckArgs) -> Result<u8> {
@@ -81,7 +81,7 @@ fn look(args: &CheckArgs) -> Result<Report> {
     let (dbpath, about) = data_folder(&machine, args, &processes, &mut unseen);
     let mut facts = Facts {
         kernel: machine.text("proc/sys/kernel/osrelease"),
-        version: args.mongod_version.or_else(|| installed_version(&machine)),
+        version: args.mongod_version,
         dbpath: dbpath.as_ref().map(|path| path.display().to_string()),
         huge_pages: machine.choice("sys/kernel/mm/transparent_hugepage/enabled"),
         huge_pages_defrag: machine.choice("sys/kernel/mm/transparent_hugepage/defrag"),
@@ -93,6 +93,12 @@ fn look(args: &CheckArgs) -> Result<Report> {
         max_map_count: machine.number("proc/sys/vm/max_map_count"),
         ..Facts::default()
     };
+    if facts.version.is_none() {
+        match version::find(&places(&machine, mongod, dbpath.as_deref())) {
+            Ok((version, source)) => (facts.version, facts.version_source) = (Some(version), Some(source)),
+            Err(tried) => unseen.push(format!("version of mongod (--mongod-version tells it): {tried}")),
+        }
+    }
     for (known, what) in [
         (facts.kernel.is_some(), "release of the kernel: proc/sys/kernel/osrelease"),
         (
@@ -146,14 +152,7 @@ fn data_folder(
     if processes.len() > 1 {
         unseen.push(format!("{} more mongod run here: give --dbpath to look at theirs", processes.len() - 1));
     }
-    let configured = || {
-        let file = mongod.option(&["--config", "-f"])?;
-        let path = machine.path(&format!("proc/{}/root", mongod.pid)).join(file.trim_start_matches('/'));
-        let mut text = String::new();
-        let opened = File::open(path).or_else(|_| File::open(machine.path(file))).ok()?;
-        opened.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
-        dbpath_of(&text)
-    };
+    let configured = || setting(&configuration(machine, mongod)?, &["dbPath", "dbpath"]);
     let path = mongod.option(&["--dbpath"]).map(str::to_owned).or_else(configured);
     if path.is_none() && mongod.arguments.is_empty() {
         unseen.push("the arguments of mongod: run as root, or give --dbpath".to_owned());
@@ -163,40 +162,56 @@ fn data_folder(
     (Some(path), about)
 }
 
-/// `dbPath:` of a configuration in YAML, or `dbpath =` of one before 2.6.
-fn dbpath_of(text: &str) -> Option<String> {
+/// The configuration of a mongod that runs: as it sees it, else as we do.
+fn configuration(machine: &Machine, mongod: &Process) -> Option<String> {
+    let file = mongod.option(&["--config", "-f"])?;
+    let path = own_root(machine, mongod).join(file.trim_start_matches('/'));
+    let mut text = String::new();
+    let opened = File::open(path).or_else(|_| File::open(machine.path(file))).ok()?;
+    opened.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+fn own_root(machine: &Machine, mongod: &Process) -> PathBuf {
+    machine.path(&format!("proc/{}/root", mongod.pid))
+}
+
+/// One of these keys of a configuration in YAML (`dbPath: x`), or of one before 2.6 (`dbpath = x`).
+fn setting(text: &str, keys: &[&str]) -> Option<String> {
     text.lines().find_map(|line| {
         let line = line.split(" #").next().unwrap_or(line).trim();
-        let rest = line.strip_prefix("dbPath").or_else(|| line.strip_prefix("dbpath"))?.trim_start();
+        let rest = keys.iter().find_map(|key| line.strip_prefix(key))?.trim_start();
         let value = rest.strip_prefix([':', '='])?.trim().trim_matches(['"', '\'']);
         (!value.is_empty()).then(|| value.to_owned())
     })
 }
 
-/// The version of the package that is installed, on a Debian machine.
-fn installed_version(machine: &Machine) -> Option<Version> {
-    const PACKAGES: [&str; 6] = [
-        "mongodb-org-server",
-        "mongodb-enterprise-server",
-        "percona-server-mongodb-server",
-        "mongodb-server-core",
-        "mongodb-server",
-        "mongodb-org-unstable-server",
-    ];
-    let list = File::open(machine.path("var/lib/dpkg/status")).ok()?.take(MOST_PACKAGES_BYTES);
-    let mut is_server = false;
-    for line in BufReader::new(list).split(b'\n').map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line);
-        if let Some(name) = line.strip_prefix("Package: ") {
-            is_server = PACKAGES.contains(&name.trim());
-        } else if let Some(version) = line.strip_prefix("Version: ").filter(|_| is_server) {
-            // An epoch may stand before it: 1:7.0.5-1.
-            let version = version.rsplit(':').next()?;
-            let mut parts = version.split(['.', '-', '~']);
-            return Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?));
-        }
+/// `path:` below `systemLog:` in YAML, or `logpath =`.
+fn log_of(text: &str) -> Option<String> {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("systemLog:")).skip(1);
+    let section: Vec<&str> = lines
+        .by_ref()
+        .take_while(|line| line.trim().is_empty() || line.starts_with([' ', '\t', '#']))
+        .collect();
+    setting(&section.join("\n"), &["path"]).or_else(|| setting(text, &["logpath"]))
+}
+
+/// Where to look for what says which mongod this is.
+fn places(machine: &Machine, mongod: Option<&Process>, dbpath: Option<&Path>) -> version::Places {
+    let link = |mongod: &Process| fs::read_link(machine.path(&format!("proc/{}/exe", mongod.pid))).ok();
+    let named =
+        |mongod: &Process| mongod.arguments.first().map(PathBuf::from).filter(|path| path.is_absolute());
+    version::Places {
+        root: machine.root.clone(),
+        is_live: machine.is_live,
+        own_root: mongod.map(|mongod| own_root(machine, mongod)),
+        program: mongod.and_then(|mongod| link(mongod).or_else(|| named(mongod))),
+        dbpath: dbpath.map(Path::to_path_buf),
+        log: mongod.and_then(|mongod| {
+            let given = mongod.option(&["--logpath"]).map(str::to_owned);
+            given.or_else(|| log_of(&configuration(machine, mongod)?))
+        }),
     }
-    None
 }
 
 /// KiB of swap in all.
@@ -362,10 +377,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_of_the_data_is_read_from_either_kind_of_configuration() {
+    fn folder_and_log_are_read_from_either_kind_of_configuration() {
         let yaml = "systemLog:\n  path: /var/log/x\nstorage:\n  # dbPath: /old\n  dbPath: \"/var/lib/mongo db\" # here\n";
+        let dbpath_of = |text| setting(text, &["dbPath", "dbpath"]);
         assert_eq!(dbpath_of(yaml).as_deref(), Some("/var/lib/mongo db"));
         assert_eq!(dbpath_of("port = 1\ndbpath=/data\n").as_deref(), Some("/data"));
         assert_eq!(dbpath_of("dbPathology: x\ndbPath:\n"), None);
+        assert_eq!(log_of(yaml).as_deref(), Some("/var/log/x"));
+        assert_eq!(
+            log_of("net:\n  path: /no\nsystemLog:\n  destination: file\n\n  path: /log\n").as_deref(),
+            Some("/log")
+        );
+        assert_eq!(log_of("logpath=/var/log/mongo.log\n").as_deref(), Some("/var/log/mongo.log"));
+        assert_eq!(log_of("systemLog:\n  destination: syslog\nnet:\n  path: /no\n"), None);
     }
 }

@@ -7,6 +7,7 @@ mod compare;
 mod config;
 mod place;
 mod stat;
+mod version;
 
 use anyhow::Result;
 

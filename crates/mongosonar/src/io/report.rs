@@ -138,10 +138,11 @@ fn draw(path: &Path, loaded: &Loaded, files: &[u32], cells: (usize, usize)) -> R
         })
         .collect();
     each_access(path, |access| {
-        if access.kind.is_read() && access.given > 0 {
-            if let Some((_, density)) = pictures.iter_mut().find(|(file, _)| *file == access.file) {
-                density.record(access);
-            }
+        if access.kind.is_read()
+            && access.given > 0
+            && let Some((_, density)) = pictures.iter_mut().find(|(file, _)| *file == access.file)
+        {
+            density.record(access);
         }
     })?;
     Ok(pictures)

@@ -142,6 +142,8 @@ pub struct Facts {
     pub kernel: Option<String>,
     /// Version of mongod.
     pub version: Option<Version>,
+    /// What says so, in words; none where the person who asks does.
+    pub version_source: Option<String>,
     /// The folder of the data.
     pub dbpath: Option<String>,
     /// Its file system.
@@ -496,10 +498,11 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
     let set = facts.huge_pages.as_ref()?;
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
     let fix = |to: &str| format!("echo {to} | sudo tee {path}   (and at boot)");
+    let source = facts.version_source.as_ref().map_or_else(String::new, |source| format!(" (from {source})"));
     Some(match facts.version {
         Some((major, minor)) if major >= 8 => {
             let why = "from 8.0 on, the memory allocator of mongod works per CPU and gains by huge pages";
-            let found = format!("{set}, for mongod {major}.{minor}");
+            let found = format!("{set}, for mongod {major}.{minor}{source}");
             match set.as_str() {
                 "always" => finding("huge-pages", Grade::Ok, found, why, TCMALLOC),
                 _ => finding("huge-pages", Grade::Warning, found, why, TCMALLOC).remedy(fix("always")),
@@ -507,7 +510,7 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
         }
         Some((major, minor)) => {
             let why = "up to 7.0, huge pages make mongod take more memory and wait for it to be put together";
-            let found = format!("{set}, for mongod {major}.{minor}");
+            let found = format!("{set}, for mongod {major}.{minor}{source}");
             match set.as_str() {
                 "never" => finding("huge-pages", Grade::Ok, found, why, HUGE_PAGES),
                 "madvise" => {

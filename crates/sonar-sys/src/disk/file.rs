@@ -208,6 +208,30 @@ impl TestFile {
         Some(self.file.metadata().ok()?.blocks().saturating_mul(512))
     }
 
+    /// Removes it, and waits until its folder is on the device without it.
+    ///
+    /// # Errors
+    /// Where it could not be removed, or the device did not take it: then the file may be there again when
+    /// the device is back.
+    pub fn remove(self) -> io::Result<()> {
+        self.unlink()?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        match File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
+            // Not every file system lets a folder be synced.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Only if it is still ours: somebody may have put something else in its place.
+    fn unlink(&self) -> io::Result<()> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(metadata) if (metadata.dev(), metadata.ino()) == self.identity => fs::remove_file(&self.path),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn io(&self) -> &File {
         &self.file
     }
@@ -219,12 +243,7 @@ impl TestFile {
 
 impl Drop for TestFile {
     fn drop(&mut self) {
-        // Only if it is still ours: somebody may have put something else in its place.
-        let still = fs::symlink_metadata(&self.path)
-            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
-        if still {
-            let _ = fs::remove_file(&self.path);
-        }
+        let _ = self.unlink();
     }
 }
 
@@ -255,7 +274,7 @@ mod tests {
         let mut counts = [0u32; 256];
         contents.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
         assert!(counts.iter().all(|n| (19_500..21_500).contains(n)), "{counts:?}");
-        drop(file);
+        file.remove().unwrap();
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         fs::remove_dir_all(&dir).unwrap();
     }

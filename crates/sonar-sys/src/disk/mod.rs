@@ -35,7 +35,7 @@ pub const BUFFER_BYTES: usize = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The file could not be made.
-    #[error("cannot make a test file in {}: {source}", path.display())]
+    #[error("cannot make a test file in {}", path.display())]
     Create {
         /// The folder.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub enum DiskError {
         free: u64,
     },
     /// The file could not be filled.
-    #[error("cannot fill the test file {} at byte {offset}: {source}", path.display())]
+    #[error("cannot fill the test file {} at byte {offset}", path.display())]
     Fill {
         /// The file.
         path: PathBuf,
@@ -77,7 +77,7 @@ pub enum DiskError {
         block: u64,
     },
     /// A request failed.
-    #[error("{what} of {bytes} bytes at offset {offset} failed: {source}")]
+    #[error("{what} of {bytes} bytes at offset {offset} failed")]
     Request {
         /// `read`, `write`, `fdatasync` or `msync`.
         what: &'static str,
@@ -94,7 +94,7 @@ pub enum DiskError {
     )]
     Fault,
     /// Threads, memory or the ring could not be had.
-    #[error("cannot get {what}: {source}")]
+    #[error("cannot get {what}")]
     Resource {
         /// What.
         what: String,
@@ -104,6 +104,27 @@ pub enum DiskError {
     /// It was asked to stop.
     #[error("stopped")]
     Stopped,
+}
+
+impl DiskError {
+    /// Whether a request came back with what the kernel says of a device that failed or went away (the
+    /// errors of its block layer; a file system that lost its device says `EIO`).
+    pub fn is_of_the_device(&self) -> bool {
+        let (Self::Request { source, .. } | Self::Fill { source, .. }) = self else { return false };
+        matches!(
+            source.raw_os_error(),
+            Some(
+                libc::EIO
+                    | libc::ENODEV
+                    | libc::ENXIO
+                    | libc::ENODATA
+                    | libc::EREMOTEIO
+                    | libc::ENOLINK
+                    | libc::ETIMEDOUT
+                    | libc::EILSEQ
+            )
+        )
+    }
 }
 
 /// Where requests go.
