@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 import pytest
+import vm
 from labkit import MONGOSONAR
 
 LAB = pathlib.Path(__file__).resolve().parent.parent
@@ -131,3 +132,45 @@ def test_the_recording_holds_exactly_what_was_done(tmp_path):
     assert faults and all(8 << 20 <= offset < 12 << 20 for offset in faults)
     way = told["info"]["way"]
     assert ("page faults" in way) or len(faults) >= 1
+
+
+@pytest.mark.vm
+def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
+    """The same oracle where fentry works, on ext4, at the functions of the VFS and at the system calls."""
+    if not ORACLE.exists():
+        pytest.skip("the oracle was not built: liburing-dev is not installed")
+    program = tmp_path / "mongosonar"
+    subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
+    script = """
+        mke2fs /dev/vda > /dev/null 2>&1
+        mount -t ext4 /dev/vda /mnt
+        head -c 16777216 /dev/urandom > /mnt/data
+        for way in vfs calls; do
+            rm -f /tmp/fifo /tmp/said; mkfifo /tmp/fifo; touch /tmp/said
+            echo 3 > /proc/sys/vm/drop_caches
+            ( WAIT=1 oracle /mnt/data < /tmp/fifo > /tmp/list-$way 2> /dev/null ) &
+            exec 9> /tmp/fifo
+            until pidof oracle > /dev/null; do sleep 1; done
+            mongosonar io record --way $way --dbpath /mnt --pid $(pidof oracle) /tmp/$way.msio 2> /tmp/said &
+            until grep -q Ctrl-C /tmp/said; do sleep 1; done
+            echo go >&9
+            wait
+            exec 9>&-
+            grep recording /tmp/said
+            mongosonar io report --each /tmp/$way.msio > /tmp/each-$way
+        done
+    """
+    taken = [f"/tmp/{what}-{way}" for what in ("list", "each") for way in ("vfs", "calls")]
+    done = vm.run(script, files=[(program, "/bin/mongosonar"), (ORACLE, "/bin/oracle")], disks=[64], take=taken)
+    assert done.code == 0, done
+    assert "VFS functions (fentry/fexit) into" in done.out and "system calls (raw tracepoints)" in done.out, done
+    for way in ("vfs", "calls"):
+        lines = done.taken[f"/tmp/list-{way}"].decode().splitlines()
+        expected = sorted(tuple(line.split()) for line in lines if line != "ready")
+        rows = [line.split("\t") for line in done.taken[f"/tmp/each-{way}"].decode().splitlines()]
+        at = [rows[0].index(name) for name in ("kind", "offset", "asked", "given", "latency_ns")]
+        seen = [tuple(row[column] for column in at) for row in rows[1:] if row[2] == "/mnt/data"]
+        assert sorted(access[:4] for access in seen if access[0] != "fault") == expected, way
+        faults = [access for access in seen if access[0] == "fault"]
+        # A kernel this old has no tracepoint of faults; at the functions they have a latency.
+        assert bool(faults) == (way == "vfs") and all(int(access[4]) > 0 for access in faults)

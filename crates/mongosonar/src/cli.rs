@@ -133,7 +133,9 @@ Examples:
   sudo mongosonar io record reads.msio           every access of this machine's mongod, until Ctrl-C
   sudo mongosonar io record reads.msio --pid 712 --duration 1m
   mongosonar io report reads.msio                what a recording says: the verdict, files, threads
-  mongosonar io report reads.msio --json         the same for programs";
+  mongosonar io report reads.msio --html page.html
+  mongosonar io compare before.msio after.msio
+  mongosonar io reorder shop.orders --uri mongodb://localhost:27017";
 
 /// What `io` can be asked for.
 #[derive(Subcommand, Debug)]

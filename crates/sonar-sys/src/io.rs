@@ -402,6 +402,8 @@ impl Tracer {
                 }
                 _ => {}
             }
+            // The kernel's side wakes us only where the ring fills quickly.
+            ring.consume().map_err(io::Error::other)?;
             if !tick(*state.borrow_mut()) {
                 ring.consume().map_err(io::Error::other)?;
                 return Ok(());
