@@ -1,15 +1,12 @@
 //! `io live`: the files of a process as `top` shows processes, added up in the kernel.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use sonar_core::disk::DiskRates;
 use sonar_core::io::{FileRole, Usage};
 use sonar_sys::devices::{self, Counted, Devices};
@@ -31,16 +28,8 @@ const ROWS: usize = 20;
 pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let processes = process::wanted(&args.pid)?;
     let names = Names::ask(args.uri.as_deref())?;
-    let under = match &args.dbpath {
-        Some(path) => {
-            Some(fs::canonicalize(path).with_context(|| format!("cannot look into {}", path.display()))?)
-        }
-        None => None,
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot listen to signals")?;
-    }
+    let under = args.dbpath.as_deref().map(process::folder).transpose()?;
+    let stop = process::stop_on_signals()?;
     let tracer = Tracer::start(&processes, Mode::Totals, args.way.map(Into::into))?;
     let list: Vec<_> = processes.iter().map(u32::to_string).collect();
     eprintln!("mongosonar: process {} by {}; Ctrl-C ends it", list.join(", "), tracer.way());

@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use sonar_sys::io::FileKey;
 
 /// The processes that were asked for, or each mongod of this machine.
@@ -18,6 +21,20 @@ pub fn wanted(asked: &[u32]) -> Result<Vec<u32>> {
         bail!("no mongod runs here: name a process with --pid");
     }
     Ok(processes)
+}
+
+/// The folder whose files were asked for, as the kernel calls it.
+pub fn folder(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).with_context(|| format!("cannot look into {}", path.display()))
+}
+
+/// What Ctrl-C or SIGTERM sets.
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot listen to signals")?;
+    }
+    Ok(stop)
 }
 
 /// Whether none of them is there any more.

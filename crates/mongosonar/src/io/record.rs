@@ -5,12 +5,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use sonar_core::io::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 use sonar_sys::io::{Event, FileKey, Mode, Tracer};
@@ -28,16 +26,8 @@ const MAX_NAMES: usize = 65_536;
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let processes = process::wanted(&args.pid)?;
     let names = Names::ask(args.uri.as_deref())?;
-    let under = match &args.dbpath {
-        Some(path) => {
-            Some(fs::canonicalize(path).with_context(|| format!("cannot look into {}", path.display()))?)
-        }
-        None => None,
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot listen to signals")?;
-    }
+    let under = args.dbpath.as_deref().map(process::folder).transpose()?;
+    let stop = process::stop_on_signals()?;
     let tracer = Tracer::start(&processes, Mode::Each, args.way.map(Into::into))?;
     let way = tracer.way();
     let mut keep = Keep::create(&args.file, &processes, &way, under, names)?;
