@@ -5,7 +5,7 @@ for servers before 3.6) and answers `profile` with the fields, refusals and side
 after MongoDB's manual and sources. What profiling costs here is a knob (`--cost-us`), so a measured loss says that the
 measurement works and nothing of MongoDB.
 
-    mongod.py --plays 6.0 [--port 0] [--cost-us 0] [--databases shop,blog]
+    mongod.py --plays 6.0 [--port 0] [--cost-us 0] [--databases shop,blog] [--user NAME:PASSWORD]
 
 prints `ready HOST:PORT` and ends on SIGINT or SIGTERM. The command `{mock: …}` is the test's hand in it:
 `{mock: "down", seconds: 1.0, restart: true}` closes all connections and refuses new ones for a while, with `restart`
@@ -25,6 +25,8 @@ import time
 
 import bson
 
+import scram
+
 PLAYED = {
     "3.2": ("3.2.22", 4),
     "4.0": ("4.0.28", 7),
@@ -37,6 +39,7 @@ PLAYED = {
 }
 DEFAULT_PROFILE_BYTES = 1 << 20
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
+OPEN_TO_ALL = {"hello", "isMaster", "ismaster", "ping", "saslStart", "saslContinue"}
 CHANGES = {"profile", "create", "drop", "dropDatabase", "setParameter"}
 
 
@@ -124,7 +127,8 @@ class Collection:
 
 
 class Mongod:
-    def __init__(self, plays, cost_us=0, databases=(), members=(), me="", primary=True):
+    def __init__(self, plays, cost_us=0, databases=(), members=(), me="", primary=True, user=None):
+        self.user, self.peer = user, threading.local()
         self.members, self.me, self.primary, self.term = members, me, primary, 1
         self.plays = plays
         self.version, self.wire = PLAYED[plays]
@@ -142,6 +146,28 @@ class Mongod:
     def start_settings(self):
         self.levels, self.filters = {}, {}
         self.slowms, self.sample_rate, self.rate_limit = 100, 1.0, 1
+
+    # -- who asks: each connection has its thread
+
+    def do_saslStart(self, db, command):
+        if not self.user or command["mechanism"] != "SCRAM-SHA-256" or db != "admin":
+            raise Refused(18, "AuthenticationFailed", "Authentication failed.")
+        self.peer.conversation = scram.Conversation(*self.user, command.get("options", {}).get("skipEmptyExchange", False))
+        return self.said(self.peer.conversation.start(command["payload"]))
+
+    def do_saslContinue(self, db, command):
+        try:
+            return self.said(self.peer.conversation.go_on(command["payload"]))
+        except scram.Failed:
+            raise Refused(18, "AuthenticationFailed", "Authentication failed.") from None
+
+    def said(self, payload):
+        done = self.peer.conversation.done
+        return {"conversationId": 1, "done": done, "payload": payload}
+
+    def is_known(self):
+        conversation = getattr(self.peer, "conversation", None)
+        return not self.user or (conversation is not None and conversation.done)
 
     # -- the profiler
 
@@ -372,6 +398,8 @@ class Mongod:
             reply["logicalSessionTimeoutMinutes"] = 30
         if self.plays == "mongos":
             reply["msg"] = "isdbgrid"
+        if self.user and "saslSupportedMechs" in command:
+            reply["saslSupportedMechs"] = ["SCRAM-SHA-256"] if command["saslSupportedMechs"] == f"admin.{self.user[0]}" else []
         if self.members:
             reply |= {
                 "setName": "rs", "setVersion": 1, "hosts": self.members, "me": self.me, "ismaster": self.primary,
@@ -464,9 +492,11 @@ class Mongod:
         handler = getattr(self, f"do_{name}", None)
         begun = time.monotonic()
         with self.lock:
-            if name in CHANGES and command.get(name) != -1:
+            if name in CHANGES and self.is_known() and command.get(name) != -1:
                 self.log.append({key: value for key, value in command.items() if key not in ("lsid", "$readPreference", "$clusterTime")})
             try:
+                if name not in OPEN_TO_ALL and not self.is_known():
+                    raise Refused(13, "Unauthorized", f"Command {name} requires authentication")
                 if not handler:
                     raise Refused(59, "CommandNotFound", f"no such command: '{name}'")
                 reply = {**handler(db, command), "ok": 1.0}
@@ -529,12 +559,14 @@ def main():
     parser.add_argument("--cost-us", type=float, default=0)
     parser.add_argument("--databases", default="shop,blog")
     parser.add_argument("--members", help="HOST:PORT of all members of a replica set; the first is the primary")
+    parser.add_argument("--user", help="NAME:PASSWORD of the one user, without whom nothing is answered")
     arguments = parser.parse_args()
     for number in signal.SIGINT, signal.SIGTERM:
         signal.signal(number, lambda *_: os._exit(0))
     members, me = (arguments.members or "").split(",") if arguments.members else [], f"127.0.0.1:{arguments.port}"
     primary = not members or members[0] == me
-    mongod = Mongod(arguments.plays, arguments.cost_us, arguments.databases.split(","), members, me, primary)
+    mongod = Mongod(arguments.plays, arguments.cost_us, arguments.databases.split(","), members, me, primary,
+                    arguments.user and arguments.user.split(":", 1))
     mongod.run(arguments.port)
 
 

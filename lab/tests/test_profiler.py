@@ -4,6 +4,7 @@ against the real lab server for what that has: connections, capped collections w
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -20,6 +21,7 @@ import pymongo
 import pytest
 
 import labkit
+from test_netns import inside, namespaces
 
 MOCK = [sys.executable, labkit.LAB / "mock/mongod.py"]
 
@@ -27,8 +29,8 @@ MOCK = [sys.executable, labkit.LAB / "mock/mongod.py"]
 class Mock:
     """The test's hand in a mock mongod."""
 
-    def __init__(self, address):
-        self.address, self.uri = address, f"mongodb://{address}"
+    def __init__(self, address, user=None):
+        self.address, self.uri = address, f"mongodb://{user + '@' if user else ''}{address}"
         self.client = pymongo.MongoClient(self.uri, directConnection=True, retryReads=True)
 
     def command(self, name, **fields):
@@ -60,9 +62,10 @@ class Mock:
 
 
 @contextlib.contextmanager
-def mongod(plays, *arguments):
+def mongod(plays, *arguments, user=None):
+    arguments = [*arguments, *(("--user", user) if user else ())]
     with labkit.ready([*MOCK, "--plays", plays, *arguments]) as address:
-        mock = Mock(address)
+        mock = Mock(address, user)
         yield mock
         mock.client.close()
 
@@ -183,6 +186,44 @@ def test_tls_with_an_authority_of_ones_own(tmp_path):
         assert mock.profile()["was"] == 1
         # Whom nobody vouches for is not spoken to.
         assert "ertificate" in run("status", f"mongodb://{address}/?tls=true&{options}", code=1).stderr
+
+
+def test_who_asks_is_who_the_connection_string_says(tmp_path):
+    with mongod("6.0", user="ops:s3cret") as mock:
+        mock.client.shop.command("profile", 1)
+        status = json.loads(run("status", "--json", "--db", "shop", mock.uri).stdout)
+        assert status["databases"][0]["level"] == 1, status
+        begun = len(mock.changes())
+        run("set", "--db", "shop", "--level", "2", "--for", "1s", mock.uri)
+        assert names(mock.changes()[begun:]) == [("profile", 2), ("profile", 1)]
+        # With a wrong password, and with none: said, without the password, and nothing is changed.
+        wrong = run("status", "--db", "shop", f"mongodb://ops:wr0ng@{mock.address}", code=1)
+        assert "refused to authenticate" in wrong.stderr and "authSource" in wrong.stderr, wrong.stderr
+        assert "wr0ng" not in wrong.stdout + wrong.stderr
+        nobody = run("set", "--db", "shop", "--level", "2", f"mongodb://{mock.address}", code=1)
+        assert "give name and password" in nobody.stderr, nobody.stderr
+        assert mock.profile()["was"] == 1
+
+
+@pytest.mark.root
+def test_a_name_of_a_cluster_is_looked_up():
+    """`mongodb+srv`: host and port from SRV, options from TXT, asked of the name server of a network namespace."""
+    with namespaces("srv") as made, contextlib.ExitStack() as stack:
+        home = pathlib.Path("/etc/netns") / made["srv"]
+        home.mkdir(parents=True)
+        stack.callback(shutil.rmtree, home)
+        (home / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1\n")
+        there = inside(made["srv"])
+        user = "ops:secret"
+        address = stack.enter_context(labkit.ready([*there, *MOCK, "--plays", "6.0", "--user", user]))
+        # The user is known in `admin` only, which the TXT record says.
+        zone = ["--cluster", "cluster.lab.example", "--host", "db.lab.example", "--txt", "authSource=admin"]
+        stack.enter_context(labkit.ready([*there, sys.executable, labkit.LAB / "mock/names.py", *zone, "--port", labkit.port_of(address)]))
+        uri = f"mongodb+srv://{user}@cluster.lab.example/shop?tls=false"
+        command = [*there, labkit.MONGOSONAR, "profiler", "status", "--json", "--db", "shop", uri]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["databases"][0]["level"] == 0
 
 
 def test_connection_strings_that_lead_nowhere():

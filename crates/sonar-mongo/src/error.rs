@@ -28,8 +28,14 @@ pub enum Error {
     )]
     HangsUp(String),
     /// Name or password were refused.
-    #[error("the server refused to authenticate: {0}")]
+    #[error(
+        "the server refused to authenticate: {0}; look at name, password (`:/?#[]@%` in them as %XX) and `authSource`, \
+         the database that knows the user"
+    )]
     Authentication(String),
+    /// The server wants to know who asks.
+    #[error("the server wants to know who asks ({0}): give name and password, mongodb://NAME:PASSWORD@HOST")]
+    Nobody(String),
     /// The user may not do this.
     #[error("the user may not {what}: {said}; the role {role} grants it")]
     Unauthorized {
@@ -128,6 +134,11 @@ impl Error {
     pub(crate) fn of(what: impl Into<String>, role: &'static str, error: &Driver) -> Self {
         let what = what.into();
         match &*error.kind {
+            ErrorKind::Command(command)
+                if command.code == UNAUTHORIZED && command.message.contains("requires authentication") =>
+            {
+                Self::Nobody(command.message.clone())
+            }
             ErrorKind::Command(command) if command.code == UNAUTHORIZED => {
                 Self::Unauthorized { what, said: command.message.clone(), role }
             }
