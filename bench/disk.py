@@ -18,7 +18,7 @@ T = dict(enumerate((4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.22
                     2.110, 2.101, 2.093, 2.086, 2.080), start=2))
 # A row whose interval is wider than this, either way, is measured on, for at most so many times the pairs: the
 # width decides, not what the row says.
-WIDE, MOST = 0.035, 4
+WIDE, MOST = 0.035, 8
 MODES = {"read": ["--r"], "write": ["--w"], "both": ["--r", "--w"]}
 FIO_MODES = {"read": "randread", "write": "randwrite", "both": "randrw"}
 
