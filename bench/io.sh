@@ -1,6 +1,7 @@
 #!/bin/sh
 # What `io record` and `io live` cost: the kernel's own figures of their programs over a fetch through an index of
-# real WiredTiger, and the run time of the fetch with and without them by turns; what they lose at a high rate;
+# real WiredTiger, and the run time of the fetch with and without them by turns, with a page cache that holds what
+# is read and with one that does not; what they lose at a high rate;
 # time and memory of a report of ten million accesses.
 . "$(dirname "$0")/lib/common.sh"
 

@@ -1,5 +1,6 @@
 """What tracing costs, what it loses, and how quick a report is. See bench/io.sh."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -14,6 +15,8 @@ import kit
 STUDY = kit.ROOT / "lab/bin/study"
 COUNT, CACHE_MB = 300_000, 30
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
+LITTLE_MB = 128
+T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}  # Student's, 95 %, by degrees of freedom
 STATISTICS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 
 READER = """
@@ -54,47 +57,83 @@ def attach(what, pid, recording):
     return tracer
 
 
-def fetch(folder, what, recording):
-    """One fetch; gives its seconds, the share of it that programs ran, and their runs."""
+@contextlib.contextmanager
+def little_memory():
+    """A control group with so little memory that the page cache cannot hold what is read; `None` where none can be
+    made. Of either version."""
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = pathlib.Path(root) / f"mongosonar-bench-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text(str(LITTLE_MB << 20))
+        except OSError:
+            group.rmdir()
+            continue
+        try:
+            yield group
+        finally:
+            group.rmdir()
+        return
+    yield None
+
+
+def fetch(folder, what, recording, group):
+    """One fetch; gives its seconds, and the share of it that programs ran. `bystander`: another process is traced."""
     os.sync()
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
-    program = subprocess.Popen([STUDY, "fetch", folder, str(CACHE_MB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "WAIT": "1"})
+    enter = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group else None
+    program = subprocess.Popen([STUDY, "fetch", folder, str(CACHE_MB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "WAIT": "1"}, preexec_fn=enter)
     program.stdout.readline()
-    tracer = attach(what, program.pid, recording) if what else None
+    idle = subprocess.Popen(["sleep", "1000"])
+    tracer = None
+    if what == "bystander":
+        tracer = attach("live", idle.pid, recording)
+    elif what:
+        tracer = attach(what, program.pid, recording)
     program.stdin.write("go\n")
     program.stdin.flush()
     seconds = float(program.stdout.readline().split()[3])
-    took = runs = 0
+    took = 0
     if tracer:
-        took, runs = run_time_ns(tracer.pid)
+        took, _ = run_time_ns(tracer.pid)
         tracer.send_signal(2)
         tracer.communicate()
     program.communicate()
-    return seconds, took / 1e9 / seconds, runs
+    idle.kill()
+    idle.wait()
+    return seconds, took / 1e9 / seconds
 
 
-def cost(folder):
+def interval(values):
+    """Mean and half of its 95 % interval (Student's t)."""
+    if len(values) < 2:
+        return statistics.mean(values), float("nan")
+    return statistics.mean(values), T.get(len(values) - 1, 2.0) * statistics.stdev(values) / len(values) ** 0.5
+
+
+def cost(folder, where, rounds, group=None):
+    ways = (None, "record", "live", "bystander")
     STATISTICS.write_text("1")
     try:
-        seconds, shares, runs = {None: [], "record": [], "live": []}, {"record": [], "live": []}, 0
-        for _ in range(ROUNDS):
-            for what in random.sample(list(seconds), 3):
-                took, share, runs_now = fetch(folder / "hashed", what, folder / "cost.msio")
-                seconds[what].append(took)
-                if what:
-                    shares[what].append(share)
-                    runs = runs_now
+        seconds, shares = {way: [] for way in ways}, {way: [] for way in ways}
+        for _ in range(rounds):
+            for way in random.sample(ways, len(ways)):
+                took, share = fetch(folder / "hashed", way, folder / "cost.msio", group)
+                seconds[way].append(took)
+                shares[way].append(share * 100)
     finally:
         STATISTICS.write_text("0")
-    print(f"fetch through an index, {COUNT:,} documents in hashed order: {statistics.median(seconds[None]):.2f} s, {runs:,} runs of the programs")
-    for what in ("record", "live"):
-        share = statistics.median(shares[what]) * 100
-        differences = [(b - a) / a * 100 for a, b in zip(seconds[None], seconds[what])]
-        spread = 1.96 * statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else float("nan")
-        print(
-            f"  io {what}: programs ran {share:.2f} % of it (target 0.80 %: {'met' if share <= 0.8 else 'MISSED'}); "
-            f"run time {statistics.mean(differences):+.1f} % ± {spread:.1f} % ({len(differences)} pairs)"
-        )
+    print(f"fetch through an index, {COUNT:,} documents in hashed order, {where}: {statistics.median(seconds[None]):.2f} s")
+    nothing = statistics.median(shares["bystander"])
+    for way in ("record", "live"):
+        share = statistics.median(shares[way])
+        mean, half = interval([(b - a) / a * 100 for a, b in zip(seconds[None], seconds[way])])
+        print(f"  io {way}: programs ran {share:.2f} % of it (target 0.80 %: {'met' if share <= 0.8 else 'MISSED'}); run time {mean:+.1f} % ± {half:.1f} % ({rounds} pairs)")
+    print(f"  programs that see another process, which does nothing: {nothing:.2f} %, the least that counting them comes to")
 
 
 def losses(folder):
@@ -149,7 +188,12 @@ def report(folder):
 def bench():
     with kit.folder(on_disk=True) as folder:
         subprocess.run([STUDY, "make", folder / "hashed", "hashed", str(COUNT)], check=True)
-        cost(folder)
+        cost(folder, "a cold page cache that holds it", ROUNDS)
+        with little_memory() as group:
+            if group:
+                cost(folder, f"{LITTLE_MB} MiB of memory for a page cache", min(ROUNDS, 3), group)
+            else:
+                print("skipped: no control group with a limit of memory can be made")
         losses(folder)
         report(folder)
 
