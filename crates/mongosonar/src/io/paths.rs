@@ -1,0 +1,324 @@
+//! The paths of the files that are accessed, and which of them were asked for.
+//!
+//! The kernel tells of a file by device, inode and the last part of its path, when it is first accessed.
+//! The rest is found out afterwards, while the process runs on: by then the file may have been closed,
+//! renamed, replaced or deleted. So each way to its folder is tried, and its name stays the one that it
+//! had at that access. Paths are those of the process's own mount namespace; `/proc/PID/root` leads there.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf, absolute};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use sonar_sys::io::FileKey;
+
+/// Bytes of a name that the kernel hands on; a longer one comes cut.
+const NAME_BYTES: usize = 95;
+/// Open files and folders of a process that are kept; more are looked for each time.
+const MAX_KEPT: usize = 65_536;
+/// Folders in which a name is tried, those first where files were found last.
+const TRIED_FOLDERS: usize = 64;
+/// Processes of which something is kept.
+const MAX_PROCESSES: usize = 1_024;
+/// A search through all open files and folders waits so many times as long as the last one took.
+const PAUSE: u32 = 10;
+/// How a link of `/proc` to a file ends that has no name any more.
+const DELETED: &[u8] = b" (deleted)";
+
+/// A folder whose files are asked for: as it is seen from here, or as a process sees it that is in
+/// another mount namespace.
+#[derive(Clone)]
+pub struct Folder {
+    given: PathBuf,
+    real: Option<PathBuf>,
+    /// Device and inode of what is there from here.
+    identity: Option<(u64, u64)>,
+}
+
+impl Folder {
+    /// The folder of this path, which has to be one here, or in the mount namespace of one of these
+    /// processes.
+    pub fn new(path: &Path, processes: &[u32]) -> Result<Self> {
+        let given = absolute(path).with_context(|| format!("cannot look into {}", path.display()))?;
+        let failed = match fs::metadata(&given) {
+            Ok(found) if found.is_dir() => {
+                let real = fs::canonicalize(&given).ok();
+                return Ok(Self { given, real, identity: Some((found.dev(), found.ino())) });
+            }
+            Ok(_) => "it is no folder".to_string(),
+            Err(error) => error.to_string(),
+        };
+        if processes.iter().any(|process| inside(*process, &given).is_dir()) {
+            return Ok(Self { given, real: None, identity: None });
+        }
+        bail!("cannot look into {}: {failed}, and no traced process has it as a folder", path.display());
+    }
+
+    /// Whether a path, as the process sees it, is that of this folder or of something in it.
+    pub fn holds(&self, process: u32, path: &Path) -> bool {
+        self.holds_by_path(path) || self.holds_itself(process, path)
+    }
+
+    /// The same, by what the paths say: of a process in another mount namespace it may be another folder.
+    pub fn holds_by_path(&self, path: &Path) -> bool {
+        path.starts_with(&self.given) || self.real.as_ref().is_some_and(|real| path.starts_with(real))
+    }
+
+    /// The same, by device and inode, wherever it is mounted.
+    pub fn holds_itself(&self, process: u32, path: &Path) -> bool {
+        let there = |path| fs::metadata(inside(process, path)).ok().map(|found| (found.dev(), found.ino()));
+        self.identity.is_some()
+            && path.is_absolute()
+            && path.ancestors().any(|folder| there(folder) == self.identity)
+    }
+
+    /// Whether a file is on the file system of this folder.
+    fn is_beside(&self, key: FileKey, process: u32) -> bool {
+        let there = || fs::metadata(inside(process, &self.given)).ok().map(|found| found.dev());
+        self.identity
+            .map(|(device, _)| device)
+            .or_else(there)
+            .is_some_and(|dev| kernel_device(dev) == key.device)
+    }
+}
+
+/// A path of a process's mount namespace as a path from here.
+fn inside(process: u32, path: &Path) -> PathBuf {
+    Path::new(&format!("/proc/{process}/root")).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// A device as `stat` gives it, in the kernel's own encoding: 20 bits of minor number.
+fn kernel_device(dev: u64) -> u64 {
+    let major = (dev >> 8 & 0xfff) | (dev >> 32 & !0xfff);
+    let minor = (dev & 0xff) | (dev >> 12 & 0xf_ff00);
+    major << 20 | minor
+}
+
+/// What is known of the files of one process.
+struct Known {
+    /// Where its paths begin, as seen from here.
+    root: PathBuf,
+    /// Files that it had open, by inode.
+    open: HashMap<u64, PathBuf>,
+    /// Folders in which it has files, the one of the last file last.
+    folders: Vec<PathBuf>,
+    every_folder: HashSet<PathBuf>,
+}
+
+impl Known {
+    fn new(process: u32, folder: Option<&Folder>) -> Self {
+        let of = |process: &str, what: &str| fs::read_link(format!("/proc/{process}/{what}")).ok();
+        let pid = process.to_string();
+        // Where it sees what is seen from here its files can be found when it is gone, too.
+        let shared = of(&pid, "ns/mnt") == of("self", "ns/mnt") && of(&pid, "root") == of("self", "root");
+        let root = if shared { PathBuf::from("/") } else { inside(process, Path::new("/")) };
+        let mut known =
+            Self { root, open: HashMap::new(), folders: Vec::new(), every_folder: HashSet::new() };
+        for path in folder.iter().flat_map(|folder| [Some(&folder.given), folder.real.as_ref()]).flatten() {
+            known.learn(path);
+        }
+        known
+    }
+
+    fn here(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn learn(&mut self, folder: &Path) {
+        if self.every_folder.len() < MAX_KEPT && self.every_folder.insert(folder.into()) {
+            self.folders.push(folder.into());
+        }
+    }
+
+    /// In the folders where files were found last.
+    fn among_folders(&mut self, key: FileKey, name: &OsStr) -> Option<PathBuf> {
+        let is_it = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.ino() == key.inode);
+        let tried = self.folders.iter().rev().take(TRIED_FOLDERS);
+        let back = tried.map(|folder| self.here(folder).join(name)).position(|path| is_it(&path))?;
+        let at = self.folders.len() - 1 - back;
+        let folder = self.folders.remove(at);
+        let path = folder.join(name);
+        self.folders.push(folder);
+        Some(path)
+    }
+
+    /// Looks through all that the process has open, and through all folders in which it had something.
+    fn search(&mut self, key: FileKey, process: u32, folder: Option<&Folder>) -> Option<PathBuf> {
+        let (mut exactly, mut perhaps) = (None, None);
+        self.open.clear();
+        for entry in fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten() {
+            let Ok(path) = fs::read_link(entry.path()) else { continue };
+            let Ok(found) = fs::metadata(entry.path()) else { continue };
+            if !found.is_file() || !path.is_absolute() {
+                continue;
+            }
+            if let Some(folder) = path.parent() {
+                self.learn(folder);
+            }
+            match is(&found, key) {
+                Some(Match::Exact) => exactly = Some(path.clone()),
+                Some(Match::Inode) => perhaps = Some(path.clone()),
+                None => {}
+            }
+            if self.open.len() < MAX_KEPT {
+                self.open.insert(found.ino(), path);
+            }
+        }
+        if exactly.is_some() {
+            return exactly;
+        }
+        // Folders that are found on the way are looked into as well.
+        let mut at = 0;
+        while let Some(of) = self.folders.get(at).cloned() {
+            at += 1;
+            let deeper = folder.is_some_and(|folder| folder.holds(process, &of));
+            for entry in fs::read_dir(self.here(&of)).into_iter().flatten().flatten() {
+                let path = of.join(entry.file_name());
+                if entry.ino() == key.inode {
+                    match fs::symlink_metadata(entry.path()).ok().and_then(|found| is(&found, key)) {
+                        Some(Match::Exact) => return Some(path),
+                        Some(Match::Inode) => perhaps = Some(path),
+                        None => {}
+                    }
+                } else if deeper && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    self.learn(&path);
+                }
+            }
+        }
+        perhaps
+    }
+}
+
+/// How a file was recognised.
+enum Match {
+    /// By inode and device.
+    Exact,
+    /// By its inode alone.
+    Inode,
+}
+
+/// Whether this is the file of the key. Device numbers of overlays and subvolumes differ from the kernel's
+/// own, so an inode without its device may be it.
+fn is(found: &Metadata, key: FileKey) -> Option<Match> {
+    let sure = kernel_device(found.dev()) == key.device;
+    (found.is_file() && found.ino() == key.inode).then_some(if sure { Match::Exact } else { Match::Inode })
+}
+
+/// Finds the paths of files, and says which were asked for.
+pub struct Paths {
+    folder: Option<Folder>,
+    processes: HashMap<u32, Known>,
+    next_search: Option<Instant>,
+    unplaced: u64,
+}
+
+/// What was found out about a file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its path in the process's mount namespace; its name alone where nothing more can be found out.
+    pub path: PathBuf,
+    /// Whether it was asked for.
+    pub wanted: bool,
+}
+
+impl Paths {
+    /// Of files in this folder, or of all.
+    pub fn new(folder: Option<Folder>) -> Self {
+        Self { folder, processes: HashMap::new(), next_search: None, unplaced: 0 }
+    }
+
+    /// Whether every file was asked for.
+    pub fn all(&self) -> bool {
+        self.folder.is_none()
+    }
+
+    /// Files that were left out because they were closed and gone before their folder could be found out, and
+    /// may have been in the one that was asked for.
+    pub fn unplaced(&self) -> u64 {
+        self.unplaced
+    }
+
+    /// Finds out about a file that a process accesses: by the number under which it has it open (negative
+    /// where that is not known), and the last part of its path (empty where that is not known).
+    pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> Found {
+        let path = self.path_of(key, process, fd, name);
+        let wanted = self.folder.as_ref().is_none_or(|folder| {
+            // One that is not found is not in the folder now, where it was looked for.
+            self.unplaced += u64::from(!path.is_absolute() && folder.is_beside(key, process));
+            folder.holds(process, &path)
+        });
+        Found { path, wanted }
+    }
+
+    fn path_of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> PathBuf {
+        if self.processes.len() >= MAX_PROCESSES {
+            self.processes.clear();
+        }
+        let folder = self.folder.as_ref();
+        let known = self.processes.entry(process).or_insert_with(|| Known::new(process, folder));
+        // The number may have been closed, or given to another file, since.
+        let link = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
+        let open = (fd >= 0).then(|| fs::read_link(&link).ok()).flatten().filter(|path| path.is_absolute());
+        let same = open.is_some() && fs::metadata(&link).is_ok_and(|found| is(&found, key).is_some());
+        let (sure, unsure) = if same { (open, None) } else { (None, open) };
+        let found = sure
+            .or_else(|| {
+                known.open.get(&key.inode).filter(|path| !name.is_empty() && ends(path, name)).cloned()
+            })
+            .or_else(|| (!name.is_empty()).then(|| known.among_folders(key, OsStr::from_bytes(name)))?)
+            .or_else(|| if name.is_empty() { mapped(key, process) } else { None })
+            .or_else(|| {
+                let now = Instant::now();
+                if self.next_search.is_some_and(|next| now < next) {
+                    return None;
+                }
+                let found = known.search(key, process, folder);
+                self.next_search = Some(Instant::now() + now.elapsed() * PAUSE + Duration::from_millis(1));
+                found
+            })
+            // Another file of this name, under this number: it was replaced meanwhile.
+            .or_else(|| unsure.filter(|path| !name.is_empty() && ends(path, name)));
+        let Some(found) = found else { return PathBuf::from(OsStr::from_bytes(name)) };
+        let path = named(found, name, &known.root);
+        if let Some(folder) = path.parent() {
+            known.learn(folder);
+        }
+        path
+    }
+}
+
+/// A path with the name that the file had; without the kernel's word that it is deleted.
+fn named(path: PathBuf, name: &[u8], root: &Path) -> PathBuf {
+    if !name.is_empty() && name.len() < NAME_BYTES {
+        return path.with_file_name(OsStr::from_bytes(name));
+    }
+    let Some(plain) = path.as_os_str().as_bytes().strip_suffix(DELETED) else { return path };
+    // There are files that are called so.
+    let there = root.join(path.strip_prefix("/").unwrap_or(&path));
+    if there.exists() { path } else { PathBuf::from(OsStr::from_bytes(plain)) }
+}
+
+/// Whether a path's last part is this name, as far as the name goes.
+fn ends(path: &Path, name: &[u8]) -> bool {
+    let last = path.file_name().map(OsStr::as_bytes).unwrap_or_default();
+    let plain = last.strip_suffix(DELETED).unwrap_or(last);
+    last == name || plain == name || name.len() == NAME_BYTES && last.starts_with(name)
+}
+
+/// The path of a file that is mapped into the process.
+fn mapped(key: FileKey, process: u32) -> Option<PathBuf> {
+    // address permissions offset major:minor inode path
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
+    maps.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(3);
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let inode: u64 = fields.next()?.parse().ok()?;
+        let (major, minor) = (u64::from_str_radix(major, 16).ok()?, u64::from_str_radix(minor, 16).ok()?);
+        let path = (inode == key.inode && major << 20 | minor == key.device).then(|| line.find('/'))??;
+        Some(PathBuf::from(&line[path..]))
+    })
+}
