@@ -29,7 +29,7 @@ const ROWS: usize = 20;
 pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
     let names = Names::ask(args.uri.as_deref())?;
-    let mut places = Paths::new(watch.folder().cloned());
+    let mut places = Paths::new(watch.folder().cloned(), &watch.running());
     let stop = process::stop_on_signals()?;
     let tracer = Tracer::start(&watch.running(), Mode::Totals, args.way.map(Into::into))?;
     eprintln!("mongosonar: process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());

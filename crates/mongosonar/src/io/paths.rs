@@ -24,8 +24,10 @@ const MAX_KEPT: usize = 65_536;
 const TRIED_FOLDERS: usize = 64;
 /// Processes of which something is kept.
 const MAX_PROCESSES: usize = 1_024;
-/// A search through all open files and folders waits so many times as long as the last one took.
-const PAUSE: u32 = 10;
+/// Searches through all open files and folders may take one part in so many of the time, and at most so much
+/// at once: meanwhile nobody takes what the kernel hands on.
+const SHARE: u32 = 10;
+const MOST_SEARCH: Duration = Duration::from_millis(500);
 /// How a link of `/proc` to a file ends that has no name any more.
 const DELETED: &[u8] = b" (deleted)";
 
@@ -113,9 +115,11 @@ impl Known {
     fn new(process: u32, folder: Option<&Folder>) -> Self {
         let of = |process: &str, what: &str| fs::read_link(format!("/proc/{process}/{what}")).ok();
         let pid = process.to_string();
-        // Where it sees what is seen from here its files can be found when it is gone, too.
-        let shared = of(&pid, "ns/mnt") == of("self", "ns/mnt") && of(&pid, "root") == of("self", "root");
-        let root = if shared { PathBuf::from("/") } else { inside(process, Path::new("/")) };
+        // Where it sees what is seen from here its files can be found when it is gone, too. Of one that is gone
+        // already nobody knows.
+        let differs = |what| of(&pid, what).is_some_and(|there| Some(there) != of("self", what));
+        let apart = differs("ns/mnt") || differs("root");
+        let root = if apart { inside(process, Path::new("/")) } else { PathBuf::from("/") };
         let mut known =
             Self { root, open: HashMap::new(), folders: Vec::new(), every_folder: HashSet::new() };
         for path in folder.iter().flat_map(|folder| [Some(&folder.given), folder.real.as_ref()]).flatten() {
@@ -212,7 +216,9 @@ fn is(found: &Metadata, key: FileKey) -> Option<Match> {
 pub struct Paths {
     folder: Option<Folder>,
     processes: HashMap<u32, Known>,
-    next_search: Option<Instant>,
+    /// Time that searches may take, as of then.
+    credit: Duration,
+    searched: Instant,
     unplaced: u64,
 }
 
@@ -226,9 +232,11 @@ pub struct Found {
 }
 
 impl Paths {
-    /// Of files in this folder, or of all.
-    pub fn new(folder: Option<Folder>) -> Self {
-        Self { folder, processes: HashMap::new(), next_search: None, unplaced: 0 }
+    /// Of files in this folder, or of all; these processes may soon be gone.
+    pub fn new(folder: Option<Folder>, processes: &[u32]) -> Self {
+        let known =
+            processes.iter().map(|process| (*process, Known::new(*process, folder.as_ref()))).collect();
+        Self { folder, processes: known, credit: MOST_SEARCH, searched: Instant::now(), unplaced: 0 }
     }
 
     /// Whether every file was asked for.
@@ -272,12 +280,15 @@ impl Paths {
             .or_else(|| (!name.is_empty()).then(|| known.among_folders(key, OsStr::from_bytes(name)))?)
             .or_else(|| if name.is_empty() { mapped(key, process) } else { None })
             .or_else(|| {
-                let now = Instant::now();
-                if self.next_search.is_some_and(|next| now < next) {
+                let begun = Instant::now();
+                let earned = begun.duration_since(self.searched) / SHARE;
+                self.credit = (self.credit + earned).min(MOST_SEARCH);
+                self.searched = begun;
+                if self.credit.is_zero() {
                     return None;
                 }
                 let found = known.search(key, process, folder);
-                self.next_search = Some(Instant::now() + now.elapsed() * PAUSE + Duration::from_millis(1));
+                self.credit = self.credit.saturating_sub(begun.elapsed());
                 found
             })
             // Another file of this name, under this number: it was replaced meanwhile.

@@ -114,7 +114,7 @@ impl Keep {
             numbers: HashMap::new(),
             next: 1,
             threads: HashSet::new(),
-            paths: Paths::new(watch.folder().cloned()),
+            paths: Paths::new(watch.folder().cloned(), &watch.running()),
             names,
             failed: None,
         })
