@@ -333,3 +333,112 @@ fn mapped(key: FileKey, process: u32) -> Option<PathBuf> {
         Some(PathBuf::from(&line[path..]))
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("mongosonar-paths-{}-{name}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(fs::canonicalize(path).unwrap())
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn key(path: &Path) -> FileKey {
+        let found = fs::metadata(path).unwrap();
+        FileKey { inode: found.ino(), device: kernel_device(found.dev()) }
+    }
+
+    const SELF: fn() -> u32 = std::process::id;
+
+    #[test]
+    fn devices_are_numbered_as_the_kernel_does() {
+        // 8:1, and both numbers longer than a byte: gnu_dev_makedev(3).
+        assert_eq!(kernel_device(0x801), 8 << 20 | 1);
+        assert_eq!(kernel_device(0x12300 << 12 | 0xabc << 8 | 0x45), 0xabc << 20 | 0x12345);
+    }
+
+    #[test]
+    fn a_file_is_found_open_closed_renamed_and_deleted() {
+        let dir = Dir::new("found");
+        let db = dir.0.join("db");
+        fs::create_dir_all(db.join("journal")).unwrap();
+        let (one, two) = (db.join("one.wt"), db.join("journal/two.log"));
+        let opened = File::create(&one).unwrap();
+        fs::write(&two, "x").unwrap();
+        let (of_one, of_two) = (key(&one), key(&two));
+        let folder = Folder::new(&db, &[]).unwrap();
+        let found = |paths: &mut Paths, key, fd, name: &str| paths.of(key, SELF(), fd, name.as_bytes());
+        let new = || Paths::new(Some(folder.clone()), &[SELF()]);
+        let wanted = |path: &Path| Found { path: path.into(), wanted: true };
+        // By its number, by number that is wrong, and by none.
+        for fd in [opened.as_raw_fd(), 0, -1] {
+            assert_eq!(found(&mut new(), of_one, fd, "one.wt"), wanted(&one));
+        }
+        // Closed, in a folder that is not known yet.
+        assert_eq!(found(&mut new(), of_two, -1, "two.log"), wanted(&two));
+        // Renamed since: it keeps the name that it had.
+        fs::rename(&two, db.join("journal/three.log")).unwrap();
+        assert_eq!(found(&mut new(), of_two, -1, "two.log"), wanted(&two));
+        fs::remove_file(&one).unwrap();
+        for fd in [opened.as_raw_fd(), 0, -1] {
+            assert_eq!(found(&mut new(), of_one, fd, "one.wt"), wanted(&one));
+            // Whose name the kernel did not tell.
+            if fd > 0 {
+                assert_eq!(found(&mut new(), of_one, fd, ""), wanted(&one));
+            }
+        }
+        // Deleted and closed: nobody knows where it was.
+        drop(opened);
+        let mut paths = new();
+        assert_eq!(found(&mut paths, of_one, -1, "one.wt"), Found { path: "one.wt".into(), wanted: false });
+        assert_eq!(paths.unplaced(), 1);
+        let mut all = Paths::new(None, &[]);
+        assert_eq!(found(&mut all, of_one, -1, "one.wt"), Found { path: "one.wt".into(), wanted: true });
+        // Another file system's is none of the folder's.
+        found(&mut paths, FileKey { device: of_one.device + 1, ..of_one }, -1, "one.wt");
+        assert_eq!(paths.unplaced(), 1);
+    }
+
+    #[test]
+    fn a_file_called_deleted_keeps_its_name() {
+        let dir = Dir::new("deleted");
+        let path = dir.0.join("notes (deleted)");
+        let opened = File::create(&path).unwrap();
+        for name in ["notes (deleted)", ""] {
+            let found = Paths::new(None, &[]).of(key(&path), SELF(), opened.as_raw_fd(), name.as_bytes());
+            assert_eq!(found.path, path);
+        }
+    }
+
+    #[test]
+    fn a_folder_is_known_by_each_of_its_paths() {
+        let dir = Dir::new("folder");
+        let (real, link) = (dir.0.join("real"), dir.0.join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        fs::write(real.join("x"), "").unwrap();
+        let folder = Folder::new(&link, &[]).unwrap();
+        for path in [real.join("x"), link.join("x"), real.clone()] {
+            assert!(folder.holds(SELF(), &path), "{}", path.display());
+        }
+        assert!(!folder.holds(SELF(), &dir.0.join("real-not/x")));
+        assert!(!folder.holds(SELF(), &dir.0));
+        assert!(!folder.holds(SELF(), Path::new("x")), "a name alone says nothing");
+        assert!(Folder::new(&real.join("x"), &[SELF()]).is_err(), "a file is no folder");
+        assert!(Folder::new(&dir.0.join("none"), &[SELF()]).is_err());
+    }
+}

@@ -22,6 +22,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Where so many processes and threads or fewer were made since the last look, each is looked at; where it
 /// were more, all processes are listed.
 const MAX_EACH: u32 = 512;
+/// In a second, of what `/proc` counts in: 100 on every architecture that this runs on (`USER_HZ`).
+const TICKS: u64 = 100;
 /// Open files of a mongod that are looked at to tell which folder is its own; its locks are among the first.
 const MOST_OPEN: usize = 1_024;
 /// Processes that are told of by number.
@@ -206,6 +208,8 @@ fn stat(proc_root: &Path, process: u32) -> Option<Stat> {
 struct Search {
     proc_root: PathBuf,
     last: Option<u32>,
+    /// Seconds that the machine had been up at the first look.
+    up: Option<u64>,
     looks: u64,
     others: HashMap<u32, Other>,
     servers: Vec<u32>,
@@ -217,23 +221,29 @@ struct Search {
     by_path: bool,
 }
 
-/// What is not what is looked for, so far: at which look it was first seen, and when it is looked at again.
+/// What is not what is looked for, so far.
 #[derive(Copy, Clone)]
 struct Other {
+    /// At which look it was first seen, and how many looks it was old.
     first: u64,
+    age: u64,
+    /// When it is looked at again.
     next: u64,
 }
 
 impl Other {
-    fn new(look: u64) -> Self {
-        Self { first: look, next: look }
+    fn new(look: u64, age: u64) -> Self {
+        Self { first: look, age, next: look }
     }
 
-    /// Whether it is to be looked at; then again when it is twice as old.
-    fn is_due(&mut self, look: u64) -> bool {
+    /// Whether it is to be looked at; then again when it is twice as old. Those that were there when the search
+    /// began are not all looked at again at once.
+    fn is_due(&mut self, look: u64, process: u32) -> bool {
         let due = self.next <= look;
         if due {
-            self.next = look + (look - self.first).max(1);
+            let age = self.age + look - self.first;
+            let spread = look == self.first && age > 1;
+            self.next = look + if spread { 1 + u64::from(process) % age } else { age.max(1) };
         }
         due
     }
@@ -244,6 +254,7 @@ impl Search {
         Self {
             proc_root: proc_root.into(),
             last: None,
+            up: None,
             looks: 0,
             others: HashMap::new(),
             servers: Vec::new(),
@@ -293,9 +304,10 @@ impl Search {
     fn look_at(&mut self, process: u32, new: bool) {
         let look = self.looks;
         if new {
-            self.others.insert(process, Other::new(look));
+            let age = if self.last.is_none() { self.age(process) } else { 0 };
+            self.others.insert(process, Other::new(look, age));
         }
-        if !self.others.get_mut(&process).is_some_and(|other| other.is_due(look)) {
+        if !self.others.get_mut(&process).is_some_and(|other| other.is_due(look, process)) {
             return;
         }
         match is_server(&self.proc_root, process) {
@@ -307,6 +319,16 @@ impl Search {
                 }
             }
         }
+    }
+
+    /// How many looks ago a process would have been seen first.
+    fn age(&mut self, process: u32) -> u64 {
+        let up = *self.up.get_or_insert_with(|| {
+            let up = fs::read_to_string(self.proc_root.join("uptime")).unwrap_or_default();
+            up.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
+        });
+        let started = stat(&self.proc_root, process).map_or(up, |stat| stat.started / TICKS);
+        up.saturating_sub(started) / EVERY.as_secs()
     }
 
     /// The last number that was given to a process or thread.
@@ -329,7 +351,7 @@ impl Search {
 
     fn is_chosen(&mut self, process: u32, folder: &Folder) -> bool {
         let look = self.looks;
-        let mut due = || self.elsewhere.entry(process).or_insert(Other::new(look)).is_due(look);
+        let mut due = || self.elsewhere.entry(process).or_insert(Other::new(look, 0)).is_due(look, process);
         !self.by_folder || due() && self.uses(process, folder, self.by_path)
     }
 
@@ -392,4 +414,165 @@ fn is_server(proc_root: &Path, process: u32) -> Option<bool> {
     let status = fs::read_to_string(own.join("status")).ok()?;
     let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     (group.trim().parse() == Ok(process)).then_some(true)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// A `/proc` of our own.
+    struct Proc(PathBuf);
+
+    impl Proc {
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("mongosonar-proc-{}-{name}", std::process::id()));
+            fs::create_dir_all(&root).unwrap();
+            Self(root)
+        }
+
+        /// The kernel gave numbers up to this one.
+        fn last(&self, last: u32) {
+            fs::write(self.0.join("loadavg"), format!("0.10 0.20 0.30 1/500 {last}\n")).unwrap();
+        }
+
+        fn process(&self, id: u32, group: u32, name: &str, program: &str) {
+            let own = self.0.join(id.to_string());
+            fs::create_dir_all(&own).unwrap();
+            fs::write(own.join("comm"), format!("{name}\n")).unwrap();
+            fs::write(own.join("status"), format!("Name:\t{name}\nTgid:\t{group}\nPid:\t{id}\n")).unwrap();
+            let _ = fs::remove_file(own.join("exe"));
+            std::os::unix::fs::symlink(program, own.join("exe")).unwrap();
+        }
+
+        fn ends(&self, id: u32) {
+            fs::remove_dir_all(self.0.join(id.to_string())).unwrap();
+        }
+    }
+
+    impl Drop for Proc {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_has_started_since_is_found_by_its_number() {
+        let proc = Proc::new("started");
+        proc.process(100, 100, "mongod", "/usr/bin/mongod");
+        proc.process(101, 101, "bash", "/bin/bash");
+        proc.process(102, 102, "worker", "/opt/bin/mongod (deleted)");
+        proc.process(103, 103, "mongodump", "/usr/bin/mongodump");
+        proc.last(103);
+        let mut search = Search::new(&proc.0);
+        assert_eq!(search.look(), [100, 102]);
+        assert_eq!(search.look(), [100, 102], "nothing has changed");
+        // One of its threads has its name, and a number.
+        proc.process(104, 100, "mongod", "/usr/bin/mongod");
+        proc.process(105, 105, "mongod", "/usr/bin/mongod");
+        proc.last(105);
+        assert_eq!(search.look(), [100, 102, 105]);
+        proc.ends(100);
+        assert_eq!(search.look(), [102, 105]);
+        // More than can be tried one by one.
+        proc.process(5_000, 5_000, "mongod", "/usr/bin/mongod");
+        proc.last(5_001);
+        assert_eq!(search.look(), [102, 105, 5_000]);
+        // Numbers begin anew.
+        proc.process(50, 50, "mongod", "/usr/bin/mongod");
+        proc.last(60);
+        assert_eq!(search.look(), [50, 102, 105, 5_000]);
+    }
+
+    #[test]
+    fn a_number_that_is_given_again_is_looked_at_again() {
+        let proc = Proc::new("again");
+        proc.process(100, 100, "bash", "/bin/bash");
+        proc.last(100);
+        let mut search = Search::new(&proc.0);
+        (0..40).for_each(|_| assert!(search.look().is_empty()));
+        proc.process(100, 100, "mongod", "/usr/bin/mongod");
+        proc.last(4_000_000);
+        assert!(search.look().is_empty(), "an old process is seldom looked at");
+        proc.last(120);
+        assert_eq!(search.look(), [100], "a new one of its number at once");
+    }
+
+    #[test]
+    fn a_process_that_becomes_a_mongod_is_found_before_it_is_twice_as_old() {
+        for age in [1, 2, 7, 30, 100] {
+            let proc = Proc::new(&format!("becomes-{age}"));
+            proc.last(7);
+            let mut search = Search::new(&proc.0);
+            assert!(search.look().is_empty());
+            proc.process(8, 8, "docker-entrypoi", "/bin/bash");
+            proc.last(8);
+            (0..age).for_each(|_| assert!(search.look().is_empty()));
+            proc.process(8, 8, "mongod", "/usr/bin/mongod");
+            let found = (1..).find(|_| search.look() == [8]).unwrap();
+            assert!(found <= age + 1, "{age}: after {found}");
+        }
+    }
+
+    #[test]
+    fn what_is_old_already_is_seldom_looked_at_and_not_all_at_once() {
+        let proc = Proc::new("old");
+        fs::write(proc.0.join("uptime"), "1000.55 2000.00\n").unwrap();
+        for id in 1..=100 {
+            proc.process(id, id, "bash", "/bin/bash");
+            // Started 900 s after the machine.
+            let zeros = "0 ".repeat(16);
+            fs::write(proc.0.join(format!("{id}/stat")), format!("{id} (a) b) S {zeros}1 0 90000 0\n"))
+                .unwrap();
+        }
+        proc.last(100);
+        let mut search = Search::new(&proc.0);
+        assert!(search.look().is_empty());
+        (1..=100).for_each(|id| proc.process(id, id, "mongod", "/usr/bin/mongod"));
+        let mut before = 0;
+        for _ in 0..100 {
+            let found = search.look().len();
+            assert!(found - before <= 2, "{before} {found}");
+            before = found;
+        }
+        assert_eq!(before, 100, "before they were twice as old");
+    }
+
+    #[test]
+    fn a_machine_that_does_not_tell_its_last_number_is_listed() {
+        let proc = Proc::new("listed");
+        let mut search = Search::new(&proc.0);
+        assert!(search.look().is_empty());
+        proc.process(17, 17, "mongod", "/usr/bin/mongod");
+        assert_eq!(search.look(), [17]);
+        proc.process(18, 18, "mongod", "/usr/bin/mongod");
+        assert_eq!(search.look(), [17, 18]);
+    }
+
+    #[test]
+    fn the_folder_of_a_command_line_is_found() {
+        let of = |line: &[u8]| dbpath(line).map(|path| path.display().to_string());
+        assert_eq!(of(b"mongod\0--port\x0027017\0--dbpath\0/data\0"), Some("/data".into()));
+        assert_eq!(of(b"mongod\0--dbpath=/data/db\0"), Some("/data/db".into()));
+        assert_eq!(of(b"mongod\0--dbpathx\0/data\0-f\0/etc/mongod.conf\0"), None);
+        assert_eq!(of(b"mongod\0--dbpath\0"), Some(String::new()), "what follows its last zero");
+        assert_eq!(of(b""), None);
+    }
+
+    #[test]
+    fn what_only_waits_to_be_collected_does_not_run() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let started = stat(Path::new("/proc"), child.id()).unwrap().started;
+        let process = Process { id: child.id(), started };
+        assert!(process.runs());
+        assert!(!Process { started: started + 1, ..process }.runs(), "a later one of this number");
+        drop(child.stdin.take());
+        while process.runs() {
+            std::thread::yield_now();
+        }
+        assert!(Path::new(&format!("/proc/{}", child.id())).exists(), "it has not been collected");
+        child.wait().unwrap();
+        assert!(!process.runs());
+    }
 }
