@@ -31,7 +31,8 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let names = Names::ask(args.uri.as_deref())?;
     let mut places = Paths::new(watch.folder().cloned(), &watch.running());
     let stop = process::stop_on_signals()?;
-    let tracer = Tracer::start(&watch.running(), Mode::Totals, args.way.map(Into::into))?;
+    let tracer =
+        Tracer::start(&watch.running(), Mode::Totals, args.way.map(Into::into)).map_err(process::refused)?;
     eprintln!("mongosonar: process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
     let mut look = Look {
         paths: HashMap::new(),

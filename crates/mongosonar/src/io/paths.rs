@@ -22,6 +22,10 @@ const NAME_BYTES: usize = 95;
 const MAX_KEPT: usize = 65_536;
 /// Folders in which a name is tried, those first where files were found last.
 const TRIED_FOLDERS: usize = 64;
+/// Where a folder may hold others as links: itself, and with directoryPerDB each of those in it.
+const LINK_DEPTH: u32 = 2;
+/// Linked folders that are known.
+const MAX_LINKS: usize = 4_096;
 /// Processes of which something is kept.
 const MAX_PROCESSES: usize = 1_024;
 /// Searches through all open files and folders may take one part in so many of the time, and at most so much
@@ -32,13 +36,14 @@ const MOST_SEARCH: Duration = Duration::from_millis(500);
 const DELETED: &[u8] = b" (deleted)";
 
 /// A folder whose files are asked for: as it is seen from here, or as a process sees it that is in
-/// another mount namespace.
+/// another mount namespace. Folders that it holds as symbolic links belong to it: a journal on a disk of
+/// its own is made so.
 #[derive(Clone)]
 pub struct Folder {
     given: PathBuf,
     real: Option<PathBuf>,
-    /// Device and inode of what is there from here.
-    identity: Option<(u64, u64)>,
+    /// Device and inode of what is there from here, and of what it holds as links.
+    identities: HashSet<(u64, u64)>,
 }
 
 impl Folder {
@@ -48,14 +53,15 @@ impl Folder {
         let given = absolute(path).with_context(|| format!("cannot look into {}", path.display()))?;
         let failed = match fs::metadata(&given) {
             Ok(found) if found.is_dir() => {
-                let real = fs::canonicalize(&given).ok();
-                return Ok(Self { given, real, identity: Some((found.dev(), found.ino())) });
+                let mut identities = HashSet::from([(found.dev(), found.ino())]);
+                links(&given, LINK_DEPTH, &mut identities);
+                return Ok(Self { real: fs::canonicalize(&given).ok(), given, identities });
             }
             Ok(_) => "it is no folder".to_string(),
             Err(error) => error.to_string(),
         };
         if processes.iter().any(|process| inside(*process, &given).is_dir()) {
-            return Ok(Self { given, real: None, identity: None });
+            return Ok(Self { given, real: None, identities: HashSet::new() });
         }
         bail!("cannot look into {}: {failed}, and no traced process has it as a folder", path.display());
     }
@@ -72,19 +78,36 @@ impl Folder {
 
     /// The same, by device and inode, wherever it is mounted.
     pub fn holds_itself(&self, process: u32, path: &Path) -> bool {
-        let there = |path| fs::metadata(inside(process, path)).ok().map(|found| (found.dev(), found.ino()));
-        self.identity.is_some()
-            && path.is_absolute()
-            && path.ancestors().any(|folder| there(folder) == self.identity)
+        let is = |path| {
+            let found = fs::metadata(inside(process, path));
+            found.is_ok_and(|found| self.identities.contains(&(found.dev(), found.ino())))
+        };
+        !self.identities.is_empty() && path.is_absolute() && path.ancestors().any(is)
     }
 
     /// Whether a file is on the file system of this folder.
     fn is_beside(&self, key: FileKey, process: u32) -> bool {
-        let there = || fs::metadata(inside(process, &self.given)).ok().map(|found| found.dev());
-        self.identity
-            .map(|(device, _)| device)
-            .or_else(there)
-            .is_some_and(|dev| kernel_device(dev) == key.device)
+        if self.identities.is_empty() {
+            let there = fs::metadata(inside(process, &self.given));
+            return there.is_ok_and(|found| kernel_device(found.dev()) == key.device);
+        }
+        self.identities.iter().any(|(dev, _)| kernel_device(*dev) == key.device)
+    }
+}
+
+/// The folders that are linked to from a folder, or from one in it.
+fn links(folder: &Path, depth: u32, identities: &mut HashSet<(u64, u64)>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_KEPT) {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() && depth > 1 {
+            links(&entry.path(), depth - 1, identities);
+        } else if kind.is_symlink()
+            && let Ok(found) = fs::metadata(entry.path())
+            && found.is_dir()
+            && identities.len() < MAX_LINKS
+        {
+            identities.insert((found.dev(), found.ino()));
+        }
     }
 }
 
@@ -431,7 +454,15 @@ mod tests {
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         fs::write(real.join("x"), "").unwrap();
+        // A journal, and a database's indexes, on other disks.
+        for (linked, at) in [("journal", "real/journal"), ("index", "real/shop/index")] {
+            fs::create_dir_all(dir.0.join("real/shop")).unwrap();
+            fs::create_dir(dir.0.join(linked)).unwrap();
+            std::os::unix::fs::symlink(dir.0.join(linked), dir.0.join(at)).unwrap();
+        }
         let folder = Folder::new(&link, &[]).unwrap();
+        assert!(folder.holds(SELF(), &dir.0.join("journal/WiredTigerLog.1")));
+        assert!(folder.holds(SELF(), &dir.0.join("index/deeper/x.wt")));
         for path in [real.join("x"), link.join("x"), real.clone()] {
             assert!(folder.holds(SELF(), &path), "{}", path.display());
         }

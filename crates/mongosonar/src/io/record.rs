@@ -32,7 +32,8 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
     let names = Names::ask(args.uri.as_deref())?;
     let stop = process::stop_on_signals()?;
-    let tracer = Tracer::start(&watch.running(), Mode::Each, args.way.map(Into::into))?;
+    let tracer =
+        Tracer::start(&watch.running(), Mode::Each, args.way.map(Into::into)).map_err(process::refused)?;
     let way = tracer.way();
     let mut keep = Keep::create(&args.file, &watch, &way, names)?;
     eprintln!(
