@@ -501,7 +501,10 @@ for n in range(12000):
     );
     let pid = oracle.id.to_string();
     let Some(tracer) = Tracer::start(&["record", "--pid", &pid, "--dbpath", &db, &recording]) else { return };
-    let Some(live) = Tracer::start(&["live", "--json", "--pid", &pid, "--dbpath", &db]) else { return };
+    let Some(live) = Tracer::start(&["live", "--json", "--interval", "1m", "--pid", &pid, "--dbpath", &db])
+    else {
+        return;
+    };
     oracle.does(
         r#"
 for n in range(12000):
@@ -684,13 +687,21 @@ fn without_permission_it_says_what_is_missing_and_that_is_enough() {
         named = said.split_once("sudo setcap ").unwrap().1.split_once("+ep ").unwrap().0.to_owned();
         assert!(!Path::new(&recording).exists(), "nothing is left behind");
     }
+    let with = |granted: &str| {
+        let bounded = format!("-all,{granted}");
+        let capable = ["--inh-caps", granted, "--ambient-caps", granted, "--bounding-set", &bounded];
+        let mut command = setpriv(&capable);
+        command.args([copy, "io", "record", "--pid", &pid, "--dbpath", db.to_str().unwrap(), &recording]);
+        command
+    };
+    // Enough to trace, but not to see whose files those are.
+    let Some(mut blind) = Tracer::spawn(with("+bpf,+perfmon")) else { return };
+    blind.until_said(&format!("what process {pid} has open may not be looked at"));
+    blind.until_said(&format!("{named}+ep {copy}\n"));
+    blind.end();
+    fs::remove_file(&recording).unwrap();
     // Those that it names, and no others.
-    let granted = named.replace("cap_", "+");
-    let bounded = format!("-all,{granted}");
-    let capable = ["--inh-caps", &granted, "--ambient-caps", &granted, "--bounding-set", &bounded];
-    let mut command = setpriv(&capable);
-    command.args([copy, "io", "record", "--pid", &pid, "--dbpath", db.to_str().unwrap(), &recording]);
-    let Some(tracer) = Tracer::spawn(command) else { return };
+    let Some(tracer) = Tracer::spawn(with(&named.replace("cap_", "+"))) else { return };
     oracle.does(ACCESSES);
     tracer.end();
     let recorded = Recorded::read(Path::new(&recording));

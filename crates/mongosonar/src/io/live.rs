@@ -34,6 +34,9 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let tracer =
         Tracer::start(&watch.running(), Mode::Totals, args.way.map(Into::into)).map_err(process::refused)?;
     eprintln!("mongosonar: process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
+    if let Some(obstacle) = watch.obstacle() {
+        eprintln!("mongosonar: {obstacle}");
+    }
     let mut look = Look {
         paths: HashMap::new(),
         ignored: HashSet::new(),

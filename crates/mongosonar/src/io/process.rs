@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -45,12 +46,16 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 /// Why nothing can be traced, with the command that helps: what the programs need, and what the paths of
 /// another user's files do.
 pub fn refused(error: TraceError) -> anyhow::Error {
-    let TraceError::Permission(why) = &error else { return error.into() };
+    match error {
+        TraceError::Permission(why) => anyhow!("no permission to trace ({why}): {}", remedy()),
+        other => other.into(),
+    }
+}
+
+fn remedy() -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| "mongosonar".into());
     let program = shell_quoted(&program.to_string_lossy());
-    anyhow!(
-        "no permission to trace ({why}): run as root, or grant it once: sudo setcap {CAPABILITIES}+ep {program}"
-    )
+    format!("run as root, or grant it once: sudo setcap {CAPABILITIES}+ep {program}")
 }
 
 /// The processes that are traced.
@@ -129,6 +134,24 @@ impl Watch {
     /// Ids of those that run, for people.
     pub fn list_running(&self) -> String {
         list(&self.running())
+    }
+
+    /// What stands in the way of seeing which files they use, in a line, where something does.
+    pub fn obstacle(&self) -> Option<String> {
+        let hidden = |id: &u32| {
+            let open = fs::read_dir(format!("/proc/{id}/fd"));
+            open.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+        };
+        let hidden: Vec<u32> = self.running().into_iter().filter(hidden).collect();
+        if hidden.is_empty() {
+            return None;
+        }
+        let without = if self.folder.is_some() { "are left out" } else { "have a name but no folder" };
+        Some(format!(
+            "what process {} has open may not be looked at, so that files {without}: {}",
+            list(&hidden),
+            remedy()
+        ))
     }
 
     /// Whether all have ended, and no others are looked for.

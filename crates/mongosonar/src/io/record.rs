@@ -42,6 +42,9 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         way,
         args.file.display()
     );
+    if let Some(obstacle) = watch.obstacle() {
+        eprintln!("mongosonar: {obstacle}");
+    }
     let until = args.duration.map(|duration| Instant::now() + duration);
     tracer
         .run_with(
