@@ -1,5 +1,6 @@
 """`mongosonar io` over real WiredTiger: a collection in the order of `_id` and in hashed order, walked in its own order and
-through its `_id` index. The program's own output is the oracle of what was read; the verdict must be what was done."""
+through its `_id` index. The program's own output is the oracle of what was read; the verdict must be what was done.
+strace and the kernel's own counters are the oracles of each call and of the totals."""
 
 import collections
 import json
