@@ -333,3 +333,59 @@ def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
         faults = [access for access in seen if access[0] == "fault"]
         # A kernel this old has no tracepoint of faults; at the functions they have a latency.
         assert bool(faults) == (way == "vfs") and all(int(access[4]) > 0 for access in faults)
+
+
+@pytest.mark.vm
+def test_at_the_functions_of_the_vfs_a_restart_is_followed_and_files_have_names(tmp_path):
+    """There no number of an open file is told, so that each path has to be looked for. A shell called mongod reads files,
+    each closed at once, and another one after it."""
+    program = tmp_path / "mongosonar"
+    subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
+    reads = tmp_path / "reads"
+    reads.write_text(
+        "read go; while [ $1 != --dbpath ]; do for n in $(seq 100); do read line < /mnt/db/db$1/collection-$n.wt; done; shift; done; read go"
+    )
+    script = """
+        mke2fs /dev/vda > /dev/null 2>&1
+        mount -t ext4 /dev/vda /mnt
+        mkdir /mnt/db
+        for d in 0 1 2 3 4 5 6 7 8 9; do
+            mkdir /mnt/db/db$d
+            for n in $(seq 100); do echo 12 > /mnt/db/db$d/collection-$n.wt; done
+        done
+        cp /bin/busybox /tmp/mongod
+        mkfifo /tmp/one /tmp/two
+        ( exec -a sh /tmp/mongod /bin/reads 0 1 2 3 4 --dbpath /mnt/db < /tmp/one ) &
+        exec 8> /tmp/one
+        until [ "$(cat /proc/$!/comm)" = mongod ]; do sleep 1; done
+        mongosonar io record --way vfs --dbpath /mnt/db /tmp/reads.msio 2> /tmp/said &
+        tracer=$!
+        until grep -q Ctrl-C /tmp/said; do sleep 1; done
+        echo go >&8
+        sleep 2
+        echo end >&8
+        until grep -q 'waiting for the next mongod' /tmp/said; do sleep 1; done
+        ( exec -a sh /tmp/mongod /bin/reads 5 6 7 8 9 --dbpath /mnt/db < /tmp/two ) &
+        exec 9> /tmp/two
+        until grep -q 'is followed' /tmp/said; do sleep 1; done
+        echo go >&9
+        sleep 2
+        echo end >&9
+        until [ $(grep -c 'has ended' /tmp/said) = 2 ]; do sleep 1; done
+        kill -TERM $tracer
+        wait
+        cat /tmp/said
+        mongosonar io report --each /tmp/reads.msio > /tmp/each
+    """
+    done = vm.run(script, files=[(program, "/bin/mongosonar"), (reads, "/bin/reads")], disks=[64], take=["/tmp/each", "/tmp/said"])
+    assert done.code == 0 and "/tmp/said" in done.taken, done
+    said = done.taken["/tmp/said"].decode()
+    rows = [line.split("\t") for line in done.taken["/tmp/each"].decode().splitlines()]
+    at = [rows[0].index(name) for name in ("file", "kind", "offset", "asked", "given")]
+    seen = collections.Counter(tuple(row[column] for column in at) for row in rows[1:])
+    # The shell reads a byte at a time.
+    expected = {
+        (f"/mnt/db/db{folder}/collection-{n}.wt", "read", str(offset), "1", "1"): 1 for folder in range(10) for n in range(1, 101) for offset in range(3)
+    }
+    assert seen == expected, said
+    assert " 3000 accesses recorded, 0 lost" in said and "left out" not in said
