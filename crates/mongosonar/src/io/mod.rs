@@ -3,6 +3,7 @@
 mod compare;
 mod live;
 mod names;
+mod paths;
 mod process;
 mod record;
 mod reorder;
