@@ -320,7 +320,7 @@ fn two_mongods_are_told_apart() {
         servers.push(server);
     }
     // Each is followed, and whatever other mongod is here.
-    let Some(tracer) = Tracer::start(&["record", &both]) else { return };
+    let Some(mut tracer) = Tracer::start(&["record", &both]) else { return };
     let list = tracer.said.split_once("process ").unwrap().1.split_once(" by").unwrap().0.to_owned();
     let list: Vec<u32> = list.split(", ").map(|id| id.parse().unwrap()).collect();
     assert!(servers.iter().all(|server| list.contains(&server.id)), "{list:?}");
@@ -331,6 +331,13 @@ fn two_mongods_are_told_apart() {
     servers[0].does("os.fsync(data)");
     // Also where one reads the other's.
     servers[0].does(&format!("os.pread(os.open('{db2}/collection-1-2.wt', os.O_RDONLY), 7, 7)"));
+    // One ends, and its parent does not collect it: it is not taken for a new one at the looks after that.
+    servers[0].end();
+    tracer.until_said(&format!("process {} has ended", servers[0].id));
+    let mut third = Oracle::new(&folder, &[], &db1);
+    third.does(CALLED_MONGOD);
+    tracer.until_said(&format!("process {} is a mongod that has started", third.id));
+    assert!(!tracer.said.contains(&format!("process {} is a mongod", servers[0].id)), "{}", tracer.said);
     tracer.end();
     of_one.end();
 

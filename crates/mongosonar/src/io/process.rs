@@ -174,12 +174,12 @@ impl Watch {
         let mut said = Vec::new();
         let ended: Vec<u32> = self.running.extract_if(.., |process| !process.runs()).map(|p| p.id).collect();
         let Some(search) = &mut self.search else { return said };
-        let new: Vec<u32> = search
-            .look()
-            .into_iter()
-            .filter(|new| !self.running.iter().any(|process| process.id == *new))
-            .filter(|new| !self.refused.contains(new))
-            .collect();
+        let found = search.look();
+        self.refused.retain(|process| found.contains(process));
+        let known = |process: &u32| {
+            self.refused.contains(process) || self.running.iter().any(|running| running.id == *process)
+        };
+        let new: Vec<u32> = found.into_iter().filter(|process| !known(process)).collect();
         let new: Vec<u32> = match &self.folder {
             Some(folder) => new.into_iter().filter(|new| search.is_chosen(*new, folder)).collect(),
             None => new,
@@ -448,10 +448,11 @@ fn is_server(proc_root: &Path, process: u32) -> Option<bool> {
     if !is {
         return Some(false);
     }
-    // A thread is found by its number too, though it is not listed.
+    // A thread is found by its number too, though it is not listed; and what has ended until it is collected.
     let status = fs::read_to_string(own.join("status")).ok()?;
-    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    (group.trim().parse() == Ok(process)).then_some(true)
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start);
+    let ended = field("State:")?.starts_with(['Z', 'X']);
+    (!ended && field("Tgid:")?.parse() == Ok(process)).then_some(true)
 }
 
 #[cfg(test)]
@@ -478,9 +479,14 @@ mod tests {
             let own = self.0.join(id.to_string());
             fs::create_dir_all(&own).unwrap();
             fs::write(own.join("comm"), format!("{name}\n")).unwrap();
-            fs::write(own.join("status"), format!("Name:\t{name}\nTgid:\t{group}\nPid:\t{id}\n")).unwrap();
+            self.state(id, group, "S (sleeping)");
             let _ = fs::remove_file(own.join("exe"));
             std::os::unix::fs::symlink(program, own.join("exe")).unwrap();
+        }
+
+        fn state(&self, id: u32, group: u32, state: &str) {
+            let status = format!("Name:\tx\nState:\t{state}\nTgid:\t{group}\nPid:\t{id}\n");
+            fs::write(self.0.join(format!("{id}/status")), status).unwrap();
         }
 
         fn ends(&self, id: u32) {
@@ -511,6 +517,12 @@ mod tests {
         proc.last(105);
         assert_eq!(search.look(), [100, 102, 105]);
         proc.ends(100);
+        assert_eq!(search.look(), [102, 105]);
+        // It has ended, and is not collected yet: no new one.
+        proc.process(106, 106, "mongod", "/usr/bin/mongod");
+        proc.last(106);
+        assert_eq!(search.look(), [102, 105, 106]);
+        proc.state(106, 106, "Z (zombie)");
         assert_eq!(search.look(), [102, 105]);
         // More than can be tried one by one.
         proc.process(5_000, 5_000, "mongod", "/usr/bin/mongod");
@@ -585,6 +597,49 @@ mod tests {
         assert_eq!(search.look(), [17]);
         proc.process(18, 18, "mongod", "/usr/bin/mongod");
         assert_eq!(search.look(), [17, 18]);
+    }
+
+    #[test]
+    fn what_starts_and_ends_is_said_once() {
+        let proc = Proc::new("said");
+        proc.last(1);
+        let mut watch = Watch {
+            running: Vec::new(),
+            every: Vec::new(),
+            search: Some(Search::new(&proc.0)),
+            refused: Vec::new(),
+            folder: None,
+            next: Instant::now(),
+        };
+        let mut seconds = 0;
+        let mut look = |watch: &mut Watch, room: bool| {
+            seconds += 1;
+            let now = Instant::now() + EVERY * seconds;
+            watch.look_at(now, |_| if room { Ok(()) } else { Err(TraceError::Load("no room".into())) })
+        };
+        assert!(look(&mut watch, true).is_empty() && !watch.is_over());
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let id = child.id();
+        proc.process(id, id, "mongod", "/usr/bin/mongod");
+        proc.last(id);
+        assert_eq!(
+            look(&mut watch, true),
+            [format!("process {id} is a mongod that has started: it is followed")]
+        );
+        proc.process(id + 1, id + 1, "mongod", "/usr/bin/mongod");
+        proc.last(id + 1);
+        let refused = look(&mut watch, false);
+        assert!(refused.len() == 1 && refused[0].contains("cannot be followed"), "{refused:?}");
+        assert!(look(&mut watch, true).is_empty(), "it is not tried again");
+        assert_eq!((watch.list(), watch.running()), (id.to_string(), vec![id]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        proc.ends(id);
+        proc.ends(id + 1);
+        assert_eq!(look(&mut watch, true), [format!("process {id} has ended; waiting for the next mongod")]);
+        assert!(look(&mut watch, true).is_empty());
+        assert_eq!((watch.list(), watch.list_running()), (id.to_string(), String::new()));
     }
 
     #[test]
