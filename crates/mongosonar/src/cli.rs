@@ -279,10 +279,13 @@ pub struct IoReorderArgs {
     /// Name of the index whose order it takes
     #[arg(long, value_name = "NAME", default_value = "_id_")]
     pub index: String,
+    /// Say from this recording of `io record` whether it is worth it
+    #[arg(long, value_name = "FILE", conflicts_with = "clean")]
+    pub recording: Option<PathBuf>,
     /// Do it
     #[arg(long)]
     pub apply: bool,
-    /// Nothing writes to the collection meanwhile; needed for --apply
+    /// Nothing writes to the collection meanwhile; needed for --apply where the server has no change streams
     #[arg(long)]
     pub writers_stopped: bool,
     /// Remove what an interrupted run has left, and give the original its name back where it lost it
