@@ -5,6 +5,7 @@ MOCK in front of it (lab/mock/member.py), which also lets a test act before and 
 renames are the real server's all the same."""
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ STAGES = [
     "copying", "making indexes", "verifying the copy", "looking for writes in between", "renaming", "ruling out writes until then",
     "dropping the original",
 ]
+STUDY = labkit.LAB / "bin/study"
 COPY, BEFORE, WRITTEN = (f"orders_mongosonar_{what}" for what in ("copy", "before", "written"))
 
 
@@ -351,6 +353,22 @@ def test_what_cannot_be_known_stops_it(client, orders, replica):
     assert child.returncode == 1 and names(client) == ["orders"] and content(orders) == before and not in_order(orders)
 
 
+def test_where_the_server_goes_away_what_is_left_is_said(client, orders, replica):
+    before = content(orders)
+
+    def gone(when, name, command):
+        if replica.commands.count("renameCollection"):
+            raise ConnectionError("the server is gone")
+
+    replica.hook, replica.uri = gone, f"{replica.uri}/?serverSelectionTimeoutMS=500"
+    said = reorder(replica, "--apply")
+    assert said.returncode == 1 and f"or shop.{BEFORE} if there is such a collection" in said.stderr and "--clean" in said.stderr, said
+    assert names(client) == [BEFORE, COPY]
+    replica.hook = lambda *_: None
+    cleaned = reorder(replica, "--clean")
+    assert cleaned.returncode == 0 and names(client) == ["orders"] and content(orders) == before, cleaned
+
+
 def test_without_the_right_to_watch_it_is_as_on_a_standalone(client, orders, replica):
     refused = member.failed(13, "Unauthorized", "not authorized on shop to execute command { aggregate: ... }")
     replica.watch = lambda *_: refused
@@ -397,6 +415,61 @@ def test_what_does_not_fit_is_not_begun(client, orders, replica):
     free(needed + 4096)
     said = reorder(replica, "--apply")
     assert said.returncode == 0 and "does not fit" not in said.stdout and in_order(orders), said
+
+
+def test_a_recording_says_whether_it_is_worth_it(client, orders, replica, tmp_path):
+    """Reads of real WiredTiger; that the server keeps the collection in that file is played."""
+    if os.geteuid() != 0 or not STUDY.exists():
+        pytest.skip("tracing needs root, and the study libwiredtiger-dev")
+    details = {"wiredTiger": {"uri": "statistics:table:collection-2-1"}, "indexDetails": {"_id_": {"uri": "statistics:table:index-3-1"}}}
+    kept = lambda command, reply: {**reply, **details} if command["collStats"] == "orders" else reply
+    folder = tmp_path / "db"
+    subprocess.run([STUDY, "make", folder, "hashed", "30000"], check=True)
+
+    def recorded(walk, *arguments):
+        file = tmp_path / f"{walk}{len(arguments)}.msio"
+        program = subprocess.Popen([STUDY, walk, folder, "3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "WAIT": "1"})
+        try:
+            assert program.stdout.readline() == "ready\n"
+            for path in folder.glob("*.wt"):
+                with open(path, "rb") as cached:
+                    os.posix_fadvise(cached.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            tracer = subprocess.Popen(
+                [labkit.MONGOSONAR, "io", "record", "--pid", str(program.pid), "--dbpath", folder, *arguments, file], stderr=subprocess.PIPE, text=True
+            )
+            said = tracer.stderr.readline()
+            if "Ctrl-C ends it" not in said:
+                tracer.wait()
+                assert any(word in said for word in ("permission", "BTF", "cannot load")), said
+                pytest.skip(f"nothing can be traced here: {said}")
+            program.communicate("go\n")
+            assert tracer.wait() == 0
+        finally:
+            program.kill()
+            program.wait()
+        told = subprocess.run([labkit.MONGOSONAR, "io", "report", "--json", file], capture_output=True, check=True)
+        return file, json.loads(told.stdout)["verdict"]
+
+    replica.amend["collStats"] = kept
+    named, _ = recorded("fetch", "--uri", replica.uri)
+    fetch, verdict = recorded("fetch")
+    straight, _ = recorded("pass")
+    assert verdict["finding"] == "index_fetch"
+    said = reorder(replica, "--recording", fetch)
+    assert said.returncode == 0, said
+    assert f"{verdict['reads']} reads of shop.orders for {verdict['blocks']} different blocks" in said.stdout
+    assert "It was fetched through index-3-1.wt in an order that is not the disk's" in said.stdout and "worth it" in said.stdout
+    assert "Nothing was changed" in said.stdout
+    said = reorder(replica, "--recording", straight)
+    assert "rewriting it does not help" in said.stdout or "another order does not" in said.stdout, said
+    # By the names in the recording, where the server does not say which file it is.
+    replica.amend.clear()
+    said = reorder(replica, "--recording", named)
+    assert "It was fetched through shop.orders index {_id: 1} in an order" in said.stdout and "The order asked for" not in said.stdout, said
+    said = reorder(replica, "--recording", named, "--index", "customer_1")
+    assert "The order asked for is that of shop.orders index {customer: 1}; what was walked is shop.orders index {_id: 1}" in said.stdout, said
+    said = reorder(replica, "--recording", fetch)
+    assert said.returncode == 0 and "says nothing of it: neither does the recording name collections" in said.stdout, said
 
 
 @pytest.mark.parametrize("role", ["mongos", "sharded", "shard", "marked", "config"])

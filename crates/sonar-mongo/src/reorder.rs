@@ -17,7 +17,7 @@ use mongodb::options::{
     CollectionOptions, Hint, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
 };
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, UNAUTHORIZED};
 use crate::files;
 use crate::server::{Server, whole};
 use crate::stop::Stop;
@@ -43,11 +43,8 @@ const AWAIT: Duration = Duration::from_millis(20);
 const MAJORITY: Duration = Duration::from_secs(60);
 /// NamespaceExists.
 const EXISTS: i32 = 48;
-/// What servers without change streams answer: CommandNotFound, CommandNotSupported, NotImplemented, 40324 (no
-/// such stage), 40573 (no replica set).
-const NO_STREAM: [i32; 5] = [59, 115, 238, 40_324, 40_573];
-/// Unauthorized.
-const UNAUTHORIZED: i32 = 13;
+/// The role that grants all of it; a collection with a validator wants `dbAdmin` beside it.
+const ROLE: &str = "readWrite";
 
 /// Time that a sample of the documents took to read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -247,13 +244,13 @@ impl Watch {
         match original.watch().pipeline(wanted).max_await_time(AWAIT).await {
             Ok(stream) => Ok(Ok(Self { stream: stream.with_type(), aside })),
             Err(error) => match &*error.kind {
-                mongodb::error::ErrorKind::Command(command) if NO_STREAM.contains(&command.code) => {
-                    Ok(Err(format!("the server has no change streams: {}", command.message)))
-                }
                 mongodb::error::ErrorKind::Command(command) if command.code == UNAUTHORIZED => {
                     Ok(Err(format!("the user may not open a change stream: {}", command.message)))
                 }
-                _ => Err(Error::of("open a change stream", "readWrite", &error)),
+                mongodb::error::ErrorKind::Command(command) => {
+                    Ok(Err(format!("the server has no change streams: {}", command.message)))
+                }
+                _ => Err(Error::of("open a change stream", ROLE, &error)),
             },
         }
     }
@@ -267,9 +264,7 @@ impl Watch {
             Ok(Some(event)) => Ok(seen(&event, &self.aside)),
             Ok(None) if self.stream.is_alive() => Ok(Seen::Nothing),
             Ok(None) => Err(unknown(&"the change stream has ended")),
-            Err(error) => {
-                Err(unknown(&Error::of("the change stream cannot be followed", "readWrite", &error)))
-            }
+            Err(error) => Err(unknown(&Error::of("the change stream cannot be followed", ROLE, &error))),
         }
     }
 }
@@ -358,7 +353,7 @@ impl Server {
         {
             return refused(format!("{namespace} is no plain collection: it cannot be rewritten by copying"));
         }
-        let stats = self.command(database, doc! { "collStats": collection }, "ask for its size")?;
+        let stats = self.ask(database, doc! { "collStats": collection }, "ask for its size")?;
         self.refuse_cluster(namespace, &stats)?;
         let Some(index) = indexes.iter().find(|index| is_named(index, order)) else {
             return refused(format!("{namespace} has no index called {order}"));
@@ -383,14 +378,14 @@ impl Server {
             let index = walk(&raw, Hint::Name(order.to_owned())).await?;
             Ok((index, own))
         });
-        let sample = sample.map_err(|error| Error::of("read a sample of it", "readWrite", &error))?;
+        let sample = sample.map_err(|error| Error::of("read a sample of it", ROLE, &error))?;
         let unwatched = if self.info().replica_set.is_none() {
             Some("a standalone has no change streams".to_owned())
         } else {
             self.watch(database, collection, String::new())?.err()
         };
         // Not every server tells, nor every user is told.
-        let space = self.command(database, doc! { "dbStats": 1 }, "ask for the space").unwrap_or_default();
+        let space = self.ask(database, doc! { "dbStats": 1 }, "ask for the space").unwrap_or_default();
         let free = |space: &Document| whole(space, "fsTotalSize")?.checked_sub(whole(space, "fsUsedSize")?);
         let number = |field: &str| whole(&stats, field).unwrap_or(0);
         Ok(Plan {
@@ -437,11 +432,11 @@ impl Server {
     /// Whether this mongod belongs to a sharded cluster. A user who may not ask learns it from what members of
     /// shards add to each reply.
     fn in_cluster(&self) -> Result<bool> {
-        let state = self.command("admin", doc! { "shardingState": 1 }, "ask for its cluster");
+        let state = self.ask("admin", doc! { "shardingState": 1 }, "ask for its cluster");
         if state.is_ok_and(|state| state.get_bool("enabled").unwrap_or(false)) {
             return Ok(true);
         }
-        let hello = self.command("admin", doc! { "hello": 1 }, "ask for its cluster")?;
+        let hello = self.ask("admin", doc! { "hello": 1 }, "ask for its cluster")?;
         Ok(["configsvr", "$gleStats", "$configServerState"].iter().any(|mark| hello.contains_key(mark)))
     }
 
@@ -457,6 +452,10 @@ impl Server {
             .write_concern(concern)
             .build();
         self.link().client.database(database).collection_with_options(collection, options)
+    }
+
+    fn ask(&self, database: &str, command: Document, what: &str) -> Result<Document> {
+        self.runtime().block_on(self.link().command_as(database, command, what, ROLE))
     }
 
     /// The change stream of a collection, or why there is none.
@@ -477,7 +476,7 @@ impl Server {
             batch.into_iter().flatten().filter_map(Bson::as_document).cloned().collect()
         };
         let list = doc! { "listCollections": 1, "filter": { "name": collection } };
-        let listed = self.command(database, list, "list the collections")?;
+        let listed = self.ask(database, list, "list the collections")?;
         let Some(entry) = first(&listed).into_iter().find(|entry| is_named(entry, collection)) else {
             return Ok(None);
         };
@@ -487,7 +486,7 @@ impl Server {
         if kind == "collection" {
             // A collection has at most 64.
             let list = doc! { "listIndexes": collection, "cursor": { "batchSize": 1_000 } };
-            indexes = first(&self.command(database, list, "list the indexes")?);
+            indexes = first(&self.ask(database, list, "list the indexes")?);
         }
         for index in &mut indexes {
             // The namespace, which servers before 4.4 give.
@@ -520,7 +519,7 @@ impl Server {
         let names = self
             .runtime()
             .block_on(self.link().client.database(database).list_collection_names().into_future());
-        names.map_err(|error| Error::of("list the collections", "readWrite", &error))
+        names.map_err(|error| Error::of("list the collections", ROLE, &error))
     }
 
     /// Removes what an interrupted run has left; gives the original its name back where it lost it. What has the
@@ -574,7 +573,7 @@ impl Server {
             names = self.reorder_names(database)?;
         }
         if names.contains(&copy) {
-            self.command(database, doc! { "drop": &copy }, "drop the copy")?;
+            self.ask(database, doc! { "drop": &copy }, "drop the copy")?;
             cleaned.done.push(format!("dropped the copy {database}.{copy}"));
         }
         let mut original = None;
@@ -595,7 +594,7 @@ impl Server {
                 original == held
             };
             if same {
-                self.command(database, doc! { "drop": name }, "drop the copy")?;
+                self.ask(database, doc! { "drop": name }, "drop the copy")?;
                 cleaned.done.push(format!("dropped {database}.{name}, which held nothing of its own"));
             } else {
                 cleaned.kept.push(format!(
@@ -611,12 +610,12 @@ impl Server {
     fn rename(&self, database: &str, from: &str, to: &str) -> Result<()> {
         let command =
             doc! { "renameCollection": format!("{database}.{from}"), "to": format!("{database}.{to}") };
-        self.command("admin", command, "rename the collection").map(drop)
+        self.ask("admin", command, "rename the collection").map(drop)
     }
 
     /// Which election made this server the primary, where it says.
     fn election(&self) -> Result<Option<Bson>> {
-        let hello = self.command("admin", doc! { "hello": 1 }, "ask who is the primary")?;
+        let hello = self.ask("admin", doc! { "hello": 1 }, "ask who is the primary")?;
         Ok(hello.get("electionId").cloned())
     }
 
@@ -680,7 +679,7 @@ impl Server {
         }
         progress(Stage::Dropping, 0, 1);
         let before = plan.named(BEFORE);
-        if let Err(error) = self.command(database, doc! { "drop": &before }, "drop the original") {
+        if let Err(error) = self.ask(database, doc! { "drop": &before }, "drop the original") {
             return Err(Error::Refused(format!(
                 "{namespace} lies in order now, but the original could not be dropped ({error}): drop {database}.{before} by \
                  hand (--clean would give it its name back)"
@@ -705,10 +704,10 @@ impl Server {
             let wait = i64::try_from(MAJORITY.as_millis()).unwrap_or(i64::MAX);
             create.insert("writeConcern", doc! { "w": "majority", "wtimeout": wait });
         }
-        let reply = self.command(&plan.database, create, "make the copy")?;
+        let reply = self.ask(&plan.database, create, "make the copy")?;
         if let Ok(failed) = reply.get_document("writeConcernError") {
             let drop = doc! { "drop": plan.named(COPY) };
-            let dropped = self.command(&plan.database, drop, "drop the copy");
+            let dropped = self.ask(&plan.database, drop, "drop the copy");
             return Err(Error::Refused(format!(
                 "no majority of the replica set's members has what is written ({}), so what is written meanwhile could not be \
                  followed{}",
@@ -746,7 +745,8 @@ impl Server {
         let key = index.and_then(|index| index.get_document("key").ok()).cloned().unwrap_or_default();
         progress(Stage::Copying, 0, total);
         let mut told = |done| progress(Stage::Copying, done, total);
-        let copied = runtime.block_on(copy_all(&original, &copy, (&plan.order, key), check, &mut told))?;
+        let (order, validated) = ((plan.order.as_str(), key), plan.options.contains_key("validator"));
+        let copied = runtime.block_on(copy_all(&original, &copy, order, validated, check, &mut told))?;
         *content = Some(copied);
 
         progress(Stage::Indexes, 0, plan.indexes() as u64);
@@ -765,7 +765,7 @@ impl Server {
             .collect();
         if !specs.is_empty() {
             let command = doc! { "createIndexes": &copy_name, "indexes": specs };
-            self.command(database, command, "make the indexes")?;
+            self.ask(database, command, "make the indexes")?;
         }
 
         let mut read = |stage: Stage, which: &Raw, check: &mut Check<'_>| {
@@ -888,10 +888,11 @@ async fn copy_all(
     from: &Raw,
     to: &Raw,
     (order, key): (&str, Document),
+    validated: bool,
     check: &mut Check<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Content> {
-    let failed = |error: mongodb::error::Error| Error::of("copy the collection", "readWrite", &error);
+    let failed = |error: mongodb::error::Error| Error::of("copy the collection", ROLE, &error);
     let mut content = Content::default();
     let mut cursor = from.find(doc! {}).hint(Hint::Name(order.to_owned())).sort(key).await.map_err(failed)?;
     let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -907,7 +908,10 @@ async fn copy_all(
         if !batch.is_empty() && (last || batch.len() >= BATCH || bytes >= BATCH_BYTES) {
             let documents = std::mem::take(&mut batch);
             bytes = 0;
-            to.insert_many(documents).ordered(true).bypass_document_validation(true).await.map_err(failed)?;
+            let insert = to.insert_many(documents).ordered(true);
+            // A right that not everybody has who may write.
+            let insert = if validated { insert.bypass_document_validation(true) } else { insert };
+            insert.await.map_err(failed)?;
             progress(content.documents);
         }
         if last {
@@ -917,7 +921,7 @@ async fn copy_all(
 }
 
 async fn read_all(which: &Raw, check: &mut Check<'_>, progress: &mut dyn FnMut(u64)) -> Result<Content> {
-    let failed = |error: mongodb::error::Error| Error::of("read the collection", "readWrite", &error);
+    let failed = |error: mongodb::error::Error| Error::of("read the collection", ROLE, &error);
     let mut content = Content::default();
     let mut cursor = which.find(doc! {}).await.map_err(failed)?;
     while let Some(document) = cursor.try_next().await.map_err(failed)? {
