@@ -209,6 +209,30 @@ def test_killed_at_every_command_it_is_mended(client, orders, plays, when, chang
         assert said.returncode == 0 and in_order(orders) and content(orders) == before and names(client) == ["orders"], said
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("command_of_it", [("renameCollection", 1), ("renameCollection", 2), ("drop", 1)], ids=str)
+def test_mending_that_is_killed_is_mended_too(client, orders, replica, when, command_of_it):
+    before, keys = content(orders), indexes(orders)
+    # As it is left between the second rename and the drop: the copy has the name.
+    client.shop[COPY].insert_many(sorted(orders.find(), key=lambda document: document["_id"]))
+    orders.rename(BEFORE)
+    client.shop[COPY].rename("orders")
+    child = subprocess.Popen(command(replica, "--clean"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def kill():
+        child.kill()
+        child.wait()
+        raise ConnectionError("killed: what was sent goes no further")
+
+    at(replica, when, *command_of_it, kill)
+    child.communicate(timeout=120)
+    assert child.returncode == -signal.SIGKILL
+    replica.hook = lambda *_: None
+    cleaned = reorder(replica, "--clean")
+    assert cleaned.returncode == 0, cleaned
+    assert names(client) == ["orders"] and content(orders) == before and indexes(orders) == keys and not in_order(orders)
+
+
 WRITES = {
     "an update that keeps count and size": lambda orders: orders.update_one({"_id": 7}, {"$set": {"text": "y" * 7}}),
     "an insert": lambda orders: orders.insert_one({"_id": -1, "customer": 0, "text": ""}),

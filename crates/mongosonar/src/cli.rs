@@ -160,7 +160,7 @@ pub enum IoCommand {
     Compare(IoCompareArgs),
     /// Rewrite a collection so that its order on the disk is that of an index; by default only say what it takes
     #[command(
-        after_help = "Examples:\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --apply --writers-stopped"
+        after_help = "Examples:\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --recording reads.msio\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --apply"
     )]
     Reorder(IoReorderArgs),
 }
