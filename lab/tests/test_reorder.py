@@ -73,7 +73,9 @@ def command(server, *arguments, namespace="shop.orders"):
 
 
 def reorder(server, *arguments, **more):
-    return subprocess.run(command(server, *arguments, **more), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command(server, *arguments, **more), capture_output=True, text=True, timeout=120)
+    print(done.stdout, done.stderr)  # whole, for a test that fails
+    return done
 
 
 def apply(front):
