@@ -1,22 +1,38 @@
-"""`mongosonar io reorder` against the lab's server: what it says, what it does, and what is left when it is killed."""
+"""`mongosonar io reorder` against the lab's server: what it says, what it does, and what is left when it is killed.
 
+What the lab's server is not (a member of a replica set with change streams, a mongos, a shard's member) is played by a
+MOCK in front of it (lab/mock/member.py), which also lets a test act before and after each command; documents, indexes and
+renames are the real server's all the same."""
+
+import contextlib
+import json
+import os
 import random
 import signal
 import subprocess
+import sys
 
 import labkit
 import pymongo
 import pytest
 
-COUNT = 12_000
-STAGES = ["copying", "making indexes", "verifying the copy", "looking for writes in between", "renaming"]
+sys.path.insert(0, str(labkit.LAB / "mock"))
+import member  # noqa: E402
+
+COUNT = 2_100  # three batches
+STAGES = [
+    "copying", "making indexes", "verifying the copy", "looking for writes in between", "renaming", "ruling out writes until then",
+    "dropping the original",
+]
+STUDY = labkit.LAB / "bin/study"
+COPY, BEFORE, WRITTEN = (f"orders_mongosonar_{what}" for what in ("copy", "before", "written"))
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     with labkit.server("127.0.0.1:0") as address:
         client = pymongo.MongoClient(f"mongodb://{address}")
-        client.uri = f"mongodb://{address}"
+        client.host, client.uri = address, f"mongodb://{address}"
         yield client
 
 
@@ -32,8 +48,52 @@ def orders(client):
     return orders
 
 
-def reorder(client, *arguments):
-    return subprocess.run([labkit.MONGOSONAR, "io", "reorder", "shop.orders", "--uri", client.uri, *arguments], capture_output=True, text=True)
+@contextlib.contextmanager
+def playing(client, plays):
+    """The server as what it is not, and a client of it that writes."""
+    with member.Front(client.host, plays) as front, pymongo.MongoClient(front.uri, directConnection=True, retryWrites=False) as writer:
+        front.writer = writer.shop.orders
+        yield front
+
+
+@pytest.fixture
+def replica(client, orders):
+    with playing(client, "replica") as front:
+        yield front
+
+
+@pytest.fixture
+def standalone(client, orders):
+    with playing(client, "standalone") as front:
+        yield front
+
+
+def command(server, *arguments, namespace="shop.orders"):
+    return [labkit.MONGOSONAR, "io", "reorder", namespace, "--uri", server.uri, *arguments]
+
+
+def reorder(server, *arguments, **more):
+    done = subprocess.run(command(server, *arguments, **more), capture_output=True, text=True, timeout=120)
+    print(done.stdout, done.stderr)  # whole, for a test that fails
+    return done
+
+
+def apply(front):
+    """What --apply takes there."""
+    return ["--apply", "--writers-stopped"] if getattr(front, "plays", "standalone") == "standalone" else ["--apply"]
+
+
+def at(front, when, name, nth, act):
+    """Does something before or after the nth command of a name that mongosonar sends."""
+    seen = []
+
+    def hook(now, called, _):
+        if (now, called) == (when, name):
+            seen.append(name)
+            if len(seen) == nth:
+                act()
+
+    front.hook = hook
 
 
 def content(collection):
@@ -44,15 +104,26 @@ def indexes(collection):
     return {name: (index["key"], index.get("unique")) for name, index in collection.index_information().items()}
 
 
+def in_order(collection):
+    ids = [document["_id"] for document in collection.find()]
+    return ids == sorted(ids)
+
+
+def names(client):
+    return sorted(client.shop.list_collection_names())
+
+
 def test_without_apply_nothing_changes(client, orders):
     before = [document["_id"] for document in orders.find()]
     said = reorder(client)
     assert said.returncode == 0, said
     assert f"{COUNT} documents" in said.stdout and "2 indexes" in said.stdout and "Nothing was changed" in said.stdout
+    assert "How much is free the server does not say" in said.stdout and "a standalone has no change streams" in said.stdout
     assert [document["_id"] for document in orders.find()] == before
-    assert client.shop.list_collection_names() == ["orders"]
+    assert names(client) == ["orders"]
     refused = reorder(client, "--apply")
     assert refused.returncode == 1 and "--writers-stopped" in refused.stderr
+    assert names(client) == ["orders"]
 
 
 def test_it_lies_in_the_order_of_id_afterwards(client, orders):
@@ -62,53 +133,402 @@ def test_it_lies_in_the_order_of_id_afterwards(client, orders):
     assert said.stderr.splitlines() == STAGES
     assert [document["_id"] for document in orders.find()] == list(range(COUNT)), "the order of the disk"
     assert content(orders) == before and indexes(orders) == keys
-    assert client.shop.list_collection_names() == ["orders"]
+    assert names(client) == ["orders"]
+
+
+def test_where_there_are_change_streams_writers_need_not_be_said_to_be_stopped(client, orders, replica):
+    before, keys = content(orders), indexes(orders)
+    said = reorder(replica)
+    assert said.returncode == 0 and "followed by a change stream" in said.stdout and "--apply does it" in said.stdout, said
+    assert not {"create", "insert", "drop", "renameCollection", "createIndexes"} & set(replica.commands)
+    said = reorder(replica, "--apply")
+    assert said.returncode == 0, said
+    assert said.stderr.splitlines() == STAGES
+    assert in_order(orders) and content(orders) == before and indexes(orders) == keys
+    assert names(client) == ["orders"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_killed_at_every_step_the_documents_are_there(client, orders, stage, how):
+def test_killed_at_every_stage_the_documents_are_there(client, orders, stage, how):
     before, keys = content(orders), indexes(orders)
-    child = subprocess.Popen(
-        [labkit.MONGOSONAR, "io", "reorder", "shop.orders", "--uri", client.uri, "--apply", "--writers-stopped"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )
+    child = subprocess.Popen(command(client, "--apply", "--writers-stopped"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for line in child.stderr:
         if line.strip() == stage:
             break
     child.send_signal(how)
     child.communicate()
-    names = set(client.shop.list_collection_names())
-    if names != {"orders"}:
-        assert how == signal.SIGKILL, names
+    if names(client) != ["orders"]:
+        assert how == signal.SIGKILL, names(client)
         # What is left is said, nothing goes on over it, and it goes when it is asked to.
         again = reorder(client, "--apply", "--writers-stopped")
         assert again.returncode == 1 and "an interrupted run has left" in again.stdout + again.stderr, again
         cleaned = reorder(client, "--clean")
         assert cleaned.returncode == 0, cleaned
-    assert client.shop.list_collection_names() == ["orders"]
+    assert names(client) == ["orders"]
     assert content(orders) == before and indexes(orders) == keys
 
 
-def test_a_write_in_between_that_keeps_count_and_size_stops_it(client, orders):
-    child = subprocess.Popen(
-        [labkit.MONGOSONAR, "io", "reorder", "shop.orders", "--uri", client.uri, "--apply", "--writers-stopped"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )
+# Each command that changes something, and what is there when it has not been done, and when it has.
+CHANGES = [
+    ("create", 1, ["orders"], ["orders", COPY]),
+    ("insert", 1, ["orders", COPY], ["orders", COPY]),
+    ("insert", 3, ["orders", COPY], ["orders", COPY]),
+    ("createIndexes", 1, ["orders", COPY], ["orders", COPY]),
+    ("renameCollection", 1, ["orders", COPY], [BEFORE, COPY]),
+    ("renameCollection", 2, [BEFORE, COPY], ["orders", BEFORE]),
+    ("drop", 1, ["orders", BEFORE], ["orders"]),
+]
+
+
+@pytest.mark.parametrize("plays", ["standalone", "replica"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change[0]}{change[1]}")
+def test_killed_at_every_command_it_is_mended(client, orders, plays, when, change):
+    name, nth, undone, done = change
+    before, keys = content(orders), indexes(orders)
+    with playing(client, plays) as front:
+        child = subprocess.Popen(command(front, *apply(front)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+        def kill():
+            child.kill()
+            child.wait()
+            raise ConnectionError("killed: what was sent goes no further")
+
+        at(front, when, name, nth, kill)
+        child.communicate(timeout=120)
+        assert child.returncode == -signal.SIGKILL
+        left = names(client)
+        assert left == sorted(done if when == "after" else undone)
+        if left != ["orders"]:
+            again = reorder(front, *apply(front))
+            assert again.returncode == 1 and "an interrupted run has left" in again.stdout + again.stderr, again
+            cleaned = reorder(front, "--clean")
+            assert cleaned.returncode == 0, cleaned
+        assert names(client) == ["orders"] and content(orders) == before and indexes(orders) == keys
+        # It can be done then.
+        said = reorder(front, *apply(front))
+        assert said.returncode == 0 and in_order(orders) and content(orders) == before and names(client) == ["orders"], said
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("command_of_it", [("renameCollection", 1), ("renameCollection", 2), ("drop", 1)], ids=str)
+def test_mending_that_is_killed_is_mended_too(client, orders, replica, when, command_of_it):
+    before, keys = content(orders), indexes(orders)
+    # As it is left between the second rename and the drop: the copy has the name.
+    client.shop[COPY].insert_many(sorted(orders.find(), key=lambda document: document["_id"]))
+    orders.rename(BEFORE)
+    client.shop[COPY].rename("orders")
+    child = subprocess.Popen(command(replica, "--clean"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def kill():
+        child.kill()
+        child.wait()
+        raise ConnectionError("killed: what was sent goes no further")
+
+    at(replica, when, *command_of_it, kill)
+    child.communicate(timeout=120)
+    assert child.returncode == -signal.SIGKILL
+    replica.hook = lambda *_: None
+    cleaned = reorder(replica, "--clean")
+    assert cleaned.returncode == 0, cleaned
+    assert names(client) == ["orders"] and content(orders) == before and indexes(orders) == keys and not in_order(orders)
+
+
+WRITES = {
+    "an update that keeps count and size": lambda orders: orders.update_one({"_id": 7}, {"$set": {"text": "y" * 7}}),
+    "an insert": lambda orders: orders.insert_one({"_id": -1, "customer": 0, "text": ""}),
+    "a delete": lambda orders: orders.delete_one({"_id": 8}),
+    "one of each": lambda orders: (
+        orders.delete_one({"_id": 8}), orders.insert_one({"_id": 8, "customer": 8, "text": "z" * 8}), orders.replace_one({"_id": 9}, {"customer": 1, "text": ""})
+    ),
+    "an index": lambda orders: orders.create_index("other"),
+}
+# Every point until the original has stepped aside.
+UNTIL_ASIDE = [
+    ("after", "create", 1), ("before", "insert", 1), ("after", "insert", 1), ("before", "insert", 3), ("before", "createIndexes", 1),
+    ("after", "createIndexes", 1), ("before", "renameCollection", 1),
+]
+
+
+@pytest.mark.parametrize("plays", ["standalone", "replica"])
+@pytest.mark.parametrize("point", UNTIL_ASIDE, ids=str)
+def test_a_write_at_any_point_stops_it(client, orders, plays, point):
+    with playing(client, plays) as front:
+        at(front, *point, lambda: WRITES["an update that keeps count and size"](front.writer))
+        said = reorder(front, *apply(front))
+        written = orders.find_one({"_id": 7})["text"] == "y" * 7
+        if said.returncode == 0:
+            # Without a change stream a write that the copy has read too is none.
+            assert plays == "standalone" and point[:2] != ("before", "renameCollection") and in_order(orders), said
+        else:
+            assert "written to meanwhile" in said.stderr, said
+            assert not in_order(orders)
+    assert written and orders.count_documents({}) == COUNT and len(indexes(orders)) == 3 and names(client) == ["orders"]
+
+
+@pytest.mark.parametrize("plays", ["standalone", "replica"])
+@pytest.mark.parametrize("write", WRITES)
+def test_any_kind_of_write_stops_it(client, orders, plays, write):
+    """In the moment before the original steps aside, when nothing looks any more until it has."""
+    with playing(client, plays) as front:
+        expected = []
+
+        def act():
+            WRITES[write](front.writer)
+            expected.extend([content(orders), indexes(orders)])
+
+        at(front, "before", "renameCollection", 1, act)
+        said = reorder(front, *apply(front))
+    assert said.returncode == 1 and "written to meanwhile" in said.stderr and "keeps its name" in said.stderr, said
+    assert [content(orders), indexes(orders)] == expected and names(client) == ["orders"] and not in_order(orders)
+
+
+def test_a_write_under_the_name_while_it_is_free_is_not_lost(client, orders, replica):
+    before, keys = content(orders), indexes(orders)
+    at(replica, "after", "renameCollection", 1, lambda: replica.writer.insert_one({"_id": -1, "customer": 0, "text": "new"}))
+    said = reorder(replica, "--apply")
+    assert said.returncode == 1 and "its name was taken" in said.stderr and f"shop.{WRITTEN} had the name" in said.stderr, said
+    assert content(orders) == before and indexes(orders) == keys
+    assert names(client) == ["orders", WRITTEN] and content(client.shop[WRITTEN]) == [(-1, 0, "new")]
+    # It stays until a person has looked at it.
+    cleaned = reorder(replica, "--clean")
+    assert cleaned.returncode == 0 and "Look at it" in cleaned.stdout and names(client) == ["orders", WRITTEN], cleaned
+    assert reorder(replica, "--apply").returncode == 1
+    client.shop[WRITTEN].drop()
+    assert reorder(replica, "--apply").returncode == 0 and in_order(orders)
+
+
+@pytest.mark.parametrize("plays", ["standalone", "replica"])
+def test_a_write_to_what_has_the_name_afterwards_is_fine(client, orders, plays):
+    with playing(client, plays) as front:
+        at(front, "after", "renameCollection", 2, lambda: WRITES["one of each"](front.writer))
+        said = reorder(front, *apply(front))
+    assert said.returncode == 0 and names(client) == ["orders"], said
+    assert orders.find_one({"_id": 8})["text"] == "z" * 8 and orders.find_one({"_id": 9})["text"] == ""
+    assert orders.count_documents({}) == COUNT and len(indexes(orders)) == 3
+
+
+@pytest.mark.parametrize("plays", ["standalone", "replica"])
+def test_writes_on_both_sides_of_the_renames_are_both_kept(client, orders, plays):
+    with playing(client, plays) as front:
+
+        def hook(when, name, command):
+            if (when, name) == ("before", "renameCollection") and command["to"].endswith("_before"):
+                WRITES["an update that keeps count and size"](front.writer)
+            if (when, name) == ("after", "renameCollection") and command["to"] == "shop.orders" and command[name].endswith("_copy"):
+                WRITES["an insert"](front.writer)
+
+        front.hook = hook
+        said = reorder(front, *apply(front))
+    assert said.returncode == 1 and "written to meanwhile" in said.stderr and f"its {COUNT + 1} documents are not those" in said.stderr, said
+    assert names(client) == ["orders", WRITTEN]
+    assert orders.find_one({"_id": 7})["text"] == "y" * 7 and orders.count_documents({}) == COUNT
+    assert client.shop[WRITTEN].find_one({"_id": -1})
+
+
+def test_a_write_to_another_collection_is_no_alarm(client, orders, replica):
+    other = replica.writer.database.other
+    replica.hook = lambda when, name, command: name == "createIndexes" and other.insert_one({"when": when})
+    said = reorder(replica, "--apply")
+    assert said.returncode == 0 and in_order(orders), said
+    assert names(client) == ["orders", "other"] and other.count_documents({}) == 2
+
+
+def test_a_change_stream_that_is_resumed_misses_nothing(client, orders, replica):
+    at(replica, "before", "createIndexes", 1, replica.streams.clear)
+    said = reorder(replica, "--apply")
+    assert said.returncode == 0 and in_order(orders), said
+
+    def forget_and_write():
+        replica.streams.clear()
+        WRITES["a delete"](replica.writer)
+
+    at(replica, "before", "createIndexes", 1, forget_and_write)
+    said = reorder(replica, "--apply")
+    assert said.returncode == 1 and "written to meanwhile (delete)" in said.stderr, said
+    assert names(client) == ["orders"] and orders.count_documents({}) == COUNT - 1
+
+
+def test_what_cannot_be_known_stops_it(client, orders, replica):
+    before = content(orders)
+
+    def stopped(word, *point, act):
+        at(replica, *point, act)
+        said = reorder(replica, "--apply")
+        assert said.returncode == 1 and word in said.stderr, said
+        assert names(client) == ["orders"] and content(orders) == before and not in_order(orders)
+        replica.hook = lambda *_: None
+
+    # The oplog no longer reaches back to where the stream is.
+    for point in ("createIndexes", 1), ("renameCollection", 1):
+        stopped("cannot be known", "before", *point, act=lambda: setattr(replica, "oldest", 1 << 40))
+        replica.oldest = 0
+    stopped("has elected a primary", "before", "createIndexes", 1, act=lambda: setattr(replica, "term", replica.term + 1))
+    replica.majority = False
+    stopped("no majority", "after", "create", 1, act=lambda: None)
+    replica.majority = True
+    # No majority has the rename yet, so that the stream does not tell of it, and a person does not wait for it.
+    child = subprocess.Popen(command(replica, "--apply"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    at(replica, "before", "renameCollection", 1, lambda: setattr(replica, "majority", False))
     for line in child.stderr:
-        if line.strip() == "making indexes":
+        if line.strip() == "ruling out writes until then":
             break
-    orders.update_one({"_id": 7}, {"$set": {"text": "y" * 7}})
-    _, said = child.communicate()
-    assert child.returncode == 1 and "written to meanwhile" in said, said
-    assert client.shop.list_collection_names() == ["orders"]
-    assert orders.find_one({"_id": 7})["text"] == "y" * 7
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    assert child.returncode == 1 and names(client) == ["orders"] and content(orders) == before and not in_order(orders)
+
+
+def test_where_the_server_goes_away_what_is_left_is_said(client, orders, replica):
+    before = content(orders)
+
+    def gone(when, name, command):
+        if replica.commands.count("renameCollection"):
+            raise ConnectionError("the server is gone")
+
+    replica.hook, replica.uri = gone, f"{replica.uri}/?serverSelectionTimeoutMS=500"
+    said = reorder(replica, "--apply")
+    assert said.returncode == 1 and f"or shop.{BEFORE} if there is such a collection" in said.stderr and "--clean" in said.stderr, said
+    assert names(client) == [BEFORE, COPY]
+    replica.hook = lambda *_: None
+    cleaned = reorder(replica, "--clean")
+    assert cleaned.returncode == 0 and names(client) == ["orders"] and content(orders) == before, cleaned
+
+
+def test_without_the_right_to_watch_it_is_as_on_a_standalone(client, orders, replica):
+    refused = member.failed(13, "Unauthorized", "not authorized on shop to execute command { aggregate: ... }")
+    replica.watch = lambda *_: refused
+    said = reorder(replica, "--apply")
+    assert said.returncode == 1 and "--writers-stopped" in said.stderr and "may not open a change stream" in said.stderr, said
+    at(replica, "before", "renameCollection", 1, lambda: WRITES["an update that keeps count and size"](replica.writer))
+    said = reorder(replica, "--apply", "--writers-stopped")
+    assert said.returncode == 1 and "written to meanwhile" in said.stderr and names(client) == ["orders"], said
+    replica.hook = lambda *_: None
+    assert reorder(replica, "--apply", "--writers-stopped").returncode == 0 and in_order(orders)
+
+
+def test_clean_gives_the_original_its_name_back_whatever_has_it(client, orders):
+    before = content(orders)
+    orders.rename(BEFORE)
+    # Nothing has the name.
+    cleaned = reorder(client, "--clean")
+    assert cleaned.returncode == 0 and "gave the original its name" in cleaned.stdout and names(client) == ["orders"]
+    # An empty collection has it, and one that was set aside earlier is there too.
+    orders.rename(BEFORE)
+    orders.create_index("other")
+    client.shop[WRITTEN].insert_one({"_id": 1, "customer": 1, "text": ""})
+    cleaned = reorder(client, "--clean")
+    assert cleaned.returncode == 0 and names(client) == ["orders", WRITTEN] and content(orders) == before, cleaned
+    assert client.shop[WRITTEN].count_documents({}) == 1
+    assert reorder(client, "--clean").returncode == 0 and names(client) == ["orders", WRITTEN]
+    client.shop[WRITTEN].drop()
+    assert reorder(client, "--clean").stdout == "nothing was left\n"
+
+
+def test_what_does_not_fit_is_not_begun(client, orders, replica):
+    needs = client.shop.command("collStats", "orders")
+    needed = needs["storageSize"] + needs["totalIndexSize"]
+
+    def free(space):
+        replica.amend["dbStats"] = lambda command, reply: {**reply, "fsTotalSize": 1e12, "fsUsedSize": 1e12 - space}
+
+    free(needed)
+    said = reorder(replica)
+    assert said.returncode == 0 and "does not fit" in said.stdout, said
+    refused = reorder(replica, "--apply")
+    assert refused.returncode == 1 and "not enough space" in refused.stderr and names(client) == ["orders"], refused
+    assert "create" not in replica.commands
+    free(needed + 4096)
+    said = reorder(replica, "--apply")
+    assert said.returncode == 0 and "does not fit" not in said.stdout and in_order(orders), said
+
+
+def test_a_recording_says_whether_it_is_worth_it(client, orders, replica, tmp_path):
+    """Reads of real WiredTiger; that the server keeps the collection in that file is played."""
+    if os.geteuid() != 0 or not STUDY.exists():
+        pytest.skip("tracing needs root, and the study libwiredtiger-dev")
+    details = {"wiredTiger": {"uri": "statistics:table:collection-2-1"}, "indexDetails": {"_id_": {"uri": "statistics:table:index-3-1"}}}
+    kept = lambda command, reply: {**reply, **details} if command["collStats"] == "orders" else reply
+    folder = tmp_path / "db"
+    subprocess.run([STUDY, "make", folder, "hashed", "30000"], check=True)
+
+    def recorded(walk, *arguments):
+        file = tmp_path / f"{walk}{len(arguments)}.msio"
+        program = subprocess.Popen([STUDY, walk, folder, "3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "WAIT": "1"})
+        try:
+            assert program.stdout.readline() == "ready\n"
+            for path in folder.glob("*.wt"):
+                with open(path, "rb") as cached:
+                    os.posix_fadvise(cached.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            tracer = subprocess.Popen(
+                [labkit.MONGOSONAR, "io", "record", "--pid", str(program.pid), "--dbpath", folder, *arguments, file], stderr=subprocess.PIPE, text=True
+            )
+            said = tracer.stderr.readline()
+            if "Ctrl-C ends it" not in said:
+                tracer.wait()
+                assert any(word in said for word in ("permission", "BTF", "cannot load")), said
+                pytest.skip(f"nothing can be traced here: {said}")
+            program.communicate("go\n")
+            assert tracer.wait() == 0
+        finally:
+            program.kill()
+            program.wait()
+        told = subprocess.run([labkit.MONGOSONAR, "io", "report", "--json", file], capture_output=True, check=True)
+        return file, json.loads(told.stdout)["verdict"]
+
+    replica.amend["collStats"] = kept
+    named, _ = recorded("fetch", "--uri", replica.uri)
+    fetch, verdict = recorded("fetch")
+    straight, _ = recorded("pass")
+    assert verdict["finding"] == "index_fetch"
+    said = reorder(replica, "--recording", fetch)
+    assert said.returncode == 0, said
+    assert f"{verdict['reads']} reads of shop.orders for {verdict['blocks']} different blocks" in said.stdout
+    assert "It was fetched through index-3-1.wt in an order that is not the disk's" in said.stdout and "worth it" in said.stdout
+    assert "Nothing was changed" in said.stdout
+    said = reorder(replica, "--recording", straight)
+    assert "rewriting it does not help" in said.stdout or "another order does not" in said.stdout, said
+    # By the names in the recording, where the server does not say which file it is.
+    replica.amend.clear()
+    said = reorder(replica, "--recording", named)
+    assert "It was fetched through shop.orders index {_id: 1} in an order" in said.stdout and "The order asked for" not in said.stdout, said
+    said = reorder(replica, "--recording", named, "--index", "customer_1")
+    assert "The order asked for is that of shop.orders index {customer: 1}; what was walked is shop.orders index {_id: 1}" in said.stdout, said
+    said = reorder(replica, "--recording", fetch)
+    assert said.returncode == 0 and "says nothing of it: neither does the recording name collections" in said.stdout, said
+
+
+@pytest.mark.parametrize("role", ["mongos", "sharded", "shard", "marked", "config"])
+def test_in_a_sharded_cluster_it_is_refused_and_what_to_do_is_said(client, orders, role):
+    before = [document["_id"] for document in orders.find()]
+    with playing(client, {"mongos": "mongos", "sharded": "mongos", "shard": "shard"}.get(role, "replica")) as front:
+        if role == "sharded":
+            front.amend["collStats"] = lambda command, reply: {**reply, "sharded": True}
+        if role == "marked":
+            # A user who may not ask; replies of shards carry it (fixtures/mongod-4.0-sharded).
+            front.amend["hello"] = lambda command, reply: {**reply, "$gleStats": {"lastOpTime": 0}}
+        if role == "config":
+            front.amend["hello"] = lambda command, reply: {**reply, "configsvr": 2}
+        for arguments in [], ["--apply"], ["--apply", "--writers-stopped"]:
+            said = reorder(front, *arguments)
+            assert said.returncode == 1 and "fill it in order" in said.stderr and "renameCollection with dropTarget" in said.stderr, said
+        words = {"mongos": "is behind a mongos", "sharded": "is sharded"}.get(role, "is a member of a sharded cluster")
+        assert words in said.stderr
+        assert not {"create", "insert", "drop", "renameCollection", "createIndexes"} & set(front.commands)
+    assert names(client) == ["orders"] and [document["_id"] for document in orders.find()] == before
+
+
+def test_a_secondary_is_refused(client, orders, replica):
+    replica.amend["hello"] = lambda command, reply: {**reply, "isWritablePrimary": False, "secondary": True}
+    replica.amend["isMaster"] = replica.amend["ismaster"] = lambda command, reply: {**reply, "ismaster": False, "secondary": True}
+    replica.uri += "/?directConnection=true"
+    said = reorder(replica, "--apply")
+    assert said.returncode == 1 and "is a secondary" in said.stderr, said
 
 
 def test_what_cannot_be_rewritten_is_refused(client, orders):
     def refused(namespace, *arguments):
-        command = [labkit.MONGOSONAR, "io", "reorder", namespace, "--uri", client.uri, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = reorder(client, *arguments, namespace=namespace)
         assert done.returncode == 1, done
         return done.stderr
 

@@ -160,7 +160,7 @@ pub enum IoCommand {
     Compare(IoCompareArgs),
     /// Rewrite a collection so that its order on the disk is that of an index; by default only say what it takes
     #[command(
-        after_help = "Examples:\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --apply --writers-stopped"
+        after_help = "Examples:\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --recording reads.msio\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --apply"
     )]
     Reorder(IoReorderArgs),
 }
@@ -281,10 +281,13 @@ pub struct IoReorderArgs {
     /// Name of the index whose order it takes
     #[arg(long, value_name = "NAME", default_value = "_id_")]
     pub index: String,
+    /// Say from this recording of `io record` whether it is worth it
+    #[arg(long, value_name = "FILE", conflicts_with = "clean")]
+    pub recording: Option<PathBuf>,
     /// Do it
     #[arg(long)]
     pub apply: bool,
-    /// Nothing writes to the collection meanwhile; needed for --apply
+    /// Nothing writes to the collection meanwhile; needed for --apply where the server has no change streams
     #[arg(long)]
     pub writers_stopped: bool,
     /// Remove what an interrupted run has left, and give the original its name back where it lost it

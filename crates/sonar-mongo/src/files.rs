@@ -66,7 +66,7 @@ fn batch(reply: &Document) -> impl Iterator<Item = &Document> {
 }
 
 /// The ident in `statistics:table:collection-7-459`.
-fn ident(details: &Document) -> Option<&str> {
+pub(crate) fn ident(details: &Document) -> Option<&str> {
     details.get_str("uri").ok()?.rsplit(':').next().filter(|ident| !ident.is_empty())
 }
 
@@ -89,7 +89,7 @@ fn held(namespace: &str, stats: &Document, indexes: &Document, files: &mut Vec<H
 }
 
 /// `{customer: 1, at: -1}`.
-fn key(key: &Document) -> String {
+pub(crate) fn key(key: &Document) -> String {
     let fields: Vec<_> = key
         .iter()
         .map(|(field, direction)| match direction {

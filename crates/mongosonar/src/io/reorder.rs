@@ -1,20 +1,27 @@
 //! `io reorder`: rewrites a collection in the order of an index.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use sonar_mongo::reorder::Stage;
+use sonar_core::io::verdict::Finding;
+use sonar_core::io::{Analysis, FileRole, judge};
+use sonar_mongo::reorder::{Plan, Stage};
 use sonar_mongo::{Server, Stop};
 use sonar_view::text::escape;
 use sonar_view::units::{Count, Nanos};
 
+use super::report::{Loaded, each_access, load};
 use crate::cli::{IoReorderArgs, OK};
 
 /// An order that is at most so many times slower to walk than the collection's own is as good.
 const WORTH_FROM: f64 = 1.5;
+/// The rate of reads in order is known from so many bytes on, as in the report.
+const MIN_RATE_BYTES: u64 = 1 << 20;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoReorderArgs) -> Result<u8> {
@@ -23,69 +30,37 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
         signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot listen to signals")?;
     }
     let server = Server::connect(&args.uri, 2)?;
+    let stop = Stop::following(flag);
+    let terminal = io::stderr().is_terminal();
+    let mut last = None;
+    let mut progress = |stage: Stage, done: u64, total: u64| tell(stage, done, total, terminal, &mut last);
     let mut out = io::stdout().lock();
     if args.clean {
-        let done = server.reorder_clean(&args.namespace)?;
-        for line in &done {
+        let cleaned = server.reorder_clean(&args.namespace, &stop, &mut progress)?;
+        for line in cleaned.done.iter().chain(&cleaned.kept) {
             writeln!(out, "{}", escape(line))?;
         }
-        if done.is_empty() {
+        if cleaned.done.is_empty() && cleaned.kept.is_empty() {
             writeln!(out, "nothing was left")?;
         }
         return Ok(OK);
     }
     let plan = server.reorder_plan(&args.namespace, &args.index)?;
-    writeln!(
-        out,
-        "{} on {}: {} documents, {}B, {}B on the disk, {} indexes beside _id",
-        escape(&args.namespace),
-        escape(&server.info().label()),
-        plan.documents,
-        Count(plan.bytes as f64),
-        Count(plan.storage_bytes as f64),
-        plan.indexes(),
-    )?;
-    let (index, own) = plan.sample;
-    let times = index.as_secs_f64() / own.as_secs_f64().max(1e-9);
-    writeln!(
-        out,
-        "A sample of {} documents took {} in the order of {}, {} in the collection's own: {times:.1} times as long. {}",
-        plan.sampled,
-        Nanos(index.as_nanos() as u64),
-        escape(&args.index),
-        Nanos(own.as_nanos() as u64),
-        if times < WORTH_FROM {
-            "Rewriting it is hardly worth it, unless the sample came from the cache: see `io record` and `io report`."
-        } else {
-            "Rewriting it is worth it where it is walked in that order, or the next reads of it are from the disk."
-        },
-    )?;
-    let each = (index + own * 3).as_secs_f64() / (plan.sampled.max(1) as f64);
-    writeln!(
-        out,
-        "It is copied in that order beside the original, which wants another {}B of space until the end, and read three more times: at the pace of the sample some {}, and the time to write it and its indexes.",
-        Count(plan.storage_bytes as f64),
-        Nanos((each * plan.documents as f64 * 1e9) as u64),
-    )?;
-    if let Some(left) = &plan.leftover {
-        writeln!(out, "{}: look at it, then remove it with --clean.", escape(left))?;
+    for line in told(&plan, args, &server.info().label()) {
+        writeln!(out, "{line}")?;
+    }
+    if let Some(path) = &args.recording {
+        for line in recorded(path, &plan, &args.namespace)? {
+            writeln!(out, "{line}")?;
+        }
     }
     if !args.apply {
-        writeln!(out, "Nothing was changed; --apply --writers-stopped does it.")?;
+        let stopped = if plan.unwatched.is_some() { " --writers-stopped" } else { "" };
+        writeln!(out, "Nothing was changed; --apply{stopped} does it.")?;
         return Ok(OK);
     }
-    if !args.writers_stopped {
-        bail!(
-            "nothing may write to {} meanwhile: stop what does, and say so with --writers-stopped (a write that comes all the same is detected until the moment of renaming, and stops it)",
-            args.namespace
-        );
-    }
     out.flush()?;
-    let stop = Stop::following(flag);
-    let terminal = io::stderr().is_terminal();
-    let mut last = None;
-    let done =
-        server.reorder(&plan, &stop, &mut |stage, done, total| tell(stage, done, total, terminal, &mut last));
+    let done = server.reorder(&plan, args.writers_stopped, &stop, &mut progress);
     if terminal {
         eprintln!();
     }
@@ -97,6 +72,181 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
         escape(&args.index)
     )?;
     Ok(OK)
+}
+
+fn nanos(time: std::time::Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// What it would do and take.
+fn told(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} on {}: {} documents, {}B, {}B on the disk, {} indexes beside _id, {}B all indexes",
+        escape(&args.namespace),
+        escape(server),
+        plan.documents,
+        Count(plan.bytes as f64),
+        Count(plan.storage_bytes as f64),
+        plan.indexes(),
+        Count(plan.index_bytes as f64),
+    )];
+    let (index, own) = &plan.sample;
+    let times = index.time.as_secs_f64() / own.time.as_secs_f64().max(1e-9);
+    lines.push(format!(
+        "A sample of {} documents took {} in the order of {}, {} in the collection's own: {times:.1} times as long. {}",
+        own.documents,
+        nanos(index.time),
+        escape(&args.index),
+        nanos(own.time),
+        if times < WORTH_FROM {
+            "Rewriting it is hardly worth it, unless the sample came from the cache: --recording tells, from a recording of `io record`."
+        } else {
+            "Rewriting it is worth it where it is walked in that order, or the next reads of it are from the disk."
+        },
+    ));
+    let space = match (plan.fits(), plan.free_bytes) {
+        (Some(true), Some(free)) => format!("{}B are free.", Count(free as f64)),
+        (Some(false), Some(free)) => {
+            format!("Only {}B are free: it does not fit, and --apply is refused.", Count(free as f64))
+        }
+        _ => "How much is free the server does not say: look before you do it.".to_owned(),
+    };
+    lines.push(format!(
+        "It is copied beside the original, which takes about another {}B until the end, on each member of a replica set. {space}",
+        Count(plan.needed_bytes() as f64),
+    ));
+    let (least, most) = plan.reading();
+    let range = if most.as_secs_f64() < least.as_secs_f64() * 1.1 {
+        format!("about {}", nanos(least))
+    } else {
+        format!("{} to {}", nanos(least), nanos(most))
+    };
+    let passes = plan.passes();
+    lines.push(format!(
+        "Reading it takes {range} at the paces of the sample's parts (once in the order of {}, {passes} more {} in its own); longer where the sample came from the cache. Writing it and its indexes comes on top: a sample that changes nothing does not tell how long.",
+        escape(&args.index),
+        if passes == 1 { "time" } else { "times" },
+    ));
+    lines.push(match &plan.unwatched {
+        None => "Writes in between are followed by a change stream, and stop it.".to_owned(),
+        Some(why) => format!(
+            "Writes in between cannot be followed ({}): what writes has to be stopped. A write that comes all the same changes the content, and stops it.",
+            escape(why)
+        ),
+    });
+    if plan.expires {
+        lines.push("Documents of it expire (expireAfterSeconds): each that is removed meanwhile is a write, and stops it.".to_owned());
+    }
+    if let Some(left) = &plan.leftover {
+        lines.push(format!("{}: look at it, then remove it with --clean.", escape(left)));
+    }
+    lines
+}
+
+/// Whether it is worth it, from a recording: each sentence is a line.
+fn recorded(path: &Path, plan: &Plan, namespace: &str) -> Result<Vec<String>> {
+    if path == Path::new("-") {
+        bail!("a recording is read twice, which standard input cannot be: give it as a file");
+    }
+    let loaded = load(path)?;
+    let name = path.display().to_string();
+    let name = escape(&name);
+    let Some(file) = file_of(&loaded, namespace, plan.ident.as_deref()) else {
+        let why = match (&plan.ident, loaded.labels.is_empty()) {
+            (None, true) => {
+                "neither does the recording name collections (record it with --uri), nor does the server say which file it is"
+                    .to_owned()
+            }
+            (None, false) => "no file in it goes by that name, and the server does not say which it is".to_owned(),
+            (Some(ident), _) => format!("the server keeps it in {}.wt, of which nothing was read", escape(ident)),
+        };
+        return Ok(vec![format!("{name} says nothing of it: {why}.")]);
+    };
+    let mut alone = Analysis::new();
+    each_access(path, |access| {
+        if access.file == file {
+            alone.record(access);
+        }
+    })?;
+    alone.end_runs();
+    let mut lines = advice(&loaded, &alone, namespace, &plan.key());
+    lines[0].insert_str(0, &format!("{name}: "));
+    if let Some(damage) = &loaded.damage {
+        lines.push(format!("The recording is incomplete: {}.", escape(damage)));
+    }
+    Ok(lines)
+}
+
+/// The collection's file: by the name that it was given when it was recorded, else by the server's ident.
+fn file_of(loaded: &Loaded, namespace: &str, ident: Option<&str>) -> Option<u32> {
+    let labelled = loaded.labels.iter().filter(|(_, label)| *label == namespace).map(|(file, _)| *file);
+    let is_ident = |path: &str| {
+        let found = path.strip_suffix(".wt").zip(ident).and_then(|(path, ident)| path.strip_suffix(ident));
+        found.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    };
+    let by_ident = loaded.files.iter().filter(|(_, path)| is_ident(path)).map(|(file, _)| *file);
+    let reads = |file: &u32| loaded.analysis.file(*file).map_or(0, |file| file.reads.count);
+    // A collection that was rewritten while it was recorded has had two files.
+    labelled.chain(by_ident).filter(|file| reads(file) > 0).max_by_key(reads)
+}
+
+/// What the reads of one file say of another order; `alone` has only them.
+fn advice(loaded: &Loaded, alone: &Analysis, namespace: &str, key: &str) -> Vec<String> {
+    let role = |file: u32| FileRole::of(loaded.files.get(&file).map_or("", String::as_str));
+    let verdict = judge(alone, |_| FileRole::Collection);
+    let index = loaded
+        .analysis
+        .readers()
+        .filter(|&(thread, other, _)| Some(thread) == verdict.thread && role(other) == FileRole::Index)
+        .max_by_key(|&(_, other, reads)| (reads, other))
+        .map(|(_, other, _)| other);
+    let waited = u64::try_from(verdict.read_ns).unwrap_or(u64::MAX);
+    let mut evidence =
+        format!("{} reads of {} for {} different blocks", verdict.reads, escape(namespace), verdict.blocks);
+    if let (Some(times), Some(randomness)) = (verdict.amplification, verdict.randomness) {
+        let _ = write!(evidence, ", {times:.1} bytes read for each byte touched, randomness {randomness:.2}");
+    }
+    let _ = write!(evidence, "; {} waited in them", Nanos(waited));
+    let wanted = format!("{namespace} index {key}");
+    let walked = index.map(|index| loaded.recording().name(index));
+    let through = walked.as_deref().map_or(String::new(), |name| format!(" through {name}"));
+    let (bytes, ns) = loaded.analysis.files().fold((0_u64, 0_u64), |sum, (_, file)| {
+        let (bytes, ns) = file.reads.in_order;
+        (sum.0.saturating_add(bytes), sum.1.saturating_add(ns))
+    });
+    let rate = (bytes >= MIN_RATE_BYTES && ns > 0).then(|| bytes as f64 / (ns as f64 / 1e9));
+    let in_order = rate.map(|rate| (verdict.touched as f64 / rate * 1e9) as u64);
+    let what = match (verdict.finding, in_order) {
+        (Finding::TooFewReads, _) => "That is too little to tell whether it is worth it.".to_owned(),
+        (Finding::SequentialPass, _) => {
+            "It was read in the order in which it lies: rewriting it does not help what was recorded.".to_owned()
+        }
+        (Finding::ReadAgain, _) => "It was read in the order in which it lies, and again and again: a larger cache helps, another order does not.".to_owned(),
+        (_, Some(ns)) if (ns as f64) * WORTH_FROM < waited as f64 => format!(
+            "It was fetched{through} in an order that is not the disk's: in order the same bytes would take about {}, at the {}B/s of this recording's own reads in order. Rewriting it is worth it.",
+            Nanos(ns),
+            Count(rate.unwrap_or_default()),
+        ),
+        (_, Some(ns)) => format!(
+            "It was fetched{through} in an order that is not the disk's; but in order the same bytes would take about {} too, at the rate of this recording's own reads in order: rewriting it is hardly worth it.",
+            Nanos(ns)
+        ),
+        (_, None) => format!(
+            "It was fetched{through} in an order that is not the disk's; what reading in order would take is not known, as the recording holds too few reads in order that came from the device."
+        ),
+    };
+    let mut lines = vec![format!("{evidence}."), what];
+    let labelled = index.and_then(|index| loaded.labels.get(&index));
+    let slow =
+        !matches!(verdict.finding, Finding::TooFewReads | Finding::SequentialPass | Finding::ReadAgain);
+    if let Some(label) = labelled.filter(|label| slow && **label != wanted) {
+        lines.push(format!(
+            "The order asked for is that of {}; what was walked is {}: --index names another.",
+            escape(&wanted),
+            escape(label)
+        ));
+    }
+    lines
 }
 
 /// A bar on a terminal, a line for each stage elsewhere.

@@ -1,0 +1,495 @@
+//! Rewrites a collection so that its order on the disk is that of an index.
+//!
+//! A copy is made beside it, in order, with the same options and indexes, and read whole; the original steps
+//! aside, and the copy takes its name. Only when it is known that nothing was written to the original until it
+//! had stepped aside is it dropped: by a change stream that was opened before the first document was read,
+//! or, on a server without, by reading the original once more under its other name. Until then it is the
+//! original that counts: whatever ends this before, [`Server::reorder_clean`] gives it its name back.
+
+mod content;
+mod plan;
+mod watch;
+
+use std::time::{Duration, Instant};
+
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::Collection;
+use mongodb::options::{CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern};
+
+use crate::error::{Error, Result};
+use crate::server::Server;
+use crate::stop::Stop;
+use content::{Content, copy_all, read_all};
+pub use plan::{Plan, Sample};
+use watch::{Check, Watch, until_aside, written};
+
+/// What the copy's name ends with.
+const COPY: &str = "_mongosonar_copy";
+/// That of the original, from when the copy takes its name until it is dropped.
+const BEFORE: &str = "_mongosonar_before";
+/// That of what had the name when the original took it back, where it holds what the original does not.
+const WRITTEN: &str = "_mongosonar_written";
+/// Times that the original is given its name back where somebody makes a collection of that name meanwhile.
+const ATTEMPTS: usize = 5;
+/// How long a majority may take to have what was done.
+const MAJORITY: Duration = Duration::from_secs(60);
+/// NamespaceExists.
+const EXISTS: i32 = 48;
+/// The role that grants all of it; a collection with a validator wants `dbAdmin` beside it.
+const ROLE: &str = "readWrite";
+
+/// What is being done.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Documents are copied in order.
+    Copying,
+    /// Indexes are made.
+    Indexes,
+    /// The copy is read.
+    Verifying,
+    /// The change stream is looked at; without one the original is read once more.
+    Comparing,
+    /// The original steps aside, and the copy takes its name.
+    Renaming,
+    /// The change stream is followed to where the original stepped aside; without one the original is read where
+    /// it stands now.
+    Deciding,
+    /// The original is dropped.
+    Dropping,
+    /// What had the name when the original took it back is read, whether it holds anything of its own.
+    Mending,
+}
+
+impl Stage {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Copying => "copying",
+            Self::Indexes => "making indexes",
+            Self::Verifying => "verifying the copy",
+            Self::Comparing => "looking for writes in between",
+            Self::Renaming => "renaming",
+            Self::Deciding => "ruling out writes until then",
+            Self::Dropping => "dropping the original",
+            Self::Mending => "reading what had its name",
+        }
+    }
+}
+
+type Raw = Collection<RawDocumentBuf>;
+
+/// What [`Server::reorder_clean`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// What was done, in words.
+    pub done: Vec<String>,
+    /// What stays for a person to look at, in words.
+    pub kept: Vec<String>,
+}
+
+/// Options and indexes of a collection.
+#[derive(Clone, Debug, PartialEq)]
+struct Made {
+    kind: String,
+    options: Document,
+    indexes: Vec<Document>,
+}
+
+impl Server {
+    /// A collection as documents are copied: from the primary, all that it has, whatever the connection string says
+    /// of other reads. In a replica set a write waits for a majority, so that no member falls behind further than
+    /// its oplog reaches.
+    fn raw(&self, database: &str, collection: &str) -> Raw {
+        let majority = self.info().replica_set.is_some();
+        let concern = if majority { WriteConcern::majority() } else { WriteConcern::nodes(1) };
+        let options = CollectionOptions::builder()
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .read_concern(ReadConcern::local())
+            .write_concern(concern)
+            .build();
+        self.link().client.database(database).collection_with_options(collection, options)
+    }
+
+    fn ask(&self, database: &str, command: Document, what: &str) -> Result<Document> {
+        self.runtime().block_on(self.link().command_as(database, command, what, ROLE))
+    }
+
+    /// The change stream of a collection, or why there is none.
+    fn watch(
+        &self,
+        database: &str,
+        collection: &str,
+        aside: String,
+    ) -> Result<std::result::Result<Watch, String>> {
+        let database = self.link().client.database(database);
+        self.runtime().block_on(Watch::open(&database, collection, aside))
+    }
+
+    /// Options and indexes; `None` where there is no such collection.
+    fn made(&self, database: &str, collection: &str) -> Result<Option<Made>> {
+        let first = |reply: &Document| -> Vec<Document> {
+            let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+            batch.into_iter().flatten().filter_map(Bson::as_document).cloned().collect()
+        };
+        let list = doc! { "listCollections": 1, "filter": { "name": collection } };
+        let listed = self.ask(database, list, "list the collections")?;
+        let Some(entry) = first(&listed).into_iter().find(|entry| is_named(entry, collection)) else {
+            return Ok(None);
+        };
+        let kind = entry.get_str("type").unwrap_or("collection").to_owned();
+        let options = entry.get_document("options").cloned().unwrap_or_default();
+        let mut indexes = Vec::new();
+        if kind == "collection" {
+            // A collection has at most 64.
+            let list = doc! { "listIndexes": collection, "cursor": { "batchSize": 1_000 } };
+            indexes = first(&self.ask(database, list, "list the indexes")?);
+        }
+        for index in &mut indexes {
+            // The namespace, which servers before 4.4 give.
+            index.remove("ns");
+        }
+        indexes.sort_by(|a, b| a.get_str("name").ok().cmp(&b.get_str("name").ok()));
+        Ok(Some(Made { kind, options, indexes }))
+    }
+
+    fn reorder_names(&self, database: &str) -> Result<Vec<String>> {
+        let names = self
+            .runtime()
+            .block_on(self.link().client.database(database).list_collection_names().into_future());
+        names.map_err(|error| Error::of("list the collections", ROLE, &error))
+    }
+
+    /// Removes what an interrupted run has left; gives the original its name back where it lost it. What has the
+    /// name then steps aside, and is dropped if it holds what the original does, which both are read for;
+    /// else it is kept.
+    ///
+    /// # Errors
+    /// The server's; or it was stopped.
+    pub fn reorder_clean(
+        &self,
+        namespace: &str,
+        stop: &Stop,
+        progress: &mut dyn FnMut(Stage, u64, u64),
+    ) -> Result<Cleaned> {
+        self.reorder_mend(namespace, None, stop, progress)
+    }
+
+    /// [`reorder_clean`](Self::reorder_clean), where what was `copied` may be known.
+    fn reorder_mend(
+        &self,
+        namespace: &str,
+        copied: Option<Content>,
+        stop: &Stop,
+        progress: &mut dyn FnMut(Stage, u64, u64),
+    ) -> Result<Cleaned> {
+        let (database, collection) = split(namespace)?;
+        let (copy, before) = (format!("{collection}{COPY}"), format!("{collection}{BEFORE}"));
+        let mut cleaned = Cleaned::default();
+        let mut names = self.reorder_names(database)?;
+        let mut attempts = 0;
+        while names.contains(&before) {
+            attempts += 1;
+            if names.iter().any(|name| name == collection) {
+                let aside = (1..)
+                    .map(|n| {
+                        if n == 1 {
+                            format!("{collection}{WRITTEN}")
+                        } else {
+                            format!("{collection}{WRITTEN}{n}")
+                        }
+                    })
+                    .find(|name| !names.contains(name))
+                    .unwrap_or_default();
+                self.rename(database, collection, &aside)?;
+            }
+            match self.rename(database, &before, collection) {
+                Err(error) if error.code() == Some(EXISTS) && attempts < ATTEMPTS => {}
+                Err(error) => return Err(error),
+                Ok(()) => cleaned.done.push(format!("gave the original its name {namespace} back")),
+            }
+            names = self.reorder_names(database)?;
+        }
+        if names.contains(&copy) {
+            self.ask(database, doc! { "drop": &copy }, "drop the copy")?;
+            cleaned.done.push(format!("dropped the copy {database}.{copy}"));
+        }
+        let mut original = None;
+        for name in names.iter().filter(|name| is_written(name, collection)) {
+            let mut read = |name: &str| {
+                let mut check = Check { stop, watch: None, next: Instant::now() };
+                let raw = self.raw(database, name);
+                progress(Stage::Mending, 0, 0);
+                let mut told = |done| progress(Stage::Mending, done, done);
+                self.runtime().block_on(read_all(&raw, &mut check, &mut told))
+            };
+            let held = read(name)?;
+            let same = held.documents == 0 || copied == Some(held);
+            let same = same || {
+                let original = match original {
+                    Some(content) => content,
+                    None => *original.insert(read(collection)?),
+                };
+                original == held
+            };
+            if same {
+                self.ask(database, doc! { "drop": name }, "drop the copy")?;
+                cleaned.done.push(format!("dropped {database}.{name}, which held nothing of its own"));
+            } else {
+                cleaned.kept.push(format!(
+                    "{database}.{name} had the name {namespace} for a while, and its {} documents are not those of the \
+                     original: what was written then is in it. Look at it, take over what is wanted, and drop it",
+                    held.documents
+                ));
+            }
+        }
+        Ok(cleaned)
+    }
+
+    fn rename(&self, database: &str, from: &str, to: &str) -> Result<()> {
+        let command =
+            doc! { "renameCollection": format!("{database}.{from}"), "to": format!("{database}.{to}") };
+        self.ask("admin", command, "rename the collection").map(drop)
+    }
+
+    /// Which election made this server the primary, where it says.
+    fn election(&self) -> Result<Option<Bson>> {
+        let hello = self.ask("admin", doc! { "hello": 1 }, "ask who is the primary")?;
+        Ok(hello.get("electionId").cloned())
+    }
+
+    /// Does it. `progress` is told of each stage with documents done so far and in all. Where writes in between
+    /// cannot be followed, `writers_stopped` has to say that there are none.
+    ///
+    /// # Errors
+    /// Anything that is not as it should be, a write in between too; the copy is dropped then, and the original
+    /// has its name. Where not even that could be done the error says what is left.
+    pub fn reorder(
+        &self,
+        plan: &Plan,
+        writers_stopped: bool,
+        stop: &Stop,
+        progress: &mut dyn FnMut(Stage, u64, u64),
+    ) -> Result<u64> {
+        if let Some(left) = &plan.leftover {
+            return Err(Error::Refused(format!("{left}: look at it, then remove it with --clean")));
+        }
+        if plan.fits() == Some(false) {
+            return Err(Error::Refused(
+                "there is not enough space for a second one of its size where the server keeps its files"
+                    .into(),
+            ));
+        }
+        let (database, namespace) = (&plan.database, plan.namespace());
+        let election = self.election()?;
+        let watch = match &plan.unwatched {
+            Some(why) => Err(why.clone()),
+            None => self.watch(database, &plan.collection, plan.named(BEFORE))?,
+        };
+        let watch = match watch {
+            Ok(watch) => Some(watch),
+            Err(_) if writers_stopped => None,
+            Err(why) => {
+                return Err(Error::Refused(format!(
+                    "nothing may write to {namespace} meanwhile, and here that cannot be followed ({why}): stop what writes, \
+                     and say so with --writers-stopped (a write that comes all the same changes the content, and stops it)"
+                )));
+            }
+        };
+        self.make_copy(plan, watch.is_some())?;
+        let mut check = Check { stop, watch, next: Instant::now() };
+        let mut copied = None;
+        let done = self
+            .reorder_steps(plan, &mut copied, &mut check, progress)
+            .and_then(|()| self.same_election(election.as_ref()));
+        match done {
+            Ok(()) => {}
+            Err(error) => {
+                // A person who wants no more wants it mended all the same.
+                return Err(match self.reorder_mend(&namespace, copied, &Stop::default(), progress) {
+                    Ok(Cleaned { kept, .. }) if kept.is_empty() => error,
+                    Ok(Cleaned { kept, .. }) => Error::Refused(format!("{error}; {}", kept.join("; "))),
+                    Err(other) => Error::Refused(format!(
+                        "{error}; and what is left could not be mended ({other}): the original is {namespace}, or {namespace}\
+                         {BEFORE} if there is such a collection. Run it again with --clean"
+                    )),
+                });
+            }
+        }
+        progress(Stage::Dropping, 0, 1);
+        let before = plan.named(BEFORE);
+        if let Err(error) = self.ask(database, doc! { "drop": &before }, "drop the original") {
+            return Err(Error::Refused(format!(
+                "{namespace} lies in order now, but the original could not be dropped ({error}): drop {database}.{before} by \
+                 hand (--clean would give it its name back)"
+            )));
+        }
+        progress(Stage::Dropping, 1, 1);
+        Ok(copied.map_or(0, |copied| copied.documents))
+    }
+
+    /// In a replica set it waits for a majority. All that was written before is on this server then, in the order of
+    /// the oplog: a write which began before the change stream was opened, and is not in it, is read by the copy.
+    fn make_copy(&self, plan: &Plan, majority: bool) -> Result<()> {
+        let mut create = doc! { "create": plan.named(COPY) };
+        // The server gives its own; an `_id` index comes by itself.
+        create.extend(
+            plan.options
+                .iter()
+                .filter(|(key, _)| !["uuid", "autoIndexId"].contains(&key.as_str()))
+                .map(|(k, v)| (k.clone(), v.clone())),
+        );
+        if majority {
+            let wait = i64::try_from(MAJORITY.as_millis()).unwrap_or(i64::MAX);
+            create.insert("writeConcern", doc! { "w": "majority", "wtimeout": wait });
+        }
+        let reply = self.ask(&plan.database, create, "make the copy")?;
+        if let Ok(failed) = reply.get_document("writeConcernError") {
+            let drop = doc! { "drop": plan.named(COPY) };
+            let dropped = self.ask(&plan.database, drop, "drop the copy");
+            return Err(Error::Refused(format!(
+                "no majority of the replica set's members has what is written ({}), so what is written meanwhile could not be \
+                 followed{}",
+                failed.get_str("errmsg").unwrap_or("no reason given"),
+                if dropped.is_ok() { "" } else { "; an empty copy is left: run it again with --clean" },
+            )));
+        }
+        Ok(())
+    }
+
+    fn same_election(&self, election: Option<&Bson>) -> Result<()> {
+        if self.election()?.as_ref() == election {
+            return Ok(());
+        }
+        Err(Error::Refused(
+            "the replica set has elected a primary meanwhile: whether all that was read is still so cannot be known"
+                .into(),
+        ))
+    }
+
+    /// All until it is known that the original can go.
+    fn reorder_steps(
+        &self,
+        plan: &Plan,
+        content: &mut Option<Content>,
+        check: &mut Check<'_>,
+        progress: &mut dyn FnMut(Stage, u64, u64),
+    ) -> Result<()> {
+        let (database, copy_name, before_name) = (&plan.database, plan.named(COPY), plan.named(BEFORE));
+        let (original, copy) = (self.raw(database, &plan.collection), self.raw(database, &copy_name));
+        let runtime = self.runtime();
+
+        let total = plan.documents;
+        let index = plan.indexes.iter().find(|index| is_named(index, &plan.order));
+        let key = index.and_then(|index| index.get_document("key").ok()).cloned().unwrap_or_default();
+        progress(Stage::Copying, 0, total);
+        let mut told = |done| progress(Stage::Copying, done, total);
+        let (order, validated) = ((plan.order.as_str(), key), plan.options.contains_key("validator"));
+        let copied = runtime.block_on(copy_all(&original, &copy, order, validated, check, &mut told))?;
+        *content = Some(copied);
+
+        progress(Stage::Indexes, 0, plan.indexes() as u64);
+        let specs: Vec<_> = plan
+            .indexes
+            .iter()
+            .filter(|index| !is_named(index, "_id_"))
+            .map(|index| {
+                let mut spec = index.clone();
+                // The version that indexes have by themselves; not every server takes it as an option.
+                if matches!(spec.get("v"), Some(Bson::Int32(2))) {
+                    spec.remove("v");
+                }
+                Bson::Document(spec)
+            })
+            .collect();
+        if !specs.is_empty() {
+            let command = doc! { "createIndexes": &copy_name, "indexes": specs };
+            self.ask(database, command, "make the indexes")?;
+        }
+
+        let mut read = |stage: Stage, which: &Raw, check: &mut Check<'_>| {
+            progress(stage, 0, copied.documents);
+            runtime.block_on(read_all(which, check, &mut |done| progress(stage, done, copied.documents)))
+        };
+        let made = read(Stage::Verifying, &copy, check)?;
+        if made != copied {
+            return Err(Error::Refused(format!(
+                "the copy does not hold what was read ({} documents of {}): nothing was changed",
+                made.documents, copied.documents
+            )));
+        }
+        if check.watch.is_some() {
+            progress(Stage::Comparing, 0, 1);
+            runtime.block_on(check.look())?;
+        } else if read(Stage::Comparing, &original, check)? != copied {
+            return Err(written("its content has changed"));
+        }
+        if check.stop.is_set() {
+            return Err(Error::Stopped);
+        }
+
+        progress(Stage::Renaming, 0, 1);
+        self.rename(database, &plan.collection, &before_name)?;
+        match self.rename(database, &copy_name, &plan.collection) {
+            Err(error) if error.code() == Some(EXISTS) => {
+                return Err(written("its name was taken while it was free"));
+            }
+            other => other?,
+        }
+        progress(Stage::Renaming, 1, 1);
+
+        progress(Stage::Deciding, 0, copied.documents);
+        if let Some(watch) = &mut check.watch {
+            runtime.block_on(until_aside(watch, check.stop))?;
+        } else {
+            let mut told = |done| progress(Stage::Deciding, done, copied.documents);
+            let before = self.raw(database, &before_name);
+            if runtime.block_on(read_all(&before, check, &mut told))? != copied {
+                return Err(written("its content has changed"));
+            }
+        }
+        // Neither of those tells of an index or a validator that was made meanwhile.
+        let same = self
+            .made(database, &before_name)?
+            .is_some_and(|made| made.options == plan.options && made.indexes == plan.indexes);
+        if !same {
+            return Err(written("its options or indexes have changed"));
+        }
+        Ok(())
+    }
+}
+
+fn split(namespace: &str) -> Result<(&str, &str)> {
+    namespace.split_once('.').ok_or_else(|| {
+        Error::Refused(format!("{namespace} is no namespace: write it as database.collection"))
+    })
+}
+
+fn is_named(entry: &Document, name: &str) -> bool {
+    entry.get_str("name").is_ok_and(|found| found == name)
+}
+
+/// Whether it is what had the name of a collection for a while.
+fn is_written(name: &str, collection: &str) -> bool {
+    name.strip_prefix(collection)
+        .and_then(|rest| rest.strip_prefix(WRITTEN))
+        .is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_set_aside_is_known_by_its_name() {
+        for (name, is) in [
+            ("orders_mongosonar_written", true),
+            ("orders_mongosonar_written2", true),
+            ("orders_mongosonar_written_off", false),
+            ("orders_mongosonar_copy", false),
+            ("reorders_mongosonar_written", false),
+            ("orders", false),
+        ] {
+            assert_eq!(is_written(name, "orders"), is, "{name}");
+        }
+    }
+}

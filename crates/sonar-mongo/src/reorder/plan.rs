@@ -1,0 +1,271 @@
+//! What rewriting a collection takes, and whether it can be done.
+
+use std::time::{Duration, Instant};
+
+use bson::{Bson, Document, doc};
+use futures_util::TryStreamExt;
+use mongodb::options::Hint;
+
+use super::{BEFORE, COPY, Made, ROLE, Raw, is_named, is_written, split};
+use crate::error::{Error, Result};
+use crate::files;
+use crate::server::{Server, whole};
+
+/// Documents that are read in each order to compare them, and of those the documents that are timed together.
+const SAMPLE: i64 = 2_000;
+const CHUNK: u32 = 200;
+
+/// Time that a sample of the documents took to read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Documents.
+    pub documents: u64,
+    /// All of them together.
+    pub time: Duration,
+    /// Seconds for a document in the quickest and in the slowest part of it.
+    pub pace: (f64, f64),
+}
+
+/// What would be done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(super) database: String,
+    pub(super) collection: String,
+    pub(super) options: Document,
+    pub(super) indexes: Vec<Document>,
+    pub(super) order: String,
+    /// Documents.
+    pub documents: u64,
+    /// Bytes that they have, as BSON.
+    pub bytes: u64,
+    /// Bytes on the disk.
+    pub storage_bytes: u64,
+    /// Bytes of all its indexes on the disk.
+    pub index_bytes: u64,
+    /// Bytes that are free where the server keeps its files; `None` where it does not say.
+    pub free_bytes: Option<u64>,
+    /// Documents read in the order of the index, and in the collection's own.
+    pub sample: (Sample, Sample),
+    /// Why writes in between cannot be followed, in words; `None` where they are, by a change stream.
+    pub unwatched: Option<String>,
+    /// Documents expire by an index, which is a write too.
+    pub expires: bool,
+    /// Path of its file under the dbpath without `.wt`, where the server says.
+    pub ident: Option<String>,
+    /// What an interrupted run has left.
+    pub leftover: Option<String>,
+}
+
+impl Plan {
+    /// Indexes that will be made again, beside `_id`.
+    pub fn indexes(&self) -> usize {
+        self.indexes.iter().filter(|index| !is_named(index, "_id_")).count()
+    }
+
+    /// Bytes on the disk that it takes until the end, as far as what there is tells.
+    pub fn needed_bytes(&self) -> u64 {
+        self.storage_bytes.saturating_add(self.index_bytes)
+    }
+
+    /// Whether as much is free; `None` where it is not known.
+    pub fn fits(&self) -> Option<bool> {
+        self.free_bytes.map(|free| free > self.needed_bytes())
+    }
+
+    /// Times that documents are read beside the copying.
+    pub fn passes(&self) -> u32 {
+        if self.unwatched.is_some() { 3 } else { 1 }
+    }
+
+    /// Time for reading all that is read, at the quickest and at the slowest pace of the sample. Writing comes
+    /// on top, of which a sample that changes nothing tells nothing.
+    pub fn reading(&self) -> (Duration, Duration) {
+        let (index, own) = (self.sample.0.pace, self.sample.1.pace);
+        let all = |index: f64, own: f64| {
+            let seconds = self.documents as f64 * (index + own * f64::from(self.passes()));
+            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        };
+        (all(index.0, own.0), all(index.1, own.1))
+    }
+
+    /// The key of the index whose order it takes, as `{customer: 1}`.
+    pub fn key(&self) -> String {
+        let index = self.indexes.iter().find(|index| is_named(index, &self.order));
+        index.and_then(|index| index.get_document("key").ok()).map(files::key).unwrap_or_default()
+    }
+
+    pub(super) fn named(&self, ending: &str) -> String {
+        format!("{}{ending}", self.collection)
+    }
+
+    pub(super) fn namespace(&self) -> String {
+        format!("{}.{}", self.database, self.collection)
+    }
+}
+
+impl Server {
+    /// Looks at a collection: what rewriting it in the order of the index called `order` takes. Changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// It is not there, is in a sharded cluster, is no plain collection, or has no such index; or the server is
+    /// a secondary.
+    pub fn reorder_plan(&self, namespace: &str, order: &str) -> Result<Plan> {
+        let refused = |why: String| Err(Error::Refused(why));
+        let (database, collection) = split(namespace)?;
+        if ["admin", "config", "local"].contains(&database) || collection.starts_with("system.") {
+            return refused(format!("{namespace} belongs to the server"));
+        }
+        if self.info().secondary {
+            return refused(format!(
+                "{} is a secondary: connect to the primary (no readPreference in the URI)",
+                self.info().address
+            ));
+        }
+        let leftover = self.reorder_leftover(database, collection)?;
+        let made = self.made(database, collection)?;
+        let Some(Made { kind, options, indexes }) = made else {
+            return match leftover {
+                Some(left) => refused(format!("there is no collection {namespace}, but {left}")),
+                None => refused(format!("there is no collection {namespace}")),
+            };
+        };
+        if kind != "collection"
+            || options.get_bool("capped").unwrap_or(false)
+            || options.contains_key("clusteredIndex")
+        {
+            return refused(format!("{namespace} is no plain collection: it cannot be rewritten by copying"));
+        }
+        let stats = self.ask(database, doc! { "collStats": collection }, "ask for its size")?;
+        self.refuse_cluster(namespace, &stats)?;
+        let Some(index) = indexes.iter().find(|index| is_named(index, order)) else {
+            return refused(format!("{namespace} has no index called {order}"));
+        };
+        let ordered = index
+            .get_document("key")
+            .is_ok_and(|key| key.values().all(|way| !matches!(way, Bson::String(_))));
+        let partial =
+            index.contains_key("partialFilterExpression") || index.get_bool("sparse").unwrap_or(false);
+        if partial
+            || !ordered
+            || index.get_document("key").is_ok_and(|key| key.keys().any(|field| field.contains("$**")))
+        {
+            return refused(format!(
+                "the index {order} does not hold each document in an order: choose another"
+            ));
+        }
+        let raw = self.raw(database, collection);
+        let sample = self.runtime().block_on(async {
+            // Each reads what the other did not bring in, as far as orders differ.
+            let own = walk(&raw, Hint::Keys(doc! { "$natural": 1 })).await?;
+            let index = walk(&raw, Hint::Name(order.to_owned())).await?;
+            Ok((index, own))
+        });
+        let sample = sample.map_err(|error| Error::of("read a sample of it", ROLE, &error))?;
+        let unwatched = if self.info().replica_set.is_none() {
+            Some("a standalone has no change streams".to_owned())
+        } else {
+            self.watch(database, collection, String::new())?.err()
+        };
+        // Not every server tells, nor every user is told.
+        let space = self.ask(database, doc! { "dbStats": 1 }, "ask for the space").unwrap_or_default();
+        let free = |space: &Document| whole(space, "fsTotalSize")?.checked_sub(whole(space, "fsUsedSize")?);
+        let number = |field: &str| whole(&stats, field).unwrap_or(0);
+        Ok(Plan {
+            database: database.into(),
+            collection: collection.into(),
+            expires: indexes.iter().any(|index| index.contains_key("expireAfterSeconds")),
+            options,
+            indexes,
+            order: order.into(),
+            documents: number("count"),
+            bytes: number("size"),
+            storage_bytes: number("storageSize"),
+            index_bytes: number("totalIndexSize"),
+            free_bytes: free(&space),
+            sample,
+            unwatched,
+            ident: stats.get_document("wiredTiger").ok().and_then(files::ident).map(str::to_owned),
+            leftover,
+        })
+    }
+
+    /// Refuses what is in a sharded cluster, behind a mongos or on a member of a shard, and says what to do there.
+    fn refuse_cluster(&self, namespace: &str, stats: &Document) -> Result<()> {
+        let behind = self.info().mongos;
+        let sharded = stats.get_bool("sharded").unwrap_or(false);
+        if !behind && !sharded && !self.in_cluster()? {
+            return Ok(());
+        }
+        let which = match (behind, sharded) {
+            (_, true) => format!("{namespace} is sharded"),
+            (true, false) => format!("{namespace} is behind a mongos"),
+            (false, false) => format!("{} is a member of a sharded cluster", self.info().address),
+        };
+        Err(Error::Refused(format!(
+            "{which}: there a collection cannot be replaced from outside, and on a shard's own member the cluster would not \
+             know of it. What helps: while nothing writes to it, and with the balancer off, make a collection beside it \
+             through the mongos (sharded by the same key and with the same chunks, if it is sharded), fill it in order \
+             (find with hint and sort, insertMany), make its indexes, and rename it over the old one (renameCollection with \
+             dropTarget; of sharded collections from MongoDB 5.0 on). An initial sync does not help: it copies in the \
+             order that there is"
+        )))
+    }
+
+    /// Whether this mongod belongs to a sharded cluster. A user who may not ask learns it from what members of
+    /// shards add to each reply.
+    fn in_cluster(&self) -> Result<bool> {
+        let state = self.ask("admin", doc! { "shardingState": 1 }, "ask for its cluster");
+        if state.is_ok_and(|state| state.get_bool("enabled").unwrap_or(false)) {
+            return Ok(true);
+        }
+        let hello = self.ask("admin", doc! { "hello": 1 }, "ask for its cluster")?;
+        Ok(["configsvr", "$gleStats", "$configServerState"].iter().any(|mark| hello.contains_key(mark)))
+    }
+
+    /// What an interrupted run has left of a collection, in words.
+    fn reorder_leftover(&self, database: &str, collection: &str) -> Result<Option<String>> {
+        let names = self.reorder_names(database)?;
+        let has = |ending: &str| names.contains(&format!("{collection}{ending}"));
+        let told = |ending: &str| format!("{database}.{collection}{ending}");
+        let (copy, before) = (told(COPY), told(BEFORE));
+        Ok(match (has(BEFORE), names.iter().any(|name| name == collection)) {
+            (true, false) => Some(format!("an interrupted run has left the original as {before}")),
+            (true, true) => Some(format!(
+                "an interrupted run has left the original as {before}, before writes to it were ruled out; the name has \
+                 its copy, or what somebody made meanwhile"
+            )),
+            _ if has(COPY) => Some(format!("an interrupted run has left a copy as {copy}")),
+            _ => names.iter().find(|name| is_written(name, collection)).map(|name| {
+                format!("an interrupted run has left what was written under the name as {database}.{name}")
+            }),
+        })
+    }
+}
+
+/// Reads a sample in an order.
+async fn walk(raw: &Raw, hint: Hint) -> mongodb::error::Result<Sample> {
+    let begun = Instant::now();
+    let mut cursor = raw.find(doc! {}).hint(hint).limit(SAMPLE).batch_size(CHUNK).await?;
+    let (mut sample, mut chunk, mut since) = (Sample::default(), 0_u32, begun);
+    let mut pace: Option<(f64, f64)> = None;
+    loop {
+        let more = cursor.try_next().await?.is_some();
+        if more {
+            sample.documents += 1;
+            chunk += 1;
+        }
+        // A part that is much shorter than the others says little.
+        if chunk == CHUNK || (!more && chunk > 0 && pace.is_none()) {
+            let each = since.elapsed().as_secs_f64() / f64::from(chunk);
+            let (low, high) = pace.unwrap_or((each, each));
+            pace = Some((low.min(each), high.max(each)));
+            (chunk, since) = (0, Instant::now());
+        }
+        if !more {
+            sample.time = begun.elapsed();
+            sample.pace = pace.unwrap_or_default();
+            return Ok(sample);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Whether the original was written to until it stepped aside, from its change stream.
+
+use std::time::{Duration, Instant};
+
+use bson::{Document, doc};
+use mongodb::change_stream::ChangeStream;
+use mongodb::error::ErrorKind;
+use mongodb::options::{CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria};
+
+use super::{MAJORITY, ROLE, Raw};
+use crate::error::{Error, Result, UNAUTHORIZED};
+use crate::stop::Stop;
+
+/// How often it is looked at while documents are read, and how long each look waits.
+const LOOK: Duration = Duration::from_secs(1);
+const AWAIT: Duration = Duration::from_millis(20);
+
+/// What the change stream of the original says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Seen {
+    /// Nothing until now.
+    Nothing,
+    /// It stepped aside, and nothing was written until then.
+    Aside,
+    /// It was written to; how.
+    Write(String),
+}
+
+/// The change stream of the original.
+pub(super) struct Watch {
+    stream: ChangeStream<Document>,
+    aside: String,
+}
+
+impl Watch {
+    /// Opens it; an error's words where there is none to be had.
+    pub(super) async fn open(
+        database: &mongodb::Database,
+        collection: &str,
+        aside: String,
+    ) -> Result<std::result::Result<Self, String>> {
+        // The only read concern that servers take for a change stream, whatever the connection string says.
+        let options = CollectionOptions::builder()
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .read_concern(ReadConcern::majority())
+            .build();
+        let original: Raw = database.collection_with_options(collection, options);
+        let wanted = [doc! { "$project": { "operationType": 1, "ns": 1, "to": 1 } }];
+        match original.watch().pipeline(wanted).max_await_time(AWAIT).await {
+            Ok(stream) => Ok(Ok(Self { stream: stream.with_type(), aside })),
+            Err(error) => match &*error.kind {
+                ErrorKind::Command(command) if command.code == UNAUTHORIZED => {
+                    Ok(Err(format!("the user may not open a change stream: {}", command.message)))
+                }
+                ErrorKind::Command(command) => {
+                    Ok(Err(format!("the server has no change streams: {}", command.message)))
+                }
+                _ => Err(Error::of("open a change stream", ROLE, &error)),
+            },
+        }
+    }
+
+    /// What has come since the last look, or comes within [`AWAIT`].
+    async fn look(&mut self) -> Result<Seen> {
+        let unknown = |why: &dyn std::fmt::Display| {
+            Error::Refused(format!("whether the collection was written to meanwhile cannot be known: {why}"))
+        };
+        match self.stream.next_if_any().await {
+            Ok(Some(event)) => Ok(seen(&event, &self.aside)),
+            Ok(None) if self.stream.is_alive() => Ok(Seen::Nothing),
+            Ok(None) => Err(unknown(&"the change stream has ended")),
+            Err(error) => Err(unknown(&Error::of("the change stream cannot be followed", ROLE, &error))),
+        }
+    }
+}
+
+/// What an event of the change stream means, where the original steps aside as `aside`.
+fn seen(event: &Document, aside: &str) -> Seen {
+    let operation = event.get_str("operationType").unwrap_or("an event without a type");
+    let to = event.get_document("to").and_then(|to| to.get_str("coll"));
+    if operation == "rename" && to.is_ok_and(|to| to == aside) {
+        return Seen::Aside;
+    }
+    Seen::Write(operation.into())
+}
+
+pub(super) fn written(how: &str) -> Error {
+    Error::Refused(format!(
+        "the collection was written to meanwhile ({how}): the original keeps its name, with all that was written. Run it \
+         again when nothing writes to it"
+    ))
+}
+
+/// Looks now and then whether to go on.
+pub(super) struct Check<'a> {
+    pub(super) stop: &'a Stop,
+    pub(super) watch: Option<Watch>,
+    pub(super) next: Instant,
+}
+
+impl Check<'_> {
+    /// # Errors
+    /// It was stopped, or the original was written to.
+    pub(super) async fn go_on(&mut self) -> Result<()> {
+        if self.stop.is_set() {
+            return Err(Error::Stopped);
+        }
+        if self.watch.is_some() && Instant::now() >= self.next {
+            self.look().await?;
+        }
+        Ok(())
+    }
+
+    /// Looks at all that has come.
+    pub(super) async fn look(&mut self) -> Result<()> {
+        if let Some(watch) = &mut self.watch {
+            match watch.look().await? {
+                Seen::Nothing => {}
+                Seen::Aside => return Err(written("rename")),
+                Seen::Write(how) => return Err(written(&how)),
+            }
+        }
+        self.next = Instant::now() + LOOK;
+        Ok(())
+    }
+}
+
+/// Follows the change stream to where the original stepped aside.
+pub(super) async fn until_aside(watch: &mut Watch, stop: &Stop) -> Result<()> {
+    let deadline = Instant::now() + MAJORITY;
+    loop {
+        match watch.look().await? {
+            Seen::Aside => return Ok(()),
+            Seen::Write(how) => return Err(written(&how)),
+            Seen::Nothing if stop.is_set() => return Err(Error::Stopped),
+            Seen::Nothing if Instant::now() >= deadline => {
+                return Err(Error::Refused(
+                    "whether the collection was written to meanwhile cannot be known: the change stream does not get to where \
+                     the original stepped aside, as no majority of the members has it"
+                        .into(),
+                ));
+            }
+            Seen::Nothing => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Events as the manual has them ("Change Events").
+    #[test]
+    fn only_its_own_rename_is_no_write() {
+        let aside = "orders_mongosonar_before";
+        let ns = doc! { "db": "shop", "coll": "orders" };
+        let event =
+            |operation: &str| doc! { "_id": { "_data": "8262" }, "operationType": operation, "ns": &ns };
+        for operation in ["insert", "update", "replace", "delete", "drop", "dropDatabase", "invalidate"] {
+            assert_eq!(seen(&event(operation), aside), Seen::Write(operation.into()));
+        }
+        let mut renamed = event("rename");
+        renamed.insert("to", doc! { "db": "shop", "coll": "elsewhere" });
+        assert_eq!(seen(&renamed, aside), Seen::Write("rename".into()), "somebody else's");
+        renamed.insert("to", doc! { "db": "shop", "coll": aside });
+        assert_eq!(seen(&renamed, aside), Seen::Aside);
+        assert_eq!(seen(&doc! {}, aside), Seen::Write("an event without a type".into()));
+    }
+}
