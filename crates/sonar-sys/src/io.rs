@@ -23,9 +23,7 @@ pub enum TraceError {
     )]
     NoBtf,
     /// No permission.
-    #[error(
-        "no permission to trace: run as root, or grant it once: sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep on this program ({0})"
-    )]
+    #[error("no permission to trace, which takes root, or CAP_BPF and CAP_PERFMON ({0})")]
     Permission(String),
     /// Anything else.
     #[error("cannot load the programs into the kernel: {0}")]
@@ -328,6 +326,15 @@ impl Tracer {
         self.changed(control)
     }
 
+    /// Sees a process no more: it has ended, and its id may be another's soon.
+    ///
+    /// # Errors
+    /// The kernel's, when it was not followed.
+    pub fn leave(&self, process: u32) -> Result<(), TraceError> {
+        self.map("processes")?.delete(&process.to_ne_bytes()).map_err(|error| load_error(&error))?;
+        self.changed(self.control.get())
+    }
+
     /// Leaves a file out from now on, in the kernel.
     ///
     /// # Errors
@@ -345,9 +352,12 @@ impl Tracer {
     }
 
     fn update(&self, map: &str, key: &[u8], value: &[u8]) -> Result<(), TraceError> {
-        let found = self.object.maps().find(|found| found.name().to_str() == Some(map));
-        let found = found.ok_or_else(|| TraceError::Load(format!("no map {map}")))?;
-        found.update(key, value, MapFlags::ANY).map_err(|error| load_error(&error))
+        self.map(map)?.update(key, value, MapFlags::ANY).map_err(|error| load_error(&error))
+    }
+
+    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>, TraceError> {
+        let found = self.object.maps().find(|map| map.name() == name);
+        found.ok_or_else(|| TraceError::Load(format!("no map {name}")))
     }
 
     /// The figures of each file since counting began ([`Mode::Totals`]).
@@ -355,10 +365,7 @@ impl Tracer {
     /// # Errors
     /// The kernel's table cannot be read.
     pub fn usages(&self) -> io::Result<Vec<(FileKey, Usage)>> {
-        let map = |name: &str| {
-            let found = self.object.maps().find(|map| map.name() == name);
-            found.ok_or_else(|| io::Error::other(format!("no map {name}")))
-        };
+        let map = |name| self.map(name).map_err(io::Error::other);
         let (files, figures) = (map("files")?, map("usages")?);
         let mut usages = Vec::new();
         for key in files.keys() {
@@ -377,7 +384,7 @@ impl Tracer {
     /// What was lost so far.
     pub fn losses(&self) -> IoLosses {
         let mut losses = IoLosses::default();
-        if let Some(map) = self.object.maps().find(|map| map.name() == "losses") {
+        if let Ok(map) = self.map("losses") {
             for index in 0..5u32 {
                 let value = map.lookup(&index.to_ne_bytes(), MapFlags::ANY).ok().flatten();
                 if let Some(bytes) = value.as_deref().and_then(|value| value.first_chunk()) {
@@ -407,8 +414,7 @@ impl Tracer {
         mut tick: impl FnMut(&mut S) -> bool,
     ) -> io::Result<()> {
         let offset = self.clock_offset_ns;
-        let map = self.object.maps().find(|map| map.name() == "ring");
-        let map = map.ok_or_else(|| io::Error::other("no map ring"))?;
+        let map = self.map("ring").map_err(io::Error::other)?;
         // The ring's callback and the tick never run at once; the cell says so to the compiler.
         let state = std::cell::RefCell::new(state);
         let mut builder = RingBufferBuilder::new();

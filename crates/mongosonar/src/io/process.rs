@@ -163,16 +163,24 @@ impl Watch {
     /// Looks, once a second, which have ended, and follows what has started; gives what there is to say
     /// about it, a line each.
     pub fn look(&mut self, tracer: &Tracer) -> Vec<String> {
-        self.look_at(Instant::now(), |process| tracer.follow(process))
+        // Where the kernel's table keeps one that has ended, it only has a place less.
+        let leave = |process| drop(tracer.leave(process));
+        self.look_at(Instant::now(), |process| tracer.follow(process), leave)
     }
 
-    fn look_at(&mut self, now: Instant, follow: impl Fn(u32) -> Result<(), TraceError>) -> Vec<String> {
+    fn look_at(
+        &mut self,
+        now: Instant,
+        follow: impl Fn(u32) -> Result<(), TraceError>,
+        leave: impl Fn(u32),
+    ) -> Vec<String> {
         if now < self.next {
             return Vec::new();
         }
         self.next = now + EVERY;
         let mut said = Vec::new();
         let ended: Vec<u32> = self.running.extract_if(.., |process| !process.runs()).map(|p| p.id).collect();
+        ended.iter().copied().for_each(leave);
         let Some(search) = &mut self.search else { return said };
         let found = search.look();
         self.refused.retain(|process| found.contains(process));
@@ -611,11 +619,13 @@ mod tests {
             folder: None,
             next: Instant::now(),
         };
+        let left = std::cell::RefCell::new(Vec::new());
         let mut seconds = 0;
         let mut look = |watch: &mut Watch, room: bool| {
             seconds += 1;
             let now = Instant::now() + EVERY * seconds;
-            watch.look_at(now, |_| if room { Ok(()) } else { Err(TraceError::Load("no room".into())) })
+            let follow = |_| if room { Ok(()) } else { Err(TraceError::Load("no room".into())) };
+            watch.look_at(now, follow, |process| left.borrow_mut().push(process))
         };
         assert!(look(&mut watch, true).is_empty() && !watch.is_over());
         let mut child =
@@ -640,6 +650,7 @@ mod tests {
         assert_eq!(look(&mut watch, true), [format!("process {id} has ended; waiting for the next mongod")]);
         assert!(look(&mut watch, true).is_empty());
         assert_eq!((watch.list(), watch.list_running()), (id.to_string(), String::new()));
+        assert_eq!(*left.borrow(), [id], "the kernel's side has its place back");
     }
 
     #[test]
