@@ -19,6 +19,7 @@ import bson
 
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
 READS = {"find", "getMore", "listCollections", "listIndexes", "collStats", "dbStats", "aggregate"}
+CHANGES = {"insert", "update", "delete", "findAndModify", "create", "createIndexes", "drop", "renameCollection"}
 HISTORY_LOST, NO_REPLICA_SET = 286, 40573
 
 
@@ -29,7 +30,7 @@ class Front:
         self.hook = lambda when, name, command: None
         self.amend = {}
         self.majority, self.oldest, self.term = True, 0, 1
-        self.lock = threading.RLock()
+        self.lock, self.changing = threading.RLock(), threading.Lock()
         self.grown = threading.Condition(self.lock)
         self.events, self.streams, self.next_stream = [], {}, 1 << 40
         self.commands = []
@@ -96,13 +97,18 @@ class Front:
             return {"cursorsKilled": command["cursors"], "ok": 1.0}
         if name == "shardingState":
             return {"enabled": self.plays == "shard", "ok": 1.0}
-        # One after another: the order of events is that of the server's doings.
-        with self.grown:
+        self.commands.append(name)
+        if name in CHANGES:
+            # One after another: the order of events is that of the server's doings. What only reads, or ends a cursor that
+            # the server may wait for, waits for none of them.
+            with self.changing:
+                reply = hand_on()
+                with self.grown:
+                    if reply.get("ok"):
+                        self.happened(db, name, command, reply)
+                        self.grown.notify_all()
+        else:
             reply = hand_on()
-            if reply.get("ok"):
-                self.happened(db, name, command, reply)
-                self.grown.notify_all()
-            self.commands.append(name)
         if name in ("hello", "isMaster", "ismaster"):
             reply |= self.hello()
         if not self.majority and command.get("writeConcern", {}).get("w") == "majority" and name == "create":
