@@ -13,8 +13,9 @@ use sonar_core::io::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 use sonar_sys::io::{Event, FileKey, Mode, Tracer};
 
+use super::devices::DeviceNames;
 use super::names::Names;
-use super::{HOLDS, process};
+use super::{DEVICE, HOLDS, process};
 use crate::cli::{IoRecordArgs, OK};
 
 /// Bytes gathered before they are written.
@@ -70,6 +71,7 @@ struct Keep {
     threads: HashSet<u32>,
     under: Option<PathBuf>,
     names: Names,
+    devices: DeviceNames,
     failed: Option<io::Error>,
 }
 
@@ -109,6 +111,7 @@ impl Keep {
             threads: HashSet::new(),
             under,
             names,
+            devices: DeviceNames::default(),
             failed: None,
         })
     }
@@ -177,6 +180,10 @@ impl Keep {
             self.next += u32::from(known.is_none());
             let entry = FileEntry { file, device: key.device, inode: key.inode, path };
             writer.file(&entry, &mut self.buffer);
+            if let Some(names) = self.devices.first(key.device, path) {
+                let device = format!("{DEVICE}{}", key.device);
+                writer.info(&[(&device, &names)], &mut self.buffer);
+            }
             if let Some(held) = self.names.of(path) {
                 let key = format!("{HOLDS}{file}");
                 writer.info(&[(&key, &held.label())], &mut self.buffer);
