@@ -5,8 +5,13 @@
 // - at the functions of the VFS (fentry and fexit), where the kernel lets them be attached: nothing that
 //   is no access costs anything, and page faults have a latency;
 // - at the raw tracepoints of all system calls, not one for each: they want neither tracefs nor kprobes,
-//   and a call that is of no interest costs a comparison and one look-up.
+//   and a call that is of no interest costs a comparison.
 // io_uring has tracepoints of its own, for both ways.
+//
+// Between two reads a server runs through more memory than the nearest caches hold, so that what a program
+// costs is the lines of memory that it touches. What begins an access therefore notes the time and no more;
+// what it is about is found out at its end, when the kernel has just used the same structures. What a thread
+// needs for the files that it reads lies in the thread's own storage, and no table is searched for them again.
 //
 // An access is either handed on (`io record`) or added to the figures of its file (`io live`). Which files
 // are of interest is decided here too, by a map that user space fills as files appear.
@@ -37,20 +42,52 @@ enum { BPF_NOEXIST = 1, BPF_F_NO_PREALLOC = 1, BPF_LOCAL_STORAGE_GET_F_CREATE = 
 
 #define CORE __attribute__((preserve_access_index))
 
+// Numbers of system calls, as the architecture has them.
 #if defined(__TARGET_ARCH_x86)
+enum {
+    CALL_READ = 0,
+    CALL_WRITE = 1,
+    CALL_PREAD = 17,
+    CALL_PWRITE = 18,
+    CALL_READV = 19,
+    CALL_WRITEV = 20,
+    CALL_FSYNC = 74,
+    CALL_FDATASYNC = 75,
+    CALL_PREADV = 295,
+    CALL_PWRITEV = 296,
+    CALL_PREADV2 = 327,
+    CALL_PWRITEV2 = 328,
+};
 struct pt_regs {
-    unsigned long di, si, dx, r10;
+    unsigned long di, si, dx, r10, orig_ax;
 } CORE;
+#define CALL(r) ((r)->orig_ax)
 #define ARG1(r) ((r)->di)
 #define ARG2(r) ((r)->si)
 #define ARG3(r) ((r)->dx)
 #define ARG4(r) ((r)->r10)
 #elif defined(__TARGET_ARCH_arm64)
+enum {
+    CALL_READ = 63,
+    CALL_WRITE = 64,
+    CALL_READV = 65,
+    CALL_WRITEV = 66,
+    CALL_PREAD = 67,
+    CALL_PWRITE = 68,
+    CALL_PREADV = 69,
+    CALL_PWRITEV = 70,
+    CALL_FSYNC = 82,
+    CALL_FDATASYNC = 83,
+    CALL_PREADV2 = 286,
+    CALL_PWRITEV2 = 287,
+};
 // The first argument is overwritten by the result, so it is kept apart.
 struct pt_regs {
     unsigned long regs[31];
     unsigned long orig_x0;
+    int syscallno;
 } CORE;
+#define CALL(r) ((r)->syscallno)
 #define ARG1(r) ((r)->orig_x0)
 #define ARG2(r) ((r)->regs[1])
 #define ARG3(r) ((r)->regs[2])
@@ -58,6 +95,7 @@ struct pt_regs {
 #else
 #error "this architecture is not supported"
 #endif
+enum { CALL_IO_URING_ENTER = 426 };
 
 struct super_block {
     __u32 s_dev;
@@ -95,9 +133,10 @@ struct task_io_accounting {
     __u64 read_bytes;
 } CORE;
 struct task_struct {
+    int pid;
+    int tgid;
     struct files_struct *files;
     struct task_io_accounting ioac;
-    char comm[16];
 } CORE;
 struct vm_area_struct {
     struct file *vm_file;
@@ -136,52 +175,79 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+// A field of a structure that was found by its address; the verifier of older kernels takes only a copy.
+#define FIELD(object, type, field)                                                                                    \
+    (bpf_ksym_exists(bpf_rdonly_cast)                                                                                 \
+         ? ((struct type *)bpf_rdonly_cast((object), bpf_core_type_id_kernel(struct type)))->field                     \
+         : BPF_CORE_READ((struct type *)(object), field))
+
 #define S_IFMT 0170000
 #define S_IFREG 0100000
 #define MAX_SEGMENTS 64
 #define RING_BYTES (16 << 20)
 #define NEAR (1ULL << 20)
 #define UNKNOWN (~0ULL)
+#define GOLDEN 0x9e3779b97f4a7c15ULL
 
 enum { READ, WRITE, SYNC, DATASYNC, FAULT };
 enum { RING_FULL, STARTS_FULL, FILES_FULL, UNREADABLE, NOT_FOLLOWED, LOSSES };
-enum { RECORD_ACCESS, RECORD_FILE };
-enum { FILE_WANTED = 1, FILE_IGNORED = 2 };
+enum { RECORD_ACCESS, RECORD_FILE, RECORD_THREAD };
 // How a call gives its place and length; bits over the kind.
-enum { KIND = 3, AT_OFFSET = 4, VECTOR = 8, URING = 16 };
-enum { BUCKETS = 256, PLACES = 256, STREAMS = 16 };
+enum { KIND = 3, AT_OFFSET = 4, VECTOR = 8, URING = 16, NO_CALL = 32 };
+enum { BUCKETS = 256, PLACES = 256, STREAMS = 16, MAX_FILES = 65536, MAX_USAGES = 16384 };
+// Numbers of a file that is left out, by the wish of user space or for want of room to tell of it.
+#define IGNORED (~0U)
+#define UNTOLD (~1U)
 
 // Set by user space before loading.
 const volatile bool live = 0;       // add up instead of handing on
 const volatile bool uring_seen = 0; // io_uring is followed by its own tracepoints
 const volatile __u32 page_shift = 12;
 
+// Written by user space at any time. What a thread remembers of a process or a file holds as long as the
+// generation is the same. Of the processes that are followed there is a bit each, by the last digits of their
+// ids, so that others cost one look.
+struct control {
+    __u64 some[4];
+    __u32 generation;
+    __u32 unused;
+};
+volatile struct control control SEC(".data.control") = {};
+
+// The number that the next new file gets.
+__u32 next_file = 0;
+
 struct file_key {
     __u64 inode;
     __u64 device;
 };
 
-// An access under way.
-struct start {
-    struct file_key file;
-    __u64 ns;
-    __u64 offset;
-    __u64 asked;
-    __u64 device_bytes;
-    __u32 kind;
-    __u32 pending;
-};
-
-// Where a thread's last read of a file ended.
+// What a thread remembers of a file: where it lies in the kernel, its number, and where the thread's last read
+// of it ended.
 struct stream {
-    struct file_key file;
+    __u64 at;
+    __u64 super_block;
+    __u64 inode;
     __u64 end;
+    __u32 generation;
+    __u32 file;
 };
 
 // What is kept of a thread. Files share the places of `streams` by their inode: a thread reads few at a
 // time, and where two meet, a distance is not known.
 struct thread {
-    struct start start;
+    // The access under way.
+    __u64 ns;
+    __u64 device_bytes;
+    __u64 file;   // at the VFS: which
+    __u64 offset; // of a page fault: where
+    __u32 stream; // of a page fault: which
+    __u8 pending;
+    __u8 kind;
+    __u8 followed;
+    __u8 told; // user space knows its name
+    __u32 generation;
+    __u32 count;
     struct stream streams[STREAMS];
 };
 
@@ -189,33 +255,41 @@ struct thread {
 struct access_record {
     __u32 record;
     __u32 kind;
-    struct file_key file;
+    __u32 file;
+    __u32 thread;
     __u64 ns;
     __u64 latency_ns;
     __u64 offset;
     __u64 asked;
     __s64 result;
     __u64 device_bytes;
-    __u32 thread;
-    __u32 process;
-    char name[16];
 };
 
 struct file_record {
     __u32 record;
     __s32 fd;
-    struct file_key file;
+    struct file_key key;
+    __u32 file;
     __u32 process;
-    __u32 thread;
     char name[96];
 };
 
-// The figures of a file; see sonar-sys/src/io.rs.
+struct thread_record {
+    __u32 record;
+    __u32 thread;
+    __u32 process;
+    __u32 unused;
+    char name[16];
+};
+
+// The figures of a file; see sonar-sys/src/io.rs. What a read from the page cache adds to comes first.
 struct usage {
     __u64 reads, read_bytes, read_ns;
-    // Reads of which it is known what came from the device; of them from the page cache; bytes.
-    __u64 known, cached, known_bytes, device_bytes;
-    __u64 contiguous, near, jumps, back;
+    __u64 contiguous, near, ahead, back;
+    // Reads that fetched from the device, and what.
+    __u64 fetches, device_bytes;
+    // Reads of which it is not known what came from the device, and their bytes.
+    __u64 unknown, unknown_bytes;
     __u64 faults, errors;
     __u64 writes, write_bytes, write_ns;
     __u64 syncs, sync_ns;
@@ -225,14 +299,18 @@ struct usage {
     __u8 places[PLACES];
 };
 
+_Static_assert(sizeof(struct access_record) == 64 && sizeof(struct file_record) == 128, "read by user space");
+_Static_assert(sizeof(struct thread_record) == 32 && sizeof(struct usage) == 1424, "read by user space");
+_Static_assert(sizeof(struct control) == 40, "written by user space");
+
 struct uring_start {
     __u64 ns;
     __u64 offset;
     __u64 asked;
     __s32 fd;
     __u32 kind;
-    __u64 id;
-    char name[16];
+    __u32 thread;
+    __u32 unused;
 };
 
 struct {
@@ -242,34 +320,21 @@ struct {
     __type(value, __u32);
 } processes SEC(".maps");
 
-// Number of a system call to what it does.
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, 512);
-    __type(key, __u32);
-    __type(value, __u32);
-} calls SEC(".maps");
-
+// Files that were seen, to their number.
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(max_entries, 65536);
+    __uint(max_entries, MAX_FILES);
     __type(key, struct file_key);
     __type(value, __u32);
 } files SEC(".maps");
 
-struct {
-    __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(max_entries, 16384);
-    __type(key, struct file_key);
-    __type(value, struct usage);
-} usages SEC(".maps");
-
+// By the number of the file; user space makes it small where nothing is added up.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, 1);
+    __uint(max_entries, MAX_USAGES);
     __type(key, __u32);
     __type(value, struct usage);
-} nothing SEC(".maps");
+} usages SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -307,10 +372,37 @@ static __always_inline void lost(__u32 reason)
         add(*count, 1);
 }
 
-static __always_inline bool followed(__u64 id)
+static __always_inline bool maybe_followed(__u32 process)
 {
-    __u32 process = id >> 32;
-    return bpf_map_lookup_elem(&processes, &process) != 0;
+    return control.some[process >> 6 & 3] >> (process & 63) & 1;
+}
+
+// What is kept of the current thread, where its process is followed.
+static __always_inline struct thread *followed(struct task_struct *task)
+{
+    __u32 process = task->tgid;
+    if (!maybe_followed(process))
+        return 0;
+    struct thread *thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    if (!thread) {
+        lost(STARTS_FULL);
+        return 0;
+    }
+    __u32 generation = control.generation;
+    if (thread->generation != generation) {
+        thread->generation = generation;
+        thread->followed = bpf_map_lookup_elem(&processes, &process) != 0;
+    }
+    return thread->followed ? thread : 0;
+}
+
+// The same, where an access of it is under way.
+static __always_inline struct thread *under_way(struct task_struct *task)
+{
+    if (!maybe_followed(task->tgid))
+        return 0;
+    struct thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
+    return thread && thread->pending ? thread : 0;
 }
 
 static __always_inline __u64 device_bytes(struct task_struct *task)
@@ -321,29 +413,30 @@ static __always_inline __u64 device_bytes(struct task_struct *task)
     return task->ioac.read_bytes;
 }
 
-// Tells user space of a file that was not seen before; it decides whether the file is of interest.
-static __always_inline void new_file(const struct file_key *key, struct file *file, __s32 fd, __u64 id)
+// Tells user space of a file that was not seen before, which decides whether it is of interest; gives its number, or
+// UNTOLD.
+static __always_inline __u32 new_file(const struct file_key *key, struct file *file, __s32 fd)
 {
-    __u32 wanted = FILE_WANTED;
-    long error = bpf_map_update_elem(&files, key, &wanted, BPF_NOEXIST);
-    if (error == -17) // another thread was first
-        return;
-    if (error) {
-        lost(FILES_FULL);
-        return;
-    }
     struct file_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
     if (!record) {
-        // Told of again with its next access.
-        bpf_map_delete_elem(&files, key);
-        lost(RING_FULL);
-        return;
+            lost(RING_FULL);
+        return UNTOLD;
+    }
+    __u32 number = __sync_fetch_and_add(&next_file, 1);
+    long error = bpf_map_update_elem(&files, key, &number, BPF_NOEXIST);
+    if (error) {
+        bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+        __u32 *first = bpf_map_lookup_elem(&files, key); // another thread was first
+        if (first)
+            return *first;
+        lost(FILES_FULL);
+        return UNTOLD;
     }
     record->record = RECORD_FILE;
     record->fd = fd;
-    record->file = *key;
-    record->process = id >> 32;
-    record->thread = (__u32)id;
+    record->key = *key;
+    record->file = number;
+    record->process = bpf_get_current_pid_tgid() >> 32;
     record->name[0] = 0;
     if (file) {
         const unsigned char *name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
@@ -352,29 +445,52 @@ static __always_inline void new_file(const struct file_key *key, struct file *fi
     }
     // While it is open its path can be found out.
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+    return number;
 }
 
-// Whether accesses to this file are of interest; fills in the key.
-static __always_inline bool wanted(struct inode *inode, struct file *file, __s32 fd, __u64 id,
-                                   struct file_key *key)
+// The number of a file, or IGNORED, or UNTOLD: then it is told of with its next access.
+static __always_inline __u32 number_of(struct inode *inode, struct file *file, __s32 fd)
 {
-    if (bpf_ksym_exists(bpf_rdonly_cast)) {
-        struct inode *typed = bpf_rdonly_cast(inode, bpf_core_type_id_kernel(struct inode));
-        if ((typed->i_mode & S_IFMT) != S_IFREG)
-            return 0;
-        key->inode = typed->i_ino;
-        key->device = typed->i_sb->s_dev;
-    } else {
-        if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFREG)
-            return 0;
-        key->inode = BPF_CORE_READ(inode, i_ino);
-        key->device = BPF_CORE_READ(inode, i_sb, s_dev);
+    struct super_block *super_block = FIELD(inode, inode, i_sb);
+    struct file_key key = {
+        .inode = FIELD(inode, inode, i_ino),
+        .device = FIELD(super_block, super_block, s_dev),
+    };
+    __u32 *known = bpf_map_lookup_elem(&files, &key);
+    return known ? *known : new_file(&key, file, fd);
+}
+
+static __always_inline bool is_regular(struct inode *inode)
+{
+    return (FIELD(inode, inode, i_mode) & S_IFMT) == S_IFREG;
+}
+
+static __always_inline __u32 stream_at(__u64 inode_number)
+{
+    return inode_number * GOLDEN >> 60;
+}
+
+// What the thread remembers of a file, where accesses to it are of interest.
+static __always_inline struct stream *stream_of(struct thread *thread, struct inode *inode, struct file *file,
+                                                __s32 fd)
+{
+    if (!is_regular(inode))
+        return 0;
+    __u64 super_block = (__u64)FIELD(inode, inode, i_sb), number = FIELD(inode, inode, i_ino);
+    struct stream *stream = &thread->streams[stream_at(number)];
+    __u32 generation = control.generation;
+    bool same = stream->at == (__u64)inode && stream->super_block == super_block && stream->inode == number;
+    if (!same || stream->generation != generation) {
+        stream->file = number_of(inode, file, fd);
+        stream->generation = stream->file == UNTOLD ? 0 : generation;
+        if (!same) {
+            stream->at = (__u64)inode;
+            stream->super_block = super_block;
+            stream->inode = number;
+            stream->end = UNKNOWN;
+        }
     }
-    __u32 *known = bpf_map_lookup_elem(&files, key);
-    if (known)
-        return *known == FILE_WANTED;
-    new_file(key, file, fd, id);
-    return 1;
+    return stream->file < UNTOLD ? stream : 0;
 }
 
 static __always_inline __u32 log2_of(__u64 value)
@@ -414,10 +530,9 @@ static __always_inline __u32 bucket(__u64 ns)
 }
 
 struct access {
-    struct file_key file;
-    __u64 ns, latency_ns, offset, asked, device_bytes, id;
+    __u64 ns, latency_ns, offset, asked, device_bytes;
     __s64 result;
-    __u32 kind;
+    __u32 file, kind, thread;
 };
 
 static __always_inline void distance(struct usage *usage, struct stream *stream, const struct access *access)
@@ -425,37 +540,27 @@ static __always_inline void distance(struct usage *usage, struct stream *stream,
     if (access->result < 0)
         return;
     __u64 end = stream->end;
-    if (stream->file.inode == access->file.inode && stream->file.device == access->file.device) {
-        if (access->offset == end) {
+    if (end != UNKNOWN) {
+        if (access->offset == end)
             add(usage->contiguous, 1);
-        } else if (access->offset < end) {
+        else if (access->offset < end)
             add(usage->back, 1);
-            add(usage->jumps, 1);
-        } else if (access->offset - end > NEAR) {
-            add(usage->jumps, 1);
-        } else {
+        else if (access->offset - end > NEAR)
+            add(usage->ahead, 1);
+        else
             add(usage->near, 1);
-        }
     }
-    stream->file = access->file;
     stream->end = access->offset + access->result;
 }
 
 // Adds an access to the figures of its file.
-static __always_inline void add_up(struct thread *thread, const struct access *access)
+static __always_inline void add_up(struct stream *stream, const struct access *access)
 {
-    struct usage *usage = bpf_map_lookup_elem(&usages, &access->file);
+    __u32 file = access->file;
+    struct usage *usage = bpf_map_lookup_elem(&usages, &file);
     if (!usage) {
-        __u32 zero = 0;
-        struct usage *none = bpf_map_lookup_elem(&nothing, &zero);
-        if (!none)
-            return;
-        bpf_map_update_elem(&usages, &access->file, none, BPF_NOEXIST);
-        usage = bpf_map_lookup_elem(&usages, &access->file);
-        if (!usage) {
-            lost(FILES_FULL);
-            return;
-        }
+        lost(FILES_FULL);
+        return;
     }
     __u64 given = access->result > 0 ? access->result : 0;
     if (access->result < 0)
@@ -479,15 +584,14 @@ static __always_inline void add_up(struct thread *thread, const struct access *a
         add(usage->read_ns, access->latency_ns);
         add(usage->latency[bucket(access->latency_ns) & (BUCKETS - 1)], 1);
     }
-    if (access->device_bytes != UNKNOWN) {
-        add(usage->known, 1);
-        add(usage->known_bytes, given);
-        if (access->device_bytes)
-            add(usage->device_bytes, access->device_bytes);
-        else
-            add(usage->cached, 1);
+    if (access->device_bytes == UNKNOWN) {
+        add(usage->unknown, 1);
+        add(usage->unknown_bytes, given);
+    } else if (access->device_bytes) {
+        add(usage->fetches, 1);
+        add(usage->device_bytes, access->device_bytes);
     }
-    __u64 hash = (access->offset >> 12) * 0x9e3779b97f4a7c15ULL;
+    __u64 hash = (access->offset >> 12) * GOLDEN;
     hash ^= hash >> 29;
     hash *= 0xbf58476d1ce4e5b9ULL;
     // The zeros above the highest bit of what the place leaves, and one.
@@ -495,15 +599,15 @@ static __always_inline void add_up(struct thread *thread, const struct access *a
     __u8 *place = &usage->places[hash >> 56];
     if (*place < rank)
         *place = rank;
-    if (thread)
-        distance(usage, &thread->streams[(access->file.inode * 0x9e3779b97f4a7c15ULL) >> 60], access);
+    if (stream)
+        distance(usage, stream, access);
 }
 
-// An access has ended.
-static __always_inline void ended(struct thread *thread, const struct access *access, const char *name)
+// An access has ended; `look` whether user space has to come for it.
+static __always_inline void ended(struct stream *stream, const struct access *access, bool look)
 {
     if (live) {
-        add_up(thread, access);
+        add_up(stream, access);
         return;
     }
     struct access_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
@@ -514,55 +618,65 @@ static __always_inline void ended(struct thread *thread, const struct access *ac
     record->record = RECORD_ACCESS;
     record->kind = access->kind;
     record->file = access->file;
+    record->thread = access->thread;
     record->ns = access->ns;
     record->latency_ns = access->latency_ns;
     record->offset = access->offset;
     record->asked = access->asked;
     record->result = access->result;
     record->device_bytes = access->device_bytes;
-    record->thread = (__u32)access->id;
-    record->process = access->id >> 32;
-    if (name)
-        __builtin_memcpy(record->name, name, sizeof(record->name));
-    else
-        bpf_get_current_comm(record->name, sizeof(record->name));
     // Waking costs more than all the rest: user space comes by itself ten times a second, and is woken where
     // the ring fills quicker than that.
-    __u64 waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
-    bpf_ringbuf_submit(record, waiting > RING_BYTES / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+    bool wake = look && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > RING_BYTES / 4;
+    bpf_ringbuf_submit(record, wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline struct thread *thread_of(struct task_struct *task)
+// Tells user space what the current thread is called, where accesses are handed on.
+static __always_inline void tell(struct thread *thread)
 {
-    struct thread *thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-    if (!thread)
-        lost(STARTS_FULL);
-    return thread;
+    if (live || thread->told)
+        return;
+    struct thread_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+    if (!record)
+        return;
+    __u64 id = bpf_get_current_pid_tgid();
+    record->record = RECORD_THREAD;
+    record->thread = (__u32)id;
+    record->process = id >> 32;
+    record->unused = 0;
+    bpf_get_current_comm(record->name, sizeof(record->name));
+    bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+    thread->told = 1;
 }
 
-static __always_inline void begin(struct thread *thread, struct task_struct *task)
+static __always_inline void begin(struct thread *thread, struct task_struct *task, __u8 kind)
 {
-    thread->start.device_bytes = device_bytes(task);
-    thread->start.pending = 1;
-    thread->start.ns = bpf_ktime_get_ns();
+    thread->kind = kind;
+    thread->pending = 1;
+    thread->device_bytes = device_bytes(task);
+    thread->ns = bpf_ktime_get_ns();
 }
 
-static __always_inline void finish(struct thread *thread, struct task_struct *task, __s64 result)
+static __always_inline void finish(struct thread *thread, struct task_struct *task, struct stream *stream, __u32 kind,
+                                   __u64 ended_ns, __u64 offset, __u64 asked, __s64 result)
 {
-    struct start *start = &thread->start;
     struct access access = {
-        .file = start->file,
-        .ns = start->ns,
-        .latency_ns = bpf_ktime_get_ns() - start->ns,
-        .offset = start->offset,
-        .asked = start->asked,
-        .device_bytes = start->device_bytes == UNKNOWN ? UNKNOWN : device_bytes(task) - start->device_bytes,
-        .id = bpf_get_current_pid_tgid(),
+        .file = stream->file,
+        .ns = thread->ns,
+        .latency_ns = ended_ns - thread->ns,
+        .offset = offset,
+        .asked = asked,
+        .device_bytes = thread->device_bytes == UNKNOWN ? UNKNOWN : device_bytes(task) - thread->device_bytes,
+        .thread = task->pid,
         .result = result,
-        .kind = start->kind,
+        .kind = kind,
     };
-    start->pending = 0;
-    ended(thread, &access, 0);
+    // Threads are given other names as they are given other work.
+    __u32 count = thread->count++;
+    if (count % 1024 == 0)
+        thread->told = 0;
+    tell(thread);
+    ended(stream, &access, count % 64 == 0);
 }
 
 // Bytes that the segments of a vectored call come to.
@@ -586,69 +700,91 @@ static __always_inline __u64 segments(__u64 from, __u64 count)
 
 // ---- at the system calls
 
+// What a call does.
+static __always_inline __u32 call(long number)
+{
+    switch (number) {
+    case CALL_PREAD:
+        return READ | AT_OFFSET;
+    case CALL_PWRITE:
+        return WRITE | AT_OFFSET;
+    case CALL_READ:
+        return READ;
+    case CALL_WRITE:
+        return WRITE;
+    case CALL_READV:
+        return READ | VECTOR;
+    case CALL_WRITEV:
+        return WRITE | VECTOR;
+    case CALL_FSYNC:
+        return SYNC;
+    case CALL_FDATASYNC:
+        return DATASYNC;
+    case CALL_PREADV:
+    case CALL_PREADV2:
+        return READ | VECTOR | AT_OFFSET;
+    case CALL_PWRITEV:
+    case CALL_PWRITEV2:
+        return WRITE | VECTOR | AT_OFFSET;
+    case CALL_IO_URING_ENTER:
+        return URING;
+    }
+    return NO_CALL;
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 {
-    __u32 call = number;
-    __u32 *what = bpf_map_lookup_elem(&calls, &call);
-    if (!what || !*what)
+    __u32 what = call(number);
+    if (what == NO_CALL || (what == URING && uring_seen))
         return 0;
-    __u64 id = bpf_get_current_pid_tgid();
-    if (!followed(id))
-        return 0;
-    __u32 flags = *what - 1;
-    if (flags & URING) {
-        if (!uring_seen)
-            lost(NOT_FOLLOWED);
-        return 0;
-    }
-
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-    __u32 fd = ARG1(regs);
-    struct fdtable *table = task->files->fdt;
-    if (fd >= table->max_fds)
-        return 0;
-    struct file **slots = table->fd;
-    struct file *file = 0;
-    if (bpf_probe_read_kernel(&file, sizeof(file), slots + fd) || !file)
-        return 0;
-    struct file_key key = {};
-    struct inode *inode;
-    if (bpf_ksym_exists(bpf_rdonly_cast)) {
-        struct file *typed = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
-        inode = typed->f_inode;
-    } else {
-        inode = BPF_CORE_READ(file, f_inode);
-    }
-    if (!wanted(inode, file, fd, id, &key))
-        return 0;
-    struct thread *thread = thread_of(task);
+    struct thread *thread = followed(task);
     if (!thread)
         return 0;
-    __u32 kind = flags & KIND;
-    __u64 asked = 0, offset = 0;
-    if (kind == READ || kind == WRITE) {
-        asked = flags & VECTOR ? segments(ARG2(regs), ARG3(regs)) : ARG3(regs);
-        offset = flags & AT_OFFSET ? ARG4(regs) : UNKNOWN;
-        // preadv2 with -1, and all that give no place.
-        if (offset == UNKNOWN)
-            offset = BPF_CORE_READ(file, f_pos);
-    }
-    thread->start.file = key;
-    thread->start.kind = kind;
-    thread->start.asked = asked;
-    thread->start.offset = offset;
-    begin(thread, task);
+    if (what == URING)
+        lost(NOT_FOLLOWED);
+    else
+        begin(thread, task, what);
     return 0;
 }
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 {
+    __u32 what = call(CALL(regs));
+    if (what == NO_CALL || what == URING)
+        return 0;
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-    struct thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
-    if (thread && thread->start.pending)
-        finish(thread, task, result);
+    struct thread *thread = under_way(task);
+    if (!thread)
+        return 0;
+    thread->pending = 0;
+    __u64 now = bpf_ktime_get_ns();
+    __u32 fd = ARG1(regs);
+    struct fdtable *table = task->files->fdt;
+    struct file *file = 0;
+    if (fd < table->max_fds)
+        bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
+    if (!file) {
+        // Never open, or closed by another thread within the call.
+        if (result != -9)
+            lost(UNREADABLE);
+        return 0;
+    }
+    struct stream *stream = stream_of(thread, FIELD(file, file, f_inode), file, fd);
+    if (!stream)
+        return 0;
+    __u32 kind = what & KIND;
+    __u64 asked = 0, offset = 0;
+    if (kind == READ || kind == WRITE) {
+        asked = what & VECTOR ? segments(ARG2(regs), ARG3(regs)) : ARG3(regs);
+        offset = what & AT_OFFSET ? ARG4(regs) : UNKNOWN;
+        // preadv2 with -1, and all that give no place: it is where the file is now, less what has come of it.
+        if (offset == UNKNOWN)
+            offset = FIELD(file, file, f_pos) - (result > 0 ? result : 0);
+    }
+    finish(thread, task, stream, kind, now, offset, asked, result);
     return 0;
 }
 
@@ -657,96 +793,111 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 SEC("tp_btf/mm_filemap_fault")
 int BPF_PROG(fault_tracepoint, struct address_space *mapping, unsigned long index)
 {
-    __u64 id = bpf_get_current_pid_tgid();
-    if (!followed(id))
+    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+    struct thread *thread = followed(task);
+    if (!thread)
         return 0;
-    struct access access = {};
-    if (!wanted(mapping->host, 0, -1, id, &access.file))
+    struct stream *stream = stream_of(thread, mapping->host, 0, -1);
+    if (!stream)
         return 0;
-    struct thread *thread = live ? thread_of((struct task_struct *)bpf_get_current_task_btf()) : 0;
-    access.ns = bpf_ktime_get_ns();
-    access.offset = (__u64)index << page_shift;
-    access.asked = access.result = 1ULL << page_shift;
-    access.device_bytes = UNKNOWN;
-    access.id = id;
-    access.kind = FAULT;
-    ended(thread, &access, 0);
+    struct access access = {
+        .file = stream->file,
+        .ns = bpf_ktime_get_ns(),
+        .offset = (__u64)index << page_shift,
+        .asked = 1ULL << page_shift,
+        .result = 1ULL << page_shift,
+        .device_bytes = UNKNOWN,
+        .thread = task->pid,
+        .kind = FAULT,
+    };
+    tell(thread);
+    ended(stream, &access, 1);
     return 0;
 }
 
 // ---- at the functions of the VFS
 
-static __always_inline void enter(struct file *file, __u32 kind, __u64 offset, __u64 asked)
+static __always_inline void enter(struct file *file, __u32 kind)
 {
-    __u64 id = bpf_get_current_pid_tgid();
-    if (!followed(id))
-        return;
-    struct file_key key = {};
-    if (!wanted(file->f_inode, file, -1, id, &key))
+    if (!is_regular(file->f_inode))
         return;
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-    struct thread *thread = thread_of(task);
+    struct thread *thread = followed(task);
     // Within another access (a write that is flushed at once, a fault of the buffer): that one counts.
-    if (!thread || thread->start.pending)
+    if (!thread || thread->pending)
         return;
-    thread->start.file = key;
-    thread->start.kind = kind;
-    thread->start.asked = asked;
-    thread->start.offset = offset;
-    begin(thread, task);
+    thread->file = (__u64)file;
+    begin(thread, task, kind);
 }
 
-static __always_inline void leave(struct file *file, __u32 kind, __s64 result)
+// Ends what `enter` began; where it is one that counts, gives its place in `stream`.
+static __always_inline struct thread *leave(struct task_struct *task, struct file *file, __u32 kind, __u64 *now,
+                                            struct stream **stream)
 {
-    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-    struct thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
-    if (!thread || !thread->start.pending || thread->start.kind != kind)
-        return;
-    if (thread->start.file.inode == file->f_inode->i_ino)
-        finish(thread, task, result);
+    struct thread *thread = under_way(task);
+    if (!thread || thread->kind != kind || thread->file != (__u64)file)
+        return 0;
+    thread->pending = 0;
+    *now = bpf_ktime_get_ns();
+    *stream = stream_of(thread, file->f_inode, file, -1);
+    return *stream ? thread : 0;
 }
 
-static __always_inline __u64 place(struct file *file, long long *pos)
+// Where an access began that has left the file at `pos`.
+static __always_inline __u64 place(struct file *file, long long *pos, long result)
 {
     // By the helper both times: the verifier lets no instruction read now the stack and now the file.
     __u64 offset = 0;
     if (!pos || bpf_probe_read_kernel(&offset, sizeof(offset), pos))
         offset = BPF_CORE_READ(file, f_pos);
-    return offset;
+    return offset - (result > 0 ? result : 0);
+}
+
+static __always_inline void transferred(struct file *file, __u32 kind, long long *pos, const void *vector,
+                                        __u64 count, long result)
+{
+    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+    struct stream *stream;
+    __u64 now;
+    struct thread *thread = leave(task, file, kind, &now, &stream);
+    if (!thread)
+        return;
+    __u64 asked = vector ? segments((__u64)vector, count) : count;
+    finish(thread, task, stream, kind, now, place(file, pos, result), asked, result);
 }
 
 SEC("fentry/vfs_read")
-int BPF_PROG(read_enter, struct file *file, char *buffer, unsigned long count, long long *pos)
+int BPF_PROG(read_enter, struct file *file)
 {
-    enter(file, READ, place(file, pos), count);
+    enter(file, READ);
     return 0;
 }
 
 SEC("fexit/vfs_read")
 int BPF_PROG(read_leave, struct file *file, char *buffer, unsigned long count, long long *pos, long result)
 {
-    leave(file, READ, result);
+    transferred(file, READ, pos, 0, count, result);
     return 0;
 }
 
 SEC("fentry/vfs_write")
-int BPF_PROG(write_enter, struct file *file, char *buffer, unsigned long count, long long *pos)
+int BPF_PROG(write_enter, struct file *file)
 {
-    enter(file, WRITE, place(file, pos), count);
+    enter(file, WRITE);
     return 0;
 }
 
 SEC("fexit/vfs_write")
 int BPF_PROG(write_leave, struct file *file, char *buffer, unsigned long count, long long *pos, long result)
 {
-    leave(file, WRITE, result);
+    transferred(file, WRITE, pos, 0, count, result);
     return 0;
 }
 
 SEC("fentry/vfs_readv")
-int BPF_PROG(readv_enter, struct file *file, void *vector, unsigned long count, long long *pos, int flags)
+int BPF_PROG(readv_enter, struct file *file)
 {
-    enter(file, READ, place(file, pos), segments((__u64)vector, count));
+    enter(file, READ);
     return 0;
 }
 
@@ -754,14 +905,14 @@ SEC("fexit/vfs_readv")
 int BPF_PROG(readv_leave, struct file *file, void *vector, unsigned long count, long long *pos, int flags,
              long result)
 {
-    leave(file, READ, result);
+    transferred(file, READ, pos, vector, count, result);
     return 0;
 }
 
 SEC("fentry/vfs_writev")
-int BPF_PROG(writev_enter, struct file *file, void *vector, unsigned long count, long long *pos, int flags)
+int BPF_PROG(writev_enter, struct file *file)
 {
-    enter(file, WRITE, place(file, pos), segments((__u64)vector, count));
+    enter(file, WRITE);
     return 0;
 }
 
@@ -769,28 +920,45 @@ SEC("fexit/vfs_writev")
 int BPF_PROG(writev_leave, struct file *file, void *vector, unsigned long count, long long *pos, int flags,
              long result)
 {
-    leave(file, WRITE, result);
+    transferred(file, WRITE, pos, vector, count, result);
     return 0;
 }
 
 SEC("fentry/vfs_fsync_range")
 int BPF_PROG(sync_enter, struct file *file, long long from, long long to, int data)
 {
-    enter(file, data ? DATASYNC : SYNC, 0, 0);
+    enter(file, data ? DATASYNC : SYNC);
     return 0;
 }
 
 SEC("fexit/vfs_fsync_range")
 int BPF_PROG(sync_leave, struct file *file, long long from, long long to, int data, int result)
 {
-    leave(file, data ? DATASYNC : SYNC, result);
+    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+    struct stream *stream;
+    __u64 now;
+    __u32 kind = data ? DATASYNC : SYNC;
+    struct thread *thread = leave(task, file, kind, &now, &stream);
+    if (thread)
+        finish(thread, task, stream, kind, now, 0, 0, result);
     return 0;
 }
 
 SEC("fentry/filemap_fault")
 int BPF_PROG(fault_enter, struct vm_fault *fault)
 {
-    enter(fault->vma->vm_file, FAULT, (__u64)fault->pgoff << page_shift, 1ULL << page_shift);
+    struct file *file = fault->vma->vm_file;
+    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+    struct thread *thread = followed(task);
+    if (!thread || thread->pending)
+        return 0;
+    // Found out now: when the fault has ended, the mapping may have gone.
+    struct inode *inode = file->f_inode;
+    if (!stream_of(thread, inode, file, -1))
+        return 0;
+    thread->stream = stream_at(inode->i_ino);
+    thread->offset = (__u64)fault->pgoff << page_shift;
+    begin(thread, task, FAULT);
     return 0;
 }
 
@@ -799,11 +967,15 @@ int BPF_PROG(fault_leave, struct vm_fault *fault, int result)
 {
     enum { FAILED = 0x2 | 0x4, RETRY = 0x400 };
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-    struct thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
-    if (!thread || !thread->start.pending || thread->start.kind != FAULT)
+    struct thread *thread = under_way(task);
+    if (!thread || thread->kind != FAULT)
         return 0;
+    thread->pending = 0;
     // A fault that has to be tried again comes again, and the page is there then.
-    finish(thread, task, result & FAILED ? -5 : result & RETRY ? 0 : 1LL << page_shift);
+    __u64 page = 1ULL << page_shift;
+    __s64 given = result & FAILED ? -5 : result & RETRY ? 0 : page;
+    struct stream *stream = &thread->streams[thread->stream & (STREAMS - 1)];
+    finish(thread, task, stream, FAULT, bpf_ktime_get_ns(), thread->offset, page, given);
     return 0;
 }
 
@@ -834,10 +1006,12 @@ static __always_inline int submitted(struct io_kiocb *request)
     int call = uring_call(request->opcode);
     if (call < 0)
         return 0;
-    __u64 id = bpf_get_current_pid_tgid();
-    if (!followed(id))
+    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+    struct thread *thread = followed(task);
+    if (!thread)
         return 0;
-    struct uring_start start = {.kind = call & KIND, .id = id, .fd = request->cqe.fd};
+    tell(thread);
+    struct uring_start start = {.kind = call & KIND, .thread = task->pid, .fd = request->cqe.fd};
     // What a request is about lies in its first bytes, laid out by its kind.
     if (start.kind == SYNC) {
         struct io_sync *sync = (void *)request;
@@ -849,7 +1023,6 @@ static __always_inline int submitted(struct io_kiocb *request)
         start.asked = call & VECTOR ? segments(BPF_CORE_READ(rw, addr), length) : length;
         start.offset = BPF_CORE_READ(rw, kiocb.ki_pos);
     }
-    bpf_get_current_comm(start.name, sizeof(start.name));
     start.ns = bpf_ktime_get_ns();
     __u64 key = (__u64)request;
     if (bpf_map_update_elem(&uring, &key, &start, 0))
@@ -879,14 +1052,15 @@ int BPF_PROG(uring_complete, void *context, void *of)
         return 0;
     struct io_kiocb *request = of;
     struct file *file = BPF_CORE_READ(request, file);
-    struct access access = {};
-    if (file && wanted(BPF_CORE_READ(file, f_inode), file, start->fd, start->id, &access.file)) {
+    struct inode *inode = file ? BPF_CORE_READ(file, f_inode) : 0;
+    struct access access = {.file = inode && is_regular(inode) ? number_of(inode, file, start->fd) : IGNORED};
+    if (access.file < UNTOLD) {
         access.ns = start->ns;
         access.latency_ns = bpf_ktime_get_ns() - start->ns;
         access.offset = start->offset;
         access.asked = start->asked;
         access.device_bytes = UNKNOWN;
-        access.id = start->id;
+        access.thread = start->thread;
         access.result = BPF_CORE_READ(request, cqe.res);
         access.kind = start->kind;
         if (access.offset == UNKNOWN) {
@@ -894,7 +1068,7 @@ int BPF_PROG(uring_complete, void *context, void *of)
             struct io_rw *rw = (void *)request;
             access.offset = BPF_CORE_READ(rw, kiocb.ki_pos) - (access.result > 0 ? access.result : 0);
         }
-        ended(0, &access, start->name);
+        ended(0, &access, 1);
     }
     bpf_map_delete_elem(&uring, &key);
     return 0;

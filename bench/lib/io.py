@@ -5,8 +5,6 @@ import json
 import os
 import pathlib
 import random
-import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -17,32 +15,9 @@ import kit
 STUDY = kit.ROOT / "lab/bin/study"
 COUNT, CACHE_MB = 300_000, 30
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
+LITTLE_MB = 128
+T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}  # Student's, 95 %, by degrees of freedom
 STATISTICS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
-LOST = re.compile(r"[Ll]ost (\d+)")
-TRACEFS = pathlib.Path("/sys/kernel/tracing")
-
-# What a person would write in bpftrace for the like of `io live`: reads, bytes and latency by file. It cannot give the
-# paths of files at the system calls, so it is by their numbers.
-LIKE_LIVE = """
-BEGIN { printf("ready\\n"); }
-tracepoint:syscalls:sys_enter_pread64 /pid == $1/ { @start[tid] = nsecs; @fd[tid] = args->fd; }
-tracepoint:syscalls:sys_exit_pread64 /@start[tid]/ {
-    $fd = @fd[tid];
-    @reads[$fd] = count(); @bytes[$fd] = sum(args->ret); @ns[$fd] = hist(nsecs - @start[tid]);
-    delete(@start[tid]); delete(@fd[tid]);
-}
-"""
-# And for the like of `io record` and of `fileslower 0`: each read on a line.
-LIKE_RECORD = """
-BEGIN { printf("ready\\n"); }
-tracepoint:syscalls:sys_enter_pread64 /pid == $1/ {
-    @start[tid] = nsecs; @fd[tid] = args->fd; @at[tid] = args->pos; @asked[tid] = args->count;
-}
-tracepoint:syscalls:sys_exit_pread64 /@start[tid]/ {
-    printf("%llu %s %d %d %llu %llu %lld %llu\\n", nsecs, comm, tid, @fd[tid], @at[tid], @asked[tid], args->ret, nsecs - @start[tid]);
-    delete(@start[tid]); delete(@fd[tid]); delete(@at[tid]); delete(@asked[tid]);
-}
-"""
 
 READER = """
 import os, sys, time, random
@@ -83,90 +58,87 @@ def attach(what, pid, recording):
 
 
 @contextlib.contextmanager
-def traced(what, pid, folder):
-    """Attaches one of the tools to a process; gives the process of the tool, or none."""
-    if what is None:
-        yield None
+def little_memory():
+    """A control group with so little memory that the page cache cannot hold what is read; `None` where none can be
+    made. Of either version."""
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = pathlib.Path(root) / f"mongosonar-bench-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text(str(LITTLE_MB << 20))
+        except OSError:
+            group.rmdir()
+            continue
+        try:
+            yield group
+        finally:
+            group.rmdir()
         return
-    if what in ("record", "live"):
-        tracer = attach(what, pid, folder / "cost.msio")
-        yield tracer
-        tracer.send_signal(2)
-        tracer.communicate()
-        return
-    with open(folder / f"{what}.out", "w") as out:
-        if what == "fileslower":
-            command = [shutil.which("fileslower-bpfcc") or "fileslower", "-p", str(pid), "0"]
-        else:
-            command = ["bpftrace", "-B", "line", "-e", LIKE_LIVE if what == "bpftrace-live" else LIKE_RECORD, str(pid)]
-        tracer = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1", "BPFTRACE_MAP_KEYS_MAX": "65536"})
-    said = folder / f"{what}.out"
-    until = time.monotonic() + 60
-    while not re.search(r"^(ready|Tracing .*)$", said.read_text(errors="replace"), re.M):
-        if tracer.poll() is not None or time.monotonic() > until:
-            tracer.kill()
-            tracer.wait()
-            # The last line that is no frame of a traceback is its reason.
-            lines = [line for line in said.read_text(errors="replace").splitlines() if line.strip() and not line.startswith(" ")]
-            raise Unable(lines[-1] if lines else "it says nothing")
-        time.sleep(0.05)
-    yield tracer
-    tracer.send_signal(2)
-    tracer.wait()
+    yield None
 
 
-class Unable(Exception):
-    """Why a tool cannot run here."""
-
-
-def fetch(folder, what, recording):
-    """One fetch; gives its seconds, the share of it that programs ran, and their runs."""
+def fetch(folder, what, recording, group):
+    """One fetch; gives its seconds, and the share of it that programs ran. `bystander`: another process is traced."""
     os.sync()
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
-    program = subprocess.Popen([STUDY, "fetch", folder, str(CACHE_MB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "WAIT": "1"})
+    enter = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group else None
+    program = subprocess.Popen([STUDY, "fetch", folder, str(CACHE_MB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "WAIT": "1"}, preexec_fn=enter)
     program.stdout.readline()
-    took = runs = 0
-    try:
-        with traced(what, program.pid, recording.parent) as tracer:
-            program.stdin.write("go\n")
-            program.stdin.flush()
-            seconds = float(program.stdout.readline().split()[3])
-            if tracer:
-                took, runs = run_time_ns(tracer.pid)
-    except Unable:
-        program.kill()
-        raise
-    finally:
-        program.communicate()
-    return seconds, took / 1e9 / seconds, runs
+    idle = subprocess.Popen(["sleep", "1000"])
+    tracer = None
+    if what == "bystander":
+        tracer = attach("live", idle.pid, recording)
+    elif what:
+        tracer = attach(what, program.pid, recording)
+    program.stdin.write("go\n")
+    program.stdin.flush()
+    seconds = float(program.stdout.readline().split()[3])
+    took = 0
+    if tracer:
+        took, _ = run_time_ns(tracer.pid)
+        tracer.send_signal(2)
+        tracer.communicate()
+    program.communicate()
+    idle.kill()
+    idle.wait()
+    return seconds, took / 1e9 / seconds
 
 
-def cost(folder):
+def interval(values):
+    """Mean and half of its 95 % interval (Student's t)."""
+    if len(values) < 2:
+        return statistics.mean(values), float("nan")
+    return statistics.mean(values), T.get(len(values) - 1, 2.0) * statistics.stdev(values) / len(values) ** 0.5
+
+
+def cost(folder, where, rounds, group=None):
+    ways = (None, "record", "live", "bystander")
     STATISTICS.write_text("1")
     try:
-        seconds, shares, runs = {None: [], "record": [], "live": []}, {"record": [], "live": []}, 0
-        for _ in range(ROUNDS):
-            for what in random.sample(list(seconds), 3):
-                took, share, runs_now = fetch(folder / "hashed", what, folder / "cost.msio")
-                seconds[what].append(took)
-                if what:
-                    shares[what].append(share)
-                    runs = runs_now
+        seconds, shares = {way: [] for way in ways}, {way: [] for way in ways}
+        for _ in range(rounds):
+            for way in random.sample(ways, len(ways)):
+                took, share = fetch(folder / "hashed", way, folder / "cost.msio", group)
+                seconds[way].append(took)
+                shares[way].append(share * 100)
     finally:
         STATISTICS.write_text("0")
-    print(f"fetch through an index, {COUNT:,} documents in hashed order: {statistics.median(seconds[None]):.2f} s, {runs:,} runs of the programs")
-    for what in ("record", "live"):
-        share = statistics.median(shares[what]) * 100
-        differences = [(b - a) / a * 100 for a, b in zip(seconds[None], seconds[what])]
-        spread = 1.96 * statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else float("nan")
-        print(
-            f"  io {what}: programs ran {share:.2f} % of it (target 0.80 %: {'met' if share <= 0.8 else 'MISSED'}); "
-            f"run time {statistics.mean(differences):+.1f} % ± {spread:.1f} % ({len(differences)} pairs)"
-        )
+    print(f"fetch through an index, {COUNT:,} documents in hashed order, {where}: {statistics.median(seconds[None]):.2f} s")
+    nothing = statistics.median(shares["bystander"])
+    for way in ("record", "live"):
+        share = statistics.median(shares[way])
+        mean, half = interval([(b - a) / a * 100 for a, b in zip(seconds[None], seconds[way])])
+        print(f"  io {way}: programs ran {share:.2f} % of it (target 0.80 %: {'met' if share <= 0.8 else 'MISSED'}); run time {mean:+.1f} % ± {half:.1f} % ({rounds} pairs)")
+    print(f"  programs that see another process, which does nothing: {nothing:.2f} %, the least that counting them comes to")
 
 
 def losses(folder):
     data = folder / "data"
+    data.write_bytes(os.urandom(16 << 20))
     for what, rate in (("record", 100_000), ("live", 200_000)):
         count = rate * 10
         reader = subprocess.Popen([sys.executable, "-c", READER, data, str(rate), str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -213,66 +185,18 @@ def report(folder):
     )
 
 
-@contextlib.contextmanager
-def tracefs():
-    """Tracepoints are attached to by bpftrace through it."""
-    mounted = (TRACEFS / "events").exists() or subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], capture_output=True).returncode
-    try:
-        yield
-    finally:
-        if not mounted:
-            subprocess.run(["umount", TRACEFS], check=False)
-
-
-def beside(folder):
-    """The same fetch under other tools, by turns with ours."""
-    rows = {None: "nothing", "record": "io record", "live": "io live"}
-    if shutil.which("bpftrace"):
-        rows |= {"bpftrace-live": "bpftrace, by file", "bpftrace-record": "bpftrace, each read"}
-    else:
-        print("  beside bpftrace: skipped, it is not installed")
-    if shutil.which("fileslower-bpfcc") or shutil.which("fileslower"):
-        rows |= {"fileslower": "fileslower 0"}
-    else:
-        print("  beside fileslower: skipped, bpfcc-tools is not installed")
-    found = {what: [] for what in rows}
-    STATISTICS.write_text("1")
-    try:
-        with tracefs():
-            for _ in range(ROUNDS):
-                for what in random.sample(list(rows), len(rows)):
-                    if what not in found:
-                        continue
-                    try:
-                        found[what].append(fetch(folder / "hashed", what, folder / "cost.msio"))
-                    except Unable as why:
-                        print(f"  beside {rows[what]}: it cannot run here: {why}")
-                        del found[what]
-    finally:
-        STATISTICS.write_text("0")
-    print(f"beside bpftrace and fileslower, the same fetch by turns, {ROUNDS} rounds:")
-    for what, all in found.items():
-        pairs = [(with_it[0] - without[0]) / without[0] * 100 for without, with_it in zip(found[None], all)]
-        spread = 1.96 * statistics.stdev(pairs) / len(pairs) ** 0.5 if len(pairs) > 1 else float("nan")
-        lost = ""
-        if what in ("bpftrace-record", "fileslower"):
-            said = (folder / f"{what}.out").read_text(errors="replace")
-            lost = f", {sum(int(count) for count in LOST.findall(said)):,} events lost in the last run"
-        programs = f"; programs ran {statistics.median(share for _, share, _ in all) * 100:.2f} %, {statistics.median(1e9 * s * share / max(runs, 1) for s, share, runs in all):.0f} ns each" if what else ""
-        difference = f", {statistics.mean(pairs):+.1f} % ± {spread:.1f} %" if what else ""
-        print(f"  {rows[what]}: {statistics.median(s for s, *_ in all):.2f} s{difference}{programs}{lost}")
-
-
 def bench():
-    parts = os.environ.get("PARTS", "cost losses report beside").split()
     with kit.folder(on_disk=True) as folder:
-        if {"cost", "beside"} & set(parts):
-            subprocess.run([STUDY, "make", folder / "hashed", "hashed", str(COUNT)], check=True)
-        if not (folder / "data").exists():
-            (folder / "data").write_bytes(os.urandom(16 << 20))
-        for part in (cost, losses, report, beside):
-            if part.__name__ in parts:
-                part(folder)
+        subprocess.run([STUDY, "make", folder / "hashed", "hashed", str(COUNT)], check=True)
+        cost(folder, "a cold page cache that holds it", ROUNDS)
+        with little_memory() as group:
+            if group:
+                cost(folder, f"{LITTLE_MB} MiB of memory for a page cache", min(ROUNDS, 3), group)
+            else:
+                print("skipped: no control group with a limit of memory can be made")
+        losses(folder)
+        report(folder)
 
 
-kit.main(bench)
+if __name__ == "__main__":
+    kit.main(bench)

@@ -152,7 +152,7 @@ def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
             exec 9> /tmp/fifo
             until pidof oracle > /dev/null; do sleep 1; done
             mongosonar io record --way $way --dbpath /mnt --pid $(pidof oracle) /tmp/$way.msio 2> /tmp/said &
-            until grep -q Ctrl-C /tmp/said; do sleep 1; done
+            until grep -q mongosonar: /tmp/said; do sleep 1; done
             echo go >&9
             wait
             exec 9>&-

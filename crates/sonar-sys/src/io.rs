@@ -1,9 +1,10 @@
 //! Traces accesses to files of chosen processes, by eBPF.
 //!
 //! The kernel's programs (`bpf/io.bpf.c`) pair the beginning and the end of each call, leave out what is
-//! no regular file, other processes' calls and files that were set aside, and hand on one record an
+//! no regular file, other processes' calls and files that were set aside, and hand on one record for an
 //! access through a ring, or add it to the figures of its file. What they cannot hand on they count.
 
+use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ impl FileKey {
 pub enum Event<'a> {
     /// A file that was not seen before.
     File {
+        /// Its number, by which accesses name it. Numbers begin at 0; some are never given.
+        file: u32,
         /// Which.
         key: FileKey,
         /// Process that uses it.
@@ -68,10 +71,19 @@ pub enum Event<'a> {
         /// Last part of its path.
         name: &'a [u8],
     },
+    /// A thread that was not seen before, or may have another name since.
+    Thread {
+        /// Which.
+        thread: u32,
+        /// Its process.
+        process: u32,
+        /// What it is called.
+        name: &'a [u8],
+    },
     /// An access that has ended.
     Access {
         /// Which file.
-        key: FileKey,
+        file: u32,
         /// What was done.
         kind: AccessKind,
         /// When it began.
@@ -86,38 +98,33 @@ pub enum Event<'a> {
         result: i64,
         /// Bytes that the thread caused to be fetched from the device meanwhile.
         device_bytes: Option<u64>,
-        /// Process.
-        process: u32,
         /// Thread.
         thread: u32,
-        /// Name of the thread.
-        name: &'a [u8],
     },
 }
 
-const AT_OFFSET: u32 = 4;
-const VECTOR: u32 = 8;
-const URING: u32 = 16;
-
-/// What each call does: the kind, and how it gives place and length.
-fn calls() -> [(i64, u32); 13] {
-    let (read, write, sync, data_sync) = (0, 1, 2, 3);
-    [
-        (libc::SYS_read, read),
-        (libc::SYS_write, write),
-        (libc::SYS_pread64, read | AT_OFFSET),
-        (libc::SYS_pwrite64, write | AT_OFFSET),
-        (libc::SYS_readv, read | VECTOR),
-        (libc::SYS_writev, write | VECTOR),
-        (libc::SYS_preadv, read | VECTOR | AT_OFFSET),
-        (libc::SYS_pwritev, write | VECTOR | AT_OFFSET),
-        (libc::SYS_preadv2, read | VECTOR | AT_OFFSET),
-        (libc::SYS_pwritev2, write | VECTOR | AT_OFFSET),
-        (libc::SYS_fsync, sync),
-        (libc::SYS_fdatasync, data_sync),
-        (libc::SYS_io_uring_enter, URING),
-    ]
+/// `struct control` of `bpf/io.bpf.c`.
+#[derive(Copy, Clone, Default)]
+struct Control {
+    /// A bit for each process that is followed, by the last eight bits of its id.
+    some: [u64; 4],
+    /// Changes with what the kernel's side may remember of processes and files.
+    generation: u32,
 }
+
+impl Control {
+    fn bytes(self) -> [u8; 40] {
+        let mut bytes = [0; 40];
+        for (at, word) in bytes.chunks_exact_mut(8).zip(self.some) {
+            at.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes[32..36].copy_from_slice(&self.generation.to_ne_bytes());
+        bytes
+    }
+}
+
+/// Number of a file that is left out.
+const IGNORED: u32 = u32::MAX;
 
 #[repr(align(8))]
 struct Aligned<T: ?Sized>(T);
@@ -154,6 +161,7 @@ impl Way {
 /// The programs, loaded and attached. They go when this goes.
 pub struct Tracer {
     object: Object,
+    control: Cell<Control>,
     _links: Vec<Link>,
     clock_offset_ns: u64,
     way: Way,
@@ -277,19 +285,20 @@ impl Tracer {
                     settings[4..].copy_from_slice(&page.to_ne_bytes());
                 }
             }
+            if map.name() == "usages" && mode == Mode::Each {
+                // It takes its memory at once, and nothing would be added up in it.
+                map.set_max_entries(1).map_err(error)?;
+            }
         }
         let object = object.load().map_err(error)?;
         let mut tracer = Self {
             object,
+            control: Cell::default(),
             _links: Vec::new(),
             clock_offset_ns: sys::realtime_minus_monotonic_ns(),
             way,
             without: plan.without.clone(),
         };
-        for (number, what) in calls() {
-            let number = number as u32;
-            tracer.update("calls", &number.to_ne_bytes(), &(what + 1).to_ne_bytes())?;
-        }
         let mut links = Vec::new();
         for program in tracer.object.progs_mut() {
             if plan.programs.contains(&program.name().to_string_lossy().as_ref()) {
@@ -313,7 +322,10 @@ impl Tracer {
     /// # Errors
     /// The table of processes is full (256).
     pub fn follow(&self, process: u32) -> Result<(), TraceError> {
-        self.update("processes", &process.to_ne_bytes(), &1u32.to_ne_bytes())
+        self.update("processes", &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
+        let mut control = self.control.get();
+        control.some[process as usize / 64 % 4] |= 1 << (process % 64);
+        self.changed(control)
     }
 
     /// Leaves a file out from now on, in the kernel.
@@ -321,7 +333,15 @@ impl Tracer {
     /// # Errors
     /// The kernel's, when the table cannot be changed.
     pub fn ignore(&self, key: FileKey) -> Result<(), TraceError> {
-        self.update("files", &key.bytes(), &2u32.to_ne_bytes())
+        self.update("files", &key.bytes(), &IGNORED.to_ne_bytes())?;
+        self.changed(self.control.get())
+    }
+
+    /// What is remembered of processes and files holds no more.
+    fn changed(&self, mut control: Control) -> Result<(), TraceError> {
+        control.generation += 1;
+        self.control.set(control);
+        self.update(".data.control", &0u32.to_ne_bytes(), &control.bytes())
     }
 
     fn update(&self, map: &str, key: &[u8], value: &[u8]) -> Result<(), TraceError> {
@@ -335,13 +355,19 @@ impl Tracer {
     /// # Errors
     /// The kernel's table cannot be read.
     pub fn usages(&self) -> io::Result<Vec<(FileKey, Usage)>> {
-        let map = self.object.maps().find(|map| map.name() == "usages");
-        let map = map.ok_or_else(|| io::Error::other("no map usages"))?;
+        let map = |name: &str| {
+            let found = self.object.maps().find(|map| map.name() == name);
+            found.ok_or_else(|| io::Error::other(format!("no map {name}")))
+        };
+        let (files, figures) = (map("files")?, map("usages")?);
         let mut usages = Vec::new();
-        for key in map.keys() {
-            // A file that went meanwhile is none.
-            let value = map.lookup(&key, MapFlags::ANY).map_err(io::Error::other)?;
-            if let (Some(key), Some(usage)) = (FileKey::parse(&key), value.as_deref().and_then(usage)) {
+        for key in files.keys() {
+            // A file beyond the room that there is has no figures; its accesses are counted as lost.
+            let Some(number) = files.lookup(&key, MapFlags::ANY).map_err(io::Error::other)? else { continue };
+            let value = figures.lookup(&number, MapFlags::ANY).map_err(io::Error::other)?;
+            if let (Some(key), Some(usage)) = (FileKey::parse(&key), value.as_deref().and_then(usage))
+                && usage != Usage::default()
+            {
                 usages.push((key, usage));
             }
         }
@@ -421,13 +447,36 @@ fn load_error(error: &libbpf_rs::Error) -> TraceError {
 
 /// `struct usage` of `bpf/io.bpf.c`.
 fn usage(bytes: &[u8]) -> Option<Usage> {
-    let mut usage = Usage::default();
-    let mut rest = bytes;
-    for counter in usage.counters_mut() {
-        let (word, after) = rest.split_first_chunk()?;
-        *counter = u64::from_ne_bytes(*word);
-        rest = after;
-    }
+    let (counters, rest) = bytes.split_first_chunk::<{ 18 * 8 }>()?;
+    let mut words = counters.chunks_exact(8).filter_map(|word| word.first_chunk());
+    let mut next = || words.next().map(|word| u64::from_ne_bytes(*word));
+    let (reads, read_bytes, read_ns) = (next()?, next()?, next()?);
+    let (contiguous, near, ahead, back) = (next()?, next()?, next()?, next()?);
+    let (fetches, device_bytes, unknown, unknown_bytes) = (next()?, next()?, next()?, next()?);
+    // A read that is added while this is copied may be in one figure and not yet in another.
+    let known = reads.saturating_sub(unknown);
+    let mut usage = Usage {
+        reads,
+        read_bytes,
+        read_ns,
+        known,
+        cached: known.saturating_sub(fetches),
+        known_bytes: read_bytes.saturating_sub(unknown_bytes),
+        device_bytes,
+        contiguous,
+        near,
+        jumps: ahead.saturating_add(back),
+        back,
+        faults: next()?,
+        errors: next()?,
+        writes: next()?,
+        write_bytes: next()?,
+        write_ns: next()?,
+        syncs: next()?,
+        sync_ns: next()?,
+        ..Usage::default()
+    };
+    let mut rest = rest;
     for count in &mut usage.latency {
         let (word, after) = rest.split_first_chunk()?;
         *count = u32::from_ne_bytes(*word);
@@ -445,22 +494,90 @@ fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<Event<'_>> {
         let field = bytes.get(at..at + length)?;
         Some(field.split(|byte| *byte == 0).next().unwrap_or(field))
     };
-    let key = FileKey { inode: u64_at(8)?, device: u64_at(16)? };
     match u32_at(0)? {
         0 => Some(Event::Access {
-            key,
             kind: AccessKind::from_code(u8::try_from(u32_at(4)?).ok()?)?,
-            start: Timestamp::from_unix_ns(u64_at(24)?.wrapping_add(clock_offset_ns)),
-            latency_ns: u64_at(32)?,
-            offset: u64_at(40)?,
-            asked: u64_at(48)?,
-            result: u64_at(56)? as i64,
-            device_bytes: u64_at(64).map(|bytes| (bytes != u64::MAX).then_some(bytes))?,
-            thread: u32_at(72)?,
-            process: u32_at(76)?,
-            name: name(80, 16)?,
+            file: u32_at(8)?,
+            thread: u32_at(12)?,
+            start: Timestamp::from_unix_ns(u64_at(16)?.wrapping_add(clock_offset_ns)),
+            latency_ns: u64_at(24)?,
+            offset: u64_at(32)?,
+            asked: u64_at(40)?,
+            result: u64_at(48)? as i64,
+            device_bytes: u64_at(56).map(|bytes| (bytes != u64::MAX).then_some(bytes))?,
         }),
-        1 => Some(Event::File { key, fd: u32_at(4)? as i32, process: u32_at(24)?, name: name(32, 96)? }),
+        1 => Some(Event::File {
+            fd: u32_at(4)? as i32,
+            key: FileKey { inode: u64_at(8)?, device: u64_at(16)? },
+            file: u32_at(24)?,
+            process: u32_at(28)?,
+            name: name(32, 96)?,
+        }),
+        2 => Some(Event::Thread { thread: u32_at(4)?, process: u32_at(8)?, name: name(16, 16)? }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    /// Lengths as `bpf/io.bpf.c` asserts them; shorter ones are no records.
+    #[test]
+    fn records_are_as_long_as_the_programs_make_them() {
+        let record = |kind: u8, length: usize| {
+            let mut bytes = vec![0; length];
+            bytes[0] = kind;
+            bytes
+        };
+        for (kind, length) in [(0, 64), (1, 128), (2, 32)] {
+            assert!(parse(&record(kind, length), 0).is_some(), "{kind}");
+            assert!(parse(&record(kind, length - 1), 0).is_none(), "{kind}");
+        }
+        assert!(parse(&record(3, 128), 0).is_none());
+        assert!(usage(&[0; 1424]).is_some());
+        assert!(usage(&[0; 1423]).is_none());
+    }
+
+    #[test]
+    fn an_access_is_read_field_by_field() {
+        let mut bytes = Vec::new();
+        for word in [0u32, 4, 7, 99] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for word in [1_000u64, 50, 4_096, 8_192, -5i64 as u64, u64::MAX] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        let Some(Event::Access {
+            file,
+            kind,
+            start,
+            latency_ns,
+            offset,
+            asked,
+            result,
+            device_bytes,
+            thread,
+        }) = parse(&bytes, 5)
+        else {
+            panic!("no access")
+        };
+        assert_eq!((file, kind, thread), (7, AccessKind::Fault, 99));
+        assert_eq!((start.unix_ns(), latency_ns, offset, asked), (1_005, 50, 4_096, 8_192));
+        assert_eq!((result, device_bytes), (-5, None));
+    }
+
+    /// What is not counted by the kernel's side follows from what is.
+    #[test]
+    fn figures_that_follow() {
+        let mut bytes = vec![0; 1424];
+        for (at, value) in [10u64, 1_000, 5, 1, 2, 3, 4, 6, 700, 1, 50].into_iter().enumerate() {
+            bytes[at * 8..at * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+        }
+        let usage = usage(&bytes).unwrap();
+        assert_eq!((usage.reads, usage.known, usage.cached), (10, 9, 3));
+        assert_eq!((usage.known_bytes, usage.device_bytes), (950, 700));
+        assert_eq!((usage.contiguous, usage.near, usage.jumps, usage.back), (1, 2, 7, 4));
     }
 }

@@ -51,7 +51,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         .run_with(
             &mut look,
             |look, event| {
-                let Event::File { key, process, fd, name } = event else { return };
+                let Event::File { key, process, fd, name, .. } = event else { return };
                 let path = process::path_of(key, process, fd, &String::from_utf8_lossy(name));
                 if under.as_ref().is_none_or(|under| path.starts_with(under)) {
                     look.paths.insert(key, path.to_string_lossy().into_owned());

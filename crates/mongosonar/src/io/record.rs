@@ -1,6 +1,6 @@
 //! `io record`: every access to the files of a process, into a recording.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,7 +20,7 @@ use crate::cli::{IoRecordArgs, OK};
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 1 << 20;
-/// Files and threads that are told of by name; more go by number.
+/// Threads that are told of by name; more go by number.
 const MAX_NAMES: usize = 65_536;
 
 /// Runs the command; gives the exit code.
@@ -65,10 +65,11 @@ struct Keep {
     path: PathBuf,
     writer: Option<Writer>,
     buffer: Vec<u8>,
-    /// Numbers of files; `None` of those that are left out.
-    numbers: HashMap<FileKey, Option<u32>>,
+    /// The kernel's numbers of files to those of the recording; `None` of those that are left out.
+    numbers: HashMap<u32, Option<u32>>,
     next: u32,
-    threads: HashSet<u32>,
+    /// What threads were called last.
+    threads: HashMap<u32, Vec<u8>>,
     under: Option<PathBuf>,
     names: Names,
     devices: DeviceNames,
@@ -108,7 +109,7 @@ impl Keep {
             buffer,
             numbers: HashMap::new(),
             next: 1,
-            threads: HashSet::new(),
+            threads: HashMap::new(),
             under,
             names,
             devices: DeviceNames::default(),
@@ -118,38 +119,31 @@ impl Keep {
 
     fn event(&mut self, event: &Event<'_>, tracer: &Tracer) {
         match *event {
-            Event::File { key, process, fd, name } => {
+            Event::File { file, key, process, fd, name } => {
                 let path = process::path_of(key, process, fd, &String::from_utf8_lossy(name));
                 let wanted = self.under.as_ref().is_none_or(|under| path.starts_with(under));
-                self.add(key, &path.to_string_lossy(), wanted);
+                self.file(file, key, &path.to_string_lossy(), wanted);
                 if !wanted {
                     // Where this fails the file's accesses go on to be left out here.
                     let _ = tracer.ignore(key);
                 }
             }
-            Event::Access {
-                key,
-                kind,
-                start,
-                latency_ns,
-                offset,
-                asked,
-                result,
-                device_bytes,
-                process,
-                thread,
-                name,
-            } => {
-                if !self.numbers.contains_key(&key) {
-                    let wanted = self.under.is_none();
-                    self.add(key, "", wanted);
+            Event::Thread { thread, process, name } => {
+                let room = self.threads.len() < MAX_NAMES;
+                let known = self.threads.get(&thread);
+                if known.is_some_and(|known| *known == name) || (known.is_none() && !room) {
+                    return;
                 }
-                let Some(Some(file)) = self.numbers.get(&key).copied() else { return };
-                let Some(writer) = &mut self.writer else { return };
-                if self.threads.len() < MAX_NAMES && self.threads.insert(thread) {
-                    let name = String::from_utf8_lossy(name);
+                self.threads.insert(thread, name.to_vec());
+                let name = String::from_utf8_lossy(name);
+                if let Some(writer) = &mut self.writer {
                     writer.thread(&ThreadEntry { thread, process, name: &name }, &mut self.buffer);
                 }
+            }
+            Event::Access { file, kind, start, latency_ns, offset, asked, result, device_bytes, thread } => {
+                // The kernel tells of a file before it tells of its accesses.
+                let Some(Some(file)) = self.numbers.get(&file).copied() else { return };
+                let Some(writer) = &mut self.writer else { return };
                 let sync = kind.is_sync();
                 let access = IoAccess {
                     start,
@@ -171,23 +165,22 @@ impl Keep {
         }
     }
 
-    fn add(&mut self, key: FileKey, path: &str, wanted: bool) {
-        // A file that is told of again keeps its number, and gets its name.
-        let known = self.numbers.get(&key).copied().flatten();
-        let number = wanted.then(|| known.unwrap_or(self.next));
-        self.numbers.insert(key, number);
-        if let (Some(file), Some(writer)) = (number, &mut self.writer) {
-            self.next += u32::from(known.is_none());
-            let entry = FileEntry { file, device: key.device, inode: key.inode, path };
-            writer.file(&entry, &mut self.buffer);
-            if let Some(names) = self.devices.first(key.device, path) {
-                let device = format!("{DEVICE}{}", key.device);
-                writer.info(&[(&device, &names)], &mut self.buffer);
-            }
-            if let Some(held) = self.names.of(path) {
-                let key = format!("{HOLDS}{file}");
-                writer.info(&[(&key, &held.label())], &mut self.buffer);
-            }
+    fn file(&mut self, kernel: u32, key: FileKey, path: &str, wanted: bool) {
+        self.numbers.insert(kernel, wanted.then_some(self.next));
+        if !wanted {
+            return;
+        }
+        let file = self.next;
+        self.next += 1;
+        let Some(writer) = &mut self.writer else { return };
+        writer.file(&FileEntry { file, device: key.device, inode: key.inode, path }, &mut self.buffer);
+        if let Some(names) = self.devices.first(key.device, path) {
+            let device = format!("{DEVICE}{}", key.device);
+            writer.info(&[(&device, &names)], &mut self.buffer);
+        }
+        if let Some(held) = self.names.of(path) {
+            let key = format!("{HOLDS}{file}");
+            writer.info(&[(&key, &held.label())], &mut self.buffer);
         }
     }
 
