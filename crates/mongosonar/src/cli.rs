@@ -238,6 +238,10 @@ pub struct IoRecordArgs {
     /// Stop after this time
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
+    /// Record the pages that are brought into the page cache too, so that the report tells what readahead
+    /// fetched for nothing; costs about as much again for each page that is
+    #[arg(long)]
+    pub readahead: bool,
     /// Ask this server for the names of collections and indexes, and keep them in the recording
     #[arg(long, value_name = "URI")]
     pub uri: Option<String>,

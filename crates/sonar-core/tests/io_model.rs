@@ -11,7 +11,7 @@ use sonar_core::io::{
 
 fn access() -> impl Strategy<Value = IoAccess> {
     let place = prop_oneof![3 => (0u64..40).prop_map(|n| n * 4096), 1 => 0u64..9 << 20, 1 => any::<u64>()];
-    (0u64..1 << 34, 0u64..1 << 24, 0u32..3, 0u32..3, 0u8..5, place, 0u64..20_000, 0u16..10, 0u64..4).prop_map(
+    (0u64..1 << 34, 0u64..1 << 24, 0u32..3, 0u32..3, 0u8..6, place, 0u64..20_000, 0u16..10, 0u64..4).prop_map(
         |(start, latency_ns, thread, file, kind, offset, length, error, device)| {
             let kind = AccessKind::from_code(kind).unwrap();
             let (offset, asked) =
@@ -55,7 +55,8 @@ struct Model {
 
 fn model(all: &[IoAccess], file: u32, reads: bool) -> Model {
     let mut model = Model::default();
-    let wanted = |a: &&IoAccess| a.file == file && !a.kind.is_sync() && a.kind.is_read() == reads;
+    let flows = |a: &IoAccess| !a.kind.is_sync() && a.kind != AccessKind::PageIn;
+    let wanted = |a: &&IoAccess| a.file == file && flows(a) && a.kind.is_read() == reads;
     for thread in all.iter().map(|a| a.thread).collect::<BTreeSet<_>>() {
         let mut before: Option<u64> = None;
         let mut run = 0;
@@ -142,6 +143,11 @@ proptest! {
                 }
                 prop_assert_eq!(flow.latency().count(), want.count);
             }
+            let pages = all.iter().filter(|a| a.file == file && a.kind == AccessKind::PageIn);
+            let brought = pattern.page_ins.as_ref().map_or((0, 0), |pages| (pages.count, pages.bytes));
+            let want = pages.fold((0, 0), |sum, a| (sum.0 + 1, sum.1 + a.given));
+            prop_assert_eq!(brought, want);
+            prop_assert!(pattern.page_ins.as_ref().is_none_or(|pages| pages.wasted() <= pages.bytes));
             let syncs = all.iter().filter(|a| a.file == file && a.kind.is_sync()).count();
             prop_assert_eq!(pattern.syncs.count(), syncs as u64);
             let reads: u64 = pattern.slices.iter().map(|slice| slice.reads).sum();
@@ -166,7 +172,7 @@ proptest! {
                 latency_ns,
                 thread: (code >> 8) as u32 & 3,
                 file: (code >> 16) as u32 & 3,
-                kind: AccessKind::ALL[(code % 5) as usize],
+                kind: AccessKind::ALL[(code % 6) as usize],
                 offset,
                 asked,
                 given,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -29,9 +29,10 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let names = Names::ask(args.uri.as_deref())?;
     let under = args.dbpath.as_deref().map(process::folder).transpose()?;
     let stop = process::stop_on_signals()?;
-    let tracer = Tracer::start(&processes, Mode::Each, args.way.map(Into::into))?;
+    let mode = if args.readahead { Mode::EachAndPages } else { Mode::Each };
+    let tracer = Tracer::start(&processes, mode, args.way.map(Into::into))?;
     let way = tracer.way();
-    let mut keep = Keep::create(&args.file, &processes, &way, under, names)?;
+    let mut keep = Keep::create(args, &processes, &way, under, names)?;
     let list: Vec<_> = processes.iter().map(u32::to_string).collect();
     eprintln!(
         "mongosonar: recording process {} by {} into {}; Ctrl-C ends it",
@@ -78,12 +79,13 @@ struct Keep {
 
 impl Keep {
     fn create(
-        path: &Path,
+        args: &IoRecordArgs,
         processes: &[u32],
         way: &str,
         under: Option<PathBuf>,
         names: Names,
     ) -> Result<Self> {
+        let path = args.file.as_path();
         let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
                 format!("cannot make {}: a new file is made, an existing one is left alone", path.display())
@@ -92,13 +94,15 @@ impl Keep {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let list: Vec<_> = processes.iter().map(u32::to_string).collect();
-        let writer = Writer::begin(
+        let begin = if args.readahead { Writer::begin_with_pages } else { Writer::begin };
+        let writer = begin(
             &[
                 ("program", concat!("mongosonar ", env!("CARGO_PKG_VERSION"))),
                 ("host", host.trim_end()),
                 ("kernel", kernel.trim_end()),
                 ("processes", &list.join(",")),
                 ("way", way),
+                ("readahead", if args.readahead { "traced" } else { "not traced" }),
             ],
             &mut buffer,
         );

@@ -3,7 +3,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::IoAccess;
+use super::access::{AccessKind, IoAccess};
 use super::distance::Step;
 use super::in_flight::InFlight;
 use super::pattern::FilePattern;
@@ -112,7 +112,9 @@ impl Analysis {
                 *last = (*last).max(end);
             }
         }
-        self.thread(access, end);
+        if access.kind != AccessKind::PageIn {
+            self.thread(access, end);
+        }
         // What the page cache answered did not wait in the device's queue.
         if access.kind.is_read() && access.device_bytes != Some(0) {
             self.in_flight.record(access.start, access.latency_ns);
@@ -126,6 +128,11 @@ impl Analysis {
             }
         }
         let slot = self.slot(access.start);
+        if access.kind == AccessKind::PageIn {
+            let file = self.files.entry(access.file).or_default();
+            file.page_ins.get_or_insert_default().record(access.offset, access.given);
+            return;
+        }
         let step = if access.kind.is_sync() { None } else { self.step(access) };
         let file = self.files.entry(access.file).or_default();
         if access.kind.is_sync() {
@@ -134,6 +141,9 @@ impl Analysis {
         }
         let (step, run) = step.map_or((None, None), |(step, run)| (Some(step), run));
         let flow = if access.kind.is_read() {
+            if let Some(pages) = &mut file.page_ins {
+                pages.read(access.offset, access.given);
+            }
             file.slice(slot).record(access, step);
             &mut file.reads
         } else {

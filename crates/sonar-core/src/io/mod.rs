@@ -17,6 +17,7 @@
 //! - **run**: contiguous accesses in a row.
 //! - **coverage**: the part of a file that was touched, in granules of 4 KiB or more ([`Extent`]).
 //! - **read amplification**: bytes read per byte of the file that was touched.
+//! - **readahead waste**: bytes that were brought into the page cache and not read ([`PageIns`]).
 
 pub mod access;
 pub mod analysis;
@@ -26,6 +27,7 @@ pub mod extent;
 pub mod in_flight;
 pub mod losses;
 pub mod naming;
+pub mod page_ins;
 pub mod pattern;
 pub mod phase;
 pub mod speeds;
@@ -41,6 +43,7 @@ pub use extent::Extent;
 pub use in_flight::InFlight;
 pub use losses::IoLosses;
 pub use naming::FileRole;
+pub use page_ins::PageIns;
 pub use pattern::{FilePattern, Flow};
 pub use phase::{Path, Phase, Slice};
 pub use speeds::Speeds;

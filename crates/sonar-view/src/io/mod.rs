@@ -141,6 +141,9 @@ impl Recording<'_> {
                 grouped(verdict.blocks),
             ));
         }
+        words.extend(
+            self.analysis.file(file).and_then(readahead).filter(|(_, large)| *large).map(|found| found.0),
+        );
         if let (Some(thread), Some(share)) = (verdict.thread, verdict.thread_read_share) {
             let judged = match share {
                 share if share >= 0.5 => "it is bound by I/O",
@@ -203,6 +206,36 @@ impl Recording<'_> {
         words
     }
 }
+
+/// What readahead fetched for nothing, in words, and whether that is a large part of what was fetched; `None` where
+/// nothing is known of it, or there is none.
+fn readahead(file: &FilePattern) -> Option<(String, bool)> {
+    if let Some(pages) = file.page_ins.as_deref() {
+        let share = pages.wasted_share()?;
+        let words = format!(
+            "Readahead: {}B came into the page cache, {}B of it ({:.0} %) were not read while recording.",
+            Count(pages.bytes as f64),
+            Count(pages.wasted() as f64),
+            share * 100.0
+        );
+        return Some((words, share >= LARGE_WASTE && pages.wasted() >= LEAST_WASTE));
+    }
+    let wasted = file.reads.wasted_at_least().filter(|wasted| *wasted > 0)?;
+    let share = wasted as f64 / file.reads.device_bytes as f64;
+    let words = format!(
+        "Readahead: at least {}B ({:.0} %) of the {}B from the device were not read (a lower bound; io record --readahead tells all).",
+        Count(wasted as f64),
+        share * 100.0,
+        Count(file.reads.device_bytes as f64)
+    );
+    (share >= TOLD_WASTE).then_some((words, share >= LARGE_WASTE && wasted >= LEAST_WASTE))
+}
+
+/// Share of what was fetched for nothing from which on the verdict speaks of it, with at least so many bytes; share
+/// from which on a bound is told at all.
+const LARGE_WASTE: f64 = 0.25;
+const LEAST_WASTE: u64 = 1 << 20;
+const TOLD_WASTE: f64 = 0.01;
 
 /// `49559` as `49,559`.
 fn grouped(value: u64) -> String {
@@ -299,6 +332,9 @@ pub fn text(recording: &Recording<'_>, limit: usize, mut out: impl Write) -> io:
             }
             writeln!(out, "        phases: {}", line.trim_end_matches("; "))?;
         }
+        if let Some((words, _)) = readahead(file) {
+            writeln!(out, "        {}", words.replacen('R', "r", 1))?;
+        }
     }
     if let Some((id, file)) = files.first().filter(|(_, file)| file.reads.distances.count() > 0) {
         writeln!(out, "\nDistances between consecutive reads of {}", recording.name(*id))?;
@@ -371,6 +407,12 @@ fn document(recording: &Recording<'_>, limit: usize) -> Value {
             "role": Some(recording.role(id).name()).filter(|name| !name.is_empty()),
             "reads": flow(&file.reads),
             "writes": file.writes.as_deref().map(flow),
+            "page_ins": file.page_ins.as_deref().map(|pages| json!({
+                "count": pages.count,
+                "bytes": pages.bytes,
+                "wasted_bytes": pages.wasted(),
+                "wasted_share": pages.wasted_share(),
+            })),
             "syncs": file.syncs.count(),
             "sync_ns": { "p50": file.syncs.quantile_ns(0.5), "p99": file.syncs.quantile_ns(0.99), "max": file.syncs.max_ns() },
             "phases": phases,
@@ -475,6 +517,8 @@ fn flow(flow: &Flow) -> Value {
         "amplification": flow.amplification(),
         "device_bytes": (flow.device_given > 0).then_some(flow.device_bytes),
         "device_bytes_per_byte": flow.device_per_byte(),
+        "readahead_wasted_at_least_bytes": flow.wasted_at_least(),
+        "device_beyond_touched_bytes": flow.beyond_touched(),
         "cached_share": flow.cached_share(),
         "sequential_share": flow.distances.sequential_share(),
         "randomness": flow.distances.randomness(),
