@@ -122,6 +122,10 @@ struct file {
     long long f_pos;
     struct path f_path;
 } CORE;
+// Stands for whatever begins with an address.
+struct list_head {
+    struct list_head *next;
+} CORE;
 struct fdtable {
     unsigned int max_fds;
     struct file **fd;
@@ -391,12 +395,12 @@ static __always_inline struct thread *followed(struct task_struct *task)
     if (!maybe_followed(process))
         return 0;
     struct thread *thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-    if (!thread) {
+    if (unlikely(!thread)) {
         lost(STARTS_FULL);
         return 0;
     }
     __u32 generation = control.generation;
-    if (thread->generation != generation) {
+    if (unlikely(thread->generation != generation)) {
         thread->generation = generation;
         thread->followed = bpf_map_lookup_elem(&processes, &process) != 0;
     }
@@ -487,7 +491,7 @@ static __always_inline struct stream *stream_of(struct thread *thread, struct in
     struct stream *stream = &thread->streams[stream_at(number)];
     __u32 generation = control.generation;
     bool same = stream->at == (__u64)inode && stream->super_block == super_block && stream->inode == number;
-    if (!same || stream->generation != generation) {
+    if (unlikely(!same || stream->generation != generation)) {
         stream->file = number_of(inode, file, fd);
         stream->generation = stream->file == UNTOLD ? 0 : generation;
         if (!same) {
@@ -565,20 +569,20 @@ static __always_inline void add_up(struct stream *stream, const struct access *a
 {
     __u32 file = access->file;
     struct usage *usage = bpf_map_lookup_elem(&usages, &file);
-    if (!usage) {
+    if (unlikely(!usage)) {
         lost(FILES_FULL);
         return;
     }
     __u64 given = access->result > 0 ? access->result : 0;
-    if (access->result < 0)
+    if (unlikely(access->result < 0))
         add(usage->errors, 1);
-    if (access->kind == WRITE) {
+    if (unlikely(access->kind == WRITE)) {
         add(usage->writes, 1);
         add(usage->write_bytes, given);
         add(usage->write_ns, access->latency_ns);
         return;
     }
-    if (access->kind == SYNC || access->kind == DATASYNC) {
+    if (unlikely(access->kind == SYNC || access->kind == DATASYNC)) {
         add(usage->syncs, 1);
         add(usage->sync_ns, access->latency_ns);
         return;
@@ -591,7 +595,7 @@ static __always_inline void add_up(struct stream *stream, const struct access *a
         add(usage->read_ns, access->latency_ns);
         add(usage->latency[bucket(access->latency_ns) & (BUCKETS - 1)], 1);
     }
-    if (access->device_bytes == UNKNOWN) {
+    if (unlikely(access->device_bytes == UNKNOWN)) {
         add(usage->unknown, 1);
         add(usage->unknown_bytes, given);
     } else if (access->device_bytes) {
@@ -618,7 +622,7 @@ static __always_inline void ended(struct stream *stream, const struct access *ac
         return;
     }
     struct access_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
-    if (!record) {
+    if (unlikely(!record)) {
         lost(RING_FULL);
         return;
     }
@@ -680,7 +684,7 @@ static __always_inline void finish(struct thread *thread, struct task_struct *ta
     };
     // Threads are given other names as they are given other work.
     __u32 count = thread->count++;
-    if (count % 1024 == 0)
+    if (unlikely(count % 1024 == 0))
         thread->told = 0;
     tell(thread);
     ended(stream, &access, count % 64 == 0);
@@ -772,8 +776,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
     struct fdtable *table = task->files->fdt;
     struct file *file = 0;
     if (fd < table->max_fds)
-        bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
-    if (!file) {
+        file = (struct file *)FIELD((void *)(table->fd + fd), list_head, next);
+    if (unlikely(!file)) {
         // Never open, or closed by another thread within the call.
         if (result != -9)
             lost(UNREADABLE);
@@ -785,7 +789,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
     __u32 kind = what & KIND;
     __u64 asked = 0, offset = 0;
     if (kind == READ || kind == WRITE) {
-        asked = what & VECTOR ? segments(ARG2(regs), ARG3(regs)) : ARG3(regs);
+        asked = unlikely(what & VECTOR) ? segments(ARG2(regs), ARG3(regs)) : ARG3(regs);
         offset = what & AT_OFFSET ? ARG4(regs) : UNKNOWN;
         // preadv2 with -1, and all that give no place: it is where the file is now, less what has come of it.
         if (offset == UNKNOWN)

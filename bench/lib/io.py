@@ -41,7 +41,10 @@ def run_time_ns(pid):
     """Nanoseconds that the eBPF programs of a process have run, and how often: bpf_stats, by its open files."""
     took = runs = 0
     for path in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
-        fields = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+        try:
+            fields = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+        except FileNotFoundError:  # closed meanwhile
+            continue
         took += int(fields.get("run_time_ns", 0))
         runs += int(fields.get("run_cnt", 0))
     return took, runs
