@@ -63,6 +63,7 @@ struct pt_regs {
 } CORE;
 #define CALL(r) ((r)->orig_ax)
 #define ARG1(r) ((r)->di)
+#define ARG1_OF(r) BPF_CORE_READ(r, di)
 #define ARG2(r) ((r)->si)
 #define ARG3(r) ((r)->dx)
 #define ARG4(r) ((r)->r10)
@@ -89,6 +90,7 @@ struct pt_regs {
 } CORE;
 #define CALL(r) ((r)->syscallno)
 #define ARG1(r) ((r)->orig_x0)
+#define ARG1_OF(r) BPF_CORE_READ(r, orig_x0)
 #define ARG2(r) ((r)->regs[1])
 #define ARG3(r) ((r)->regs[2])
 #define ARG4(r) ((r)->regs[3])
@@ -843,6 +845,28 @@ static __always_inline __u64 pages_of(struct folio *folio)
     return 1;
 }
 
+// The file with this inode that the access under way is about, and its number, so that one that is seen for the first
+// time here is told of by its name too; 0 and -1 where it is another, or none is known.
+static __always_inline struct file *file_under_way(struct thread *thread, struct task_struct *task,
+                                                   struct inode *inode, __s32 *fd)
+{
+    if (!thread->pending)
+        return 0;
+    struct file *file = (struct file *)thread->file;
+    if (!file) {
+        struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+        __u32 number = ARG1_OF(regs);
+        struct fdtable *table = task->files->fdt;
+        if (number >= table->max_fds || bpf_probe_read_kernel(&file, sizeof(file), table->fd + number) || !file)
+            return 0;
+        *fd = number;
+    }
+    if (FIELD(file, file, f_inode) == inode)
+        return file;
+    *fd = -1;
+    return 0;
+}
+
 SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_in, struct folio *folio)
 {
@@ -854,7 +878,9 @@ int BPF_PROG(page_in, struct folio *folio)
     struct inode *host = folio->mapping->host;
     if (!host)
         return 0;
-    struct stream *stream = stream_of(thread, host, 0, -1);
+    __s32 fd = -1;
+    struct file *file = file_under_way(thread, task, host, &fd);
+    struct stream *stream = stream_of(thread, host, file, fd);
     if (!stream)
         return 0;
     __u64 bytes = pages_of(folio) << page_shift;
