@@ -89,9 +89,9 @@ def traced(what, pid, folder):
             if tracer.poll() is not None or time.monotonic() > until:
                 tracer.kill()
                 tracer.wait()
-                # The last line that is no frame of a traceback is its reason.
+                # The first line that names what cannot be had, else the last that is no frame of a traceback.
                 lines = [line for line in text.splitlines() if line.strip() and not line.startswith(" ")]
-                raise Unable(lines[-1] if lines else "it says nothing")
+                raise Unable(next((line for line in lines if re.search("Unable|ERROR: Error|annot attach", line)), lines[-1] if lines else "it says nothing"))
             time.sleep(0.05)
         yield tracer
         end(tracer)
