@@ -1,15 +1,19 @@
 """`mongosonar io` over real WiredTiger: a collection in the order of `_id` and in hashed order, walked in its own order and
-through its `_id` index. The program's own output is the oracle of what was read; the verdict must be what was done."""
+through its `_id` index. The program's own output is the oracle of what was read; the verdict must be what was done.
+strace and the kernel's own counters are the oracles of each call and of the totals."""
 
+import collections
 import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 
 import pytest
 import vm
-from labkit import MONGOSONAR
+from labkit import MONGOSONAR, process, wait_until
 
 LAB = pathlib.Path(__file__).resolve().parent.parent
 STUDY, ORACLE = LAB / "bin/study", LAB / "bin/io-oracle"
@@ -134,6 +138,161 @@ def test_the_recording_holds_exactly_what_was_done(tmp_path):
     assert ("page faults" in way) or len(faults) >= 1
 
 
+# Reads and writes of all kinds, by four threads; between two lines on its standard input.
+WORKLOAD = """
+import os, random, sys, threading
+file = os.open(sys.argv[1], os.O_RDWR)
+def thread(seed):
+    chance = random.Random(seed)
+    for n in range(300):
+        place = chance.randrange(4096) * 4096
+        what = chance.randrange(12)
+        if what < 8:
+            os.pread(file, 1 + chance.randrange(16384), place)
+        elif what == 8:
+            os.preadv(file, [bytearray(100), bytearray(5000)], place + 7)
+        elif what == 9:
+            os.pwrite(file, b"x" * (1 + chance.randrange(8192)), place)
+        elif what == 10:
+            os.pwritev(file, [b"x" * 10, b"y" * 20], place + 1)
+        else:
+            os.pread(file, 4096, 1 << 40)
+print("ready", flush=True)
+for line in sys.stdin:
+    threads = [threading.Thread(target=thread, args=(seed,)) for seed in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    os.lseek(file, 12345, os.SEEK_SET)
+    while os.read(file, 65536):
+        pass
+    os.lseek(file, 999, os.SEEK_SET)
+    os.readv(file, [bytearray(5), bytearray(6)])
+    os.write(file, b"z" * 77)
+    os.writev(file, [b"a" * 5, b"b" * 6])
+    os.fsync(file)
+    os.fdatasync(file)
+    print("done", flush=True)
+"""
+KINDS = {"read": "read", "pread64": "read", "readv": "read", "preadv": "read", "preadv2": "read", "write": "write", "pwrite64": "write"}
+KINDS |= {"writev": "write", "pwritev": "write", "pwritev2": "write", "fsync": "fsync", "fdatasync": "fdatasync"}
+
+
+def straced(path):
+    """The calls of `strace -f -y -s 4`: thread, what it has open, kind, offset (None where it is the file's), asked, result."""
+    calls, begun = [], {}
+    for line in path.read_text().splitlines():
+        thread, rest = line.split(maxsplit=1)
+        if rest.endswith("<unfinished ...>"):
+            begun[thread] = rest.removesuffix("<unfinished ...>").rstrip()
+            continue
+        if resumed := re.match(r"<\.\.\. \w+ resumed>(.*)", rest):
+            rest = begun.pop(thread) + resumed[1]
+        if not (call := re.fullmatch(r"(\w+)\(\d+<(.*?)>(.*)\) += (-?\d+).*", rest)):
+            assert rest.endswith("<detached ...>") or rest.startswith(("---", "+++")), line
+            continue
+        name, target, result = call[1], call[2], int(call[4])
+        arguments = re.sub(r'"(?:[^"\\]|\\.)*"', '""', call[3])
+        numbers = re.findall(r"(?<=, )-?\d+", re.sub(r"\[.*\]", "", arguments))
+        lengths = [int(length) for length in re.findall(r"iov_len=(\d+)", arguments)]
+        kind, asked, offset = KINDS[name], 0, None
+        if kind in ("read", "write"):
+            asked = sum(lengths) if lengths else int(numbers[0])
+            # The last of preadv2 are its flags.
+            offset = int(numbers[-2 if name.endswith("2") else -1]) if name.startswith("p") else None
+        calls.append((int(thread), target, kind, offset, asked, result))
+    assert not begun, begun
+    return calls
+
+
+def accounted(pid):
+    """The kernel's own counts of a process (proc_pid_io(5)), and its major faults."""
+    lines = pathlib.Path(f"/proc/{pid}/io").read_text().splitlines()
+    counts = {name: int(value) for name, value in (line.split(": ") for line in lines)}
+    counts["majflt"] = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[9])
+    return counts
+
+
+def waits_for_its_input(pid):
+    call = pathlib.Path(f"/proc/{pid}/syscall").read_text().split()
+    return call[0] != "running" and int(call[1], 0) == 0
+
+
+def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
+    """One run with all three beside it: strace's list of calls, `/proc/PID/io`, and a recording."""
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    data, list_, recording = tmp_path / "data", tmp_path / "strace", tmp_path / "reads.msio"
+    data.write_bytes(os.urandom(16 << 20))
+    told = tmp_path / "said"
+    with process(["python3", "-S", "-c", WORKLOAD, data], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "ready\n"
+        wait_until(lambda: waits_for_its_input(program.pid), "the program's wait")
+        # Not in the page cache any more, as far as it can be helped.
+        with open(data, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        calls = ["strace", "-f", "-y", "-s", "4", "-e", "trace=" + ",".join(KINDS), "-o", list_, "-p", program.pid]
+        record = [MONGOSONAR, "io", "record", "--pid", str(program.pid), str(recording)]
+        with open(told, "wb") as stderr, process(calls, stderr=stderr) as strace:
+            said = lambda: told.read_text()
+            wait_until(lambda: "attached" in said() or strace.poll() is not None, "strace")
+            if strace.poll() is not None:
+                pytest.skip(f"strace cannot attach here: {said()}")
+            with process(record, stderr=subprocess.PIPE, text=True) as tracer:
+                line = tracer.stderr.readline()
+                if "Ctrl-C ends it" not in line:
+                    assert any(word in line for word in ("permission", "BTF", "cannot load")), line
+                    pytest.skip(f"nothing can be traced here: {line}")
+                before = accounted(program.pid)
+                program.stdin.write("go\n")
+                program.stdin.flush()
+                assert program.stdout.readline() == "done\n"
+                wait_until(lambda: waits_for_its_input(program.pid), "the program's wait")
+                after = accounted(program.pid)
+                tracer.send_signal(signal.SIGINT)
+                assert tracer.wait(20) == 0
+            strace.send_signal(signal.SIGINT)
+            strace.wait(20)
+        program.stdin.close()
+        assert program.wait(20) == 0
+
+    expected = straced(list_)
+    report(recording)  # nothing was lost
+    done = subprocess.run([MONGOSONAR, "io", "report", "--each", str(recording)], capture_output=True, text=True, check=True)
+    header, *lines = (line.split("\t") for line in done.stdout.splitlines())
+    rows = [dict(zip(header, line)) for line in lines]
+    assert {row["file"] for row in rows} == {str(data)}
+
+    # Call by call, thread by thread. What goes on at the file's own place has no offset in strace's words.
+    seen, listed = collections.defaultdict(list), collections.defaultdict(list)
+    for row in rows:
+        given = -int(row["error"]) or int(row["given"])
+        seen[int(row["thread"])].append((row["kind"], int(row["offset"]), int(row["asked"]), given))
+    for thread, target, kind, offset, asked, result in expected:
+        if target == str(data):
+            own = seen[thread][len(listed[thread])][1] if offset is None and len(listed[thread]) < len(seen[thread]) else offset
+            listed[thread].append((kind, own, asked, result))
+    assert len(seen) == 5 and sum(map(len, seen.values())) > 1200
+    assert seen == listed
+    assert set(row["kind"] for row in rows) == {"read", "write", "fsync", "fdatasync"}
+
+    # The kernel counts calls on pipes too: those that strace tells of, and no others.
+    delta = {name: after[name] - before[name] for name in after}
+    for kind, count, size in (("read", "syscr", "rchar"), ("write", "syscw", "wchar")):
+        elsewhere = [call for call in expected if call[2] == kind and call[1] != str(data)]
+        own = [row for row in rows if row["kind"] == kind]
+        assert all(call[1].startswith("pipe:") for call in elsewhere), elsewhere
+        assert delta[count] == len(own) + len(elsewhere)
+        assert delta[size] == sum(int(row["given"]) for row in own) + sum(call[5] for call in elsewhere)
+    # A page of the interpreter's that has to be fetched again is no access to the file.
+    device = sum(int(row["device_bytes"]) for row in rows)
+    assert device <= delta["read_bytes"] if delta["majflt"] else device == delta["read_bytes"]
+    kind = subprocess.run(["stat", "-f", "-c", "%T", data], capture_output=True, text=True, check=True).stdout.strip()
+    assert device > 4 << 20 or kind in ("tmpfs", "ramfs"), (device, kind)
+
+
 @pytest.mark.vm
 def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
     """The same oracle where fentry works, on ext4, at the functions of the VFS and at the system calls."""
@@ -248,3 +407,59 @@ def test_readahead_on_a_stock_kernel_is_what_it_counts_as_fetched(tmp_path):
         # Blocks of the file system's own are counted by the kernel too.
         assert brought <= fetched < brought + (128 << 10), (way, brought, fetched)
         assert wasted == brought - given > 0 and file["reads"]["bytes"] == given, (way, wasted)
+
+
+@pytest.mark.vm
+def test_at_the_functions_of_the_vfs_a_restart_is_followed_and_files_have_names(tmp_path):
+    """There no number of an open file is told, so that each path has to be looked for. A shell called mongod reads files,
+    each closed at once, and another one after it."""
+    program = tmp_path / "mongosonar"
+    subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
+    reads = tmp_path / "reads"
+    reads.write_text(
+        "read go; while [ $1 != --dbpath ]; do for n in $(seq 100); do read line < /mnt/db/db$1/collection-$n.wt; done; shift; done; read go"
+    )
+    script = """
+        mke2fs /dev/vda > /dev/null 2>&1
+        mount -t ext4 /dev/vda /mnt
+        mkdir /mnt/db
+        for d in 0 1 2 3 4 5 6 7 8 9; do
+            mkdir /mnt/db/db$d
+            for n in $(seq 100); do echo 12 > /mnt/db/db$d/collection-$n.wt; done
+        done
+        cp /bin/busybox /tmp/mongod
+        mkfifo /tmp/one /tmp/two
+        ( exec -a sh /tmp/mongod /bin/reads 0 1 2 3 4 --dbpath /mnt/db < /tmp/one ) &
+        exec 8> /tmp/one
+        until [ "$(cat /proc/$!/comm)" = mongod ]; do sleep 1; done
+        mongosonar io record --way vfs --dbpath /mnt/db /tmp/reads.msio 2> /tmp/said &
+        tracer=$!
+        until grep -q Ctrl-C /tmp/said; do sleep 1; done
+        echo go >&8
+        sleep 2
+        echo end >&8
+        until grep -q 'waiting for the next mongod' /tmp/said; do sleep 1; done
+        ( exec -a sh /tmp/mongod /bin/reads 5 6 7 8 9 --dbpath /mnt/db < /tmp/two ) &
+        exec 9> /tmp/two
+        until grep -q 'is followed' /tmp/said; do sleep 1; done
+        echo go >&9
+        sleep 2
+        echo end >&9
+        until [ $(grep -c 'has ended' /tmp/said) = 2 ]; do sleep 1; done
+        kill -TERM $tracer
+        wait
+        cat /tmp/said
+        mongosonar io report --each /tmp/reads.msio > /tmp/each
+    """
+    done = vm.run(script, files=[(program, "/bin/mongosonar"), (reads, "/bin/reads")], disks=[64], take=["/tmp/each", "/tmp/said"])
+    assert done.code == 0 and "/tmp/said" in done.taken, done
+    said = done.taken["/tmp/said"].decode()
+    rows = [line.split("\t") for line in done.taken["/tmp/each"].decode().splitlines()]
+    at = [rows[0].index(name) for name in ("file", "kind", "offset", "asked", "given")]
+    seen = collections.Counter(tuple(row[column] for column in at) for row in rows[1:])
+    # The shell reads a byte at a time.
+    expected = {
+        (f"/mnt/db/db{folder}/collection-{n}.wt", "read", str(offset), "1", "1"): 1 for folder in range(10) for n in range(1, 101) for offset in range(3)
+    }
+    assert seen == expected, said
+    assert " 3000 accesses recorded, 0 lost" in said and "left out" not in said

@@ -168,10 +168,11 @@ pub enum IoCommand {
 /// What `io live` can be asked for.
 #[derive(Args, Debug, Clone)]
 pub struct IoLiveArgs {
-    /// Process to look at; repeat for several [default: each mongod of this machine]
+    /// Process to look at; repeat for several [default: each mongod of this machine, also one that starts later]
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<u32>,
-    /// Only files under this folder [default: all files of the process]
+    /// Only files under this folder, by its path here or in the process's mount namespace; without --pid only of each
+    /// mongod whose folder it is [default: all files of the process]
     #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
     /// Ask this server for the names of collections and indexes
@@ -229,10 +230,11 @@ impl From<IoWay> for sonar_sys::io::Way {
 pub struct IoRecordArgs {
     /// The recording that is made; an existing file is left alone
     pub file: PathBuf,
-    /// Process to trace; repeat for several [default: each mongod of this machine]
+    /// Process to trace; repeat for several [default: each mongod of this machine, also one that starts later]
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<u32>,
-    /// Only files under this folder [default: all files of the process]
+    /// Only files under this folder, by its path here or in the process's mount namespace; without --pid only of each
+    /// mongod whose folder it is [default: all files of the process]
     #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
     /// Stop after this time

@@ -3,20 +3,19 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use sonar_core::io::IoAccess;
-use sonar_decode::io_file::{Block, Parser, Step};
-use support::{Folder, program, run, signal, text};
+use support::trace::{CALLED_MONGOD, Oracle, Recorded, Tracer};
+use support::{Folder, run, text};
 
-/// Does what it is told, once it has been told to go on.
-const ORACLE: &str = r#"
-import os, sys, threading
-folder = sys.argv[1]
-sys.stdin.readline()
-data = os.open(folder + "/collection-1-2.wt", os.O_RDWR)
+/// What the oracle does.
+const ACCESSES: &str = r#"
+data = os.open(db + "/collection-1-2.wt", os.O_RDWR)
 def thread():
     for n in range(50):
         os.pread(data, 512, n * 1024)
@@ -37,10 +36,8 @@ os.fdatasync(data)
 worker = threading.Thread(target=thread)
 worker.start()
 worker.join()
-with open(folder + "/other/ignored", "rb", buffering=0) as other:
+with open(db + "/other/ignored", "rb", buffering=0) as other:
     other.read(10)
-print("done", flush=True)
-sys.stdin.readline()
 "#;
 
 /// Kind, offset, asked, given of what the oracle does on its file.
@@ -60,146 +57,73 @@ fn expected() -> Vec<(&'static str, u64, u64, u64)> {
     list
 }
 
-fn recorded(file: &[u8]) -> (Vec<String>, Vec<IoAccess>) {
-    let (mut names, mut accesses) = (Vec::new(), Vec::new());
-    let mut parser = Parser::new();
-    let mut rest = file;
-    while let Step::Block { block, consumed } = parser.next(rest).unwrap() {
-        match block {
-            Block::Files(files) => names.extend(files.map(|file| file.path.to_string())),
-            Block::Accesses(block) => accesses.extend(block),
-            Block::Lost(lost) => assert_eq!(lost.losses().total(), 0),
-            _ => {}
-        }
-        rest = &rest[consumed..];
-        if rest.is_empty() {
-            break;
-        }
-    }
-    parser.finish(rest.len()).unwrap();
-    (names, accesses)
+/// A folder with what the oracle reads, and the oracle.
+fn oracle(folder: &Folder) -> (PathBuf, Oracle) {
+    let db = folder.path("db");
+    fs::create_dir_all(db.join("other")).unwrap();
+    fs::write(db.join("collection-1-2.wt"), vec![7; 1 << 20]).unwrap();
+    fs::write(db.join("other/ignored"), [1; 100]).unwrap();
+    let oracle = Oracle::new(folder, &[], &db);
+    (db, oracle)
 }
 
 #[test]
 fn the_recording_holds_exactly_what_the_process_did() {
     let folder = Folder::new("io-oracle");
-    fs::create_dir_all(folder.path("db/other")).unwrap();
-    fs::write(folder.path("db/collection-1-2.wt"), vec![7; 1 << 20]).unwrap();
-    fs::write(folder.path("db/other/ignored"), [1; 100]).unwrap();
-    let script = folder.file("oracle.py", ORACLE.as_bytes());
-    let mut oracle = Command::new("python3")
-        .arg(script)
-        .arg(folder.path("db"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let (db, mut oracle) = oracle(&folder);
     let recording = folder.path("reads.msio");
-    let mut recorder = program(["io", "record", "--pid", &oracle.id().to_string(), "--dbpath"]);
-    recorder.arg(folder.path("db")).arg(&recording);
-    let mut recorder = recorder.spawn().unwrap();
-    let mut said = BufReader::new(recorder.stderr.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    let mut input = oracle.stdin.take().unwrap();
-    if !line.contains("recording process") {
-        eprintln!("skipped, as nothing can be traced here: {line}");
-        assert!(
-            line.contains("permission") || line.contains("BTF") || line.contains("cannot load"),
-            "{line}"
-        );
-        drop(input);
-        oracle.kill().unwrap();
-        oracle.wait().unwrap();
-        recorder.wait().unwrap();
+    let Some(tracer) = Tracer::start(&[
+        "record",
+        "--pid",
+        &oracle.id.to_string(),
+        "--dbpath",
+        db.to_str().unwrap(),
+        recording.to_str().unwrap(),
+    ]) else {
         return;
-    }
-    input.write_all(b"go\n").unwrap();
-    let mut done = String::new();
-    BufReader::new(oracle.stdout.take().unwrap()).read_line(&mut done).unwrap();
-    assert_eq!(done, "done\n");
-    signal(&recorder, "INT");
-    assert!(recorder.wait().unwrap().success());
-    drop(input);
-    oracle.wait().unwrap();
+    };
+    oracle.does(ACCESSES);
+    tracer.end();
 
-    let (names, accesses) = recorded(&fs::read(&recording).unwrap());
-    let at = names.iter().position(|name| name.ends_with("db/collection-1-2.wt")).unwrap() as u32 + 1;
-    let mine: Vec<_> = accesses
-        .iter()
-        .filter(|access| access.file == at)
-        .map(|access| (access.kind.name(), access.offset, access.asked, access.given))
-        .collect();
-    assert_eq!(mine, expected());
-    assert!(accesses.iter().any(|access| access.thread != oracle.id()), "the other thread is told apart");
-    assert!(names.iter().all(|name| name.contains("/db/")), "{names:?}");
+    let recorded = Recorded::read(Path::new(&recording));
+    let seen = recorded.under(&db);
+    assert_eq!(seen.len(), recorded.accesses.len(), "nothing of other folders: {:?}", recorded.files);
+    let of = |name: &str| {
+        let accesses = seen.iter().filter(|access| access.0 == name);
+        accesses.map(|access| (access.2, access.3, access.4, access.5)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("collection-1-2.wt"), expected());
+    assert_eq!(of("other/ignored"), [("read", 0, 10, 10)]);
+    let threads: BTreeSet<_> = recorded.accesses.iter().map(|access| access.thread).collect();
+    assert!(threads.len() == 2 && threads.contains(&oracle.id), "the other thread is told apart");
 
     let report = run(&format!("io report --json {}", recording.display()));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
-    assert_eq!(report["accesses"].as_u64(), Some(accesses.len() as u64));
+    assert_eq!(report["accesses"].as_u64(), Some(recorded.accesses.len() as u64));
     assert_eq!(report["lost"]["ring_full"], 0);
-}
-
-/// A process that waits to be told to go on, and a tracer that is attached to it; `None` where nothing can
-/// be traced.
-fn traced(folder: &Folder, script: &str, arguments: &[&str]) -> Option<(Child, Child)> {
-    fs::create_dir_all(folder.path("db/other")).unwrap();
-    fs::write(folder.path("db/collection-1-2.wt"), vec![7; 1 << 20]).unwrap();
-    fs::write(folder.path("db/other/ignored"), [1; 100]).unwrap();
-    let script = folder.file("oracle.py", script.as_bytes());
-    let mut oracle = Command::new("python3")
-        .arg(script)
-        .arg(folder.path("db"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut tracer = program(["io"]);
-    tracer.args(arguments).args(["--pid", &oracle.id().to_string()]);
-    let mut tracer = tracer.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(tracer.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
-    if line.contains("Ctrl-C ends it") {
-        oracle.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
-        let mut done = String::new();
-        BufReader::new(oracle.stdout.as_mut().unwrap()).read_line(&mut done).unwrap();
-        assert_eq!(done, "done\n");
-        return Some((oracle, tracer));
-    }
-    eprintln!("skipped, as nothing can be traced here: {line}");
-    assert!(line.contains("permission") || line.contains("BTF") || line.contains("cannot load"), "{line}");
-    oracle.kill().unwrap();
-    oracle.wait().unwrap();
-    tracer.wait().unwrap();
-    None
 }
 
 /// Reads four pages at each MiB of a cold file, with the advice that it is given; tells what the kernel counted as
 /// fetched from the device for it, and what it was given.
-const STRIDES: &str = r#"
-import os, sys
-folder, advice = sys.argv[1], ADVICE
-path = folder + "/collection-7-8.wt"
+const COLD: &str = r#"
+path = db + "/collection-7-8.wt"
 with open(path, "wb") as file:
     file.write(os.urandom(48 << 20))
     os.fsync(file.fileno())
-data = os.open(path, os.O_RDONLY)
-os.posix_fadvise(data, 0, 0, os.POSIX_FADV_DONTNEED)
-os.posix_fadvise(data, 0, 0, advice)
+cold = os.open(path, os.O_RDONLY)
+os.posix_fadvise(cold, 0, 0, os.POSIX_FADV_DONTNEED)
+os.posix_fadvise(cold, 0, 0, ADVICE)
 def fetched():
     with open("/proc/self/io") as counters:
         return next(int(line.split()[1]) for line in counters if line.startswith("read_bytes"))
 fetched()
-sys.stdin.readline()
+"#;
+const STRIDES: &str = r#"
 before, given = fetched(), 0
 for mebibyte in range(48):
     for page in range(4):
-        given += len(os.pread(data, 4096, (mebibyte << 20) + page * 4096))
+        given += len(os.pread(cold, 4096, (mebibyte << 20) + page * 4096))
 told = f"{fetched() - before} {given}"
-with open(folder + "/told", "w") as file:
-    file.write(told)
-print("done", flush=True)
-sys.stdin.readline()
 "#;
 
 /// What readahead fetches for nothing is what the kernel fetched beyond what was read.
@@ -208,17 +132,16 @@ fn readahead_that_nobody_reads_is_a_figure() {
     for (advice, ahead) in [("os.POSIX_FADV_NORMAL", true), ("os.POSIX_FADV_RANDOM", false)] {
         let folder = Folder::new(&format!("io-readahead-{ahead}"));
         let recording = folder.path("reads.msio").display().to_string();
-        let script = STRIDES.replace("ADVICE", advice);
-        let Some((mut oracle, mut tracer)) = traced(&folder, &script, &["record", "--readahead", &recording])
-        else {
+        let (_, mut oracle) = oracle(&folder);
+        oracle.does(&COLD.replace("ADVICE", advice));
+        let pid = oracle.id.to_string();
+        let Some(tracer) = Tracer::start(&["record", "--readahead", "--pid", &pid, &recording]) else {
             return;
         };
-        signal(&tracer, "INT");
-        assert!(tracer.wait().unwrap().success());
-        drop(oracle.stdin.take());
-        oracle.wait().unwrap();
-        let told = fs::read_to_string(folder.path("db/told")).unwrap();
-        let told: Vec<u64> = told.split(' ').map(|figure| figure.parse().unwrap()).collect();
+        oracle.does(STRIDES);
+        let told = oracle.says("told");
+        assert!(tracer.end().status.success());
+        let told: Vec<u64> = told.trim().split(' ').map(|figure| figure.parse().unwrap()).collect();
         let (fetched, given) = (told[0], told[1]);
         assert_eq!(given, 48 * 4 * 4_096);
         if fetched == 0 {
@@ -248,16 +171,14 @@ fn readahead_that_nobody_reads_is_a_figure() {
 #[test]
 fn live_adds_up_what_the_process_did() {
     let folder = Folder::new("io-live");
-    let Some((mut oracle, tracer)) = traced(&folder, ORACLE, &["live", "--json", "--interval", "300ms"])
-    else {
+    let (_, mut oracle) = oracle(&folder);
+    let pid = oracle.id.to_string();
+    let Some(tracer) = Tracer::start(&["live", "--json", "--interval", "300ms", "--pid", &pid]) else {
         return;
     };
-    signal(&tracer, "INT");
-    let output = tracer.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    drop(oracle.stdin.take());
-    oracle.wait().unwrap();
-    let mut sums = std::collections::HashMap::new();
+    oracle.does(ACCESSES);
+    let output = tracer.end();
+    let mut sums = HashMap::new();
     for line in output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let interval: serde_json::Value = serde_json::from_slice(line).unwrap();
         assert!(interval["lost"].as_object().unwrap().values().all(|count| count == 0), "{interval}");
@@ -312,4 +233,566 @@ fn a_process_that_is_not_there_is_named() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("no process 4194303"), "{output:?}");
     assert!(!folder.path("x").exists());
+}
+
+/// How many accesses each path of a folder has, by process.
+fn counts(recorded: &Recorded, db: &Path) -> BTreeMap<(String, u32), usize> {
+    let mut counts = BTreeMap::new();
+    for access in recorded.under(db) {
+        *counts.entry((access.0, access.1)).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn paths<const N: usize>(folder: &Folder, names: [&str; N]) -> [String; N] {
+    names.map(|name| folder.path(name).to_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_mongod_that_starts_again_is_followed() {
+    let folder = Folder::new("io-again");
+    let [db, recording] = paths(&folder, ["db", "reads.msio"]);
+    fs::create_dir(&db).unwrap();
+    fs::write(folder.path("db/collection-1-2.wt"), vec![7; 1 << 20]).unwrap();
+    let open = "data = os.open(db + '/collection-1-2.wt', os.O_RDONLY)";
+    // Known by what it has open, as one is that has its dbpath from its configuration.
+    let mut first = Oracle::new(&folder, &[], &db);
+    first.does(CALLED_MONGOD);
+    first.does(open);
+    // Another one of this machine's.
+    fs::create_dir(folder.path("elsewhere")).unwrap();
+    let mut other = Oracle::new(&folder, &[], folder.path("elsewhere"));
+    other.does(CALLED_MONGOD);
+    let Some(mut tracer) = Tracer::start(&["record", "--dbpath", &db, &recording]) else { return };
+    let Some(mut live) = Tracer::start(&["live", "--json", "--interval", "200ms", "--dbpath", &db]) else {
+        return;
+    };
+    assert!(tracer.said.contains(&format!("process {} by", first.id)), "only the one: {}", tracer.said);
+    let reads = "for n in range(10): os.pread(data, 100, n * 1000)";
+    first.does(reads);
+    // Its parent has not collected it yet.
+    first.end();
+    for tracer in [&mut tracer, &mut live] {
+        tracer.until_said(&format!("process {} has ended; waiting for the next mongod\n", first.id));
+    }
+    let first_id = first.id;
+    drop(first);
+
+    let mut second = Oracle::new(&folder, &["--dbpath", &db], &db);
+    second.does(CALLED_MONGOD);
+    for tracer in [&mut tracer, &mut live] {
+        tracer.until_said(&format!("process {} is a mongod that has started: it is followed\n", second.id));
+    }
+    second.does(open);
+    second.does(reads);
+    second.does(reads);
+    other.does("os.open(db + '/x', os.O_RDWR | os.O_CREAT)");
+    tracer.end();
+    let output = live.end();
+
+    let recorded = Recorded::read(Path::new(&recording));
+    let name = "collection-1-2.wt".to_string();
+    let expected = BTreeMap::from([((name.clone(), first_id), 10), ((name, second.id), 20)]);
+    assert_eq!(counts(&recorded, Path::new(&db)), expected);
+    assert_eq!(recorded.files.len(), 1, "one file, whoever reads it: {:?}", recorded.files);
+    assert_eq!(recorded.info["processes"], format!("{first_id}, {}", second.id));
+    let report = run(&format!("io report --json {recording}"));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["info"]["processes"], recorded.info["processes"], "the last word on it counts");
+    assert_eq!(
+        live_reads(&output.stdout),
+        BTreeMap::from([(format!("{db}/collection-1-2.wt"), 30)]),
+        "{output:?}"
+    );
+}
+
+/// Reads of each file that `io live --json` tells of, over all intervals.
+fn live_reads(out: &[u8]) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for line in text(out).lines() {
+        let interval: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(interval["lost"].as_object().unwrap().values().all(|count| count == 0), "{interval}");
+        for file in interval["files"].as_array().unwrap() {
+            *sums.entry(file["name"].as_str().unwrap().to_owned()).or_insert(0) +=
+                file["reads"].as_u64().unwrap();
+        }
+    }
+    sums.retain(|_, reads| *reads > 0);
+    sums
+}
+
+#[test]
+fn a_program_that_becomes_a_mongod_and_one_that_calls_itself_otherwise_are_found() {
+    let folder = Folder::new("io-becomes");
+    let [db, recording, program] = paths(&folder, ["db", "reads.msio", "mongod"]);
+    fs::create_dir(&db).unwrap();
+    fs::write(folder.path("db/sizeStorer.wt"), b"0123456789\n").unwrap();
+    // The program of this one is called mongod, and it calls itself otherwise.
+    fs::copy("/bin/sh", &program).unwrap();
+    let otherwise = format!(
+        "printf worker > /proc/self/comm; exec 3< {db}/sizeStorer.wt; echo; read go; read x <&3; echo; read go"
+    );
+    let mut shell = Command::new(&program)
+        .args(["-c", &otherwise])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It ends when this goes.
+    let mut input = shell.stdin.take().unwrap();
+    let mut out = shell.stdout.take().unwrap();
+    let mut line = || assert_eq!(out.read(&mut [0]).unwrap(), 1);
+    line();
+    // A shell that becomes one, as a container's entry point does.
+    let mut entry = Oracle::new(&folder, &[], &db);
+    let tracer = Tracer::start(&["record", "--dbpath", &db, &recording]);
+    let Some(mut tracer) = tracer else {
+        drop(input);
+        shell.wait().unwrap();
+        return;
+    };
+    assert_eq!(fs::read_to_string(format!("/proc/{}/comm", shell.id())).unwrap(), "worker\n");
+    assert!(tracer.said.contains(&format!("process {} by", shell.id())), "{}", tracer.said);
+    input.write_all(b"go\n").unwrap();
+    line();
+    entry.does(CALLED_MONGOD);
+    entry.does("data = os.open(db + '/sizeStorer.wt', os.O_RDONLY)");
+    tracer.until_said(&format!("process {} is a mongod that has started", entry.id));
+    entry.does("os.pread(data, 5, 0)");
+    tracer.end();
+    drop(input);
+    shell.wait().unwrap();
+
+    let recorded = Recorded::read(Path::new(&recording));
+    let of = |process| recorded.under(&db).into_iter().filter(move |seen| seen.1 == process);
+    // The shell reads a byte at a time.
+    let bytes: Vec<_> = of(shell.id()).map(|seen| (seen.3, seen.4, seen.5)).collect();
+    assert_eq!(bytes, (0..11).map(|at| (at, 1, 1)).collect::<Vec<_>>());
+    assert_eq!(of(entry.id).map(|seen| (seen.3, seen.5)).collect::<Vec<_>>(), [(0, 5)]);
+}
+
+#[test]
+fn two_mongods_are_told_apart() {
+    let folder = Folder::new("io-two");
+    let [both, one, db1, db2] = paths(&folder, ["both.msio", "one.msio", "db1", "db2"]);
+    let mut servers = Vec::new();
+    for db in [&db1, &db2] {
+        fs::create_dir(db).unwrap();
+        fs::write(Path::new(db).join("collection-1-2.wt"), vec![7; 1 << 20]).unwrap();
+        let mut server = Oracle::new(&folder, &["--dbpath", db], db);
+        server.does(CALLED_MONGOD);
+        server.does("data = os.open(db + '/collection-1-2.wt', os.O_RDWR)");
+        servers.push(server);
+    }
+    // Each is followed, and whatever other mongod is here.
+    let Some(tracer) = Tracer::start(&["record", &both]) else { return };
+    let list = tracer.said.split_once("process ").unwrap().1.split_once(" by").unwrap().0.to_owned();
+    let list: Vec<u32> = list.split(", ").map(|id| id.parse().unwrap()).collect();
+    assert!(servers.iter().all(|server| list.contains(&server.id)), "{list:?}");
+    let Some(of_one) = Tracer::start(&["record", "--dbpath", &db2, &one]) else { return };
+    assert!(of_one.said.contains(&format!("process {} by", servers[1].id)), "{}", of_one.said);
+    servers[0].does("for n in range(30): os.pread(data, 100, n * 1000)");
+    servers[1].does("for n in range(50): os.pwrite(data, b'x' * 10, n * 1000)");
+    servers[0].does("os.fsync(data)");
+    // Also where one reads the other's.
+    servers[0].does(&format!("os.pread(os.open('{db2}/collection-1-2.wt', os.O_RDONLY), 7, 7)"));
+    tracer.end();
+    of_one.end();
+
+    let name = || "collection-1-2.wt".to_string();
+    let recorded = Recorded::read(Path::new(&both));
+    assert_eq!(counts(&recorded, Path::new(&db1)), BTreeMap::from([((name(), servers[0].id), 31)]));
+    assert_eq!(
+        counts(&recorded, Path::new(&db2)),
+        BTreeMap::from([((name(), servers[0].id), 1), ((name(), servers[1].id), 50)])
+    );
+    let recorded = Recorded::read(Path::new(&one));
+    assert_eq!(counts(&recorded, Path::new(&db2)), BTreeMap::from([((name(), servers[1].id), 50)]));
+    assert_eq!(recorded.accesses.len(), 50);
+}
+
+#[test]
+fn files_that_are_renamed_deleted_cut_and_reopened_keep_their_accesses_and_names() {
+    let folder = Folder::new("io-renamed");
+    let [db, recording] = paths(&folder, ["db", "reads.msio"]);
+    fs::create_dir_all(folder.path("db/journal")).unwrap();
+    for name in ["renamed.wt", "deleted.wt", "gone.wt", "cut.wt", "again.wt", "said (deleted)", "mapped.wt"] {
+        fs::write(folder.path("db").join(name), vec![7; 65_536]).unwrap();
+    }
+    let mut oracle = Oracle::new(&folder, &[], &db);
+    // Deleted before anybody looks.
+    oracle.does("gone = os.open(db + '/gone.wt', os.O_RDWR); os.unlink(db + '/gone.wt')");
+    let pid = oracle.id.to_string();
+    let Some(tracer) = Tracer::start(&["record", "--pid", &pid, "--dbpath", &db, &recording]) else { return };
+    let Some(live) = Tracer::start(&["live", "--json", "--pid", &pid, "--dbpath", &db]) else { return };
+    // All at once, so that nobody looks in between.
+    oracle.does(
+        r#"
+def opened(name, flags=os.O_RDWR):
+    return os.open(db + "/" + name, flags)
+os.pread(gone, 100, 0)
+one = opened("renamed.wt")
+for n in range(10):
+    os.pread(one, 100, n)
+os.rename(db + "/renamed.wt", db + "/new-name.wt")
+for n in range(10):
+    os.pread(one, 200, n)
+# As WiredTiger makes a log file ready.
+log = opened("journal/WiredTigerTmplog.0000000001", os.O_RDWR | os.O_CREAT)
+os.write(log, b"y" * 128)
+os.rename(db + "/journal/WiredTigerTmplog.0000000001", db + "/journal/WiredTigerLog.0000000001")
+os.write(log, b"y" * 128)
+os.close(log)
+two = opened("deleted.wt")
+os.pread(two, 100, 1)
+os.unlink(db + "/deleted.wt")
+for n in range(20):
+    os.pread(two, 100, n)
+three = opened("cut.wt")
+os.pread(three, 4096, 60000)
+os.ftruncate(three, 100)
+os.pread(three, 4096, 60000)
+os.pread(three, 4096, 0)
+os.pwrite(three, b"x" * 50, 200)
+for n in range(30):
+    four = opened("again.wt")
+    if n % 3 == 0:
+        other = opened("said (deleted)")
+        os.pread(other, 3, n)
+        os.close(other)
+        os.dup2(four, 97)
+        os.close(four)
+        four = 97
+    os.pread(four, 50, n * 1000)
+    os.close(four)
+"#,
+    );
+    tracer.end();
+    let live = live_reads(&live.end().stdout);
+
+    let recorded = Recorded::read(Path::new(&recording));
+    let seen = recorded.under(&db);
+    assert_eq!(seen.len(), recorded.accesses.len(), "each has its folder: {:?}", recorded.files);
+    let of = |name: &str| {
+        let accesses = seen.iter().filter(|access| access.0 == name);
+        accesses.map(|access| (access.2, access.3, access.4, access.5)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("gone.wt"), [("read", 0, 100, 100)]);
+    let renamed: Vec<_> =
+        (0..10).map(|n| ("read", n, 100, 100)).chain((0..10).map(|n| ("read", n, 200, 200))).collect();
+    assert_eq!(of("renamed.wt"), renamed);
+    let deleted: Vec<_> = [1].into_iter().chain(0..20).map(|n| ("read", n, 100, 100)).collect();
+    assert_eq!(of("deleted.wt"), deleted);
+    let cut = [
+        ("read", 60_000, 4_096, 4_096),
+        ("read", 60_000, 4_096, 0),
+        ("read", 0, 4_096, 100),
+        ("write", 200, 50, 50),
+    ];
+    assert_eq!(of("cut.wt"), cut);
+    assert_eq!(of("again.wt"), (0..30).map(|n| ("read", n * 1_000, 50, 50)).collect::<Vec<_>>());
+    assert_eq!(of("said (deleted)"), (0..10).map(|n| ("read", n * 3, 3, 3)).collect::<Vec<_>>());
+    assert_eq!(of("journal/WiredTigerTmplog.0000000001"), [("write", 0, 128, 128), ("write", 128, 128, 128)]);
+    assert_eq!(seen.len(), 1 + 20 + 21 + 4 + 30 + 10 + 2, "{:?}", recorded.files);
+    let mut reads: HashMap<_, u64> = HashMap::new();
+    for access in recorded.seen().filter(|access| access.2 == "read") {
+        *reads.entry(access.0).or_default() += 1;
+    }
+    assert_eq!(live, reads.into_iter().collect(), "live says the same");
+}
+
+#[test]
+fn files_that_replace_each_other_lose_no_access() {
+    let folder = Folder::new("io-replaced");
+    let [db, recording] = paths(&folder, ["db", "reads.msio"]);
+    fs::create_dir(&db).unwrap();
+    let mut oracle = Oracle::new(&folder, &[], &db);
+    let pid = oracle.id.to_string();
+    let Some(tracer) = Tracer::start(&["record", "--pid", &pid, &recording]) else { return };
+    let Some(live) = Tracer::start(&["live", "--json", "--pid", &pid]) else { return };
+    oracle.does(
+        r#"
+def opened(name, flags=os.O_RDWR):
+    return os.open(db + "/" + name, flags)
+# As WiredTiger replaces its turtle.
+for n in range(20):
+    new = opened("WiredTiger.turtle.set", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    os.write(new, b"x" * (1000 + n))
+    os.fsync(new)
+    os.close(new)
+    os.rename(db + "/WiredTiger.turtle.set", db + "/WiredTiger.turtle")
+    turtle = opened("WiredTiger.turtle", os.O_RDONLY)
+    os.read(turtle, 4096)
+    os.close(turtle)
+"#,
+    );
+    tracer.end();
+    let live = live_reads(&live.end().stdout);
+
+    // Each is gone by the time that the next one has come, so that some have no folder any more. Which of
+    // both names one has is which it was seen by first: file systems give inodes again.
+    let is_turtle = |path: &str| {
+        let name = path.strip_prefix(&db).map_or(path, |rest| rest.trim_start_matches('/'));
+        name == "WiredTiger.turtle" || name == "WiredTiger.turtle.set"
+    };
+    let recorded = Recorded::read(Path::new(&recording));
+    assert!(recorded.files.values().all(|path| is_turtle(path)), "{:?}", recorded.files);
+    let turtle: Vec<_> = recorded.seen().map(|access| (access.2, access.4, access.5)).collect();
+    let replaced = |n: u64| [("write", 1_000 + n, 1_000 + n), ("fsync", 0, 0), ("read", 4_096, 1_000 + n)];
+    assert_eq!(turtle, (0..20).flat_map(replaced).collect::<Vec<_>>());
+    assert!(live.keys().all(|path| is_turtle(path)), "{live:?}");
+    assert_eq!(live.values().sum::<u64>(), 20);
+}
+
+#[test]
+fn twelve_thousand_files_keep_their_names_and_counts() {
+    let folder = Folder::new("io-many");
+    let [db, recording] = paths(&folder, ["db", "reads.msio"]);
+    fs::create_dir(&db).unwrap();
+    let mut oracle = Oracle::new(&folder, &[], &db);
+    // Half of them stay open, as a mongod's do; the others are closed at once. In folders of their own, as
+    // with directoryPerDB.
+    oracle.does(
+        r#"
+resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+def name(n):
+    return f"{db}/db{n % 40}/collection-{n}-1.wt"
+for n in range(40):
+    os.mkdir(f"{db}/db{n}")
+for n in range(12000):
+    with open(name(n), "wb") as file:
+        file.write(b"x" * 100)
+"#,
+    );
+    let pid = oracle.id.to_string();
+    let Some(tracer) = Tracer::start(&["record", "--pid", &pid, "--dbpath", &db, &recording]) else { return };
+    let Some(live) = Tracer::start(&["live", "--json", "--interval", "1m", "--pid", &pid, "--dbpath", &db])
+    else {
+        return;
+    };
+    oracle.does(
+        r#"
+for n in range(12000):
+    file = os.open(name(n), os.O_RDONLY)
+    os.pread(file, 10 + n % 50, n % 7)
+    if n % 2:
+        os.close(file)
+"#,
+    );
+    tracer.end();
+    let live = live_reads(&live.end().stdout);
+
+    let recorded = Recorded::read(Path::new(&recording));
+    let expected: BTreeSet<_> = (0..12_000u64)
+        .map(|n| {
+            (format!("db{}/collection-{n}-1.wt", n % 40), oracle.id, "read", n % 7, 10 + n % 50, 10 + n % 50)
+        })
+        .collect();
+    let seen = recorded.under(&db);
+    assert_eq!((recorded.accesses.len(), seen.len()), (12_000, 12_000));
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>(), expected);
+    assert_eq!(live.len(), 12_000);
+    assert!(live.iter().all(|(name, reads)| name.starts_with(&db) && *reads == 1));
+
+    let report = text(&run(&format!("io report {recording}")).stdout).to_owned();
+    assert!(report.starts_with("12,000 accesses in "), "{report}");
+    assert!(report.contains("\nFiles, by time spent in reading them (20 of 12000)\n"), "{report}");
+    assert_eq!(report.lines().filter(|line| line.ends_with("-1.wt")).count(), 20, "{report}");
+    assert!(!report.contains("not told apart") && !report.contains("lost"), "{report}");
+    let report = run(&format!("io report --json --limit 100000 {recording}"));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let files = report["files"].as_array().unwrap();
+    assert_eq!((report["files_total"].as_u64(), files.len()), (Some(12_000), 12_000));
+    assert!(report["lost"].as_object().unwrap().values().all(|count| count == 0), "{}", report["lost"]);
+    let bytes: u64 = files.iter().map(|file| file["reads"]["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(bytes, (0..12_000).map(|n| 10 + n % 50).sum::<u64>());
+}
+
+/// In mount namespaces of its own, and of processes: a container, as far as files go.
+#[test]
+fn a_mount_namespace_has_its_own_paths_and_the_folder_is_found_by_both() {
+    let folder = Folder::new("io-namespace");
+    let [outside, inside] = paths(&folder, ["srv", "data/db"]);
+    fs::create_dir_all(&outside).unwrap();
+    fs::create_dir_all(&inside).unwrap();
+    fs::write(folder.path("srv/collection-1-2.wt"), vec![7; 65_536]).unwrap();
+    fs::write(folder.path("beside"), vec![7; 65_536]).unwrap();
+    let mount = format!("mount --bind '{outside}' '{inside}' && exec \"$@\"");
+    // There this folder exists in the namespace only.
+    let only = format!(
+        "mount -t tmpfs none '{0}/data' && mkdir -p '{inside}/x' && {mount}",
+        folder.path("").display()
+    );
+    for (at, (unshare, shell)) in
+        [(&["--mount"] as &[&str], &mount), (&["--mount", "--pid", "--fork", "--mount-proc"], &only)]
+            .into_iter()
+            .enumerate()
+    {
+        let mut wrapper = vec!["unshare"];
+        wrapper.extend(unshare.iter().chain(&["sh", "-c", shell.as_str(), "sh"]));
+        let tried = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output().unwrap();
+        if !tried.status.success() {
+            eprintln!("skipped, as there can be no mount namespace here: {}", text(&tried.stderr));
+            return;
+        }
+        let mut oracle = Oracle::within(&wrapper, &folder, &[], &inside);
+        // With --fork it is a child of what was started, and has another number for itself.
+        let child = fs::read_to_string(format!("/proc/{0}/task/{0}/children", oracle.id)).unwrap();
+        if let Some(child) = child.split_ascii_whitespace().next() {
+            oracle.id = child.parse().unwrap();
+            assert_eq!(oracle.says("os.getpid()"), "1");
+        }
+        oracle.does(CALLED_MONGOD);
+        oracle.does("data = os.open(db + '/collection-1-2.wt', os.O_RDONLY)");
+        let beside = folder.path("beside");
+        oracle.does(&format!("beside = os.open('{}', os.O_RDONLY)", beside.display()));
+        let pid = oracle.id.to_string();
+        let mut recordings = Vec::new();
+        let mut tracers = Vec::new();
+        let arguments: [&[&str]; 5] = [
+            &["--pid", &pid],
+            &["--pid", &pid, "--dbpath", &outside],
+            &["--pid", &pid, "--dbpath", &inside],
+            &["--dbpath", &outside],
+            &["--dbpath", &inside],
+        ];
+        for (n, arguments) in arguments.into_iter().enumerate() {
+            let recording = folder.path(&format!("{at}-{n}.msio"));
+            let mut words = vec!["record"];
+            words.extend(arguments);
+            words.push(recording.to_str().unwrap());
+            let Some(tracer) = Tracer::start(&words) else { return };
+            assert!(tracer.said.contains(&format!("process {pid} by")), "{arguments:?}: {}", tracer.said);
+            tracers.push((tracer, !arguments.contains(&"--dbpath")));
+            recordings.push(recording);
+        }
+        oracle.does("for n in range(40): os.pread(data, 100, n * 100)");
+        oracle.does("os.pread(beside, 100, 0)");
+        // A file that is closed before anybody can look.
+        oracle.does("with open(db + '/new.wt', 'wb', buffering=0) as file: file.write(b'x')");
+        for ((tracer, all), recording) in tracers.into_iter().zip(recordings) {
+            tracer.end();
+            let recorded = Recorded::read(Path::new(&recording));
+            let mut expected = BTreeMap::from([
+                (("collection-1-2.wt".to_string(), oracle.id), 40),
+                (("new.wt".to_string(), oracle.id), 1),
+            ]);
+            assert_eq!(counts(&recorded, Path::new(&inside)), expected, "{at} {recording:?}");
+            if all {
+                expected.insert(("beside".into(), oracle.id), 1);
+            }
+            assert_eq!(
+                recorded.accesses.len(),
+                expected.values().sum::<usize>(),
+                "{at} {:?}",
+                recorded.files
+            );
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_is_nowhere_is_said() {
+    let folder = Folder::new("io-nowhere");
+    let pid = std::process::id();
+    let [nowhere, recording] = paths(&folder, ["nowhere", "x.msio"]);
+    let output = run(&format!("io record --pid {pid} --dbpath {nowhere} {recording}"));
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains(&nowhere) && said.contains("no traced process has it"), "{said}");
+    assert!(!folder.path("x.msio").exists());
+}
+
+/// A copy of the program that anybody may run.
+fn copy_for_all(folder: &Folder) -> PathBuf {
+    let copy = folder.path("mongosonar");
+    fs::copy(env!("CARGO_BIN_EXE_mongosonar"), &copy).unwrap();
+    for path in [&copy, &folder.path("")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    copy
+}
+
+fn setpriv(arguments: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn without_permission_it_says_what_is_missing_and_that_is_enough() {
+    let folder = Folder::new("io-nobody");
+    if !setpriv(&["true"]).output().is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped, as another user's rights cannot be taken here");
+        return;
+    }
+    let copy = copy_for_all(&folder);
+    let copy = copy.to_str().unwrap();
+    let (db, mut oracle) = oracle(&folder);
+    // As a package makes it: nobody else looks into it.
+    fs::set_permissions(&db, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::create_dir(folder.path("out")).unwrap();
+    fs::set_permissions(folder.path("out"), fs::Permissions::from_mode(0o777)).unwrap();
+    let [recording] = paths(&folder, ["out/x.msio"]);
+    let pid = oracle.id.to_string();
+    let mut named = String::new();
+    for command in ["record", "live"] {
+        let mut arguments = vec![copy, "io", command, "--pid", &pid];
+        arguments.extend((command == "record").then_some(recording.as_str()));
+        let output = setpriv(&arguments).output().unwrap();
+        let said = text(&output.stderr);
+        if said.contains("BTF") {
+            eprintln!("skipped, as nothing can be traced here: {said}");
+            return;
+        }
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("no permission to trace") && said.contains("run as root, or grant"), "{said}");
+        assert!(said.ends_with(&format!("+ep {copy}\n")), "{said}");
+        named = said.split_once("sudo setcap ").unwrap().1.split_once("+ep ").unwrap().0.to_owned();
+        assert!(!Path::new(&recording).exists(), "nothing is left behind");
+    }
+    let with = |granted: &str| {
+        let bounded = format!("-all,{granted}");
+        let capable = ["--inh-caps", granted, "--ambient-caps", granted, "--bounding-set", &bounded];
+        let mut command = setpriv(&capable);
+        command.args([copy, "io", "record", "--pid", &pid, "--dbpath", db.to_str().unwrap(), &recording]);
+        command
+    };
+    // Enough to trace, but not to see whose files those are.
+    let Some(mut blind) = Tracer::spawn(with("+bpf,+perfmon")) else { return };
+    blind.until_said(&format!("what process {pid} has open may not be looked at"));
+    blind.until_said(&format!("{named}+ep {copy}\n"));
+    blind.end();
+    fs::remove_file(&recording).unwrap();
+    // Those that it names, and no others.
+    let Some(tracer) = Tracer::spawn(with(&named.replace("cap_", "+"))) else { return };
+    oracle.does(ACCESSES);
+    tracer.end();
+    let recorded = Recorded::read(Path::new(&recording));
+    let seen = recorded.under(&db);
+    let accesses = seen.iter().filter(|access| access.0 == "collection-1-2.wt");
+    assert_eq!(accesses.map(|a| (a.2, a.3, a.4, a.5)).collect::<Vec<_>>(), expected());
+}
+
+#[test]
+fn without_btf_it_says_what_the_kernel_lacks() {
+    let folder = Folder::new("io-btf");
+    let [recording] = paths(&folder, ["x.msio"]);
+    let btf = "/sys/kernel/btf";
+    let hidden = format!("mount -t tmpfs none {btf} && exec \"$@\"");
+    let within = |words: &[&str]| {
+        Command::new("unshare").args(["--mount", "sh", "-c", &hidden, "sh"]).args(words).output().unwrap()
+    };
+    if Path::new(btf).exists() && !within(&["true"]).status.success() {
+        eprintln!("skipped, as there can be no mount namespace here");
+        return;
+    }
+    let pid = std::process::id().to_string();
+    let output = within(&[env!("CARGO_BIN_EXE_mongosonar"), "io", "record", "--pid", &pid, &recording]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no BTF (/sys/kernel/btf/vmlinux)"), "{said}");
+    assert!(said.contains("CONFIG_DEBUG_INFO_BTF=y"), "{said}");
+    assert!(!Path::new(&recording).exists());
 }

@@ -121,7 +121,7 @@ fn obstacle(status: &str, capability: u32) -> Obstacle {
 }
 
 /// The text as one word of a POSIX shell.
-fn shell_quoted(text: &str) -> String {
+pub fn shell_quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:=,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_string();

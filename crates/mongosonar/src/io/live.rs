@@ -16,7 +16,8 @@ use sonar_view::io::live::{Interval, Row, amplification};
 use sonar_view::live::Screen;
 
 use super::names::Names;
-use super::process;
+use super::paths::Paths;
+use super::process::{self, Watch};
 use crate::cli::{IoBy, IoLiveArgs, OK};
 
 /// Columns of a line that goes to no terminal.
@@ -26,13 +27,16 @@ const ROWS: usize = 20;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoLiveArgs) -> Result<u8> {
-    let processes = process::wanted(&args.pid)?;
+    let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
     let names = Names::ask(args.uri.as_deref())?;
-    let under = args.dbpath.as_deref().map(process::folder).transpose()?;
+    let mut places = Paths::new(watch.folder().cloned(), &watch.running());
     let stop = process::stop_on_signals()?;
-    let tracer = Tracer::start(&processes, Mode::Totals, args.way.map(Into::into))?;
-    let list: Vec<_> = processes.iter().map(u32::to_string).collect();
-    eprintln!("mongosonar: process {} by {}; Ctrl-C ends it", list.join(", "), tracer.way());
+    let tracer =
+        Tracer::start(&watch.running(), Mode::Totals, args.way.map(Into::into)).map_err(process::refused)?;
+    eprintln!("mongosonar: process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
+    if let Some(obstacle) = watch.obstacle() {
+        eprintln!("mongosonar: {obstacle}");
+    }
     let mut look = Look {
         paths: HashMap::new(),
         ignored: HashSet::new(),
@@ -52,8 +56,9 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
             &mut look,
             |look, event| {
                 let Event::File { key, process, fd, name, .. } = event else { return };
-                let path = process::path_of(key, process, fd, &String::from_utf8_lossy(name));
-                if under.as_ref().is_none_or(|under| path.starts_with(under)) {
+                let file = places.of(key, process, fd, name);
+                let path = file.path;
+                if file.wanted {
                     look.paths.insert(key, path.to_string_lossy().into_owned());
                 } else {
                     // Where this fails the file's accesses go on to be left out here.
@@ -62,9 +67,15 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
                 }
             },
             |look| {
+                for line in watch.look(&tracer) {
+                    // On a screen the last line shows who is followed.
+                    if screen.is_none() {
+                        eprintln!("mongosonar: {line}");
+                    }
+                }
                 let ended = stop.load(Ordering::Relaxed)
                     || args.duration.is_some_and(|duration| begun.elapsed() >= duration)
-                    || process::gone(&processes);
+                    || watch.is_over();
                 let mut redraw = false;
                 if screen.is_some() {
                     match keys() {
@@ -86,7 +97,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
                     look.take(&tracer).map(|rows| found = rows)
                 };
                 let interval = look.interval(&tracer, &found, by, &names);
-                let shown = shown.and_then(|()| show(&interval, args, screen.as_mut()));
+                let shown = shown.and_then(|()| show(&interval, args, &watch, screen.as_mut()));
                 if let Err(error) = shown {
                     failed = Some(error);
                     return false;
@@ -102,7 +113,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     }
 }
 
-fn show(interval: &Interval, args: &IoLiveArgs, screen: Option<&mut Screen>) -> Result<()> {
+fn show(interval: &Interval, args: &IoLiveArgs, watch: &Watch, screen: Option<&mut Screen>) -> Result<()> {
     if args.json {
         let mut out = io::stdout().lock();
         interval.json(args.limit.unwrap_or(usize::MAX), &mut out)?;
@@ -111,7 +122,11 @@ fn show(interval: &Interval, args: &IoLiveArgs, screen: Option<&mut Screen>) -> 
         let (width, height) = screen.size().context("the terminal is gone")?;
         let limit = args.limit.unwrap_or(usize::from(height));
         let mut lines = interval.lines(limit, usize::from(width));
-        lines.push("q ends, n is by namespace or by file".into());
+        let who = match watch.list_running() {
+            none if none.is_empty() => "waiting for a mongod".to_string(),
+            some => format!("process {some}"),
+        };
+        lines.push(format!("{who}; q ends, n is by namespace or by file"));
         screen.lines(&lines).context("the terminal is gone")?;
     } else {
         let mut out = io::stdout().lock();

@@ -4,6 +4,7 @@ mod compare;
 mod devices;
 mod live;
 mod names;
+mod paths;
 mod process;
 mod record;
 mod reorder;

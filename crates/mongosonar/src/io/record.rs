@@ -15,7 +15,9 @@ use sonar_sys::io::{Event, FileKey, Mode, Tracer};
 
 use super::devices::DeviceNames;
 use super::names::Names;
-use super::{DEVICE, HOLDS, process};
+use super::paths::{Found, Paths};
+use super::process::{self, Watch};
+use super::{DEVICE, HOLDS};
 use crate::cli::{IoRecordArgs, OK};
 
 /// Bytes gathered before they are written.
@@ -23,39 +25,54 @@ const BUFFER: usize = 1 << 20;
 /// Threads that are told of by name; more go by number.
 const MAX_NAMES: usize = 65_536;
 
+/// What a recording tells its processes under.
+const PROCESSES: &str = "processes";
+
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
-    let processes = process::wanted(&args.pid)?;
+    let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
     let names = Names::ask(args.uri.as_deref())?;
-    let under = args.dbpath.as_deref().map(process::folder).transpose()?;
     let stop = process::stop_on_signals()?;
     let mode = if args.readahead { Mode::EachAndPages } else { Mode::Each };
-    let tracer = Tracer::start(&processes, mode, args.way.map(Into::into))?;
+    let tracer = Tracer::start(&watch.running(), mode, args.way.map(Into::into)).map_err(process::refused)?;
     let way = tracer.way();
-    let mut keep = Keep::create(args, &processes, &way, under, names)?;
-    let list: Vec<_> = processes.iter().map(u32::to_string).collect();
+    let mut keep = Keep::create(args, &watch, &way, names)?;
     eprintln!(
         "mongosonar: recording process {} by {} into {}; Ctrl-C ends it",
-        list.join(", "),
+        watch.list(),
         way,
         args.file.display()
     );
+    if let Some(obstacle) = watch.obstacle() {
+        eprintln!("mongosonar: {obstacle}");
+    }
     let until = args.duration.map(|duration| Instant::now() + duration);
     tracer
-        .run(
-            |event| keep.event(&event, &tracer),
-            || {
+        .run_with(
+            &mut keep,
+            |keep, event| keep.event(&event, &tracer),
+            |keep| {
+                for line in watch.look(&tracer) {
+                    eprintln!("mongosonar: {line}");
+                    keep.processes(&watch);
+                }
                 !stop.load(Ordering::Relaxed)
                     && until.is_none_or(|until| Instant::now() < until)
-                    && !process::gone(&processes)
+                    && !watch.is_over()
             },
         )
         .context("cannot read what the kernel hands on")?;
     let losses = tracer.losses();
+    let unplaced = keep.paths.unplaced();
     let accesses = keep.end(&losses)?;
     eprintln!("mongosonar: {accesses} accesses recorded, {} lost", losses.total());
     for (_, name, count) in losses.iter().filter(|(_, _, count)| *count > 0) {
         eprintln!("mongosonar: lost: {name} {count}");
+    }
+    if unplaced > 0 {
+        eprintln!(
+            "mongosonar: {unplaced} files left out: closed before it could be found out whether they are in the folder"
+        );
     }
     Ok(OK)
 }
@@ -71,20 +88,14 @@ struct Keep {
     next: u32,
     /// What threads were called last.
     threads: HashMap<u32, Vec<u8>>,
-    under: Option<PathBuf>,
+    paths: Paths,
     names: Names,
     devices: DeviceNames,
     failed: Option<io::Error>,
 }
 
 impl Keep {
-    fn create(
-        args: &IoRecordArgs,
-        processes: &[u32],
-        way: &str,
-        under: Option<PathBuf>,
-        names: Names,
-    ) -> Result<Self> {
+    fn create(args: &IoRecordArgs, watch: &Watch, way: &str, names: Names) -> Result<Self> {
         let path = args.file.as_path();
         let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
@@ -93,14 +104,13 @@ impl Keep {
         let mut buffer = Vec::with_capacity(BUFFER * 2);
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let list: Vec<_> = processes.iter().map(u32::to_string).collect();
         let begin = if args.readahead { Writer::begin_with_pages } else { Writer::begin };
         let writer = begin(
             &[
                 ("program", concat!("mongosonar ", env!("CARGO_PKG_VERSION"))),
                 ("host", host.trim_end()),
                 ("kernel", kernel.trim_end()),
-                ("processes", &list.join(",")),
+                (PROCESSES, &watch.list()),
                 ("way", way),
                 ("readahead", if args.readahead { "traced" } else { "not traced" }),
             ],
@@ -114,18 +124,24 @@ impl Keep {
             numbers: HashMap::new(),
             next: 1,
             threads: HashMap::new(),
-            under,
+            paths: Paths::new(watch.folder().cloned(), &watch.running()),
             names,
             devices: DeviceNames::default(),
             failed: None,
         })
     }
 
+    /// Tells of the processes that were traced so far.
+    fn processes(&mut self, watch: &Watch) {
+        if let Some(writer) = &mut self.writer {
+            writer.info(&[(PROCESSES, &watch.list())], &mut self.buffer);
+        }
+    }
+
     fn event(&mut self, event: &Event<'_>, tracer: &Tracer) {
         match *event {
             Event::File { file, key, process, fd, name } => {
-                let path = process::path_of(key, process, fd, &String::from_utf8_lossy(name));
-                let wanted = self.under.as_ref().is_none_or(|under| path.starts_with(under));
+                let Found { path, wanted } = self.paths.of(key, process, fd, name);
                 self.file(file, key, &path.to_string_lossy(), wanted);
                 if !wanted {
                     // Where this fails the file's accesses go on to be left out here.

@@ -269,6 +269,9 @@ impl Loaded {
                         if self.device_names.len() < MAX_NAMES {
                             self.device_names.insert(device, value.into());
                         }
+                    } else if let Some(known) = self.info.iter_mut().find(|(known, _)| known == key) {
+                        // Told again, as it has changed meanwhile.
+                        known.1 = value.into();
                     } else if self.info.len() < 256 {
                         self.info.push((key.into(), value.into()));
                     }

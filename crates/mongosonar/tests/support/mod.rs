@@ -1,6 +1,8 @@
 //! The program under test, and what it is given.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod trace;
+
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,0 +1,470 @@
+//! The paths of the files that are accessed, and which of them were asked for.
+//!
+//! The kernel tells of a file by device, inode and the last part of its path, when it is first accessed.
+//! The rest is found out afterwards, while the process runs on: by then the file may have been closed,
+//! renamed, replaced or deleted. So each way to its folder is tried, and its name stays the one that it
+//! had at that access. Paths are those of the process's own mount namespace; `/proc/PID/root` leads there.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf, absolute};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use sonar_sys::io::FileKey;
+
+/// Bytes of a name that the kernel hands on; a longer one comes cut.
+const NAME_BYTES: usize = 95;
+/// Open files and folders of a process that are kept; more are looked for each time.
+const MAX_KEPT: usize = 65_536;
+/// Folders in which a name is tried, those first where files were found last.
+const TRIED_FOLDERS: usize = 64;
+/// Where a folder may hold others as links: itself, and with directoryPerDB each of those in it.
+const LINK_DEPTH: u32 = 2;
+/// Linked folders that are known.
+const MAX_LINKS: usize = 4_096;
+/// Processes of which something is kept.
+const MAX_PROCESSES: usize = 1_024;
+/// Searches through all open files and folders may take one part in so many of the time, and at most so much
+/// at once: meanwhile nobody takes what the kernel hands on.
+const SHARE: u32 = 10;
+const MOST_SEARCH: Duration = Duration::from_millis(500);
+/// How a link of `/proc` to a file ends that has no name any more.
+const DELETED: &[u8] = b" (deleted)";
+
+/// A folder whose files are asked for: as it is seen from here, or as a process sees it that is in
+/// another mount namespace. Folders that it holds as symbolic links belong to it: a journal on a disk of
+/// its own is made so.
+#[derive(Clone)]
+pub struct Folder {
+    given: PathBuf,
+    real: Option<PathBuf>,
+    /// Device and inode of what is there from here, and of what it holds as links.
+    identities: HashSet<(u64, u64)>,
+}
+
+impl Folder {
+    /// The folder of this path, which has to be one here, or in the mount namespace of one of these
+    /// processes.
+    pub fn new(path: &Path, processes: &[u32]) -> Result<Self> {
+        let given = absolute(path).with_context(|| format!("cannot look into {}", path.display()))?;
+        let failed = match fs::metadata(&given) {
+            Ok(found) if found.is_dir() => {
+                let mut identities = HashSet::from([(found.dev(), found.ino())]);
+                links(&given, LINK_DEPTH, &mut identities);
+                return Ok(Self { real: fs::canonicalize(&given).ok(), given, identities });
+            }
+            Ok(_) => "it is no folder".to_string(),
+            Err(error) => error.to_string(),
+        };
+        if processes.iter().any(|process| inside(*process, &given).is_dir()) {
+            return Ok(Self { given, real: None, identities: HashSet::new() });
+        }
+        bail!("cannot look into {}: {failed}, and no traced process has it as a folder", path.display());
+    }
+
+    /// Whether a path, as the process sees it, is that of this folder or of something in it.
+    pub fn holds(&self, process: u32, path: &Path) -> bool {
+        self.holds_by_path(path) || self.holds_itself(process, path)
+    }
+
+    /// The same, by what the paths say: of a process in another mount namespace it may be another folder.
+    pub fn holds_by_path(&self, path: &Path) -> bool {
+        path.starts_with(&self.given) || self.real.as_ref().is_some_and(|real| path.starts_with(real))
+    }
+
+    /// The same, by device and inode, wherever it is mounted.
+    pub fn holds_itself(&self, process: u32, path: &Path) -> bool {
+        let is = |path| {
+            let found = fs::metadata(inside(process, path));
+            found.is_ok_and(|found| self.identities.contains(&(found.dev(), found.ino())))
+        };
+        !self.identities.is_empty() && path.is_absolute() && path.ancestors().any(is)
+    }
+
+    /// Whether a file is on the file system of this folder.
+    fn is_beside(&self, key: FileKey, process: u32) -> bool {
+        if self.identities.is_empty() {
+            let there = fs::metadata(inside(process, &self.given));
+            return there.is_ok_and(|found| kernel_device(found.dev()) == key.device);
+        }
+        self.identities.iter().any(|(dev, _)| kernel_device(*dev) == key.device)
+    }
+}
+
+/// The folders that are linked to from a folder, or from one in it.
+fn links(folder: &Path, depth: u32, identities: &mut HashSet<(u64, u64)>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_KEPT) {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() && depth > 1 {
+            links(&entry.path(), depth - 1, identities);
+        } else if kind.is_symlink()
+            && let Ok(found) = fs::metadata(entry.path())
+            && found.is_dir()
+            && identities.len() < MAX_LINKS
+        {
+            identities.insert((found.dev(), found.ino()));
+        }
+    }
+}
+
+/// A path of a process's mount namespace as a path from here.
+fn inside(process: u32, path: &Path) -> PathBuf {
+    Path::new(&format!("/proc/{process}/root")).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// A device as `stat` gives it, in the kernel's own encoding: 20 bits of minor number.
+fn kernel_device(dev: u64) -> u64 {
+    let major = (dev >> 8 & 0xfff) | (dev >> 32 & !0xfff);
+    let minor = (dev & 0xff) | (dev >> 12 & 0xf_ff00);
+    major << 20 | minor
+}
+
+/// What is known of the files of one process.
+struct Known {
+    /// Where its paths begin, as seen from here.
+    root: PathBuf,
+    /// Files that it had open, by inode.
+    open: HashMap<u64, PathBuf>,
+    /// Folders in which it has files, the one of the last file last.
+    folders: Vec<PathBuf>,
+    every_folder: HashSet<PathBuf>,
+}
+
+impl Known {
+    fn new(process: u32, folder: Option<&Folder>) -> Self {
+        let of = |process: &str, what: &str| fs::read_link(format!("/proc/{process}/{what}")).ok();
+        let pid = process.to_string();
+        // Where it sees what is seen from here its files can be found when it is gone, too. Of one that is gone
+        // already nobody knows.
+        let differs = |what| of(&pid, what).is_some_and(|there| Some(there) != of("self", what));
+        let apart = differs("ns/mnt") || differs("root");
+        let root = if apart { inside(process, Path::new("/")) } else { PathBuf::from("/") };
+        let mut known =
+            Self { root, open: HashMap::new(), folders: Vec::new(), every_folder: HashSet::new() };
+        for path in folder.iter().flat_map(|folder| [Some(&folder.given), folder.real.as_ref()]).flatten() {
+            known.learn(path);
+        }
+        known
+    }
+
+    fn here(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn learn(&mut self, folder: &Path) {
+        if self.every_folder.len() < MAX_KEPT && self.every_folder.insert(folder.into()) {
+            self.folders.push(folder.into());
+        }
+    }
+
+    /// In the folders where files were found last.
+    fn among_folders(&mut self, key: FileKey, name: &OsStr) -> Option<PathBuf> {
+        let is_it = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.ino() == key.inode);
+        let tried = self.folders.iter().rev().take(TRIED_FOLDERS);
+        let back = tried.map(|folder| self.here(folder).join(name)).position(|path| is_it(&path))?;
+        let at = self.folders.len() - 1 - back;
+        let folder = self.folders.remove(at);
+        let path = folder.join(name);
+        self.folders.push(folder);
+        Some(path)
+    }
+
+    /// Looks through all that the process has open, and through all folders in which it had something.
+    fn search(&mut self, key: FileKey, process: u32, folder: Option<&Folder>) -> Option<PathBuf> {
+        let (mut exactly, mut perhaps) = (None, None);
+        self.open.clear();
+        for entry in fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten() {
+            let Ok(path) = fs::read_link(entry.path()) else { continue };
+            let Ok(found) = fs::metadata(entry.path()) else { continue };
+            if !found.is_file() || !path.is_absolute() {
+                continue;
+            }
+            if let Some(folder) = path.parent() {
+                self.learn(folder);
+            }
+            match is(&found, key) {
+                Some(Match::Exact) => exactly = Some(path.clone()),
+                Some(Match::Inode) => perhaps = Some(path.clone()),
+                None => {}
+            }
+            if self.open.len() < MAX_KEPT {
+                self.open.insert(found.ino(), path);
+            }
+        }
+        if exactly.is_some() {
+            return exactly;
+        }
+        // Folders that are found on the way are looked into as well.
+        let mut at = 0;
+        while let Some(of) = self.folders.get(at).cloned() {
+            at += 1;
+            let deeper = folder.is_some_and(|folder| folder.holds(process, &of));
+            for entry in fs::read_dir(self.here(&of)).into_iter().flatten().flatten() {
+                let path = of.join(entry.file_name());
+                if entry.ino() == key.inode {
+                    match fs::symlink_metadata(entry.path()).ok().and_then(|found| is(&found, key)) {
+                        Some(Match::Exact) => return Some(path),
+                        Some(Match::Inode) => perhaps = Some(path),
+                        None => {}
+                    }
+                } else if deeper && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    self.learn(&path);
+                }
+            }
+        }
+        perhaps
+    }
+}
+
+/// How a file was recognised.
+enum Match {
+    /// By inode and device.
+    Exact,
+    /// By its inode alone.
+    Inode,
+}
+
+/// Whether this is the file of the key. Device numbers of overlays and subvolumes differ from the kernel's
+/// own, so an inode without its device may be it.
+fn is(found: &Metadata, key: FileKey) -> Option<Match> {
+    let sure = kernel_device(found.dev()) == key.device;
+    (found.is_file() && found.ino() == key.inode).then_some(if sure { Match::Exact } else { Match::Inode })
+}
+
+/// Finds the paths of files, and says which were asked for.
+pub struct Paths {
+    folder: Option<Folder>,
+    processes: HashMap<u32, Known>,
+    /// Time that searches may take, as of then.
+    credit: Duration,
+    searched: Instant,
+    unplaced: u64,
+}
+
+/// What was found out about a file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its path in the process's mount namespace; its name alone where nothing more can be found out.
+    pub path: PathBuf,
+    /// Whether it was asked for.
+    pub wanted: bool,
+}
+
+impl Paths {
+    /// Of files in this folder, or of all; these processes may soon be gone.
+    pub fn new(folder: Option<Folder>, processes: &[u32]) -> Self {
+        let known =
+            processes.iter().map(|process| (*process, Known::new(*process, folder.as_ref()))).collect();
+        Self { folder, processes: known, credit: MOST_SEARCH, searched: Instant::now(), unplaced: 0 }
+    }
+
+    /// Files that were left out because they were closed and gone before their folder could be found out, and
+    /// may have been in the one that was asked for.
+    pub fn unplaced(&self) -> u64 {
+        self.unplaced
+    }
+
+    /// Finds out about a file that a process accesses: by the number under which it has it open (negative
+    /// where that is not known), and the last part of its path (empty where that is not known).
+    pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> Found {
+        let path = self.path_of(key, process, fd, name);
+        let wanted = self.folder.as_ref().is_none_or(|folder| {
+            // One that is not found is not in the folder now, where it was looked for.
+            self.unplaced += u64::from(!path.is_absolute() && folder.is_beside(key, process));
+            folder.holds(process, &path)
+        });
+        Found { path, wanted }
+    }
+
+    fn path_of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> PathBuf {
+        if self.processes.len() >= MAX_PROCESSES {
+            self.processes.clear();
+        }
+        let folder = self.folder.as_ref();
+        let known = self.processes.entry(process).or_insert_with(|| Known::new(process, folder));
+        // The number may have been closed, or given to another file, since.
+        let link = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
+        let open = (fd >= 0).then(|| fs::read_link(&link).ok()).flatten().filter(|path| path.is_absolute());
+        let same = open.is_some() && fs::metadata(&link).is_ok_and(|found| is(&found, key).is_some());
+        let (sure, unsure) = if same { (open, None) } else { (None, open) };
+        let found = sure
+            .or_else(|| {
+                known.open.get(&key.inode).filter(|path| !name.is_empty() && ends(path, name)).cloned()
+            })
+            .or_else(|| (!name.is_empty()).then(|| known.among_folders(key, OsStr::from_bytes(name)))?)
+            .or_else(|| if name.is_empty() { mapped(key, process) } else { None })
+            .or_else(|| {
+                let begun = Instant::now();
+                let earned = begun.duration_since(self.searched) / SHARE;
+                self.credit = (self.credit + earned).min(MOST_SEARCH);
+                self.searched = begun;
+                if self.credit.is_zero() {
+                    return None;
+                }
+                let found = known.search(key, process, folder);
+                self.credit = self.credit.saturating_sub(begun.elapsed());
+                found
+            })
+            // Another file of this name, under this number: it was replaced meanwhile.
+            .or_else(|| unsure.filter(|path| !name.is_empty() && ends(path, name)));
+        let Some(found) = found else { return PathBuf::from(OsStr::from_bytes(name)) };
+        let path = named(found, name, &known.root);
+        if let Some(folder) = path.parent() {
+            known.learn(folder);
+        }
+        path
+    }
+}
+
+/// A path with the name that the file had; without the kernel's word that it is deleted.
+fn named(path: PathBuf, name: &[u8], root: &Path) -> PathBuf {
+    if !name.is_empty() && name.len() < NAME_BYTES {
+        return path.with_file_name(OsStr::from_bytes(name));
+    }
+    let Some(plain) = path.as_os_str().as_bytes().strip_suffix(DELETED) else { return path };
+    // There are files that are called so.
+    let there = root.join(path.strip_prefix("/").unwrap_or(&path));
+    if there.exists() { path } else { PathBuf::from(OsStr::from_bytes(plain)) }
+}
+
+/// Whether a path's last part is this name, as far as the name goes.
+fn ends(path: &Path, name: &[u8]) -> bool {
+    let last = path.file_name().map(OsStr::as_bytes).unwrap_or_default();
+    let plain = last.strip_suffix(DELETED).unwrap_or(last);
+    last == name || plain == name || name.len() == NAME_BYTES && last.starts_with(name)
+}
+
+/// The path of a file that is mapped into the process.
+fn mapped(key: FileKey, process: u32) -> Option<PathBuf> {
+    // address permissions offset major:minor inode path
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
+    maps.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(3);
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let inode: u64 = fields.next()?.parse().ok()?;
+        let (major, minor) = (u64::from_str_radix(major, 16).ok()?, u64::from_str_radix(minor, 16).ok()?);
+        let path = (inode == key.inode && major << 20 | minor == key.device).then(|| line.find('/'))??;
+        Some(PathBuf::from(&line[path..]))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("mongosonar-paths-{}-{name}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(fs::canonicalize(path).unwrap())
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn key(path: &Path) -> FileKey {
+        let found = fs::metadata(path).unwrap();
+        FileKey { inode: found.ino(), device: kernel_device(found.dev()) }
+    }
+
+    const SELF: fn() -> u32 = std::process::id;
+
+    #[test]
+    fn devices_are_numbered_as_the_kernel_does() {
+        // 8:1, and both numbers longer than a byte: gnu_dev_makedev(3).
+        assert_eq!(kernel_device(0x801), 8 << 20 | 1);
+        assert_eq!(kernel_device(0x12300 << 12 | 0xabc << 8 | 0x45), 0xabc << 20 | 0x12345);
+    }
+
+    #[test]
+    fn a_file_is_found_open_closed_renamed_and_deleted() {
+        let dir = Dir::new("found");
+        let db = dir.0.join("db");
+        fs::create_dir_all(db.join("journal")).unwrap();
+        let (one, two) = (db.join("one.wt"), db.join("journal/two.log"));
+        let opened = File::create(&one).unwrap();
+        fs::write(&two, "x").unwrap();
+        let (of_one, of_two) = (key(&one), key(&two));
+        let folder = Folder::new(&db, &[]).unwrap();
+        let found = |paths: &mut Paths, key, fd, name: &str| paths.of(key, SELF(), fd, name.as_bytes());
+        let new = || Paths::new(Some(folder.clone()), &[SELF()]);
+        let wanted = |path: &Path| Found { path: path.into(), wanted: true };
+        // By its number, by number that is wrong, and by none.
+        for fd in [opened.as_raw_fd(), 0, -1] {
+            assert_eq!(found(&mut new(), of_one, fd, "one.wt"), wanted(&one));
+        }
+        // Closed, in a folder that is not known yet.
+        assert_eq!(found(&mut new(), of_two, -1, "two.log"), wanted(&two));
+        // Renamed since: it keeps the name that it had.
+        fs::rename(&two, db.join("journal/three.log")).unwrap();
+        assert_eq!(found(&mut new(), of_two, -1, "two.log"), wanted(&two));
+        fs::remove_file(&one).unwrap();
+        for fd in [opened.as_raw_fd(), 0, -1] {
+            assert_eq!(found(&mut new(), of_one, fd, "one.wt"), wanted(&one));
+            // Whose name the kernel did not tell.
+            if fd > 0 {
+                assert_eq!(found(&mut new(), of_one, fd, ""), wanted(&one));
+            }
+        }
+        // Deleted and closed: nobody knows where it was.
+        drop(opened);
+        let mut paths = new();
+        assert_eq!(found(&mut paths, of_one, -1, "one.wt"), Found { path: "one.wt".into(), wanted: false });
+        assert_eq!(paths.unplaced(), 1);
+        let mut all = Paths::new(None, &[]);
+        assert_eq!(found(&mut all, of_one, -1, "one.wt"), Found { path: "one.wt".into(), wanted: true });
+        // Another file system's is none of the folder's.
+        found(&mut paths, FileKey { device: of_one.device + 1, ..of_one }, -1, "one.wt");
+        assert_eq!(paths.unplaced(), 1);
+    }
+
+    #[test]
+    fn a_file_called_deleted_keeps_its_name() {
+        let dir = Dir::new("deleted");
+        let path = dir.0.join("notes (deleted)");
+        let opened = File::create(&path).unwrap();
+        for name in ["notes (deleted)", ""] {
+            let found = Paths::new(None, &[]).of(key(&path), SELF(), opened.as_raw_fd(), name.as_bytes());
+            assert_eq!(found.path, path);
+        }
+    }
+
+    #[test]
+    fn a_folder_is_known_by_each_of_its_paths() {
+        let dir = Dir::new("folder");
+        let (real, link) = (dir.0.join("real"), dir.0.join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        fs::write(real.join("x"), "").unwrap();
+        // A journal, and a database's indexes, on other disks.
+        for (linked, at) in [("journal", "real/journal"), ("index", "real/shop/index")] {
+            fs::create_dir_all(dir.0.join("real/shop")).unwrap();
+            fs::create_dir(dir.0.join(linked)).unwrap();
+            std::os::unix::fs::symlink(dir.0.join(linked), dir.0.join(at)).unwrap();
+        }
+        let folder = Folder::new(&link, &[]).unwrap();
+        assert!(folder.holds(SELF(), &dir.0.join("journal/WiredTigerLog.1")));
+        assert!(folder.holds(SELF(), &dir.0.join("index/deeper/x.wt")));
+        for path in [real.join("x"), link.join("x"), real.clone()] {
+            assert!(folder.holds(SELF(), &path), "{}", path.display());
+        }
+        assert!(!folder.holds(SELF(), &dir.0.join("real-not/x")));
+        assert!(!folder.holds(SELF(), &dir.0));
+        assert!(!folder.holds(SELF(), Path::new("x")), "a name alone says nothing");
+        assert!(Folder::new(&real.join("x"), &[SELF()]).is_err(), "a file is no folder");
+        assert!(Folder::new(&dir.0.join("none"), &[SELF()]).is_err());
+    }
+}
