@@ -63,6 +63,7 @@ struct pt_regs {
 } CORE;
 #define CALL(r) ((r)->orig_ax)
 #define ARG1(r) ((r)->di)
+#define ARG1_OF(r) BPF_CORE_READ(r, di)
 #define ARG2(r) ((r)->si)
 #define ARG3(r) ((r)->dx)
 #define ARG4(r) ((r)->r10)
@@ -89,6 +90,7 @@ struct pt_regs {
 } CORE;
 #define CALL(r) ((r)->syscallno)
 #define ARG1(r) ((r)->orig_x0)
+#define ARG1_OF(r) BPF_CORE_READ(r, orig_x0)
 #define ARG2(r) ((r)->regs[1])
 #define ARG3(r) ((r)->regs[2])
 #define ARG4(r) ((r)->regs[3])
@@ -142,6 +144,13 @@ struct task_struct {
     struct files_struct *files;
     struct task_io_accounting ioac;
 } CORE;
+struct folio {
+    struct address_space *mapping;
+    unsigned long index;
+    unsigned int _nr_pages;       // since 6.14
+    unsigned int _folio_nr_pages; // 6.1 to 6.13
+} CORE;
+enum pageflags { PG_head };
 struct vm_area_struct {
     struct file *vm_file;
 } CORE;
@@ -193,7 +202,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define UNKNOWN (~0ULL)
 #define GOLDEN 0x9e3779b97f4a7c15ULL
 
-enum { READ, WRITE, SYNC, DATASYNC, FAULT };
+enum { READ, WRITE, SYNC, DATASYNC, FAULT, PAGE_IN };
 enum { RING_FULL, STARTS_FULL, FILES_FULL, UNREADABLE, NOT_FOLLOWED, LOSSES };
 enum { RECORD_ACCESS, RECORD_FILE, RECORD_THREAD };
 // How a call gives its place and length; bits over the kind.
@@ -816,6 +825,77 @@ int BPF_PROG(fault_tracepoint, struct address_space *mapping, unsigned long inde
     };
     tell(thread);
     ended(stream, &access, 1);
+    return 0;
+}
+
+// ---- on request: pages that are brought into the page cache
+
+static __always_inline __u64 pages_of(struct folio *folio)
+{
+    // The flags come first, whatever their type is called.
+    unsigned long flags = 0;
+    bpf_probe_read_kernel(&flags, sizeof(flags), folio);
+    if (!(flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1))
+        return 1;
+    if (bpf_core_field_exists(folio->_nr_pages))
+        return folio->_nr_pages;
+    if (bpf_core_field_exists(folio->_folio_nr_pages))
+        return folio->_folio_nr_pages;
+    lost(UNREADABLE); // how many it has is known from its first page on
+    return 1;
+}
+
+// The file with this inode that the access under way is about, and its number, so that one that is seen for the first
+// time here is told of by its name too; 0 and -1 where it is another, or none is known.
+static __always_inline struct file *file_under_way(struct thread *thread, struct task_struct *task,
+                                                   struct inode *inode, __s32 *fd)
+{
+    if (!thread->pending)
+        return 0;
+    struct file *file = (struct file *)thread->file;
+    if (!file) {
+        struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+        __u32 number = ARG1_OF(regs);
+        struct fdtable *table = task->files->fdt;
+        if (number >= table->max_fds || bpf_probe_read_kernel(&file, sizeof(file), table->fd + number) || !file)
+            return 0;
+        *fd = number;
+    }
+    if (FIELD(file, file, f_inode) == inode)
+        return file;
+    *fd = -1;
+    return 0;
+}
+
+SEC("tp_btf/mm_filemap_add_to_page_cache")
+int BPF_PROG(page_in, struct folio *folio)
+{
+    struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
+    struct thread *thread = followed(task);
+    // What is written comes into the page cache too, and from no device.
+    if (!thread || (thread->pending && (thread->kind & KIND) == WRITE))
+        return 0;
+    struct inode *host = folio->mapping->host;
+    if (!host)
+        return 0;
+    __s32 fd = -1;
+    struct file *file = file_under_way(thread, task, host, &fd);
+    struct stream *stream = stream_of(thread, host, file, fd);
+    if (!stream)
+        return 0;
+    __u64 bytes = pages_of(folio) << page_shift;
+    struct access access = {
+        .file = stream->file,
+        .ns = bpf_ktime_get_ns(),
+        .offset = (__u64)folio->index << page_shift,
+        .asked = bytes,
+        .result = bytes,
+        .device_bytes = UNKNOWN,
+        .thread = task->pid,
+        .kind = PAGE_IN,
+    };
+    tell(thread);
+    ended(stream, &access, thread->count++ % 64 == 0);
     return 0;
 }
 

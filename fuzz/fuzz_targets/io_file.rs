@@ -12,7 +12,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(whole, read(file, usize::from(*size) + 1));
     let mut analysis = Analysis::new();
     whole.0.iter().for_each(|access| analysis.record(access));
-    analysis.end_runs();
+    analysis.finish();
     let _ = judge(&analysis, |_| FileRole::Collection);
 });
 

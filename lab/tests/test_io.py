@@ -335,6 +335,80 @@ def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
         assert bool(faults) == (way == "vfs") and all(int(access[4]) > 0 for access in faults)
 
 
+def test_readahead_on_a_stock_kernel_is_what_it_counts_as_fetched(tmp_path):
+    """Folios of several pages and of one, on ext4: what came into the page cache is what the kernel says it fetched for the
+    process, both ways of attaching."""
+    program = tmp_path / "mongosonar"
+    subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
+    script = """
+        mke2fs /dev/vda > /dev/null 2>&1
+        mount -t ext4 /dev/vda /mnt
+        head -c 16777216 /dev/urandom > /mnt/data
+        for way in vfs calls; do
+            sync; echo 3 > /proc/sys/vm/drop_caches
+            # One process reads, so that it is the one that is traced.
+            rm -f /tmp/fifo /tmp/said; mkfifo /tmp/fifo; touch /tmp/said
+            strided /mnt/data < /tmp/fifo > /tmp/list-$way &
+            exec 9> /tmp/fifo
+            mongosonar io record --readahead --way $way --pid $! /tmp/$way.msio 2> /tmp/said 9>&- &
+            until grep -q mongosonar: /tmp/said; do sleep 1; done
+            cat /tmp/said >&2
+            echo go >&9
+            until [ -s /tmp/list-$way ]; do sleep 1; done
+            exec 9>&-
+            wait
+            mongosonar io report --json /tmp/$way.msio > /tmp/report-$way
+        done
+    """
+    strided = tmp_path / "strided"
+    source = tmp_path / "strided.c"
+    source.write_text(r"""
+        #define _GNU_SOURCE
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static long fetched(void)
+        {
+            char line[99];
+            long bytes = -1;
+            FILE *counters = fopen("/proc/self/io", "r");
+            while (fgets(line, sizeof line, counters))
+                sscanf(line, "read_bytes: %ld", &bytes);
+            fclose(counters);
+            return bytes;
+        }
+        int main(int count, char **arguments)
+        {
+            static char page[4096];
+            int file = open(arguments[1], O_RDONLY);
+            fetched();
+            getchar();
+            long before = fetched(), given = 0;
+            for (long mebibyte = 0; mebibyte < 16; mebibyte++)
+                for (long at = 0; at < 4; at++)
+                    given += pread(file, page, sizeof page, (mebibyte << 20) + at * 4096);
+            printf("%ld %ld\n", fetched() - before, given);
+            fflush(stdout);
+            while (getchar() != EOF)
+                ; // its files can be looked up until it is told to end
+            return 0;
+        }
+    """)
+    subprocess.run(["cc", "-O1", "-static", "-o", strided, source], check=True)
+    taken = [f"/tmp/{what}-{way}" for what in ("list", "report") for way in ("vfs", "calls")]
+    done = vm.run(script, files=[(program, "/bin/mongosonar"), (strided, "/bin/strided")], disks=[64], take=taken, seconds=120)
+    assert done.code == 0, done
+    for way in ("vfs", "calls"):
+        fetched, given = map(int, done.taken[f"/tmp/list-{way}"].decode().split())
+        told = json.loads(done.taken[f"/tmp/report-{way}"])
+        file = next(file for file in told["files"] if file["path"] == "/mnt/data")
+        assert not any(told["lost"].values()), told["lost"]
+        brought, wasted = file["page_ins"]["bytes"], file["page_ins"]["wasted_bytes"]
+        # Blocks of the file system's own are counted by the kernel too.
+        assert brought <= fetched < brought + (128 << 10), (way, brought, fetched)
+        assert wasted == brought - given > 0 and file["reads"]["bytes"] == given, (way, wasted)
+
+
 @pytest.mark.vm
 def test_at_the_functions_of_the_vfs_a_restart_is_followed_and_files_have_names(tmp_path):
     """There no number of an open file is told, so that each path has to be looked for. A shell called mongod reads files,

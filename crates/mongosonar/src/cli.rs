@@ -152,7 +152,7 @@ pub enum IoCommand {
     Record(IoRecordArgs),
     /// Say what a recording shows: access path, randomness, re-reads, who waits; with a verdict in words
     #[command(
-        after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --svg reads.svg\n  mongosonar io report reads.msio --html reads.html"
+        after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --svg reads.svg\n  mongosonar io report reads.msio --html reads.html\n  mongosonar io report reads.msio --bench disk.json"
     )]
     Report(IoReportArgs),
     /// Two recordings side by side: before and after, one shard and another
@@ -240,6 +240,10 @@ pub struct IoRecordArgs {
     /// Stop after this time
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
+    /// Record the pages that are brought into the page cache too, so that the report tells what readahead
+    /// fetched for nothing; costs about as much again for each page that is
+    #[arg(long)]
+    pub readahead: bool,
     /// Ask this server for the names of collections and indexes, and keep them in the recording
     #[arg(long, value_name = "URI")]
     pub uri: Option<String>,
@@ -262,6 +266,9 @@ pub struct IoReportArgs {
     /// Draw the reads of the file that the verdict is about, offset over time, into this SVG file too
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// A result of disk bench --json: what reading in order and at random would take on that disk
+    #[arg(long, value_name = "RUN.json", conflicts_with = "each")]
+    pub bench: Option<PathBuf>,
     /// Write the report with pictures of the files as a page into this file too
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

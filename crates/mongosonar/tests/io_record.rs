@@ -103,6 +103,71 @@ fn the_recording_holds_exactly_what_the_process_did() {
     assert_eq!(report["lost"]["ring_full"], 0);
 }
 
+/// Reads four pages at each MiB of a cold file, with the advice that it is given; tells what the kernel counted as
+/// fetched from the device for it, and what it was given.
+const COLD: &str = r#"
+path = db + "/collection-7-8.wt"
+with open(path, "wb") as file:
+    file.write(os.urandom(48 << 20))
+    os.fsync(file.fileno())
+cold = os.open(path, os.O_RDONLY)
+os.posix_fadvise(cold, 0, 0, os.POSIX_FADV_DONTNEED)
+os.posix_fadvise(cold, 0, 0, ADVICE)
+def fetched():
+    with open("/proc/self/io") as counters:
+        return next(int(line.split()[1]) for line in counters if line.startswith("read_bytes"))
+fetched()
+"#;
+const STRIDES: &str = r#"
+before, given = fetched(), 0
+for mebibyte in range(48):
+    for page in range(4):
+        given += len(os.pread(cold, 4096, (mebibyte << 20) + page * 4096))
+told = f"{fetched() - before} {given}"
+"#;
+
+/// What readahead fetches for nothing is what the kernel fetched beyond what was read.
+#[test]
+fn readahead_that_nobody_reads_is_a_figure() {
+    for (advice, ahead) in [("os.POSIX_FADV_NORMAL", true), ("os.POSIX_FADV_RANDOM", false)] {
+        let folder = Folder::new(&format!("io-readahead-{ahead}"));
+        let recording = folder.path("reads.msio").display().to_string();
+        let (_, mut oracle) = oracle(&folder);
+        oracle.does(&COLD.replace("ADVICE", advice));
+        let pid = oracle.id.to_string();
+        let Some(tracer) = Tracer::start(&["record", "--readahead", "--pid", &pid, &recording]) else {
+            return;
+        };
+        oracle.does(STRIDES);
+        let told = oracle.says("told");
+        assert!(tracer.end().status.success());
+        let told: Vec<u64> = told.trim().split(' ').map(|figure| figure.parse().unwrap()).collect();
+        let (fetched, given) = (told[0], told[1]);
+        assert_eq!(given, 48 * 4 * 4_096);
+        if fetched == 0 {
+            eprintln!("skipped, as this file system lies on no device");
+            return;
+        }
+        let report = run(&format!("io report --json {recording}"));
+        let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+        let files = report["files"].as_array().unwrap();
+        let file = files.iter().find(|file| file["path"].as_str().unwrap().ends_with("8.wt")).unwrap();
+        let pages = &file["page_ins"];
+        let (brought, wasted) = (pages["bytes"].as_u64().unwrap(), pages["wasted_bytes"].as_u64().unwrap());
+        // Blocks of the file system's own are counted by the kernel too.
+        assert!(brought <= fetched && fetched - brought < 256 << 10, "{brought} of {fetched}");
+        assert_eq!(wasted, brought - given, "each page was read once");
+        assert_eq!(wasted > 0, ahead, "{wasted}");
+        // No page that was brought in counts as a read.
+        assert_eq!(file["reads"]["count"], 48 * 4);
+        assert_eq!(file["reads"]["bytes"], given);
+        let bound = file["reads"]["readahead_wasted_at_least_bytes"].as_u64().unwrap();
+        assert!(bound <= fetched - given && bound + (256 << 10) > wasted, "{bound} for {wasted}");
+        let words = report["verdict"]["words"].to_string();
+        assert_eq!(words.contains("were not read while recording"), ahead, "{words}");
+    }
+}
+
 #[test]
 fn live_adds_up_what_the_process_did() {
     let folder = Folder::new("io-live");

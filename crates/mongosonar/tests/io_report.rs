@@ -200,3 +200,147 @@ fn names_that_the_server_gave_are_shown() {
     assert_eq!(report["info"]["holds 2x"], "no number");
     assert!(text(&run(&format!("io report {}", path.display())).stdout).contains("  shop.orders\n"));
 }
+
+/// Reads of one file, 64 KiB each at random, by threads of these names; each read's bytes from the device.
+fn made(threads: &[&str], device_bytes: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let info = [("host", "db1"), ("device 264241152", "sdb1 sdb")];
+    let mut writer = Writer::begin(&info, &mut out);
+    let path = "/db/collection-1-2.wt";
+    writer.file(&FileEntry { file: 1, device: 264_241_152, inode: 7, path }, &mut out);
+    for (thread, name) in threads.iter().enumerate() {
+        writer.thread(&ThreadEntry { thread: thread as u32, process: 1, name }, &mut out);
+    }
+    for n in 0..1_000u64 {
+        let access = IoAccess {
+            start: Timestamp::from_unix_ns(1_000_000_000 + n * 1_000_000),
+            // As many of them overlap as there are threads.
+            latency_ns: 1_000_000 * threads.len() as u64,
+            thread: (n % threads.len() as u64) as u32,
+            file: 1,
+            kind: AccessKind::Read,
+            offset: (n * 7_919 % 1_000) * 65_536,
+            asked: 65_536,
+            given: 65_536,
+            error: 0,
+            device_bytes: Some(device_bytes),
+        };
+        writer.access(&access, &mut out);
+    }
+    writer.end(&IoLosses::default(), &mut out);
+    out
+}
+
+fn fixture(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
+}
+
+#[test]
+fn a_bench_tells_what_this_disk_would_take() {
+    let folder = Folder::new("io-bench");
+    let path = folder.file("reads.msio", &made(&["conn1", "conn2"], 65_536));
+    let bench = fixture("disk-bench.json");
+    let run_json = |bench: &str| {
+        let output = run(&format!("io report --json {} --bench {bench}", path.display()));
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["verdict"].clone()
+    };
+    let verdict = run_json(&bench);
+    let found = &verdict["bench"];
+    // The figures of the fixture, taken from it by hand: 2.68 GB/s streamed, two in flight 44,937/s.
+    let measured: Value = serde_json::from_slice(&std::fs::read(&bench).unwrap()).unwrap();
+    let streamed = measured["probes"][4]["bytes_per_second"].as_f64().unwrap();
+    let two = measured["steps"][1]["reads"]["count"].as_f64().unwrap()
+        / measured["steps"][1]["seconds"].as_f64().unwrap();
+    assert_eq!(measured["probes"][4]["sequential"], true);
+    let close = |found: &Value, want: f64| {
+        let found = found.as_f64().unwrap();
+        assert!((found / want - 1.0).abs() < 1e-3, "{found} is not {want}");
+    };
+    let bytes = 1_000.0 * 65_536.0;
+    close(&found["depth"], 2.0);
+    close(&found["in_order_ns"], bytes / streamed * 1e9);
+    close(&found["random_reads_per_s"], two);
+    // Each read is a place, and 15 records of 4 KiB beyond the first one.
+    close(&found["random_all_ns"], (1_000.0 / two + bytes * 15.0 / 16.0 / streamed) * 1e9);
+    assert_eq!(found["random_once_ns"], found["random_all_ns"]);
+    assert_eq!((&found["device"], &found["same_device"]), (&"vda".into(), &false.into()));
+    let said = text(&run(&format!("io report {} --bench {bench}", path.display())).stdout).to_string();
+    assert!(said.contains("On vda, as disk bench found it on 2026-11-21, reading the 65.5MB"), "{said}");
+    assert!(said.contains("the bench was of vda, and the file lies on sdb1 sdb of db1"), "{said}");
+
+    // The same on the disk below the partition; on another machine; where nothing is named.
+    let with = |name: &str, device: Value, host: Value| {
+        let mut measured = measured.clone();
+        measured["place"]["device"] = device;
+        measured["place"]["host"] = host;
+        let bench = folder.file(name, measured.to_string().as_bytes());
+        run_json(&bench.display().to_string())["bench"]["same_device"].clone()
+    };
+    assert_eq!(with("a.json", "sdb".into(), "db1".into()), true);
+    assert_eq!(with("b.json", "sdb".into(), "db2".into()), false);
+    assert_eq!(with("c.json", Value::Null, Value::Null), Value::Null);
+}
+
+#[test]
+fn what_is_no_bench_is_refused_in_words() {
+    let folder = Folder::new("io-no-bench");
+    let path = folder.file("reads.msio", &made(&["conn1"], 0));
+    let mut writes: Value =
+        serde_json::from_slice(&std::fs::read(fixture("disk-bench.json")).unwrap()).unwrap();
+    writes["settings"]["r"] = false.into();
+    let writes = folder.file("writes.json", writes.to_string().as_bytes()).display().to_string();
+    let recording = path.display().to_string();
+    for (bench, why) in [
+        (recording.as_str(), "no result of disk bench"),
+        (writes.as_str(), "only wrote"),
+        ("/nowhere.json", "cannot read /nowhere.json"),
+    ] {
+        let output = run(&format!("io report {recording} --bench {bench}"));
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(why), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+}
+
+/// Times of what lay in the page cache are those of memory, and that is said.
+#[test]
+fn times_of_memory_are_not_taken_for_the_disk_s() {
+    let folder = Folder::new("io-memory");
+    let cached = folder.file("cached.msio", &made(&["conn1"], 0));
+    let cold = folder.file("cold.msio", &made(&["conn1"], 65_536));
+    let words = |path: &Path| text(&run(&format!("io report {}", path.display())).stdout).to_string();
+    let (cached_words, cold_words) = (words(&cached), words(&cold));
+    assert!(cached_words.contains("are those of memory and not of the disk"), "{cached_words}");
+    assert!(!cold_words.contains("those of memory"), "{cold_words}");
+    let output = run(&format!("io report --json {}", cached.display()));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["verdict"]["of_memory"], true);
+}
+
+#[test]
+fn threads_are_told_apart_by_what_they_are_for() {
+    let folder = Folder::new("io-roles");
+    let build = folder.file("build.msio", &made(&["IndexBu.ongod-0"], 65_536));
+    let said = text(&run(&format!("io report {}", build.display())).stdout).to_string();
+    assert!(
+        said.contains("Random reads of collection-1-2.wt") && said.contains("by an index build's thread"),
+        "{said}"
+    );
+    assert!(said.contains("Thread IndexBu.ongod-0 (0), index build, waited"), "{said}");
+    let many = folder.file("many.msio", &made(&["conn1", "conn22", "conn3", "WTCheck.tThread"], 65_536));
+    let said = text(&run(&format!("io report {}", many.display())).stdout).to_string();
+    assert!(said.contains("by 3 clients' connections"), "{said}");
+    assert!(said.contains("75 % of the reads were made by 3 clients' connections."), "{said}");
+    let report: Value =
+        serde_json::from_slice(&run(&format!("io report --json {}", many.display())).stdout).unwrap();
+    assert_eq!(report["verdict"]["thread_role"], "client connection");
+    assert_eq!(
+        (&report["verdict"]["role_threads"], &report["verdict"]["role_share"]),
+        (&3.into(), &0.75.into())
+    );
+    let threads = report["threads"].as_array().unwrap();
+    assert!(
+        threads.iter().any(|thread| thread["name"] == "WTCheck.tThread" && thread["role"] == "checkpoint")
+    );
+}

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use sonar_core::Timestamp;
-use sonar_core::io::{AccessKind, Analysis, FileRole, IoAccess, NEAR, Path, judge, verdict::Finding};
+use sonar_core::io::{
+    AccessKind, Analysis, FileRole, IoAccess, NEAR, Path, ThreadRole, judge, verdict::Finding,
+};
 
 fn access() -> impl Strategy<Value = IoAccess> {
     let place = prop_oneof![3 => (0u64..40).prop_map(|n| n * 4096), 1 => 0u64..9 << 20, 1 => any::<u64>()];
-    (0u64..1 << 34, 0u64..1 << 24, 0u32..3, 0u32..3, 0u8..5, place, 0u64..20_000, 0u16..10, 0u64..4).prop_map(
+    (0u64..1 << 34, 0u64..1 << 24, 0u32..3, 0u32..3, 0u8..6, place, 0u64..20_000, 0u16..10, 0u64..4).prop_map(
         |(start, latency_ns, thread, file, kind, offset, length, error, device)| {
             let kind = AccessKind::from_code(kind).unwrap();
             let (offset, asked) =
@@ -53,7 +55,8 @@ struct Model {
 
 fn model(all: &[IoAccess], file: u32, reads: bool) -> Model {
     let mut model = Model::default();
-    let wanted = |a: &&IoAccess| a.file == file && !a.kind.is_sync() && a.kind.is_read() == reads;
+    let flows = |a: &IoAccess| !a.kind.is_sync() && a.kind != AccessKind::PageIn;
+    let wanted = |a: &&IoAccess| a.file == file && flows(a) && a.kind.is_read() == reads;
     for thread in all.iter().map(|a| a.thread).collect::<BTreeSet<_>>() {
         let mut before: Option<u64> = None;
         let mut run = 0;
@@ -107,7 +110,7 @@ proptest! {
     fn every_figure_is_that_of_the_model(all in proptest::collection::vec(access(), 0..300)) {
         let mut analysis = Analysis::new();
         all.iter().for_each(|access| analysis.record(access));
-        analysis.end_runs();
+        analysis.finish();
         prop_assert_eq!(analysis.accesses(), all.len() as u64);
         for file in 0..3 {
             let Some(pattern) = analysis.file(file) else {
@@ -140,6 +143,11 @@ proptest! {
                 }
                 prop_assert_eq!(flow.latency().count(), want.count);
             }
+            let pages = all.iter().filter(|a| a.file == file && a.kind == AccessKind::PageIn);
+            let brought = pattern.page_ins.as_ref().map_or((0, 0), |pages| (pages.count, pages.bytes));
+            let want = pages.fold((0, 0), |sum, a| (sum.0 + 1, sum.1 + a.given));
+            prop_assert_eq!(brought, want);
+            prop_assert!(pattern.page_ins.as_ref().is_none_or(|pages| pages.wasted() <= pages.bytes));
             let syncs = all.iter().filter(|a| a.file == file && a.kind.is_sync()).count();
             prop_assert_eq!(pattern.syncs.count(), syncs as u64);
             let reads: u64 = pattern.slices.iter().map(|slice| slice.reads).sum();
@@ -164,7 +172,7 @@ proptest! {
                 latency_ns,
                 thread: (code >> 8) as u32 & 3,
                 file: (code >> 16) as u32 & 3,
-                kind: AccessKind::ALL[(code % 5) as usize],
+                kind: AccessKind::ALL[(code % 6) as usize],
                 offset,
                 asked,
                 given,
@@ -172,8 +180,8 @@ proptest! {
                 device_bytes: (code & 0x80 != 0).then_some(asked),
             });
         }
-        analysis.end_runs();
-        let _ = judge(&analysis, |_| FileRole::Collection);
+        analysis.finish();
+        let _ = judge(&analysis, |_| FileRole::Collection, |_| ThreadRole::Other);
     }
 }
 
@@ -226,6 +234,7 @@ fn more_files_than_are_kept_apart_are_counted() {
 #[test]
 fn the_verdict_names_the_access_path() {
     let role = |file| if file == 2 { FileRole::Index } else { FileRole::Collection };
+    let name = |thread| ThreadRole::of(if thread == 7 { "IndexBu.ongod-0" } else { "conn3" });
     let mut pass = Analysis::new();
     let mut fetch = Analysis::new();
     let mut lonely = Analysis::new();
@@ -238,16 +247,18 @@ fn the_verdict_names_the_access_path() {
         }
         lonely.record(&read(n, 7, 1, place));
     }
-    let verdict = judge(&pass, role);
+    let verdict = judge(&pass, role, name);
     assert_eq!((verdict.finding, verdict.blocks), (Finding::SequentialPass, 4_000));
     assert_eq!(verdict.thread_read_share.map(|share| (share * 100.0).round()), Some(50.0));
-    let verdict = judge(&fetch, role);
+    assert_eq!((verdict.thread_role, verdict.role_threads), (ThreadRole::IndexBuild, 1));
+    assert_eq!((verdict.role_share, verdict.depth, verdict.is_of_memory()), (Some(1.0), Some(1.0), None));
+    let verdict = judge(&fetch, role, name);
     assert_eq!((verdict.finding, verdict.file), (Finding::IndexFetch { index: 2 }, Some(1)));
     assert_eq!((verdict.reads, verdict.blocks, verdict.amplification), (4_000, 1_000, Some(4.0)));
     // 32 KiB in 0.5 ms, read in order from the index: 1,000 blocks take half a second.
     assert_eq!(verdict.in_order_ns, Some(500_000_000));
-    let verdict = judge(&lonely, role);
+    let verdict = judge(&lonely, role, name);
     assert_eq!((verdict.finding, verdict.in_order_ns), (Finding::RandomReads, None));
-    assert_eq!(judge(&Analysis::new(), role).finding, Finding::TooFewReads);
+    assert_eq!(judge(&Analysis::new(), role, name).finding, Finding::TooFewReads);
     assert_eq!(Path::of(Some(0.1)), Path::Mixed);
 }

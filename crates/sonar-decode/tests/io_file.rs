@@ -58,7 +58,7 @@ prop_compose! {
     fn access()(
         numbers in any::<[u64; 4]>(),
         (thread, file) in any::<(u32, u32)>(),
-        kind in 0u8..5,
+        kind in 0u8..6,
         (same, small) in any::<(bool, bool)>(),
         error in prop_oneof![Just(0u16), any::<u16>()],
         device_bytes in prop_oneof![Just(None), Just(Some(0)), any::<u64>().prop_map(Some)],
@@ -86,7 +86,9 @@ prop_compose! {
 
 fn write(accesses: &[IoAccess], losses: &IoLosses) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut writer = Writer::begin(&[("host", "db1"), ("empty", "")], &mut out);
+    let pages = accesses.iter().any(|access| access.kind == AccessKind::PageIn);
+    let begin = if pages { Writer::begin_with_pages } else { Writer::begin };
+    let mut writer = begin(&[("host", "db1"), ("empty", "")], &mut out);
     writer.file(&FileEntry { file: 7, device: 2_049, inode: u64::MAX, path: "/data/é.wt" }, &mut out);
     writer.thread(&ThreadEntry { thread: 12, process: 10, name: "conn4" }, &mut out);
     for (n, access) in accesses.iter().enumerate() {
@@ -174,7 +176,12 @@ fn every_cut_and_every_flipped_bit_is_told() {
 
 #[test]
 fn a_file_of_a_later_version_and_a_foreign_one_are_told_apart() {
-    assert_eq!(read(b"MSONARIO\x02\0\0\0", 99).1, Err(Error::Version(2)));
+    assert_eq!(read(b"MSONARIO\x03\0\0\0", 99).1, Err(Error::Version(3)));
+    // One without pages that were brought in is read by programs that know none; one with them is refused by
+    // its version there.
+    let page_in = IoAccess { kind: AccessKind::PageIn, ..some()[0] };
+    assert_eq!(write(&some(), &IoLosses::default())[8], 1);
+    assert_eq!(write(&[page_in], &IoLosses::default())[8], 2);
     assert_eq!(read(b"MSONARIX", 1).1, Err(Error::Foreign));
     assert_eq!(read(b"", 1).1, Err(Error::Cut { offset: 0, inside: false }));
     assert_eq!(read(b"MSON", 1).1, Err(Error::Cut { offset: 4, inside: true }));

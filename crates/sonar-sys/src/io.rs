@@ -133,6 +133,8 @@ static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR
 pub enum Mode {
     /// Each is handed on as an [`Event`].
     Each,
+    /// The same, and what is brought into the page cache beside it, as [`AccessKind::PageIn`].
+    EachAndPages,
     /// They are added up in the kernel; see [`Tracer::usages`].
     Totals,
 }
@@ -188,6 +190,7 @@ const CALLS: [(&str, &str); 2] = [("sys_enter", "btf_trace_sys_enter"), ("sys_ex
 const CALLS_OPTIONAL: [(&str, &str, &str); 1] =
     [("fault_tracepoint", "btf_trace_mm_filemap_fault", "page faults")];
 const COMPLETE: (&str, &str) = ("uring_complete", "btf_trace_io_uring_complete");
+const PAGES: (&str, &str) = ("page_in", "btf_trace_mm_filemap_add_to_page_cache");
 const SUBMIT: [(&str, &str); 2] = [
     ("uring_submit_req", "btf_trace_io_uring_submit_req"),
     ("uring_submit_sqe", "btf_trace_io_uring_submit_sqe"),
@@ -250,7 +253,16 @@ impl Tracer {
             if way.is_some_and(|way| way != tried) {
                 continue;
             }
-            let Some(plan) = Plan::new(tried, optional, &has) else { continue };
+            let Some(mut plan) = Plan::new(tried, optional, &has) else { continue };
+            if mode == Mode::EachAndPages {
+                // It was asked for, so nothing is traced without it.
+                if !has(PAGES.1) || !has("folio") {
+                    return Err(TraceError::Load(
+                        "pages that are brought in are seen from kernel 5.16 on, and this one does not tell of them: leave --readahead out".into(),
+                    ));
+                }
+                plan.programs.push(PAGES.0);
+            }
             match Self::load(&plan, tried, mode) {
                 Ok(tracer) => {
                     for process in processes {
@@ -283,7 +295,7 @@ impl Tracer {
                     settings[4..].copy_from_slice(&page.to_ne_bytes());
                 }
             }
-            if map.name() == "usages" && mode == Mode::Each {
+            if map.name() == "usages" && mode != Mode::Totals {
                 // It takes its memory at once, and nothing would be added up in it.
                 map.set_max_entries(1).map_err(error)?;
             }

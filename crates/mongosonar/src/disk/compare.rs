@@ -15,7 +15,7 @@ use super::bench::columns;
 use crate::cli::OK;
 
 /// Reads a result of `disk bench --json`; - is standard input.
-fn read(path: &Path) -> Result<Run> {
+pub fn read(path: &Path) -> Result<Run> {
     let mut bytes = Vec::new();
     if path.as_os_str() == "-" {
         io::stdin().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;

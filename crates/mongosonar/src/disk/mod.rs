@@ -3,7 +3,7 @@
 pub mod args;
 mod bench;
 mod check;
-mod compare;
+pub mod compare;
 mod config;
 mod place;
 mod stat;

@@ -24,7 +24,9 @@ impl Ground {
         let device = mount.as_ref().and_then(|mount| devices.of_mount(mount));
         let disks: Vec<&Device> = device.map(|device| devices.disks(device)).unwrap_or_default();
         let first = disks.first().copied();
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
         let place = Place {
+            host: host.map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()),
             dir: real.display().to_string(),
             file_system: mount.as_ref().map(|mount| mount.kind.clone()),
             mount_options: mount.as_ref().map(|mount| mount.options.clone()).unwrap_or_default(),

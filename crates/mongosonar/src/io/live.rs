@@ -214,6 +214,7 @@ impl Look {
             end_ns: now.as_nanos() as u64,
             seconds: self.disks.elapsed.as_secs_f64(),
             rows,
+            what: if by == IoBy::File { "files" } else { "namespaces" },
             devices: self.disks.rates.clone(),
             losses: tracer.losses(),
         }
@@ -227,7 +228,9 @@ fn together(found: &[Found], names: &Names) -> Vec<Row> {
         let name = match (names.of(&file.path), FileRole::of(&file.path).name()) {
             (Some(held), _) => held.namespace.clone(),
             (None, "") => "other files".to_string(),
-            (None, role) => format!("all of the kind {role}"),
+            (None, "collection") => "all collections".to_string(),
+            (None, "index") => "all indexes".to_string(),
+            (None, role) => role.to_string(),
         };
         groups.entry(name).or_default().push(file);
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -13,10 +13,11 @@ use sonar_core::io::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 use sonar_sys::io::{Event, FileKey, Mode, Tracer};
 
-use super::HOLDS;
+use super::devices::DeviceNames;
 use super::names::Names;
 use super::paths::{Found, Paths};
 use super::process::{self, Watch};
+use super::{DEVICE, HOLDS};
 use crate::cli::{IoRecordArgs, OK};
 
 /// Bytes gathered before they are written.
@@ -32,10 +33,10 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
     let names = Names::ask(args.uri.as_deref())?;
     let stop = process::stop_on_signals()?;
-    let tracer =
-        Tracer::start(&watch.running(), Mode::Each, args.way.map(Into::into)).map_err(process::refused)?;
+    let mode = if args.readahead { Mode::EachAndPages } else { Mode::Each };
+    let tracer = Tracer::start(&watch.running(), mode, args.way.map(Into::into)).map_err(process::refused)?;
     let way = tracer.way();
-    let mut keep = Keep::create(&args.file, &watch, &way, names)?;
+    let mut keep = Keep::create(args, &watch, &way, names)?;
     eprintln!(
         "mongosonar: recording process {} by {} into {}; Ctrl-C ends it",
         watch.list(),
@@ -89,11 +90,13 @@ struct Keep {
     threads: HashMap<u32, Vec<u8>>,
     paths: Paths,
     names: Names,
+    devices: DeviceNames,
     failed: Option<io::Error>,
 }
 
 impl Keep {
-    fn create(path: &Path, watch: &Watch, way: &str, names: Names) -> Result<Self> {
+    fn create(args: &IoRecordArgs, watch: &Watch, way: &str, names: Names) -> Result<Self> {
+        let path = args.file.as_path();
         let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
                 format!("cannot make {}: a new file is made, an existing one is left alone", path.display())
@@ -101,13 +104,15 @@ impl Keep {
         let mut buffer = Vec::with_capacity(BUFFER * 2);
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let writer = Writer::begin(
+        let begin = if args.readahead { Writer::begin_with_pages } else { Writer::begin };
+        let writer = begin(
             &[
                 ("program", concat!("mongosonar ", env!("CARGO_PKG_VERSION"))),
                 ("host", host.trim_end()),
                 ("kernel", kernel.trim_end()),
                 (PROCESSES, &watch.list()),
                 ("way", way),
+                ("readahead", if args.readahead { "traced" } else { "not traced" }),
             ],
             &mut buffer,
         );
@@ -121,6 +126,7 @@ impl Keep {
             threads: HashMap::new(),
             paths: Paths::new(watch.folder().cloned(), &watch.running()),
             names,
+            devices: DeviceNames::default(),
             failed: None,
         })
     }
@@ -188,6 +194,10 @@ impl Keep {
         self.next += 1;
         let Some(writer) = &mut self.writer else { return };
         writer.file(&FileEntry { file, device: key.device, inode: key.inode, path }, &mut self.buffer);
+        if let Some(names) = self.devices.first(key.device, path) {
+            let device = format!("{DEVICE}{}", key.device);
+            writer.info(&[(&device, &names)], &mut self.buffer);
+        }
         if let Some(held) = self.names.of(path) {
             let key = format!("{HOLDS}{file}");
             writer.info(&[(&key, &held.label())], &mut self.buffer);

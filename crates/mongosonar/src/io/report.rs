@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::io::{Analysis, Density, IoAccess, IoLosses};
 use sonar_decode::io_file::{Block, Parser, Step};
 use sonar_view::io::html::page;
-use sonar_view::io::{Recording, json, svg, text};
+use sonar_view::io::{Bench, Recording, json, svg, text};
 use sonar_view::text::escape;
 
-use super::HOLDS;
+use super::{DEVICE, HOLDS};
 use crate::cli::{IoReportArgs, OK, TRUNCATED};
 
 /// Names that are kept; more are left out, their files shown by number.
@@ -27,6 +27,9 @@ pub struct Loaded {
     pub threads: HashMap<u32, String>,
     pub losses: IoLosses,
     pub info: Vec<(String, String)>,
+    pub devices: HashMap<u32, u64>,
+    pub device_names: HashMap<u64, String>,
+    pub bench: Option<Bench>,
     pub damage: Option<String>,
 }
 
@@ -41,6 +44,9 @@ impl Loaded {
             losses: self.losses,
             damage: self.damage.as_deref(),
             info: &self.info,
+            devices: &self.devices,
+            device_names: &self.device_names,
+            bench: self.bench.as_ref(),
         }
     }
 }
@@ -50,7 +56,10 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     if args.each {
         return list(&args.file);
     }
-    let loaded = load(&args.file)?;
+    // What is wrong with it is said before a long recording is read.
+    let bench = args.bench.as_deref().map(bench).transpose()?;
+    let mut loaded = load(&args.file)?;
+    loaded.bench = bench;
     let out = BufWriter::new(io::stdout());
     let limit = args.limit.unwrap_or(20);
     if args.json {
@@ -69,6 +78,12 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
         return Ok(TRUNCATED);
     }
     Ok(OK)
+}
+
+/// What a run of `disk bench` tells of reading.
+fn bench(path: &Path) -> Result<Bench> {
+    let run = crate::disk::compare::read(path)?;
+    Bench::of(&run).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
 /// Every access on a line.
@@ -182,7 +197,7 @@ pub fn load(path: &Path) -> Result<Loaded> {
     let mut loaded = Loaded::default();
     let damage = blocks(path, |block| loaded.block(block))?;
     loaded.damage = loaded.damage.or(damage);
-    loaded.analysis.end_runs();
+    loaded.analysis.finish();
     Ok(loaded)
 }
 
@@ -250,6 +265,10 @@ impl Loaded {
                         if self.labels.len() < MAX_NAMES {
                             self.labels.insert(file, value.into());
                         }
+                    } else if let Some(device) = key.strip_prefix(DEVICE).and_then(|n| n.parse().ok()) {
+                        if self.device_names.len() < MAX_NAMES {
+                            self.device_names.insert(device, value.into());
+                        }
                     } else if let Some(known) = self.info.iter_mut().find(|(known, _)| known == key) {
                         // Told again, as it has changed meanwhile.
                         known.1 = value.into();
@@ -263,6 +282,7 @@ impl Loaded {
                 for file in &mut files {
                     if self.files.len() < MAX_NAMES || self.files.contains_key(&file.file) {
                         self.files.insert(file.file, file.path.into());
+                        self.devices.insert(file.file, file.device);
                     }
                 }
                 damaged = files.is_damaged();

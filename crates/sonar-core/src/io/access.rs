@@ -16,11 +16,15 @@ pub enum AccessKind {
     DataSync = 3,
     /// A page fault of a mapped file that the page cache or the device answered.
     Fault = 4,
+    /// Pages of the file that were brought into the page cache by a read, a fault or their readahead; no access of
+    /// its own. It has no latency.
+    PageIn = 5,
 }
 
 impl AccessKind {
     /// All of them, by their code.
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Sync, Self::DataSync, Self::Fault];
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Write, Self::Sync, Self::DataSync, Self::Fault, Self::PageIn];
 
     /// From the stable number in recordings and in the kernel's programs.
     pub const fn from_code(code: u8) -> Option<Self> {
@@ -30,6 +34,7 @@ impl AccessKind {
             2 => Some(Self::Sync),
             3 => Some(Self::DataSync),
             4 => Some(Self::Fault),
+            5 => Some(Self::PageIn),
             _ => None,
         }
     }
@@ -47,10 +52,11 @@ impl AccessKind {
             Self::Sync => "fsync",
             Self::DataSync => "fdatasync",
             Self::Fault => "fault",
+            Self::PageIn => "page_in",
         }
     }
 
-    /// Whether it brings content of the file in.
+    /// Whether a thread takes content of the file by it.
     pub const fn is_read(self) -> bool {
         matches!(self, Self::Read | Self::Fault)
     }

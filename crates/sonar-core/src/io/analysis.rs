@@ -3,8 +3,9 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::IoAccess;
+use super::access::{AccessKind, IoAccess};
 use super::distance::Step;
+use super::in_flight::InFlight;
 use super::pattern::FilePattern;
 use super::phase::{MAX_SLICES, Phase, phases};
 use crate::Timestamp;
@@ -65,6 +66,7 @@ pub struct Analysis {
     files_other: u64,
     threads_other: u64,
     streams_forgotten: u64,
+    in_flight: InFlight,
     span: Option<(Timestamp, Timestamp)>,
     slice_ns: u64,
     origin: Timestamp,
@@ -88,6 +90,7 @@ impl Analysis {
             files_other: 0,
             threads_other: 0,
             streams_forgotten: 0,
+            in_flight: InFlight::default(),
             span: None,
             slice_ns: SLICE_NS,
             origin: Timestamp::default(),
@@ -109,7 +112,13 @@ impl Analysis {
                 *last = (*last).max(end);
             }
         }
-        self.thread(access, end);
+        if access.kind != AccessKind::PageIn {
+            self.thread(access, end);
+        }
+        // What the page cache answered did not wait in the device's queue.
+        if access.kind.is_read() && access.device_bytes != Some(0) {
+            self.in_flight.record(access.start, access.latency_ns);
+        }
         if !self.files.contains_key(&access.file) {
             self.full |= self.files.len() >= MAX_FILES
                 || (self.files.len() % 64 == 63 && self.heap_bytes() > FILES_BUDGET);
@@ -119,6 +128,11 @@ impl Analysis {
             }
         }
         let slot = self.slot(access.start);
+        if access.kind == AccessKind::PageIn {
+            let file = self.files.entry(access.file).or_default();
+            file.page_ins.get_or_insert_default().record(access.offset, access.given);
+            return;
+        }
         let step = if access.kind.is_sync() { None } else { self.step(access) };
         let file = self.files.entry(access.file).or_default();
         if access.kind.is_sync() {
@@ -127,6 +141,9 @@ impl Analysis {
         }
         let (step, run) = step.map_or((None, None), |(step, run)| (Some(step), run));
         let flow = if access.kind.is_read() {
+            if let Some(pages) = &mut file.page_ins {
+                pages.read(access.offset, access.given);
+            }
             file.slice(slot).record(access, step);
             &mut file.reads
         } else {
@@ -167,7 +184,12 @@ impl Analysis {
 
     /// Ends the runs that are under way; what comes after begins anew. To be called once all accesses
     /// are in.
-    pub fn end_runs(&mut self) {
+    pub fn finish(&mut self) {
+        self.in_flight.end();
+        self.end_runs();
+    }
+
+    fn end_runs(&mut self) {
         for ((_, file, read), stream) in self.streams.iter_mut().filter(|(_, stream)| stream.run > 0) {
             let Some(file) = self.files.get_mut(file) else { continue };
             let flow = if *read { &mut file.reads } else { &mut **file.writes.get_or_insert_default() };
@@ -232,6 +254,12 @@ impl Analysis {
     /// Positions that were forgotten for want of room: as many distances are not known.
     pub const fn streams_forgotten(&self) -> u64 {
         self.streams_forgotten
+    }
+
+    /// Reads that waited for the device at once, on average while there was one (of all reads, where it is
+    /// not known which did): 1 or more. `None` where none did.
+    pub fn depth(&self) -> Option<f64> {
+        self.in_flight.depth()
     }
 
     /// The first start and the last end; `None` before the first access.

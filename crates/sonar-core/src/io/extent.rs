@@ -72,6 +72,26 @@ impl Extent {
         before
     }
 
+    /// Takes out the granules that `length` bytes from `offset` touch, also in part.
+    pub fn clear(&mut self, offset: u64, length: u64) {
+        let Some(last) = length.checked_sub(1).map(|less| offset.saturating_add(less)) else { return };
+        let (first_bit, last_bit) = (offset >> self.shift, last >> self.shift);
+        for word in first_bit / 64..=last_bit / 64 {
+            let Some(bits) = usize::try_from(word).ok().and_then(|word| self.words.get_mut(word)) else {
+                break;
+            };
+            let mut mask = u64::MAX;
+            if word == first_bit / 64 {
+                mask &= u64::MAX << (first_bit % 64);
+            }
+            if word == last_bit / 64 {
+                mask &= u64::MAX >> (63 - last_bit % 64);
+            }
+            self.set -= u64::from((mask & *bits).count_ones());
+            *bits &= !mask;
+        }
+    }
+
     /// Twice the bytes a granule.
     fn coarsen(&mut self) {
         self.shift += 1;
@@ -144,6 +164,26 @@ mod tests {
 
                 prop_assert_eq!(extent.granules(), bytes_of.len() as u64);
             }
+        }
+
+        #[test]
+        fn what_is_taken_out_is_gone(steps in proptest::collection::vec((any::<bool>(), 0u64..3_000_000, 0u64..200_000), 1..60)) {
+            let mut extent = Extent::default();
+            let mut set = BTreeSet::new();
+            for (add, offset, length) in steps {
+                let granules = (offset / GRANULE)..if length > 0 { (offset + length).div_ceil(GRANULE) } else { 0 };
+                if add {
+                    extent.touch(offset, length);
+                    set.extend(granules);
+                } else {
+                    extent.clear(offset, length);
+                    set.retain(|granule| !granules.contains(granule));
+                }
+                prop_assert_eq!(extent.granules(), set.len() as u64);
+            }
+            extent.clear(0, u64::MAX);
+            extent.clear(u64::MAX, u64::MAX);
+            prop_assert_eq!(extent.granules(), 0);
         }
 
         #[test]

@@ -17,16 +17,21 @@
 //! - **run**: contiguous accesses in a row.
 //! - **coverage**: the part of a file that was touched, in granules of 4 KiB or more ([`Extent`]).
 //! - **read amplification**: bytes read per byte of the file that was touched.
+//! - **readahead waste**: bytes that were brought into the page cache and not read ([`PageIns`]).
 
 pub mod access;
 pub mod analysis;
 pub mod density;
 pub mod distance;
 pub mod extent;
+pub mod in_flight;
 pub mod losses;
 pub mod naming;
+pub mod page_ins;
 pub mod pattern;
 pub mod phase;
+pub mod speeds;
+pub mod thread;
 pub mod usage;
 pub mod verdict;
 
@@ -35,9 +40,13 @@ pub use analysis::{Analysis, ThreadUse};
 pub use density::Density;
 pub use distance::{Distances, NEAR, Step};
 pub use extent::Extent;
+pub use in_flight::InFlight;
 pub use losses::IoLosses;
 pub use naming::FileRole;
+pub use page_ins::PageIns;
 pub use pattern::{FilePattern, Flow};
 pub use phase::{Path, Phase, Slice};
+pub use speeds::Speeds;
+pub use thread::ThreadRole;
 pub use usage::Usage;
 pub use verdict::{Verdict, judge};

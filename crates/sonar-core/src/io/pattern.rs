@@ -2,7 +2,8 @@
 
 use super::IoAccess;
 use super::distance::{Distances, Step};
-use super::extent::Extent;
+use super::extent::{Extent, GRANULE};
+use super::page_ins::PageIns;
 use super::phase::{MAX_SLICES, Slice};
 use crate::Histogram;
 
@@ -71,6 +72,8 @@ pub struct Flow {
     pub device_bytes: u64,
     /// Bytes given by the accesses of which it is known what came from the device.
     pub device_given: u64,
+    /// Of the same accesses: bytes of the whole 4 KiB pages in which what they gave lies.
+    pub device_pages: u64,
     /// Latency of accesses that the page cache answered.
     pub cached: Histogram,
     /// Latency of accesses that waited for the device.
@@ -112,6 +115,10 @@ impl Flow {
             Some(bytes) => {
                 self.device_bytes = self.device_bytes.saturating_add(bytes);
                 self.device_given = self.device_given.saturating_add(access.given);
+                let into = access.offset % GRANULE;
+                let pages = access.given.saturating_add(into).div_ceil(GRANULE).saturating_mul(GRANULE);
+                let pages = if access.given > 0 { pages } else { 0 };
+                self.device_pages = self.device_pages.saturating_add(pages);
                 if bytes == 0 { &mut self.cached } else { &mut self.uncached }.record(access.latency_ns);
             }
             None => self.unknown.record(access.latency_ns),
@@ -144,6 +151,19 @@ impl Flow {
         (self.device_given > 0).then(|| self.device_bytes as f64 / self.device_given as f64)
     }
 
+    /// What was read ahead for nothing at the least: bytes from the device beyond all pages that were read, each as
+    /// often as it was. A byte that was fetched and read counts as read, so the rest nobody read. `None` where
+    /// it is not known what came from the device.
+    pub fn wasted_at_least(&self) -> Option<u64> {
+        (self.device_given > 0).then(|| self.device_bytes.saturating_sub(self.device_pages))
+    }
+
+    /// Bytes from the device beyond those that were touched: readahead that nobody read, or what was fetched
+    /// more than once. `None` where it is not known what came from the device.
+    pub fn beyond_touched(&self) -> Option<u64> {
+        (self.device_given > 0).then(|| self.device_bytes.saturating_sub(self.extent.bytes()))
+    }
+
     /// Share of the accesses that the page cache answered, where known.
     pub fn cached_share(&self) -> Option<f64> {
         let known = self.cached.count() + self.uncached.count();
@@ -163,6 +183,8 @@ pub struct FilePattern {
     pub reads: Flow,
     /// What was written; `None` when nothing was.
     pub writes: Option<Box<Flow>>,
+    /// What was brought into the page cache; `None` where that was not traced, or nothing was.
+    pub page_ins: Option<Box<PageIns>>,
     /// Latency of flushes.
     pub syncs: Histogram,
     /// Reads over time; the width of a slice is that of the analysis.
@@ -194,8 +216,10 @@ impl FilePattern {
     /// Bytes on the heap, about.
     pub fn heap_bytes(&self) -> usize {
         let writes = self.writes.as_ref().map_or(0, |flow| size_of::<Flow>() + flow.heap_bytes());
+        let page_ins = self.page_ins.as_ref().map_or(0, |pages| size_of::<PageIns>() + pages.heap_bytes());
         self.reads.heap_bytes()
             + writes
+            + page_ins
             + self.syncs.heap_bytes()
             + self.slices.capacity() * size_of::<Slice>()
     }

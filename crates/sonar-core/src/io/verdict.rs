@@ -1,13 +1,19 @@
 //! What a recording comes to, with the figures that show it. Words are made of it elsewhere.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use super::analysis::Analysis;
 use super::naming::FileRole;
 use super::phase::{Path, SEQUENTIAL_BELOW};
+use super::thread::ThreadRole;
 
 /// With fewer reads nothing is said.
 pub const MIN_READS: u64 = 64;
 /// An order is called the disk's own with less than so many bytes read for each one touched.
 const AMPLIFIED_FROM: f64 = 1.5;
+/// With less of what was touched from the device, the rest lay in the page cache before.
+const COLD_FROM: f64 = 0.5;
 /// The rate of reads in order is known from so many bytes on.
 const MIN_RATE_BYTES: u64 = 1 << 20;
 
@@ -69,10 +75,20 @@ pub struct Verdict {
     pub far_share: Option<f64>,
     /// Time that threads spent in these reads, in nanoseconds, summed over threads.
     pub read_ns: u128,
-    /// The thread that made most of them.
+    /// The thread that made most of them, of those with the role that did.
     pub thread: Option<u32>,
     /// Share of its time which that thread spent in reads of any file.
     pub thread_read_share: Option<f64>,
+    /// The role, by their names, of the threads that made most of the file's reads together.
+    pub thread_role: ThreadRole,
+    /// Threads of this role that read the file.
+    pub role_threads: u64,
+    /// Share of the file's reads that they made, 0 to 1; `None` where nothing is known of who read it.
+    pub role_share: Option<f64>,
+    /// Bytes from the device for each byte that was touched; `None` where it is not known of any read.
+    pub device_per_touched: Option<f64>,
+    /// [`Analysis::depth`].
+    pub depth: Option<f64>,
     /// What reading every byte that was touched once, in order, would take on this disk, in
     /// nanoseconds: at the rate at which this recording's own reads in order were served. `None` where
     /// it holds too few of them to tell.
@@ -81,13 +97,25 @@ pub struct Verdict {
     pub in_order_rate: Option<f64>,
 }
 
-/// Judges what was seen; `role` says what a file is for.
-pub fn judge(analysis: &Analysis, role: impl Fn(u32) -> FileRole) -> Verdict {
+impl Verdict {
+    /// Whether most of what was touched lay in the page cache before, so that times are those of memory;
+    /// `None` where it is not known.
+    pub fn is_of_memory(&self) -> Option<bool> {
+        self.device_per_touched.map(|share| share < COLD_FROM)
+    }
+}
+
+/// Judges what was seen; `role` says what a file is for, `thread_role` what a thread.
+pub fn judge(
+    analysis: &Analysis,
+    role: impl Fn(u32) -> FileRole,
+    thread_role: impl Fn(u32) -> ThreadRole,
+) -> Verdict {
     let read_ns = |flow: &super::Flow| flow.cached.sum_ns() + flow.uncached.sum_ns() + flow.unknown.sum_ns();
     let worst = analysis
         .files()
         .filter(|(_, file)| file.reads.count > 0)
-        .max_by_key(|(id, file)| (read_ns(&file.reads), std::cmp::Reverse(*id)));
+        .max_by_key(|(id, file)| (read_ns(&file.reads), Reverse(*id)));
     let Some((id, file)) = worst else {
         return Verdict {
             file: None,
@@ -102,13 +130,32 @@ pub fn judge(analysis: &Analysis, role: impl Fn(u32) -> FileRole) -> Verdict {
             read_ns: 0,
             thread: None,
             thread_read_share: None,
+            thread_role: ThreadRole::Other,
+            role_threads: 0,
+            role_share: None,
+            device_per_touched: None,
+            depth: None,
             in_order_ns: None,
             in_order_rate: None,
         };
     };
     let reads = &file.reads;
-    let thread =
-        analysis.readers().filter(|(_, file, _)| *file == id).max_by_key(|r| (r.2, r.0)).map(|r| r.0);
+    // Many connections may each read less than one other thread, and all of them together more.
+    let mut by_role: BTreeMap<ThreadRole, (u64, u64)> = BTreeMap::new();
+    for (by, _, reads) in analysis.readers().filter(|(_, file, _)| *file == id) {
+        let (threads, sum) = by_role.entry(thread_role(by)).or_default();
+        *threads += 1;
+        *sum += reads;
+    }
+    let known_reads: u64 = by_role.values().map(|(_, reads)| reads).sum();
+    let main = by_role.iter().max_by_key(|(role, (_, reads))| (*reads, Reverse(**role)));
+    let (main_role, (role_threads, role_reads)) =
+        main.map_or((ThreadRole::Other, (0, 0)), |(role, sum)| (*role, *sum));
+    let thread = analysis
+        .readers()
+        .filter(|&(by, file, _)| file == id && thread_role(by) == main_role)
+        .max_by_key(|r| (r.2, r.0))
+        .map(|r| r.0);
     let index = analysis
         .readers()
         .filter(|&(by, other, _)| Some(by) == thread && other != id && role(other) == FileRole::Index)
@@ -150,6 +197,12 @@ pub fn judge(analysis: &Analysis, role: impl Fn(u32) -> FileRole) -> Verdict {
         thread_read_share: thread
             .and_then(|id| analysis.threads().find(|(other, _)| *other == id))
             .and_then(|(_, thread)| thread.read_share()),
+        thread_role: main_role,
+        role_threads,
+        role_share: (known_reads > 0).then(|| role_reads as f64 / known_reads as f64),
+        device_per_touched: (reads.device_given > 0 && reads.extent.bytes() > 0)
+            .then(|| reads.device_bytes as f64 / reads.extent.bytes() as f64),
+        depth: analysis.depth(),
         in_order_ns: in_order_rate.map(|rate| (reads.extent.bytes() as f64 / rate * 1e9) as u64),
         in_order_rate,
     }

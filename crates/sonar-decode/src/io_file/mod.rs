@@ -1,4 +1,4 @@
-//! The file of recorded accesses (`mongosonar io record`), version 1.
+//! The file of recorded accesses (`mongosonar io record`), versions 1 and 2.
 //!
 //! # Layout
 //! Integers of fixed width are little-endian. *Varint* is LEB128 of at most ten bytes; *zigzag* is a
@@ -20,6 +20,9 @@
 //! flags   = bits 0-2 kind, bit 3 given differs from asked, bits 4-5 device (0 not known, 1 none, 2 bytes follow),
 //!           bit 6 error follows
 //! ```
+//! Version 2 is the same with one kind of access more, pages that were brought into the page cache (5); what has none of
+//! them is written as version 1, which older programs read. They refuse version 2 by its number.
+//!
 //! Times are nanoseconds, of a start since the Unix epoch. What is a difference is against the access
 //! before it in the *same block* (against 0 at its beginning) and wraps at 64 bits, so that a block is
 //! read without those before it. A payload has at most [`MAX_PAYLOAD`] bytes. A later entry for the same
@@ -34,8 +37,10 @@ pub use write::Writer;
 
 /// How a file begins.
 pub const MAGIC: &[u8; 8] = b"MSONARIO";
-/// The version that this writes, and the only one it reads.
+/// The version of recordings that hold accesses only.
 pub const VERSION: u16 = 1;
+/// The version of those that may hold pages that were brought in, and the newest that this reads.
+pub const VERSION_WITH_PAGES: u16 = 2;
 /// Bytes a payload has at most.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// Bytes before the first block.

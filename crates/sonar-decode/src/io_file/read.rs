@@ -5,6 +5,7 @@ use sonar_core::io::{AccessKind, IoAccess, IoLosses};
 
 use super::{
     ACCESSES, BLOCK_HEADER, END, FILE_HEADER, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION,
+    VERSION_WITH_PAGES,
 };
 
 /// What is wrong with a recording. Offsets are in bytes from its beginning.
@@ -14,7 +15,7 @@ pub enum Error {
     #[error("this is no recording of accesses: it does not begin with MSONARIO")]
     Foreign,
     /// A version that is not known.
-    #[error("this recording has version {0}; this program reads version {VERSION}")]
+    #[error("this recording has version {0}; this program reads versions up to {VERSION_WITH_PAGES}")]
     Version(u16),
     /// A block whose checksum is wrong, or whose header cannot be.
     #[error("the recording is damaged at byte {offset}: {what}")]
@@ -131,7 +132,7 @@ impl Parser {
                 return Ok(Step::Need { at_least: FILE_HEADER });
             };
             let version = u16::from_le_bytes([header[8], header[9]]);
-            if version != VERSION {
+            if !(VERSION..=VERSION_WITH_PAGES).contains(&version) {
                 return Err(Error::Version(version));
             }
             self.offset = FILE_HEADER as u64;

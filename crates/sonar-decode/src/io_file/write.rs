@@ -1,8 +1,11 @@
 //! Writes a recording.
 
-use sonar_core::io::{IoAccess, IoLosses};
+use sonar_core::io::{AccessKind, IoAccess, IoLosses};
 
-use super::{ACCESSES, BLOCK_HEADER, END, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION, checksum};
+use super::{
+    ACCESSES, BLOCK_HEADER, END, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION, VERSION_WITH_PAGES,
+    checksum,
+};
 use super::{FileEntry, ThreadEntry};
 
 /// Accesses are written when their block has so many bytes.
@@ -22,15 +25,25 @@ pub struct Writer {
     file: u32,
     accesses: u64,
     blocks: u64,
+    version: u16,
 }
 
 impl Writer {
     /// Begins a file.
     pub fn begin(info: &[(&str, &str)], out: &mut Vec<u8>) -> Self {
+        Self::begin_as(VERSION, info, out)
+    }
+
+    /// Begins a file that may hold [`AccessKind::PageIn`], which older programs do not read.
+    pub fn begin_with_pages(info: &[(&str, &str)], out: &mut Vec<u8>) -> Self {
+        Self::begin_as(VERSION_WITH_PAGES, info, out)
+    }
+
+    fn begin_as(version: u16, info: &[(&str, &str)], out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&[0, 0]);
-        let mut writer = Self::default();
+        let mut writer = Self { version, ..Self::default() };
         writer.info(info, out);
         writer
     }
@@ -66,6 +79,7 @@ impl Writer {
 
     /// Adds an access.
     pub fn access(&mut self, access: &IoAccess, out: &mut Vec<u8>) {
+        debug_assert!(access.kind != AccessKind::PageIn || self.version == VERSION_WITH_PAGES);
         let to = &mut self.pending;
         let differs = access.given != access.asked && !access.kind.is_sync();
         let device = match access.device_bytes {

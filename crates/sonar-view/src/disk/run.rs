@@ -79,6 +79,8 @@ pub struct Settings {
 /// Where a run took place.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 pub struct Place {
+    /// Name of the machine.
+    pub host: Option<String>,
     /// The folder.
     pub dir: String,
     /// Type of the file system.

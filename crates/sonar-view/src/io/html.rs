@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 use sonar_core::Histogram;
 use sonar_core::io::{Density, FilePattern};
 
@@ -28,38 +29,84 @@ pub fn page(
             Some(picture(recording, *file, recording.analysis.file(*file)?, density))
         })
         .collect();
-    let data = json!({ "report": document(recording, limit), "pictures": pictures });
-    // Within a script element only this could end it, or begin a comment.
-    let data = data.to_string().replace('<', "\\u003c");
+    let data = Data { report: document(recording, limit), pictures };
     let (before, after) = PAGE.split_once("/*DATA*/").unwrap_or((PAGE, ""));
     out.write_all(before.as_bytes())?;
-    out.write_all(data.as_bytes())?;
+    serde_json::to_writer(InScript(&mut out), &data)?;
     out.write_all(after.as_bytes())?;
     out.flush()
 }
 
-fn picture(recording: &Recording<'_>, file: u32, pattern: &FilePattern, density: &Density) -> Value {
+#[derive(Serialize)]
+struct Data<'a> {
+    report: Value,
+    pictures: Vec<Picture<'a>>,
+}
+
+/// A picture. Its cells are many, so that they are written from where they are.
+#[derive(Serialize)]
+struct Picture<'a> {
+    file: u32,
+    name: String,
+    columns: usize,
+    rows: usize,
+    length: u64,
+    span_ns: u64,
+    #[serde(serialize_with = "cells")]
+    cells: &'a Density,
+    over: Vec<Option<[u64; 3]>>,
+    buckets: Vec<[u64; 4]>,
+}
+
+/// Column, row, count and mean latency of one cell after the other.
+fn cells<S: Serializer>(density: &&Density, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(
+        density.cells().flat_map(|(column, row, count, mean_ns)| [column as u64, row as u64, count, mean_ns]),
+    )
+}
+
+/// JSON within a script element, which only a `<` could end, or begin a comment in. In JSON it stands in texts only.
+struct InScript<W>(W);
+
+impl<W: Write> Write for InScript<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for (at, part) in bytes.split(|byte| *byte == b'<').enumerate() {
+            if at > 0 {
+                self.0.write_all(b"\\u003c")?;
+            }
+            self.0.write_all(part)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn picture<'a>(
+    recording: &Recording<'_>,
+    file: u32,
+    pattern: &FilePattern,
+    density: &'a Density,
+) -> Picture<'a> {
     let (columns, rows) = density.size();
-    let cells: Vec<u64> = density
-        .cells()
-        .flat_map(|(column, row, count, mean_ns)| [column as u64, row as u64, count, mean_ns])
-        .collect();
     let over: Vec<_> = density
         .latencies()
         .iter()
         .map(|column| Some([column.count(), column.quantile_ns(0.5)?, column.quantile_ns(0.99)?]))
         .collect();
-    json!({
-        "file": file,
-        "name": recording.name(file),
-        "columns": columns,
-        "rows": rows,
-        "length": density.length(),
-        "span_ns": density.span_ns(),
-        "cells": cells,
-        "over": over,
-        "buckets": buckets(pattern),
-    })
+    Picture {
+        file,
+        name: recording.name(file),
+        columns,
+        rows,
+        length: density.length(),
+        span_ns: density.span_ns(),
+        cells: density,
+        over,
+        buckets: buckets(pattern),
+    }
 }
 
 /// Upper bound in nanoseconds, and reads from the page cache, from the device, and not known which.

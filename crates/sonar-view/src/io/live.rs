@@ -8,7 +8,7 @@ use sonar_core::io::{IoLosses, Usage};
 
 use super::{SCHEMA, percent, score};
 use crate::disk::run::DeviceRates;
-use crate::text::{escape, fit};
+use crate::text::{self, escape, fit};
 use crate::units::{Count, Nanos, or_unknown};
 
 /// One row: a file, or the files of a namespace together.
@@ -52,10 +52,89 @@ pub struct Interval {
     pub seconds: f64,
     /// The rows, in no order.
     pub rows: Vec<Row>,
+    /// What a row stands for: `files` or `namespaces`.
+    pub what: &'static str,
     /// The devices below the files.
     pub devices: Vec<DeviceRates>,
     /// What was lost since counting began.
     pub losses: IoLosses,
+}
+
+/// Columns that a name gets before others have to go for it.
+const MOST_FOR_NAME: usize = 40;
+
+struct Column {
+    title: &'static str,
+    /// Those with the highest number go first where there is no room for all.
+    spare: u8,
+    value: fn(&Row, f64) -> String,
+}
+
+/// A column, its importance, and its figure of a row in so many seconds.
+macro_rules! column {
+    ($title:literal, $spare:literal, |$usage:ident, $seconds:ident, $row:ident| $value:expr) => {
+        Column {
+            title: $title,
+            spare: $spare,
+            value: |$row, $seconds| {
+                let $usage = &$row.usage;
+                let _ = ($usage, $seconds);
+                $value.to_string()
+            },
+        }
+    };
+}
+
+/// The columns for which there is room, at least the first.
+fn columns(room: usize) -> Vec<Column> {
+    let mut columns = vec![
+        column!("r/s", 0, |usage, seconds, row| Count(usage.reads as f64 / seconds)),
+        column!("rB/s", 3, |usage, seconds, row| Count(usage.read_bytes as f64 / seconds)),
+        column!("p50", 8, |usage, s, row| or_unknown(usage.histogram().quantile_ns(0.5).map(Nanos))),
+        column!("p99", 1, |usage, s, row| or_unknown(usage.histogram().quantile_ns(0.99).map(Nanos))),
+        column!("max", 12, |usage, s, row| or_unknown(usage.histogram().max_ns().map(Nanos))),
+        column!("cached", 4, |usage, s, row| percent(usage.cached_share())),
+        column!("seq", 9, |usage, s, row| percent(usage.sequential_share())),
+        column!("rnd", 2, |usage, s, row| score(usage.randomness())),
+        column!("amplif", 6, |usage, s, row| score(row.amplification)),
+        column!("dev/B", 10, |usage, s, row| score(usage.device_per_byte())),
+        column!("w/s", 5, |usage, seconds, row| Count(usage.writes as f64 / seconds)),
+        column!("wB/s", 7, |usage, seconds, row| Count(usage.write_bytes as f64 / seconds)),
+        column!("f/s", 11, |usage, seconds, row| Count(usage.syncs as f64 / seconds)),
+    ];
+    while columns.len() > 1 && columns.len() * 7 > room {
+        let most = columns.iter().map(|column| column.spare).max();
+        columns.retain(|column| Some(column.spare) != most);
+    }
+    columns
+}
+
+/// The folder that all paths lie in, with its last slash; empty where one of the names is no path.
+fn common_folder<'a>(mut names: impl Iterator<Item = &'a str>) -> &'a str {
+    let Some(first) = names.next().filter(|name| name.starts_with('/')) else { return "" };
+    let mut folder = &first[..first.rfind('/').map_or(0, |at| at + 1)];
+    for name in names {
+        while !name.starts_with(folder) {
+            let above = folder.trim_end_matches('/');
+            folder = &first[..above.rfind('/').map_or(0, |at| at + 1)];
+        }
+    }
+    folder
+}
+
+/// A name in so many columns: of a file's, whose end tells it from others, the end.
+fn shortened(name: &str, room: usize) -> String {
+    if text::width(name) <= room || !name.ends_with(".wt") || room < 2 {
+        return fit(name, room);
+    }
+    let mut start = name.len();
+    for (at, _) in name.char_indices().rev() {
+        if text::width(&name[at..]) > room - 1 {
+            break;
+        }
+        start = at;
+    }
+    format!("…{}", &name[start..])
 }
 
 impl Interval {
@@ -80,8 +159,9 @@ impl Interval {
         let mut total = Usage::default();
         rows.iter().for_each(|row| total.add(&row.usage));
         let mut lines = vec![format!(
-            "{busy} of {} files busy; reads {}/s {}B/s, writes {}/s {}B/s, flushes {}/s{}",
+            "{busy} of {} {} busy; reads {}/s {}B/s, writes {}/s {}B/s, flushes {}/s{}",
             rows.len(),
+            self.what,
             per_second(total.reads),
             per_second(total.read_bytes),
             per_second(total.writes),
@@ -106,32 +186,28 @@ impl Interval {
             ));
         }
         lines.push(String::new());
-        lines.push(
-            "    r/s   rB/s    p50    p99    max cached   seq   rnd amplif dev/B    w/s   wB/s    f/s  file"
-                .to_string(),
-        );
-        for row in rows.iter().take(limit).filter(|row| !row.usage.is_idle()) {
-            let usage = &row.usage;
-            let latency = usage.histogram();
+        let shown: Vec<_> = rows.iter().take(limit).filter(|row| !row.usage.is_idle()).collect();
+        let folder = common_folder(shown.iter().map(|row| row.name.as_str()));
+        let named = |row: &Row| escape(row.name.get(folder.len()..).unwrap_or(&row.name)).into_owned();
+        let longest = shown.iter().map(|row| text::width(&named(row))).max().unwrap_or(0);
+        let columns = columns(width.saturating_sub(longest.min(MOST_FOR_NAME) + 2));
+        let mut heading = String::new();
+        columns.iter().for_each(|column| {
+            let _ = write!(heading, "{:>7}", column.title);
+        });
+        let what = self.what.strip_suffix('s').unwrap_or(self.what);
+        match folder {
+            "" => lines.push(format!("{heading}  {what}")),
+            folder => lines.push(format!("{heading}  {what} in {}", escape(folder))),
+        }
+        for row in shown {
             let mut line = String::new();
-            let _ = write!(
-                line,
-                "{:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>5} {:>5} {:>6} {:>5} {:>6} {:>6} {:>6}  ",
-                per_second(usage.reads),
-                per_second(usage.read_bytes),
-                or_unknown(latency.quantile_ns(0.5).map(Nanos)),
-                or_unknown(latency.quantile_ns(0.99).map(Nanos)),
-                or_unknown(latency.max_ns().map(Nanos)),
-                percent(usage.cached_share()),
-                percent(usage.sequential_share()),
-                score(usage.randomness()),
-                score(row.amplification),
-                score(usage.device_per_byte()),
-                per_second(usage.writes),
-                per_second(usage.write_bytes),
-                per_second(usage.syncs),
-            );
-            line.push_str(&row.name);
+            for column in &columns {
+                let _ = write!(line, "{:>7}", (column.value)(row, self.seconds.max(1e-9)));
+            }
+            line.push_str("  ");
+            let room = width.saturating_sub(text::width(&line));
+            line.push_str(&shortened(&named(row), room));
             lines.push(line);
         }
         lines.iter().map(|line| fit(line, width)).collect()
@@ -216,6 +292,54 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_seen_on_every_screen() {
+        let row = |name: &str| Row::new(name.into(), &usage(100, 3), None);
+        let mut interval = Interval {
+            end_ns: 1,
+            seconds: 1.0,
+            rows: vec![
+                row("/data/db/shop/collection-7-4596081763205983475.wt"),
+                row("/data/db/index-8-4596081763205983475.wt"),
+            ],
+            what: "files",
+            devices: Vec::new(),
+            losses: IoLosses::default(),
+        };
+        for (width, columns) in [(200, 13), (120, 11), (80, 5), (44, 1), (20, 1)] {
+            let lines = interval.lines(10, width);
+            assert!(lines.iter().all(|line| text::width(line) <= width), "{lines:?}");
+            let heading: Vec<_> = lines[2].split_whitespace().take_while(|title| *title != "file").collect();
+            assert_eq!(heading.len(), columns, "{lines:?}");
+            if width >= 80 {
+                assert!(lines[2].ends_with("file in /data/db/"), "{lines:?}");
+                assert!(
+                    lines.iter().any(|line| line.ends_with("  index-8-4596081763205983475.wt")),
+                    "{lines:?}"
+                );
+            }
+            // Its end tells a file from another.
+            assert!(lines[3].ends_with("3475.wt") && lines[4].ends_with("3475.wt"), "{lines:?}");
+        }
+        // What the server calls it is no path, and is not cut at its beginning.
+        interval.rows = vec![row("shop.orders index {customer: 1}"), row("/data/db/collection-1-2.wt")];
+        let lines = interval.lines(10, 200);
+        assert!(lines[2].ends_with("  file"), "{lines:?}");
+        assert!(lines.iter().any(|line| line.ends_with("  /data/db/collection-1-2.wt")), "{lines:?}");
+    }
+
+    #[test]
+    fn folders_are_shared_whole() {
+        let of = |names: &[&'static str]| common_folder(names.iter().copied());
+        assert_eq!(of(&["/a/bc/x", "/a/bd/y"]), "/a/");
+        assert_eq!(of(&["/a/b", "/c"]), "/");
+        assert_eq!(
+            (of(&["/a/b"]), of(&["x", "/a"]), of(&["/a", "x"]), of(&[])),
+            ("/a/".trim_end_matches('x'), "", "", "")
+        );
+        assert_eq!(shortened("é€collection-1.wt", 9), "…ion-1.wt");
+    }
+
+    #[test]
     fn the_busiest_stands_first_and_idle_files_are_left_out() {
         let before = usage(100, 0);
         let interval = Interval {
@@ -226,6 +350,7 @@ mod tests {
                 Row::new("little.wt".into(), &usage(110, 10), Some(&before)),
                 Row::new("much\u{1b}.wt".into(), &usage(4_000, 3_000), None),
             ],
+            what: "files",
             devices: Vec::new(),
             losses: IoLosses { ring_full: 2, ..IoLosses::default() },
         };

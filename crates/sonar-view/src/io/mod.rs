@@ -1,5 +1,6 @@
 //! The report of recorded accesses: text, JSON, and the verdict in words.
 
+pub mod bench;
 pub mod compare;
 pub mod html;
 pub mod live;
@@ -12,9 +13,12 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use sonar_core::io::verdict::Finding;
-use sonar_core::io::{Analysis, FilePattern, FileRole, Flow, IoLosses, Verdict, judge};
+use sonar_core::io::{Analysis, FilePattern, FileRole, Flow, IoLosses, ThreadRole, Verdict, judge};
 
+pub use bench::Bench;
 pub use picture::svg;
+
+use bench::by_whom;
 
 use crate::text::{escape, fit};
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
@@ -38,6 +42,12 @@ pub struct Recording<'a> {
     pub damage: Option<&'a str>,
     /// How it was made: keys and values.
     pub info: &'a [(String, String)],
+    /// Devices of files by their number, as the kernel numbers them.
+    pub devices: &'a HashMap<u32, u64>,
+    /// Names of these devices and of the disks below, with a space between them.
+    pub device_names: &'a HashMap<u64, String>,
+    /// What a disk was found to do.
+    pub bench: Option<&'a Bench>,
 }
 
 impl Recording<'_> {
@@ -60,6 +70,20 @@ impl Recording<'_> {
         }
     }
 
+    /// The value that the recording has for a key.
+    fn info(&self, key: &str) -> Option<&str> {
+        self.info.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Names of the device that a file lies on and of the disks below.
+    fn device(&self, file: u32) -> Option<&str> {
+        self.device_names.get(self.devices.get(&file)?).map(String::as_str)
+    }
+
+    fn thread_role(&self, thread: u32) -> ThreadRole {
+        self.threads.get(&thread).map_or(ThreadRole::Other, |name| ThreadRole::of(name))
+    }
+
     fn thread(&self, thread: u32) -> String {
         match self.threads.get(&thread) {
             Some(name) if !name.is_empty() => format!("{} ({thread})", escape(name)),
@@ -79,7 +103,7 @@ impl Recording<'_> {
 
     /// What was seen, from the figures of the verdict; each sentence is one line.
     pub fn verdict(&self) -> (Verdict, Vec<String>) {
-        let verdict = judge(self.analysis, |file| self.role(file));
+        let verdict = judge(self.analysis, |file| self.role(file), |thread| self.thread_role(thread));
         let mut words = Vec::new();
         let Some(file) = verdict.file else {
             words.push("Nothing was read.".to_string());
@@ -90,24 +114,25 @@ impl Recording<'_> {
             "" => String::new(),
             role => format!(", a file of the kind {role}"),
         };
+        let by = by_whom(verdict.thread_role, verdict.role_threads);
         words.push(match verdict.finding {
             Finding::TooFewReads => {
                 format!("Too few reads to tell: {} of {name}{role}.", verdict.reads)
             }
             Finding::SequentialPass => {
-                format!("A sequential pass: {name}{role}, was read in the order in which it lies on the disk.")
+                format!("A sequential pass{by}: {name}{role}, was read in the order in which it lies on the disk.")
             }
             Finding::IndexFetch { index } => format!(
-                "A fetch through an index whose order is not the disk's: while it walked {}, the same thread read {name}{role}, at random.",
+                "A fetch through an index whose order is not the disk's{by}: while it walked {}, the same thread read {name}{role}, at random.",
                 self.name(index)
             ),
             Finding::RandomReads => {
-                format!("Random reads of {name}{role}; no index was walked beside them, so nothing here tells why.")
+                format!("Random reads of {name}{role}{by}; no index was walked beside them, so nothing here tells why.")
             }
             Finding::ReadAgain => format!(
-                "Blocks read again and again, in the order of the disk: {name}{role}, was read in the order in which it lies there, but what was read was not kept. A larger cache helps; another order does not."
+                "Blocks read again and again, in the order of the disk{by}: {name}{role}, was read in the order in which it lies there, but what was read was not kept. A larger cache helps; another order does not."
             ),
-            Finding::Mixed => format!("Partly in order, partly not: {name}{role}."),
+            Finding::Mixed => format!("Partly in order, partly not{by}: {name}{role}."),
         });
         if let (Some(times), Some(randomness)) = (verdict.amplification, verdict.randomness) {
             words.push(format!(
@@ -116,41 +141,101 @@ impl Recording<'_> {
                 grouped(verdict.blocks),
             ));
         }
+        words.extend(
+            self.analysis.file(file).and_then(readahead).filter(|(_, large)| *large).map(|found| found.0),
+        );
         if let (Some(thread), Some(share)) = (verdict.thread, verdict.thread_read_share) {
             let judged = match share {
                 share if share >= 0.5 => "it is bound by I/O",
                 share if share >= 0.2 => "I/O is a good part of its time",
                 _ => "it is not bound by I/O",
             };
+            let role = verdict.thread_role.name();
             words.push(format!(
-                "Thread {} waited in reads for {:.0} % of the time from its first access to its last: {judged}.",
+                "Thread {}{} waited in reads for {:.0} % of the time from its first access to its last: {judged}.",
                 self.thread(thread),
+                if role.is_empty() { String::new() } else { format!(", {role},") },
                 share * 100.0
+            ));
+        }
+        if let Some(share) = verdict.role_share.filter(|_| verdict.role_threads > 1 && !by.is_empty()) {
+            words.push(format!("{:.0} % of the reads were made{by}.", share * 100.0).replace(", by", " by"));
+        }
+        if verdict.finding != Finding::TooFewReads {
+            words.extend(self.estimates(&verdict));
+        }
+        (verdict, words)
+    }
+
+    /// What other orders would take.
+    fn estimates(&self, verdict: &Verdict) -> Vec<String> {
+        let mut words = Vec::new();
+        if let (Some(true), Some(share)) = (verdict.is_of_memory(), verdict.device_per_touched) {
+            words.push(format!(
+                "Most of it came from the page cache, {:.0} % of what was touched from the device: the times here, and rates taken from them, are those of memory and not of the disk{}.",
+                share * 100.0,
+                if self.bench.is_some() { "" } else { " (--bench takes the disk's from a run of disk bench)" },
             ));
         }
         let took = u64::try_from(verdict.read_ns).unwrap_or(u64::MAX);
         let slow =
             matches!(verdict.finding, Finding::IndexFetch { .. } | Finding::RandomReads | Finding::Mixed);
         match (verdict.in_order_ns, verdict.in_order_rate) {
-            _ if !slow => {}
+            _ if !slow || verdict.is_of_memory() == Some(true) => {}
             (Some(ns), Some(_)) if ns >= took => words.push(
                 "Reading in the order of the disk would not be quicker: most of this came from the page cache, which has no order."
                     .to_string(),
             ),
             (Some(ns), Some(rate)) => words.push(format!(
-                "Reading each touched byte once in the order of the disk would wait for about {} instead of {}, at the {}B/s at which this recording's own reads in order were served.",
+                "Reading each touched byte once in the order of the disk would wait for about {} instead of {}, at the {}B/s at which this recording's own reads in order were served{}.",
                 Nanos(ns),
                 Nanos(took),
-                Count(rate)
+                Count(rate),
+                match verdict.is_of_memory() {
+                    Some(_) => "",
+                    None => " (by the device or by the page cache: that is not known here)",
+                }
             )),
+            _ if self.bench.is_some() => {}
             _ => words.push(
                 "What reading in the order of the disk would take is not known: the recording holds too few reads in order that came from the device."
                     .to_string(),
             ),
         }
-        (verdict, words)
+        words.extend(self.bench.into_iter().flat_map(|bench| bench.words(self, verdict)));
+        words
     }
 }
+
+/// What readahead fetched for nothing, in words, and whether that is a large part of what was fetched; `None` where
+/// nothing is known of it, or there is none.
+fn readahead(file: &FilePattern) -> Option<(String, bool)> {
+    if let Some(pages) = file.page_ins.as_deref() {
+        let share = pages.wasted_share()?;
+        let words = format!(
+            "Readahead: {}B came into the page cache, {}B of it ({:.0} %) were not read while recording.",
+            Count(pages.bytes as f64),
+            Count(pages.wasted() as f64),
+            share * 100.0
+        );
+        return Some((words, share >= LARGE_WASTE && pages.wasted() >= LEAST_WASTE));
+    }
+    let wasted = file.reads.wasted_at_least().filter(|wasted| *wasted > 0)?;
+    let share = wasted as f64 / file.reads.device_bytes as f64;
+    let words = format!(
+        "Readahead: at least {}B ({:.0} %) of the {}B from the device were not read (a lower bound; io record --readahead tells all).",
+        Count(wasted as f64),
+        share * 100.0,
+        Count(file.reads.device_bytes as f64)
+    );
+    (share >= TOLD_WASTE).then_some((words, share >= LARGE_WASTE && wasted >= LEAST_WASTE))
+}
+
+/// Share of what was fetched for nothing from which on the verdict speaks of it, with at least so many bytes; share
+/// from which on a bound is told at all.
+const LARGE_WASTE: f64 = 0.25;
+const LEAST_WASTE: u64 = 1 << 20;
+const TOLD_WASTE: f64 = 0.01;
 
 /// `49559` as `49,559`.
 fn grouped(value: u64) -> String {
@@ -247,6 +332,9 @@ pub fn text(recording: &Recording<'_>, limit: usize, mut out: impl Write) -> io:
             }
             writeln!(out, "        phases: {}", line.trim_end_matches("; "))?;
         }
+        if let Some((words, _)) = readahead(file) {
+            writeln!(out, "        {}", words.replacen('R', "r", 1))?;
+        }
     }
     if let Some((id, file)) = files.first().filter(|(_, file)| file.reads.distances.count() > 0) {
         writeln!(out, "\nDistances between consecutive reads of {}", recording.name(*id))?;
@@ -263,15 +351,19 @@ pub fn text(recording: &Recording<'_>, limit: usize, mut out: impl Write) -> io:
     let mut threads: Vec<_> = analysis.threads().collect();
     threads.sort_by_key(|(id, thread)| (Reverse(thread.read_ns), *id));
     writeln!(out, "\nThreads, by time spent in reads ({} of {})", threads.len().min(limit), threads.len())?;
-    writeln!(out, "  reads  bytes   time waits  thread")?;
+    writeln!(out, "  reads  bytes   time waits  what for           thread")?;
     for (id, thread) in threads.iter().take(limit) {
         writeln!(
             out,
-            "{:>7} {:>6} {:>6} {:>5}  {}",
+            "{:>7} {:>6} {:>6} {:>5}  {:<17}  {}",
             Count(thread.reads as f64),
             Count(thread.read_bytes as f64),
             Nanos(thread.read_ns),
             percent(thread.read_share()),
+            match recording.thread_role(*id).name() {
+                "" => UNKNOWN,
+                role => role,
+            },
             recording.thread(*id),
         )?;
     }
@@ -315,6 +407,12 @@ fn document(recording: &Recording<'_>, limit: usize) -> Value {
             "role": Some(recording.role(id).name()).filter(|name| !name.is_empty()),
             "reads": flow(&file.reads),
             "writes": file.writes.as_deref().map(flow),
+            "page_ins": file.page_ins.as_deref().map(|pages| json!({
+                "count": pages.count,
+                "bytes": pages.bytes,
+                "wasted_bytes": pages.wasted(),
+                "wasted_share": pages.wasted_share(),
+            })),
             "syncs": file.syncs.count(),
             "sync_ns": { "p50": file.syncs.quantile_ns(0.5), "p99": file.syncs.quantile_ns(0.99), "max": file.syncs.max_ns() },
             "phases": phases,
@@ -329,6 +427,7 @@ fn document(recording: &Recording<'_>, limit: usize) -> Value {
             json!({
                 "thread": id,
                 "name": recording.threads.get(&id),
+                "role": Some(recording.thread_role(id).name()).filter(|name| !name.is_empty()),
                 "reads": thread.reads,
                 "read_bytes": thread.read_bytes,
                 "read_ns": thread.read_ns,
@@ -371,9 +470,17 @@ fn document(recording: &Recording<'_>, limit: usize) -> Value {
             "far_share": verdict.far_share,
             "read_ns": u64::try_from(verdict.read_ns).unwrap_or(u64::MAX),
             "thread": verdict.thread,
+            "thread_name": verdict.thread.and_then(|thread| recording.threads.get(&thread)),
+            "thread_role": Some(verdict.thread_role.name()).filter(|name| !name.is_empty()),
             "thread_read_share": verdict.thread_read_share,
+            "role_threads": verdict.role_threads,
+            "role_share": verdict.role_share,
+            "device_per_touched_byte": verdict.device_per_touched,
+            "of_memory": verdict.is_of_memory(),
+            "depth": verdict.depth,
             "in_order_ns": verdict.in_order_ns,
             "in_order_bytes_per_s": verdict.in_order_rate,
+            "bench": recording.bench.map(|bench| bench.json(recording, &verdict)),
             "words": words,
         },
         "files_total": analysis.files().count(),
@@ -410,6 +517,8 @@ fn flow(flow: &Flow) -> Value {
         "amplification": flow.amplification(),
         "device_bytes": (flow.device_given > 0).then_some(flow.device_bytes),
         "device_bytes_per_byte": flow.device_per_byte(),
+        "readahead_wasted_at_least_bytes": flow.wasted_at_least(),
+        "device_beyond_touched_bytes": flow.beyond_touched(),
         "cached_share": flow.cached_share(),
         "sequential_share": flow.distances.sequential_share(),
         "randomness": flow.distances.randomness(),

@@ -1,0 +1,38 @@
+//! What the devices are called on which recorded files lie.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use sonar_sys::devices::Devices;
+use sonar_sys::mounts;
+
+/// Devices that are told of.
+const MAX_DEVICES: usize = 1_024;
+
+/// Names of devices, each told once.
+#[derive(Default)]
+pub struct DeviceNames {
+    devices: Option<Devices>,
+    told: HashSet<u64>,
+}
+
+impl DeviceNames {
+    /// The first time that a file of this device (in the kernel's own encoding) comes: the name of the device
+    /// and those of the disks below it, with a space between them. `None` later, and where it has no name.
+    pub fn first(&mut self, device: u64, path: &str) -> Option<String> {
+        if self.told.len() >= MAX_DEVICES || !self.told.insert(device) {
+            return None;
+        }
+        let devices =
+            self.devices.get_or_insert_with(|| Devices::read(Path::new("/sys")).unwrap_or_default());
+        let number = (u32::try_from(device >> 20).ok()?, (device & 0xf_ffff) as u32);
+        let found = devices.numbered(number).map(|device| device.name.clone()).or_else(|| {
+            // A file system over several devices has a number of its own.
+            let all = mounts::all(Path::new("/proc"), "self").ok()?;
+            Some(devices.of_mount(mounts::of(&all, Path::new(path))?)?.name.clone())
+        })?;
+        let device = devices.named(&found)?;
+        let below = devices.below(device).into_iter().map(|device| device.name.as_str());
+        Some(std::iter::once(found.as_str()).chain(below).collect::<Vec<_>>().join(" "))
+    }
+}
