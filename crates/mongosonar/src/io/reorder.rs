@@ -6,22 +6,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sonar_core::io::verdict::Finding;
-use sonar_core::io::{Analysis, FileRole, judge};
+use sonar_core::io::{FileRole, judge_file};
 use sonar_mongo::reorder::{Plan, Stage};
 use sonar_mongo::{Server, Stop};
 use sonar_view::text::escape;
 use sonar_view::units::{Count, Nanos};
 
-use super::report::{Loaded, each_access, load};
+use super::report::{Loaded, load};
 use crate::cli::{IoReorderArgs, OK};
 
 /// An order that is at most so many times slower to walk than the collection's own is as good.
 const WORTH_FROM: f64 = 1.5;
-/// The rate of reads in order is known from so many bytes on, as in the report.
-const MIN_RATE_BYTES: u64 = 1 << 20;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoReorderArgs) -> Result<u8> {
@@ -145,9 +143,6 @@ fn told(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
 
 /// Whether it is worth it, from a recording: each sentence is a line.
 fn recorded(path: &Path, plan: &Plan, namespace: &str) -> Result<Vec<String>> {
-    if path == Path::new("-") {
-        bail!("a recording is read twice, which standard input cannot be: give it as a file");
-    }
     let loaded = load(path)?;
     let name = path.display().to_string();
     let name = escape(&name);
@@ -162,14 +157,9 @@ fn recorded(path: &Path, plan: &Plan, namespace: &str) -> Result<Vec<String>> {
         };
         return Ok(vec![format!("{name} says nothing of it: {why}.")]);
     };
-    let mut alone = Analysis::new();
-    each_access(path, |access| {
-        if access.file == file {
-            alone.record(access);
-        }
-    })?;
-    alone.end_runs();
-    let mut lines = advice(&loaded, &alone, namespace, &plan.key());
+    let Some(mut lines) = advice(&loaded, file, namespace, &plan.key()) else {
+        return Ok(vec![format!("{name} says nothing of it: nothing of its file was read.")]);
+    };
     lines[0].insert_str(0, &format!("{name}: "));
     if let Some(damage) = &loaded.damage {
         lines.push(format!("The recording is incomplete: {}.", escape(damage)));
@@ -190,10 +180,11 @@ fn file_of(loaded: &Loaded, namespace: &str, ident: Option<&str>) -> Option<u32>
     labelled.chain(by_ident).filter(|file| reads(file) > 0).max_by_key(reads)
 }
 
-/// What the reads of one file say of another order; `alone` has only them.
-fn advice(loaded: &Loaded, alone: &Analysis, namespace: &str, key: &str) -> Vec<String> {
+/// What the reads of one file say of another order; `None` where there are none.
+fn advice(loaded: &Loaded, file: u32, namespace: &str, key: &str) -> Option<Vec<String>> {
     let role = |file: u32| FileRole::of(loaded.files.get(&file).map_or("", String::as_str));
-    let verdict = judge(alone, |_| FileRole::Collection);
+    let thread_role = |thread| loaded.recording().thread_role(thread);
+    let verdict = judge_file(&loaded.analysis, file, |_| FileRole::Collection, thread_role)?;
     let index = loaded
         .analysis
         .readers()
@@ -210,13 +201,7 @@ fn advice(loaded: &Loaded, alone: &Analysis, namespace: &str, key: &str) -> Vec<
     let wanted = format!("{namespace} index {key}");
     let walked = index.map(|index| loaded.recording().name(index));
     let through = walked.as_deref().map_or(String::new(), |name| format!(" through {name}"));
-    let (bytes, ns) = loaded.analysis.files().fold((0_u64, 0_u64), |sum, (_, file)| {
-        let (bytes, ns) = file.reads.in_order;
-        (sum.0.saturating_add(bytes), sum.1.saturating_add(ns))
-    });
-    let rate = (bytes >= MIN_RATE_BYTES && ns > 0).then(|| bytes as f64 / (ns as f64 / 1e9));
-    let in_order = rate.map(|rate| (verdict.touched as f64 / rate * 1e9) as u64);
-    let what = match (verdict.finding, in_order) {
+    let what = match (verdict.finding, verdict.in_order_ns) {
         (Finding::TooFewReads, _) => "That is too little to tell whether it is worth it.".to_owned(),
         (Finding::SequentialPass, _) => {
             "It was read in the order in which it lies: rewriting it does not help what was recorded.".to_owned()
@@ -225,7 +210,7 @@ fn advice(loaded: &Loaded, alone: &Analysis, namespace: &str, key: &str) -> Vec<
         (_, Some(ns)) if (ns as f64) * WORTH_FROM < waited as f64 => format!(
             "It was fetched{through} in an order that is not the disk's: in order the same bytes would take about {}, at the {}B/s of this recording's own reads in order. Rewriting it is worth it.",
             Nanos(ns),
-            Count(rate.unwrap_or_default()),
+            Count(verdict.in_order_rate.unwrap_or_default()),
         ),
         (_, Some(ns)) => format!(
             "It was fetched{through} in an order that is not the disk's; but in order the same bytes would take about {} too, at the rate of this recording's own reads in order: rewriting it is hardly worth it.",
@@ -246,7 +231,7 @@ fn advice(loaded: &Loaded, alone: &Analysis, namespace: &str, key: &str) -> Vec<
             escape(label)
         ));
     }
-    lines
+    Some(lines)
 }
 
 /// A bar on a terminal, a line for each stage elsewhere.

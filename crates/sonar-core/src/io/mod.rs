@@ -49,4 +49,4 @@ pub use phase::{Path, Phase, Slice};
 pub use speeds::Speeds;
 pub use thread::ThreadRole;
 pub use usage::Usage;
-pub use verdict::{Verdict, judge};
+pub use verdict::{Verdict, judge, judge_file};

@@ -105,41 +105,52 @@ impl Verdict {
     }
 }
 
-/// Judges what was seen; `role` says what a file is for, `thread_role` what a thread.
+/// Judges the file on which most time was spent in reads; `role` says what a file is for, `thread_role` what a
+/// thread.
 pub fn judge(
     analysis: &Analysis,
     role: impl Fn(u32) -> FileRole,
     thread_role: impl Fn(u32) -> ThreadRole,
 ) -> Verdict {
-    let read_ns = |flow: &super::Flow| flow.cached.sum_ns() + flow.uncached.sum_ns() + flow.unknown.sum_ns();
     let worst = analysis
         .files()
         .filter(|(_, file)| file.reads.count > 0)
         .max_by_key(|(id, file)| (read_ns(&file.reads), Reverse(*id)));
-    let Some((id, file)) = worst else {
-        return Verdict {
-            file: None,
-            finding: Finding::TooFewReads,
-            reads: 0,
-            blocks: 0,
-            bytes: 0,
-            touched: 0,
-            amplification: None,
-            randomness: None,
-            far_share: None,
-            read_ns: 0,
-            thread: None,
-            thread_read_share: None,
-            thread_role: ThreadRole::Other,
-            role_threads: 0,
-            role_share: None,
-            device_per_touched: None,
-            depth: None,
-            in_order_ns: None,
-            in_order_rate: None,
-        };
-    };
-    let reads = &file.reads;
+    worst.and_then(|(file, _)| judge_file(analysis, file, role, thread_role)).unwrap_or(Verdict {
+        file: None,
+        finding: Finding::TooFewReads,
+        reads: 0,
+        blocks: 0,
+        bytes: 0,
+        touched: 0,
+        amplification: None,
+        randomness: None,
+        far_share: None,
+        read_ns: 0,
+        thread: None,
+        thread_read_share: None,
+        thread_role: ThreadRole::Other,
+        role_threads: 0,
+        role_share: None,
+        device_per_touched: None,
+        depth: None,
+        in_order_ns: None,
+        in_order_rate: None,
+    })
+}
+
+fn read_ns(flow: &super::Flow) -> u128 {
+    flow.cached.sum_ns() + flow.uncached.sum_ns() + flow.unknown.sum_ns()
+}
+
+/// Judges one file; `None` where nothing of it was read.
+pub fn judge_file(
+    analysis: &Analysis,
+    id: u32,
+    role: impl Fn(u32) -> FileRole,
+    thread_role: impl Fn(u32) -> ThreadRole,
+) -> Option<Verdict> {
+    let reads = &analysis.file(id).filter(|file| file.reads.count > 0)?.reads;
     // Many connections may each read less than one other thread, and all of them together more.
     let mut by_role: BTreeMap<ThreadRole, (u64, u64)> = BTreeMap::new();
     for (by, _, reads) in analysis.readers().filter(|(_, file, _)| *file == id) {
@@ -182,7 +193,7 @@ pub fn judge(
             _ => Finding::RandomReads,
         },
     };
-    Verdict {
+    Some(Verdict {
         file: Some(id),
         finding,
         reads: reads.count,
@@ -205,5 +216,5 @@ pub fn judge(
         depth: analysis.depth(),
         in_order_ns: in_order_rate.map(|rate| (reads.extent.bytes() as f64 / rate * 1e9) as u64),
         in_order_rate,
-    }
+    })
 }

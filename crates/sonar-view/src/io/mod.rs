@@ -80,7 +80,8 @@ impl Recording<'_> {
         self.device_names.get(self.devices.get(&file)?).map(String::as_str)
     }
 
-    fn thread_role(&self, thread: u32) -> ThreadRole {
+    /// What a thread is for, by its name.
+    pub fn thread_role(&self, thread: u32) -> ThreadRole {
         self.threads.get(&thread).map_or(ThreadRole::Other, |name| ThreadRole::of(name))
     }
 
