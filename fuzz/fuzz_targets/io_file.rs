@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sonar_core::io::{Analysis, FileRole, IoAccess, judge};
+use sonar_core::io::{Analysis, FileRole, IoAccess, ThreadRole, judge};
 use sonar_decode::io_file::{Block, Error, MAX_PAYLOAD, Parser, Step};
 
 fuzz_target!(|input: &[u8]| {
@@ -13,7 +13,8 @@ fuzz_target!(|input: &[u8]| {
     let mut analysis = Analysis::new();
     whole.0.iter().for_each(|access| analysis.record(access));
     analysis.finish();
-    let _ = judge(&analysis, |_| FileRole::Collection);
+    let name = String::from_utf8_lossy(&file[..file.len().min(20)]);
+    let _ = judge(&analysis, |_| FileRole::Collection, |_| ThreadRole::of(&name));
 });
 
 fn read(file: &[u8], size: usize) -> (Vec<IoAccess>, Result<(), Error>) {
