@@ -335,6 +335,7 @@ def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
         assert bool(faults) == (way == "vfs") and all(int(access[4]) > 0 for access in faults)
 
 
+@pytest.mark.vm
 def test_readahead_on_a_stock_kernel_is_what_it_counts_as_fetched(tmp_path):
     """Folios of several pages and of one, on ext4: what came into the page cache is what the kernel says it fetched for the
     process, both ways of attaching."""
