@@ -432,7 +432,7 @@ static __always_inline __u32 new_file(const struct file_key *key, struct file *f
 {
     struct file_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
     if (!record) {
-            lost(RING_FULL);
+        lost(RING_FULL);
         return UNTOLD;
     }
     __u32 number = __sync_fetch_and_add(&next_file, 1);
