@@ -1,5 +1,5 @@
 # The two commands: `make run` shows the queries of this machine, `make test` runs every test.
-.PHONY: run test lint bench install clean
+.PHONY: run test test-long lint bench install clean
 
 run:
 	@scripts/install-prerequisites.sh run
@@ -8,6 +8,11 @@ run:
 test:
 	@scripts/install-prerequisites.sh test
 	@scripts/test.sh
+
+# The same with the release build and longer fuzzing.
+test-long:
+	@scripts/install-prerequisites.sh test
+	@LONG=1 scripts/test.sh
 
 lint:
 	cargo fmt --all --check

