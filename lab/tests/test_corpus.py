@@ -96,7 +96,7 @@ def test_the_summary_balances_and_adds_up():
     coverage = told["coverage"]
     assert told["kind"] == "summary" and told["schema"] == 1
     assert coverage["requests"] == sum(
-        coverage[f"requests_{how}"] for how in ("answered", "unanswered", "in_flight", "unacknowledged", "discarded", "refused", "folded")
+        coverage[f"requests_{how}"] for how in ("answered", "unanswered", "reply_lost", "in_flight", "unacknowledged", "discarded", "evicted", "folded")
     )
     assert coverage["replies"] == sum(coverage[f"replies_{how}"] for how in ("paired", "exhaust", "orphan"))
     assert told["totals"]["calls"] == sum(row["calls"] for row in told["rows"])

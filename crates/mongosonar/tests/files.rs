@@ -24,7 +24,7 @@ const LOSSES: [&str; 8] = [
     "messages_damaged",
     "messages_malformed",
     "messages_undecodable",
-    "requests_refused",
+    "requests_evicted",
 ];
 
 #[test]
@@ -38,9 +38,20 @@ fn every_recording_is_read_and_its_counters_balance() {
         assert_eq!((&summary["kind"], &summary["schema"]), (&"summary".into(), &1.into()));
         let count = |name: &str| summary["coverage"][name].as_u64().unwrap();
         let sum = |names: &[&str]| names.iter().map(|name| count(name)).sum::<u64>();
-        assert_eq!(count("replies"), sum(&["replies_paired", "replies_exhaust", "replies_orphan"]));
-        let ends =
-            ["answered", "unanswered", "in_flight", "unacknowledged", "discarded", "refused", "folded"];
+        assert_eq!(
+            count("replies"),
+            sum(&["replies_paired", "replies_exhaust", "replies_joined_late", "replies_orphan"])
+        );
+        let ends = [
+            "answered",
+            "unanswered",
+            "reply_lost",
+            "in_flight",
+            "unacknowledged",
+            "discarded",
+            "evicted",
+            "folded",
+        ];
         let ends: Vec<_> = ends.iter().map(|how| format!("requests_{how}")).collect();
         assert_eq!(count("requests"), sum(&ends.iter().map(String::as_str).collect::<Vec<_>>()));
         assert_eq!(sum(&LOSSES), 0);

@@ -1,11 +1,15 @@
-//! What was heard, and what was lost or skipped on the way, by reason.
+//! What was captured, and what was lost, skipped or joined late on the way, by reason.
 //!
 //! Every place that can lose something has a counter here, every view shows them, and the equations
 //! in [`Coverage::imbalances`] hold at any time: nothing goes missing in silence.
+//!
+//! Three words have one meaning each, here and in every view. A *gap* is a place in a stream whose bytes
+//! were not captured. What the user chose not to look at is *skipped*. A connection whose beginning we did
+//! not see is *joined late*; what is unknown for that reason alone is not a loss.
 
 macro_rules! counters {
     ($(#[$meta:meta])* $counters:ident {
-        $($(#[doc = $doc:literal])+ $name:ident $(: $loss:ident)?,)+
+        $($(#[doc = $doc:literal])+ $name:ident $(: $kind:ident)?,)+
     }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,10 +21,15 @@ macro_rules! counters {
                 [$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+].into_iter()
             }
 
-            /// The counters that tell of a loss (not of a choice, nor of plain facts) and are not zero.
+            /// The counters that are not zero and mean a loss: something that should be shown cannot be.
             pub fn losses(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-                let is_loss = [$(!stringify!($($loss)?).is_empty(),)+];
-                self.iter().zip(is_loss).filter(|(counter, loss)| *loss && counter.2 > 0).map(|(counter, _)| counter)
+                self.of_kind("loss")
+            }
+
+            /// The counters marked as `kind` that are not zero.
+            fn of_kind(&self, kind: &'static str) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                let kinds = [$(stringify!($($kind)?),)+];
+                self.iter().zip(kinds).filter(move |(counter, of)| *of == kind && counter.2 > 0).map(|(counter, _)| counter)
             }
 
             /// Adds every counter of `other`.
@@ -37,8 +46,9 @@ macro_rules! counters {
 pub(crate) use counters;
 
 counters! {
-    /// The counters, in the order in which a packet meets them. Each only grows; those marked `loss`
-    /// tell of something that could not be shown.
+    /// The counters, in the order in which a packet meets them. Each only grows. Those marked `loss` count
+    /// what could not be shown, those marked `skipped` what the user chose to leave out, those marked
+    /// `joined_late` what began before the capture did.
     Coverage {
         /// Packets that the kernel had no room for in the ring.
         kernel_drops: loss,
@@ -63,9 +73,9 @@ counters! {
         /// Packets whose headers contradict themselves.
         frames_header_malformed: loss,
         /// TCP segments of ports that were not asked for.
-        frames_other_port,
+        frames_other_port: skipped,
         /// Packets of connections left out by --sample.
-        frames_sampled_out,
+        frames_sampled_out: skipped,
         /// Second sight of a packet on loopback, where it goes out and comes in.
         frames_twin_loopback,
         /// Second sight of a flow on another interface or VLAN.
@@ -89,7 +99,7 @@ counters! {
         /// Connections seen.
         streams,
         /// Of them: joined in the middle, without their SYN.
-        streams_joined_late,
+        streams_joined_late: joined_late,
         /// Connections that speak something else than MongoDB's protocol.
         streams_not_mongodb,
         /// Connections encrypted with TLS.
@@ -98,9 +108,11 @@ counters! {
         streams_idle,
         /// Connections pushed out of a full table.
         streams_evicted: loss,
-        /// Holes in a stream that never came.
+        /// Bytes passed over on connections joined late, before their first message.
+        joined_late_bytes: joined_late,
+        /// Gaps: places in a stream whose bytes were not captured.
         gaps: loss,
-        /// Bytes in those holes.
+        /// Bytes in those gaps.
         gap_bytes: loss,
         /// Times a stream had to look for the next message header.
         resyncs: loss,
@@ -110,7 +122,7 @@ counters! {
         messages,
         /// Of them: read to the end.
         messages_decoded,
-        /// Messages with a hole inside.
+        /// Messages with a gap inside.
         messages_damaged: loss,
         /// Messages whose content contradicts itself.
         messages_malformed: loss,
@@ -118,36 +130,48 @@ counters! {
         messages_undecodable: loss,
         /// Messages with an opcode that is not known.
         messages_opcode_unknown: loss,
-        /// Messages that their connection, or the capture, ended inside of.
+        /// Messages whose CRC-32C checksum does not match their bytes.
+        messages_checksum_wrong: loss,
+        /// Messages that their connection ended inside of.
         messages_cut: loss,
+        /// Messages that the capture ended inside of.
+        messages_unfinished,
         /// Replies of which only the beginning was read, because --snap-replies said so.
-        messages_snapped,
-        /// Requests heard.
+        messages_snapped: skipped,
+        /// Messages whose checksum was verified (counted elsewhere too).
+        checksums_verified,
+        /// Requests captured.
         requests,
         /// Of them: answered.
         requests_answered,
         /// Requests that were never answered: their connection ended, or the time-out did.
         requests_unanswered,
+        /// Requests whose reply was lost: it is in a gap, or the server answered later requests first.
+        requests_reply_lost: loss,
         /// Requests that were in flight when the capture ended.
         requests_in_flight,
         /// Requests that asked for no answer.
         requests_unacknowledged,
         /// Requests found while looking for a header and never answered: most likely no requests at all.
-        requests_discarded: loss,
-        /// Requests turned away because too many were waiting for an answer.
-        requests_refused: loss,
-        /// getLastError commands, told with the write before them.
+        requests_discarded,
+        /// Requests given up before their reply came because too many were waiting: the oldest first.
+        requests_evicted: loss,
+        /// getLastError commands, counted with the write before them.
         requests_folded,
-        /// Replies heard.
+        /// Replies captured.
         replies,
-        /// Of them: joined with their request.
+        /// Of them: paired with their request.
         replies_paired,
         /// Further replies of an exhaust chain.
         replies_exhaust,
-        /// Replies whose request was not heard.
+        /// Replies to requests that were sent before the capture began.
+        replies_joined_late: joined_late,
+        /// Replies whose request was not captured.
         replies_orphan: loss,
-        /// getMore and killCursors on cursors that were opened before we listened.
-        cursors_unknown: loss,
+        /// getMore and killCursors on cursors whose opening was not captured: most were opened before it began.
+        cursors_joined_late: joined_late,
+        /// Open cursors forgotten because there were too many: the oldest first.
+        cursors_evicted: loss,
         /// Operations whose documents could not be counted.
         documents_unknown,
         /// Operations counted under `other` because a table of shapes was full.
@@ -166,6 +190,16 @@ counters! {
 }
 
 impl Coverage {
+    /// The counters that are not zero and count what began before the capture did. This is not a loss.
+    pub fn joined_late(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        self.of_kind("joined_late")
+    }
+
+    /// The counters that are not zero and count what the user chose to leave out.
+    pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        self.of_kind("skipped")
+    }
+
     /// The equations that do not hold, each as (name, left side, right side); empty when nothing went
     /// missing. `in_progress` is what has begun and not ended: messages half read, requests in flight.
     pub fn imbalances(&self, in_progress: InProgress) -> Vec<(&'static str, u64, u64)> {
@@ -204,7 +238,9 @@ impl Coverage {
                     + self.messages_malformed
                     + self.messages_undecodable
                     + self.messages_opcode_unknown
+                    + self.messages_checksum_wrong
                     + self.messages_cut
+                    + self.messages_unfinished
                     + self.messages_snapped
                     + in_progress.messages,
             ),
@@ -213,17 +249,22 @@ impl Coverage {
                 self.requests,
                 self.requests_answered
                     + self.requests_unanswered
+                    + self.requests_reply_lost
                     + self.requests_in_flight
                     + self.requests_unacknowledged
                     + self.requests_discarded
-                    + self.requests_refused
+                    + self.requests_evicted
                     + self.requests_folded
                     + in_progress.requests,
             ),
             (
                 "replies",
                 self.replies,
-                self.replies_paired + self.replies_exhaust + self.replies_orphan + in_progress.replies,
+                self.replies_paired
+                    + self.replies_exhaust
+                    + self.replies_joined_late
+                    + self.replies_orphan
+                    + in_progress.replies,
             ),
         ];
         equations.into_iter().filter(|(_, left, right)| left != right).collect()
@@ -260,11 +301,22 @@ mod tests {
     }
 
     #[test]
-    fn only_losses_that_happened_are_told() {
+    fn what_was_lost_skipped_or_joined_late_is_listed_apart_and_only_where_it_happened() {
         let all = Coverage { frames: 90, kernel_drops: 27, ..Default::default() };
         assert_eq!(
             all.losses().map(|(name, _, value)| (name, value)).collect::<Vec<_>>(),
             [("kernel_drops", 27)]
+        );
+        let late = Coverage { streams: 2, streams_joined_late: 1, replies_joined_late: 1, ..all };
+        assert_eq!(late.losses().count(), 1, "joining late is not a loss");
+        assert_eq!(
+            late.joined_late().map(|(name, _, value)| (name, value)).collect::<Vec<_>>(),
+            [("streams_joined_late", 1), ("replies_joined_late", 1)]
+        );
+        let skipped = Coverage { frames_other_port: 5, ..late };
+        assert_eq!(
+            skipped.skipped().map(|(name, _, value)| (name, value)).collect::<Vec<_>>(),
+            [("frames_other_port", 5)]
         );
         assert_eq!(all.since(&Coverage { kernel_drops: 20, ..Default::default() }).kernel_drops, 7);
     }

@@ -326,7 +326,7 @@ fn endless_half_messages() {
             ear.say(client, End::Client, at, b"\x00\x10\x00\x00\x02find\0\x02\0\0\0c\0");
         }
     });
-    assert!(coverage.messages_cut >= 60_000, "{coverage:?}");
+    assert!(coverage.messages_cut + coverage.messages_unfinished >= 60_000, "{coverage:?}");
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn requests_that_are_never_answered() {
             ear.say(client, End::Server, 1, &answers);
         }
     });
-    assert!(coverage.requests_refused > 500_000 && coverage.replies_orphan > 150_000, "{coverage:?}");
+    assert!(coverage.requests_evicted > 500_000 && coverage.replies_orphan > 150_000, "{coverage:?}");
     // Bursts that are answered, but for their last request, leave no room behind.
     let coverage = within("bursts", 24 * MIB, |ear| {
         let requests: Vec<u8> = (0..1_000).flat_map(find).collect();

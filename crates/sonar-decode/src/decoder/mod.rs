@@ -306,7 +306,10 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
     fn close(&mut self, flow: &Flow, mut conn: Connection, time: Timestamp, how: Close) {
         for half in &mut conn.halves {
             if half.stage.in_message() {
-                self.core.coverage.messages_cut += 1;
+                match how {
+                    Close::EndOfCapture => self.core.coverage.messages_unfinished += 1,
+                    _ => self.core.coverage.messages_cut += 1,
+                }
                 self.core.forget(&half.stage);
             }
         }

@@ -125,7 +125,7 @@ impl<S: Sink> Handler<'_, S> {
             return;
         }
         if full {
-            self.core.coverage.requests_refused += 1;
+            self.core.coverage.requests_evicted += 1;
             return;
         }
         let id = pending.request_id;

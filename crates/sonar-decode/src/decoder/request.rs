@@ -207,7 +207,8 @@ impl Core {
             _ => None,
         };
         let follows_cursor = matches!(kind, CommandKind::GetMore | CommandKind::KillCursors);
-        self.coverage.cursors_unknown += u64::from(follows_cursor && cursor.is_some() && command.is_none());
+        self.coverage.cursors_joined_late +=
+            u64::from(follows_cursor && cursor.is_some() && command.is_none());
         let class = meaning.classes.class(conn.from_server, meaning.waits || waits);
         Asked {
             unacknowledged: meaning.unacknowledged,
