@@ -129,7 +129,7 @@ def test_mongoperfs_configuration_and_lines(folder):
 def test_a_configuration_from_a_file_and_flags_before_it(folder, tmp_path):
     config = tmp_path / "perf.json"
     config.write_text('{"nThreads": 8, "fileSizeMB": 8, "r": true, "recSizeKB": 16}')
-    settings = bench("--config", config, "--nThreads", "1", "--dir", folder)["settings"]
+    settings = bench("--mongoperf-config", config, "--nThreads", "1", "--dir", folder)["settings"]
     assert (settings["nThreads"], settings["recSizeKB"], settings["r"], settings["w"]) == (1, 16, True, False)
 
 
@@ -140,7 +140,7 @@ def test_a_configuration_from_a_file_and_flags_before_it(folder, tmp_path):
 ])
 def test_a_bad_configuration_is_an_error_that_names_it(folder, text, named):
     done = run("bench", "--dir", folder, stdin=text)
-    assert done.returncode == 1 and named in done.stderr, done.stderr
+    assert done.returncode == 2 and named in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("engine", ["uring", "threads"])
@@ -618,4 +618,4 @@ def test_check_without_root_says_what_it_could_not_see():
 
 def test_check_of_what_is_no_machine(tmp_path):
     done = run("check", "--root", tmp_path)
-    assert done.returncode == 1 and "proc" in done.stderr
+    assert done.returncode == 2 and "proc" in done.stderr

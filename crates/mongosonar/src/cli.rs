@@ -5,46 +5,39 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use serde::Deserialize;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use sonar_core::Class;
-use sonar_view::Classes;
+use sonar_view::digest::By;
+use sonar_view::{Classes, Column};
 
 use crate::digest::{self, CompareArgs, DigestArgs};
 use crate::profiler::args::ProfilerCommand;
-use crate::{config, disk, doctor, io, manual, profiler, queries};
+use crate::{config, disk, doctor, io, manual, outfile, profiler, queries};
 
-/// All went well.
-pub const OK: u8 = 0;
-/// The capture file or recording is cut or damaged; all before that was read.
-pub const TRUNCATED: u8 = 3;
-/// `compare` found something new, slower or heavier.
-pub const WORSE: u8 = 4;
+pub use crate::exit::{OK, TRUNCATED, WORSE};
 
 /// Why is MongoDB slow? From the wire down to the disk, without slowing it down.
 #[derive(Parser, Debug)]
-#[command(name = "mongosonar", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "mongosonar", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Read defaults from this file instead of the user's and the system's configuration
+    /// Read defaults from this configuration file instead of the user's or the system's
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-const EXIT_CODES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   sudo mongosonar queries                  which queries this machine's MongoDB serves, live
   mongosonar queries --read wire.pcap.gz   the same from a capture file
   mongosonar logs report mongod.log        what its log says: plans, documents examined, locks
   mongosonar compare monday.json mongod.log  what is new or slower since
   mongosonar profiler status               what the profiler is set to, and when it wraps
-  mongosonar disk bench -r -w              how good this disk is, as mongoperf told
+  mongosonar disk bench -r -w              how good this disk is, as mongoperf measured it
   sudo mongosonar io record reads.msio     every access to the files of this machine's mongod
-  mongosonar io report reads.msio          what they say
-  mongosonar doctor                        what works here, and what to do where it does not
-
-Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 3 a file is cut or damaged (all before that was read and shown); 4 compare found something new or slower.";
+  mongosonar io report reads.msio          which files were read, in which order, how much too much
+  mongosonar doctor                        what works here, and how to fix what does not";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -52,21 +45,22 @@ enum Command {
     #[command(after_long_help = QUERIES_EXAMPLES)]
     Queries(Box<QueriesArgs>),
     /// Read logs of mongod and mongos, 2.4 to 8.x: slow operations by shape, connections, starts, errors
-    #[command(subcommand)]
+    #[command(subcommand, after_help = LOGS_EXAMPLES)]
     Logs(LogsCommand),
     /// Control the database profiler, read and follow what it writes, and measure what it costs
-    #[command(subcommand)]
+    #[command(subcommand, after_help = crate::profiler::args::EXAMPLES)]
     Profiler(ProfilerCommand),
     /// Two captures, logs, profiles or saved reports: what is new, gone, slower, by more than chance
     #[command(after_long_help = COMPARE_EXAMPLES)]
     Compare(Box<CompareArgs>),
-    /// Measure a disk for MongoDB, watch it, look at how it is set up
-    #[command(subcommand)]
+    /// Measure a disk for MongoDB, watch it, check how it is set up
+    #[command(subcommand, after_help = disk::args::EXAMPLES)]
     Disk(disk::args::DiskCommand),
     /// See the reads: in which order the files of a process are read, and by how much more than needed
     #[command(subcommand, after_help = IO_EXAMPLES)]
     Io(IoCommand),
-    /// Say what works on this machine and what does not, with the command that mends it
+    /// Check what works on this machine, and say how to fix what does not
+    #[command(after_help = "Examples:\n  mongosonar doctor\n  mongosonar doctor --json")]
     Doctor {
         /// One JSON object instead of lines
         #[arg(long)]
@@ -101,7 +95,7 @@ Examples:
   mongosonar logs report /var/log/mongodb/mongod.log            what took the most time
   mongosonar logs report mongod.log.*.gz mongod.log --sort ratio
   mongosonar logs report mongod.log --by plan --from 2026-05-01T10:00:00Z
-  mongosonar logs report mongod.log --html > report.html        a page with charts
+  mongosonar logs report mongod.log --html report.html          a page with charts
   mongosonar logs report mongod.log --json > monday.json        for `mongosonar compare`
   kubectl logs mongo-0 | mongosonar logs report -";
 
@@ -109,9 +103,7 @@ const COMPARE_EXAMPLES: &str = "\
 Examples:
   mongosonar compare monday.json mongod.log          a saved report and a log
   mongosonar compare before.pcapng after.pcapng || echo something got worse
-  mongosonar compare --by namespace yesterday.log.gz today.log --json
-
-Exit codes: 0 nothing is worse; 1 an error; 2 wrong arguments; 4 something is new, slower, or examines more.";
+  mongosonar compare --by namespace yesterday.log.gz today.log --json";
 
 const QUERIES_EXAMPLES: &str = "\
 Examples:
@@ -122,7 +114,7 @@ Examples:
   sudo mongosonar queries --baseline monday.json        what is new or slower than on Monday, while it happens
   sudo mongosonar queries --write night.pcapng --duration 1h
   mongosonar queries --read night.pcapng --digest --json > monday.json
-  mongosonar queries --read night.pcapng --html > night.html
+  mongosonar queries --read night.pcapng --html night.html
   mongosonar queries --read night.pcapng                the same figures from the file
   tcpdump -w - port 27017 | mongosonar queries --read - --interval 1s
 Keys of the live view: h for help.";
@@ -169,7 +161,7 @@ pub enum IoCommand {
 #[derive(Args, Debug, Clone)]
 pub struct IoLiveArgs {
     /// Process to look at; repeat for several [default: each mongod of this machine, also one that starts later]
-    #[arg(short, long, value_name = "PID")]
+    #[arg(long, short_alias = 'p', value_name = "PID")]
     pub pid: Vec<u32>,
     /// Only files under this folder, by its path here or in the process's mount namespace; without --pid only of each
     /// mongod whose folder it is [default: all files of the process]
@@ -182,10 +174,10 @@ pub struct IoLiveArgs {
     #[arg(long, value_enum, default_value = "file")]
     pub by: IoBy,
     /// Time between two looks
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    #[arg(long, short_alias = 'i', value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub interval: Duration,
     /// Stop after this time
-    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// One JSON object for each interval instead of a table
     #[arg(long)]
@@ -231,14 +223,14 @@ pub struct IoRecordArgs {
     /// The recording that is made; an existing file is left alone
     pub file: PathBuf,
     /// Process to trace; repeat for several [default: each mongod of this machine, also one that starts later]
-    #[arg(short, long, value_name = "PID")]
+    #[arg(long, short_alias = 'p', value_name = "PID")]
     pub pid: Vec<u32>,
     /// Only files under this folder, by its path here or in the process's mount namespace; without --pid only of each
     /// mongod whose folder it is [default: all files of the process]
     #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
     /// Stop after this time
-    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Record the pages that are brought into the page cache too, so that the report tells what readahead
     /// fetched for nothing; costs about as much again for each page that is
@@ -264,13 +256,13 @@ pub struct IoReportArgs {
     #[arg(long, conflicts_with_all = ["json", "svg", "html"])]
     pub each: bool,
     /// Draw the reads of the file that the verdict is about, offset over time, into this SVG file too
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
     pub svg: Option<PathBuf>,
     /// A result of disk bench --json: what reading in order and at random would take on that disk
     #[arg(long, value_name = "RUN.json", conflicts_with = "each")]
     pub bench: Option<PathBuf>,
-    /// Write the report with pictures of the files as a page into this file too
-    #[arg(long, value_name = "FILE")]
+    /// Write the report as one self-contained page with charts into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
     pub html: Option<PathBuf>,
     /// Show at most so many files and threads [default: 20]
     #[arg(long, value_name = "N")]
@@ -339,7 +331,7 @@ pub struct QueriesArgs {
     #[arg(long, value_name = "N", conflicts_with = "read", help_heading = "What to hear")]
     pub snap_replies: Option<u32>,
     /// Stop after this time
-    #[arg(short, long, value_name = "TIME", value_parser = parse_duration, help_heading = "What to hear")]
+    #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration, help_heading = "What to hear")]
     pub duration: Option<Duration>,
     /// Length of an interval, like 500ms, 10s, 1m [default: 1s; with --read: the whole file]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "What to show")]
@@ -353,8 +345,7 @@ pub struct QueriesArgs {
     /// On which side of a server an operation was seen [default: served]
     #[arg(long, value_name = "ROLE", value_enum, help_heading = "What to show")]
     pub role: Option<RoleArg>,
-    /// Sort by this column: calls load p50 p95 p99 max in out docs errors in_flight … [default: load]
-    #[arg(long, value_name = "COLUMN", help_heading = "What to show")]
+    #[arg(long, value_name = "COLUMN", value_parser = parse_sort, help = sort_help(), help_heading = "What to show")]
     pub sort: Option<String>,
     /// Show only rows whose command, namespace, shape or name holds this
     #[arg(long, value_name = "TEXT", help_heading = "What to show")]
@@ -377,9 +368,9 @@ pub struct QueriesArgs {
     /// One digest of all that was heard, at the end: the report that `logs report` gives, as text, --json (which `mongosonar compare` reads) or --csv
     #[arg(long, conflicts_with_all = ["each", "interval"], help_heading = "How to show it")]
     pub digest: bool,
-    /// The digest as one self-contained page with charts
-    #[arg(long, conflicts_with_all = ["each", "interval", "json", "csv"], help_heading = "How to show it")]
-    pub html: bool,
+    /// Write the digest as one self-contained page with charts into this file too; implies --digest
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse, conflicts_with_all = ["each", "interval"], help_heading = "How to show it")]
+    pub html: Option<PathBuf>,
     /// Mark what is new or slower than in this capture, log, profile or saved digest
     #[arg(long, value_name = "FILE", help_heading = "What to show")]
     pub baseline: Option<PathBuf>,
@@ -401,8 +392,7 @@ pub struct QueriesArgs {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Range(pub u16, pub u16);
 
-#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ByArg {
     Shape,
     Order,
@@ -411,8 +401,7 @@ pub enum ByArg {
     Client,
 }
 
-#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ClassArg {
     User,
     Internal,
@@ -443,23 +432,20 @@ impl ClassArg {
     }
 }
 
-#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RoleArg {
     Served,
     Issued,
     All,
 }
 
-#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ShapeArg {
     Typed,
     Plain,
 }
 
-#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ColorArg {
     Auto,
     Always,
@@ -504,20 +490,42 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// A column of `queries`, or one of its digest: as help, its heading or `--json` names it.
+fn parse_sort(text: &str) -> Result<String, String> {
+    match Column::from_name(text).is_some() || By::from_name(text).is_some() {
+        true => Ok(text.to_owned()),
+        false => Err(format!("no such column; there are: {}", Column::ALL.map(Column::name).join(" "))),
+    }
+}
+
+fn sort_help() -> String {
+    format!("Sort by this column: {} [default: load]", Column::ALL.map(Column::name).join(" "))
+}
+
 /// `1/N`.
 pub fn parse_sample(text: &str) -> Result<u32, String> {
     let n = text.strip_prefix("1/").and_then(|n| n.parse().ok()).filter(|n| (1..=65_536).contains(n));
     n.ok_or_else(|| format!("{text:?} is no sample: write 1/N with N from 1 to 65536, for example 1/10"))
 }
 
+/// All commands with their help.
+pub fn program() -> clap::Command {
+    manual::with_exit_codes(Cli::command())
+}
+
 /// Reads the arguments and does what they ask for.
 pub fn run() -> Result<ExitCode> {
-    let cli = Cli::parse();
+    let matches = program().get_matches();
+    let cli = Cli::from_arg_matches(&matches)?;
+    let is_doctor = matches!(cli.command, Command::Doctor { .. });
+    // A file that is named is checked, whichever command it is for; the doctor reports on it.
+    let file = match &cli.command {
+        Command::Queries(_) => config::load(cli.config.as_deref())?,
+        _ if cli.config.is_some() && !is_doctor => config::load(cli.config.as_deref())?,
+        _ => config::File::default(),
+    };
     let code = match cli.command {
-        Command::Queries(args) => {
-            let file = config::load(cli.config.as_deref())?;
-            queries::run(&config::merge(*args, &file)?)?
-        }
+        Command::Queries(args) => queries::run(&config::merge(*args, &file))?,
         Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
         Command::Profiler(command) => profiler::run(&command)?,
         Command::Compare(args) => digest::compare(&args)?,
@@ -525,11 +533,11 @@ pub fn run() -> Result<ExitCode> {
         Command::Io(command) => io::run(&command)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {
-            manual::completions(&mut Cli::command(), shell)?;
+            manual::completions(&mut program(), shell)?;
             OK
         }
         Command::Man { dir } => {
-            manual::pages(Cli::command(), dir.as_deref())?;
+            manual::pages(program(), dir.as_deref())?;
             OK
         }
     };
@@ -542,7 +550,7 @@ mod tests {
 
     #[test]
     fn the_arguments_are_consistent() {
-        Cli::command().debug_assert();
+        program().debug_assert();
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `mongosonar doctor`: what works here, and the command that mends what does not.
+//! `mongosonar doctor`: what works here, and how to fix what does not.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -10,6 +10,7 @@ use sonar_sys::{RingConfig, listeners};
 
 use crate::cli::OK;
 use crate::config;
+use crate::exit::PROBLEM;
 use crate::queries::SERVERS;
 
 /// One line.
@@ -21,7 +22,7 @@ struct Line {
     remedy: Option<String>,
 }
 
-/// Prints the findings; the exit code is 1 when there is a problem.
+/// Prints the findings; the exit code tells whether there is a problem.
 pub fn run(json: bool, config_file: Option<&Path>) -> Result<u8> {
     let mut lines: Vec<Line> = probe::all(&RingConfig::default(), Path::new("/proc"), Path::new("/sys"))
         .into_iter()
@@ -48,11 +49,11 @@ pub fn run(json: bool, config_file: Option<&Path>) -> Result<u8> {
         for line in &lines {
             writeln!(out, "{:8} {:width$}  {}", line.verdict, line.name, line.found)?;
             if let Some(remedy) = &line.remedy {
-                writeln!(out, "{:8} {:width$}  mend it: {remedy}", "", "")?;
+                writeln!(out, "{:8} {:width$}  fix: {remedy}", "", "")?;
             }
         }
     }
-    Ok(if lines.iter().any(|line| line.verdict == "problem") { 1 } else { OK })
+    Ok(if lines.iter().any(|line| line.verdict == "problem") { PROBLEM } else { OK })
 }
 
 fn servers() -> Line {

@@ -7,8 +7,10 @@ mod config;
 mod digest;
 mod disk;
 mod doctor;
+mod exit;
 mod io;
 mod manual;
+mod outfile;
 mod profiler;
 mod queries;
 
@@ -19,8 +21,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mongosonar: {error:#}");
-            ExitCode::from(1)
+            eprintln!("mongosonar: {}", exit::message(&error));
+            ExitCode::from(exit::code(&error))
         }
     }
 }

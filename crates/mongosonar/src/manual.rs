@@ -1,4 +1,4 @@
-//! Completions and manual pages, made from the arguments themselves.
+//! Completions, help and manual pages, made from the arguments themselves.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,6 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Command;
+use clap_mangen::Man;
+use roff::{Roff, bold, roman};
+
+use crate::exit;
 
 /// Prints completions for a shell.
 pub fn completions(command: &mut Command, shell: clap_complete::Shell) -> Result<()> {
@@ -14,14 +18,209 @@ pub fn completions(command: &mut Command, shell: clap_complete::Shell) -> Result
     Ok(io::stdout().write_all(&script)?)
 }
 
-/// Prints the main page, or writes all pages into a folder.
+/// Ends the help of each command with the exit codes.
+pub fn with_exit_codes(command: Command) -> Command {
+    let before = command.get_after_long_help().or(command.get_after_help());
+    let before = before.map(|text| format!("{text}\n\n")).unwrap_or_default();
+    command
+        .after_long_help(format!("{before}{}", exit::help()))
+        .mut_subcommands(|one| if one.get_name() == "help" { one } else { with_exit_codes(one) })
+}
+
+/// Prints the main page, or writes the pages of all commands into a folder.
 pub fn pages(command: Command, dir: Option<&Path>) -> Result<()> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
     let Some(dir) = dir else {
-        let mut page = Vec::new();
-        clap_mangen::Man::new(command).render(&mut page)?;
-        return Ok(io::stdout().write_all(&page)?);
+        let mut out = Vec::new();
+        page(&command, &mut out)?;
+        return Ok(io::stdout().write_all(&out)?);
     };
     fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
-    clap_mangen::generate_to(command, dir)
-        .with_context(|| format!("cannot write manual pages into {}", dir.display()))
+    all_pages(&command, dir).with_context(|| format!("cannot write manual pages into {}", dir.display()))
+}
+
+fn all_pages(command: &Command, dir: &Path) -> io::Result<()> {
+    let name = Man::new(command.clone()).get_filename();
+    let mut out = Vec::new();
+    page(command, &mut out)?;
+    fs::write(dir.join(name), out)?;
+    command.get_subcommands().filter(|one| !one.is_hide_set()).try_for_each(|one| all_pages(one, dir))
+}
+
+/// One page.
+fn page(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
+    let man = Man::new(command.clone());
+    man.render_title(out)?;
+    man.render_name_section(out)?;
+    man.render_synopsis_section(out)?;
+    man.render_description_section(out)?;
+    man.render_options_section(out)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(out)?;
+    }
+    let after = After::of(command);
+    let mut own = Roff::new();
+    if !after.notes.is_empty() {
+        own.control("SH", ["NOTES"]);
+        own.text([roman(after.notes.join(" "))]);
+    }
+    if !after.examples.is_empty() {
+        own.control("SH", ["EXAMPLES"]);
+        own.control("nf", []);
+        for example in &after.examples {
+            own.text([roman(example.as_str())]);
+        }
+        own.control("fi", []);
+    }
+    own.control("SH", ["EXIT STATUS"]);
+    for (code, meaning) in exit::TABLE {
+        own.control("TP", []);
+        own.text([bold(code)]);
+        own.text([roman(meaning)]);
+    }
+    own.to_writer(out)
+}
+
+/// What stands after the options in the help of a command.
+#[derive(Default)]
+struct After {
+    examples: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl After {
+    fn of(command: &Command) -> Self {
+        let text = command.get_after_long_help().or(command.get_after_help());
+        let text = text.map(ToString::to_string).unwrap_or_default();
+        let text = text.split("Exit codes:").next().unwrap_or_default();
+        let mut after = Self::default();
+        for line in text.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+            match line.strip_prefix("  ") {
+                Some(example) => after.examples.push(example.to_owned()),
+                None if line == "Examples:" || line == "Example:" => {}
+                None => after.notes.push(line.to_owned()),
+            }
+        }
+        after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{self, program};
+
+    /// Each command with the words that name it.
+    fn all() -> Vec<(Vec<String>, Command)> {
+        fn gather(command: &Command, path: &[String], into: &mut Vec<(Vec<String>, Command)>) {
+            let path = [path, &[command.get_name().to_owned()]].concat();
+            for one in command.get_subcommands().filter(|one| one.get_name() != "help") {
+                gather(one, &path, into);
+            }
+            into.push((path, command.clone()));
+        }
+        let mut into = Vec::new();
+        gather(&program(), &[], &mut into);
+        into
+    }
+
+    #[test]
+    fn the_help_of_every_command_ends_with_examples_and_exit_codes() {
+        for (path, command) in all() {
+            let help = command.clone().render_long_help().to_string();
+            let mut from = 0;
+            for part in ["Example", "  mongosonar ", "Exit codes:\n  0 "] {
+                let found = help[from..].find(part);
+                // Some are shown with sudo.
+                let found = found.or_else(|| help[from..].find("  sudo mongosonar "));
+                assert!(found.is_some(), "{path:?}: no {part:?} in\n{help}");
+                from += found.unwrap_or_default();
+            }
+            assert_eq!(help.matches("Exit codes").count(), 1, "{path:?}");
+        }
+    }
+
+    /// The calls of mongosonar in a line of the shell, as words.
+    fn calls(line: &str) -> Vec<Vec<String>> {
+        let line = line.split("   ").next().unwrap_or_default();
+        let parts = line.split(['|', ';']).map(|part| part.split('>').next().unwrap_or_default());
+        let words = parts.map(|part| shlex::split(part).unwrap_or_else(|| panic!("quotes of {part}")));
+        words
+            .filter_map(|words| {
+                let begin = words.iter().position(|word| word == "mongosonar")?;
+                Some(words[begin..].to_vec())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_example_of_the_help_is_taken_by_the_arguments() {
+        let mut count = 0;
+        for (path, command) in all() {
+            for line in After::of(&command).examples {
+                for call in calls(&line) {
+                    // A comment after two spaces.
+                    let parsed = program().try_get_matches_from(&call);
+                    assert!(parsed.is_ok(), "{path:?}: {line}: {}", parsed.unwrap_err());
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 40, "{count}");
+    }
+
+    #[test]
+    fn a_page_has_its_sections_once() {
+        for (path, command) in all() {
+            let mut command = command;
+            command.build();
+            let mut out = Vec::new();
+            page(&command, &mut out).unwrap();
+            let page = String::from_utf8(out).unwrap();
+            for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "\"EXIT STATUS\""] {
+                assert_eq!(
+                    page.matches(&format!(".SH {section}\n")).count(),
+                    1,
+                    "{path:?} {section}\n{page}"
+                );
+            }
+            assert!(page.contains("wrong arguments or configuration"));
+            assert!(!page.contains("EXTRA"));
+        }
+    }
+
+    /// The same thing has the same name everywhere, and a name means the same thing everywhere.
+    #[test]
+    fn a_flag_means_the_same_in_every_command() {
+        use std::collections::BTreeMap;
+        // mongoperf's r and w are its own, --filter is MongoDB's word for a query in `profiler set`.
+        let own = ["r", "w"];
+        let mut shorts: BTreeMap<char, (String, String)> = BTreeMap::new();
+        let mut values: BTreeMap<String, (String, String)> = BTreeMap::new();
+        for (path, command) in all() {
+            let place = path.join(" ");
+            for arg in command.get_arguments() {
+                let Some(long) = arg.get_long().map(str::to_owned) else { continue };
+                if let Some(short) = arg.get_short().filter(|_| !own.contains(&long.as_str())) {
+                    let (first, at) = shorts.entry(short).or_insert((long.clone(), place.clone()));
+                    assert_eq!(*first, long, "-{short} is --{first} in {at} and --{long} in {place}");
+                }
+                let takes = match arg.get_action().takes_values() {
+                    true => format!("{:?}", arg.get_value_names().unwrap_or_default()),
+                    false => "nothing".to_owned(),
+                };
+                if long == "filter" {
+                    continue;
+                }
+                let (first, at) = values.entry(long.clone()).or_insert((takes.clone(), place.clone()));
+                assert_eq!(*first, takes, "--{long} takes {first} in {at} and {takes} in {place}");
+            }
+        }
+        for everywhere in ["html", "uri", "duration", "interval", "config", "json", "limit"] {
+            assert!(values.contains_key(everywhere), "--{everywhere}");
+        }
+        assert_eq!(values["html"].0, "[\"FILE\"]");
+        assert!(cli::program().get_arguments().any(|arg| arg.get_id() == "config"));
+    }
 }

@@ -179,8 +179,11 @@ fn only_what_was_asked_for_is_shown() {
 fn a_page_holds_its_data_and_nothing_that_could_end_it() {
     let folder = Folder::new("html");
     let line = r#"{"t":{"$date":"2026-05-01T10:00:00.120+00:00"},"s":"I","c":"COMMAND","id":51803,"ctx":"conn7","msg":"Slow query","attr":{"type":"command","ns":"a.</script><b>","appName":"</script>","command":{"find":"</script><b>","filter":{"</script>":1},"$db":"a"},"durationMillis":7}}"#;
-    let output = report("logs", &[&folder.file("log", line.as_bytes())], "--html");
-    let page = text(&output.stdout);
+    let path = folder.path("page.html");
+    let log = folder.file("log", line.as_bytes());
+    let output = report("logs", &[&log], &format!("--html {}", path.display()));
+    assert!(!output.stdout.is_empty(), "the report itself is shown too: {output:?}");
+    let page = std::fs::read_to_string(&path).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
     assert_eq!(page.matches("</script>").count(), 2, "the two that the page itself has");
     assert!(!page.contains("http://") && !page.contains("https://"), "it asks nothing of the network");
@@ -202,7 +205,9 @@ fn a_browser_draws_the_page() {
     };
     let folder = Folder::new("browser");
     let log = fixture(LOG);
-    let page = folder.file("report.html", &report("logs", &[&log], "--html").stdout);
+    let page = folder.path("report.html");
+    let output = report("logs", &[&log], &format!("--html {}", page.display()));
+    assert!(output.status.success(), "{output:?}");
     let drawn = std::process::Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
         .arg(format!("--user-data-dir={}", folder.path("profile").display()))

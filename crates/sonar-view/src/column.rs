@@ -92,9 +92,11 @@ impl Column {
         }
     }
 
-    /// The column of that name.
+    /// The column of that name, or with that heading. Case does not matter, nor `_` for `-`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|column| column.name() == name)
+        let name = name.to_lowercase().replace('_', "-");
+        let named = Self::ALL.into_iter().find(|column| column.name() == name);
+        named.or_else(|| Self::ALL.into_iter().find(|column| column.title() == name))
     }
 
     /// The heading.
@@ -454,5 +456,23 @@ pub fn push_cell(line: &mut String, placed: Placed, cell: &str) {
         line.push_str(&text::escape(cell));
     } else {
         text::push_padded(line, cell, placed.width, placed.column.is_figure());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_found_by_its_name_and_by_its_heading() {
+        for column in Column::ALL {
+            assert_eq!(Column::from_name(column.name()), Some(column));
+            assert_eq!(Column::from_name(&column.name().to_uppercase()), Some(column));
+            // `calls` heads the count of a summary and names the rate.
+            let by_title = Column::from_name(column.title());
+            assert!(by_title == Some(column) || column == Column::Count, "{}", column.title());
+        }
+        assert_eq!(Column::from_name("in_flight"), Some(Column::InFlight));
+        assert_eq!(Column::from_name("taste"), None);
     }
 }

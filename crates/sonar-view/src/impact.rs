@@ -271,9 +271,9 @@ fn advice(variant: Option<Variant>, loss: &Loss) -> &'static str {
             "Set slowms so that fewer operations are slow, keep a share of them with --sample-rate, or choose with --filter."
         }
         Some(Variant { rate_limit: Some(_), .. }) if loss.share < SMALL => "It may stay on.",
-        _ if loss.share < SMALL => "Affordable for minutes: `profiler set --level 2 --for 60s`.",
+        _ if loss.share < SMALL => "Affordable for minutes: `profiler set --level 2 --duration 60s`.",
         _ => {
-            "Not while the server is near its limit: use level 1 with --slowms or --filter, Percona's --rate-limit, or seconds of it with `profiler set --level 2 --for 10s`."
+            "Not while the server is near its limit: use level 1 with --slowms or --filter, Percona's --rate-limit, or seconds of it with `profiler set --level 2 --duration 10s`."
         }
     }
 }

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use sonar_core::Timestamp;
 use sonar_decode::syntax::time;
+use sonar_view::digest::By;
 
 use crate::cli::{ClassArg, ShapeArg};
+use crate::outfile;
 
 /// What `logs report` and `profiler report` can be asked for.
 #[derive(Args, Debug, Default, Clone)]
@@ -29,8 +31,7 @@ pub struct DigestArgs {
     /// Show only rows whose command, namespace, shape or name holds this
     #[arg(long, value_name = "TEXT", help_heading = "What to show")]
     pub filter: Option<String>,
-    /// Sort by: time calls mean p50 p95 p99 max keys docs returned ratio yields locks conflicts read bytes errors first last [default: time]
-    #[arg(long, value_name = "COLUMN", help_heading = "What to show")]
+    #[arg(long, value_name = "COLUMN", value_parser = parse_sort, help = sort_help(), help_heading = "What to show")]
     pub sort: Option<String>,
     /// Show at most so many rows [default: 20 in text, else all]
     #[arg(long, value_name = "N", help_heading = "What to show")]
@@ -42,14 +43,14 @@ pub struct DigestArgs {
     #[arg(long, value_name = "URI", help_heading = "What to show")]
     pub uri: Option<String>,
     /// One JSON object, which `mongosonar compare` reads too
-    #[arg(long, conflicts_with_all = ["csv", "html"], help_heading = "How to show it")]
+    #[arg(long, conflicts_with = "csv", help_heading = "How to show it")]
     pub json: bool,
     /// CSV: one line per row
-    #[arg(long, conflicts_with = "html", help_heading = "How to show it")]
-    pub csv: bool,
-    /// One self-contained page with charts
     #[arg(long, help_heading = "How to show it")]
-    pub html: bool,
+    pub csv: bool,
+    /// Write the report as one self-contained page with charts into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse, help_heading = "How to show it")]
+    pub html: Option<PathBuf>,
 }
 
 /// What `compare` can be asked for.
@@ -70,6 +71,18 @@ pub struct CompareArgs {
     /// One JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// A column of a digest, as help, its heading or `--json` names it.
+fn parse_sort(text: &str) -> Result<String, String> {
+    match By::from_name(text) {
+        Some(by) => Ok(by.name().to_owned()),
+        None => Err(format!("no such column; there are: {}", By::ALL.map(By::name).join(" "))),
+    }
+}
+
+fn sort_help() -> String {
+    format!("Sort by this column: {} [default: time]", By::ALL.map(By::name).join(" "))
 }
 
 /// A time in UTC, or with an offset.

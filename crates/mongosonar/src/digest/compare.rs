@@ -15,12 +15,13 @@ use sonar_view::digest::{Source, saved};
 
 use super::{Collect, CompareArgs, FileKind, kind, read_logs, read_profiles, whole};
 use crate::cli::{ClassArg, OK, WORSE};
+use crate::exit::usage;
 use crate::queries::input;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &CompareArgs) -> Result<u8> {
     if args.a == Path::new("-") || args.b == Path::new("-") {
-        bail!("compare reads files twice, so it takes none from standard input");
+        return Err(usage!("compare reads files twice, so it takes none from standard input"));
     }
     let stop = super::stop()?;
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();

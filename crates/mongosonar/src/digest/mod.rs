@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use sonar_core::{
     Digest, DigestSettings, Execution, GroupBy, Identity, Notices, Operation, Reading, Timestamp,
 };
@@ -28,6 +28,8 @@ pub use self::args::{CompareArgs, DigestArgs};
 pub use self::compare::{Loaded, load, run as compare};
 use self::lines::Piece;
 use crate::cli::{ClassArg, OK, ShapeArg, TRUNCATED};
+use crate::exit::usage;
+use crate::outfile;
 use crate::queries::input;
 
 /// Rows of a text report, where nothing else was asked for.
@@ -77,7 +79,7 @@ pub struct Gathered {
 /// Runs `logs report`.
 pub fn logs(args: &DigestArgs) -> Result<u8> {
     let stop = stop()?;
-    let settings = DigestSettings { by: by(args), points: args.html };
+    let settings = DigestSettings { by: by(args), points: args.html.is_some() };
     let mut read =
         read_logs(&args.files, settings, ClassArg::classes(&args.class), args.from, args.to, &stop)?;
     show(args, &mut read, Source::Log, None)
@@ -86,7 +88,7 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
 /// Runs `profiler report` on files.
 pub fn profiles(args: &DigestArgs) -> Result<u8> {
     let stop = stop()?;
-    let settings = DigestSettings { by: by(args), points: args.html };
+    let settings = DigestSettings { by: by(args), points: args.html.is_some() };
     let mut collect = Collect::new(settings, ClassArg::classes(&args.class));
     (collect.from, collect.to) = (args.from, args.to);
     let mut read = read_profiles(&args.files, collect, &stop)?;
@@ -99,7 +101,7 @@ pub fn profiles_of(
     server: &Server,
     feed: impl FnOnce(&mut Profile, &mut Collect) -> Result<()>,
 ) -> Result<u8> {
-    let settings = DigestSettings { by: by(args), points: args.html };
+    let settings = DigestSettings { by: by(args), points: args.html.is_some() };
     let mut collect = Collect::new(settings, ClassArg::classes(&args.class));
     (collect.from, collect.to) = (args.from, args.to);
     let mut profile = Profile::default();
@@ -150,17 +152,16 @@ pub fn sort(name: Option<&str>) -> Result<By> {
     let Some(name) = name else { return Ok(By::default()) };
     By::from_name(name).ok_or_else(|| {
         let names: Vec<_> = By::ALL.iter().map(|by| by.name()).collect();
-        anyhow!("no column {name:?} to sort by; there are: {}", names.join(" "))
+        usage!("no column {name:?} to sort by; there are: {}", names.join(" "))
     })
 }
 
 /// Writes what was read, as it was asked for. Gives the exit code.
 pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Option<&Server>) -> Result<u8> {
     let sort = sort(args.sort.as_deref())?;
-    let is_text = !(args.json || args.csv || args.html);
     let wanted = Wanted {
         sort,
-        limit: args.limit.or(is_text.then_some(ROWS)),
+        limit: args.limit,
         filter: args.filter.clone().unwrap_or_default(),
         form: match args.shape.unwrap_or(ShapeArg::Typed) {
             ShapeArg::Typed => Form::Typed,
@@ -173,15 +174,17 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Opti
         None => None,
     };
     let indexes = asked.as_ref().or(server).map(|server| indexes(&view, server));
-    let view = View { indexes: indexes.as_ref(), ..view };
+    let mut view = View { indexes: indexes.as_ref(), ..view };
+    if let Some(path) = &args.html {
+        outfile::write(path, |out| digest::html::write(&view, out))?;
+    }
     let mut out = BufWriter::with_capacity(64 * 1024, io::stdout());
     if args.json {
         digest::json::write(&view, &mut out)?;
     } else if args.csv {
         digest::csv::write(&view, &mut out)?;
-    } else if args.html {
-        digest::html::write(&view, &mut out)?;
     } else {
+        view.rows.truncate(args.limit.unwrap_or(ROWS));
         let width = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
         digest::text::write(&view, width.map(|(columns, _)| usize::from(columns)), &mut out)?;
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::parse_duration;
+use crate::outfile;
 
 #[derive(Subcommand, Debug)]
 pub enum DiskCommand {
@@ -23,24 +24,31 @@ pub enum DiskCommand {
     Check(CheckArgs),
 }
 
+/// One example of each command.
+pub const EXAMPLES: &str = "\
+Examples:
+  mongosonar disk bench --dir /var/lib/mongodb -r --nThreads 64 --json > run.json
+  mongosonar disk estimate run.json --documents 100M
+  mongosonar disk stat --dbpath /var/lib/mongodb
+  mongosonar disk check";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   mongosonar disk check                                 of the mongod that runs here
   mongosonar disk check --dbpath /var/lib/mongodb --mongod-version 8.0
-  mongosonar disk check --root tree --dbpath /data/db   of copies of /proc and /sys of another machine
-Exit codes: 0 all is ok; 1 an error; 2 wrong arguments; 4 there are warnings; 5 there are problems.";
+  mongosonar disk check --root tree --dbpath /data/db   of copies of /proc and /sys of another machine";
 
 /// What `disk check` can be asked for.
 #[derive(Args, Debug, Default, Clone)]
 pub struct CheckArgs {
     /// Folder of the data [default: that of the mongod that runs]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
     /// Version of mongod, where it cannot be found out, like 7.0
     #[arg(long, value_name = "X.Y", value_parser = parse_version)]
     pub mongod_version: Option<(u32, u32)>,
     /// Folder that holds proc and sys of the machine to look at
-    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
     /// One JSON object instead of lines
     #[arg(long)]
@@ -68,7 +76,7 @@ pub struct StatArgs {
     /// Devices, like sda, md0 or /dev/mapper/vg-data, with what they are made of [default: all]
     pub devices: Vec<String>,
     /// Folder of the data: its device, with what that is made of
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
     /// Length of an interval, like 500ms, 10s, 1m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
@@ -148,15 +156,14 @@ Examples:
   mongosonar disk bench -r -w --json > ext4.json          keep a run
   mongosonar disk bench -r --html disk.html               a page with the plot
   mongosonar disk bench --compare ext4.json xfs.json      two runs side by side
-A document on standard input is read when neither --r nor --w is given, or with --config -.
-Exit codes: 0 all went well; 1 an error; 2 wrong arguments; 130, 143 stopped by Ctrl-C or SIGTERM (what was measured is shown).";
+A document on standard input is read when neither --r nor --w is given, or with --mongoperf-config -.";
 
 /// What `disk bench` can be asked for. The names of mongoperf are flags too.
 #[derive(Args, Debug, Default, Clone)]
 pub struct BenchArgs {
     /// mongoperf's configuration, a JSON document with its keys quoted or not; - is standard input
     #[arg(long, value_name = "FILE", help_heading = "What to do, in mongoperf's names")]
-    pub config: Option<PathBuf>,
+    pub mongoperf_config: Option<PathBuf>,
     /// Most requests in flight; the ramp is 1, 2, 4 … up to it [default: 1]
     #[arg(
         long = "nThreads",
@@ -207,7 +214,7 @@ pub struct BenchArgs {
     )]
     pub sync_delay: Option<u64>,
     /// Folder for the test file, which is removed at the end [default: .]
-    #[arg(long, value_name = "FOLDER", help_heading = "How to do it")]
+    #[arg(long, value_name = "DIR", help_heading = "How to do it")]
     pub dir: Option<PathBuf>,
     /// How requests are made [default: uring, or threads where io_uring is forbidden; mmap with --mmf]
     #[arg(long, value_name = "NAME", value_enum, help_heading = "How to do it")]
@@ -236,8 +243,8 @@ pub struct BenchArgs {
     /// Only the result, as one JSON object (mongoperf's lines go to standard error)
     #[arg(long, help_heading = "What to show")]
     pub json: bool,
-    /// Write a page with the plot into this file
-    #[arg(long, value_name = "FILE", help_heading = "What to show")]
+    /// Write the report as one self-contained page with charts into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse, help_heading = "What to show")]
     pub html: Option<PathBuf>,
     /// No lines while it runs
     #[arg(short, long, help_heading = "What to show")]

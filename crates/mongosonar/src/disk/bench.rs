@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use sonar_core::disk::verdict::{self, Probe};
 use sonar_core::disk::{DiskCounters, DiskRates, DiskStep, SplitMix};
@@ -25,6 +25,7 @@ use super::args::{AccessArg, BenchArgs, EngineArg};
 use super::config::{self, MOST_BYTES, Options};
 use super::place::Ground;
 use crate::cli::OK;
+use crate::exit::{self, usage};
 
 const PROC: &str = "/proc";
 /// Requests in flight of the probes that want many.
@@ -41,7 +42,8 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     if let Some(files) = &args.compare {
         return super::compare::run(files, args);
     }
-    let options = config::merge(config::parse(&document(args)?)?, args)?;
+    let options = config::parse(&document(args)?).and_then(|options| config::merge(options, args));
+    let options = options.map_err(|error| usage!("{}", exit::message(&error)))?;
     let engine = chosen_engine(args, &options)?;
     let signal = signals()?;
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
@@ -122,13 +124,13 @@ pub fn columns() -> usize {
 fn document(args: &BenchArgs) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let bound = MOST_BYTES as u64 + 1;
-    match &args.config {
+    match &args.mongoperf_config {
         Some(path) if path.as_os_str() != "-" => {
             let file = std::fs::File::open(path)
-                .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+                .with_context(|| format!("cannot read mongoperf's configuration {}", path.display()))?;
             file.take(bound)
                 .read_to_end(&mut bytes)
-                .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+                .with_context(|| format!("cannot read mongoperf's configuration {}", path.display()))?;
         }
         Some(_) => {
             io::stdin().take(bound).read_to_end(&mut bytes)?;
@@ -163,7 +165,7 @@ fn signal_name(signal: usize) -> &'static str {
 fn chosen_engine(args: &BenchArgs, options: &Options) -> Result<EngineArg> {
     match (args.engine, options.mmf) {
         (None | Some(EngineArg::Mmap), true) | (Some(EngineArg::Mmap), false) => Ok(EngineArg::Mmap),
-        (Some(_), true) => bail!("mmf maps the file: it goes with --engine mmap only"),
+        (Some(_), true) => Err(usage!("mmf maps the file: it goes with --engine mmap only")),
         (engine, false) => Ok(engine.unwrap_or(EngineArg::Uring)),
     }
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, Grade, findings};
 use sonar_sys::devices::{Device, DeviceKind, Devices, small};
 use sonar_sys::disk::file_system_state;
@@ -15,6 +15,7 @@ use sonar_view::disk::check::Report;
 use super::args::CheckArgs;
 use super::version;
 use crate::cli::OK;
+use crate::exit::usage;
 
 /// There are warnings.
 const WARNINGS: u8 = 4;
@@ -73,7 +74,7 @@ fn look(args: &CheckArgs) -> Result<Report> {
     let machine = Machine { root: args.root.clone(), is_live: args.root == Path::new("/") };
     let (proc_root, sys_root) = (machine.path("proc"), machine.path("sys"));
     if !proc_root.is_dir() && !sys_root.is_dir() {
-        bail!("{} holds neither proc nor sys", args.root.display());
+        return Err(usage!("--root: {} holds neither proc nor sys", args.root.display()));
     }
     let mut unseen = Vec::new();
     let processes = process::named(&proc_root, &["mongod"]);

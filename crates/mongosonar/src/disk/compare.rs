@@ -13,6 +13,7 @@ use sonar_view::disk::run::{MOST_BYTES, Run};
 use super::args::{BenchArgs, EstimateArgs};
 use super::bench::columns;
 use crate::cli::OK;
+use crate::exit::usage;
 
 /// Reads a result of `disk bench --json`; - is standard input.
 pub fn read(path: &Path) -> Result<Run> {
@@ -32,7 +33,7 @@ pub fn read(path: &Path) -> Result<Run> {
 
 /// Sets two runs side by side.
 pub fn run(files: &[PathBuf], args: &BenchArgs) -> Result<u8> {
-    let [a_path, b_path] = files else { bail!("--compare needs two files") };
+    let [a_path, b_path] = files else { return Err(usage!("--compare needs two files")) };
     let (a, b) = (read(a_path)?, read(b_path)?);
     let names = [a_path, b_path].map(|path| path.display().to_string());
     let comparison = Comparison::new(&a, &b, names);
@@ -62,13 +63,15 @@ pub fn estimate(args: &EstimateArgs) -> Result<u8> {
     let documents = match (args.documents, args.size) {
         (Some(documents), _) => documents,
         (None, Some(size)) => size.div_ceil(document_bytes.max(1)),
-        (None, None) => bail!("say how much is read: --documents N, or --size of the collection, or both"),
+        (None, None) => {
+            return Err(usage!("say how much is read: --documents N, or --size of the collection, or both"));
+        }
     };
     let work = Work { documents, document_bytes, record_bytes };
     let estimate = match (&run, args.rate) {
         (Some(run), None) => Estimate::from_run(&work, run).map_err(|why| anyhow!(why))?,
         (None, Some(rate)) => Estimate::at_rate(&work, rate),
-        _ => bail!("give a result of disk bench --json, or --rate with reads per second"),
+        _ => return Err(usage!("give a result of disk bench --json, or --rate with reads per second")),
     };
     let mut out = io::stdout().lock();
     if args.json {

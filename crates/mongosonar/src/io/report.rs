@@ -14,6 +14,7 @@ use sonar_view::text::escape;
 
 use super::{DEVICE, HOLDS};
 use crate::cli::{IoReportArgs, OK, TRUNCATED};
+use crate::exit::usage;
 
 /// Names that are kept; more are left out, their files shown by number.
 const MAX_NAMES: usize = 65_536;
@@ -142,7 +143,9 @@ const PICTURES: usize = 6;
 /// The pictures of some files. Reads the recording again, as only now the ends of both axes are known.
 fn draw(path: &Path, loaded: &Loaded, files: &[u32], cells: (usize, usize)) -> Result<Vec<(u32, Density)>> {
     if path == Path::new("-") {
-        bail!("a picture reads the recording twice, which standard input cannot be: give it as a file");
+        return Err(usage!(
+            "a picture reads the recording twice, which standard input cannot be: give it as a file"
+        ));
     }
     let Some(span) = loaded.analysis.span() else { return Ok(Vec::new()) };
     let mut pictures: Vec<_> = files

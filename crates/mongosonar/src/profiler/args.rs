@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::cli::parse_duration;
 use crate::digest::DigestArgs;
+use crate::outfile;
 
 /// Where the server is.
 #[derive(Args, Debug, Clone)]
@@ -37,7 +38,7 @@ pub enum ProfilerCommand {
     /// What the profiler of each database is set to, and how long until its collection wraps
     #[command(after_long_help = STATUS_EXAMPLES)]
     Status(StatusArgs),
-    /// Set the profiler; with --for put everything back afterwards
+    /// Set the profiler; with --duration put everything back afterwards
     #[command(after_long_help = SET_EXAMPLES)]
     Set(Box<SetArgs>),
     /// Follow what the profiler writes, one line an operation
@@ -51,6 +52,15 @@ pub enum ProfilerCommand {
     Impact(Box<ImpactArgs>),
 }
 
+/// One example of each command.
+pub const EXAMPLES: &str = "\
+Examples:
+  mongosonar profiler status
+  mongosonar profiler set --db shop --level 1 --slowms 50
+  mongosonar profiler tail --db shop
+  mongosonar profiler report system.profile.bson
+  mongosonar profiler impact";
+
 const STATUS_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler status
@@ -60,7 +70,7 @@ Examples:
 const SET_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler set --db shop --level 1 --slowms 50
-  mongosonar profiler set --db shop --level 2 --size 64m --for 60s      all operations of a minute, then as it was
+  mongosonar profiler set --db shop --level 2 --size 64m --duration 60s  all operations of a minute, then as it was
   mongosonar profiler set --all-dbs --level 1 --filter '{\"millis\": {\"$gt\": 20}, \"op\": \"update\"}'
   mongosonar profiler set --db shop --filter unset
 slowms, sample rate and rate limit are the whole server's, whichever database is named.";
@@ -91,7 +101,7 @@ pub struct TailArgs {
 const REPORT_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler report mongodb://localhost:27017 --db shop                    what system.profile holds now
-  mongosonar profiler report mongodb://localhost:27017 --for 60s --json > now.json  what is written to it from now on
+  mongosonar profiler report mongodb://localhost:27017 --duration 60s --json > now.json  what is written to it from now on
   mongodump -d shop -c system.profile -o dump; mongosonar profiler report dump/shop/system.profile.bson
   mongoexport -d shop -c system.profile | mongosonar profiler report -
   mongosonar profiler report system.profile.bson --by namespace --json";
@@ -104,7 +114,7 @@ pub struct ReportArgs {
     #[arg(short, long = "db", value_name = "NAME", help_heading = "What to read")]
     pub db: Vec<String>,
     /// Of a server: what is written from now on, for this time, and not what is there already
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, help_heading = "What to read")]
+    #[arg(long, alias = "for", value_name = "TIME", value_parser = parse_duration, help_heading = "What to read")]
     pub duration: Option<Duration>,
 }
 
@@ -153,11 +163,11 @@ pub struct ImpactArgs {
     /// What the order of the levels is drawn from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write the chart of throughput over time
-    #[arg(long, value_name = "FILE")]
+    /// Draw throughput over time into this SVG file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
     pub svg: Option<PathBuf>,
-    /// Write one page with charts and tables
-    #[arg(long, value_name = "FILE")]
+    /// Write the report as one self-contained page with charts into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
     pub html: Option<PathBuf>,
     /// One JSON object
     #[arg(long)]
@@ -200,9 +210,9 @@ pub struct SetArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
     /// Put everything back after this time; also after Ctrl-C, SIGTERM, SIGHUP, and a lost connection that comes back
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, alias = "for", value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// With --for and --size: leave the new size, and so what was collected, as it is afterwards
+    /// With --duration and --size: leave the new size, and so what was collected, as it is afterwards
     #[arg(long, requires = "duration")]
     pub keep_size: bool,
 }

@@ -15,6 +15,7 @@ use sonar_view::units::{Count, Nanos};
 
 use super::args::ImpactArgs;
 use crate::cli::OK;
+use crate::exit::usage;
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
     let (stop, _) = super::stop_flag()?;
@@ -130,7 +131,9 @@ fn variants(args: &ImpactArgs, server: &Server) -> Result<Vec<Variant>> {
         }
     }
     if args.duration.is_none() && variants.len() < 2 {
-        bail!("one level alone compares with nothing: give at least two, like --level 0 --level 2");
+        return Err(usage!(
+            "one level alone compares with nothing: give at least two, like --level 0 --level 2"
+        ));
     }
     Ok(variants)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use sonar_decode::profile::Profile;
 use sonar_mongo::tail::{Event, Tailing};
 use sonar_mongo::{Server, Stop};
@@ -12,19 +12,18 @@ use sonar_view::units::Nanos;
 use super::args::{Databases, ReportArgs};
 use super::tail::told;
 use crate::digest::{self, Collect};
+use crate::exit::usage;
 
 pub fn run(args: &ReportArgs) -> Result<u8> {
     let uris: Vec<&str> =
         args.digest.files.iter().filter_map(|path| path.to_str()).filter(|path| is_uri(path)).collect();
     match (uris.as_slice(), args.digest.files.len()) {
-        ([], _) if args.duration.is_some() || !args.db.is_empty() => {
-            bail!(
-                "--db and --for are for a server: give its connection string, mongodb://…, instead of a file"
-            )
-        }
+        ([], _) if args.duration.is_some() || !args.db.is_empty() => Err(usage!(
+            "--db and --duration are for a server: give its connection string, mongodb://…, instead of a file"
+        )),
         ([], _) => digest::profiles(&args.digest),
         ([uri], 1) => live(args, uri),
-        _ => bail!("one server at a time, or files: save each digest with --json and compare them"),
+        _ => Err(usage!("one server at a time, or files: save each digest with --json and compare them")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `mongosonar profiler set`: says what was, sets it, and with `--for` puts it back.
+//! `mongosonar profiler set`: says what was, sets it, and with `--duration` puts it back.
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
@@ -11,11 +11,12 @@ use sonar_view::units::{Nanos, Size};
 
 use super::args::SetArgs;
 use crate::cli::OK;
+use crate::exit::usage;
 
 pub fn run(args: &SetArgs) -> Result<u8> {
     let wanted = wanted(args)?;
     if args.databases.db.is_empty() && !args.databases.all_dbs {
-        bail!("which databases? Name them with --db NAME, or take all with --all-dbs");
+        return Err(usage!("which databases? Name them with --db NAME, or take all with --all-dbs"));
     }
     let (stop, flag) = super::stop_flag()?;
     let server = Server::connect(&args.connection.uri, 1)?;
@@ -113,7 +114,9 @@ fn wanted(args: &SetArgs) -> Result<Wanted> {
         size_bytes: args.size,
     };
     if wanted == Wanted::default() {
-        bail!("nothing to set: give --level, --slowms, --sample-rate, --filter, --rate-limit or --size");
+        return Err(usage!(
+            "nothing to set: give --level, --slowms, --sample-rate, --filter, --rate-limit or --size"
+        ));
     }
     Ok(wanted)
 }
@@ -128,7 +131,7 @@ fn warn(was: &[State], wanted: &Wanted, args: &SetArgs) {
         );
         let lasting = args.duration.is_none();
         if lasting {
-            eprintln!("level 2 stays until it is set back; --for 60s puts everything back by itself");
+            eprintln!("level 2 stays until it is set back; --duration 60s puts everything back by itself");
         }
         let rate_limited = was.iter().any(|state| state.settings.rate_limit.is_some());
         if rate_limited && wanted.rate_limit.is_none() {

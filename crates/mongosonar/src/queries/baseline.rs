@@ -11,11 +11,12 @@ use sonar_view::units::Nanos;
 
 use super::input;
 use crate::digest::{Loaded, load, stop};
+use crate::exit::usage;
 
 /// Reads a baseline, and says what cannot be told by it.
 pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
     if path == Path::new("-") {
-        bail!("--baseline takes a file, not standard input");
+        return Err(usage!("--baseline takes a file, not standard input"));
     }
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };

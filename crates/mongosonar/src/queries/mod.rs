@@ -10,13 +10,14 @@ mod write;
 
 pub use ports::SERVERS;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use sonar_core::Role;
 use sonar_core::window::WindowSettings;
 use sonar_decode::Ports;
 use sonar_view::{By, Column, Form, Selection, Sort};
 
 use crate::cli::{ByArg, ClassArg, QueriesArgs, RoleArg, ShapeArg};
+use crate::exit::usage;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &QueriesArgs) -> Result<u8> {
@@ -27,7 +28,7 @@ pub fn run(args: &QueriesArgs) -> Result<u8> {
     match &args.read {
         Some(path) => {
             if !args.interface.is_empty() {
-                bail!("--interface is for listening; a file is read whole with --read");
+                return Err(usage!("--interface is for capturing live; --read reads a whole file"));
             }
             file::run(args, &selection, path)
         }
@@ -51,7 +52,7 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
         None => Column::Load,
         Some(name) => Column::from_name(name).ok_or_else(|| {
             let names: Vec<_> = Column::ALL.iter().map(|column| column.name()).collect();
-            anyhow!("no column {name:?} to sort by; there are: {}", names.join(" "))
+            usage!("no column {name:?} to sort by; there are: {}", names.join(" "))
         })?,
     };
     Ok(Selection {
@@ -75,7 +76,7 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
 
 /// Whether a digest is asked for.
 fn digest(args: &QueriesArgs) -> bool {
-    args.digest || args.html
+    args.digest || args.html.is_some()
 }
 
 /// The ports as the decoder wants them.

@@ -1,14 +1,17 @@
 //! What is written to standard output when there is no live view.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use sonar_core::{Digest, DigestSettings, Execution, GroupBy, Identity, Operation, Outcome, Window};
 use sonar_view::digest::{self, Source, View, Wanted};
 use sonar_view::json::Kind;
 use sonar_view::{By, Report, Selection, csv, each, json, table};
 
 use crate::cli::QueriesArgs;
+use crate::exit::usage;
+use crate::outfile;
 
 /// How figures are written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -16,7 +19,6 @@ pub enum Format {
     Table,
     Json,
     Csv,
-    Html,
 }
 
 /// A digest of all that is heard.
@@ -25,6 +27,8 @@ struct Gathering {
     wanted: Wanted,
     /// How many operations each stands for.
     weight: u32,
+    /// The page that is written beside.
+    page: Option<PathBuf>,
 }
 
 /// Standard output, and how to write on it.
@@ -44,13 +48,12 @@ impl Output {
     /// # Errors
     /// A digest has no such rows, or no such column.
     pub fn new(args: &QueriesArgs, selection: &Selection) -> Result<Self> {
-        let format = match (args.json, args.csv, args.html) {
-            (true, _, _) => Format::Json,
-            (_, true, _) => Format::Csv,
-            (_, _, true) => Format::Html,
+        let format = match (args.json, args.csv) {
+            (true, _) => Format::Json,
+            (_, true) => Format::Csv,
             _ => Format::Table,
         };
-        let digest = if super::digest(args) { Some(gathering(args, selection, format)?) } else { None };
+        let digest = if super::digest(args) { Some(gathering(args, selection)?) } else { None };
         let width = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
         Ok(Self {
             out: BufWriter::with_capacity(64 * 1024, io::stdout()),
@@ -98,15 +101,20 @@ impl Output {
     }
 
     fn report(&mut self, window: &Window, kind: Kind) -> io::Result<()> {
-        if let Some(Gathering { digest, wanted, .. }) = &self.digest {
+        if let Some(Gathering { digest, wanted, page, .. }) = &self.digest {
             if kind == Kind::Summary {
                 let view = View::new(digest, Source::Wire, None, None, wanted);
-                let view = View { coverage: Some(&window.coverage), ..view };
+                let mut view = View { coverage: Some(&window.coverage), ..view };
+                if let Some(page) = page {
+                    outfile::write(page, |out| digest::html::write(&view, out)).map_err(io::Error::other)?;
+                }
                 match self.format {
                     Format::Json => digest::json::write(&view, &mut self.out)?,
                     Format::Csv => digest::csv::write(&view, &mut self.out)?,
-                    Format::Html => digest::html::write(&view, &mut self.out)?,
-                    Format::Table => digest::text::write(&view, self.width, &mut self.out)?,
+                    Format::Table => {
+                        view.rows.truncate(wanted.limit.unwrap_or(crate::digest::ROWS));
+                        digest::text::write(&view, self.width, &mut self.out)?;
+                    }
                 }
             }
         } else if !self.each {
@@ -119,7 +127,6 @@ impl Output {
                     }
                     csv::rows(&report, kind, &mut self.out)?;
                 }
-                (Format::Html, _) => {}
                 (Format::Table, Kind::Interval) => table::interval(&report, self.width, &mut self.out)?,
                 (Format::Table, Kind::Summary) => table::summary(&report, self.width, &mut self.out)?,
             }
@@ -134,20 +141,27 @@ impl Output {
 }
 
 /// What a digest is made for.
-fn gathering(args: &QueriesArgs, selection: &Selection, format: Format) -> Result<Gathering> {
+fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<Gathering> {
     let by = match selection.by {
         By::Shape => GroupBy::Shape,
         By::Order => GroupBy::Order,
         By::Namespace => GroupBy::Namespace,
         By::App => GroupBy::App,
-        By::Client => bail!("a digest has no rows by client; there are: shape order namespace app"),
+        By::Client => {
+            return Err(usage!("a digest has no rows by client; there are: shape order namespace app"));
+        }
     };
     let wanted = Wanted {
         sort: crate::digest::sort(args.sort.as_deref())?,
-        limit: args.limit.or((format == Format::Table).then_some(crate::digest::ROWS)),
+        limit: args.limit,
         filter: selection.text.clone(),
         form: selection.form,
     };
-    let settings = DigestSettings { by, points: format == Format::Html };
-    Ok(Gathering { digest: Digest::new(settings), wanted, weight: args.sample.unwrap_or(1) })
+    let settings = DigestSettings { by, points: args.html.is_some() };
+    Ok(Gathering {
+        digest: Digest::new(settings),
+        wanted,
+        weight: args.sample.unwrap_or(1),
+        page: args.html.clone(),
+    })
 }

@@ -93,9 +93,20 @@ impl By {
         }
     }
 
-    /// From its stable name.
+    /// From its stable name, or from the heading of the table. Case does not matter.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
+        let name = name.to_lowercase();
+        Self::ALL.into_iter().find(|one| one.name() == name || one.heading() == Some(&name))
+    }
+
+    /// The heading of its column in the text report, where that is not its name.
+    const fn heading(self) -> Option<&'static str> {
+        match self {
+            Self::Returned => Some("ret"),
+            Self::Ratio => Some("ex/ret"),
+            Self::Errors => Some("err"),
+            _ => None,
+        }
     }
 
     fn figure(self, tally: &Tally) -> Option<f64> {
@@ -316,4 +327,20 @@ pub fn sparkline(view: &View<'_>, tally: &Tally, columns: usize) -> String {
 pub fn main_plan(tally: &Tally) -> &str {
     let most = tally.plans.iter().max_by_key(|plan| plan.calls);
     most.map_or("", |plan| &plan.summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::By;
+
+    #[test]
+    fn an_order_is_found_by_its_name_and_by_its_heading() {
+        for by in By::ALL {
+            assert_eq!(By::from_name(by.name()), Some(by));
+        }
+        for (heading, by) in [("ret", By::Returned), ("ex/ret", By::Ratio), ("ERR", By::Errors)] {
+            assert_eq!(By::from_name(heading), Some(by));
+        }
+        assert_eq!(By::from_name("taste"), None);
+    }
 }

@@ -1,0 +1,123 @@
+//! Exit codes, the same in every command, and how an error is printed.
+
+use std::fmt::{self, Write};
+
+/// The command did its job.
+pub const OK: u8 = 0;
+/// It could not: a file cannot be opened, a permission is missing, a server cannot be reached.
+pub const FAILED: u8 = 1;
+/// The arguments or the configuration file are wrong. clap uses the same code.
+pub const USAGE: u8 = 2;
+/// The input is damaged or cut; the result covers what comes before.
+pub const TRUNCATED: u8 = 3;
+/// A command that judges found a difference or something to look at.
+pub const WORSE: u8 = 4;
+/// A check found a problem.
+pub const PROBLEM: u8 = 5;
+
+/// What each code means, as help and the manual pages list it.
+pub const TABLE: [(&str, &str); 7] = [
+    ("0", "success"),
+    (
+        "1",
+        "failure: a file cannot be opened, a permission is missing, the server cannot be reached, or nothing could be read",
+    ),
+    ("2", "wrong arguments or configuration"),
+    ("3", "the input is damaged or cut; the result covers what comes before"),
+    ("4", "compare: something is new, slower or heavier; disk check: warnings"),
+    ("5", "disk check, doctor: problems"),
+    ("130, 143", "stopped by Ctrl-C or SIGTERM before it was done"),
+];
+
+/// The table as lines of help.
+pub fn help() -> String {
+    let mut text = String::from("Exit codes:");
+    for (code, meaning) in TABLE {
+        // Strings take every write.
+        let _ = write!(text, "\n  {code:<8}  {meaning}");
+    }
+    text
+}
+
+/// An argument that is wrong in a way that shows only after all of them have been read.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Makes an [`anyhow::Error`] of wrong arguments, with the syntax of `format!`.
+macro_rules! usage {
+    ($($part:tt)*) => {
+        ::anyhow::Error::new($crate::exit::Usage(format!($($part)*)))
+    };
+}
+pub(crate) use usage;
+
+/// The exit code of an error.
+pub fn code(error: &anyhow::Error) -> u8 {
+    use sonar_mongo::Error::{ConnectionString, Filter};
+    let of_driver = |error: &sonar_mongo::Error| matches!(error, ConnectionString(_) | Filter(_));
+    let is_usage = error.downcast_ref::<Usage>().is_some()
+        || error.downcast_ref::<sonar_mongo::Error>().is_some_and(of_driver)
+        || error.chain().any(|cause| cause.is::<Usage>());
+    if is_usage { USAGE } else { FAILED }
+}
+
+/// An error with its causes on one line, each said once and without the number of the system's error.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = without_number(&cause.to_string());
+        match parts.last_mut() {
+            // The library above has said it already.
+            Some(last) if last.contains(&text) => {}
+            // It says the same and more.
+            Some(last) if text.contains(last.as_str()) => *last = text,
+            _ => parts.push(text),
+        }
+    }
+    parts.join(": ")
+}
+
+/// `No such file or directory (os error 2)` without the parenthesis.
+fn without_number(text: &str) -> String {
+    let mut text = text.trim_end().to_owned();
+    while let Some(begin) = text.find(" (os error ") {
+        let Some(length) = text[begin..].find(')') else { break };
+        text.replace_range(begin..=begin + length, "");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let io = || io::Error::from_raw_os_error(2);
+        let opened = Err::<(), _>(io()).context("cannot open mongod.log").unwrap_err();
+        assert_eq!(message(&opened), "cannot open mongod.log: No such file or directory");
+        let twice = Err::<(), _>(io()).context(format!("cannot open mongod.log: {}", io())).unwrap_err();
+        assert_eq!(message(&twice), "cannot open mongod.log: No such file or directory");
+        let more = Err::<(), _>(anyhow!("wire.pcap: it is cut")).context("wire.pcap").unwrap_err();
+        assert_eq!(message(&more), "wire.pcap: it is cut");
+    }
+
+    #[test]
+    fn wrong_arguments_are_known_under_any_context() {
+        assert_eq!(code(&usage!("--sort {}", "taste")), USAGE);
+        assert_eq!(code(&usage!("key").context("configuration")), USAGE);
+        assert_eq!(code(&anyhow!("no such file")), FAILED);
+    }
+}

@@ -1,0 +1,69 @@
+//! Files that `--html` and `--svg` name.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Reads the argument of `--html` and `--svg`: a new file, or one that holds a page or a picture already.
+///
+/// `logs report --html a.log b.log` was right once, when the flag took no file. It must not overwrite `a.log`.
+pub fn parse(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if text == "-" {
+        return Err("a page needs a file of its own: name one, like report.html".to_owned());
+    }
+    match fs::metadata(&path) {
+        Ok(found) if found.is_dir() => Err(format!("{text} is a folder")),
+        Ok(found) if found.is_file() && found.len() > 0 && !is_markup(&path) => {
+            Err(format!("{text} exists and is neither a page nor a picture: name another file"))
+        }
+        _ => Ok(path),
+    }
+}
+
+/// Whether a file begins as HTML and SVG do.
+fn is_markup(path: &Path) -> bool {
+    let mut first = [0u8; 1];
+    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *b"<"
+}
+
+/// Writes the file; what it held before is replaced.
+///
+/// # Errors
+/// The file cannot be created or written.
+pub fn write(path: &Path, body: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+    let written = File::create(path).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        body(&mut out)?;
+        out.flush()
+    });
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_not_overwritten_by_a_page() {
+        let folder = std::env::temp_dir().join(format!("mongosonar-outfile-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let name = |file: &str| folder.join(file).to_str().unwrap().to_owned();
+        fs::write(name("mongod.log"), "{\"t\":{}}\n").unwrap();
+        fs::write(name("old.html"), "<!doctype html>\n").unwrap();
+        fs::write(name("empty"), "").unwrap();
+        assert!(parse(&name("mongod.log")).unwrap_err().contains("name another file"));
+        assert!(parse(&name("")).unwrap_err().contains("folder"));
+        assert!(parse("-").is_err());
+        for good in ["old.html", "empty", "new.html"] {
+            assert_eq!(parse(&name(good)), Ok(folder.join(good)));
+        }
+        write(&folder.join("old.html"), |out| out.write_all(b"<p>")).unwrap();
+        assert_eq!(fs::read(name("old.html")).unwrap(), b"<p>");
+        let error = write(&folder.join("no/such.html"), |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("no/such.html"), "{error}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
