@@ -41,43 +41,43 @@ Examples:
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Hear the queries on the wire: which, how often, how slow, for whom, with which errors
+    /// Show the queries on the wire: which, queries per second, how slow, for which connection, with which errors
     #[command(after_long_help = QUERIES_EXAMPLES)]
     Queries(Box<QueriesArgs>),
-    /// Read logs of mongod and mongos, 2.4 to 8.x: slow operations by shape, connections, starts, errors
+    /// Read logs of mongod and mongos, 2.4 to 8.x: slow operations (slow ms) by shape, connections, starts, errors
     #[command(subcommand, after_help = LOGS_EXAMPLES)]
     Logs(LogsCommand),
-    /// Control the database profiler, read and follow what it writes, and measure what it costs
+    /// Control the database profiler (level, slow ms), read and follow what it writes, and measure what it costs
     #[command(subcommand, after_help = crate::profiler::args::EXAMPLES)]
     Profiler(ProfilerCommand),
-    /// Two captures, logs, profiles or saved reports: what is new, gone, slower, by more than chance
+    /// Compare two captures, logs, profiles or saved reports: what is new, gone, slower or heavier
     #[command(after_long_help = COMPARE_EXAMPLES)]
     Compare(Box<CompareArgs>),
     /// Measure a disk for MongoDB, watch it, check how it is set up
     #[command(subcommand, after_help = disk::args::EXAMPLES)]
     Disk(disk::args::DiskCommand),
-    /// See the reads: in which order the files of a process are read, and by how much more than needed
+    /// Trace the files of a process: which are read, in which order, by how much more than needed
     #[command(subcommand, after_help = IO_EXAMPLES)]
     Io(IoCommand),
     /// Check what works on this machine, and say how to fix what does not
     #[command(after_help = "Examples:\n  mongosonar doctor\n  mongosonar doctor --json")]
     Doctor {
-        /// One JSON object instead of lines
+        /// One JSON object instead of text
         #[arg(long)]
         json: bool,
     },
-    /// Print completions for a shell
+    /// Print shell completions
     #[command(
         after_help = "Example:\n  mongosonar completions bash | sudo tee /etc/bash_completion.d/mongosonar"
     )]
     Completions {
-        /// Which shell
+        /// Shell to complete for
         shell: clap_complete::Shell,
     },
     /// Print the manual page, or write all pages into a folder
     #[command(after_help = "Example:\n  mongosonar man | man -l -")]
     Man {
-        /// Folder for the pages
+        /// Folder to write the pages of all commands into
         dir: Option<PathBuf>,
     },
 }
@@ -121,10 +121,10 @@ Keys of the live view: h for help.";
 
 const IO_EXAMPLES: &str = "\
 Examples:
-  sudo mongosonar io live                        which file is read how, now
+  sudo mongosonar io live                        which files are read now, and how
   sudo mongosonar io record reads.msio           every access of this machine's mongod, until Ctrl-C
   sudo mongosonar io record reads.msio --pid 712 --duration 1m
-  mongosonar io report reads.msio                what a recording says: the verdict, files, threads
+  mongosonar io report reads.msio                the verdict, files and threads of a recording
   mongosonar io report reads.msio --html page.html
   mongosonar io compare before.msio after.msio
   mongosonar io reorder shop.orders --uri mongodb://localhost:27017";
@@ -132,25 +132,25 @@ Examples:
 /// What `io` can be asked for.
 #[derive(Subcommand, Debug)]
 pub enum IoCommand {
-    /// Look at the files of a process as `top` looks at processes; added up in the kernel
+    /// Show the files of a process as `top` shows processes; counted in the kernel
     #[command(
         after_help = "Examples:\n  sudo mongosonar io live\n  sudo mongosonar io live --pid 712 --by namespace --interval 5s\n  sudo mongosonar io live --json --duration 1m"
     )]
     Live(IoLiveArgs),
-    /// Keep every access to the files of a process, seen in the kernel by eBPF
+    /// Record every access to the files of a process with eBPF
     #[command(
         after_help = "Examples:\n  sudo mongosonar io record reads.msio --duration 1m\n  sudo mongosonar io record reads.msio --pid 712 --dbpath /var/lib/mongodb"
     )]
     Record(IoRecordArgs),
-    /// Say what a recording shows: access path, randomness, re-reads, who waits; with a verdict in words
+    /// Report on a recording: access path, randomness, re-reads, who waits; with a verdict in words
     #[command(
         after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --svg reads.svg\n  mongosonar io report reads.msio --html reads.html\n  mongosonar io report reads.msio --bench disk.json"
     )]
     Report(IoReportArgs),
-    /// Two recordings side by side: before and after, one shard and another
+    /// Compare two recordings: before and after, one shard and another
     #[command(after_help = "Example:\n  mongosonar io compare before.msio after.msio")]
     Compare(IoCompareArgs),
-    /// Rewrite a collection so that its order on the disk is that of an index; by default only say what it takes
+    /// Rewrite a collection in the order of an index; without --apply only estimate it
     #[command(
         after_help = "Examples:\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --recording reads.msio\n  mongosonar io reorder shop.orders --uri mongodb://localhost:27017 --apply"
     )]
@@ -160,7 +160,7 @@ pub enum IoCommand {
 /// What `io live` can be asked for.
 #[derive(Args, Debug, Clone)]
 pub struct IoLiveArgs {
-    /// Process to look at; repeat for several [default: each mongod of this machine, also one that starts later]
+    /// Process to watch; repeat for several [default: each mongod of this machine, also one that starts later]
     #[arg(long, short_alias = 'p', value_name = "PID")]
     pub pid: Vec<u32>,
     /// Only files under this folder, by its path here or in the process's mount namespace; without --pid only of each
@@ -171,9 +171,9 @@ pub struct IoLiveArgs {
     #[arg(long, value_name = "URI")]
     pub uri: Option<String>,
     /// One row for each
-    #[arg(long, value_enum, default_value = "file")]
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "file")]
     pub by: IoBy,
-    /// Time between two looks
+    /// Length of an interval, like 500ms, 10s, 1m
     #[arg(long, short_alias = 'i', value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub interval: Duration,
     /// Stop after this time
@@ -182,10 +182,10 @@ pub struct IoLiveArgs {
     /// One JSON object for each interval instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Show at most so many rows [default: 20, or as many as the screen has lines for]
+    /// Show at most this many rows [default: 20, or as many as fit on the screen]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Where to see accesses [default: where the kernel lets it be done, the VFS first]
+    /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Option<IoWay>,
 }
@@ -220,7 +220,7 @@ impl From<IoWay> for sonar_sys::io::Way {
 /// What `io record` can be asked for.
 #[derive(Args, Debug, Clone)]
 pub struct IoRecordArgs {
-    /// The recording that is made; an existing file is left alone
+    /// File for the recording; an existing file is not overwritten
     pub file: PathBuf,
     /// Process to trace; repeat for several [default: each mongod of this machine, also one that starts later]
     #[arg(long, short_alias = 'p', value_name = "PID")]
@@ -232,14 +232,14 @@ pub struct IoRecordArgs {
     /// Stop after this time
     #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Record the pages that are brought into the page cache too, so that the report tells what readahead
-    /// fetched for nothing; costs about as much again for each page that is
+    /// Also record pages that enter the page cache, so that the report shows what readahead fetched in vain;
+    /// each page costs about as much as an access
     #[arg(long)]
     pub readahead: bool,
     /// Ask this server for the names of collections and indexes, and keep them in the recording
     #[arg(long, value_name = "URI")]
     pub uri: Option<String>,
-    /// Where to see accesses [default: where the kernel lets it be done, the VFS first]
+    /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Option<IoWay>,
 }
@@ -252,19 +252,19 @@ pub struct IoReportArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Each access on a line of its own, tab-separated, instead of what they come to
+    /// One line for each access, tab-separated, instead of the report
     #[arg(long, conflicts_with_all = ["json", "svg", "html"])]
     pub each: bool,
     /// Draw the reads of the file that the verdict is about, offset over time, into this SVG file too
     #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
     pub svg: Option<PathBuf>,
-    /// A result of disk bench --json: what reading in order and at random would take on that disk
+    /// A result of disk bench --json, to estimate reading in order and at random on that disk
     #[arg(long, value_name = "RUN.json", conflicts_with = "each")]
     pub bench: Option<PathBuf>,
     /// Write the report as one self-contained page with charts into this file too
     #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
     pub html: Option<PathBuf>,
-    /// Show at most so many files and threads [default: 20]
+    /// Show at most this many files and threads [default: 20]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
 }
@@ -277,19 +277,19 @@ pub struct IoReorderArgs {
     /// The server
     #[arg(long, value_name = "URI")]
     pub uri: String,
-    /// Name of the index whose order it takes
+    /// Name of the index whose order the collection gets
     #[arg(long, value_name = "NAME", default_value = "_id_")]
     pub index: String,
-    /// Say from this recording of `io record` whether it is worth it
+    /// Judge from this recording of `io record` whether it is worth it
     #[arg(long, value_name = "FILE", conflicts_with = "clean")]
     pub recording: Option<PathBuf>,
-    /// Do it
+    /// Rewrite the collection
     #[arg(long)]
     pub apply: bool,
-    /// Nothing writes to the collection meanwhile; needed for --apply where the server has no change streams
+    /// Confirm that nothing writes to the collection meanwhile; --apply needs it where the server has no change streams
     #[arg(long)]
     pub writers_stopped: bool,
-    /// Remove what an interrupted run has left, and give the original its name back where it lost it
+    /// Clean up after an interrupted run: remove the copy, and rename the original back if needed
     #[arg(long, conflicts_with = "apply")]
     pub clean: bool,
 }
@@ -304,7 +304,7 @@ pub struct IoCompareArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Show at most so many files [default: 20]
+    /// Show at most this many files [default: 20]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
 }
@@ -312,63 +312,63 @@ pub struct IoCompareArgs {
 /// What `queries` can be asked for. Every flag has its twin in the configuration file.
 #[derive(Args, Debug, Default, Clone)]
 pub struct QueriesArgs {
-    /// Listen on this interface; repeat for several [default: all]
-    #[arg(short, long, value_name = "NAME", help_heading = "What to hear")]
+    /// Capture on this interface; repeat for several [default: all]
+    #[arg(short, long, value_name = "NAME", help_heading = "What to capture")]
     pub interface: Vec<String>,
-    /// Port, or range of ports (27017-27020), of the servers; repeat for several [default: what a mongod or mongos here listens on, else 27017; with --read: all]
-    #[arg(short, long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to hear")]
+    /// Port or range of ports (27017-27020) of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017; with --read: all]
+    #[arg(short, long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to capture")]
     pub port: Vec<Range>,
     /// Read a capture file (pcap or pcapng, also gzip or zstd) instead of the network; - is standard input
-    #[arg(short, long, value_name = "FILE", help_heading = "What to hear")]
+    #[arg(short, long, value_name = "FILE", help_heading = "What to capture")]
     pub read: Option<PathBuf>,
-    /// Keep what was captured in this file (pcapng, mode 0600). It holds values, not only shapes
-    #[arg(short, long, value_name = "FILE", conflicts_with = "read", help_heading = "What to hear")]
+    /// Also write the captured packets into this file (pcapng, mode 0600). It holds values, not only shapes
+    #[arg(short, long, value_name = "FILE", conflicts_with = "read", help_heading = "What to capture")]
     pub write: Option<PathBuf>,
-    /// Keep one connection in N; figures are scaled and marked
-    #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to hear")]
+    /// Capture one connection in N; figures are scaled and marked with ~
+    #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to capture")]
     pub sample: Option<u32>,
-    /// Copy only the first N bytes of each packet of a reply: the least cost, at the price of documents, cursors and late errors
-    #[arg(long, value_name = "N", conflicts_with = "read", help_heading = "What to hear")]
+    /// Copy only the first N bytes of each packet of a reply: costs least, but documents, cursors and late errors are not known
+    #[arg(long, value_name = "N", conflicts_with = "read", help_heading = "What to capture")]
     pub snap_replies: Option<u32>,
     /// Stop after this time
-    #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration, help_heading = "What to hear")]
+    #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration, help_heading = "What to capture")]
     pub duration: Option<Duration>,
     /// Length of an interval, like 500ms, 10s, 1m [default: 1s; with --read: the whole file]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "What to show")]
     pub interval: Option<Duration>,
-    /// What makes a row [default: shape]
+    /// One row for each [default: shape]
     #[arg(long, value_name = "WHAT", value_enum, help_heading = "What to show")]
     pub by: Option<ByArg>,
-    /// Which operations; repeat for several [default: user]
+    /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum, help_heading = "What to show")]
     pub class: Vec<ClassArg>,
-    /// On which side of a server an operation was seen [default: served]
+    /// Show operations that the server served, or that it issued to another server [default: served]
     #[arg(long, value_name = "ROLE", value_enum, help_heading = "What to show")]
     pub role: Option<RoleArg>,
     #[arg(long, value_name = "COLUMN", value_parser = parse_sort, help = sort_help(), help_heading = "What to show")]
     pub sort: Option<String>,
-    /// Show only rows whose command, namespace, shape or name holds this
+    /// Show only rows whose command, namespace, shape or name contains this text
     #[arg(long, value_name = "TEXT", help_heading = "What to show")]
     pub filter: Option<String>,
-    /// Show at most so many rows
+    /// Show at most this many rows
     #[arg(long, value_name = "N", help_heading = "What to show")]
     pub limit: Option<usize>,
-    /// Text of the shapes: typed placeholders, or plain with all masked [default: typed]
+    /// Write shapes with typed placeholders, or plain with everything masked [default: typed]
     #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]
     pub shape: Option<ShapeArg>,
-    /// Every operation as it ends, one line
+    /// One line for each operation as it ends
     #[arg(long, help_heading = "How to show it")]
     pub each: bool,
-    /// JSON: one object per interval, or with --each per operation
+    /// One JSON object for each interval, or with --each for each operation
     #[arg(long, conflicts_with = "csv", help_heading = "How to show it")]
     pub json: bool,
-    /// CSV: one line per row
+    /// CSV: one line for each row
     #[arg(long, conflicts_with = "each", help_heading = "How to show it")]
     pub csv: bool,
-    /// One digest of all that was heard, at the end: the report that `logs report` gives, as text, --json (which `mongosonar compare` reads) or --csv
+    /// One report over the whole capture at the end, like that of `logs report`, as text, --json (which `mongosonar compare` reads) or --csv
     #[arg(long, conflicts_with_all = ["each", "interval"], help_heading = "How to show it")]
     pub digest: bool,
-    /// Write the digest as one self-contained page with charts into this file too; implies --digest
+    /// Write the report as one self-contained page with charts into this file too; implies --digest
     #[arg(long, value_name = "FILE", value_parser = outfile::parse, conflicts_with_all = ["each", "interval"], help_heading = "How to show it")]
     pub html: Option<PathBuf>,
     /// Mark what is new or slower than in this capture, log, profile or saved digest
@@ -380,7 +380,7 @@ pub struct QueriesArgs {
     /// Colours [default: auto]
     #[arg(long, value_name = "WHEN", value_enum, help_heading = "How to show it")]
     pub color: Option<ColorArg>,
-    /// Capture threads, each with a ring of its own [default: 1]
+    /// Capture threads, each with its own ring [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Resources")]
     pub threads: Option<u16>,
     /// Memory for the capture ring in MiB [default: 32]

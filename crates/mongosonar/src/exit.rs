@@ -115,6 +115,17 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_has_the_table() {
+        let reference = include_str!("../../../docs/reference.md");
+        for (code, meaning) in TABLE {
+            assert!(
+                reference.contains(&format!("| {code} | {meaning} |\n")),
+                "docs/reference.md lacks {code}"
+            );
+        }
+    }
+
+    #[test]
     fn wrong_arguments_are_known_under_any_context() {
         assert_eq!(code(&usage!("--sort {}", "taste")), USAGE);
         assert_eq!(code(&usage!("key").context("configuration")), USAGE);

@@ -143,7 +143,7 @@ mod tests {
 
     /// The calls of mongosonar in a line of the shell, as words.
     fn calls(line: &str) -> Vec<Vec<String>> {
-        let line = line.split("   ").next().unwrap_or_default();
+        let line = line.split("  ").next().unwrap_or_default();
         let parts = line.split(['|', ';']).map(|part| part.split('>').next().unwrap_or_default());
         let words = parts.map(|part| shlex::split(part).unwrap_or_else(|| panic!("quotes of {part}")));
         words

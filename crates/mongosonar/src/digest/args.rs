@@ -13,39 +13,39 @@ use crate::outfile;
 /// What `logs report` and `profiler report` can be asked for.
 #[derive(Args, Debug, Default, Clone)]
 pub struct DigestArgs {
-    /// Files, plain, gzip or zstd, told apart by themselves; - is standard input
+    /// Files to read, plain, gzip or zstd; - is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// What makes a row [default: shape]
+    /// One row for each [default: shape]
     #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan"], help_heading = "What to show")]
     pub by: Option<String>,
-    /// Which operations; repeat for several [default: user]
+    /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum, help_heading = "What to show")]
     pub class: Vec<ClassArg>,
-    /// Only what ended at this time or later: 2026-05-01T10:00:00Z, or 2026-05-01
+    /// Only operations that ended at this time or later: 2026-05-01T10:00:00Z, or 2026-05-01
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "What to show")]
     pub from: Option<Timestamp>,
-    /// Only what ended before this time
+    /// Only operations that ended before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "What to show")]
     pub to: Option<Timestamp>,
-    /// Show only rows whose command, namespace, shape or name holds this
+    /// Show only rows whose command, namespace, shape or name contains this text
     #[arg(long, value_name = "TEXT", help_heading = "What to show")]
     pub filter: Option<String>,
     #[arg(long, value_name = "COLUMN", value_parser = parse_sort, help = sort_help(), help_heading = "What to show")]
     pub sort: Option<String>,
-    /// Show at most so many rows [default: 20 in text, else all]
+    /// Show at most this many rows [default: 20 in text, else all]
     #[arg(long, value_name = "N", help_heading = "What to show")]
     pub limit: Option<usize>,
-    /// Text of the shapes: typed placeholders, or plain with all masked [default: typed]
+    /// Write shapes with typed placeholders, or plain with everything masked [default: typed]
     #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]
     pub shape: Option<ShapeArg>,
-    /// Ask this server which indexes exist, and hint at none where one of them serves (mongodb://…)
+    /// Ask this server (mongodb://…) which indexes exist, and suggest none that it has already
     #[arg(long, value_name = "URI", help_heading = "What to show")]
     pub uri: Option<String>,
     /// One JSON object, which `mongosonar compare` reads too
     #[arg(long, conflicts_with = "csv", help_heading = "How to show it")]
     pub json: bool,
-    /// CSV: one line per row
+    /// CSV: one line for each row
     #[arg(long, help_heading = "How to show it")]
     pub csv: bool,
     /// Write the report as one self-contained page with charts into this file too
@@ -62,10 +62,10 @@ pub struct CompareArgs {
     /// After
     #[arg(value_name = "B")]
     pub b: PathBuf,
-    /// What makes a row [default: shape]
+    /// One row for each [default: shape]
     #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan"])]
     pub by: Option<String>,
-    /// Which operations; repeat for several [default: user]
+    /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum)]
     pub class: Vec<ClassArg>,
     /// One JSON object

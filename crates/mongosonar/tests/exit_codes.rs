@@ -1,0 +1,142 @@
+//! Exit codes are the same in every command, and an error names its cause once, in words.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::{Folder, run, text};
+
+/// Every command that does something.
+const COMMANDS: [&str; 18] = [
+    "queries",
+    "logs report",
+    "profiler status",
+    "profiler set",
+    "profiler tail",
+    "profiler report",
+    "profiler impact",
+    "compare",
+    "disk bench",
+    "disk estimate",
+    "disk stat",
+    "disk check",
+    "io live",
+    "io record",
+    "io report",
+    "io compare",
+    "io reorder",
+    "doctor",
+];
+
+/// Runs it; gives what it says, which must be an error that a person can read.
+fn fails(words: &str, code: i32) -> String {
+    let output = run(words);
+    let said = text(&output.stderr).to_owned();
+    assert_eq!(output.status.code(), Some(code), "{words}: {said}");
+    assert!(!said.trim().is_empty(), "{words}");
+    for debug in ["os error", "Error {", "Error(", "Some(", "Kind::", "source: None", "\\n", "panicked"] {
+        assert!(!said.contains(debug), "{words}: {said}");
+    }
+    // A cause is not repeated.
+    let parts: Vec<_> = said.trim().split(": ").filter(|part| part.len() > 12).collect();
+    for (at, part) in parts.iter().enumerate() {
+        assert!(!parts[at + 1..].contains(part), "{words}: {part:?} twice in {said}");
+    }
+    said
+}
+
+#[test]
+fn an_unknown_flag_is_2_in_every_command() {
+    for command in COMMANDS {
+        let said = fails(&format!("{command} --nosuch"), 2);
+        assert!(said.contains("--nosuch"), "{command}: {said}");
+    }
+    assert_eq!(run("").status.code(), Some(2));
+    fails("nosuch", 2);
+    fails("completions fishy", 2);
+}
+
+#[test]
+fn wrong_arguments_are_2_also_when_that_shows_late() {
+    let folder = Folder::new("late");
+    let log = folder.file("mongod.log", b"2026-05-01T10:00:00.000+0000 I NETWORK  [listener] hello\n");
+    let recording = support::recording("mongod-4.0-mixed");
+    let (log, recording) = (log.display(), recording.display());
+    let bad = folder.file("bad.toml", b"[queries]\nthreads = 0\n");
+    let bad = bad.display();
+    for (words, part) in [
+        (format!("queries --read {recording} --interface lo"), "--interface"),
+        (format!("queries --read {recording} --sort taste"), "taste"),
+        (format!("queries --read {recording} --digest --by client"), "client"),
+        (format!("queries --read {recording} --digest --sort load"), "load"),
+        (format!("queries --read {recording} --baseline -"), "--baseline"),
+        (format!("queries --read {recording} --html {log}"), "name another file"),
+        (format!("queries --read {recording} --html {}", folder.path("").display()), "folder"),
+        (format!("queries --read {recording} --config {bad}"), "queries.threads"),
+        (format!("logs report {log} --config {bad}"), "queries.threads"),
+        (format!("logs report {log} --sort taste"), "taste"),
+        (format!("logs report {log} --from yesterday"), "yesterday"),
+        (format!("profiler report {log} --db shop"), "--db"),
+        (format!("profiler report {log} --duration 1s"), "--duration"),
+        (format!("compare - {log}"), "standard input"),
+        ("disk bench".to_owned(), "--r, --w"),
+        ("disk bench -r --nThreads 0".to_owned(), "nThreads"),
+        ("disk bench -r --mmf --engine uring".to_owned(), "mmap"),
+        ("disk estimate --rate 100".to_owned(), "--documents"),
+        ("disk estimate --documents 5".to_owned(), "--rate"),
+        ("disk check --root /nonexistent".to_owned(), "/nonexistent"),
+    ] {
+        let said = fails(&words, 2);
+        assert!(said.contains(part), "{words}: {said}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_1_and_is_named() {
+    let recording = support::recording("mongod-4.0-mixed");
+    let recording = recording.display();
+    for words in [
+        "queries --read /no/such/file".to_owned(),
+        format!("queries --read {recording} --baseline /no/such/file"),
+        format!("queries --read {recording} --config /no/such/file"),
+        "logs report /no/such/file".to_owned(),
+        "profiler report /no/such/file".to_owned(),
+        format!("compare /no/such/file {recording}"),
+        format!("compare {recording} /no/such/file"),
+        "disk bench -r --mongoperf-config /no/such/file".to_owned(),
+        "disk bench --compare /no/such/file /no/such/file".to_owned(),
+        "disk estimate /no/such/file --documents 5".to_owned(),
+        "io report /no/such/file".to_owned(),
+        "io compare /no/such/file /no/such/file".to_owned(),
+    ] {
+        let said = fails(&words, 1);
+        assert!(said.contains("/no/such/file") && said.contains("No such file"), "{words}: {said}");
+        assert_eq!(said.matches("/no/such/file").count(), 1, "{words}: {said}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_1_as_nothing_could_be_read() {
+    let folder = Folder::new("empty");
+    let empty = folder.file("empty", b"");
+    let recording = support::recording("mongod-4.0-mixed");
+    let (empty, recording) = (empty.display(), recording.display());
+    for words in [
+        format!("queries --read {empty}"),
+        format!("queries --read {recording} --baseline {empty}"),
+        format!("logs report {empty}"),
+        format!("profiler report {empty}"),
+        format!("compare {empty} {recording}"),
+        format!("compare {recording} {empty}"),
+        format!("disk bench --compare {empty} {empty}"),
+        format!("disk estimate {empty} --documents 5"),
+        format!("io report {empty}"),
+        format!("io compare {empty} {empty}"),
+    ] {
+        let said = fails(&words, 1);
+        assert!(said.contains("empty"), "{words}: {said}");
+    }
+    // An empty configuration leaves everything at its default, and mongoperf's says too little.
+    assert_eq!(run(&format!("completions bash --config {empty}")).status.code(), Some(0));
+    fails(&format!("disk bench --mongoperf-config {empty}"), 2);
+}
