@@ -36,7 +36,7 @@ Examples:
   mongosonar profiler status               what the profiler is set to, and when it wraps
   mongosonar disk bench -r -w              how good this disk is, as mongoperf measured it
   sudo mongosonar io record reads.msio     every access to the files of this machine's mongod
-  mongosonar io report reads.msio          which files were read, in which order, how much too much
+  mongosonar io report reads.msio          which files were read, in which order
   mongosonar doctor                        what works here, and how to fix what does not";
 
 #[derive(Subcommand, Debug)]

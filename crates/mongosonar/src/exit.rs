@@ -18,10 +18,7 @@ pub const PROBLEM: u8 = 5;
 /// What each code means, as help and the manual pages list it.
 pub const TABLE: [(&str, &str); 7] = [
     ("0", "success"),
-    (
-        "1",
-        "failure: a file cannot be opened, a permission is missing, the server cannot be reached, or nothing could be read",
-    ),
+    ("1", "failure: nothing could be read, no permission, server unreachable"),
     ("2", "wrong arguments or configuration"),
     ("3", "the input is damaged or cut; the result covers what comes before"),
     ("4", "compare: something is new, slower or heavier; disk check: warnings"),

@@ -131,7 +131,7 @@ impl Column {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Count => "operations that ended, where the whole run is summed up",
-            Self::Calls => "operations that ended, per second",
+            Self::Calls => "operations that ended, per second: queries per second",
             Self::Load => "seconds of latency per second: how many were being waited for on average",
             Self::P50 => "median latency: last byte of the request to first byte of the reply",
             Self::P95 => "95th percentile of latency",
@@ -151,7 +151,7 @@ impl Column {
             Self::Namespace => "database and collection",
             Self::Shape => "query shape: the query without its values",
             Self::App => "application, as the client's hello named it",
-            Self::Client => "client address",
+            Self::Client => "client address: where the connection comes from",
         }
     }
 

@@ -67,7 +67,7 @@ fn parse_version(text: &str) -> Result<(u32, u32), String> {
 const STAT_EXAMPLES: &str = "\
 Examples:
   mongosonar disk stat --dbpath /var/lib/mongodb    the device of the data, and the disks that it is made of
-  mongosonar disk stat --interval 5s --count 3      all devices that have done anything, three times
+  mongosonar disk stat --interval 5s --duration 1m  all devices that have done anything, for a minute
   mongosonar disk stat md0 --json                   one JSON object an interval";
 
 /// What `disk stat` can be asked for.
@@ -81,7 +81,10 @@ pub struct StatArgs {
     /// Length of an interval, like 500ms, 10s, 1m
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub interval: Duration,
-    /// Stop after so many intervals
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Stop after this many intervals
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// JSON: one object an interval

@@ -38,9 +38,11 @@ pub fn run(args: &StatArgs) -> Result<u8> {
     let read = || devices::counters(Path::new(PROC)).context("cannot read /proc/diskstats");
     let (mut before, mut at) = (read()?, Instant::now());
     let mut next = at;
+    let end = args.duration.and_then(|duration| at.checked_add(duration));
     let mut shown = 0u64;
-    while args.count.is_none_or(|count| shown < count) {
+    while args.count.is_none_or(|count| shown < count) && end.is_none_or(|end| next < end) {
         next += args.interval;
+        next = end.map_or(next, |end| next.min(end));
         while !stop.load(Ordering::Relaxed) {
             let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -90,7 +90,10 @@ pub struct TailArgs {
     /// Begin with so many of the operations that are there already, of each database
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub lines: u32,
-    /// End after so many operations
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Stop after this many operations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// One JSON object a line, with the ids of the shapes

@@ -1,7 +1,7 @@
 //! `mongosonar profiler tail`: each operation that the profiler writes, one line.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sonar_core::{Execution, Identity, Operation};
@@ -29,7 +29,8 @@ pub fn run(args: &TailArgs) -> Result<u8> {
     let mut profile = Profile::default();
     let (mut missed, mut failed, mut operations) = (0, None, 0);
     eprintln!("following {}", escape(&server.info().label()));
-    while !stop.is_set() {
+    let end = args.duration.and_then(|duration| Instant::now().checked_add(duration));
+    while !stop.is_set() && end.is_none_or(|end| Instant::now() < end) {
         let event = match tail.next(FLUSH) {
             Ok(Some(event)) => event,
             Ok(None) => {
