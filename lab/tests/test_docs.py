@@ -25,6 +25,8 @@ import labkit
 from test_profiler import mongod
 
 ROOT = labkit.LAB.parent
+# The server of the examples.
+ADDRESS = "localhost:27017"
 BLOCK = re.compile(r"^```(console|sh) lab=(\w+)\n(.*?)^```$", re.M | re.S)
 
 
@@ -63,12 +65,13 @@ def profiler(folder):
 
         def write():
             while not stop.wait(0.1):
-                mock.write(20)
+                if mock.profile()["was"] == 2:
+                    mock.write(20)
 
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            yield {"MONGOSONAR_URI": mock.uri}, lambda command: command.replace("localhost:27017", mock.address)
+            yield {"MONGOSONAR_URI": mock.uri}, lambda text: text.replace(ADDRESS, mock.address), mock.address
         finally:
             stop.set()
             writer.join()
@@ -91,7 +94,7 @@ def wire(folder):
         asker.start()
         port = labkit.port_of(address)
         try:
-            yield {}, lambda command: re.sub(r"mongosonar queries(?! --read)", f"mongosonar queries --port {port}", command)
+            yield {}, lambda text: re.sub(r"mongosonar queries(?! --read)", f"mongosonar queries --port {port}", text), address
         finally:
             stop.set()
             asker.join()
@@ -106,12 +109,12 @@ def io(folder):
     (folder / "data/collection-1-2.wt").write_bytes(os.urandom(1 << 22))
     reads = "import os, random, time\nf = os.open('data/collection-1-2.wt', os.O_RDONLY)\nwhile True:\n  for _ in range(50): os.pread(f, 4096, random.randrange(1024) * 4096)\n  time.sleep(0.01)\n"
     with labkit.process([program, "-c", reads], cwd=folder):
-        yield {}, lambda command: command
+        yield {}, lambda text: text, ADDRESS
 
 
 @contextlib.contextmanager
 def disk(folder):
-    yield {}, lambda command: command
+    yield {}, lambda text: text, ADDRESS
 
 
 @pytest.mark.root
@@ -123,7 +126,7 @@ def test_an_example_that_needs_the_lab(kind, where, text, tmp_path):
     sudo.chmod(0o755)
     shutil.copy(labkit.MONGOSONAR, tmp_path / "bin/mongosonar")
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
-    with {"profiler": profiler, "wire": wire, "io": io, "disk": disk}[where](tmp_path) as (more, adapted):
+    with {"profiler": profiler, "wire": wire, "io": io, "disk": disk}[where](tmp_path) as (more, adapted, address):
         path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
         environment = {**os.environ, "HOME": "/nonexistent", "PATH": path, **more}
         for command, shown in steps(kind, text):
@@ -132,7 +135,7 @@ def test_an_example_that_needs_the_lab(kind, where, text, tmp_path):
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
             )
             assert done.returncode == 0, f"$ {command}\n{done.stdout}"
-            printed = {skeleton(line) for line in done.stdout.splitlines()}
+            printed = {skeleton(line) for line in done.stdout.replace(address, ADDRESS).splitlines()}
             for line in shown:
                 # What is cut off in the page varies in more than its figures.
                 parts = [skeleton(part) for part in line.split("…")]

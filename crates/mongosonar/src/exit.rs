@@ -73,9 +73,9 @@ pub fn message(error: &anyhow::Error) -> String {
         let text = without_number(&cause.to_string());
         match parts.last_mut() {
             // The library above has said it already.
-            Some(last) if last.contains(&text) => {}
+            Some(last) if *last == text || last.ends_with(&format!(": {text}")) => {}
             // It says the same and more.
-            Some(last) if text.contains(last.as_str()) => *last = text,
+            Some(last) if text.starts_with(&format!("{last}: ")) => *last = text,
             _ => parts.push(text),
         }
     }
@@ -109,6 +109,9 @@ mod tests {
         assert_eq!(message(&twice), "cannot open mongod.log: No such file or directory");
         let more = Err::<(), _>(anyhow!("wire.pcap: it is cut")).context("wire.pcap").unwrap_err();
         assert_eq!(message(&more), "wire.pcap: it is cut");
+        // A file may be called as an error puts it.
+        let named = Err::<(), _>(anyhow!("the file is empty")).context("empty").unwrap_err();
+        assert_eq!(message(&named), "empty: the file is empty");
     }
 
     #[test]

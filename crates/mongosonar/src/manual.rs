@@ -190,6 +190,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn old_names_still_work_and_are_not_shown() {
+        for words in [
+            "profiler set --db shop --level 1 --for 1s",
+            "profiler report a.bson --for 1s",
+            "queries -d 1s",
+            "io live -i 2s -p 7 -d 1m",
+            "io record -p 7 -d 1m reads.msio",
+        ] {
+            let words: Vec<_> = ["mongosonar"].into_iter().chain(words.split(' ')).collect();
+            let parsed = program().try_get_matches_from(&words);
+            assert!(parsed.is_ok(), "{words:?}: {}", parsed.unwrap_err());
+        }
+        for (path, command) in all() {
+            let help = command.clone().render_long_help().to_string();
+            assert!(!help.contains("--for "), "{path:?}");
+        }
+    }
+
     /// The same thing has the same name everywhere, and a name means the same thing everywhere.
     #[test]
     fn a_flag_means_the_same_in_every_command() {

@@ -28,6 +28,9 @@ pub fn read(path: &Path) -> Result<Run> {
     if bytes.len() as u64 > MOST_BYTES {
         bail!("{}: longer than {} MiB, which no result of disk bench is", path.display(), MOST_BYTES >> 20);
     }
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        bail!("{} is empty, and no result of `disk bench --json`", path.display());
+    }
     Run::read(&bytes).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 

@@ -13,7 +13,7 @@ use super::input;
 use crate::digest::{Loaded, load, stop};
 use crate::exit::usage;
 
-/// Reads a baseline, and says what cannot be told by it.
+/// Reads a baseline, and says what it cannot show.
 pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
     if path == Path::new("-") {
         return Err(usage!("--baseline takes a file, not standard input"));
@@ -21,7 +21,7 @@ pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
     let Loaded { digest, source, is_whole } =
-        load(path, settings, classes, &stop()?).with_context(|| format!("baseline {name}"))?;
+        load(path, settings, classes, &stop()?).context("--baseline")?;
     if digest.settings.by != Baseline::BY {
         bail!(
             "the baseline {name} has its rows by {}; it must have them by shape",
@@ -38,8 +38,8 @@ pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
             ns => format!(", where it takes {} or longer", Nanos(ns)),
         };
         eprintln!(
-            "mongosonar: the baseline is of a {}: its latencies are the server's own and are not set beside those \
-             of the wire; what is new is told{least}",
+            "mongosonar: the baseline is of a {}: its latencies are the server's own and are not compared with \
+             those of the wire; only what is new is marked{least}",
             source.name(),
         );
     }
