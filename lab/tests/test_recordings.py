@@ -308,6 +308,7 @@ def test_a_mongos_serves_and_its_shards_are_asked_by_servers():
     for server, port in (("27217", 27_217), ("27218", 27_218), ("27220", 27_220)):
         clients = log(SHARDED, server).metadata
         for op in at(port, operations):
-            _, driver, _ = clients[op["client"]]
-            is_server = driver.startswith("NetworkInterface") or driver == "MongoDB Internal Client"
+            name, driver, _ = clients[op["client"]]
+            internal = driver.startswith("NetworkInterface") or driver == "MongoDB Internal Client"
+            is_server = internal and name not in ("MongoDB Shell", "mongodump", "mongorestore")
             assert op["role"] == ("issued" if is_server else "served"), op

@@ -327,9 +327,12 @@ pub struct QueriesArgs {
     /// Capture one connection in N; figures are scaled and marked with ~
     #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to capture")]
     pub sample: Option<u32>,
-    /// Copy only the first N bytes of each packet of a reply: costs least, but documents, cursors and late errors are not known
-    #[arg(long, value_name = "N", conflicts_with = "read", help_heading = "What to capture")]
+    /// Copy only the first N bytes of each packet of a reply, at least 26: costs least, but documents, cursors and late errors are not known
+    #[arg(long, value_name = "N", value_parser = parse_snap_replies, conflicts_with = "read", help_heading = "What to capture")]
     pub snap_replies: Option<u32>,
+    /// Verify the checksum of every message that has one, and count wrong ones [default: only after a gap]
+    #[arg(long, help_heading = "What to capture")]
+    pub verify_checksums: bool,
     /// Stop after this time
     #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration, help_heading = "What to capture")]
     pub duration: Option<Duration>,
@@ -502,6 +505,17 @@ fn sort_help() -> String {
     format!("Sort by this column: {} [default: load]", Column::ALL.map(Column::name).join(" "))
 }
 
+/// Reads how many bytes of each packet of a reply are copied.
+pub fn parse_snap_replies(text: &str) -> Result<u32, String> {
+    let least = sonar_decode::MIN_SNAP_REPLIES;
+    let bytes: u32 =
+        text.parse().map_err(|_| format!("{text:?} is not a number of bytes, at least {least}"))?;
+    if bytes < least {
+        return Err(format!("{bytes} bytes are too few to recognise a reply: at least {least}"));
+    }
+    Ok(bytes)
+}
+
 /// `1/N`.
 pub fn parse_sample(text: &str) -> Result<u32, String> {
     let n = text.strip_prefix("1/").and_then(|n| n.parse().ok()).filter(|n| (1..=65_536).contains(n));
@@ -565,6 +579,10 @@ mod tests {
         assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
         assert!(parse_duration("1ms").unwrap_err().contains("too short"));
         assert!(parse_duration("1x").unwrap_err().contains("500ms"));
+        assert_eq!(parse_snap_replies("26"), Ok(26));
+        assert_eq!(parse_snap_replies("4294967295"), Ok(u32::MAX));
+        assert!(parse_snap_replies("25").unwrap_err().contains("26"));
+        assert!(parse_snap_replies("0").is_err() && parse_snap_replies("4294967296").is_err());
         assert_eq!(parse_sample("1/10"), Ok(10));
         assert!(parse_sample("0.1").unwrap_err().contains("1/10"));
     }

@@ -166,7 +166,7 @@ mod tests {
         ("interface", "[\"eth0\", \"lo\"]", "[[\"eth0\"]]"),
         ("port", "27017", "0"),
         ("sample", "\"1/10\"", "0.1"),
-        ("snap-replies", "512", "-1"),
+        ("snap-replies", "512", "25"),
         ("interval", "\"5s\"", "\"1ms\""),
         ("by", "\"namespace\"", "\"taste\""),
         ("class", "[\"user\", \"waiting\"]", "[\"user\", \"guest\"]"),

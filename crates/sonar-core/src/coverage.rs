@@ -130,6 +130,8 @@ counters! {
         messages_undecodable: loss,
         /// Messages with an opcode that is not known.
         messages_opcode_unknown: loss,
+        /// Long messages given up because too many were being read at once: the oldest first.
+        messages_evicted: loss,
         /// Messages whose CRC-32C checksum does not match their bytes.
         messages_checksum_wrong: loss,
         /// Messages that their connection ended inside of.
@@ -238,6 +240,7 @@ impl Coverage {
                     + self.messages_malformed
                     + self.messages_undecodable
                     + self.messages_opcode_unknown
+                    + self.messages_evicted
                     + self.messages_checksum_wrong
                     + self.messages_cut
                     + self.messages_unfinished

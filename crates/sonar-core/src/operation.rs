@@ -211,7 +211,8 @@ pub enum Outcome<'a> {
     InFlight,
     /// The client asked for no reply.
     Unacknowledged,
-    /// A reply came, but what it said could not be read (cut by a snap length, lost, not decodable).
+    /// Not known: what the reply said could not be read (cut by a snap length, not decodable), the reply
+    /// was lost in a gap, or too many requests were waiting.
     Unknown,
 }
 

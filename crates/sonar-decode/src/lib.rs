@@ -14,6 +14,7 @@ pub mod frame;
 pub mod io_file;
 pub mod log;
 pub mod message;
+pub mod peer;
 pub mod profile;
 pub mod shape;
 mod shared;
@@ -22,5 +23,5 @@ pub mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use decoder::{Decoder, Ports, Settings, Sink};
+pub use decoder::{Decoder, MIN_SNAP_REPLIES, Ports, Settings, Sink};
 pub use shared::Shared;

@@ -54,13 +54,17 @@ impl Shared {
         self.twins.clone()
     }
 
-    /// Remembers who opened a cursor.
-    pub fn open_cursor(&self, server: Endpoint, id: i64, origin: CursorOrigin) {
+    /// Remembers who opened a cursor. Returns how many others were forgotten to make room.
+    pub fn open_cursor(&self, server: Endpoint, id: i64, origin: CursorOrigin) -> u64 {
         let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forgotten = 0;
         if cursors.young.len() >= MAX_CURSORS / 2 {
+            forgotten = cursors.old.len() as u64;
             cursors.old = std::mem::take(&mut cursors.young);
         }
+        cursors.old.remove(&(server, id));
         cursors.young.insert((server, id), origin);
+        forgotten
     }
 
     /// Who opened a cursor; `None` when it was opened before we listened, or was forgotten.
@@ -116,9 +120,11 @@ mod tests {
         let shared = Shared::default();
         let server = Endpoint::v4([127, 0, 0, 1], 27017);
         let origin = CursorOrigin { shape: Arc::default(), ordered_id: ShapeId(1), waits: false };
+        let mut forgotten = 0;
         for id in 0..MAX_CURSORS as i64 + 1 {
-            shared.open_cursor(server, id, origin.clone());
+            forgotten += shared.open_cursor(server, id, origin.clone());
         }
+        assert_eq!(forgotten, MAX_CURSORS as u64 / 2);
         assert!(shared.cursor(server, 0).is_none());
         assert!(shared.cursor(server, MAX_CURSORS as i64).is_some());
         shared.close_cursor(server, MAX_CURSORS as i64);

@@ -59,6 +59,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let settings = Settings {
         ports: super::ports(args),
         snap_replies: None,
+        verify_checksums: args.verify_checksums,
         show_values: args.show_values,
         sample: args.sample.unwrap_or(0),
     };

@@ -274,6 +274,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         let decoder_settings = Settings {
             ports: listened.ports(),
             snap_replies: args.snap_replies,
+            verify_checksums: args.verify_checksums,
             show_values: args.show_values,
             sample: 0,
         };

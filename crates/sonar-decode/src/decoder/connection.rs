@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use sonar_core::Application;
+use sonar_core::{Application, Timestamp};
 
 use super::pair::{Early, Pending};
 use super::stream::Half;
@@ -19,6 +19,13 @@ pub struct Connection {
     pub app: Arc<Application>,
     /// The client is a server.
     pub from_server: bool,
+    /// It was open before the capture began.
+    pub joined_late: bool,
+    /// A reply has been paired with its request: what answers nothing from now on was lost.
+    pub paired: bool,
+    /// When the client's stream had a gap, until a request after it is answered: requests in the gap may be
+    /// the ones that the next replies answer.
+    pub request_gap: Option<Timestamp>,
     /// A message has been read: it is MongoDB.
     pub speaks: bool,
     /// A legacy write that a getLastError may follow.
@@ -33,11 +40,22 @@ impl Connection {
             halves: [Half::new(), Half::new()],
             pending: VecDeque::new(),
             early: Vec::new(),
+            joined_late: app.joined_late,
             app,
             from_server: false,
+            paired: false,
+            request_gap: None,
             speaks: false,
             legacy_write: None,
         }
+    }
+
+    /// Where the request stands that a reply to `id` answers: of several, the one that is not passed.
+    #[inline]
+    pub fn waiting_for(&self, id: u32) -> Option<usize> {
+        let is = |pending: &Pending| pending.request_id == id;
+        let waiting = self.pending.iter().position(|pending| is(pending) && pending.passed.is_none());
+        waiting.or_else(|| self.pending.iter().position(is))
     }
 
     /// Requests in flight, as the balance of the counters wants them.

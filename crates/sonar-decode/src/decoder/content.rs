@@ -34,6 +34,34 @@ pub struct Streaming {
     /// Nothing more can be read; why is counted already.
     pub failed: bool,
     pub opcode: Opcode,
+    /// Where the message may have a checksum that is to be verified.
+    pub checksum: Option<Checksum>,
+}
+
+/// The checksum of a message that is walked: CRC-32C of all bytes but the last four, which state it.
+pub struct Checksum {
+    sum: u32,
+    stated: [u8; 4],
+}
+
+impl Checksum {
+    pub fn new(header: Header) -> Self {
+        Self { sum: crc32c::crc32c(&header.bytes()), stated: [0; 4] }
+    }
+
+    /// Takes bytes in their order; with these, `left` bytes of the message were to come.
+    fn feed(&mut self, bytes: &[u8], left: u64) {
+        let (covered, stated) = bytes.split_at(left.saturating_sub(4).min(bytes.len() as u64) as usize);
+        self.sum = crc32c::crc32c_append(self.sum, covered);
+        for byte in stated {
+            self.stated.rotate_left(1);
+            self.stated[3] = *byte;
+        }
+    }
+
+    fn is_right(&self) -> bool {
+        self.sum == u32::from_le_bytes(self.stated)
+    }
 }
 
 impl<S: Sink> Handler<'_, S> {
@@ -90,13 +118,14 @@ impl<S: Sink> Handler<'_, S> {
     /// A message that was passed over has ended.
     pub(super) fn end_passed(&mut self, flow: &Flow, conn: &mut Connection, side: Side, time: Timestamp) {
         let half = &mut conn.halves[side.index()];
-        let Stage::Pass { header, .. } = half.stage else { return };
+        let Stage::Pass { header, evicted, .. } = half.stage else { return };
         let first = half.first;
         half.stage = Stage::start();
         let is_reply = conn.server == Some(side);
         let snapped = is_reply && self.core.settings.snap_replies.is_some();
         let counter = match header.known() {
             None => &mut self.core.coverage.messages_opcode_unknown,
+            Some(_) if evicted => &mut self.core.coverage.messages_evicted,
             Some(_) if snapped => &mut self.core.coverage.messages_snapped,
             Some(_) => &mut self.core.coverage.messages_damaged,
         };
@@ -138,6 +167,20 @@ impl<S: Sink> Handler<'_, S> {
         compressor: Option<Compressor>,
         time: Timestamp,
     ) {
+        let has_checksum =
+            opcode == Opcode::Msg && compressor.is_none() && body.first().is_some_and(|f| f & 1 != 0);
+        if has_checksum && (self.core.settings.verify_checksums || conn.halves[side.index()].provisional) {
+            let mut checksum = Checksum::new(header);
+            checksum.feed(body, body.len() as u64);
+            let found_by_looks = conn.halves[side.index()].provisional;
+            if !self.verified(conn, side, &checksum) {
+                if !found_by_looks {
+                    self.unread(flow, conn, side, header, time);
+                }
+                return;
+            }
+        }
+        conn.halves[side.index()].read = true;
         let server = match conn.server {
             Some(server) => server,
             None => {
@@ -182,6 +225,20 @@ impl<S: Sink> Handler<'_, S> {
             self.ask(flow, conn, asked, time);
         }
         self.core.request = request;
+    }
+
+    /// Whether a checksum is right, which is counted. A message that was found by its looks is one if so;
+    /// if not, the search goes on behind it.
+    fn verified(&mut self, conn: &mut Connection, side: Side, checksum: &Checksum) -> bool {
+        let half = &mut conn.halves[side.index()];
+        let right = checksum.is_right();
+        self.core.coverage.checksums_verified += 1;
+        self.core.coverage.messages_checksum_wrong += u64::from(!right);
+        if half.provisional && !right {
+            half.stage = Stage::lost(conn.joined_late && !half.read, half.first);
+        }
+        half.provisional &= !right;
+        right
     }
 
     fn count_read(&mut self, whole: bool) {
@@ -231,6 +288,9 @@ impl<S: Sink> Handler<'_, S> {
             .map(|server| server != side)
             .unwrap_or(flow.ends[side.index()].port > flow.ends[side.other().index()].port);
         let Stage::Stream { left, streaming, .. } = &mut conn.halves[side.index()].stage else { return };
+        if let Some(checksum) = &mut streaming.checksum {
+            checksum.feed(bytes, *left);
+        }
         *left -= bytes.len() as u64;
         let ended = *left == 0;
         if streaming.opcode == Opcode::Compressed && streaming.compressor.is_none() && !streaming.failed {
@@ -278,6 +338,16 @@ impl<S: Sink> Handler<'_, S> {
         time: Timestamp,
     ) {
         conn.speaks = true;
+        let found_by_looks = conn.halves[side.index()].provisional;
+        if let Some(checksum) = streaming.checksum.take().filter(|_| streaming.body.has_checksum())
+            && !self.verified(conn, side, &checksum)
+        {
+            if !found_by_looks {
+                self.unread(flow, conn, side, header, time);
+            }
+            return;
+        }
+        conn.halves[side.index()].read = true;
         let whole = !streaming.failed && streaming.body.left() == 0;
         match (whole, streaming.compressor) {
             (true, _) => self.core.coverage.messages_decoded += 1,
@@ -359,6 +429,7 @@ pub(super) fn new_streaming(opcode: Opcode, length: u64) -> Box<Streaming> {
         compressed_head: Vec::new(),
         failed: false,
         opcode,
+        checksum: None,
     });
     streaming.body.begin(opcode, length);
     streaming.request.reset(opcode);
@@ -417,6 +488,133 @@ fn feed_streaming(streaming: &mut Streaming, mut bytes: &[u8], is_request: bool)
                 bytes = &bytes[take..];
             }
             Err(_) => *failed = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bson::doc;
+
+    use super::Checksum;
+    use crate::decoder::heard::{Heard, message};
+    use crate::message::{HEADER, Header};
+    use crate::testing::{Conversation, End};
+    use crate::{Decoder, Settings, Shared};
+
+    /// An OP_MSG with a checksum. CRC-32C bit by bit (reflected polynomial 0x82f63b78).
+    fn summed(id: u32, response_to: u32, document: &bson::Document) -> Vec<u8> {
+        let mut bytes = message(id, response_to, document);
+        let length = bytes.len() as u32 + 4;
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        bytes[HEADER] = 1;
+        let crc = bytes.iter().fold(u32::MAX, |crc, byte| {
+            (0..8)
+                .fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+        });
+        bytes.extend((!crc).to_le_bytes());
+        bytes
+    }
+
+    fn insert(padding: usize) -> bson::Document {
+        let documents = vec![doc! {"_id": 1, "padding": "x".repeat(padding)}];
+        doc! {"insert": "orders", "documents": documents, "$db": "shop"}
+    }
+
+    fn take(talk: &mut Conversation, verify_checksums: bool) -> Heard {
+        let settings = Settings { verify_checksums, ..Settings::default() };
+        let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
+        let mut heard = Heard::default();
+        // What comes after a gap has been acknowledged: it will not be sent again.
+        talk.wait(5_000_000_000).ack(End::Server).ack(End::Client);
+        for packet in &talk.packets {
+            decoder.packet(&packet.as_packet(), &mut heard);
+        }
+        decoder.tick(talk.now().plus_ns(5_000_000_000), &mut heard);
+        assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
+        decoder.finish(talk.now().plus_ns(6_000_000_000), &mut heard);
+        heard.coverage = decoder.coverage();
+        assert_eq!(heard.coverage.imbalances(decoder.in_progress()), []);
+        heard
+    }
+
+    fn talk() -> Conversation {
+        let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+        talk.handshake();
+        talk
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_the_specification_however_the_message_is_split() {
+        let bytes = summed(1, 0, &insert(100));
+        let header = Header::read(&bytes).unwrap();
+        for step in [1, 3, 50, 4_096] {
+            let mut checksum = Checksum::new(header);
+            let mut left = bytes.len() - HEADER;
+            for chunk in bytes[HEADER..].chunks(step) {
+                checksum.feed(chunk, left as u64);
+                left -= chunk.len();
+            }
+            assert!(checksum.is_right(), "{step}");
+        }
+    }
+
+    #[test]
+    fn every_checksum_is_verified_where_that_is_asked_for_and_wrong_ones_are_counted() {
+        for padding in [10, 100_000] {
+            for (verify, wrong) in [(false, false), (false, true), (true, false), (true, true)] {
+                let mut talk = talk();
+                let mut request = summed(1, 0, &insert(padding));
+                let byte = request.len() - 20;
+                request[byte] ^= u8::from(wrong);
+                talk.send(End::Client, &request).send(End::Server, &summed(2, 1, &doc! {"n": 1, "ok": 1.0}));
+                // Without a checksum there is nothing to verify.
+                talk.send(End::Client, &message(3, 0, &insert(padding)));
+                talk.send(End::Server, &message(4, 3, &doc! {"n": 1, "ok": 1.0}));
+                let heard = take(&mut talk, verify);
+                let coverage = heard.coverage;
+                let counted = (coverage.checksums_verified, coverage.messages_checksum_wrong);
+                assert_eq!(counted, if verify { (2, u64::from(wrong)) } else { (0, 0) }, "{padding}");
+                let told: Vec<_> = heard.told.iter().map(|told| told.0).collect();
+                assert_eq!(
+                    told,
+                    if verify && wrong { vec![3] } else { vec![1, 3] },
+                    "{padding} {verify} {wrong}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_gap_a_message_with_a_wrong_checksum_is_no_message() {
+        for padding in [10, 100_000] {
+            for wrong in [false, true] {
+                let mut talk = talk();
+                talk.send(End::Client, &message(1, 0, &insert(10)));
+                talk.send(End::Server, &message(2, 1, &doc! {"n": 1, "ok": 1.0}));
+                talk.lose(End::Client, 500);
+                let mut found = summed(5, 0, &insert(padding));
+                let byte = found.len() - 20;
+                found[byte] ^= u8::from(wrong);
+                talk.send(End::Client, &found).send(End::Client, &summed(7, 0, &insert(padding)));
+                talk.send(End::Server, &message(8, 7, &doc! {"n": 1, "ok": 1.0}));
+                let heard = take(&mut talk, false);
+                let coverage = heard.coverage;
+                // The one behind the first is verified too where the search goes on.
+                let verified = if wrong { (2, 1) } else { (1, 0) };
+                assert_eq!(
+                    (coverage.checksums_verified, coverage.messages_checksum_wrong),
+                    verified,
+                    "{coverage:?}"
+                );
+                let mut told: Vec<_> = heard.told.iter().map(|told| (told.0, told.2)).collect();
+                told.sort_unstable();
+                let expected: &[_] =
+                    if wrong { &[(1, "ok"), (7, "ok")] } else { &[(1, "ok"), (5, "unknown"), (7, "ok")] };
+                assert_eq!(told, expected, "{padding}");
+            }
         }
     }
 }

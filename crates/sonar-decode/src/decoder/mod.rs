@@ -3,12 +3,17 @@
 //!
 //! Here stands what is told to the decoder and asked of it; its modules say what becomes of a stream:
 //! `stream` cuts it into messages, `content` reads them, `request` and `shape` find out what is
-//! asked, and `pair` joins the reply to it and tells of the operation.
+//! asked, `pair` joins the reply to it and reports the operation, `chain` does for chains of replies that
+//! began before the capture, and `caps` makes room in the tables that are full.
 
+mod caps;
+mod chain;
 mod connection;
 mod content;
 #[cfg(test)]
 mod heard;
+#[cfg(test)]
+mod loss;
 mod pair;
 mod request;
 mod shape;
@@ -21,10 +26,11 @@ use std::sync::Arc;
 use sonar_core::coverage::InProgress;
 use sonar_core::packet::Direction;
 use sonar_core::{
-    Application, Coverage, Endpoint, InFlight, Operation, Outcome, Packet, Role, ShapeInfo, Timestamp, sample,
+    Application, Coverage, Endpoint, InFlight, Operation, Packet, Role, ShapeInfo, Timestamp, sample,
 };
 
 use self::connection::Connection;
+use self::pair::{Ending, Pending};
 use self::request::Meaning;
 #[cfg(test)]
 pub(crate) use self::shape::Ids;
@@ -56,22 +62,30 @@ impl Ports {
     }
 }
 
+/// The smallest useful [`Settings::snap_replies`]. A message is found on a connection that was joined late
+/// by its header (16 bytes) and the beginning of its OP_MSG body: flags (4), kind of the first section (1),
+/// length of its document (4) and type of the first element (1). With fewer bytes no reply on such a
+/// connection can be paired with its request, and every request seems to wait for ever.
+pub const MIN_SNAP_REPLIES: u32 = crate::message::HEADER as u32 + 10;
+
 /// What to listen for, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Which ports are servers'.
     pub ports: Ports,
-    /// Only so many bytes of each reply were captured.
+    /// Only so many bytes of each packet of a reply were captured; at least [`MIN_SNAP_REPLIES`] to be of use.
     pub snap_replies: Option<u32>,
     /// Give the commands' values too.
     pub show_values: bool,
+    /// Verify the checksum of every OP_MSG that has one, not only while looking for a message after a gap.
+    pub verify_checksums: bool,
     /// Keep one connection in so many, by [`sample::keeps`]; 0 and 1 keep all.
     pub sample: u32,
 }
 
 /// Who is told of operations.
 pub trait Sink {
-    /// An operation has ended, or the capture before it did ([`Outcome::InFlight`]). Called in the order
+    /// An operation has ended, or the capture before it did ([`Outcome::InFlight`](sonar_core::Outcome)). Called in the order
     /// in which they end on each connection.
     fn operation(&mut self, op: &Operation<'_>);
 }
@@ -177,6 +191,9 @@ impl Decoder {
         }
         let mut handler = Handler { core: &mut self.core, sink };
         self.flows.segment(&segment, &mut self.coverage, &mut handler);
+        if self.core.is_over_caps() {
+            self.make_room(packet.time, sink);
+        }
     }
 
     /// Tells that time has come to `now`: what has waited too long is given up. To be called about once
@@ -226,7 +243,8 @@ impl Decoder {
         for (flow, conn) in self.flows.iter() {
             let Some(server) = conn.server else { continue };
             let server = flow.ends[server.index()];
-            for pending in conn.pending.iter().filter(|pending| !pending.follows && !pending.provisional) {
+            let in_flight = |pending: &&Pending| !pending.follows && pending.passed.is_none();
+            for pending in conn.pending.iter().filter(in_flight) {
                 let pending = pending.answers.as_deref().unwrap_or(pending);
                 let (role, age) = (role_of(conn), now.since(pending.start));
                 let same = |seen: &&mut InFlight| {
@@ -313,14 +331,16 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
                 self.core.forget(&half.stage);
             }
         }
-        self.core.coverage.replies_orphan += conn.early.len() as u64;
-        self.core.early -= conn.early.len();
-        conn.early.clear();
+        while !conn.early.is_empty() {
+            let reply = conn.early.remove(0);
+            self.core.early -= 1;
+            self.give_up_reply(flow, &mut conn, reply);
+        }
         self.end_legacy_write(flow, &mut conn, time);
-        let outcome = if how == Close::EndOfCapture { Outcome::InFlight } else { Outcome::Unanswered };
+        let ending = if how == Close::EndOfCapture { Ending::InFlight } else { Ending::Unanswered };
         while let Some(pending) = conn.pending.pop_front() {
             self.core.pending_bytes -= pending.bytes_held();
-            self.give_up(flow, &conn, pending, time, outcome);
+            self.give_up(flow, &conn, pending, (time, ending));
         }
     }
 }
@@ -332,6 +352,26 @@ mod tests {
     use super::heard::{Heard, message};
     use super::*;
     use crate::testing::{Conversation, End};
+
+    #[test]
+    fn the_least_snap_length_of_replies_pairs_them_all_and_one_byte_less_pairs_none() {
+        for (snap, answered) in [(MIN_SNAP_REPLIES, 5), (MIN_SNAP_REPLIES - 1, 0)] {
+            let settings = Settings { snap_replies: Some(snap), ..Settings::default() };
+            let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
+            let mut heard = Heard::default();
+            // Joined late: its messages must be found.
+            let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+            for id in 0..5 {
+                talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
+                talk.send(End::Server, &message(100 + id, id, &doc! {"n": 1, "ok": 1.0}));
+                // Ethernet, IPv4 and TCP take 14, 20 and 20 bytes.
+                talk.packets.last_mut().unwrap().snap(54 + snap as usize);
+            }
+            talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), &mut heard));
+            decoder.finish(talk.now(), &mut heard);
+            assert_eq!(decoder.coverage().requests_answered, answered, "{snap}");
+        }
+    }
 
     #[test]
     fn ports_that_are_named_later_are_followed_from_then_on() {

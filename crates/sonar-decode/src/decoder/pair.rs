@@ -1,8 +1,13 @@
-//! Which reply answers which request? Keeps the requests that wait, joins replies to them, also those
+//! Which reply answers which request? Keeps the requests that wait, pairs replies with them, also replies
 //! that come first, follows chains of replies and the getLastError behind a write, gives up what is never
-//! answered, and tells of the operation.
+//! answered, and reports the operation.
 //!
 //! What stands in a request or a reply has been read before.
+//!
+//! A server answers the requests of one connection in order. So once a later request is answered, or a gap
+//! lies where a reply should be, the requests before are no longer in flight: they are *passed*. Their
+//! replies were lost, unless the server, or a proxy, answers out of order. So a passed request can still
+//! be answered for [`PASSED_NS`], and then ends with an unknown outcome.
 
 use std::sync::Arc;
 
@@ -20,12 +25,15 @@ use crate::tcp::{Flow, Side};
 /// How long a request waits for its answer before it counts as never answered.
 pub const UNANSWERED_NS: u64 = 3_600_000_000_000;
 
-/// The most requests of one connection that wait for an answer.
+/// How long the reply to a request that was passed may still come.
+pub const PASSED_NS: u64 = 1_000_000_000;
+
+/// The most requests of one connection that wait for an answer; beyond it the oldest is given up.
 pub const MAX_PENDING: usize = 1_024;
 /// Memory of all requests, over all connections, that wait for an answer, in bytes: some 300,000 requests.
 pub const PENDING_BUDGET: usize = 64 << 20;
 
-/// The most replies of one connection that wait for their request.
+/// The most replies of one connection that wait for their request; beyond it the oldest is given up.
 pub const MAX_EARLY: usize = 8;
 /// The most replies, over all connections, that wait for their request.
 pub const MAX_ALL_EARLY: usize = 16_384;
@@ -62,6 +70,10 @@ pub struct Pending {
     pub provisional: bool,
     /// A further reply of an exhaust chain.
     pub follows: bool,
+    /// Sent before the capture began: how long it took is not known.
+    pub joined_late: bool,
+    /// When it became known that its reply should have come before.
+    pub passed: Option<Timestamp>,
     /// Wants a chain of replies (legacy exhaust).
     pub exhaust: bool,
     /// Is a getLastError: the legacy write that its reply answers too.
@@ -75,6 +87,17 @@ pub struct Early {
     pub header: Header,
     pub reply: Box<Reply>,
     pub arrival: Arrival,
+    /// Its request may have been sent before the capture began.
+    pub joined_late: bool,
+}
+
+impl Early {
+    /// Whether `next` is the reply that follows this one in an exhaust chain.
+    fn is_answered_by(&self, next: &Self) -> bool {
+        let legacy = self.reply.is_legacy() && self.reply.cursor.is_some_and(|id| id != 0);
+        let continues = !self.arrival.whole || self.reply.more_to_come || legacy;
+        continues && self.header.request_id == next.header.response_to
+    }
 }
 
 /// When and how a reply came.
@@ -99,14 +122,23 @@ impl Pending {
     }
 }
 
+/// Why a request is no longer waited for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Ending {
+    /// Its connection ended, or it waited for too long.
+    Unanswered,
+    /// The capture ended.
+    InFlight,
+    /// Too many were waiting.
+    Evicted,
+}
+
 impl<S: Sink> Handler<'_, S> {
     /// A request has been read.
     pub(super) fn ask(&mut self, flow: &Flow, conn: &mut Connection, asked: Asked, time: Timestamp) {
         self.core.coverage.requests += 1;
         let Asked { mut pending, unacknowledged, legacy_write, get_last_error } = asked;
-        let full = conn.pending.len() >= MAX_PENDING
-            || self.core.pending_bytes + pending.bytes_held() > PENDING_BUDGET;
-        if get_last_error && !pending.provisional && !unacknowledged && !full {
+        if get_last_error && !pending.provisional && !unacknowledged {
             pending.answers = conn.legacy_write.take();
         }
         self.end_legacy_write(flow, conn, time);
@@ -124,15 +156,18 @@ impl<S: Sink> Handler<'_, S> {
             }
             return;
         }
-        if full {
-            self.core.coverage.requests_evicted += 1;
-            return;
+        if conn.pending.len() >= MAX_PENDING {
+            self.evict_oldest(flow, conn, time);
         }
         let id = pending.request_id;
+        if let Some(before) = conn.pending.back_mut().filter(|before| before.request_id == id) {
+            // A client that uses one id for all its requests waits for each reply before it sends the next.
+            before.passed.get_or_insert(time);
+        }
         self.core.pending_bytes += pending.bytes_held();
         conn.pending.push_back(pending);
         if let Some(at) = conn.early.iter().position(|early| early.header.response_to == id) {
-            let mut early = conn.early.swap_remove(at);
+            let mut early = conn.early.remove(at);
             self.core.early -= 1;
             self.answer(flow, conn, early.header, &mut early.reply, early.arrival);
         }
@@ -147,21 +182,15 @@ impl<S: Sink> Handler<'_, S> {
         reply: &mut Reply,
         arrival: Arrival,
     ) {
-        let found = conn.pending.iter().position(|pending| pending.request_id == header.response_to);
-        let taken = match found {
-            Some(0) => conn.pending.pop_front(),
-            Some(at) => conn.pending.remove(at),
-            None => None,
+        let Some(mut at) = conn.waiting_for(header.response_to) else {
+            let joined_late = conn.joined_late && !conn.paired;
+            let early = Early { header, reply: Box::new(reply.clone()), arrival, joined_late };
+            return self.unmatched(flow, conn, early);
         };
-        let Some(mut pending) = taken else {
-            if conn.early.len() < MAX_EARLY && self.core.early < MAX_ALL_EARLY {
-                self.core.early += 1;
-                conn.early.push(Early { header, reply: Box::new(reply.clone()), arrival });
-            } else {
-                self.core.coverage.replies_orphan += 1;
-            }
-            return;
-        };
+        if at > 0 {
+            at = self.pass(flow, conn, at, arrival.first);
+        }
+        let Some(pending) = conn.pending.remove(at) else { return };
         self.core.pending_bytes -= pending.bytes_held();
         if conn.pending.capacity() > 16 && conn.pending.len() * 4 < conn.pending.capacity() {
             // A burst is over: its room is given back.
@@ -170,6 +199,24 @@ impl<S: Sink> Handler<'_, S> {
         for half in &mut conn.halves {
             half.provisional = false;
         }
+        conn.paired |= !pending.follows;
+        if conn.request_gap.is_some_and(|gap| gap <= pending.start) {
+            conn.request_gap = None;
+        }
+        if let Some(next) = self.complete(flow, conn, pending, (header, reply, arrival)) {
+            self.core.pending_bytes += next.bytes_held();
+            conn.pending.insert(at, next);
+        }
+    }
+
+    /// Ends an operation with its reply. Returns what waits for the next reply, where one follows.
+    pub(super) fn complete(
+        &mut self,
+        flow: &Flow,
+        conn: &Connection,
+        mut pending: Pending,
+        (header, reply, arrival): (Header, &Reply, Arrival),
+    ) -> Option<Pending> {
         pending.provisional = false;
         let server = conn.server.unwrap_or(Side::Low);
         let server_end = flow.ends[server.index()];
@@ -185,9 +232,9 @@ impl<S: Sink> Handler<'_, S> {
         }
         let mut codes: Vec<(i32, u32)> = Vec::new();
         let told = self.core.told(&pending, reply, &arrival, &mut codes, header);
-        let latency = (arrival.first >= pending.start).then(|| arrival.first.since(pending.start));
+        let known = !pending.joined_late && arrival.first >= pending.start;
         let told = Told {
-            latency,
+            latency: known.then(|| arrival.first.since(pending.start)),
             transfer: Some(arrival.last.since(arrival.first)),
             response_bytes: u64::from(header.length),
             compressor: arrival.compressor,
@@ -211,62 +258,150 @@ impl<S: Sink> Handler<'_, S> {
         } else {
             self.emit(flow, conn, &pending, arrival.first, told);
         }
-        let chain = reply.more_to_come || (pending.exhaust && reply.cursor.is_some_and(|id| id != 0));
-        if chain && arrival.whole {
-            let next = Pending {
-                request_id: header.request_id,
-                start: arrival.last,
-                class: if pending.class == Class::Replication { Class::Replication } else { Class::Waiting },
-                follows: true,
-                answers: None,
-                bytes: 0,
-                cursor: pending.cursor.or(reply.cursor),
-                ..pending
-            };
-            self.core.pending_bytes += next.bytes_held();
-            conn.pending.push_back(next);
+        let chain = if arrival.whole {
+            reply.more_to_come || (pending.exhaust && reply.cursor.is_some_and(|id| id != 0))
+        } else {
+            // It does not say. If none follows, nothing is lost by waiting for it.
+            pending.follows || matches!(pending.kind, CommandKind::GetMore | CommandKind::Hello)
+        };
+        chain.then(|| Pending {
+            request_id: header.request_id,
+            start: arrival.last,
+            class: if pending.class == Class::Replication { Class::Replication } else { Class::Waiting },
+            follows: true,
+            joined_late: false,
+            passed: None,
+            answers: None,
+            bytes: 0,
+            cursor: pending.cursor.or(reply.cursor),
+            ..pending
+        })
+    }
+
+    /// A reply whose request is not known. It may come yet; or the reply is one of a chain that began
+    /// before the capture.
+    fn unmatched(&mut self, flow: &Flow, conn: &mut Connection, reply: Early) {
+        let before = conn.early.iter().position(|before| before.is_answered_by(&reply));
+        if let Some(at) = before {
+            let before = conn.early.remove(at);
+            self.core.early -= 1;
+            self.adopt(flow, conn, before);
+            let mut reply = reply;
+            if conn.waiting_for(reply.header.response_to).is_some() {
+                self.answer(flow, conn, reply.header, &mut reply.reply, reply.arrival);
+            } else {
+                // The one before was the last of its chain.
+                self.give_up_reply(flow, conn, reply);
+            }
+            return;
+        }
+        if conn.early.len() >= MAX_EARLY {
+            let oldest = conn.early.remove(0);
+            self.core.early -= 1;
+            self.give_up_reply(flow, conn, oldest);
+        }
+        self.core.early += 1;
+        conn.early.push(reply);
+    }
+
+    /// The request of this reply will not come any more. The reply has left the table.
+    pub(super) fn give_up_reply(&mut self, flow: &Flow, conn: &mut Connection, reply: Early) {
+        if reply.arrival.whole && reply.reply.more_to_come {
+            self.adopt(flow, conn, reply);
+        } else if reply.joined_late {
+            self.core.coverage.replies_joined_late += 1;
+        } else {
+            self.core.coverage.replies_orphan += 1;
         }
     }
 
-    /// A request of which no answer will be heard: unanswered, or in flight at the end of the capture.
+    /// The request at `at` is answered: those before it are passed, and given up where they were passed
+    /// before this one was sent. Returns where the request is then.
+    #[cold]
+    fn pass(&mut self, flow: &Flow, conn: &mut Connection, at: usize, time: Timestamp) -> usize {
+        let Some(sent) = conn.pending.get(at).map(|pending| pending.start) else { return at };
+        let mut kept = 0;
+        for _ in 0..at {
+            let before = &mut conn.pending[kept];
+            if before.passed.is_some_and(|passed| passed < sent) {
+                if let Some(lost) = conn.pending.remove(kept) {
+                    self.core.pending_bytes -= lost.bytes_held();
+                    self.give_up(flow, conn, lost, (time, Ending::Unanswered));
+                }
+            } else {
+                before.passed.get_or_insert(time);
+                kept += 1;
+            }
+        }
+        kept
+    }
+
+    /// Bytes of the server that were not captured began a reply, and the other end had them at `time`: the
+    /// oldest request has been answered, if it was sent before, and not before `from`.
+    pub(super) fn reply_in_gap(&mut self, conn: &mut Connection, from: Timestamp, time: Timestamp) {
+        // A request that was not captured either may be the one that was answered.
+        if conn.request_gap.is_some() {
+            return;
+        }
+        let oldest = conn.pending.iter_mut().find(|pending| pending.passed.is_none());
+        if let Some(oldest) = oldest.filter(|oldest| !oldest.follows && (from..time).contains(&oldest.start))
+        {
+            oldest.passed = Some(time);
+        }
+    }
+
+    /// Makes room on a connection: its oldest request goes.
+    pub(super) fn evict_oldest(&mut self, flow: &Flow, conn: &mut Connection, time: Timestamp) {
+        if let Some(oldest) = conn.pending.pop_front() {
+            self.core.pending_bytes -= oldest.bytes_held();
+            self.give_up(flow, conn, oldest, (time, Ending::Evicted));
+        }
+    }
+
+    /// A request that has left the table and of which no answer will be seen.
     pub(super) fn give_up(
         &mut self,
         flow: &Flow,
         conn: &Connection,
         pending: Pending,
-        time: Timestamp,
-        outcome: Outcome<'_>,
+        (time, ending): (Timestamp, Ending),
     ) {
         if pending.follows {
             return;
         }
-        if pending.provisional {
+        if pending.provisional && (ending != Ending::InFlight || pending.passed.is_some()) {
             self.core.coverage.requests_discarded += 1;
             return;
         }
         // Of a write and its getLastError it is the write that counts.
         self.core.coverage.requests_folded += u64::from(pending.answers.is_some());
-        match outcome {
-            Outcome::InFlight => self.core.coverage.requests_in_flight += 1,
-            _ => self.core.coverage.requests_unanswered += 1,
-        }
+        let coverage = &mut self.core.coverage;
+        let (counter, outcome) = match ending {
+            _ if pending.passed.is_some() => (&mut coverage.requests_reply_lost, Outcome::Unknown),
+            Ending::Evicted => (&mut coverage.requests_evicted, Outcome::Unknown),
+            Ending::InFlight => (&mut coverage.requests_in_flight, Outcome::InFlight),
+            Ending::Unanswered => (&mut coverage.requests_unanswered, Outcome::Unanswered),
+        };
+        *counter += 1;
         let waited = pending.answers.as_deref().unwrap_or(&pending);
         self.emit(flow, conn, waited, time, Told { outcome, ..Told::default() });
     }
 
     /// Gives up what has waited too long on one connection.
     pub(super) fn expire(&mut self, flow: &Flow, conn: &mut Connection, now: Timestamp) {
-        if !conn.early.is_empty() {
-            let before = conn.early.len();
-            conn.early.retain(|early| now.since(early.arrival.first) < EARLY_NS);
-            let expired = before - conn.early.len();
-            self.core.early -= expired;
-            self.core.coverage.replies_orphan += expired as u64;
+        while conn.early.first().is_some_and(|early| now.since(early.arrival.first) >= EARLY_NS) {
+            let early = conn.early.remove(0);
+            self.core.early -= 1;
+            self.give_up_reply(flow, conn, early);
         }
-        while conn.pending.front().is_some_and(|pending| now.since(pending.start) > UNANSWERED_NS) {
+        let is_over = |pending: &Pending| match pending.passed {
+            Some(passed) => now.since(passed) >= PASSED_NS,
+            None => now.since(pending.start) > UNANSWERED_NS,
+        };
+        while conn.pending.front().is_some_and(is_over) {
             if let Some(pending) = conn.pending.pop_front() {
                 self.core.pending_bytes -= pending.bytes_held();
-                self.give_up(flow, conn, pending, now, Outcome::Unanswered);
+                self.give_up(flow, conn, pending, (now, Ending::Unanswered));
             }
         }
         if conn.legacy_write.as_ref().is_some_and(|write| now.since(write.start) > 1_000_000_000) {
@@ -398,7 +533,7 @@ impl Core {
     }
 
     /// Remembers or forgets the cursor that a reply speaks of.
-    fn note_cursor(&self, server: Endpoint, pending: &Pending, reply: &Reply, arrival: &Arrival) {
+    fn note_cursor(&mut self, server: Endpoint, pending: &Pending, reply: &Reply, arrival: &Arrival) {
         if !arrival.whole {
             return;
         }
@@ -411,7 +546,7 @@ impl Core {
                     ordered_id: pending.ordered_id,
                     waits: pending.opens_waiting,
                 };
-                self.shared.open_cursor(server, id, origin);
+                self.coverage.cursors_evicted += self.shared.open_cursor(server, id, origin);
             }
         }
     }

@@ -15,6 +15,7 @@ use super::shape::IntoRendered;
 use crate::bson::Slot;
 use crate::class::{Classes, Facts};
 use crate::message::{Found, Header, Place, Request, to_text};
+use crate::peer;
 use crate::shape::{CommandKind, Text};
 use crate::shared::CursorOrigin;
 
@@ -55,6 +56,8 @@ pub(super) struct Meaning {
     unacknowledged: bool,
     get_last_error: bool,
     legacy_find: bool,
+    /// Wants a chain of replies, by OP_QUERY's flag.
+    exhaust: bool,
     /// It waits, or for a getMore: its cursor does.
     waits: bool,
     opens_waiting: bool,
@@ -103,6 +106,7 @@ impl Meaning {
             get_last_error: request.is_get_last_error(),
             legacy_find: opcode == Opcode::GetMore
                 || (opcode == Opcode::Query && kind == CommandKind::Find && request.is_legacy_find()),
+            exhaust: request.exhaust,
             waits: match kind {
                 CommandKind::GetMore => request.max_time,
                 CommandKind::Hello => request.awaits_topology,
@@ -145,8 +149,9 @@ impl Core {
         sent: &Sent,
     ) -> (Asked, Meaning) {
         if request.client.present {
-            conn.app = self.application(request);
-            conn.from_server |= is_server(&conn.app);
+            let app = application(request);
+            conn.from_server |= peer::is_server(&app, Some(request.client.internal));
+            conn.app = self.shared_application(app);
         }
         let mut meaning = Meaning::of(request);
         let subject = match self.opener(sent.server, meaning.kind, request.cursor) {
@@ -233,22 +238,17 @@ impl Core {
                 opens_waiting: meaning.opens_waiting,
                 provisional: sent.provisional,
                 follows: false,
-                exhaust: false,
+                joined_late: false,
+                passed: None,
+                exhaust: meaning.exhaust,
                 answers: None,
                 values,
             },
         }
     }
 
-    /// The application that a `hello` names, as one shared value.
-    fn application<T: Text>(&mut self, request: &Request<T>) -> Arc<Application> {
-        let client = &request.client;
-        let app = Application {
-            name: client.application.text(),
-            driver: client.driver.text(),
-            driver_version: client.driver_version.text(),
-            joined_late: false,
-        };
+    /// An application as one shared value.
+    fn shared_application(&mut self, app: Application) -> Arc<Application> {
         if let Some((known, ())) = self.apps.get_key_value(&app) {
             return known.clone();
         }
@@ -261,9 +261,15 @@ impl Core {
     }
 }
 
-/// Whether an application is a MongoDB server.
-fn is_server(app: &Application) -> bool {
-    app.driver.starts_with("NetworkInterface") || &*app.driver == "MongoDB Internal Client"
+/// The application that a `hello` names.
+fn application<T: Text>(request: &Request<T>) -> Application {
+    let client = &request.client;
+    Application {
+        name: client.application.text(),
+        driver: client.driver.text(),
+        driver_version: client.driver_version.text(),
+        joined_late: false,
+    }
 }
 
 /// The command itself in a message that is all there.
@@ -300,6 +306,62 @@ mod tests {
     use super::MAX_APPLICATIONS;
     use crate::decoder::heard::{hear, message};
     use crate::testing::{Conversation, End};
+
+    /// The classes and roles of what a client asks whose hello says this.
+    fn role_of(hello: bson::Document) -> sonar_core::Role {
+        let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+        talk.handshake();
+        for (id, command) in [(1, hello), (2, doc! {"find": "orders", "$db": "shop"})] {
+            talk.send(End::Client, &message(id, 0, &command));
+            talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
+        }
+        let heard = hear(&talk.packets);
+        let find = heard.window.shapes.iter().find(|row| row.shape.command.as_ref() == "find").unwrap();
+        find.key.role
+    }
+
+    #[test]
+    fn the_old_shell_and_the_tools_are_clients_though_their_driver_is_the_servers() {
+        let hello = |name: &str, version: &str| {
+            let mut client = doc! {"driver": {"name": "MongoDB Internal Client"}};
+            if !name.is_empty() {
+                client.insert("application", doc! {"name": name});
+            }
+            if !version.is_empty() {
+                client.get_document_mut("driver").unwrap().insert("version", version);
+            }
+            doc! {"isMaster": 1, "client": client, "$db": "admin"}
+        };
+        use sonar_core::Role::{Issued, Served};
+        for version in ["3.4.24", "4.0.3", "5.0.14", ""] {
+            for name in ["MongoDB Shell", "mongodump", "mongorestore", "mongostat"] {
+                assert_eq!(role_of(hello(name, version)), Served, "{name} {version}");
+            }
+        }
+        // A shell with a name of its own: from 3.6 on a server would say that it is one.
+        assert_eq!(role_of(hello("nightly report", "4.0.3")), Served);
+        // Servers: they say so, or they are too old to.
+        let says_so = |mut hello: bson::Document, first: bool| {
+            let wire = doc! {"minWireVersion": 9, "maxWireVersion": 9};
+            let at_end = hello.remove("client").unwrap();
+            let mut again = doc! {"isMaster": 1};
+            if first {
+                again.insert("internalClient", wire.clone());
+            }
+            again.insert("client", at_end);
+            if !first {
+                again.insert("internalClient", wire);
+            }
+            again.insert("$db", "admin");
+            again
+        };
+        for first in [false, true] {
+            assert_eq!(role_of(says_so(hello("", "4.4.6"), first)), Issued);
+            assert_eq!(role_of(says_so(hello("MongoDB Shell", ""), first)), Issued, "nobody else says it");
+        }
+        assert_eq!(role_of(hello("", "3.4.24")), Issued);
+        assert_eq!(role_of(hello("", "")), Issued);
+    }
 
     #[test]
     fn applications_beyond_the_cap_are_one_and_are_counted() {

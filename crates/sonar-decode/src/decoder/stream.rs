@@ -5,9 +5,10 @@
 //! [`tcp`](crate::tcp).
 
 use sonar_core::Timestamp;
+use sonar_core::operation::Opcode;
 
 use super::connection::Connection;
-use super::content::{Streaming, new_streaming};
+use super::content::{Checksum, Streaming, new_streaming};
 use super::{Core, Handler, Sink};
 use crate::message::{HEADER, Header, looks_like_message};
 use crate::tcp::{Flow, Lost, Side, Verdict};
@@ -15,7 +16,8 @@ use crate::tcp::{Flow, Lost, Side, Verdict};
 /// All bytes of messages that are being put together, over all connections.
 pub const COLLECT_BUDGET: usize = 16 << 20;
 
-/// Messages that may be walked at once, over all connections; each holds some 16 KiB, and an inflater.
+/// Messages that may be walked at once, over all connections, before the oldest are passed over; each holds
+/// some 16 KiB, and an inflater.
 pub const MAX_STREAMING: usize = 512;
 
 /// Messages up to this many bytes are put together when segments split them; longer ones are walked.
@@ -32,10 +34,11 @@ pub enum Stage {
     Collect { header: Header, body: Vec<u8> },
     /// Walking a long one.
     Stream { header: Header, left: u64, streaming: Box<Streaming> },
-    /// Passing over a message that has a hole, or cannot be read.
-    Pass { header: Header, left: u64 },
-    /// Looking for the next message; the last bytes are kept, as a header may span segments.
-    Lost { tail: Vec<u8>, searched: u64 },
+    /// Passing over a message that has a gap, cannot be read, or was evicted.
+    Pass { header: Header, left: u64, evicted: bool },
+    /// Looking for the next message; the last bytes are kept, as a header may span segments. On a stream
+    /// that was joined late it is the first one. The time is that of the last gap.
+    Lost { tail: Vec<u8>, searched: u64, joined_late: bool, gap: Timestamp },
 }
 
 /// One of the two streams.
@@ -43,13 +46,15 @@ pub struct Half {
     pub stage: Stage,
     /// First byte of the message that is being read.
     pub first: Timestamp,
+    /// A message has been read.
+    pub read: bool,
     /// A message has been found by its looks and nothing has confirmed it.
     pub provisional: bool,
 }
 
 impl Half {
     pub fn new() -> Self {
-        Self { stage: Stage::start(), first: Timestamp::default(), provisional: false }
+        Self { stage: Stage::start(), first: Timestamp::default(), read: false, provisional: false }
     }
 }
 
@@ -57,6 +62,11 @@ impl Stage {
     /// At a boundary between messages.
     pub const fn start() -> Self {
         Self::Header { have: 0, bytes: [0; HEADER] }
+    }
+
+    /// Looking for a message.
+    pub const fn lost(joined_late: bool, gap: Timestamp) -> Self {
+        Self::Lost { tail: Vec::new(), searched: 0, joined_late, gap }
     }
 
     /// Whether a message has begun and not ended.
@@ -166,11 +176,16 @@ impl<S: Sink> Handler<'_, S> {
                 self.core.collecting += buffer.capacity();
                 Stage::Collect { header, body: buffer }
             }
-            Some(opcode) if self.core.streaming < MAX_STREAMING => {
+            Some(opcode) => {
                 self.core.streaming += 1;
-                Stage::Stream { header, left: body, streaming: new_streaming(opcode, body) }
+                let mut streaming = new_streaming(opcode, body);
+                let verify = self.core.settings.verify_checksums || conn.halves[side.index()].provisional;
+                if opcode == Opcode::Msg && verify {
+                    streaming.checksum = Some(Checksum::new(header));
+                }
+                Stage::Stream { header, left: body, streaming }
             }
-            _ => Stage::Pass { header, left: body },
+            None => Stage::Pass { header, left: body, evicted: false },
         };
     }
 
@@ -195,15 +210,17 @@ impl<S: Sink> Handler<'_, S> {
                 self.core.coverage.streams_tls += 1;
                 return Some(Verdict::Ignore);
             }
-            if conn.app.joined_late {
+            if conn.joined_late {
                 // May have begun anywhere: searched below.
             } else {
                 self.core.coverage.streams_not_mongodb += 1;
                 return Some(Verdict::Ignore);
             }
         }
-        self.core.coverage.resyncs += 1;
-        conn.halves[side.index()].stage = Stage::Lost { tail: Vec::new(), searched: 0 };
+        let half = &mut conn.halves[side.index()];
+        let joined_late = conn.joined_late && !half.read;
+        self.core.coverage.resyncs += u64::from(!joined_late);
+        half.stage = Stage::lost(joined_late, half.first);
         None
     }
 
@@ -219,7 +236,10 @@ impl<S: Sink> Handler<'_, S> {
         const WANTED: usize = 64;
         let speaks = conn.speaks;
         let half = &mut conn.halves[side.index()];
-        let Stage::Lost { tail, searched } = &mut half.stage else { return Ok(bytes) };
+        let Stage::Lost { tail, searched, joined_late, .. } = &mut half.stage else { return Ok(bytes) };
+        let coverage = &mut self.core.coverage;
+        let passed_over =
+            if *joined_late { &mut coverage.joined_late_bytes } else { &mut coverage.resync_bytes };
         // A message that begins in the kept tail is found by looking at the seam.
         if !tail.is_empty() {
             let kept = tail.len();
@@ -227,7 +247,7 @@ impl<S: Sink> Handler<'_, S> {
             for at in 0..kept {
                 if looks_like_message(&seam[at..]) == Some(true) {
                     let head = seam[at..kept].to_vec();
-                    self.core.coverage.resync_bytes += at as u64;
+                    *passed_over += at as u64;
                     half.stage = Stage::start();
                     half.provisional = true;
                     if let Stage::Header { have, bytes: held } = &mut half.stage {
@@ -238,7 +258,7 @@ impl<S: Sink> Handler<'_, S> {
                     return Ok(bytes);
                 }
             }
-            self.core.coverage.resync_bytes += kept as u64;
+            *passed_over += kept as u64;
             *searched += kept as u64;
             tail.clear();
         }
@@ -246,7 +266,7 @@ impl<S: Sink> Handler<'_, S> {
         while at < bytes.len() {
             match looks_like_message(&bytes[at..]) {
                 Some(true) if follows_well(&bytes[at..]) => {
-                    self.core.coverage.resync_bytes += at as u64;
+                    *passed_over += at as u64;
                     half.stage = Stage::start();
                     half.provisional = true;
                     return Ok(&bytes[at..]);
@@ -257,7 +277,7 @@ impl<S: Sink> Handler<'_, S> {
             }
         }
         *searched += at as u64;
-        self.core.coverage.resync_bytes += at as u64;
+        *passed_over += at as u64;
         if !speaks && *searched > SEARCH {
             self.core.coverage.streams_not_mongodb += 1;
             return Err(Verdict::Ignore);
@@ -281,6 +301,10 @@ impl<S: Sink> Handler<'_, S> {
             // A getLastError behind the hole may be that of another write, which is in the hole.
             self.end_legacy_write(flow, conn, time);
         }
+        let is_reply = conn.server == Some(side);
+        if !is_reply {
+            conn.request_gap = Some(time);
+        }
         let half = &mut conn.halves[side.index()];
         let Lost::Bytes(mut missing) = lost else {
             // Joined in the middle: what comes next may be the middle of a message.
@@ -288,7 +312,11 @@ impl<S: Sink> Handler<'_, S> {
                 self.core.coverage.messages_cut += 1;
                 self.core.forget(&half.stage);
             }
-            conn.halves[side.index()].stage = Stage::Lost { tail: Vec::new(), searched: 0 };
+            let joined_late = conn.joined_late && !half.read;
+            half.stage = Stage::lost(joined_late, time);
+            if is_reply && !joined_late {
+                self.reply_in_gap(conn, Timestamp::default(), time);
+            }
             return;
         };
         let (header, left) = match &half.stage {
@@ -296,24 +324,37 @@ impl<S: Sink> Handler<'_, S> {
                 (*header, u64::from(header.length) - (HEADER + body.len()) as u64)
             }
             Stage::Stream { header, left, .. } => (*header, *left),
-            Stage::Pass { header, left } => (*header, *left),
-            Stage::Header { .. } | Stage::Lost { .. } => {
-                // Between messages, or inside a header: where the next one begins is not known.
-                self.core.coverage.resyncs += 1;
-                half.stage = Stage::Lost { tail: Vec::new(), searched: 0 };
+            Stage::Pass { header, left, .. } => (*header, *left),
+            // Still looking; what was kept of the bytes before is of no use now.
+            Stage::Lost { joined_late, gap, .. } => {
+                let (joined_late, before) = (*joined_late, *gap);
+                half.stage = Stage::lost(joined_late, time);
+                if is_reply && !joined_late {
+                    // What was asked before may have been answered in the gap before.
+                    self.reply_in_gap(conn, before, time);
+                }
                 return;
             }
+            Stage::Header { .. } => return self.lose_place(conn, side, time),
         };
         self.core.forget(&half.stage);
         let within = missing.min(left);
         missing -= within;
-        half.stage = Stage::Pass { header, left: left - within };
+        half.stage = Stage::Pass { header, left: left - within, evicted: false };
         if left == within {
             self.end_passed(flow, conn, side, time);
         }
         if missing > 0 {
-            self.core.coverage.resyncs += 1;
-            conn.halves[side.index()].stage = Stage::Lost { tail: Vec::new(), searched: 0 };
+            self.lose_place(conn, side, time);
+        }
+    }
+
+    /// A gap lies between messages, or inside a header: where the next message begins is not known.
+    fn lose_place(&mut self, conn: &mut Connection, side: Side, time: Timestamp) {
+        self.core.coverage.resyncs += 1;
+        conn.halves[side.index()].stage = Stage::lost(false, time);
+        if conn.server == Some(side) {
+            self.reply_in_gap(conn, Timestamp::default(), time);
         }
     }
 }

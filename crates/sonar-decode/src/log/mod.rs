@@ -212,8 +212,7 @@ impl Log {
 
     /// A client said who it is.
     fn met(&mut self, context: &[u8], app: Application) {
-        let is_server =
-            app.driver.starts_with("NetworkInterface") || &*app.driver == "MongoDB Internal Client";
+        let is_server = crate::peer::is_server(&app, None);
         let app = match self.apps.get(&app) {
             Some(known) => known.clone(),
             None if self.apps.len() >= crate::entry::MAX_APPLICATIONS => {

@@ -127,6 +127,11 @@ impl Body {
         };
     }
 
+    /// Whether the message ends with a checksum; known once its flags have been read.
+    pub fn has_checksum(&self) -> bool {
+        self.checksum
+    }
+
     /// Bytes of the body that have not been consumed.
     pub fn left(&self) -> u64 {
         self.left
@@ -422,6 +427,7 @@ impl Body {
                     request.mark(9, "awaitData", Field::Flag);
                     request.await_data = true;
                 }
+                request.exhaust = flags & 0x40 != 0;
                 Part::Legacy(Legacy::Query)
             }
             Opcode::GetMore => {

@@ -46,6 +46,17 @@ impl Header {
         plausible.then_some(header)
     }
 
+    /// The header as it is on the wire.
+    pub fn bytes(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        let words = [self.length, self.request_id, self.response_to, self.opcode];
+        bytes
+            .chunks_exact_mut(4)
+            .zip(words)
+            .for_each(|(place, word)| place.copy_from_slice(&word.to_le_bytes()));
+        bytes
+    }
+
     /// The opcode, where it is one that we know.
     pub const fn known(&self) -> Option<Opcode> {
         Opcode::from_number(self.opcode)

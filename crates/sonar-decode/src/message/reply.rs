@@ -1,10 +1,14 @@
 //! What is read out of a reply: outcome, documents, cursor.
 
+use std::sync::Arc;
+
 use super::Told;
 use crate::bson::{Key, Kind, Opened, Slot, Step, Use, Value, Visitor};
 
 /// Of the value, its type had a say and nothing else.
 const TYPE: Step = Step::Using(Use::Type);
+/// The longest namespace that is kept; the server allows 255 bytes.
+const MAX_NAMESPACE: usize = 255;
 /// The most distinct error codes of one reply that are kept; further ones count as code 0.
 const MAX_CODES: usize = 16;
 
@@ -57,6 +61,12 @@ pub struct Reply {
     pub query_failure: bool,
     /// More replies follow without being asked for.
     pub more_to_come: bool,
+    /// `cursor.ns`, where more replies follow: it says what was asked when that was not seen.
+    pub namespace: Option<Arc<str>>,
+    /// It answers a hello: read where more replies follow.
+    pub hello: bool,
+    /// It answers a server: read where more replies follow.
+    pub to_server: bool,
     inside: Inside,
 }
 
@@ -81,6 +91,11 @@ impl Reply {
         self.modified = count(Slot::Modified).or(self.modified);
         self.documents = count(Slot::Documents).or(self.documents);
         self.cursor = told.get(Slot::Cursor).or(self.cursor);
+    }
+
+    /// Whether it is an OP_REPLY.
+    pub fn is_legacy(&self) -> bool {
+        self.returned.is_some()
     }
 
     fn add_code(&mut self, code: i32) {
@@ -149,8 +164,17 @@ impl Visitor for Reply {
                     self.has_err = kind == Kind::String;
                     TYPE
                 }
+                b"isWritablePrimary" | b"ismaster" => {
+                    self.hello = self.more_to_come;
+                    TYPE
+                }
                 _ => TYPE,
             },
+            Inside::Cursor if key.bytes == b"ns" && self.more_to_come && kind == Kind::String => {
+                self.namespace =
+                    Some(String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_NAMESPACE)]).into());
+                Step::Next
+            }
             Inside::Cursor if key.bytes == b"id" => match (kind, bytes.first_chunk()) {
                 (Kind::Int64, Some(id)) => {
                     self.cursor = Some(i64::from_le_bytes(*id));
@@ -180,6 +204,7 @@ impl Visitor for Reply {
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
+        self.to_server |= self.more_to_come && self.inside == Inside::Top && key.bytes == b"$oplogQueryData";
         self.inside = match (self.inside, key.bytes, array) {
             (Inside::Top, b"cursor", false) => Inside::Cursor,
             (Inside::Top, b"writeErrors", true) => Inside::WriteErrors,

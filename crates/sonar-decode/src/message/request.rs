@@ -46,6 +46,8 @@ pub struct Client {
     pub driver_version: Name,
     /// Whether there was a `client` document at all.
     pub present: bool,
+    /// Whether the hello had `internalClient`, as that of a server does.
+    pub internal: bool,
 }
 
 /// Where in the command the reader is.
@@ -86,6 +88,8 @@ pub struct Request<T: Text> {
     pub awaits_topology: bool,
     /// A tailable cursor that waits for data is opened.
     pub await_data: bool,
+    /// Replies follow without being asked for (flag `exhaust` of OP_QUERY).
+    pub exhaust: bool,
     tailable: bool,
     /// getMore with `maxTimeMS`, which only cursors that wait may have.
     pub max_time: bool,
@@ -120,6 +124,7 @@ impl<T: Text> Default for Request<T> {
             unacknowledged: false,
             awaits_topology: false,
             await_data: false,
+            exhaust: false,
             tailable: false,
             max_time: false,
             from_server: false,
@@ -150,6 +155,7 @@ impl<T: Text> Request<T> {
         self.unacknowledged = false;
         self.awaits_topology = false;
         self.await_data = false;
+        self.exhaust = false;
         self.tailable = false;
         self.max_time = false;
         self.from_server = false;
@@ -158,6 +164,7 @@ impl<T: Text> Request<T> {
         self.client.driver.clear();
         self.client.driver_version.clear();
         self.client.present = false;
+        self.client.internal = false;
         self.namespaces.clear();
         self.inside = Inside::Top;
         self.explain_open = false;
@@ -279,8 +286,13 @@ impl<T: Text> Request<T> {
             }
             b"maxTimeMS" => self.max_time = true,
             b"maxAwaitTimeMS" if self.kind == CommandKind::Hello => self.awaits_topology = true,
-            b"internalClient" | b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term"
-            | b"$oplogQueryData" => self.from_server = true,
+            b"internalClient" => {
+                self.client.internal = true;
+                self.from_server = true;
+            }
+            b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term" | b"$oplogQueryData" => {
+                self.from_server = true
+            }
             // Looked at here and, as flags, by the builder: all of the value may have a say.
             b"collection" | b"tailable" | b"awaitData" | b"explain" => {
                 match key.bytes {
@@ -330,6 +342,7 @@ impl<T: Text> Request<T> {
                 | b"$configTime",
                 false,
             ) => {
+                self.client.internal |= key.bytes == b"internalClient";
                 self.from_server |= key.bytes != b"$client";
                 return Opened::Skip;
             }

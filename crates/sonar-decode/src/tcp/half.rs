@@ -424,7 +424,10 @@ impl Half {
             self.held = None;
             return;
         };
-        let (seq, time) = (first.seq, first.time.max(held.delivered));
+        let (seq, mut time) = (first.seq, first.time.max(held.delivered));
+        if self.acked_ahead && is_before(self.next, self.acked) {
+            time = time.min(self.acked_since);
+        }
         self.skip_to(seq, time, cx);
         self.release(false, cx);
     }
@@ -467,7 +470,7 @@ impl Half {
                     self.give_up(cx);
                 }
                 // One byte may be a FIN that was lost.
-                None if acked > 1 && acked_long => self.skip_to(self.acked, now, cx),
+                None if acked > 1 && acked_long => self.skip_to(self.acked, self.acked_since, cx),
                 None => return,
             }
         }

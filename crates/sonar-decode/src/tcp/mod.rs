@@ -92,7 +92,8 @@ pub enum Close {
 ///
 /// Times are those of the frame that brought the bytes. For bytes that came before their turn it is the
 /// time at which their turn came: that of the frame which filled the hole before them, since only then
-/// the receiver could read them; when the hole was given up, that of their own frame.
+/// the receiver could read them; when the hole was given up, that of their own frame. The time of a gap is
+/// that of the first frame which shows that its bytes were sent: the one behind it, or an acknowledgement.
 pub trait StreamHandler {
     /// What is kept for each flow.
     type Connection;

@@ -121,6 +121,9 @@ fn figures<'a>(
         ("unanswered", scaled(figures.unanswered)),
         ("unacknowledged", scaled(figures.unacknowledged)),
     ];
+    if figures.outcome_unknown > 0 {
+        pairs.push(("outcome not known", scaled(figures.outcome_unknown)));
+    }
     if let Some(waiting) = stats.in_flight {
         pairs.push(("in flight", scaled(waiting.count)));
         pairs.push(("oldest", shown(waiting.oldest_ns)));

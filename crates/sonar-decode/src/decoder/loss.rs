@@ -1,0 +1,341 @@
+//! What becomes of requests and replies that the capture lost: tests of the decoder as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bson::{Document, doc};
+use proptest::prelude::*;
+use sonar_core::Timestamp;
+
+use super::heard::{Heard, message};
+use super::pair::MAX_PENDING;
+use super::{Decoder, Settings};
+use crate::Shared;
+use crate::testing::{Conversation, End};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A decoder, and what came out of it.
+struct Run {
+    decoder: Decoder,
+    heard: Heard,
+    now: Timestamp,
+}
+
+impl Run {
+    fn new() -> Self {
+        let decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
+        Self { decoder, heard: Heard::default(), now: Timestamp::default() }
+    }
+
+    /// Takes what the conversation has sent, and lets as much time pass as a gap is waited for.
+    fn take(&mut self, talk: &mut Conversation) -> &mut Self {
+        for packet in talk.packets.drain(..) {
+            self.decoder.packet(&packet.as_packet(), &mut self.heard);
+        }
+        talk.wait(4 * SECOND);
+        self.now = talk.now();
+        self.decoder.tick(self.now, &mut self.heard);
+        assert_eq!(self.decoder.coverage().imbalances(self.decoder.in_progress()), []);
+        self
+    }
+
+    /// Collections of what is in flight, with the age of each.
+    fn in_flight(&self) -> BTreeMap<String, u64> {
+        let found = self.decoder.in_flight(self.now);
+        found.iter().map(|found| (found.shape.collection.to_string(), found.oldest_ns)).collect()
+    }
+
+    fn finish(mut self) -> Heard {
+        self.decoder.finish(self.now, &mut self.heard);
+        self.heard.coverage = self.decoder.coverage();
+        assert_eq!(self.heard.coverage.imbalances(self.decoder.in_progress()), []);
+        self.heard
+    }
+}
+
+fn find(collection: &str) -> Document {
+    doc! {"find": collection, "filter": {"a": 1}, "$db": "shop"}
+}
+
+fn request(id: u32) -> Vec<u8> {
+    message(id, 0, &find(&format!("c{id}")))
+}
+
+fn reply(id: u32) -> Vec<u8> {
+    message(1_000_000 + id, id, &doc! {"ok": 1.0})
+}
+
+fn talk() -> Conversation {
+    let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+    talk.handshake();
+    talk
+}
+
+fn lose(talk: &mut Conversation, from: End, bytes: &[u8]) {
+    talk.lose(from, bytes.len());
+}
+
+#[test]
+fn a_later_reply_retires_the_request_whose_reply_was_lost() {
+    let (mut run, mut talk) = (Run::new(), talk());
+    talk.send(End::Client, &request(1)).wait(SECOND);
+    lose(&mut talk, End::Server, &reply(1));
+    talk.send(End::Client, &request(2)).wait(SECOND).send(End::Server, &reply(2));
+    run.take(&mut talk);
+    assert!(run.in_flight().is_empty());
+    let heard = run.finish();
+    let mut told = heard.told;
+    told.sort();
+    assert_eq!(told, [(1, "find".into(), "unknown"), (2, "find".into(), "ok")]);
+    let coverage = heard.coverage;
+    assert_eq!(
+        (coverage.requests_reply_lost, coverage.requests_answered, coverage.requests_in_flight),
+        (1, 1, 0)
+    );
+    assert_eq!(heard.window.totals(&sonar_core::Class::ALL).outcome_unknown, 1);
+}
+
+#[test]
+fn an_acknowledged_gap_ends_the_request_and_not_the_one_behind_it() {
+    let (mut run, mut talk) = (Run::new(), talk());
+    talk.send(End::Client, &request(1)).wait(SECOND);
+    lose(&mut talk, End::Server, &reply(1));
+    talk.ack(End::Client);
+    run.take(&mut talk);
+    assert!(run.in_flight().is_empty(), "an idle connection has nothing in flight");
+    talk.send(End::Client, &request(2)).wait(SECOND);
+    lose(&mut talk, End::Server, &reply(2));
+    // It acknowledges the reply to the second request, and is itself not answered.
+    talk.send(End::Client, &request(3));
+    let sent = talk.now();
+    run.take(&mut talk);
+    run.take(&mut talk);
+    let age = run.now.since(sent);
+    let in_flight = run.in_flight();
+    assert_eq!(in_flight.keys().collect::<Vec<_>>(), ["c3"]);
+    assert!(in_flight["c3"].abs_diff(age) < SECOND, "{in_flight:?} {age}");
+    let heard = run.finish();
+    assert_eq!(heard.coverage.requests_reply_lost, 2);
+    assert_eq!(heard.coverage.requests_in_flight, 1);
+}
+
+#[test]
+fn a_connection_that_loses_every_reply_does_not_go_blind() {
+    let (mut run, mut talk) = (Run::new(), talk());
+    let many = 2 * MAX_PENDING as u32;
+    for id in 1..=many {
+        talk.send(End::Client, &request(id)).wait(SECOND / 10);
+        lose(&mut talk, End::Server, &reply(id));
+    }
+    talk.send(End::Client, &request(many + 1)).send(End::Server, &reply(many + 1));
+    run.take(&mut talk);
+    run.take(&mut talk);
+    assert!(run.in_flight().is_empty());
+    let heard = run.finish();
+    assert!(heard.told.contains(&(many + 1, "find".into(), "ok")));
+    let coverage = heard.coverage;
+    assert_eq!(coverage.requests_reply_lost + coverage.requests_evicted, u64::from(many), "{coverage:?}");
+    assert_eq!(heard.told.len() as u32, many + 1, "each is reported");
+}
+
+#[test]
+fn the_oldest_of_too_many_requests_gives_way() {
+    let (mut run, mut talk) = (Run::new(), talk());
+    let many = MAX_PENDING as u32 + 5;
+    (1..=many).for_each(|id| {
+        talk.send(End::Client, &request(id));
+    });
+    run.take(&mut talk);
+    let in_flight = run.in_flight();
+    assert_eq!(in_flight.len(), MAX_PENDING);
+    assert!(in_flight.contains_key(&format!("c{many}")) && !in_flight.contains_key("c5"));
+    talk.send(End::Server, &reply(many));
+    run.take(&mut talk);
+    let heard = run.finish();
+    assert_eq!(heard.told[..5], (1..=5).map(|id| (id, "find".into(), "unknown")).collect::<Vec<_>>());
+    assert_eq!(heard.told[5], (many, "find".into(), "ok"));
+    assert_eq!(heard.coverage.requests_evicted, 5);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_and_nothing_is_lost() {
+    let (mut run, mut talk) = (Run::new(), talk());
+    for round in 0..3 {
+        let ids = 10 * round + 1..10 * round + 9;
+        ids.clone().for_each(|id| {
+            talk.send(End::Client, &request(id));
+        });
+        run.take(&mut talk);
+        for id in ids {
+            assert!(run.in_flight().contains_key(&format!("c{id}")));
+            talk.send(End::Server, &reply(id));
+            run.take(&mut talk);
+            assert!(!run.in_flight().contains_key(&format!("c{id}")));
+        }
+    }
+    let heard = run.finish();
+    assert_eq!(heard.coverage.losses().count(), 0, "{:?}", heard.coverage);
+    assert_eq!(heard.coverage.requests_answered, 24);
+}
+
+#[test]
+fn a_client_that_gives_all_its_requests_one_id_loses_one_reply_and_no_more() {
+    let (mut run, mut talk) = (Run::new(), talk());
+    let again = |n: u32| message(7, 0, &find(&format!("c{n}")));
+    talk.send(End::Client, &again(1)).wait(SECOND);
+    lose(&mut talk, End::Server, &reply(7));
+    for n in 2..6 {
+        talk.send(End::Client, &again(n)).wait(SECOND).send(End::Server, &reply(7));
+        run.take(&mut talk);
+        assert!(run.in_flight().is_empty(), "{n}");
+    }
+    let heard = run.finish();
+    assert_eq!((heard.coverage.requests_answered, heard.coverage.requests_reply_lost), (4, 1));
+    let slowest = heard.window.totals(&sonar_core::Class::ALL).latency.max_ns();
+    assert!(slowest.is_some_and(|ns| ns < 2 * SECOND), "no reply is taken for that of an earlier request");
+}
+
+#[test]
+fn a_connection_joined_late_loses_nothing() {
+    let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+    // The end of a long reply, and the reply to a request that was sent before.
+    talk.send(End::Server, &[b'x'; 700]).send(End::Server, &reply(1));
+    talk.send(End::Client, &request(2)).wait(SECOND).send(End::Server, &reply(2));
+    let mut run = Run::new();
+    run.take(&mut talk);
+    let coverage = run.finish().coverage;
+    assert_eq!(coverage.losses().count(), 0, "{coverage:?}");
+    assert_eq!(
+        (coverage.streams_joined_late, coverage.replies_joined_late, coverage.joined_late_bytes),
+        (1, 1, 700)
+    );
+    assert_eq!(coverage.requests_answered, 1);
+}
+
+#[test]
+fn after_a_connection_joined_late_was_in_step_a_reply_to_nothing_is_a_loss() {
+    let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
+    talk.send(End::Client, &request(1)).send(End::Server, &reply(1));
+    lose(&mut talk, End::Client, &request(2));
+    talk.send(End::Server, &reply(2));
+    let mut run = Run::new();
+    run.take(&mut talk);
+    let coverage = run.finish().coverage;
+    assert_eq!((coverage.replies_orphan, coverage.replies_joined_late), (1, 0));
+}
+
+/// What happens next on a connection.
+#[derive(Copy, Clone, Debug)]
+enum Act {
+    Ask,
+    Answer,
+    Acknowledge,
+}
+
+fn steps() -> impl Strategy<Value = Vec<(usize, Act, bool)>> {
+    let act = prop_oneof![4 => Just(Act::Ask), 4 => Just(Act::Answer), 1 => Just(Act::Acknowledge)];
+    let step = (0..3_usize, act, prop::bool::weighted(0.25));
+    prop::collection::vec(step, 1..60)
+}
+
+/// A connection as it really was, and what of it was captured.
+struct Model {
+    talk: Conversation,
+    /// Requests in order: id, captured, answered, its reply captured, when it was sent.
+    requests: Vec<(u32, bool, bool, bool, Timestamp)>,
+}
+
+impl Model {
+    /// What is running on the server and can be known.
+    fn running(&self) -> impl Iterator<Item = (u32, Timestamp)> {
+        self.requests.iter().filter(|of| of.1 && !of.2).map(|of| (of.0, of.4))
+    }
+
+    /// What was captured and may be in flight by all that was captured after it.
+    fn open(&self) -> impl Iterator<Item = u32> {
+        let paired = self.requests.iter().rposition(|of| of.1 && of.3).map_or(0, |at| at + 1);
+        self.requests[paired..].iter().filter(|of| of.1).map(|of| of.0)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Frames go missing at random, each a message. The server answers each connection in order.
+    #[test]
+    fn what_is_in_flight_is_right_under_any_loss(steps in steps()) {
+        let mut run = Run::new();
+        let mut models: Vec<Model> = (0..3)
+            .map(|n| {
+                // Connections with the same numbers would be one connection, seen twice.
+                let talk = Conversation::new(&format!("10.0.0.2:4000{n}"), "10.0.0.1:27017");
+                let mut talk = talk.with_seq(1_000 + 77_777 * n, 5_000 + 99_999 * n);
+                talk.handshake();
+                Model { talk, requests: Vec::new() }
+            })
+            .collect();
+        let mut id = 0;
+        // In the end all that is open is answered, and one more request on each, of which nothing is lost.
+        let end = (0..3).flat_map(|n| {
+            let answers = std::iter::repeat_n((n, Act::Answer, false), 3);
+            answers.chain([(n, Act::Ask, false), (n, Act::Answer, false), (n, Act::Ask, false)])
+        });
+        for (n, act, lost) in steps.iter().copied().chain(end) {
+            // The clock is one for all connections.
+            let now = models.iter().map(|model| model.talk.now()).max().unwrap();
+            let Model { talk, requests } = &mut models[n];
+            talk.wait(now.since(talk.now()));
+            // The third client sends up to three requests before it is answered.
+            let depth = if n == 2 { 3 } else { 1 };
+            let waiting = requests.iter().position(|of| !of.2);
+            match act {
+                Act::Ask if requests.iter().filter(|of| !of.2).count() < depth => {
+                    id += 1;
+                    requests.push((id, !lost, false, false, talk.now()));
+                    talk.send(End::Client, &request(id));
+                }
+                Act::Answer if waiting.is_some() => {
+                    let of = &mut requests[waiting.unwrap()];
+                    (of.2, of.3) = (true, !lost);
+                    talk.send(End::Server, &reply(of.0));
+                }
+                Act::Acknowledge => {
+                    talk.ack(End::Client).ack(End::Server);
+                }
+                _ => {}
+            }
+            if lost {
+                talk.packets.clear();
+            }
+            run.take(talk);
+            let shown = run.in_flight();
+            let running: BTreeMap<u32, Timestamp> = models.iter().flat_map(Model::running).collect();
+            let open: BTreeSet<u32> = models.iter().flat_map(Model::open).collect();
+            for (id, sent) in running {
+                let age = shown.get(&format!("c{id}"));
+                prop_assert_eq!(age.copied(), Some(run.now.since(sent)), "request {} runs", id);
+            }
+            for name in shown.keys() {
+                let id: u32 = name[1..].parse().unwrap();
+                prop_assert!(open.contains(&id), "request {id} was answered, and a later one after it");
+            }
+        }
+        let last: Vec<String> = models.iter().flat_map(Model::running).map(|(id, _)| format!("c{id}")).collect();
+        prop_assert_eq!(last.len(), 3);
+        let mut shown: Vec<String> = run.in_flight().into_keys().collect();
+        shown.sort_by_key(|name| name[1..].parse::<u32>().unwrap());
+        let mut last = last;
+        last.sort_by_key(|name| name[1..].parse::<u32>().unwrap());
+        prop_assert_eq!(shown, last, "in the end only what really runs is in flight");
+        let heard = run.finish();
+        let all = models.iter().flat_map(|model| &model.requests);
+        let captured: Vec<_> = all.filter(|of| of.1).collect();
+        let paired = captured.iter().filter(|of| of.3).count() as u64;
+        prop_assert_eq!(heard.coverage.requests, captured.len() as u64);
+        prop_assert_eq!(heard.coverage.requests_answered, paired);
+        prop_assert_eq!(heard.coverage.requests_in_flight, 3);
+        let lost = heard.coverage.requests_reply_lost + heard.coverage.requests_discarded;
+        prop_assert_eq!(lost, captured.len() as u64 - paired - 3);
+    }
+}
