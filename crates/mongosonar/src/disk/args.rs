@@ -13,13 +13,13 @@ pub enum DiskCommand {
     /// Measure what a disk can do: mongoperf for today, with its configuration and its lines
     #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),
-    /// How long reading so many documents takes on a disk that was measured
+    /// Estimate how long reading a number of documents takes on a disk that was measured
     #[command(after_long_help = ESTIMATE_EXAMPLES)]
     Estimate(EstimateArgs),
-    /// The devices under a folder, or all: the columns of iostat -x
+    /// Show the devices below a folder, or all, with the columns of iostat -x
     #[command(after_long_help = STAT_EXAMPLES)]
     Stat(StatArgs),
-    /// Look at file system, devices, memory and limits as MongoDB's production notes do; reads only
+    /// Check file system, devices, memory and limits against MongoDB's production notes; changes nothing
     #[command(after_long_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
 }
@@ -34,9 +34,9 @@ Examples:
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  mongosonar disk check                                 of the mongod that runs here
+  mongosonar disk check                                 the data folder of the mongod on this machine
   mongosonar disk check --dbpath /var/lib/mongodb --mongod-version 8.0
-  mongosonar disk check --root tree --dbpath /data/db   of copies of /proc and /sys of another machine";
+  mongosonar disk check --root tree --dbpath /data/db   copies of /proc and /sys of another machine";
 
 /// What `disk check` can be asked for.
 #[derive(Args, Debug, Default, Clone)]
@@ -44,13 +44,13 @@ pub struct CheckArgs {
     /// Folder of the data [default: that of the mongod that runs]
     #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
-    /// Version of mongod, where it cannot be found out, like 7.0
+    /// Version of mongod, like 7.0 [default: that of the mongod on this machine]
     #[arg(long, value_name = "X.Y", value_parser = parse_version)]
     pub mongod_version: Option<(u32, u32)>,
-    /// Folder that holds proc and sys of the machine to look at
+    /// Folder with copies of /proc and /sys of the machine to check
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    /// One JSON object instead of lines
+    /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -66,16 +66,16 @@ fn parse_version(text: &str) -> Result<(u32, u32), String> {
 
 const STAT_EXAMPLES: &str = "\
 Examples:
-  mongosonar disk stat --dbpath /var/lib/mongodb    the device of the data, and the disks that it is made of
+  mongosonar disk stat --dbpath /var/lib/mongodb    the device of the data, and the disks below it
   mongosonar disk stat --interval 5s --duration 1m  all devices that have done anything, for a minute
-  mongosonar disk stat md0 --json                   one JSON object an interval";
+  mongosonar disk stat md0 --json                   one JSON object for each interval";
 
 /// What `disk stat` can be asked for.
 #[derive(Args, Debug, Clone)]
 pub struct StatArgs {
-    /// Devices, like sda, md0 or /dev/mapper/vg-data, with what they are made of [default: all]
+    /// Devices, like sda, md0 or /dev/mapper/vg-data; each is shown with the devices below it [default: all]
     pub devices: Vec<String>,
-    /// Folder of the data: its device, with what that is made of
+    /// Folder of the data: shows its device and the devices below it
     #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
     /// Length of an interval, like 500ms, 10s, 1m
@@ -87,14 +87,14 @@ pub struct StatArgs {
     /// Stop after this many intervals
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// JSON: one object an interval
+    /// One JSON object for each interval
     #[arg(long)]
     pub json: bool,
 }
 
 const ESTIMATE_EXAMPLES: &str = "\
 Examples:
-  mongosonar disk estimate run.json --documents 100M            at random and in order, as that disk is
+  mongosonar disk estimate run.json --documents 100M            at random and in order, on that disk
   mongosonar disk estimate run.json --size 500G --documents 100M
   mongosonar disk estimate --rate 100 --documents 100M          a hundred reads a second: more than a day";
 
@@ -103,10 +103,10 @@ Examples:
 pub struct EstimateArgs {
     /// A result of disk bench --json; - is standard input
     pub run: Option<PathBuf>,
-    /// Reads per second, instead of a result
+    /// Reads per second of the disk, instead of a result
     #[arg(long, value_name = "N", conflicts_with = "run", value_parser = parse_rate)]
     pub rate: Option<f64>,
-    /// How many documents are read, like 250000 or 100M
+    /// Number of documents to read, like 250000 or 100M
     #[arg(long, alias = "reads", value_name = "N", value_parser = parse_count)]
     pub documents: Option<u64>,
     /// Size of the collection on disk, like 500G (1G is 1,073,741,824 bytes)
@@ -115,7 +115,7 @@ pub struct EstimateArgs {
     /// Bytes of a document on disk [default: size by documents, else one record of the result]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub document_bytes: Option<u64>,
-    /// One JSON object instead of a table
+    /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -159,20 +159,20 @@ Examples:
   mongosonar disk bench -r -w --json > ext4.json          keep a run
   mongosonar disk bench -r --html disk.html               a page with the plot
   mongosonar disk bench --compare ext4.json xfs.json      two runs side by side
-A document on standard input is read when neither --r nor --w is given, or with --mongoperf-config -.";
+Without --r and --w, and with --mongoperf-config -, it reads mongoperf's configuration from standard input.";
 
 /// What `disk bench` can be asked for. The names of mongoperf are flags too.
 #[derive(Args, Debug, Default, Clone)]
 pub struct BenchArgs {
-    /// mongoperf's configuration, a JSON document with its keys quoted or not; - is standard input
-    #[arg(long, value_name = "FILE", help_heading = "What to do, in mongoperf's names")]
+    /// Read mongoperf's configuration from this file, a JSON document with keys quoted or not; - is standard input
+    #[arg(long, value_name = "FILE", help_heading = "What to measure, in mongoperf's names")]
     pub mongoperf_config: Option<PathBuf>,
-    /// Most requests in flight; the ramp is 1, 2, 4 … up to it [default: 1]
+    /// Most requests in flight; the steps are 1, 2, 4 … up to it [default: 1]
     #[arg(
         long = "nThreads",
         alias = "n-threads",
         value_name = "N",
-        help_heading = "What to do, in mongoperf's names"
+        help_heading = "What to measure, in mongoperf's names"
     )]
     pub n_threads: Option<u32>,
     /// Size of the test file in MiB [default: 1]
@@ -180,7 +180,7 @@ pub struct BenchArgs {
         long = "fileSizeMB",
         alias = "file-size-mb",
         value_name = "MIB",
-        help_heading = "What to do, in mongoperf's names"
+        help_heading = "What to measure, in mongoperf's names"
     )]
     pub file_size_mb: Option<u64>,
     /// Pause after each round in microseconds, divided by the number in flight [default: 0]
@@ -188,24 +188,24 @@ pub struct BenchArgs {
         long = "sleepMicros",
         alias = "sleep-micros",
         value_name = "MICROS",
-        help_heading = "What to do, in mongoperf's names"
+        help_heading = "What to measure, in mongoperf's names"
     )]
     pub sleep_micros: Option<u64>,
     /// Map the file into memory instead of direct I/O [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to do, in mongoperf's names")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to measure, in mongoperf's names")]
     pub mmf: Option<bool>,
     /// Read [default: false]
-    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to do, in mongoperf's names")]
+    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to measure, in mongoperf's names")]
     pub r: Option<bool>,
     /// Write; with --r, each round is a read and a write, counted as two operations [default: false]
-    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to do, in mongoperf's names")]
+    #[arg(short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "What to measure, in mongoperf's names")]
     pub w: Option<bool>,
     /// Size of a record in KiB, up to 64000 [default: 4]
     #[arg(
         long = "recSizeKB",
         alias = "rec-size-kb",
         value_name = "KIB",
-        help_heading = "What to do, in mongoperf's names"
+        help_heading = "What to measure, in mongoperf's names"
     )]
     pub rec_size_kb: Option<u32>,
     /// Seconds between two msync, with --mmf [default: 0, never]
@@ -213,55 +213,55 @@ pub struct BenchArgs {
         long = "syncDelay",
         alias = "sync-delay",
         value_name = "SECONDS",
-        help_heading = "What to do, in mongoperf's names"
+        help_heading = "What to measure, in mongoperf's names"
     )]
     pub sync_delay: Option<u64>,
     /// Folder for the test file, which is removed at the end [default: .]
     #[arg(long, value_name = "DIR", help_heading = "How to do it")]
     pub dir: Option<PathBuf>,
-    /// How requests are made [default: uring, or threads where io_uring is forbidden; mmap with --mmf]
+    /// How to make requests [default: uring, or threads where io_uring is forbidden; mmap with --mmf]
     #[arg(long, value_name = "NAME", value_enum, help_heading = "How to do it")]
     pub engine: Option<EngineArg>,
-    /// Where requests go [default: random]
+    /// Order of the requests [default: random]
     #[arg(long, value_name = "HOW", value_enum, help_heading = "How to do it")]
     pub access: Option<AccessArg>,
-    /// Length of a step of the ramp
+    /// Length of a step
     #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = parse_seconds, help_heading = "How to do it")]
     pub step_seconds: Duration,
-    /// Length of each of the short probes before the ramp; 0 leaves them out
+    /// Length of each of the short probes before the steps; 0 skips them
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds_or_none, help_heading = "How to do it")]
     pub probe_seconds: Duration,
-    /// No ramp: one step, with nThreads in flight from the beginning
+    /// Run only one step, with nThreads requests in flight
     #[arg(long, help_heading = "How to do it")]
     pub no_ramp: bool,
     /// Do not follow each write with fdatasync, as mongoperf did
     #[arg(long, help_heading = "How to do it")]
     pub no_fdatasync: bool,
-    /// Go through the page cache, where a file system has no direct I/O
+    /// Use the page cache, where a file system has no direct I/O
     #[arg(long, help_heading = "How to do it")]
     pub buffered: bool,
-    /// The offsets follow from this number: the same ones each time
+    /// Seed of the offsets; the same number gives the same offsets
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How to do it")]
     pub seed: u64,
-    /// Only the result, as one JSON object (mongoperf's lines go to standard error)
+    /// One JSON object instead of text; mongoperf's lines go to standard error
     #[arg(long, help_heading = "What to show")]
     pub json: bool,
     /// Write the report as one self-contained page with charts into this file too
     #[arg(long, value_name = "FILE", value_parser = outfile::parse, help_heading = "What to show")]
     pub html: Option<PathBuf>,
-    /// No lines while it runs
+    /// Print no lines while it runs
     #[arg(short, long, help_heading = "What to show")]
     pub quiet: bool,
-    /// Set two results of --json side by side; measures nothing
+    /// Compare two results of --json; measures nothing
     #[arg(long, value_names = ["A.json", "B.json"], num_args = 2, help_heading = "What to show")]
     pub compare: Option<Vec<PathBuf>>,
 }
 
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum EngineArg {
-    /// io_uring: many in flight from few threads
+    /// io_uring: many requests in flight from few threads
     Uring,
-    /// A thread for each in flight, with pread and pwrite, as mongoperf did
+    /// One thread for each request in flight, with pread and pwrite, as mongoperf did
     Threads,
     /// The file mapped into memory
     Mmap,

@@ -35,16 +35,16 @@ pub struct Databases {
 
 #[derive(Subcommand, Debug)]
 pub enum ProfilerCommand {
-    /// What the profiler of each database is set to, and how long until its collection wraps
+    /// Show the profiling level and slow ms of each database, and how long until system.profile wraps
     #[command(after_long_help = STATUS_EXAMPLES)]
     Status(StatusArgs),
-    /// Set the profiler; with --duration put everything back afterwards
+    /// Set the profiling level and slow ms; with --duration restore everything afterwards
     #[command(after_long_help = SET_EXAMPLES)]
     Set(Box<SetArgs>),
-    /// Follow what the profiler writes, one line an operation
+    /// Follow system.profile, one line for each operation
     #[command(after_long_help = TAIL_EXAMPLES)]
     Tail(TailArgs),
-    /// Digest of system.profile: of a server, a BSON dump, or JSON lines
+    /// Report on system.profile of a server, a BSON dump, or JSON
     #[command(after_long_help = REPORT_EXAMPLES)]
     Report(Box<ReportArgs>),
     /// Measure what profiling costs on this server, with a load in a database of its own
@@ -70,16 +70,16 @@ Examples:
 const SET_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler set --db shop --level 1 --slowms 50
-  mongosonar profiler set --db shop --level 2 --size 64m --duration 60s  all operations of a minute, then as it was
+  mongosonar profiler set --db shop --level 2 --size 64m --duration 60s  all operations of a minute, then restore
   mongosonar profiler set --all-dbs --level 1 --filter '{\"millis\": {\"$gt\": 20}, \"op\": \"update\"}'
   mongosonar profiler set --db shop --filter unset
-slowms, sample rate and rate limit are the whole server's, whichever database is named.";
+slowms, sample rate and rate limit apply to the whole server, whichever database is named.";
 
 const TAIL_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler tail --db shop
   mongosonar profiler tail --all-dbs --lines 0 --json > operations.jsonl
-It goes on after a restart or a fail-over, and says how much it missed where the collection wrapped faster than it read.";
+It continues after a restart or a fail-over, and says how much it missed if the collection wrapped too fast.";
 
 #[derive(Args, Debug)]
 pub struct TailArgs {
@@ -87,7 +87,7 @@ pub struct TailArgs {
     pub connection: Connection,
     #[command(flatten)]
     pub databases: Databases,
-    /// Begin with so many of the operations that are there already, of each database
+    /// Begin with this many of the operations that each database holds already
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub lines: u32,
     /// Stop after this time
@@ -96,7 +96,7 @@ pub struct TailArgs {
     /// Stop after this many operations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// One JSON object a line, with the ids of the shapes
+    /// One JSON object for each operation, with the ids of its shape
     #[arg(long)]
     pub json: bool,
 }
@@ -113,10 +113,10 @@ Examples:
 pub struct ReportArgs {
     #[command(flatten)]
     pub digest: DigestArgs,
-    /// Of a server: this database; repeat for several [default: all but admin, config and local]
+    /// Read only this database of the server; repeat for several [default: all but admin, config and local]
     #[arg(short, long = "db", value_name = "NAME", help_heading = "What to read")]
     pub db: Vec<String>,
-    /// Of a server: what is written from now on, for this time, and not what is there already
+    /// Read what the server writes during this time, not what is there already
     #[arg(long, alias = "for", value_name = "TIME", value_parser = parse_duration, help_heading = "What to read")]
     pub duration: Option<Duration>,
 }
@@ -124,46 +124,46 @@ pub struct ReportArgs {
 const IMPACT_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler impact                                levels 0, 1, 2 with 1 to 32 clients
-  mongosonar profiler impact --level 0 --level 0            what the measurement itself is worth here
+  mongosonar profiler impact --level 0 --level 0            how precise the measurement is here
   mongosonar profiler impact --level 2 --duration 10m --size 64m --clients 8    before and after system.profile wraps
   mongosonar profiler impact --html impact.html --svg impact.svg
-It loads the server as far as that many clients can. It makes a database that must not exist, and drops it however it ends.";
+It puts full load on the server. It creates a database that must not exist, and always drops it at the end.";
 
 #[derive(Args, Debug)]
 pub struct ImpactArgs {
     #[command(flatten)]
     pub connection: Connection,
-    /// Name of the database that is made and dropped; it must not exist
+    /// Name of the database to create and drop; it must not exist
     #[arg(long, value_name = "NAME", default_value = "mongosonar_impact", value_parser = parse_database)]
     pub db: String,
-    /// Numbers of clients that ask at the same time; repeat or separate by commas [default: 1,2,4,8,16,32]
+    /// Numbers of concurrent clients; repeat or separate by commas [default: 1,2,4,8,16,32]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub clients: Vec<u32>,
-    /// Levels; the others are compared with the first; repeat or separate by commas [default: 0,1,2]
+    /// Profiling levels; each is compared with the first; repeat or separate by commas [default: 0,1,2]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..=2))]
     pub level: Vec<i32>,
     /// Also level 2 with this rate limit (Percona Server for MongoDB) [default there: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1000))]
     pub rate_limit: Option<i64>,
-    /// How often each level is measured with each number of clients
+    /// Number of measurements of each level with each number of clients
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(3..=1000))]
     pub rounds: u16,
-    /// How long at a time
+    /// Length of a measurement
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     pub slice: Duration,
-    /// One long run with the last level and the most clients instead, to see system.profile fill and wrap
+    /// Make one run of this length instead, with the last level and the most clients, to see system.profile wrap
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Documents in the table
+    /// Number of documents in the collection
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
     pub documents: u32,
     /// Size of system.profile [default: the server's, 1m]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// How sure the verdicts are to be, all together, in per cent
+    /// Confidence of all verdicts together, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence)]
     pub confidence: f64,
-    /// What the order of the levels is drawn from
+    /// Seed of the order of the levels
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Draw throughput over time into this SVG file too
@@ -194,13 +194,13 @@ pub struct SetArgs {
     pub connection: Connection,
     #[command(flatten)]
     pub databases: Databases,
-    /// 0 off, 1 slow operations (or what the filter takes), 2 every operation
+    /// Profiling level: 0 off, 1 slow operations (or what the filter matches), 2 every operation
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..=2))]
     pub level: Option<i32>,
-    /// What takes longer than so many milliseconds is slow; counts for the log too
+    /// Slow ms: operations that take longer than this are slow; applies to the log too
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i64).range(-1..=i64::from(i32::MAX)), allow_negative_numbers = true)]
     pub slowms: Option<i64>,
-    /// Share of slow operations that is kept, 0 to 1; counts for the log too (MongoDB 3.6)
+    /// Share of slow operations to keep, 0 to 1; applies to the log too (MongoDB 3.6)
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     pub sample_rate: Option<f64>,
     /// Find expression in JSON over the fields of profile documents, or unset (MongoDB 4.4.2)
@@ -209,13 +209,13 @@ pub struct SetArgs {
     /// Keep one in N of the operations below slowms at level 2 (Percona Server for MongoDB)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1000))]
     pub rate_limit: Option<i64>,
-    /// Size of system.profile, like 16m or 1g; another size drops what it holds
+    /// Size of system.profile, like 16m or 1g; a change drops what it holds
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Put everything back after this time; also after Ctrl-C, SIGTERM, SIGHUP, and a lost connection that comes back
+    /// Restore everything after this time; also on Ctrl-C, SIGTERM, SIGHUP, and when a lost connection comes back
     #[arg(long, alias = "for", value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// With --duration and --size: leave the new size, and so what was collected, as it is afterwards
+    /// With --duration and --size: keep the new size, and so what was collected
     #[arg(long, requires = "duration")]
     pub keep_size: bool,
 }
