@@ -10,6 +10,7 @@ use sonar_core::Class;
 use sonar_view::digest::By;
 use sonar_view::{Classes, Column};
 
+use crate::connection::ServerArgs;
 use crate::digest::{self, CompareArgs, DigestArgs};
 use crate::profiler::args::ProfilerCommand;
 use crate::{config, disk, doctor, io, manual, outfile, profiler, queries};
@@ -167,9 +168,9 @@ pub struct IoLiveArgs {
     /// mongod whose folder it is [default: all files of the process]
     #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
-    /// Ask this server for the names of collections and indexes
-    #[arg(long, value_name = "URI")]
-    pub uri: Option<String>,
+    /// Asked for the names of collections and indexes
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// One row for each
     #[arg(long, value_name = "WHAT", value_enum, default_value = "file")]
     pub by: IoBy,
@@ -236,9 +237,9 @@ pub struct IoRecordArgs {
     /// each page costs about as much as an access
     #[arg(long)]
     pub readahead: bool,
-    /// Ask this server for the names of collections and indexes, and keep them in the recording
-    #[arg(long, value_name = "URI")]
-    pub uri: Option<String>,
+    /// Asked for the names of collections and indexes, which the recording keeps
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Option<IoWay>,
@@ -274,9 +275,9 @@ pub struct IoReportArgs {
 pub struct IoReorderArgs {
     /// The collection: database.collection
     pub namespace: String,
-    /// The server
-    #[arg(long, value_name = "URI")]
-    pub uri: String,
+    /// The server that holds it
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Name of the index whose order the collection gets
     #[arg(long, value_name = "NAME", default_value = "_id_")]
     pub index: String,

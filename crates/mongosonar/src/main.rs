@@ -4,6 +4,7 @@
 
 mod cli;
 mod config;
+mod connection;
 mod digest;
 mod disk;
 mod doctor;

@@ -17,6 +17,9 @@ use crate::stop::Stop;
 
 /// The collection that a profiler writes to.
 pub const COLLECTION: &str = "system.profile";
+/// The built-in role that may read and set the profiler of a database, list its collections, and read and size
+/// `system.profile`, which `read` and `clusterMonitor` may not.
+pub(crate) const ROLE: &str = "dbAdmin";
 /// How many of the last documents tell the present rate.
 const RECENT: i64 = 1_000;
 /// Size that a server gives the collection by itself.
@@ -309,10 +312,8 @@ pub(crate) async fn settings(link: &Link, info: &ServerInfo, database: &str) -> 
         return Err(Error::Mongos(info.address.clone()));
     }
     let what = format!("read the profiler of {database}");
-    match link.command(database, doc! { "profile": -1 }, &what).await {
-        Err(Error::Command { code: COMMAND_NOT_FOUND, said, .. }) => {
-            Err(Error::NoProfiler { server: info.label(), said })
-        }
+    match link.command_as(database, doc! { "profile": -1 }, &what, ROLE).await {
+        Err(Error::Command { code: COMMAND_NOT_FOUND, .. }) => Err(Error::NoProfiler(info.label())),
         Err(error) => Err(error),
         Ok(reply) => Settings::read(&reply),
     }
@@ -327,14 +328,14 @@ async fn state(link: &Link, info: &ServerInfo, database: &str) -> Result<State> 
 pub(crate) async fn fill(link: &Link, database: &str) -> Result<Option<Fill>> {
     let what = format!("look at {database}.{COLLECTION}");
     let list = doc! { "listCollections": 1, "filter": { "name": COLLECTION } };
-    let reply = link.command(database, list, &what).await?;
+    let reply = link.command_as(database, list, &what, ROLE).await?;
     let entry = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
     let Some(Bson::Document(entry)) = entry.ok().and_then(|batch| batch.first()) else { return Ok(None) };
     let mut fill = Fill {
         max_bytes: entry.get_document("options").ok().and_then(|options| whole(options, "size")),
         ..Fill::default()
     };
-    match link.command(database, doc! { "collStats": COLLECTION }, &what).await {
+    match link.command_as(database, doc! { "collStats": COLLECTION }, &what, ROLE).await {
         Ok(stats) => {
             fill.max_bytes = whole(&stats, "maxSize").filter(|bytes| *bytes > 0).or(fill.max_bytes);
             fill.size_bytes = whole(&stats, "size").unwrap_or(0);
@@ -343,7 +344,7 @@ pub(crate) async fn fill(link: &Link, database: &str) -> Result<Option<Fill>> {
         Err(error) if error.code() == Some(NAMESPACE_NOT_FOUND) => return Ok(None),
         Err(error) => return Err(error),
     }
-    let ends = ends(link, database).await.map_err(|error| Error::of(what, "clusterMonitor", &error))?;
+    let ends = ends(link, database).await.map_err(|error| link.error(what, ROLE, &error))?;
     (fill.oldest, fill.newest, fill.recent_since, fill.recent_documents) = ends;
     Ok(Some(fill))
 }
@@ -372,7 +373,7 @@ async fn take(link: &Link, database: &str, before: &Settings, step: &Step) -> Re
             format!("make {database}.{COLLECTION}"),
         ),
     };
-    match link.command_as(database, command, &what, "dbAdmin").await {
+    match link.command_as(database, command, &what, ROLE).await {
         Ok(_) => Ok(()),
         Err(error) if *step == Step::Drop && error.code() == Some(NAMESPACE_NOT_FOUND) => Ok(()),
         Err(error) => Err(error),

@@ -1,59 +1,58 @@
 //! What can go wrong, said so that a person knows what to do.
 
-use mongodb::error::{Error as Driver, ErrorKind};
+use mongodb::error::{Error as Driver, ErrorKind, WriteFailure};
+
+use crate::reach::{Obstacle, Unreachable};
 
 /// Result of talking to a server.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why it could not be done.
+/// Why it could not be done. Each message names one cause, once, and where there is one the next step.
 #[derive(thiserror::Error, Debug)]
 pub enum Error {
-    /// The connection string cannot be used.
+    /// The connection string, or an option beside it, cannot be used.
     #[error("the connection string cannot be used: {0}")]
     ConnectionString(String),
     /// No server was reached.
-    #[error("no server was reached: {0}")]
-    Unreachable(String),
+    #[error("{0}")]
+    Unreachable(Unreachable),
     /// The server is older than what the driver speaks with.
     #[error(
-        "the server is older than MongoDB 4.4, which the official driver no longer speaks with ({0}); set its profiler \
-         with the shell, and read what it wrote with `mongosonar profiler report FILE`"
+        "{server} is MongoDB {version}, older than MongoDB 4.4, the oldest that mongosonar connects to; set its profiler \
+         in the shell, and read what it wrote with `mongosonar profiler report FILE`"
     )]
-    TooOld(String),
-    /// Whatever listens there ends each connection at once.
-    #[error(
-        "no server was reached: connections are ended at the first message, as servers older than MongoDB 4.4 (which \
-         the official driver no longer speaks with: read what their profiler wrote with `mongosonar profiler report \
-         FILE`), servers that want TLS and servers that are starting do: {0}"
-    )]
-    HangsUp(String),
+    TooOld {
+        /// Its address.
+        server: String,
+        /// Its version, as its wire version tells it.
+        version: String,
+    },
+    /// The server is newer than what the driver speaks with.
+    #[error("{0} speaks only a newer protocol than this mongosonar; update mongosonar")]
+    TooNew(String),
     /// Name or password were refused.
     #[error(
-        "the server refused to authenticate: {0}; look at name, password (`:/?#[]@%` in them as %XX) and `authSource`, \
-         the database that knows the user"
+        "authentication failed: the password is wrong, or the user is not known in this authentication database \
+         (authSource, --authenticationDatabase)"
     )]
-    Authentication(String),
+    Authentication,
+    /// Authentication failed for a reason that the server or the driver gives.
+    #[error("authentication failed: {0}")]
+    Mechanism(String),
     /// The server wants to know who asks.
-    #[error("the server wants to know who asks ({0}): give name and password, mongodb://NAME:PASSWORD@HOST")]
-    Nobody(String),
+    #[error("the server requires a user; give --username, or mongodb://NAME:PASSWORD@HOST")]
+    Nobody,
     /// The user may not do this.
-    #[error("the user may not {what}: {said}; the role {role} grants it")]
+    #[error("the user is not authorized to {what}; grant the role {role}")]
     Unauthorized {
         /// What was to be done.
         what: String,
-        /// The server's words.
-        said: String,
         /// A built-in role that grants it.
         role: &'static str,
     },
     /// The server knows no `profile` command.
-    #[error("{server} has no profiler: {said}")]
-    NoProfiler {
-        /// Product and address.
-        server: String,
-        /// The server's words.
-        said: String,
-    },
+    #[error("{0} has no profiler")]
+    NoProfiler(String),
     /// The server is a mongos.
     #[error(
         "{0} is a mongos, which has no profiler: operations are profiled by the mongod of each shard; connect to those"
@@ -90,7 +89,7 @@ pub enum Error {
     #[error("cannot start the driver's runtime: {0}")]
     Runtime(#[from] std::io::Error),
     /// A command failed.
-    #[error("{what}: {said}")]
+    #[error("cannot {what}: {said}")]
     Command {
         /// What was to be done.
         what: String,
@@ -103,7 +102,7 @@ pub enum Error {
     #[error("the server's reply to {0} cannot be read")]
     Reply(&'static str),
     /// The connection was lost, or the server is going or coming.
-    #[error("{what}: connection lost: {said}")]
+    #[error("cannot {what}: {said}")]
     Lost {
         /// What was to be done.
         what: String,
@@ -129,49 +128,87 @@ const AUTHENTICATION_FAILED: i32 = 18;
 /// NotPrimaryOrSecondary (`src/mongo/base/error_codes.yml`, category RetriableError).
 const PASSING: [i32; 11] = [6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436];
 
+/// Characters of a text from outside that are shown.
+const MOST_CHARACTERS: usize = 400;
+
+/// A text from a server or the driver as one line of plain characters, cut where it is long.
+pub(crate) fn plain(text: &str) -> String {
+    let text = text.trim();
+    let mut kept: String = text.chars().take(MOST_CHARACTERS).collect();
+    if kept.len() < text.len() {
+        kept.push('…');
+    }
+    kept.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 impl Error {
-    /// Of the driver, while `what` was done; `role` grants it.
+    /// Of the driver, while `what` was done (`read the version`); `role` grants it.
     pub(crate) fn of(what: impl Into<String>, role: &'static str, error: &Driver) -> Self {
         let what = what.into();
         match &*error.kind {
-            ErrorKind::Command(command)
-                if command.code == UNAUTHORIZED && command.message.contains("requires authentication") =>
-            {
-                Self::Nobody(command.message.clone())
+            ErrorKind::Command(command) => Self::of_reply(what, role, (command.code, &command.message)),
+            ErrorKind::Write(WriteFailure::WriteError(write)) => {
+                Self::of_reply(what, role, (write.code, &write.message))
             }
-            ErrorKind::Command(command) if command.code == UNAUTHORIZED => {
-                Self::Unauthorized { what, said: command.message.clone(), role }
+            ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => {
+                Self::of_reply(what, role, (concern.code, &concern.message))
             }
-            ErrorKind::Command(command) if command.code == AUTHENTICATION_FAILED => {
-                Self::Authentication(command.message.clone())
+            ErrorKind::InsertMany(many) => {
+                let write = many.write_errors.as_ref().and_then(|errors| errors.first());
+                let write = write.map(|write| (write.code, write.message.as_str()));
+                let concern = many.write_concern_error.as_ref();
+                let concern = concern.map(|concern| (concern.code, concern.message.as_str()));
+                Self::of_reply(what, role, write.or(concern).unwrap_or((0, "the server refused the write")))
             }
-            ErrorKind::Command(command) if PASSING.contains(&command.code) => {
-                Self::Lost { what, said: command.message.clone() }
+            ErrorKind::BulkWrite(_) => {
+                Self::Command { what, said: "the server refused the write".to_owned(), code: 0 }
             }
-            ErrorKind::Command(command) => {
-                Self::Command { what, said: command.message.clone(), code: command.code }
+            ErrorKind::Authentication { message, .. } => Self::of_authentication(message),
+            ErrorKind::InvalidArgument { message, .. } | ErrorKind::InvalidTlsConfig { message, .. } => {
+                Self::ConnectionString(plain(message))
             }
-            ErrorKind::Authentication { message, .. } => Self::Authentication(message.clone()),
-            ErrorKind::InvalidArgument { message, .. } => Self::ConnectionString(message.clone()),
-            ErrorKind::InvalidTlsConfig { message, .. } => Self::ConnectionString(message.clone()),
-            ErrorKind::DnsResolve { message, .. } => Self::Unreachable(message.clone()),
-            ErrorKind::ServerSelection { message, .. } if message.contains("wire version") => {
-                Self::TooOld(message.clone())
+            ErrorKind::DnsResolve { .. } => {
+                Self::Unreachable(Unreachable::new("the cluster", Obstacle::UnknownHost))
             }
-            // Servers before 3.6 do not know OP_MSG and hang up at the first one.
-            ErrorKind::ServerSelection { message, .. } if message.contains("unexpected end of file") => {
-                Self::HangsUp(message.clone())
+            ErrorKind::ServerSelection { .. } => Self::Unreachable(Unreachable::gone()),
+            ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } => {
+                Self::Lost { what, said: "the connection to the server was lost".to_owned() }
             }
-            ErrorKind::ServerSelection { message, .. } => Self::Unreachable(message.clone()),
-            ErrorKind::Io(io) => Self::Lost { what, said: io.to_string() },
-            ErrorKind::ConnectionPoolCleared { message, .. } => Self::Lost { what, said: message.clone() },
-            other => Self::Command { what, said: other.to_string(), code: 0 },
+            ErrorKind::InvalidResponse { .. } => {
+                Self::Command { what, said: "the server's reply cannot be read".to_owned(), code: 0 }
+            }
+            other => Self::Command { what, said: plain(&other.to_string()), code: 0 },
         }
+    }
+
+    /// Of a server's reply: its code and message.
+    fn of_reply(what: String, role: &'static str, (code, message): (i32, &str)) -> Self {
+        match code {
+            UNAUTHORIZED if message.contains("requires authentication") => Self::Nobody,
+            UNAUTHORIZED => Self::Unauthorized { what, role },
+            AUTHENTICATION_FAILED => Self::of_authentication(message),
+            code if PASSING.contains(&code) => Self::Lost { what, said: plain(message) },
+            code => Self::Command { what, said: plain(message), code },
+        }
+    }
+
+    fn of_authentication(message: &str) -> Self {
+        // Servers and the driver say no more than this where the password or the user is wrong.
+        if message.contains("uthentication fail") {
+            return Self::Authentication;
+        }
+        let text =
+            ["SCRAM failure: ", "SASL failure: "].iter().find_map(|prefix| message.strip_prefix(prefix));
+        Self::Mechanism(plain(text.unwrap_or(message)))
     }
 
     /// Whether it may pass by itself: the connection was lost, or no server is there just now.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Lost { .. } | Self::Unreachable(_) | Self::HangsUp(_))
+        match self {
+            Self::Lost { .. } => true,
+            Self::Unreachable(why) => why.is_passing(),
+            _ => false,
+        }
     }
 
     /// The server's code of a command that failed.
@@ -180,5 +217,79 @@ impl Error {
             Self::Command { code, .. } => Some(*code),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// A reply of a server as the driver makes an error of it.
+    fn reply(code: i32, message: &str) -> Driver {
+        let reply = bson::doc! { "code": code, "codeName": "Name", "errmsg": message };
+        let command: mongodb::error::CommandError = bson::deserialize_from_document(reply).unwrap();
+        ErrorKind::Command(command).into()
+    }
+
+    #[test]
+    fn each_refusal_of_a_server_has_its_own_words() {
+        let shell = "not authorized on shop to execute command { profile: -1, lsid: { id: UUID(\"1\") }, $db: \"shop\" }";
+        for (code, message, expected) in [
+            (
+                13,
+                "command profile requires authentication",
+                "the server requires a user; give --username, or mongodb://NAME:PASSWORD@HOST",
+            ),
+            (13, shell, "the user is not authorized to read the profiler of shop; grant the role dbAdmin"),
+            (
+                18,
+                "Authentication failed.",
+                "authentication failed: the password is wrong, or the user is not known in this authentication database (authSource, --authenticationDatabase)",
+            ),
+            (
+                334,
+                "Mechanism X is not supported",
+                "cannot read the profiler of shop: Mechanism X is not supported",
+            ),
+            (
+                91,
+                "The server is in quiesce mode",
+                "cannot read the profiler of shop: The server is in quiesce mode",
+            ),
+            (2, "BadValue\n\u{1b}[2J", "cannot read the profiler of shop: BadValue  [2J"),
+        ] {
+            let error = Error::of("read the profiler of shop", "dbAdmin", &reply(code, message));
+            assert_eq!(error.to_string(), expected);
+        }
+        assert!(Error::of("x", "y", &reply(189, "stepped down")).is_passing());
+        assert!(!Error::of("x", "y", &reply(18, "Authentication failed.")).is_passing());
+    }
+
+    #[test]
+    fn no_debug_output_of_the_driver_is_shown() {
+        let io = |kind| Driver::from(io::Error::from(kind));
+        let lost = Error::of("set the profiler of shop", "dbAdmin", &io(io::ErrorKind::ConnectionReset));
+        assert_eq!(
+            lost.to_string(),
+            "cannot set the profiler of shop: the connection to the server was lost"
+        );
+        assert!(lost.is_passing());
+        assert_eq!(
+            Error::of_authentication("SCRAM failure: Authentication failed.").to_string(),
+            Error::Authentication.to_string()
+        );
+        assert_eq!(
+            Error::of_authentication("SCRAM failure: no password").to_string(),
+            "authentication failed: no password"
+        );
+    }
+
+    #[test]
+    fn a_long_text_from_outside_is_cut() {
+        let long = "x".repeat(100_000);
+        assert!(plain(&long).len() < 500);
+        assert_eq!(plain(" a\tb\u{7f} "), "a b");
     }
 }

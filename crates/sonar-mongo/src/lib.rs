@@ -12,13 +12,17 @@ pub mod control;
 mod error;
 pub mod files;
 pub mod load;
+mod reach;
 pub mod reorder;
 mod server;
 mod stop;
 pub mod tail;
+mod target;
 
 pub use error::{Error, Result};
+pub use reach::Unreachable;
 pub use server::{Server, ServerInfo};
 pub use stop::Stop;
+pub use target::{Target, is_connection_string, is_host_and_port};
 
 pub use bson;

@@ -170,7 +170,7 @@ impl Server {
         let profiled = what.variants.iter().any(|variant| variant.level != 0);
         let was = match self.profiler(&what.database) {
             Ok(state) => Some(state),
-            Err(Error::NoProfiler { .. }) if !profiled => None,
+            Err(Error::NoProfiler(_)) if !profiled => None,
             Err(error) => return Err(error),
         };
         if what.variants.iter().any(|variant| variant.rate_limit.is_some())
@@ -265,7 +265,7 @@ async fn fill(
     stop: &Stop,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<()> {
-    let wrong = |error: &mongodb::error::Error| Error::of("fill the table", "readWriteAnyDatabase", error);
+    let wrong = |error: &mongodb::error::Error| link.error("fill the table", "readWriteAnyDatabase", error);
     let table = table(link, &what.database);
     let mut lot = Lot(what.seed);
     let mut id = 0;
@@ -698,7 +698,7 @@ async fn oldest_record(link: &Link, database: &str) -> Result<Option<i64>> {
         .limit(1)
         .projection(doc! { "ts": 1 })
         .show_record_id(true);
-    let wrong = |error: &mongodb::error::Error| Error::of("look at the oldest document", "read", error);
+    let wrong = |error: &mongodb::error::Error| link.error("look at the oldest document", "dbAdmin", error);
     let cursor = match find.await {
         Err(error) => {
             let error = wrong(&error);

@@ -5,16 +5,22 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use mongodb::Client;
-use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria};
+use mongodb::error::ErrorKind;
+use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria, Tls, TlsOptions};
 use sonar_core::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{COMMAND_NOT_FOUND, Error, Result};
+use crate::reach::{Obstacle, Reach};
+use crate::target::Target;
 
 /// How long a server is looked for where the connection string does not say.
 const SELECTION: Duration = Duration::from_secs(10);
 /// How long a TCP connection may take to open where the connection string does not say.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a server may take to answer in TLS that does not answer without.
+const TLS_PROBE: Duration = Duration::from_secs(3);
 
 /// Who a server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,20 +72,24 @@ pub(crate) struct Link {
     pub criteria: SelectionCriteria,
     /// Which server the connection string asks for.
     pub asked: SelectionCriteria,
+    /// What is known of servers that do not answer.
+    pub reach: Reach,
 }
 
 impl Server {
-    /// Connects to `uri`, with at most `connections` connections open at once.
+    /// Connects to a server, named by a [`Target`] or a connection string, with at most `connections`
+    /// connections open at once.
     ///
     /// # Errors
     /// The connection string cannot be used, no server was reached in time, or it refused.
-    pub fn connect(uri: &str, connections: u32) -> Result<Self> {
+    pub fn connect(target: impl Into<Target>, connections: u32) -> Result<Self> {
+        let target = target.into();
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("mongosonar-net")
             .enable_all()
             .build()?;
-        let (link, info) = runtime.block_on(connect(uri, connections))?;
+        let (link, info) = runtime.block_on(connect(&target, connections))?;
         Ok(Self { runtime, link, info })
     }
 
@@ -161,7 +171,15 @@ impl Link {
             .run_command(command)
             .selection_criteria(self.criteria.clone())
             .await
-            .map_err(|error| Error::of(what, role, &error))
+            .map_err(|error| self.error(what, role, &error))
+    }
+
+    /// What an error of the driver means, while `what` was done; `role` grants it.
+    pub fn error(&self, what: impl Into<String>, role: &'static str, error: &mongodb::error::Error) -> Error {
+        match &*error.kind {
+            ErrorKind::ServerSelection { message, .. } => self.reach.explain(message),
+            _ => Error::of(what, role, error),
+        }
     }
 
     /// The server of a replica set that the connection string asks for at this moment, and its address.
@@ -215,9 +233,8 @@ fn at(address: String) -> SelectionCriteria {
     }))
 }
 
-async fn connect(uri: &str, connections: u32) -> Result<(Link, ServerInfo)> {
-    let mut options =
-        ClientOptions::parse(uri).await.map_err(|error| Error::of("connect", "clusterMonitor", &error))?;
+async fn connect(target: &Target, connections: u32) -> Result<(Link, ServerInfo)> {
+    let mut options = target.options().await?;
     options.app_name.get_or_insert_with(|| "mongosonar".to_owned());
     options.server_selection_timeout.get_or_insert(SELECTION);
     options.connect_timeout.get_or_insert(CONNECT);
@@ -228,12 +245,10 @@ async fn connect(uri: &str, connections: u32) -> Result<(Link, ServerInfo)> {
         Some(criteria) => criteria.clone(),
         None => SelectionCriteria::ReadPreference(ReadPreference::Primary),
     };
-    let client =
-        Client::with_options(options).map_err(|error| Error::of("connect", "clusterMonitor", &error))?;
-    let mut link = Link { client, asked: criteria.clone(), criteria };
-    let hello = match link.command("admin", doc! { "hello": 1 }, "connect").await {
-        Err(error) if error.code() == Some(COMMAND_NOT_FOUND) => {
-            link.command("admin", doc! { "isMaster": 1 }, "connect").await?
+    let mut link = link(options.clone(), criteria)?;
+    let hello = match hello(&link).await {
+        Err(Error::Unreachable(why)) if why.hangs_up() && wants_tls(options).await => {
+            return Err(Error::Unreachable(why.with(Obstacle::WantsTls)));
         }
         other => other?,
     };
@@ -253,6 +268,42 @@ async fn connect(uri: &str, connections: u32) -> Result<(Link, ServerInfo)> {
     info.numbers = numbers(&info.version);
     info.product = product(&build).to_owned();
     Ok((link, info))
+}
+
+fn link(mut options: ClientOptions, criteria: SelectionCriteria) -> Result<Link> {
+    let reach = Reach::new(matches!(options.tls, Some(Tls::Enabled(_))));
+    options.sdam_event_handler = Some(reach.handler());
+    let client = Client::with_options(options).map_err(|error| Error::of("connect", "", &error))?;
+    Ok(Link { client, asked: criteria.clone(), criteria, reach })
+}
+
+async fn hello(link: &Link) -> Result<Document> {
+    match link.command("admin", doc! { "hello": 1 }, "connect").await {
+        Err(error) if error.code() == Some(COMMAND_NOT_FOUND) => {
+            link.command("admin", doc! { "isMaster": 1 }, "connect").await
+        }
+        other => other,
+    }
+}
+
+/// Whether a server that hangs up on plain connections answers in TLS. Nothing secret is sent to it: neither the
+/// user's name nor the password.
+async fn wants_tls(mut options: ClientOptions) -> bool {
+    let mut tls = TlsOptions::default();
+    tls.allow_invalid_certificates = Some(true);
+    options.tls = Some(Tls::Enabled(tls));
+    options.credential = None;
+    options.server_selection_timeout = Some(TLS_PROBE);
+    let criteria = options.selection_criteria.clone();
+    let criteria = criteria.unwrap_or(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+    let Ok(link) = link(options, criteria) else { return false };
+    let answered = hello(&link).await;
+    link.client.shutdown().await;
+    match answered {
+        Ok(_) | Err(Error::Nobody | Error::Unauthorized { .. } | Error::Command { .. }) => true,
+        Err(Error::Unreachable(why)) => why.speaks_tls(),
+        Err(_) => false,
+    }
 }
 
 /// `4.4.2-rc0` as numbers; what is no number is 0.

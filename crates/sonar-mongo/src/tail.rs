@@ -18,7 +18,7 @@ use sonar_core::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::control::{COLLECTION, OWN_DATABASES};
+use crate::control::{COLLECTION, OWN_DATABASES, ROLE};
 use crate::error::{Error, Result};
 use crate::server::{Link, Server, ServerInfo, time};
 use crate::stop::Stop;
@@ -198,8 +198,9 @@ impl Server {
         database: &str,
         mut each: impl FnMut(&RawDocument) -> bool,
     ) -> Result<u64> {
-        let wrong =
-            |error: &mongodb::error::Error| Error::of(format!("read {database}.{COLLECTION}"), "read", error);
+        let wrong = |error: &mongodb::error::Error| {
+            self.link().error(format!("read {database}.{COLLECTION}"), ROLE, error)
+        };
         self.runtime().block_on(async {
             let collection = collection(self.link(), database);
             let find = collection.find(not_self(database)).sort(doc! { "$natural": 1 });
@@ -501,7 +502,7 @@ impl Follower {
     async fn uuid(&self) -> Result<Option<Option<Bson>>> {
         let what = format!("look at {}.{COLLECTION}", self.database);
         let list = doc! { "listCollections": 1, "filter": { "name": COLLECTION } };
-        let reply = self.link.command_as(&self.database, list, &what, "read").await?;
+        let reply = self.link.command_as(&self.database, list, &what, ROLE).await?;
         let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
         let batch = batch.map_err(|_| Error::Reply("listCollections"))?;
         let Some(entry) = batch.first().and_then(Bson::as_document) else { return Ok(None) };
@@ -509,7 +510,7 @@ impl Follower {
     }
 
     fn wrong(&self, error: &mongodb::error::Error) -> Error {
-        Error::of(format!("follow {}.{COLLECTION}", self.database), "read", error)
+        self.link.error(format!("follow {}.{COLLECTION}", self.database), ROLE, error)
     }
 
     /// Stands before the last documents that are there; where there are fewer, at the beginning.

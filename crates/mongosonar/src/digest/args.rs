@@ -8,13 +8,14 @@ use sonar_decode::syntax::time;
 use sonar_view::digest::By;
 
 use crate::cli::{ClassArg, ShapeArg};
+use crate::connection::ServerArgs;
 use crate::outfile;
 
 /// What `logs report` and `profiler report` can be asked for.
 #[derive(Args, Debug, Default, Clone)]
 pub struct DigestArgs {
     /// Files to read, plain, gzip or zstd; - is standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present_any = ["uri", "host", "port"], value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// One row for each [default: shape]
     #[arg(long, value_name = "WHAT", value_parser = ["shape", "order", "namespace", "app", "plan"], help_heading = "What to show")]
@@ -39,9 +40,9 @@ pub struct DigestArgs {
     /// Write shapes with typed placeholders, or plain with everything masked [default: typed]
     #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]
     pub shape: Option<ShapeArg>,
-    /// Ask this server (mongodb://…) which indexes exist, and suggest none that it has already
-    #[arg(long, value_name = "URI", help_heading = "What to show")]
-    pub uri: Option<String>,
+    /// Asked which indexes exist, so that no index is proposed where one of them serves
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// One JSON object, which `mongosonar compare` reads too
     #[arg(long, conflicts_with = "csv", help_heading = "How to show it")]
     pub json: bool,

@@ -78,6 +78,11 @@ pub struct Gathered {
 
 /// Runs `logs report`.
 pub fn logs(args: &DigestArgs) -> Result<u8> {
+    if args.files.is_empty() {
+        return Err(usage!(
+            "which log? Name a file, or - for standard input; --uri only says where to look up indexes"
+        ));
+    }
     let stop = stop()?;
     let settings = DigestSettings { by: by(args), points: args.html.is_some() };
     let mut read =
@@ -169,11 +174,11 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Opti
         },
     };
     let view = View::new(&read.digest, source, Some(&read.reading), read.notices.as_ref(), &wanted);
-    let asked = match &args.uri {
-        Some(uri) => Some(Server::connect(uri, 1)?),
-        None => None,
+    let asked = match (server, args.server.named()?) {
+        (None, Some(target)) => Some(Server::connect(target, 1)?),
+        _ => None,
     };
-    let indexes = asked.as_ref().or(server).map(|server| indexes(&view, server));
+    let indexes = server.or(asked.as_ref()).map(|server| indexes(&view, server));
     let mut view = View { indexes: indexes.as_ref(), ..view };
     if let Some(path) = &args.html {
         outfile::write(path, |out| digest::html::write(&view, out))?;

@@ -28,7 +28,7 @@ const ROWS: usize = 20;
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
-    let names = Names::ask(args.uri.as_deref())?;
+    let names = Names::ask(&args.server)?;
     let mut places = Paths::new(watch.folder().cloned(), &watch.running());
     let stop = process::stop_on_signals()?;
     let tracer =

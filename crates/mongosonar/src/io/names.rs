@@ -4,6 +4,8 @@ use anyhow::Result;
 use sonar_mongo::Server;
 use sonar_mongo::files::Held;
 
+use crate::connection::ServerArgs;
+
 /// What the server says its files hold.
 #[derive(Default)]
 pub struct Names {
@@ -12,9 +14,9 @@ pub struct Names {
 
 impl Names {
     /// Asks the server, where there is one to ask.
-    pub fn ask(uri: Option<&str>) -> Result<Self> {
-        let Some(uri) = uri else { return Ok(Self::default()) };
-        let held = Server::connect(uri, 1)?.files()?;
+    pub fn ask(server: &ServerArgs) -> Result<Self> {
+        let Some(target) = server.named()? else { return Ok(Self::default()) };
+        let held = Server::connect(target, 1)?.files()?;
         if held.is_empty() {
             eprintln!("mongosonar: the server names no files of WiredTiger, so files go by their own names");
         }

@@ -31,7 +31,7 @@ const PROCESSES: &str = "processes";
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
-    let names = Names::ask(args.uri.as_deref())?;
+    let names = Names::ask(&args.server)?;
     let stop = process::stop_on_signals()?;
     let mode = if args.readahead { Mode::EachAndPages } else { Mode::Each };
     let tracer = Tracer::start(&watch.running(), mode, args.way.map(Into::into)).map_err(process::refused)?;

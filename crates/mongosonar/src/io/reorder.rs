@@ -27,7 +27,7 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot listen to signals")?;
     }
-    let server = Server::connect(&args.uri, 2)?;
+    let server = Server::connect(args.server.target()?, 2)?;
     let stop = Stop::following(flag);
     let terminal = io::stderr().is_terminal();
     let mut last = None;

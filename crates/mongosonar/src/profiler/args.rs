@@ -4,22 +4,31 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use sonar_mongo::Target;
 
 use crate::cli::parse_duration;
+use crate::connection::ServerArgs;
 use crate::digest::DigestArgs;
 use crate::outfile;
 
-/// Where the server is.
+/// The server, as an option or, as `mongostat` takes it, as an argument.
 #[derive(Args, Debug, Clone)]
 pub struct Connection {
-    /// Connection string: mongodb://… or mongodb+srv://…, with all options of the drivers (authSource, tls, tlsCAFile, replicaSet, directConnection, readPreference …). In the environment it shows in no list of processes
-    #[arg(
-        value_name = "URI",
-        env = "MONGOSONAR_URI",
-        hide_env_values = true,
-        default_value = "mongodb://localhost:27017"
-    )]
-    pub uri: String,
+    /// The server, as --uri takes it [default: what the environment variable MONGOSONAR_URI says, else localhost:27017]
+    #[arg(value_name = "URI", conflicts_with_all = ["uri", "host", "port"])]
+    pub address: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+impl Connection {
+    /// The server that is meant.
+    pub fn target(&self) -> anyhow::Result<Target> {
+        match &self.address {
+            Some(address) => self.server.complete(Target::from(address)),
+            None => self.server.target(),
+        }
+    }
 }
 
 /// Which databases.
@@ -64,6 +73,7 @@ Examples:
 const STATUS_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler status
+  mongosonar profiler status --host db1 --port 27018 --username dba --tls
   mongosonar profiler status --db shop --json 'mongodb://dba@db1:27017/?tls=true&directConnection=true'
   MONGOSONAR_URI='mongodb+srv://dba:secret@cluster.example.net' mongosonar profiler status";
 
@@ -103,8 +113,8 @@ pub struct TailArgs {
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
-  mongosonar profiler report mongodb://localhost:27017 --db shop                    what system.profile holds now
-  mongosonar profiler report mongodb://localhost:27017 --duration 60s --json > now.json  what is written to it from now on
+  mongosonar profiler report --uri localhost:27017 --db shop                    what system.profile holds now
+  mongosonar profiler report --uri localhost:27017 --duration 60s --json > now.json  what is written to it from now on
   mongodump -d shop -c system.profile -o dump; mongosonar profiler report dump/shop/system.profile.bson
   mongoexport -d shop -c system.profile | mongosonar profiler report -
   mongosonar profiler report system.profile.bson --by namespace --json";

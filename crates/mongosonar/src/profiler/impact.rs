@@ -23,7 +23,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     clients.sort_unstable();
     clients.dedup();
     let most = clients.last().copied().unwrap_or(1);
-    let server = Server::connect(&args.connection.uri, most + 2)?;
+    let server = Server::connect(args.connection.target()?, most + 2)?;
     let label = server.info().label();
     let what = Measurement {
         database: args.db.clone(),

@@ -1,11 +1,12 @@
 //! `mongosonar profiler report`: a digest of files, or of what a server holds or writes now.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sonar_decode::profile::Profile;
 use sonar_mongo::tail::{Event, Tailing};
-use sonar_mongo::{Server, Stop};
+use sonar_mongo::{Server, Stop, Target, is_connection_string, is_host_and_port};
 use sonar_view::text::escape;
 use sonar_view::units::Nanos;
 
@@ -15,25 +16,32 @@ use crate::digest::{self, Collect};
 use crate::exit::usage;
 
 pub fn run(args: &ReportArgs) -> Result<u8> {
-    let uris: Vec<&str> =
-        args.digest.files.iter().filter_map(|path| path.to_str()).filter(|path| is_uri(path)).collect();
-    match (uris.as_slice(), args.digest.files.len()) {
+    let files = &args.digest.files;
+    let servers: Vec<&str> = files.iter().filter_map(|path| address(path)).collect();
+    match (servers.as_slice(), files.len()) {
+        ([], 0) => live(args, args.digest.server.target()?),
         ([], _) if args.duration.is_some() || !args.db.is_empty() => Err(usage!(
-            "--db and --duration are for a server: give its connection string, mongodb://…, instead of a file"
+            "--db and --duration are for a server: name one with --uri or --host instead of a file"
         )),
         ([], _) => digest::profiles(&args.digest),
-        ([uri], 1) => live(args, uri),
+        ([_], 1) if args.digest.server.named()?.is_some() => {
+            Err(usage!("two servers are named: give one, with --uri or as the argument"))
+        }
+        ([address], 1) => live(args, args.digest.server.complete(Target::from(address))?),
         _ => Err(usage!("one server at a time, or files: save each digest with --json and compare them")),
     }
 }
 
-fn is_uri(text: &str) -> bool {
-    text.starts_with("mongodb://") || text.starts_with("mongodb+srv://")
+/// A connection string or `host:port`, where the argument is one and no file of that name exists.
+fn address(path: &Path) -> Option<&str> {
+    let text = path.to_str()?;
+    let is_address = is_connection_string(text) || (is_host_and_port(text) && !path.exists());
+    is_address.then_some(text)
 }
 
-fn live(args: &ReportArgs, uri: &str) -> Result<u8> {
+fn live(args: &ReportArgs, target: Target) -> Result<u8> {
     let (stop, _) = super::stop_flag()?;
-    let server = Server::connect(uri, 2)?;
+    let server = Server::connect(target, 2)?;
     digest::profiles_of(&args.digest, &server, |profile, collect| match args.duration {
         Some(time) => follow(&server, args, time, &stop, profile, collect),
         None => {

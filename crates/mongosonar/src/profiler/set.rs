@@ -19,7 +19,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
         return Err(usage!("which databases? Name them with --db NAME, or take all with --all-dbs"));
     }
     let (stop, flag) = super::stop_flag()?;
-    let server = Server::connect(&args.connection.uri, 1)?;
+    let server = Server::connect(args.connection.target()?, 1)?;
     let databases = super::databases(&server, &args.databases, false)?;
     if databases.is_empty() {
         bail!("{} has no databases but its own", server.info().label());

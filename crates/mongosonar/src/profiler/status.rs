@@ -11,9 +11,9 @@ use super::args::StatusArgs;
 use crate::cli::OK;
 
 pub fn run(args: &StatusArgs) -> Result<u8> {
-    let server = Server::connect(&args.connection.uri, 1)?;
+    let server = Server::connect(args.connection.target()?, 1)?;
     let databases = super::databases(&server, &args.databases, true)?;
-    if let Err(error @ (Error::NoProfiler { .. } | Error::Mongos(_))) = server.profiler("admin") {
+    if let Err(error @ (Error::NoProfiler(_) | Error::Mongos(_))) = server.profiler("admin") {
         return Err(error.into());
     }
     let mut rows = Vec::with_capacity(databases.len());

@@ -21,7 +21,7 @@ const FLUSH: Duration = Duration::from_millis(200);
 
 pub fn run(args: &TailArgs) -> Result<u8> {
     let (stop, _) = super::stop_flag()?;
-    let server = Server::connect(&args.connection.uri, 2)?;
+    let server = Server::connect(args.connection.target()?, 2)?;
     let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };
     let mut tail = server.tail(&tailing, &stop)?;
     let mut out =

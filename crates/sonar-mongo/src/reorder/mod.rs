@@ -156,7 +156,7 @@ impl Server {
         let names = self
             .runtime()
             .block_on(self.link().client.database(database).list_collection_names().into_future());
-        names.map_err(|error| Error::of("list the collections", ROLE, &error))
+        names.map_err(|error| self.link().error("list the collections", ROLE, &error))
     }
 
     /// Removes what an interrupted run has left; gives the original its name back where it lost it. What has the

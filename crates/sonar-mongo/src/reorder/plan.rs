@@ -161,7 +161,7 @@ impl Server {
             let index = walk(&raw, Hint::Name(order.to_owned())).await?;
             Ok((index, own))
         });
-        let sample = sample.map_err(|error| Error::of("read a sample of it", ROLE, &error))?;
+        let sample = sample.map_err(|error| self.link().error("read a sample of it", ROLE, &error))?;
         let unwatched = if self.info().replica_set.is_none() {
             Some("a standalone has no change streams".to_owned())
         } else {

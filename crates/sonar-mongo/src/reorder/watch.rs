@@ -69,7 +69,7 @@ impl Watch {
             Ok(Some(event)) => Ok(seen(&event, &self.aside)),
             Ok(None) if self.stream.is_alive() => Ok(Seen::Nothing),
             Ok(None) => Err(unknown(&"the change stream has ended")),
-            Err(error) => Err(unknown(&Error::of("the change stream cannot be followed", ROLE, &error))),
+            Err(error) => Err(unknown(&Error::of("follow the change stream", ROLE, &error))),
         }
     }
 }

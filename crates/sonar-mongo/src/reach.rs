@@ -1,0 +1,476 @@
+//! Why no server can be reached, in a DBA's words.
+//!
+//! When the driver finds no server in time, its error is a dump of all it knows of the deployment. What each
+//! server did instead of answering is in the events of its monitors, with the typed errors; those are kept here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mongodb::ServerType;
+use mongodb::error::{Error as Driver, ErrorKind};
+use mongodb::event::EventHandler;
+use mongodb::event::sdam::SdamEvent;
+
+use crate::error::{Error, plain};
+
+/// Servers of one deployment that are kept; a replica set has at most 50 members.
+const MOST_SERVERS: usize = 128;
+/// The oldest wire version that the driver speaks, that of MongoDB 4.4.
+const OLDEST_WIRE: i32 = 9;
+/// Releases by their wire version, up to the last one that is too old.
+const RELEASES: [&str; 9] = ["2.4", "2.6", "2.6", "3.0", "3.2", "3.4", "3.6", "4.0", "4.2"];
+
+/// What stood in the way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Obstacle {
+    /// Its certificate is signed by an authority that is not trusted here.
+    Issuer,
+    /// Its certificate is for other names.
+    Name,
+    /// Its certificate is not valid any more, or not yet.
+    Expired,
+    /// Its certificate cannot be used for another reason.
+    Certificate(String),
+    /// It wants a certificate of the client.
+    ClientCertificate,
+    /// It takes TLS only.
+    WantsTls,
+    /// It does not answer in TLS.
+    NoTls,
+    /// It ended the TLS handshake.
+    Tls(String),
+    /// It answers in another protocol.
+    NotMongo,
+    /// It closes the connection at the first message.
+    HangsUp,
+    /// Nothing listens on the port.
+    Refused,
+    /// Nobody knows the host name.
+    UnknownHost,
+    /// No name server answers.
+    NoDns,
+    /// There is no way to the host.
+    NoRoute,
+    /// The socket's file does not exist.
+    NoSocket,
+    /// No answer came in time.
+    Timeout,
+    /// Something else, in the words of who reported it.
+    Other(String),
+}
+
+impl Obstacle {
+    /// What an error on a connection means, where TLS is used or not.
+    pub(crate) fn of(error: &Driver, tls: bool) -> Self {
+        match &*error.kind {
+            ErrorKind::Io(error) => Self::of_io(error, tls),
+            ErrorKind::DnsResolve { .. } => Self::UnknownHost,
+            ErrorKind::InvalidResponse { .. } => Self::NotMongo,
+            ErrorKind::Command(command) => Self::Other(plain(&command.message)),
+            ErrorKind::InvalidTlsConfig { message, .. } => Self::Other(plain(message)),
+            other => Self::Other(plain(&other.to_string())),
+        }
+    }
+
+    fn of_io(error: &io::Error, tls: bool) -> Self {
+        use io::ErrorKind as Kind;
+        let text = error.to_string();
+        match error.kind() {
+            Kind::ConnectionRefused => Self::Refused,
+            Kind::TimedOut => Self::Timeout,
+            Kind::NotFound => Self::NoSocket,
+            Kind::HostUnreachable | Kind::NetworkUnreachable => Self::NoRoute,
+            Kind::UnexpectedEof | Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe => {
+                if tls { Self::NoTls } else { Self::HangsUp }
+            }
+            // The resolver's errors have no kind of their own.
+            _ if text.contains("Temporary failure in name resolution") => Self::NoDns,
+            _ if text.contains("lookup address") => Self::UnknownHost,
+            _ if tls => Self::of_tls(&text),
+            _ => Self::Other(without_number(&text)),
+        }
+    }
+
+    /// What rustls says.
+    fn of_tls(text: &str) -> Self {
+        let has = |part: &str| text.contains(part);
+        if has("UnknownIssuer") || has("UnknownCA") && has("certificate") {
+            Self::Issuer
+        } else if has("not valid for name") || has("NotValidForName") {
+            Self::Name
+        } else if has("expired") || has("Expired") || has("NotValidYet") || has("not valid yet") {
+            Self::Expired
+        } else if has("alert: CertificateRequired") || has("alert: HandshakeFailure") {
+            Self::ClientCertificate
+        } else if has("invalid peer certificate") {
+            let reason = text.split("invalid peer certificate: ").nth(1).unwrap_or(text);
+            Self::Certificate(plain(reason))
+        } else if has("corrupt message") || has("InvalidContentType") {
+            Self::NoTls
+        } else {
+            Self::Tls(without_number(text))
+        }
+    }
+
+    /// Whether it may pass by itself: the server starts, or the network comes back.
+    fn is_passing(&self) -> bool {
+        !matches!(
+            self,
+            Self::Issuer
+                | Self::Name
+                | Self::Certificate(_)
+                | Self::ClientCertificate
+                | Self::NotMongo
+                | Self::WantsTls
+        )
+    }
+}
+
+/// Without the number that the standard library adds to an error of the system.
+fn without_number(text: &str) -> String {
+    plain(text.split(" (os error ").next().unwrap_or(text))
+}
+
+/// Why no server was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    /// Addresses, separated by commas.
+    servers: String,
+    why: Why,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    Obstacle(Obstacle),
+    /// Members were reached, none of them the primary.
+    NoPrimary(String),
+    /// Servers were reached, but none that the read preference takes.
+    Unsuitable,
+    /// They belong to another replica set, or to none.
+    OtherSet,
+    /// Nothing is known.
+    Silent,
+    /// It was there before.
+    Gone,
+}
+
+impl Unreachable {
+    pub(crate) fn new(servers: impl Into<String>, obstacle: Obstacle) -> Self {
+        Self { servers: servers.into(), why: Why::Obstacle(obstacle) }
+    }
+
+    /// Of a server that was there before.
+    pub(crate) fn gone() -> Self {
+        Self { servers: String::new(), why: Why::Gone }
+    }
+
+    /// Whether it may pass by itself.
+    pub fn is_passing(&self) -> bool {
+        if let Why::Obstacle(obstacle) = &self.why { obstacle.is_passing() } else { true }
+    }
+
+    pub(crate) fn hangs_up(&self) -> bool {
+        self.why == Why::Obstacle(Obstacle::HangsUp)
+    }
+
+    /// Whether it answered in TLS, so far as to want something.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        matches!(&self.why, Why::Obstacle(Obstacle::ClientCertificate | Obstacle::Tls(_)))
+    }
+
+    pub(crate) fn with(self, obstacle: Obstacle) -> Self {
+        Self { why: Why::Obstacle(obstacle), ..self }
+    }
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = &self.servers;
+        let obstacle = match &self.why {
+            Why::Obstacle(obstacle) => obstacle,
+            Why::NoPrimary(set) => {
+                return write!(
+                    f,
+                    "the replica set {set} has no primary at the moment (reached: {at}); wait for the election, or \
+                     connect to one member with directConnection=true"
+                );
+            }
+            Why::Unsuitable => {
+                return write!(
+                    f,
+                    "no server fits the read preference in the connection string (reached: {at})"
+                );
+            }
+            Why::OtherSet => {
+                return write!(f, "{at} does not belong to the replica set that the connection string names");
+            }
+            Why::Silent => return write!(f, "no server answered in time"),
+            Why::Gone => return write!(f, "the server cannot be reached any more"),
+        };
+        match obstacle {
+            Obstacle::Issuer => write!(
+                f,
+                "the certificate of {at} is signed by an unknown authority; give the authority's certificate with \
+                 --tlsCAFile"
+            ),
+            Obstacle::Name => {
+                write!(f, "the certificate of {at} is for another host name; connect by a name that it holds")
+            }
+            Obstacle::Expired => write!(f, "the certificate of {at} has expired or is not valid yet"),
+            Obstacle::Certificate(text) => write!(f, "the certificate of {at} cannot be used: {text}"),
+            Obstacle::ClientCertificate => {
+                write!(f, "{at} asks for a client certificate; give one with --tlsCertificateKeyFile")
+            }
+            Obstacle::WantsTls => {
+                write!(
+                    f,
+                    "{at} accepts only TLS connections; add --tls, or tls=true to the connection string"
+                )
+            }
+            Obstacle::NoTls => write!(
+                f,
+                "{at} does not answer the TLS handshake; it probably does not use TLS: leave out --tls (tls=true)"
+            ),
+            Obstacle::Tls(text) => write!(f, "{at} ended the TLS handshake: {text}"),
+            Obstacle::NotMongo => write!(f, "the program that listens at {at} is not a MongoDB server"),
+            Obstacle::HangsUp => write!(
+                f,
+                "{at} closes every connection at the first message; it may be older than MongoDB 4.4 (set its profiler \
+                 in the shell, and read what it wrote with `mongosonar profiler report FILE`), still starting, or not \
+                 a MongoDB server"
+            ),
+            Obstacle::Refused => {
+                write!(f, "cannot connect to {at}: connection refused; no server listens there")
+            }
+            Obstacle::UnknownHost => write!(f, "cannot connect to {at}: unknown host name"),
+            Obstacle::NoDns => write!(f, "cannot connect to {at}: no name server answers"),
+            Obstacle::NoRoute => write!(f, "cannot connect to {at}: no route to the host"),
+            Obstacle::NoSocket => write!(f, "cannot connect to {at}: no such socket"),
+            Obstacle::Timeout => {
+                write!(f, "cannot connect to {at}: no answer in time; a firewall may drop the packets")
+            }
+            Obstacle::Other(text) => write!(f, "cannot connect to {at}: {text}"),
+        }
+    }
+}
+
+/// What was last seen of a server.
+#[derive(Clone, Debug)]
+enum Sight {
+    Failed(Obstacle),
+    /// It answered; its kind, its replica set, and the newest wire version that it speaks.
+    Reached(ServerType, Option<String>, Option<i32>),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    servers: BTreeMap<String, Sight>,
+    /// Those that the driver dropped: they are not of the replica set.
+    dropped: BTreeSet<String>,
+}
+
+/// What the driver's monitors see of each server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reach {
+    state: Arc<Mutex<State>>,
+    tls: bool,
+}
+
+impl Reach {
+    pub(crate) fn new(tls: bool) -> Self {
+        Self { tls, ..Self::default() }
+    }
+
+    pub(crate) fn handler(&self) -> EventHandler<SdamEvent> {
+        let this = self.clone();
+        EventHandler::callback(move |event| this.note(&event))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, event: &SdamEvent) {
+        match event {
+            SdamEvent::ServerHeartbeatFailed(event) => {
+                self.see(
+                    event.server_address.to_string(),
+                    Sight::Failed(Obstacle::of(&event.failure, self.tls)),
+                );
+            }
+            SdamEvent::ServerDescriptionChanged(event) => {
+                let now = &event.new_description;
+                if now.error().is_none() && now.server_type() != ServerType::Unknown {
+                    let set = now.replica_set_name().map(str::to_owned);
+                    let sight = Sight::Reached(now.server_type(), set, now.max_wire_version());
+                    self.see(event.address.to_string(), sight);
+                }
+            }
+            SdamEvent::ServerClosed(event) => {
+                let mut state = self.state();
+                let address = event.address.to_string();
+                state.servers.remove(&address);
+                if state.dropped.len() < MOST_SERVERS {
+                    state.dropped.insert(address);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn see(&self, address: String, sight: Sight) {
+        let mut state = self.state();
+        if state.servers.len() < MOST_SERVERS || state.servers.contains_key(&address) {
+            state.servers.insert(address, sight);
+        }
+    }
+
+    /// Why no server was found, when the driver gives up with this message.
+    pub(crate) fn explain(&self, message: &str) -> Error {
+        let state = self.state();
+        let mut reached = Vec::new();
+        let mut sets = BTreeSet::new();
+        let mut has_primary = false;
+        let mut failed: BTreeMap<&Obstacle, Vec<&str>> = BTreeMap::new();
+        for (address, sight) in &state.servers {
+            match sight {
+                Sight::Failed(obstacle) => failed.entry(obstacle).or_default().push(address),
+                Sight::Reached(_, _, Some(wire)) if *wire < OLDEST_WIRE => {
+                    let release = usize::try_from(*wire).ok().and_then(|wire| RELEASES.get(wire));
+                    return Error::TooOld {
+                        server: address.clone(),
+                        version: release.unwrap_or(&RELEASES[0]).to_string(),
+                    };
+                }
+                Sight::Reached(kind, set, _) => {
+                    reached.push(address.as_str());
+                    sets.extend(set.as_deref());
+                    has_primary |= *kind == ServerType::RsPrimary;
+                }
+            }
+        }
+        if message.contains("requires wire version") {
+            return Error::TooNew(reached.join(", "));
+        }
+        let found = |servers: String, why| Error::Unreachable(Unreachable { servers, why });
+        match (sets.first(), failed.into_iter().next()) {
+            (Some(set), _) if !has_primary => found(reached.join(", "), Why::NoPrimary(plain(set))),
+            _ if !reached.is_empty() => found(reached.join(", "), Why::Unsuitable),
+            (_, Some((obstacle, servers))) => {
+                Error::Unreachable(Unreachable::new(servers.join(", "), obstacle.clone()))
+            }
+            _ if !state.dropped.is_empty() => {
+                let dropped: Vec<_> = state.dropped.iter().map(String::as_str).collect();
+                found(dropped.join(", "), Why::OtherSet)
+            }
+            _ => found(String::new(), Why::Silent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn io(kind: io::ErrorKind) -> Driver {
+        io::Error::from(kind).into()
+    }
+
+    fn said(text: &str) -> Driver {
+        io::Error::new(io::ErrorKind::InvalidData, text.to_owned()).into()
+    }
+
+    fn message(error: &Driver, tls: bool) -> String {
+        Unreachable::new("db1:27017", Obstacle::of(error, tls)).to_string()
+    }
+
+    /// Each error of the driver, the words that name its cause, and those of others that must not appear.
+    #[test]
+    fn each_error_of_a_connection_has_its_own_words() {
+        use io::ErrorKind as Kind;
+        let resolver = |text: &str| -> Driver {
+            io::Error::other(format!("failed to lookup address information: {text}")).into()
+        };
+        let table: Vec<(Driver, bool, &str)> = vec![
+            (io(Kind::ConnectionRefused), false, "connection refused"),
+            (io::Error::from_raw_os_error(111).into(), false, "connection refused"),
+            (io(Kind::TimedOut), false, "no answer in time"),
+            (io(Kind::HostUnreachable), false, "no route to the host"),
+            (io(Kind::NetworkUnreachable), false, "no route to the host"),
+            (io(Kind::NotFound), false, "no such socket"),
+            (io(Kind::UnexpectedEof), false, "closes every connection"),
+            (io(Kind::ConnectionReset), false, "closes every connection"),
+            (io(Kind::UnexpectedEof), true, "does not answer the TLS handshake"),
+            (resolver("Name or service not known"), false, "unknown host name"),
+            (resolver("Temporary failure in name resolution"), false, "no name server answers"),
+            (
+                said("received corrupt message of type InvalidContentType"),
+                true,
+                "does not answer the TLS handshake",
+            ),
+            (said("invalid peer certificate: UnknownIssuer"), true, "unknown authority"),
+            (
+                said(
+                    "invalid peer certificate: certificate not valid for name \"a\"; certificate is only valid for x",
+                ),
+                true,
+                "another host name",
+            ),
+            (said("invalid peer certificate: certificate expired: verification time 5"), true, "has expired"),
+            (said("invalid peer certificate: BadEncoding"), true, "cannot be used: BadEncoding"),
+            (said("received fatal alert: CertificateRequired"), true, "client certificate"),
+            (said("received fatal alert: ProtocolVersion"), true, "ended the TLS handshake"),
+            (io::Error::from_raw_os_error(13).into(), false, "Permission denied"),
+        ];
+        let mut texts = Vec::new();
+        for (error, tls, words) in &table {
+            let text = message(error, *tls);
+            assert!(text.contains(words), "{error}: {text}");
+            assert_eq!(text.matches("db1:27017").count(), 1, "named once: {text}");
+            for debug in ["os error", "Kind:", "labels", "Topology", "{", "Some("] {
+                assert!(!text.contains(debug), "{debug} in {text}");
+            }
+            texts.push(text);
+        }
+    }
+
+    #[test]
+    fn what_the_monitors_saw_is_explained_once() {
+        let reach = Reach::default();
+        let explain =
+            || reach.explain("Server selection timeout: No available servers. Topology: { … }").to_string();
+        assert_eq!(explain(), "no server answered in time");
+        reach.see("b:1".into(), Sight::Failed(Obstacle::Timeout));
+        reach.see("a:1".into(), Sight::Failed(Obstacle::Refused));
+        reach.see("c:1".into(), Sight::Failed(Obstacle::Refused));
+        // One cause: the more certain one.
+        assert_eq!(explain(), "cannot connect to a:1, c:1: connection refused; no server listens there");
+        reach.see("a:1".into(), Sight::Reached(ServerType::RsSecondary, Some("rs0".into()), Some(21)));
+        assert!(explain().starts_with("the replica set rs0 has no primary at the moment (reached: a:1)"));
+        reach.see("a:1".into(), Sight::Reached(ServerType::RsPrimary, Some("rs0".into()), Some(21)));
+        assert!(explain().starts_with("no server fits the read preference"), "{}", explain());
+        reach.see("a:1".into(), Sight::Reached(ServerType::Standalone, None, Some(7)));
+        assert!(explain().contains("a:1 is MongoDB 4.0, older than MongoDB 4.4"), "{}", explain());
+    }
+
+    #[test]
+    fn a_deployment_that_names_servers_without_end_is_bounded() {
+        let reach = Reach::default();
+        for n in 0..10_000 {
+            reach.see(format!("host{n}:1"), Sight::Failed(Obstacle::Refused));
+        }
+        assert_eq!(reach.state().servers.len(), MOST_SERVERS);
+    }
+
+    #[test]
+    fn what_no_waiting_helps_against_is_not_waited_for() {
+        for (obstacle, passing) in
+            [(Obstacle::Refused, true), (Obstacle::Issuer, false), (Obstacle::NotMongo, false)]
+        {
+            assert_eq!(Unreachable::new("a", obstacle).is_passing(), passing);
+        }
+        assert!(Unreachable::gone().is_passing());
+    }
+}

@@ -1,0 +1,304 @@
+//! Which server is meant, and as whom to talk to it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use mongodb::options::{ClientOptions, Credential, Tls, TlsOptions};
+
+use crate::error::{Error, Result};
+
+/// Scheme of a connection string with a list of hosts.
+const SCHEME: &str = "mongodb://";
+/// Scheme of a connection string whose hosts DNS knows.
+const SCHEME_SRV: &str = "mongodb+srv://";
+
+/// A server, as a connection string with what command-line options add to it.
+///
+/// What is given in both must not differ; [`crate::Server::connect`] says so before it connects.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    uri: String,
+    /// User name.
+    pub username: Option<String>,
+    /// Password of the user.
+    pub password: Option<String>,
+    /// Database that knows the user; `admin` where nothing says otherwise.
+    pub auth_database: Option<String>,
+    /// Whether to use TLS; `false` leaves it to the connection string.
+    pub tls: bool,
+    /// Certificates of the authorities to trust (PEM).
+    pub tls_ca_file: Option<PathBuf>,
+    /// Certificate and key of the client (PEM).
+    pub tls_key_file: Option<PathBuf>,
+}
+
+/// Shows neither password nor connection string, which may hold one.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("username", &self.username)
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Target {
+    /// A connection string, or as MongoDB's own tools take it `host`, `host:port`, `host:port/database`.
+    fn from(text: T) -> Self {
+        Self { uri: connection_string(text.as_ref()), ..Self::default() }
+    }
+}
+
+impl Target {
+    /// `host` and `port` as `--host` and `--port` of MongoDB's tools take them: a name or address, several
+    /// separated by commas, each with a port or not, and before them the name of their replica set (`rs0/a,b`).
+    ///
+    /// # Errors
+    /// `port` contradicts a port in `host`; the text is the message.
+    pub fn of_host(host: &str, port: Option<u16>) -> std::result::Result<Self, String> {
+        let (set, hosts) = host.split_once('/').map_or((None, host), |(set, hosts)| (Some(set), hosts));
+        let mut list = Vec::new();
+        for host in hosts.split(',') {
+            list.push(with_port(host.trim(), port)?);
+        }
+        let options = set.map_or_else(String::new, |set| format!("/?replicaSet={set}"));
+        Ok(Self { uri: format!("{SCHEME}{}{options}", list.join(",")), ..Self::default() })
+    }
+
+    /// The connection string, without what options add to it. It may hold a password.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// The user whose password is missing: one is named, by an option or in the connection string, and neither
+    /// a password nor a mechanism that wants none.
+    pub fn user_without_password(&self) -> Option<&str> {
+        let rest = self.uri.split_once("://").map_or("", |(_, rest)| rest);
+        let (authority, options) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
+        let named = authority.rsplit_once('@').map(|(user, _)| user);
+        let wants_none = ["authMechanism=MONGODB-X509", "authMechanism=MONGODB-OIDC", "authMechanism=GSSAPI"];
+        let lower = options.to_ascii_lowercase();
+        if self.password.is_some() || wants_none.iter().any(|m| lower.contains(&m.to_ascii_lowercase())) {
+            return None;
+        }
+        match named {
+            Some(user) if user.contains(':') => None,
+            Some(user) => Some(user),
+            None => self.username.as_deref(),
+        }
+    }
+
+    /// What the driver needs to connect.
+    pub(crate) async fn options(&self) -> Result<ClientOptions> {
+        let mut options =
+            ClientOptions::parse(&self.uri).await.map_err(|error| Error::of("connect", "", &error))?;
+        self.add_user(&mut options)?;
+        self.add_tls(&mut options)?;
+        Ok(options)
+    }
+
+    fn add_user(&self, options: &mut ClientOptions) -> Result<()> {
+        if self.username.is_none() && options.credential.is_none() {
+            let lone = [
+                (self.password.is_some(), "--password"),
+                (self.auth_database.is_some(), "--authenticationDatabase"),
+            ];
+            return match lone.iter().find(|(given, _)| *given) {
+                Some((_, option)) => Err(Error::ConnectionString(format!("{option} needs --username"))),
+                None => Ok(()),
+            };
+        }
+        let credential = options.credential.get_or_insert_with(Credential::default);
+        for (given, known, option) in [
+            (&self.username, &mut credential.username, "--username"),
+            (&self.password, &mut credential.password, "--password"),
+        ] {
+            match (given, known.as_ref()) {
+                (Some(given), Some(known)) if given != known => {
+                    return Err(Error::ConnectionString(format!(
+                        "{option} differs from the connection string"
+                    )));
+                }
+                (Some(given), _) => *known = Some(given.clone()),
+                (None, _) => {}
+            }
+        }
+        match &self.auth_database {
+            // The driver has already put its default there, so what the string says cannot be told from it.
+            Some(database) => credential.source = Some(database.clone()),
+            None if credential.source.is_none() => credential.source = Some("admin".to_owned()),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn add_tls(&self, options: &mut ClientOptions) -> Result<()> {
+        if !self.tls && self.tls_ca_file.is_none() && self.tls_key_file.is_none() {
+            return Ok(());
+        }
+        let mut tls = match options.tls.take() {
+            Some(Tls::Enabled(tls)) => tls,
+            Some(Tls::Disabled) => {
+                return Err(Error::ConnectionString("--tls differs from the connection string".to_owned()));
+            }
+            None => TlsOptions::default(),
+        };
+        if let Some(file) = &self.tls_ca_file {
+            tls.ca_file_path = Some(file.clone());
+        }
+        if let Some(file) = &self.tls_key_file {
+            tls.cert_key_file_path = Some(file.clone());
+        }
+        options.tls = Some(Tls::Enabled(tls));
+        Ok(())
+    }
+}
+
+/// Whether a text begins as a connection string does.
+pub fn is_connection_string(text: &str) -> bool {
+    text.starts_with(SCHEME) || text.starts_with(SCHEME_SRV)
+}
+
+/// Whether a text reads `host:port`, so that it can be told from the name of a file.
+pub fn is_host_and_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':');
+    !host.is_empty() && host.chars().all(is_name) && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn connection_string(text: &str) -> String {
+    let text = text.trim();
+    if text.contains("://") { text.to_owned() } else { format!("{SCHEME}{text}") }
+}
+
+fn with_port(host: &str, port: Option<u16>) -> std::result::Result<String, String> {
+    if host.is_empty() {
+        return Err("--host names no host".to_owned());
+    }
+    // `[::1]:27017`, `[::1]`, `::1`, `name:27017`, `name`
+    let (name, own) = match (host.starts_with('['), host.rsplit_once(':')) {
+        (_, Some((name, own))) if name.ends_with(']') => (name.to_owned(), Some(own)),
+        (true, _) | (false, None) => (host.to_owned(), None),
+        (false, Some((name, _))) if name.contains(':') => (format!("[{host}]"), None),
+        (false, Some((name, own))) => (name.to_owned(), Some(own)),
+    };
+    match (own, port) {
+        (Some(own), Some(port)) if own != port.to_string() => {
+            Err(format!("--port {port} differs from the port in --host {host}"))
+        }
+        (Some(own), _) => Ok(format!("{name}:{own}")),
+        (None, Some(port)) => Ok(format!("{name}:{port}")),
+        (None, None) => Ok(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn options(target: &Target) -> Result<ClientOptions> {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(target.options())
+    }
+
+    fn hosts(target: &Target) -> Vec<String> {
+        options(target).unwrap().hosts.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_address_needs_no_scheme() {
+        for (text, expected) in [
+            ("localhost", &["localhost:27017"][..]),
+            ("localhost:27018", &["localhost:27018"]),
+            ("db1:1,db2:2", &["db1:1", "db2:2"]),
+            ("[::1]:27019", &["[::1]:27019"]),
+            (" db1:27017 ", &["db1:27017"]),
+            ("mongodb://db1:5/?directConnection=true", &["db1:5"]),
+        ] {
+            assert_eq!(hosts(&Target::from(text)), expected, "{text}");
+        }
+        assert!(options(&Target::from("http://x")).is_err());
+        assert!(options(&Target::from("")).is_err());
+    }
+
+    #[test]
+    fn host_and_port_are_those_of_the_tools() {
+        let uri = |host, port| Target::of_host(host, port).map(|target| target.uri);
+        assert_eq!(uri("db1", None).unwrap(), "mongodb://db1");
+        assert_eq!(uri("db1", Some(27_018)).unwrap(), "mongodb://db1:27018");
+        assert_eq!(uri("db1:5", Some(5)).unwrap(), "mongodb://db1:5");
+        assert_eq!(uri("rs0/a:1,b", Some(1)).unwrap(), "mongodb://a:1,b:1/?replicaSet=rs0");
+        assert_eq!(uri("::1", Some(5)).unwrap(), "mongodb://[::1]:5");
+        assert_eq!(uri("[::1]:6", None).unwrap(), "mongodb://[::1]:6");
+        assert_eq!(uri("[fe80::1]", Some(6)).unwrap(), "mongodb://[fe80::1]:6");
+        for wrong in ["db1:5", "a,b:7", ""] {
+            assert!(uri(wrong, Some(6)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn options_complete_the_connection_string_and_never_contradict_it() {
+        let user = |uri: &str, name: &str, password: &str| Target {
+            username: Some(name.to_owned()),
+            password: Some(password.to_owned()),
+            ..Target::from(uri)
+        };
+        let known = options(&user("db1", "dba", "p@ss:w/rd")).unwrap().credential.unwrap();
+        assert_eq!(known.username.as_deref(), Some("dba"));
+        assert_eq!(known.password.as_deref(), Some("p@ss:w/rd"), "no escapes are needed");
+        assert_eq!(known.source.as_deref(), Some("admin"));
+        let other = Target { auth_database: Some("shop".to_owned()), ..user("db1", "dba", "x") };
+        assert_eq!(options(&other).unwrap().credential.unwrap().source.as_deref(), Some("shop"));
+        let wrong = options(&user("mongodb://ops:pw@db1", "dba", "x")).unwrap_err().to_string();
+        assert!(wrong.contains("--username differs") && !wrong.contains("pw"), "{wrong}");
+        let lone = Target { password: Some("x".to_owned()), ..Target::from("db1") };
+        assert!(options(&lone).unwrap_err().to_string().contains("--password needs --username"));
+        let tls = Target { tls: true, ..Target::from("db1") };
+        assert!(matches!(options(&tls).unwrap().tls, Some(Tls::Enabled(_))));
+        let no_tls = Target { tls: true, ..Target::from("mongodb://db1/?tls=false") };
+        assert!(options(&no_tls).is_err());
+        let both = Target { tls_ca_file: Some("/ca.pem".into()), ..Target::from("mongodb://db1/?tls=true") };
+        let Some(Tls::Enabled(set)) = options(&both).unwrap().tls else { panic!("no TLS") };
+        assert_eq!(set.ca_file_path, Some("/ca.pem".into()));
+    }
+
+    #[test]
+    fn a_user_without_a_password_is_noticed_wherever_it_is_named() {
+        let asked = |text: &str| Target::from(text).user_without_password().map(str::to_owned);
+        assert_eq!(asked("mongodb://dba@db1"), Some("dba".to_owned()));
+        assert_eq!(asked("mongodb://dba:x@db1"), None);
+        assert_eq!(asked("mongodb://db1/?appName=a@b"), None);
+        assert_eq!(asked("mongodb://CN=x@db1/?authMechanism=MONGODB-X509"), None);
+        let named = Target { username: Some("ops".to_owned()), ..Target::from("db1:27017") };
+        assert_eq!(named.user_without_password(), Some("ops"));
+        assert_eq!(Target { password: Some(String::new()), ..named }.user_without_password(), None);
+    }
+
+    #[test]
+    fn a_password_is_in_no_debug_output() {
+        let target = Target { password: Some("s3cret".to_owned()), ..Target::from("mongodb://a:pa55@db1") };
+        let shown = format!("{target:?}");
+        assert!(!shown.contains("s3cret") && !shown.contains("pa55"), "{shown}");
+    }
+
+    #[test]
+    fn an_address_is_told_from_a_file() {
+        for address in ["localhost:27017", "10.0.0.1:1", "[::1]:27017", "db-1.example.net:65535"] {
+            assert!(is_host_and_port(address), "{address}");
+        }
+        for file in ["profile.json", "localhost", "a:b", "dump/shop:27017", "x:0", "x:70000", ":5"] {
+            assert!(!is_host_and_port(file), "{file}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,40}", port in proptest::option::of(1_u16..)) {
+            let _ = Target::of_host(&text, port);
+            let _ = options(&Target::from(&text));
+            let _ = Target::from(&text).user_without_password();
+            let _ = is_host_and_port(&text);
+        }
+    }
+}
