@@ -225,7 +225,8 @@ class Mongod:
         if level == 0 or (level == 1 and millis < self.slowms and not (db in self.filters and matches(document, self.filters[db]))):
             return
         with self.grown:
-            if level == 2:
+            # Servers from 4.4 on log what is slow, whatever the level.
+            if (level == 2 and self.numbers < (4, 4)) or millis >= self.slowms:
                 self.log_bytes += 300
             collections = self.databases.setdefault(db, {})
             collections.setdefault("system.profile", Collection(DEFAULT_PROFILE_BYTES)).insert(document)
@@ -510,6 +511,9 @@ class Mongod:
         try:
             with peer, peer.makefile("rb") as incoming:
                 while len(header := incoming.read(16)) == 16:
+                    if header[:2] == b"\x16\x03":
+                        # A mongod without TLS recognises the handshake and closes the connection.
+                        break
                     length, request, _, opcode = struct.unpack("<iIIi", header)
                     body = incoming.read(length - 16)
                     peer.sendall(self.respond(request, opcode, body))

@@ -198,10 +198,10 @@ def test_who_asks_is_who_the_connection_string_says(tmp_path):
         assert names(mock.changes()[begun:]) == [("profile", 2), ("profile", 1)]
         # With a wrong password, and with none: said, without the password, and nothing is changed.
         wrong = run("status", "--db", "shop", f"mongodb://ops:wr0ng@{mock.address}", code=1)
-        assert "refused to authenticate" in wrong.stderr and "authSource" in wrong.stderr, wrong.stderr
+        assert "authentication failed" in wrong.stderr and "authSource" in wrong.stderr, wrong.stderr
         assert "wr0ng" not in wrong.stdout + wrong.stderr
         nobody = run("set", "--db", "shop", "--level", "2", f"mongodb://{mock.address}", code=1)
-        assert "give name and password" in nobody.stderr, nobody.stderr
+        assert "the server requires a user; give --username" in nobody.stderr, nobody.stderr
         assert mock.profile()["was"] == 1
 
 
@@ -228,7 +228,131 @@ def test_a_name_of_a_cluster_is_looked_up():
 
 def test_connection_strings_that_lead_nowhere():
     assert "connection string" in run("status", "http://x", code=2).stderr
-    assert "no server was reached" in run("status", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=500", code=1).stderr
+    assert "connection string" in run("status", "--uri", "mongodb://", code=2).stderr
+
+
+def one_cause(*arguments, env=None):
+    """The error of a command that cannot reach its server: one line, one cause, nothing of the driver's insides."""
+    done = subprocess.run([labkit.MONGOSONAR, *map(str, arguments)], capture_output=True, text=True, timeout=60, env=env, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1, (arguments, done.stdout, done.stderr)
+    line = done.stderr.strip()
+    assert line.startswith("mongosonar: ") and "\n" not in line, line
+    for inside in ("Topology", "Kind:", "os error", "labels", "Some(", "{", "ServerSelection", "selection timeout"):
+        assert inside not in line, line
+    return line
+
+
+@contextlib.contextmanager
+def listener(answer):
+    """A port at which `answer` is sent to whoever connects; `None` hangs up at once, `""` says nothing."""
+    def serve(server):
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = server.accept()
+                held.append(peer)
+                with contextlib.suppress(OSError):
+                    if answer is None:
+                        peer.close()
+                    else:
+                        peer.sendall(answer)
+    held = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        for peer in held:
+            peer.close()
+
+
+SOON = "/?serverSelectionTimeoutMS=1500&connectTimeoutMS=700&directConnection=true"
+
+
+@pytest.mark.parametrize("command", [["profiler", "status"], ["profiler", "tail"], ["profiler", "impact"], ["profiler", "report"],
+                                     ["profiler", "set", "--db", "shop", "--level", "1"], ["io", "reorder", "shop.orders"]])
+def test_a_closed_port_is_said_the_same_way_by_every_command(command):
+    line = one_cause(*command, "--uri", f"mongodb://127.0.0.1:1{SOON}")
+    assert line == "mongosonar: cannot connect to 127.0.0.1:1: connection refused; no server listens there"
+
+
+@pytest.mark.parametrize(("answer", "words"), [
+    (b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n", "is not a MongoDB server"),
+    (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "is not a MongoDB server"),
+    (None, "closes every connection"),
+    (b"", "no answer in time"),
+])
+def test_a_port_of_another_program_is_said_to_be_one(answer, words):
+    with listener(answer) as address:
+        line = one_cause("profiler", "status", "--uri", f"mongodb://{address}{SOON}")
+        assert words in line and line.count(address) == 1, line
+
+
+def test_an_unknown_host_is_said_to_be_one():
+    line = one_cause("profiler", "status", "--uri", f"mongodb://no-such-host.invalid:27017{SOON}")
+    # Without a name server at hand the resolver cannot know.
+    assert "unknown host name" in line or "no name server answers" in line, line
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
+def test_tls_on_one_side_only_is_said_to_be_the_cause(tmp_path):
+    with mongod("6.0") as mock, encrypted(mock.address, tmp_path) as (address, authority):
+        assert "accepts only TLS connections; add --tls" in one_cause("profiler", "status", "--uri", f"mongodb://{address}{SOON}")
+        assert "signed by an unknown authority" in one_cause("profiler", "status", "--tls", "--uri", f"mongodb://{address}{SOON}")
+        plain = one_cause("profiler", "status", "--tls", "--uri", f"mongodb://{mock.address}{SOON}")
+        assert "does not answer the TLS handshake" in plain, plain
+        assert run("status", "--db", "shop", "--tls", "--tlsCAFile", authority, "--uri", f"mongodb://{address}{SOON}").stdout
+
+
+def test_a_replica_set_without_a_primary_is_said_to_have_none():
+    with replica_set() as (mocks, uri):
+        for mock in mocks:
+            mock.command("primary", **{"is": False})
+        line = one_cause("profiler", "status", "--uri", uri)
+        assert "the replica set rs has no primary at the moment" in line, line
+
+
+# -- the server, as MongoDB's tools name it
+
+
+def test_a_server_is_named_as_in_the_tools(tmp_path):
+    with mongod("6.0", user="ops:s3cret") as mock:
+        host, port = mock.address.rsplit(":", 1)
+        user = ["--username", "ops", "--password", "s3cret"]
+        environment = {**os.environ, "MONGOSONAR_URI": mock.address}
+        for named in (["--uri", mock.address], ["--uri", f"mongodb://{mock.address}"], ["--host", mock.address],
+                      ["--host", host, "--port", port], [mock.address]):
+            status = json.loads(run("status", "--json", "--db", "shop", *user, *named).stdout)
+            assert mock.address in status["server"], named
+        done = subprocess.run([labkit.MONGOSONAR, "profiler", "status", *user], env=environment, capture_output=True, text=True, timeout=60)
+        assert mock.address in done.stdout, done.stderr
+        # An empty profile, asked for by address, is read from the server and not from a file.
+        assert run("report", mock.address, "--db", "shop", *user)
+        wrong = one_cause("profiler", "status", "--uri", mock.address, *user, "--authenticationDatabase", "shop")
+        assert "authentication failed" in wrong and "s3cret" not in wrong
+        for both in (["--uri", mock.address, "--host", host], [mock.address, "--port", port]):
+            assert "cannot be used with" in run("status", *both, code=2).stderr
+
+
+def test_a_password_is_asked_for_and_not_shown():
+    with mongod("6.0", user="ops:s3cret") as mock:
+        for password, expected in (("s3cret", "shop"), ("wr0ng", "authentication failed")):
+            main, side = pty.openpty()
+            command = [labkit.MONGOSONAR, "profiler", "status", "--db", "shop", "--username", "ops", "--uri", mock.address]
+            # A session of its own, with the terminal as the controlling one.
+            child = subprocess.Popen(["setsid", "--ctty", "--wait", *command], stdin=side, stdout=side, stderr=side)
+            os.close(side)
+            seen, typed = b"", False
+            with contextlib.suppress(OSError):
+                while piece := os.read(main, 4096):
+                    seen += piece
+                    if not typed and b"Password of ops: " in seen:
+                        typed = True
+                        os.write(main, password.encode() + b"\n")
+            child.wait(30)
+            os.close(main)
+            assert typed and expected in seen.decode() and password not in seen.decode(), seen
+        # Where nobody can be asked, it says what to do.
+        quiet = subprocess.run(["setsid", "--wait", *command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert quiet.returncode == 1 and "give --password" in quiet.stderr, quiet.stderr
 
 
 # -- set
@@ -247,9 +371,10 @@ def test_a_resize_comes_in_the_order_that_works_and_all_is_said():
         assert names(mock.changes()[begun:]) == [("profile", 0), ("drop", "system.profile"), ("create", "system.profile"), ("profile", 2)]
         assert mock.changes()[-2]["size"] == 4 << 20
         assert mock.profile() == {"was": 2, "slowms": 20, "sampleRate": 0.25}
-        assert re.search(r"^shop: was level 1, slowms 100, sample rate 1, no filter, system.profile of 1MiB$", done.stdout, re.M)
-        assert re.search(r"^shop: now level 2, slowms 20, .*system.profile of 4MiB$", done.stdout, re.M)
+        assert re.search(r"^shop: was level 1, slowms 100, sample rate 1, no filter, system.profile of 1MiB with 10 documents$", done.stdout, re.M)
+        assert re.search(r"^shop: now level 2, slowms 20, .*system.profile of 4MiB with 0 documents$", done.stdout, re.M)
         assert "every operation is written" in done.stderr and "drops the 1" in done.stderr
+        assert "to the log only what is slower than slowms" in done.stderr, "it is a 6.0"
 
 
 def test_filters_and_all_databases():
@@ -327,6 +452,23 @@ def test_what_was_collected_is_kept_when_asked_for(tmp_path):
         assert mock.profile()["was"] == 0
         stats = mock.client.shop.command("collStats", "system.profile")
         assert stats["maxSize"] == 4 << 20 and stats["count"] > 0
+
+
+def test_the_last_line_is_the_state_that_the_server_has(tmp_path):
+    """A collection that was made meanwhile stays without --size, and the end must say so."""
+    with mongod("4.4") as mock:
+        done = run("set", "--db", "shop", "--level", "2", "--duration", "300ms", mock.uri)
+        assert re.search("^shop: was level 0, .*, no system.profile$", done.stdout, re.M), done.stdout
+        last = done.stdout.splitlines()[-1]
+        count = mock.client.shop.command("collStats", "system.profile")["count"]
+        assert re.fullmatch(rf"shop: again level 0, .*, system.profile of 1MiB with {count} documents", last), last
+        # At level 0 nothing is written any more: it never wraps.
+        status = json.loads(run("status", "--json", "--db", "shop", mock.uri).stdout)["databases"][0]
+        assert status["documents"] == count and status["wraps_in_ns"] is None and status["turn_ns"] is None, status
+        assert " in " not in run("status", "--db", "shop", mock.uri).stdout.splitlines()[-1]
+        # Without --duration too: the last line is read after the last change, which another client may have made.
+        done = run("set", "--db", "shop", "--level", "1", "--slowms", "5", mock.uri)
+        assert done.stdout.splitlines()[-1].startswith("shop: now level 1, slowms 5, "), done.stdout
 
 
 # -- tail

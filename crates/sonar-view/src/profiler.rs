@@ -30,6 +30,16 @@ pub struct Row {
     pub error: Option<String>,
 }
 
+impl Row {
+    /// When its `system.profile` wraps. At level 0 nothing is written to it, so it never does.
+    fn wrap(&self, now: Timestamp) -> Wrap {
+        match &self.fill {
+            Some(fill) if self.level != Some(0) => fill.wrap(now),
+            _ => Wrap::Unknown,
+        }
+    }
+}
+
 /// Writes the server, the table, and what a filter overrides. `now` is the server's clock.
 ///
 /// # Errors
@@ -54,7 +64,7 @@ pub fn table(server: &str, rows: &[Row], now: Timestamp, mut out: impl Write) ->
         if limited {
             cells.push(or_unknown(row.rate_limit));
         }
-        cells.extend(fill(row.fill.as_ref(), now));
+        cells.extend(fill(row, now));
         lines.push(cells);
     }
     align(&lines, &mut out)?;
@@ -70,15 +80,15 @@ pub fn table(server: &str, rows: &[Row], now: Timestamp, mut out: impl Write) ->
     Ok(())
 }
 
-fn fill(fill: Option<&Fill>, now: Timestamp) -> [String; 6] {
-    let Some(fill) = fill else { return [(); 6].map(|()| UNKNOWN.to_owned()) };
+fn fill(row: &Row, now: Timestamp) -> [String; 6] {
+    let Some(fill) = &row.fill else { return [(); 6].map(|()| UNKNOWN.to_owned()) };
     [
         or_unknown(fill.max_bytes.map(Size)),
         format!("{}B", Count(fill.size_bytes as f64)),
         fill.documents.to_string(),
         or_unknown(fill.rate(now).map(Count)),
         or_unknown(fill.span_ns().map(Nanos)),
-        match fill.wrap(now) {
+        match row.wrap(now) {
             Wrap::Unknown => UNKNOWN.to_owned(),
             Wrap::Full { turn_ns } => format!("full, turns in {}", Nanos(turn_ns)),
             Wrap::In { ns } => format!("in {}", Nanos(ns)),
@@ -152,7 +162,7 @@ pub fn json(server: &str, rows: &[Row], now: Timestamp, out: impl Write) -> io::
 
 fn object(row: &Row, now: Timestamp) -> Object<'_> {
     let fill = row.fill.as_ref();
-    let wrap = fill.map_or(Wrap::Unknown, |fill| fill.wrap(now));
+    let wrap = row.wrap(now);
     Object {
         database: &row.database,
         level: row.level,
@@ -208,6 +218,24 @@ mod tests {
         let mut out = Vec::new();
         table("MongoDB 7.0.5 at a:27017", &rows(), Timestamp::from_unix(2_000, 0), &mut out).unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
+
+    #[test]
+    fn what_nothing_is_written_to_never_wraps() {
+        let mut rows = rows();
+        rows.truncate(1);
+        for (level, wraps) in [(Some(0), false), (Some(1), true), (Some(2), true), (None, true)] {
+            rows[0].level = level;
+            let (mut text, mut out) = (Vec::new(), Vec::new());
+            let now = Timestamp::from_unix(2_000, 0);
+            table("MongoDB", &rows, now, &mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let line = text.lines().nth(2).unwrap();
+            assert_eq!(line.contains("in 1m"), wraps, "{level:?}: {line}");
+            json("MongoDB", &rows, now, &mut out).unwrap();
+            let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(value["databases"][0]["wraps_in_ns"].is_u64(), wraps, "{level:?}");
+        }
     }
 
     #[test]

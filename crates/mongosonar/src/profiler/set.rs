@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
+use sonar_core::profiler;
 use sonar_mongo::control::{self, DEFAULT_BYTES, Settings, State, Step, Wanted};
 use sonar_mongo::{Server, Stop};
 use sonar_view::text::escape;
@@ -35,7 +36,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     for state in &was {
         println!("{}: was {}", escape(&state.database), describe(&state.settings, state));
     }
-    warn(&was, &wanted, args);
+    warn(&server, &was, &wanted, args);
     if args.duration.is_some() {
         eprintln!("should this program be killed, these lines of the shell put it back:");
         for state in &was {
@@ -43,7 +44,14 @@ pub fn run(args: &SetArgs) -> Result<u8> {
         }
     }
     let set = set(&server, &was, &wanted, &stop);
-    let Some(duration) = args.duration else { return set.map(|()| OK) };
+    // What an error or a signal left half done is not held against what was wanted.
+    let is_done = set.is_ok() && !stop.is_set();
+    let said = say_state(&server, &was, "now", |state| is_done.then(|| state.settings.with(&wanted)));
+    let Some(duration) = args.duration else { return set.and(said).map(|()| OK) };
+    if let (Ok(()), Err(error)) = (&set, said) {
+        // Not a reason to leave it set.
+        eprintln!("what the server has now cannot be read: {error}");
+    }
     if set.is_ok() {
         eprintln!("for {}; Ctrl-C ends it earlier", Nanos(duration.as_nanos() as u64));
         io::stdout().flush()?;
@@ -51,24 +59,63 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     }
     // From here on a second signal means: give up.
     flag.store(false, Ordering::Relaxed);
-    let mut told = false;
+    let mut is_waiting = false;
     let (done, failed) =
         server.put_back(&was, wanted.size_bytes.is_some() && !args.keep_size, &stop, |error| {
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut is_waiting, true) {
                 eprintln!("cannot put it back yet ({error}); trying again until it can be, Ctrl-C gives up");
             }
         });
-    for state in was.iter().filter(|state| done.contains(&state.database)) {
-        println!("{}: again {}", escape(&state.database), describe(&state.settings, state));
-    }
+    let back: Vec<State> = was.iter().filter(|state| done.contains(&state.database)).cloned().collect();
     if let Some(error) = failed {
+        // What was put back counts, also where its state cannot be read any more.
+        say_state(&server, &back, "again", |state| Some(state.settings.clone())).ok();
         eprintln!("NOT put back; in the shell:");
         for state in was.iter().filter(|state| !done.contains(&state.database)) {
             eprintln!("  {}", escape(&control::by_hand(state)));
         }
         return Err(error.into());
     }
+    say_state(&server, &back, "again", |state| Some(state.settings.clone()))?;
     set.map(|()| OK)
+}
+
+/// Prints the profiler of each database as the server has it at this moment, and what of it is not as `expected`.
+///
+/// # Errors
+/// The server did not answer.
+fn say_state(
+    server: &Server,
+    was: &[State],
+    word: &str,
+    expected: impl Fn(&State) -> Option<Settings>,
+) -> Result<()> {
+    for state in was {
+        let now = server.profiler(&state.database)?;
+        println!("{}: {word} {}", escape(&now.database), describe(&now.settings, &now));
+        if let Some(other) = expected(state).and_then(|wanted| differences(&wanted, &now.settings)) {
+            eprintln!("{}: the server did not take all of it: {other}", escape(&now.database));
+        }
+    }
+    Ok(())
+}
+
+/// Which settings are not as they were set, in words.
+fn differences(wanted: &Settings, is: &Settings) -> Option<String> {
+    fn of<T: PartialEq>(name: &str, wanted: &T, is: &T) -> Option<String> {
+        (wanted != is).then(|| name.to_owned())
+    }
+    let names: Vec<String> = [
+        of("level", &wanted.level, &is.level),
+        of("slowms", &wanted.slow_ms, &is.slow_ms),
+        of("sample rate", &wanted.sample_rate, &is.sample_rate),
+        of("filter", &wanted.filter, &is.filter),
+        of("rate limit", &wanted.rate_limit, &is.rate_limit),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Sets it database by database.
@@ -89,11 +136,6 @@ fn set(server: &Server, was: &[State], wanted: &Wanted, stop: &Stop) -> Result<(
                 server.take(&state.database, &off, &[Step::Set(now.settings.clone())], |_| {}).ok();
             }
             return Err(error.into());
-        }
-        let now = server.profiler(&state.database)?;
-        println!("{}: now {}", escape(&state.database), describe(&now.settings, &now));
-        if now.settings != state.settings.with(wanted) {
-            eprintln!("{}: the server did not take all of it", escape(&state.database));
         }
     }
     Ok(())
@@ -121,13 +163,28 @@ fn wanted(args: &SetArgs) -> Result<Wanted> {
     Ok(wanted)
 }
 
+/// What level 2 writes, in words: to `system.profile`, and with some versions and settings to the log.
+fn what_level_2_writes(version: (u32, u32, u32), settings: &Settings) -> String {
+    let log = if profiler::level_2_logs_all(version) {
+        "and to the log too, as servers before 4.4 do"
+    } else if settings.filter.is_some() {
+        "to the log only what the filter takes"
+    } else if settings.slow_ms.is_some_and(|ms| ms <= 0) {
+        "and to the log too, because slowms is 0"
+    } else {
+        "to the log only what is slower than slowms"
+    };
+    format!("level 2: every operation is written to system.profile, {log}")
+}
+
 /// What it costs, before it costs it.
-fn warn(was: &[State], wanted: &Wanted, args: &SetArgs) {
+fn warn(server: &Server, was: &[State], wanted: &Wanted, args: &SetArgs) {
     if wanted.level == Some(2) && was.iter().any(|state| state.settings.level != 2) {
+        let settings = was.first().map(|state| state.settings.with(wanted)).unwrap_or_default();
         eprintln!(
-            "level 2: every operation is written to system.profile, and from now on to the log too. A busy server \
-             may lose a third of its throughput and more; `mongosonar profiler impact` measures it. Level 1 with \
-             --slowms or --filter costs next to nothing."
+            "{}. That can cost a busy server a third of its throughput and more; `mongosonar profiler impact` measures \
+             it. Level 1 with --slowms or --filter costs next to nothing.",
+            what_level_2_writes(server.info().numbers, &settings)
         );
         let lasting = args.duration.is_none();
         if lasting {
@@ -174,12 +231,61 @@ fn describe(settings: &Settings, state: &State) -> String {
         text.push_str(&format!(", rate limit {limit}"));
     }
     match state.collection {
-        None => text.push_str(&format!(", no system.profile (it is made with {})", Size(DEFAULT_BYTES))),
+        None if settings.level == 0 => text.push_str(", no system.profile"),
+        // The server makes it when it writes to it first.
+        None => text.push_str(&format!(", no system.profile yet (made with {})", Size(DEFAULT_BYTES))),
         Some(fill) => {
+            text.push_str(", system.profile");
             if let Some(bytes) = fill.max_bytes {
-                text.push_str(&format!(", system.profile of {}", Size(bytes)));
+                text.push_str(&format!(" of {}", Size(bytes)));
             }
+            text.push_str(&format!(" with {} documents", fill.documents));
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::profiler::Fill;
+
+    use super::*;
+
+    #[test]
+    fn what_level_2_writes_depends_on_version_and_settings() {
+        let slow = Settings { slow_ms: Some(100), ..Settings::default() };
+        let all = Settings { slow_ms: Some(0), ..Settings::default() };
+        let filtered = Settings { filter: Some(control::parse_filter("{}").unwrap()), ..slow.clone() };
+        // Measured: a real 4.0 logs each operation, a real 4.4.6 0 to 40 bytes a second.
+        assert!(what_level_2_writes((4, 0, 28), &slow).contains("and to the log too"));
+        for version in [(4, 4, 6), (5, 0, 0), (8, 0, 4)] {
+            assert!(
+                what_level_2_writes(version, &slow).ends_with("to the log only what is slower than slowms")
+            );
+            assert!(what_level_2_writes(version, &filtered).ends_with("only what the filter takes"));
+            assert!(what_level_2_writes(version, &all).ends_with("because slowms is 0"));
+        }
+    }
+
+    #[test]
+    fn a_state_is_described_as_it_is() {
+        let none = State::default();
+        assert_eq!(describe(&none.settings, &none), "level 0, no filter, no system.profile");
+        let two = Settings { level: 2, ..Settings::default() };
+        assert!(describe(&two, &none).ends_with("no system.profile yet (made with 1MiB)"));
+        let fill = Fill { max_bytes: Some(4 << 20), documents: 7, ..Fill::default() };
+        let held = State { collection: Some(fill), ..State::default() };
+        assert!(
+            describe(&held.settings, &held)
+                .ends_with("level 0, no filter, system.profile of 4MiB with 7 documents")
+        );
+    }
+
+    #[test]
+    fn what_a_server_did_not_take_is_named() {
+        let wanted = Settings { level: 2, slow_ms: Some(20), ..Settings::default() };
+        assert_eq!(differences(&wanted, &wanted), None);
+        let is = Settings { level: 1, slow_ms: Some(20), rate_limit: Some(5), ..Settings::default() };
+        assert_eq!(differences(&wanted, &is).as_deref(), Some("level, rate limit"));
+    }
 }
