@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -550,6 +551,50 @@ def test_check_of_another_machine(machine, name, dbpath, expected, words):
         grades[finding["name"]] = max(grades.get(finding["name"], "ok"), finding["verdict"], key=order.index)
     assert {check: grades.get(check) for check in expected} == expected, done.stdout
     assert any(words in finding["found"] for finding in result["findings"]), done.stdout
+
+
+# Commands that can destroy data, or an array or volume that holds it.
+DESTRUCTIVE = re.compile(
+    r"(?<![\w-])(mkfs|mke2fs|dd|wipefs|rm|rmdir|shred|s?g?fdisk|sgdisk|gdisk|parted|[lvp]vremove|vgremove|lvreduce|[lp]vcreate|vgcreate|mkswap|blkdiscard)"
+    r"(\.\w+)?(?![\w-])|--create|--zero-superblock|--stop|--remove|of=/dev|>\s*/dev/")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in MACHINES.glob("*.txt")))
+def test_check_of_no_machine_prints_a_command_that_destroys_data(machine, name):
+    root = machine(name)
+    points = {line.split()[4] for line in (root / "proc/self/mountinfo").read_text().splitlines() if line.strip()}
+    assert "/" in points
+    remedies = 0
+    for point in sorted(points):
+        options = ["--root", root, "--dbpath", point]
+        findings = json.loads(run("check", "--json", *options).stdout)["findings"]
+        for finding in findings:
+            text = " ".join(str(finding[part]) for part in ("found", "why", "remedy"))
+            assert not DESTRUCTIVE.search(text), finding
+            remedies += bool(finding["remedy"])
+        shown = run("check", *options).stdout
+        assert not DESTRUCTIVE.search(shown) and "mend" not in shown, shown
+    assert remedies
+
+
+def test_a_path_that_is_no_folder_is_rejected_by_every_command(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("x")
+    for path, words in ((tmp_path / "absent", "No such file"), (file, "is not a folder"), (file / "below", "Not a directory")):
+        for command in (["check", "--dbpath", path], ["check", "--root", path], ["stat", "--count", "1", "--dbpath", path],
+                        ["bench", "--r", "--fileSizeMB", "1", "--dir", path]):
+            done = run(*command)
+            assert done.returncode == 1, (command, done.stdout)
+            assert words in done.stderr and str(path) in done.stderr and not done.stdout, (command, done.stderr)
+    assert sorted(tmp_path.iterdir()) == [file]
+
+
+def test_check_without_a_mongod_speaks_of_none(machine):
+    root = machine("cloud")
+    shutil.rmtree(root / "proc/1207")
+    result = json.loads(run("check", "--json", "--root", root, "--dbpath", "/").stdout)
+    assert not {"limits", "max-map-count"} & {finding["name"] for finding in result["findings"]}
+    assert any(line.startswith("mongod: none runs here") for line in result["unseen"]), result["unseen"]
 
 
 def test_check_of_a_machine_in_order_is_all_ok(machine):

@@ -23,7 +23,7 @@ use sonar_view::disk::{self as view, text};
 
 use super::args::{AccessArg, BenchArgs, EngineArg};
 use super::config::{self, MOST_BYTES, Options};
-use super::place::Ground;
+use super::place::{Ground, folder};
 use crate::cli::OK;
 use crate::exit::{self, usage};
 
@@ -47,6 +47,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let engine = chosen_engine(args, &options)?;
     let signal = signals()?;
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+    folder(&dir)?;
     let ground = Ground::of(&dir);
     let mut bench = Bench {
         signal,

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, Grade, findings};
 use sonar_sys::devices::{Device, DeviceKind, Devices, small};
 use sonar_sys::disk::file_system_state;
@@ -13,6 +13,7 @@ use sonar_sys::process::{self, Process};
 use sonar_view::disk::check::Report;
 
 use super::args::CheckArgs;
+use super::place::folder;
 use super::version;
 use crate::cli::OK;
 use crate::exit::usage;
@@ -73,14 +74,16 @@ impl Machine {
 fn look(args: &CheckArgs) -> Result<Report> {
     let machine = Machine { root: args.root.clone(), is_live: args.root == Path::new("/") };
     let (proc_root, sys_root) = (machine.path("proc"), machine.path("sys"));
+    folder(&args.root)?;
     if !proc_root.is_dir() && !sys_root.is_dir() {
         return Err(usage!("--root: {} holds neither proc nor sys", args.root.display()));
     }
     let mut unseen = Vec::new();
     let processes = process::named(&proc_root, &["mongod"]);
     let mongod = processes.first();
-    let (dbpath, about) = data_folder(&machine, args, &processes, &mut unseen);
+    let (dbpath, about) = data_folder(&machine, args, &processes, &mut unseen)?;
     let mut facts = Facts {
+        has_mongod: mongod.is_some(),
         kernel: machine.text("proc/sys/kernel/osrelease"),
         version: args.mongod_version,
         dbpath: dbpath.as_ref().map(|path| path.display().to_string()),
@@ -97,7 +100,7 @@ fn look(args: &CheckArgs) -> Result<Report> {
     if facts.version.is_none() {
         match version::find(&places(&machine, mongod, dbpath.as_deref())) {
             Ok((version, source)) => (facts.version, facts.version_source) = (Some(version), Some(source)),
-            Err(tried) => unseen.push(format!("version of mongod (--mongod-version tells it): {tried}")),
+            Err(tried) => unseen.push(format!("version of mongod (give --mongod-version): {tried}")),
         }
     }
     for (known, what) in [
@@ -108,14 +111,15 @@ fn look(args: &CheckArgs) -> Result<Report> {
         ),
         (facts.swappiness.is_some(), "swappiness: proc/sys/vm/swappiness"),
         (facts.numa_nodes.is_some(), "NUMA nodes: sys/devices/system/node"),
-        (facts.max_map_count.is_some(), "vm.max_map_count: proc/sys/vm/max_map_count"),
+        (mongod.is_none() || facts.max_map_count.is_some(), "vm.max_map_count: proc/sys/vm/max_map_count"),
     ] {
         if !known {
             unseen.push(what.to_owned());
         }
     }
     match mongod {
-        None => unseen.push("limits of mongod: none runs here".to_owned()),
+        None => unseen
+            .push("mongod: none runs here, so nothing was checked that belongs to its process".to_owned()),
         Some(mongod) => of_process(mongod, &mut facts, &mut unseen),
     }
     if let Some(dbpath) = &dbpath {
@@ -130,25 +134,17 @@ fn data_folder(
     args: &CheckArgs,
     processes: &[Process],
     unseen: &mut Vec<String>,
-) -> (Option<PathBuf>, String) {
+) -> Result<(Option<PathBuf>, String)> {
     let whose =
         processes.first().map_or_else(String::new, |mongod| format!(" (mongod runs as {})", mongod.pid));
     if let Some(path) = &args.dbpath {
-        let real =
-            if machine.is_live { path.canonicalize().unwrap_or_else(|_| path.clone()) } else { path.clone() };
-        if machine.is_live && !real.exists() {
-            unseen.push(format!(
-                "{}: no such folder; the mount that leads there was looked at",
-                path.display()
-            ));
-        }
-        return (Some(real.clone()), format!("{}{whose}", real.display()));
+        let real = if machine.is_live { folder(path)? } else { copied_folder(machine, path)? };
+        let about = format!("{}{whose}", real.display());
+        return Ok((Some(real), about));
     }
     let Some(mongod) = processes.first() else {
-        return (
-            None,
-            "No mongod runs here and no --dbpath was given: the machine alone was looked at.".to_owned(),
-        );
+        let about = "No mongod runs here and no --dbpath was given: the machine alone was looked at.";
+        return Ok((None, about.to_owned()));
     };
     if processes.len() > 1 {
         unseen.push(format!("{} more mongod run here: give --dbpath to look at theirs", processes.len() - 1));
@@ -160,7 +156,19 @@ fn data_folder(
     }
     let path = PathBuf::from(path.unwrap_or_else(|| DEFAULT_DBPATH.to_owned()));
     let about = format!("{}, of the mongod that runs as {}", path.display(), mongod.pid);
-    (Some(path), about)
+    Ok((Some(path), about))
+}
+
+/// A folder of the machine that was copied: its copy holds `/proc` and `/sys`, and seldom the data, so all that can
+/// be known is that it is no other thing.
+fn copied_folder(machine: &Machine, path: &Path) -> Result<PathBuf> {
+    if !path.is_absolute() {
+        return Err(usage!("{}: on another machine only an absolute path leads to a folder", path.display()));
+    }
+    match fs::metadata(machine.path(&path.display().to_string())) {
+        Ok(found) if !found.is_dir() => bail!("{} is not a folder", path.display()),
+        _ => Ok(path.to_path_buf()),
+    }
 }
 
 /// The configuration of a mongod that runs: as it sees it, else as we do.

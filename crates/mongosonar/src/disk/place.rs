@@ -1,10 +1,24 @@
 //! Where a test takes place: file system, device, kernel.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
 
 use sonar_sys::devices::{Device, DeviceKind, Devices};
 use sonar_sys::mounts;
 use sonar_view::disk::run::Place;
+
+/// The real path of a folder that an argument names.
+///
+/// # Errors
+/// It does not exist, cannot be reached, or is not a folder.
+pub fn folder(path: &Path) -> Result<PathBuf> {
+    let real = path.canonicalize().with_context(|| format!("cannot open {}", path.display()))?;
+    if !real.is_dir() {
+        bail!("{} is not a folder", path.display());
+    }
+    Ok(real)
+}
 
 /// A folder, its mount and its device, as far as they are known.
 pub struct Ground {

@@ -17,6 +17,7 @@ use sonar_view::disk::stat::Interval;
 use sonar_view::text::escape;
 
 use super::args::StatArgs;
+use super::place::folder;
 use crate::cli::OK;
 
 const PROC: &str = "/proc";
@@ -90,7 +91,7 @@ impl Wanted {
         let mut tops: Vec<&Device> = Vec::new();
         let mut chain = Vec::new();
         if let Some(path) = &args.dbpath {
-            let real = path.canonicalize().with_context(|| format!("cannot look at {}", path.display()))?;
+            let real = folder(path)?;
             let table = mounts::all(Path::new(PROC), "self").context("cannot read the mounts")?;
             let mount = mounts::of(&table, &real).context("no mount leads to it")?;
             let Some(device) = all.of_mount(mount) else {

@@ -1,7 +1,8 @@
 //! How a machine is set up, beside what MongoDB's production notes ask for: facts in, findings out.
 //!
-//! Each rule is a function of the facts. A fact that is not known makes no finding; it is told among what
-//! could not be seen.
+//! Each rule is a function of the facts. A fact that is not known makes no finding; it is listed among what
+//! could not be seen. A rule gives advice only where the machine leaves a choice. No remedy destroys data: where
+//! another file system or array is needed, the remedy describes the migration.
 
 /// The manual's production notes.
 pub const NOTES: &str = "https://www.mongodb.com/docs/manual/administration/production-notes/";
@@ -53,7 +54,7 @@ pub struct Finding {
     pub found: String,
     /// Why it matters.
     pub why: &'static str,
-    /// The command that changes it, where something should change and a command does it.
+    /// What changes it, where something should change: a command that destroys nothing, or the steps in words.
     pub remedy: Option<String>,
     /// The document it comes from.
     pub document: &'static str,
@@ -138,6 +139,8 @@ pub struct Disk {
 /// What is known of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
+    /// Whether a mongod runs here.
+    pub has_mongod: bool,
     /// Release of the kernel.
     pub kernel: Option<String>,
     /// Version of mongod.
@@ -233,6 +236,11 @@ fn kernel(facts: &Facts) -> Option<Finding> {
     Some(finding("kernel", grade, format!("Linux {release}"), WHY, NOTES))
 }
 
+/// How data moves to another volume without a moment in which there is one copy less.
+const MIGRATION: &str = "move the data to a new volume with XFS and keep this one until that is done: in a replica set give \
+                         one secondary at a time an empty dbPath there and let it sync from the others (initial sync); \
+                         a standalone needs a tested backup, restored there";
+
 fn file_system(fs: &FileSystem) -> Finding {
     let found = format!("{} at {}", fs.kind, fs.point);
     let made = |grade, why| finding("file-system", grade, found.clone(), why, NOTES);
@@ -242,9 +250,9 @@ fn file_system(fs: &FileSystem) -> Finding {
             Grade::Warning,
             "ext4 can stall around checkpoints, when its journal waits for much dirty data; XFS is strongly recommended",
         )
-        .remedy(format!("mkfs.xfs {} (destroys what is on it: move the data, or resync this member)", fs.source)),
+        .remedy(MIGRATION),
         "tmpfs" | "ramfs" => {
-            made(Grade::Problem, "the data lies in memory and is gone with the next start")
+            made(Grade::Problem, "the data lies in memory and is gone with the next start").remedy(MIGRATION)
         }
         "overlay" | "aufs" => made(
             Grade::Problem,
@@ -254,15 +262,18 @@ fn file_system(fs: &FileSystem) -> Finding {
         "vboxsf" | "9p" | "fuse.vmhgfs-fuse" | "vfat" | "exfat" | "cifs" | "smb3" => made(
             Grade::Problem,
             "this file system cannot fsync a folder or map files as MongoDB needs it; it is not supported",
-        ),
+        )
+        .remedy(MIGRATION),
         "nfs" | "nfs4" => made(
             Grade::Warning,
             "files over a network: slower, and only with certain options; a local XFS is recommended",
-        ),
+        )
+        .remedy(MIGRATION),
         _ => made(
             Grade::Warning,
             "not a file system that MongoDB is tested on; XFS is strongly recommended",
-        ),
+        )
+        .remedy(MIGRATION),
     }
 }
 
@@ -287,7 +298,8 @@ fn network(fs: &FileSystem) -> Option<Finding> {
 
 fn atime(fs: &FileSystem) -> Option<Finding> {
     const WHY: &str = "with access times a read of a file writes its inode too";
-    if matches!(fs.kind.as_str(), "tmpfs" | "ramfs" | "overlay") {
+    // Of NFS `nfs-options` speaks; ZFS has a property instead; others keep no access times, or not here.
+    if !matches!(fs.kind.as_str(), "xfs" | "ext2" | "ext3" | "ext4" | "btrfs" | "f2fs" | "jfs" | "reiserfs") {
         return None;
     }
     let remedy = format!("sudo mount -o remount,noatime {}   (and noatime in /etc/fstab)", fs.point);
@@ -328,7 +340,10 @@ fn array(array: &Array) -> Vec<Finding> {
     };
     let found = format!("{}: {} of {}{chunk}", array.name, array.level, array.members.join(", "));
     let made = |grade, why, document| finding("raid", grade, found.clone(), why, document);
+    // An array of one disk spreads nothing, and loses nothing more than the disk does.
+    let is_spread = array.members.len() > 1;
     let mut all = vec![match array.level.as_str() {
+        _ if !is_spread => made(Grade::Ok, "one disk, so its level does not matter", NOTES),
         "raid10" | "raid1" => made(Grade::Ok, "RAID 10 (or a mirror) is what MongoDB recommends", NOTES),
         "raid0" | "striped" | "linear" => made(
             Grade::Warning,
@@ -341,7 +356,7 @@ fn array(array: &Array) -> Vec<Finding> {
              RAID 10 is recommended",
             NOTES,
         ),
-        "mapped" if array.members.len() > 1 => made(
+        "mapped" => made(
             Grade::Warning,
             "a volume over several disks without a stripe that can be seen: unless it is a mirror, one lost disk \
              loses all, and one disk does all the work",
@@ -378,7 +393,8 @@ fn stripe(facts: &Facts) -> Option<Finding> {
     const WHY: &str =
         "a file system that knows the stripe puts its structures on all disks and writes whole stripes";
     let fs = facts.file_system.as_ref()?;
-    let array = facts.arrays.iter().find(|a| a.chunk_bytes > 0 && a.data_members().is_some())?;
+    let is_striped = |a: &&Array| a.members.len() > 1 && a.chunk_bytes > 0 && a.data_members().is_some();
+    let array = facts.arrays.iter().find(is_striped)?;
     let data = array.data_members()?;
     let (chunk, width) = (array.chunk_bytes, array.chunk_bytes.saturating_mul(data));
     let made = |grade, found: String, document| finding("stripe", grade, found, WHY, document);
@@ -401,10 +417,9 @@ fn stripe(facts: &Facts) -> Option<Finding> {
                     XFS,
                 )
                 .remedy(format!(
-                    "mount -o sunit={},swidth={} {} {}   (in /etc/fstab; from the next mount on)",
+                    "add sunit={},swidth={} to the mount options of {} in /etc/fstab; they count from the next mount on",
                     chunk / 512,
                     width / 512,
-                    fs.source,
                     fs.point
                 ))
             })
@@ -451,6 +466,10 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
     const WHY: &str = "a fast or a virtual disk orders requests itself, and a scheduler only delays them; one that turns \
                        needs mq-deadline";
     let (chosen, all) = disk.scheduler.as_ref()?;
+    // What suits a disk depends on its kind.
+    if disk.rotational.is_none() && !disk.is_virtual {
+        return None;
+    }
     let turns = disk.rotational == Some(true) && !disk.is_virtual;
     let good: &[&str] = if turns {
         &["mq-deadline", "deadline"]
@@ -469,13 +488,15 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
     if good.contains(&chosen.as_str()) {
         return Some(finding("scheduler", Grade::Ok, found, WHY, NOTES));
     }
-    let made = finding("scheduler", Grade::Warning, found, WHY, NOTES);
     Some(match good.iter().find(|name| all.iter().any(|a| a == **name)) {
-        Some(name) => made.remedy(format!(
+        Some(name) => finding("scheduler", Grade::Warning, found, WHY, NOTES).remedy(format!(
             "echo {name} | sudo tee /sys/block/{}/queue/scheduler   (and a udev rule, to last)",
             disk.name
         )),
-        None => made,
+        // There is nothing to choose.
+        None => {
+            finding("scheduler", Grade::Ok, format!("{found}; the kernel offers no better one"), WHY, NOTES)
+        }
     })
 }
 
@@ -600,7 +621,7 @@ fn numa(facts: &Facts) -> Vec<Finding> {
             )
             .remedy("numactl --interleave=all mongod … (in its unit: ExecStart)")
         });
-    } else {
+    } else if facts.has_mongod {
         all.push(
             finding(
                 "numa",
@@ -633,6 +654,9 @@ const LIMITS: [(&str, Option<u64>, &str); 6] = [
 ];
 
 fn limits(facts: &Facts) -> Vec<Finding> {
+    if !facts.has_mongod {
+        return Vec::new();
+    }
     const WHY: &str =
         "each connection takes descriptors and a thread; mongod that meets a limit refuses clients or ends";
     let mut all = Vec::new();
@@ -671,7 +695,7 @@ fn limits(facts: &Facts) -> Vec<Finding> {
 fn map_count(facts: &Facts) -> Option<Finding> {
     const WHY: &str =
         "each connection has a stack of its own, two mappings; mongod warns below twice its most connections";
-    let count = facts.max_map_count?;
+    let count = facts.max_map_count.filter(|_| facts.has_mongod)?;
     let open = facts.limits.iter().find(|(name, _)| name == "Max open files").and_then(|(_, set)| *set);
     // mongod takes four fifths of its descriptors for connections.
     let connections = open.unwrap_or(64_000).saturating_mul(4) / 5;
@@ -686,205 +710,4 @@ fn map_count(facts: &Facts) -> Option<Finding> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fs(kind: &str, options: &[&str]) -> Facts {
-        let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let (point, source) = ("/data".into(), "/dev/md0".into());
-        let kind = kind.into();
-        Facts {
-            file_system: Some(FileSystem { kind, point, source, options, space: None }),
-            ..Facts::default()
-        }
-    }
-
-    fn grade(facts: &Facts, name: &str) -> Option<Grade> {
-        findings(facts).into_iter().filter(|f| f.name == name).map(|f| f.grade).max()
-    }
-
-    fn remedy(facts: &Facts, name: &str) -> String {
-        findings(facts).into_iter().find_map(|f| f.remedy.filter(|_| f.name == name)).unwrap_or_default()
-    }
-
-    #[test]
-    fn of_nothing_known_nothing_is_said() {
-        assert_eq!(findings(&Facts::default()), []);
-    }
-
-    #[test]
-    fn file_systems_and_their_options() {
-        for (kind, options, expected) in [
-            ("xfs", &["rw", "noatime"][..], [Some(Grade::Ok), Some(Grade::Ok)]),
-            ("ext4", &["rw", "relatime"], [Some(Grade::Warning), Some(Grade::Warning)]),
-            ("xfs", &["rw"], [Some(Grade::Ok), Some(Grade::Warning)]),
-            ("tmpfs", &["rw"], [Some(Grade::Problem), None]),
-            ("overlay", &["rw"], [Some(Grade::Problem), None]),
-            ("btrfs", &["noatime"], [Some(Grade::Warning), Some(Grade::Ok)]),
-        ] {
-            let facts = fs(kind, options);
-            assert_eq!([grade(&facts, "file-system"), grade(&facts, "atime")], expected, "{kind}");
-        }
-        assert_eq!(
-            remedy(&fs("xfs", &[]), "atime").split("   ").next(),
-            Some("sudo mount -o remount,noatime /data")
-        );
-        assert_eq!(
-            grade(&fs("nfs4", &["hard", "local_lock=all", "noatime"]), "nfs-options"),
-            Some(Grade::Ok)
-        );
-        assert_eq!(grade(&fs("nfs4", &["soft"]), "nfs-options"), Some(Grade::Problem));
-    }
-
-    #[test]
-    fn space_is_graded_by_its_share() {
-        for (free, expected) in [(4, Grade::Problem), (10, Grade::Warning), (50, Grade::Ok)] {
-            let mut facts = fs("xfs", &[]);
-            facts.file_system.as_mut().unwrap().space = Some((100, free));
-            assert_eq!(grade(&facts, "free-space"), Some(expected), "{free}");
-        }
-    }
-
-    fn md(level: &str, members: usize) -> Array {
-        let members = (0..members).map(|n| format!("sd{n}")).collect();
-        Array { name: "md0".into(), level: level.into(), members, chunk_bytes: 524_288, ..Array::default() }
-    }
-
-    #[test]
-    fn raid_levels_and_their_risks() {
-        for (level, expected) in [
-            ("raid0", Grade::Warning),
-            ("raid5", Grade::Warning),
-            ("raid10", Grade::Ok),
-            ("raid1", Grade::Ok),
-            ("striped", Grade::Warning),
-        ] {
-            let facts = Facts { arrays: vec![md(level, 4)], ..Facts::default() };
-            assert_eq!(grade(&facts, "raid"), Some(expected), "{level}");
-        }
-        let broken = Array { degraded: 1, action: Some("recover".into()), ..md("raid10", 4) };
-        let facts = Facts { arrays: vec![broken], ..Facts::default() };
-        assert_eq!(grade(&facts, "raid-degraded"), Some(Grade::Problem));
-        assert_eq!(grade(&facts, "raid-action"), Some(Grade::Warning));
-        let risk = findings(&Facts { arrays: vec![md("raid0", 2)], ..Facts::default() });
-        assert!(risk[0].why.contains("all data of this member is lost"));
-    }
-
-    #[test]
-    fn the_file_system_is_held_against_the_stripe() {
-        let with = |kind: &str, options: &[&str], level: &str| Facts {
-            arrays: vec![md(level, 4)],
-            ..fs(kind, options)
-        };
-        // Four members of 512 KiB: RAID 0 has four chunks of data in a stripe, RAID 10 two, RAID 5 three.
-        assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=4096"], "raid0"), "stripe"), Some(Grade::Ok));
-        assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=2048"], "raid10"), "stripe"), Some(Grade::Ok));
-        assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=3072"], "raid5"), "stripe"), Some(Grade::Ok));
-        let unaware = with("xfs", &[], "raid0");
-        assert_eq!(grade(&unaware, "stripe"), Some(Grade::Warning));
-        assert!(remedy(&unaware, "stripe").starts_with("mount -o sunit=1024,swidth=4096 /dev/md0"));
-        assert_eq!(grade(&with("ext4", &["stripe=512"], "raid0"), "stripe"), Some(Grade::Ok));
-        let ext4 = with("ext4", &["stripe=128"], "raid0");
-        assert!(remedy(&ext4, "stripe").starts_with("sudo tune2fs -E stride=128,stripe_width=512"));
-        assert_eq!(grade(&with("xfs", &[], "raid1"), "stripe"), None);
-    }
-
-    #[test]
-    fn readahead_scheduler_and_what_turns() {
-        for (kib, expected) in [
-            (4, Grade::Ok),
-            (16, Grade::Ok),
-            (17, Grade::Warning),
-            (128, Grade::Warning),
-            (0, Grade::Warning),
-        ] {
-            let facts = Facts { readahead: Some(("sda".into(), kib)), ..Facts::default() };
-            assert_eq!(grade(&facts, "readahead"), Some(expected), "{kib}");
-        }
-        let disk = |rotational, is_virtual, chosen: &str| Facts {
-            disks: vec![Disk {
-                name: "sda".into(),
-                rotational: Some(rotational),
-                is_virtual,
-                scheduler: Some((chosen.into(), ["none", "mq-deadline", "kyber"].map(String::from).to_vec())),
-                ..Disk::default()
-            }],
-            ..Facts::default()
-        };
-        for (rotational, is_virtual, chosen, expected) in [
-            (true, false, "mq-deadline", Grade::Ok),
-            (true, false, "none", Grade::Warning),
-            (false, false, "none", Grade::Ok),
-            (false, false, "mq-deadline", Grade::Warning),
-            (true, true, "none", Grade::Ok),
-            (true, true, "kyber", Grade::Ok),
-            (true, true, "mq-deadline", Grade::Warning),
-        ] {
-            assert_eq!(
-                grade(&disk(rotational, is_virtual, chosen), "scheduler"),
-                Some(expected),
-                "{rotational} {is_virtual} {chosen}"
-            );
-        }
-        assert!(
-            remedy(&disk(false, false, "kyber"), "scheduler")
-                .starts_with("echo none | sudo tee /sys/block/sda/")
-        );
-        assert_eq!(grade(&disk(true, false, "none"), "rotational"), Some(Grade::Warning));
-        assert_eq!(grade(&disk(true, true, "none"), "rotational"), Some(Grade::Ok));
-    }
-
-    #[test]
-    fn huge_pages_follow_the_version() {
-        let with = |set: &str, version| Facts { huge_pages: Some(set.into()), version, ..Facts::default() };
-        for (set, version, expected) in [
-            ("always", Some((8, 0)), Grade::Ok),
-            ("never", Some((8, 2)), Grade::Warning),
-            ("never", Some((7, 0)), Grade::Ok),
-            ("always", Some((4, 0)), Grade::Problem),
-            ("madvise", Some((6, 0)), Grade::Warning),
-            ("never", None, Grade::Warning),
-        ] {
-            assert_eq!(grade(&with(set, version), "huge-pages"), Some(expected), "{set} {version:?}");
-        }
-        let details = Facts {
-            huge_pages_defrag: Some("madvise".into()),
-            max_ptes_none: Some(511),
-            ..with("always", Some((8, 0)))
-        };
-        assert_eq!(grade(&details, "huge-pages-defrag"), Some(Grade::Warning));
-        assert_eq!(grade(&details, "huge-pages-max-ptes-none"), Some(Grade::Warning));
-        assert_eq!(grade(&Facts { version: Some((7, 0)), ..details }, "huge-pages-defrag"), None);
-    }
-
-    #[test]
-    fn memory_limits_and_kernel() {
-        let swap = |swappiness, swap_kib| Facts {
-            swappiness: Some(swappiness),
-            swap_kib: Some(swap_kib),
-            ..Facts::default()
-        };
-        assert_eq!(grade(&swap(1, 9), "swappiness"), Some(Grade::Ok));
-        assert_eq!(grade(&swap(60, 0), "swappiness"), Some(Grade::Ok));
-        assert_eq!(grade(&swap(60, 9), "swappiness"), Some(Grade::Warning));
-        let numa = |nodes, interleaved| Facts { numa_nodes: Some(nodes), interleaved, ..Facts::default() };
-        assert_eq!(grade(&numa(1, None), "numa"), Some(Grade::Ok));
-        assert_eq!(grade(&numa(2, Some(true)), "numa"), Some(Grade::Ok));
-        assert_eq!(grade(&numa(2, Some(false)), "numa"), Some(Grade::Warning));
-        let limits = |files: u64| Facts {
-            limits: vec![("Max open files".into(), Some(files)), ("Max processes".into(), None)],
-            max_map_count: Some(102_400),
-            ..Facts::default()
-        };
-        assert_eq!(grade(&limits(64_000), "limits"), Some(Grade::Ok));
-        assert_eq!(grade(&limits(1_024), "limits"), Some(Grade::Problem));
-        assert_eq!(grade(&limits(64_000), "max-map-count"), Some(Grade::Ok));
-        // What mongod itself warned of with 1,048,576 descriptors: 1,677,720 wanted.
-        assert!(
-            remedy(&limits(1_048_576), "max-map-count").starts_with("sudo sysctl vm.max_map_count=1677720")
-        );
-        let kernel = |release: &str| Facts { kernel: Some(release.into()), ..Facts::default() };
-        assert_eq!(grade(&kernel("6.1.0-28-amd64"), "kernel"), Some(Grade::Ok));
-        assert_eq!(grade(&kernel("2.6.32-754.el6"), "kernel"), Some(Grade::Problem));
-    }
-}
+mod tests;

@@ -73,7 +73,7 @@ impl Report {
         crate::json::line(&object, out)
     }
 
-    /// As lines: what was found, and below what is not as it should be, why it matters, the command, and the
+    /// As lines: what was found, and below what is not as it should be, why it matters, what changes it, and the
     /// document.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Report {
             }
             writeln!(out, "{:8} {:width$}  why: {}", "", "", finding.why)?;
             if let Some(remedy) = &finding.remedy {
-                writeln!(out, "{:8} {:width$}  mend it: {}", "", "", escape(remedy))?;
+                writeln!(out, "{:8} {:width$}  fix: {}", "", "", escape(remedy))?;
             }
             writeln!(out, "{:8} {:width$}  from: {}", "", "", finding.document)?;
         }
