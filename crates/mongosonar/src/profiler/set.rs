@@ -239,7 +239,8 @@ fn describe(settings: &Settings, state: &State) -> String {
             if let Some(bytes) = fill.max_bytes {
                 text.push_str(&format!(" of {}", Size(bytes)));
             }
-            text.push_str(&format!(" with {} documents", fill.documents));
+            let plural = if fill.documents == 1 { "" } else { "s" };
+            text.push_str(&format!(" with {} document{plural}", fill.documents));
         }
     }
     text
