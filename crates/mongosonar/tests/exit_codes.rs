@@ -117,8 +117,8 @@ fn a_missing_file_is_1_and_is_named() {
 
 #[test]
 fn an_empty_file_is_1_as_nothing_could_be_read() {
-    let folder = Folder::new("empty");
-    let empty = folder.file("empty", b"");
+    let folder = Folder::new("none");
+    let empty = folder.file("nothing", b"");
     let recording = support::recording("mongod-4.0-mixed");
     let (empty, recording) = (empty.display(), recording.display());
     for words in [

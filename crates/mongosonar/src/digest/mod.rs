@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sonar_core::{
     Digest, DigestSettings, Execution, GroupBy, Identity, Notices, Operation, Reading, Timestamp,
 };
@@ -273,7 +273,18 @@ pub fn read_logs(
     log.finish(&mut collect);
     let mut reading = log.reading();
     reading.shapes_folded += collect.digest.folded;
+    needs_content(files, &reading)?;
     Ok(Gathered { digest: collect.digest, reading, notices: Some(log.notices().clone()), damaged })
+}
+
+/// # Errors
+/// The files hold nothing at all, so that a report on them would say nothing.
+fn needs_content(files: &[PathBuf], reading: &Reading) -> Result<()> {
+    match files {
+        _ if reading.bytes > 0 || reading.files_damaged > 0 => Ok(()),
+        [one] => bail!("{} is empty", input::name(one)),
+        _ => bail!("all {} files are empty", files.len()),
+    }
 }
 
 /// Time of the first line that has one.
@@ -346,6 +357,7 @@ pub fn read_profiles(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicB
     reading.files_damaged = damaged;
     reading.entries_outside = collect.outside;
     reading.shapes_folded += collect.digest.folded;
+    needs_content(files, &reading)?;
     Ok(Gathered { digest: collect.digest, reading, notices: None, damaged: damaged > 0 })
 }
 

@@ -243,6 +243,9 @@ fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>
                 end += got;
                 if got == 0 {
                     if let Err(error) = parser.finish(end) {
+                        if foreign && end == 0 {
+                            bail!("{name} is empty");
+                        }
                         if foreign {
                             return Err(error).with_context(|| name.to_string());
                         }
