@@ -60,7 +60,14 @@ fn page(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
         man.render_subcommands_section(out)?;
     }
     let after = After::of(command);
+    // The order of man-pages(7).
     let mut own = Roff::new();
+    own.control("SH", ["EXIT STATUS"]);
+    for (code, meaning) in exit::TABLE {
+        own.control("TP", []);
+        own.text([bold(code)]);
+        own.text([roman(meaning)]);
+    }
     if !after.notes.is_empty() {
         own.control("SH", ["NOTES"]);
         own.text([roman(after.notes.join(" "))]);
@@ -72,12 +79,6 @@ fn page(command: &Command, out: &mut Vec<u8>) -> io::Result<()> {
             own.text([roman(example.as_str())]);
         }
         own.control("fi", []);
-    }
-    own.control("SH", ["EXIT STATUS"]);
-    for (code, meaning) in exit::TABLE {
-        own.control("TP", []);
-        own.text([bold(code)]);
-        own.text([roman(meaning)]);
     }
     own.to_writer(out)
 }
