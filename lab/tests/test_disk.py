@@ -617,7 +617,7 @@ BUILD_INFO = '{"t":{"$date":"2024-01-05T10:11:12.131+00:00"},"s":"I","c":"CONTRO
      "no package"),
     ("/opt/mongodb/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 4.4.1\n"}, None,
      "did not come out of a package"),
-    ("/usr/bin/mongod", {"var/log/mongo.log": "nothing of a start\n"}, None, "/var/log/mongo.log tells of no start"),
+    ("/usr/bin/mongod", {"var/log/mongo.log": "nothing of a start\n"}, None, "/var/log/mongo.log has no start"),
     ("/usr/bin/mongod", {}, None, "/data/diagnostic.data"),
 ])
 def test_check_finds_which_mongod_it_is_or_says_what_it_could_not_see(machine, program, files, version, source):

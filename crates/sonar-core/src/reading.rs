@@ -14,11 +14,11 @@ counters! {
         bytes,
         /// Lines of logs.
         lines,
-        /// Of them: they tell of an operation.
+        /// Of them: operations.
         lines_operation,
-        /// They tell of something else that is shown: connections, clients, starts, errors, warnings.
+        /// Other lines that are shown: connections, clients, starts, errors, warnings.
         lines_event,
-        /// They tell of something else.
+        /// Lines about something else.
         lines_other,
         /// Empty lines.
         lines_empty,
@@ -34,11 +34,11 @@ counters! {
         documents,
         /// Documents that contradict themselves, or end too early.
         documents_malformed: loss,
-        /// Documents that tell of no operation.
+        /// Documents that are no operation.
         documents_other,
         /// Entries outside of the time asked for.
         entries_outside,
-        /// Statements told with the command that held them.
+        /// Statements joined with the command that held them.
         statements_joined,
         /// Commands that held statements of which the source says nothing.
         statements_unsaid: loss,
@@ -52,7 +52,7 @@ counters! {
         operations_unsaid: loss,
         /// Operations of which it is not said how long they took.
         operations_untimed,
-        /// Operations that are told of while they run.
+        /// Operations logged while they run.
         operations_in_progress,
         /// Shapes whose text was cut at the budget.
         shapes_text_cut: loss,
@@ -60,7 +60,7 @@ counters! {
         shapes_over_cap: loss,
         /// Operations counted under `other` because there were too many shapes.
         shapes_folded: loss,
-        /// Operations of further applications than are told apart.
+        /// Operations of applications beyond the cap on applications.
         apps_folded: loss,
         /// Connections forgotten because there were too many.
         connections_forgotten: loss,

@@ -633,7 +633,7 @@ fn explained(error: DiskError) -> anyhow::Error {
         DiskError::Resource { what, .. } if what.contains("threads") => {
             Some("ask for fewer --nThreads, or use --engine uring, which needs few threads")
         }
-        error if error.is_of_the_device() => Some("the device failed or went away; dmesg tells more"),
+        error if error.is_of_the_device() => Some("the device failed or went away; dmesg has more"),
         DiskError::Create { source, .. } | DiskError::Fill { source, .. }
             if source.kind() == io::ErrorKind::QuotaExceeded =>
         {

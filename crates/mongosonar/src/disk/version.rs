@@ -65,7 +65,7 @@ pub fn find(places: &Places) -> Result<(Version, String), String> {
     if let Some(path) = places.log.as_ref().filter(|_| running).map(PathBuf::from) {
         match places.own(&path).map_or(Err(io::ErrorKind::NotFound.into()), |path| of_log(&path)) {
             Ok(Some(version)) => return Ok((version, "its log".to_owned())),
-            Ok(None) => tried.push(format!("{} tells of no start in its last 64 MiB", path.display())),
+            Ok(None) => tried.push(format!("{} has no start in its last 64 MiB", path.display())),
             Err(error) => tried.push(told(&path, &error)),
         }
     }

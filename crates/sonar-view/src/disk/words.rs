@@ -75,12 +75,10 @@ fn limit(limit: &Limit) -> String {
         ),
         Limit::Memory => {
             "The device had next to nothing to do: these figures are of memory (the page cache), \
-                          not of the disk. A file larger than memory would tell of the disk."
+                          not of the disk. Use a file larger than memory to measure the disk."
                 .to_owned()
         }
-        Limit::Unknown => {
-            "What the limit is cannot be told: the kernel has no counters for what is below.".to_owned()
-        }
+        Limit::Unknown => "The limit is not known: the kernel has no counters for the device.".to_owned(),
     }
 }
 
