@@ -18,12 +18,15 @@ pub mod entry;
 pub mod impact;
 pub mod io;
 pub mod json;
+pub mod layout;
 pub mod live;
 pub mod model;
 pub mod profiler;
 pub mod table;
 pub mod text;
 pub mod units;
+pub mod zone;
 
 pub use column::{Column, Sort};
 pub use model::{By, Classes, Form, NamespaceFilter, Report, Selection};
+pub use zone::Zone;

@@ -1,0 +1,168 @@
+//! In which time zone times are shown. JSON and CSV do not ask: they hold nanoseconds since the Unix epoch.
+
+use std::fmt;
+
+use jiff::tz::{Offset, TimeZone};
+use sonar_core::Timestamp;
+
+/// A time zone: UTC, a fixed offset, or one by its IANA name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Zone(TimeZone);
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self::utc()
+    }
+}
+
+impl Zone {
+    /// UTC.
+    pub const fn utc() -> Self {
+        Self(TimeZone::UTC)
+    }
+
+    /// A fixed offset in seconds east of UTC; UTC where there is none such.
+    pub fn fixed(seconds: i32) -> Self {
+        Offset::from_seconds(seconds).map_or(Self::utc(), |offset| Self(TimeZone::fixed(offset)))
+    }
+
+    /// By its name in the IANA database (`Europe/Berlin`), `UTC`, an offset like `+02:00`, or `local` for the
+    /// zone of this machine.
+    ///
+    /// # Errors
+    /// There is none of that name; says what one may write.
+    pub fn named(name: &str) -> Result<Self, String> {
+        if name.eq_ignore_ascii_case("local") {
+            return Ok(Self(TimeZone::system()));
+        }
+        if let Some(seconds) = offset(name) {
+            return Ok(Self::fixed(seconds));
+        }
+        TimeZone::get(name).map(Self).map_err(|_| {
+            format!("{name:?} is no time zone: write one like Europe/Berlin, America/New_York, +02:00, UTC or local")
+        })
+    }
+
+    /// `at` in this zone with milliseconds: `2026-05-01T12:00:00.120+02:00`, in UTC with a `Z`.
+    pub fn show(&self, at: Timestamp) -> Shown<'_> {
+        Shown { zone: self, at, length: 23 }
+    }
+
+    /// The same with microseconds.
+    pub fn show_micros(&self, at: Timestamp) -> Shown<'_> {
+        Shown { zone: self, at, length: 26 }
+    }
+
+    /// Whether it is UTC itself.
+    pub fn is_utc(&self) -> bool {
+        self.0 == TimeZone::UTC
+    }
+
+    /// The same without milliseconds.
+    pub fn show_seconds(&self, at: Timestamp) -> Shown<'_> {
+        Shown { zone: self, at, length: 19 }
+    }
+
+    /// The offset at a point in time, in seconds east of UTC.
+    pub fn offset_at(&self, at: Timestamp) -> i32 {
+        instant(at).map_or(0, |instant| self.0.to_offset(instant).seconds())
+    }
+
+    /// The point at which clocks in this zone show these seconds since 1970-01-01T00:00:00; of two such points
+    /// the earlier.
+    pub fn at_local(&self, seconds: i64) -> Option<i64> {
+        let civil = jiff::Timestamp::from_second(seconds).ok()?;
+        let civil = Offset::UTC.to_datetime(civil);
+        let found = self.0.to_ambiguous_timestamp(civil).compatible().ok()?;
+        Some(found.as_second())
+    }
+}
+
+/// The zone as it stands behind "times are in".
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.iana_name(), self.0.to_fixed_offset()) {
+            (Some(name), _) => f.write_str(name),
+            (None, Ok(offset)) if offset.seconds() != 0 => write_offset(offset.seconds(), f),
+            _ => f.write_str("UTC"),
+        }
+    }
+}
+
+/// A point in time in a zone.
+#[derive(Copy, Clone, Debug)]
+pub struct Shown<'a> {
+    zone: &'a Zone,
+    at: Timestamp,
+    /// Characters of `2026-05-01T12:00:00.120000000` that are shown.
+    length: usize,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let offset = self.zone.offset_at(self.at);
+        // Same as UTC, moved: the civil time of an offset is that of UTC so much later.
+        let moved = i128::from(self.at.unix_ns()) + i128::from(offset) * 1_000_000_000;
+        let moved = Timestamp::from_unix_ns(u64::try_from(moved.max(0)).unwrap_or(u64::MAX)).to_string();
+        f.write_str(moved.get(..self.length).unwrap_or(&moved))?;
+        if offset == 0 { f.write_str("Z") } else { write_offset(offset, f) }
+    }
+}
+
+fn write_offset(seconds: i32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let minutes = seconds.unsigned_abs() / 60;
+    write!(f, "{}{:02}:{:02}", if seconds < 0 { '-' } else { '+' }, minutes / 60, minutes % 60)
+}
+
+fn instant(at: Timestamp) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_nanosecond(i128::from(at.unix_ns())).ok()
+}
+
+/// `+02:00`, `-0530`, `+2` in seconds east of UTC.
+fn offset(text: &str) -> Option<i32> {
+    let (sign, rest) = match text.as_bytes().first()? {
+        b'+' => (1, &text[1..]),
+        b'-' => (-1, &text[1..]),
+        _ => return None,
+    };
+    let digits: String = rest.chars().filter(|c| *c != ':').collect();
+    if digits.is_empty() || digits.len() > 4 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let (hours, minutes) =
+        if digits.len() <= 2 { (digits.as_str(), "0") } else { digits.split_at(digits.len() - 2) };
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (hours <= 18 && minutes < 60).then_some(sign * (hours * 3_600 + minutes * 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_shown_in_each_kind_of_zone() {
+        // date -u -d @1795221584
+        let at = Timestamp::from_unix(1_795_221_584, 36_396_700);
+        let shown = |name: &str| Zone::named(name).unwrap().show(at).to_string();
+        assert_eq!(shown("UTC"), "2026-11-21T00:39:44.036Z");
+        assert_eq!(shown("Europe/Berlin"), "2026-11-21T01:39:44.036+01:00");
+        assert_eq!(shown("America/New_York"), "2026-11-20T19:39:44.036-05:00");
+        assert_eq!(shown("-05:30"), "2026-11-20T19:09:44.036-05:30");
+        // In summer Berlin is two hours ahead.
+        let summer = Timestamp::from_unix(1_795_221_584 - 150 * 86_400, 0);
+        assert_eq!(
+            Zone::named("Europe/Berlin").unwrap().show_seconds(summer).to_string(),
+            "2026-06-24T02:39:44+02:00"
+        );
+        assert_eq!(Zone::fixed(7_200).to_string(), "+02:00");
+        assert!(Zone::named("Mars/Olympus").unwrap_err().contains("Europe/Berlin"));
+    }
+
+    #[test]
+    fn a_clock_of_a_zone_is_turned_back_into_a_point_in_time() {
+        let berlin = Zone::named("Europe/Berlin").unwrap();
+        // 2026-11-21T01:39:44 on a clock in Berlin.
+        assert_eq!(berlin.at_local(1_795_221_584 + 3_600), Some(1_795_221_584));
+        assert_eq!(Zone::utc().at_local(5), Some(5));
+    }
+}
