@@ -35,6 +35,7 @@ PLAYED = {
     "6.0": ("6.0.14", 17),
     "8.0": ("8.0.4", 25),
     "percona": ("7.0.14-8", 21),
+    "percona-4.4.6": ("4.4.6-8", 9),
     "mongos": ("7.0.5", 21),
 }
 DEFAULT_PROFILE_BYTES = 1 << 20
@@ -180,7 +181,7 @@ class Mongod:
         if self.numbers >= (4, 4, 2) and db in self.filters:
             was["filter"] = self.filters[db]
             was["note"] = "When a filter expression is set, slowMs and sampleRate are not used for profiling and slow-query log lines."
-        if self.plays == "percona":
+        if self.plays.startswith("percona"):
             was["ratelimit"] = self.rate_limit
         level = command["profile"]
         if not -1 <= level <= 2:
@@ -188,7 +189,7 @@ class Mongod:
         known = {"profile", "slowms", "lsid", "$db", "$clusterTime", "$readPreference", "txnNumber"}
         known |= {"sampleRate"} if self.numbers >= (3, 6) else set()
         known |= {"filter"} if self.numbers >= (4, 4, 2) else set()
-        known |= {"ratelimit"} if self.plays == "percona" else set()
+        known |= {"ratelimit"} if self.plays.startswith("percona") else set()
         unknown = set(command) - known
         if unknown and self.numbers >= (4, 4):
             raise Refused(40415, "Location40415", f"BSON field 'profile.{unknown.pop()}' is an unknown field.")
@@ -418,7 +419,7 @@ class Mongod:
     do_endSessions = do_ping
 
     def do_buildInfo(self, db, command):
-        extra = {"psmdbVersion": self.version} if self.plays == "percona" else {}
+        extra = {"psmdbVersion": self.version} if self.plays.startswith("percona") else {}
         return {"version": self.version, "versionArray": [*self.numbers, 0], **extra}
 
     def do_listDatabases(self, db, command):
@@ -455,7 +456,7 @@ class Mongod:
         return {"argv": ["mongod"], "parsed": {}}
 
     def do_setParameter(self, db, command):
-        if self.plays == "percona" and "profilingRateLimit" in command:
+        if self.plays.startswith("percona") and "profilingRateLimit" in command:
             was, self.rate_limit = self.rate_limit, command["profilingRateLimit"]
             return {"was": was}
         raise Refused(72, "InvalidOptions", "no option found to set")

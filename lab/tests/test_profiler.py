@@ -45,13 +45,13 @@ class Mock:
         reply = self.client[database].command("profile", -1)
         return {key: reply[key] for key in ("was", "slowms", "sampleRate", "filter", "ratelimit") if key in reply}
 
-    def write(self, count, first=0, database="shop", **options):
+    def write(self, count, first=0, database="shop", fields=None, **options):
         documents = [
             {
                 "op": "query", "ns": f"{database}.people",
                 "command": {"find": "people", "filter": {"a": n}, "sort": {"b": -1}, "$db": database},
                 "keysExamined": 0, "docsExamined": n, "nreturned": 1, "numYield": 0, "millis": n % 5, "planSummary": "COLLSCAN",
-                "responseLength": 200, "protocol": "op_msg", "client": "10.0.0.1", "appName": "api",
+                "responseLength": 200, "protocol": "op_msg", "client": "10.0.0.1", "appName": "api", **(fields or {}),
             }
             for n in range(first, first + count)
         ]
@@ -656,6 +656,31 @@ def test_a_report_of_a_server_is_that_of_its_dump(tmp_path):
         everything = run("report", mock.uri).stdout
         assert "320 operations" in everything and "blog.people" in everything and "shop.people" in everything
         assert "instead of a file" in run("report", dump, "--db", "shop", code=2).stderr
+
+
+@pytest.mark.parametrize(("plays", "weight"), [("percona", 10), ("percona-4.4.6", 1)])
+def test_a_rate_limit_counts_only_where_the_server_keeps_to_it(plays, weight, tmp_path):
+    """PSMDB-876: 4.4 before 4.4.8-9 writes rateLimit into its documents and profiles every operation."""
+    with mongod(plays) as mock:
+        mock.write(20, fields={"rateLimit": 10})
+        report = json.loads(run("report", "--db", "shop", "--json", mock.uri).stdout)
+        assert report["totals"]["calls"] == 20 * weight
+        assert any("PSMDB-876" in note for note in report["notes"]) == (weight == 1)
+        told = run("tail", "--db", "shop", "-n", "20", "--count", "20", "--json", mock.uri)
+        assert {json.loads(line)["weight"] for line in told.stdout.splitlines()} == {weight}
+        assert ("PSMDB-876" in told.stderr) == (weight == 1)
+        dump = tmp_path / "system.profile.bson"
+        dump.write_bytes(b"".join(bson.encode(document) for document in mock.client.shop["system.profile"].find()))
+        # A dump does not tell of its server.
+        report = json.loads(run("report", dump, "--json").stdout)
+        assert report["totals"]["calls"] == 200 and any("assumed" in note for note in report["notes"])
+
+
+def test_impact_does_not_measure_a_rate_limit_that_the_server_does_not_keep():
+    with mongod("percona-4.4.6") as mock:
+        done = run("impact", "--clients", "1", "--rounds", "2", "--slice", "200ms", "--documents", "300", "--json", mock.uri)
+        assert [cell["name"] for cell in json.loads(done.stdout)["cells"]] == ["0", "1", "2"]
+        assert "PSMDB-876" in done.stderr
 
 
 def drawn(page, directory):

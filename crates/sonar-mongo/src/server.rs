@@ -49,6 +49,16 @@ impl ServerInfo {
         format!("{product} {} at {}{role}", self.version, self.address)
     }
 
+    /// Whether it writes `rateLimit` into profile documents but profiles every operation: Percona Server 4.4
+    /// before 4.4.8-9 (<https://perconadev.atlassian.net/browse/PSMDB-876>).
+    pub fn ignores_rate_limit(&self) -> bool {
+        let build = self.version.split_once('-').and_then(|(_, build)| build.parse::<u32>().ok());
+        let is_percona = self.product.starts_with("Percona");
+        is_percona
+            && (self.numbers.0, self.numbers.1) == (4, 4)
+            && (self.numbers.2, build.unwrap_or(0)) < (8, 9)
+    }
+
     /// Whether its version is this one or newer.
     pub fn at_least(&self, version: (u32, u32, u32)) -> bool {
         self.numbers >= version
@@ -264,7 +274,9 @@ async fn connect(target: &Target, connections: u32) -> Result<(Link, ServerInfo)
         link.criteria = at(me.to_owned());
     }
     let build = link.command("admin", doc! { "buildInfo": 1 }, "read the version").await?;
-    info.version = build.get_str("version").unwrap_or_default().to_owned();
+    // That of Percona Server ends in its own number, like `4.4.8-9`; some builds say it there alone.
+    let version = build.get_str("psmdbVersion").or_else(|_| build.get_str("version"));
+    info.version = version.unwrap_or_default().to_owned();
     info.numbers = numbers(&info.version);
     info.product = product(&build).to_owned();
     Ok((link, info))
@@ -361,6 +373,23 @@ mod tests {
         assert_eq!(numbers(""), (0, 0, 0));
         let info = ServerInfo { numbers: (4, 4, 1), ..ServerInfo::default() };
         assert!(!info.at_least((4, 4, 2)) && info.at_least((4, 2, 9)));
+    }
+
+    #[test]
+    fn percona_4_4_before_4_4_8_9_ignores_its_rate_limit() {
+        let info = |product: &str, version: &str| ServerInfo {
+            product: product.to_owned(),
+            version: version.to_owned(),
+            numbers: numbers(version),
+            ..ServerInfo::default()
+        };
+        for version in ["4.4.0-1", "4.4.6-8", "4.4.8-8", "4.4.2"] {
+            assert!(info("Percona Server for MongoDB", version).ignores_rate_limit(), "{version}");
+        }
+        for version in ["4.4.8-9", "4.4.9-10", "4.4.10-11", "4.2.14-15", "5.0.2-1", ""] {
+            assert!(!info("Percona Server for MongoDB", version).ignores_rate_limit(), "{version}");
+        }
+        assert!(!info("", "4.4.6").ignores_rate_limit(), "only Percona's has a rate limit");
     }
 
     #[test]
