@@ -1,10 +1,11 @@
-//! Any bytes as documents of a profile, as BSON and as JSON: no panic, and every document is counted.
+//! Any bytes as documents of a profile, as BSON, as JSON and as a shell prints them: no panic, and every document is counted.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sonar_core::{Execution, Identity, Operation};
 use sonar_decode::entry::Sink;
 use sonar_decode::profile::{self, Profile};
+use sonar_decode::syntax::documents::{Documents, Found};
 
 #[derive(Default)]
 struct Count(u64);
@@ -27,8 +28,13 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     for line in data.split(|byte| *byte == b'\n') {
-        reader.json(line, &mut count);
+        reader.printed(line, &mut count);
     }
+    let mut documents = Documents::default();
+    documents.feed(data, |found| match found {
+        Found::Document(document) => reader.printed(document, &mut count),
+        Found::Broken => reader.broken(),
+    });
     let reading = reader.reading();
     assert_eq!(reading.documents, reading.documents_malformed + reading.documents_other + count.0);
 });

@@ -13,7 +13,7 @@ use sonar_view::{Classes, Column};
 use crate::connection::ServerArgs;
 use crate::digest::{self, CompareArgs, DigestArgs};
 use crate::profiler::args::ProfilerCommand;
-use crate::{config, disk, doctor, io, manual, outfile, profiler, queries};
+use crate::{config, disk, doctor, io, manual, outfile, profiler, queries, screen};
 
 pub use crate::exit::{OK, TRUNCATED, WORSE};
 
@@ -26,6 +26,9 @@ pub struct Cli {
     /// Read defaults from this configuration file instead of the user's or the system's
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Keep text reports to N columns; 0 is no limit [default: the terminal's width; no limit into a pipe or file]
+    #[arg(long, global = true, value_name = "N")]
+    width: Option<usize>,
 }
 
 const EXAMPLES: &str = "\
@@ -381,6 +384,8 @@ pub struct QueriesArgs {
     /// Show the commands with their values (with --each)
     #[arg(long, requires = "each", help_heading = "How to show it")]
     pub show_values: bool,
+    #[command(flatten)]
+    pub zone: digest::ZoneArgs,
     /// Colours [default: auto]
     #[arg(long, value_name = "WHEN", value_enum, help_heading = "How to show it")]
     pub color: Option<ColorArg>,
@@ -532,6 +537,7 @@ pub fn program() -> clap::Command {
 pub fn run() -> Result<ExitCode> {
     let matches = program().get_matches();
     let cli = Cli::from_arg_matches(&matches)?;
+    screen::ask(cli.width);
     let is_doctor = matches!(cli.command, Command::Doctor { .. });
     // A file that is named is checked, whichever command it is for; the doctor reports on it.
     let file = match &cli.command {

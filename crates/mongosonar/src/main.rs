@@ -5,6 +5,7 @@
 mod cli;
 mod config;
 mod connection;
+mod content;
 mod digest;
 mod disk;
 mod doctor;
@@ -14,6 +15,7 @@ mod manual;
 mod outfile;
 mod profiler;
 mod queries;
+mod screen;
 
 use std::process::ExitCode;
 

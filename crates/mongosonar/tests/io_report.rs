@@ -3,56 +3,17 @@
 
 mod support;
 
-use std::collections::HashMap;
-use std::io::Read;
 use std::path::Path;
 
 use serde_json::Value;
 use sonar_core::Timestamp;
 use sonar_core::io::{AccessKind, IoAccess, IoLosses};
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
-use support::{Folder, run, text};
-
-/// A fixture as a recording.
-fn recording(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fixtures/mongod-4.0-reads")
-        .join(format!("{name}.tsv.gz"));
-    let mut table = String::new();
-    flate2::read::MultiGzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut table).unwrap();
-    let mut out = Vec::new();
-    let mut writer = Writer::begin(&[("source", "strace")], &mut out);
-    let mut files = HashMap::new();
-    for line in table.lines().skip(1) {
-        let cells: Vec<_> = line.split('\t').collect();
-        let (seconds, micros) = cells[0].split_once('.').unwrap();
-        let next = files.len() as u32 + 1;
-        let file = *files.entry(cells[2].to_string()).or_insert_with(|| {
-            writer.file(&FileEntry { file: next, device: 0, inode: 0, path: cells[2] }, &mut out);
-            next
-        });
-        let access = IoAccess {
-            start: Timestamp::from_unix(seconds.parse().unwrap(), micros.parse::<u32>().unwrap() * 1_000),
-            latency_ns: (cells[6].parse::<f64>().unwrap() * 1e9).round() as u64,
-            thread: cells[1].parse().unwrap(),
-            file,
-            kind: AccessKind::Read,
-            offset: cells[3].parse().unwrap(),
-            asked: cells[4].parse().unwrap(),
-            given: cells[5].parse().unwrap(),
-            error: 0,
-            device_bytes: None,
-        };
-        writer.access(&access, &mut out);
-    }
-    writer.thread(&ThreadEntry { thread: 31_099, process: 1, name: "conn\u{1b}[31m4" }, &mut out);
-    writer.end(&IoLosses { ring_full: 3, ..IoLosses::default() }, &mut out);
-    out
-}
+use support::{Folder, recorded_reads, run, text};
 
 fn report(name: &str) -> Value {
     let folder = Folder::new(name);
-    let path = folder.file("reads.msio", &recording(name));
+    let path = folder.file("reads.msio", &recorded_reads(name));
     let output = run(&format!("io report --json {}", path.display()));
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -87,7 +48,7 @@ fn a_real_server_s_reads_give_the_published_figures_and_verdicts() {
 #[test]
 fn the_text_says_the_verdict_and_hides_no_escape_sequence() {
     let folder = Folder::new("io-text");
-    let path = folder.file("reads.msio", &recording("sortById-hashed"));
+    let path = folder.file("reads.msio", &recorded_reads("sortById-hashed"));
     let output = run(&format!("io report {}", path.display()));
     let said = text(&output.stdout);
     assert!(said.contains("A fetch through an index whose order is not the disk's"), "{said}");
@@ -100,7 +61,7 @@ fn the_text_says_the_verdict_and_hides_no_escape_sequence() {
 #[test]
 fn a_cut_recording_is_shown_up_to_there() {
     let folder = Folder::new("io-cut");
-    let whole = recording("sortById-sorted");
+    let whole = recorded_reads("sortById-sorted");
     let path = folder.file("cut.msio", &whole[..whole.len() - 10]);
     let output = run(&format!("io report --json {}", path.display()));
     assert_eq!(output.status.code(), Some(3));
@@ -115,7 +76,7 @@ fn a_cut_recording_is_shown_up_to_there() {
 #[test]
 fn the_picture_has_cells_not_dots() {
     let folder = Folder::new("io-svg");
-    let path = folder.file("reads.msio", &recording("sortById-hashed"));
+    let path = folder.file("reads.msio", &recorded_reads("sortById-hashed"));
     let picture = folder.path("reads.svg");
     let output = run(&format!("io report --svg {} {}", picture.display(), path.display()));
     assert!(output.status.success(), "{output:?}");
@@ -130,7 +91,7 @@ fn the_picture_has_cells_not_dots() {
 #[test]
 fn the_page_holds_the_report_and_its_pictures() {
     let folder = Folder::new("io-html");
-    let path = folder.file("reads.msio", &recording("sortById-hashed"));
+    let path = folder.file("reads.msio", &recorded_reads("sortById-hashed"));
     let page = folder.path("reads.html");
     let output = run(&format!("io report --html {} {}", page.display(), path.display()));
     assert!(output.status.success(), "{output:?}");
@@ -158,8 +119,8 @@ fn the_page_holds_the_report_and_its_pictures() {
 #[test]
 fn two_recordings_stand_side_by_side() {
     let folder = Folder::new("io-compare");
-    let before = folder.file("before.msio", &recording("sortById-hashed"));
-    let after = folder.file("after.msio", &recording("createIndex-hashed"));
+    let before = folder.file("before.msio", &recorded_reads("sortById-hashed"));
+    let after = folder.file("after.msio", &recorded_reads("createIndex-hashed"));
     let both = format!("{} {}", before.display(), after.display());
     let said = text(&run(&format!("io compare {both}")).stdout).to_string();
     assert!(said.contains("A fetch through an index") && said.contains("A sequential pass"), "{said}");
@@ -292,7 +253,7 @@ fn what_is_no_bench_is_refused_in_words() {
     let writes = folder.file("writes.json", writes.to_string().as_bytes()).display().to_string();
     let recording = path.display().to_string();
     for (bench, why) in [
-        (recording.as_str(), "no result of disk bench"),
+        (recording.as_str(), "not a result of disk bench"),
         (writes.as_str(), "only wrote"),
         ("/nowhere.json", "cannot read /nowhere.json"),
     ] {

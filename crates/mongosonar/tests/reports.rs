@@ -4,21 +4,10 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 use support::*;
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
-}
-
-fn inflated(name: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let file = std::fs::File::open(fixture(name)).unwrap();
-    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(file), &mut out).unwrap();
-    out
-}
 
 fn report(what: &str, files: &[&Path], words: &str) -> std::process::Output {
     let mut command = program([what, "report"]);

@@ -38,6 +38,8 @@ counters! {
         documents_other,
         /// Entries outside of the time asked for.
         entries_outside,
+        /// Entries that stand for several operations each, by Percona Server's `rateLimit`.
+        entries_weighted,
         /// Statements joined with the command that held them.
         statements_joined,
         /// Commands that held statements of which the source says nothing.

@@ -1,13 +1,15 @@
-//! Documents of `system.profile`, of every version: as BSON (from a server, or a dump) or as JSON lines.
+//! Documents of `system.profile`, of every version: as BSON (from a server, or a dump), as JSON, or as a shell
+//! prints them.
 
 use std::cell::{Cell, RefCell};
 
-use sonar_core::Reading;
+use sonar_core::{Identity, Reading};
 
 use crate::bson::{Fed, Malformed, Skimmer};
 use crate::entry::{Cause, Entry, Extra, Sink, Teller};
 use crate::shape::Text;
-use crate::syntax::json::Scratch;
+use crate::syntax::json::{self, Scratch};
+use crate::syntax::relaxed;
 
 /// A profile document as BSON.
 #[derive(Copy, Clone, Debug)]
@@ -38,6 +40,29 @@ impl Cause for Document<'_> {
     }
 }
 
+/// A profile document that a shell or an export tool printed.
+struct Printed<'a> {
+    json: crate::log::JsonDocument<'a>,
+    /// The shell left out a part of its command.
+    left_out: bool,
+}
+
+impl Cause for Printed<'_> {
+    type Error = json::Wrong;
+
+    fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), json::Wrong> {
+        self.json.tell(entry)
+    }
+
+    fn cut_command(&self) -> Option<&[u8]> {
+        self.json.cut_command()
+    }
+
+    fn doubt(&self) -> Option<Identity> {
+        self.left_out.then_some(Identity::Partial)
+    }
+}
+
 /// Reads profile documents one by one.
 #[derive(Default)]
 pub struct Profile {
@@ -46,9 +71,18 @@ pub struct Profile {
     malformed: u64,
     other: u64,
     scratch: Scratch,
+    text: Vec<u8>,
 }
 
 impl Profile {
+    /// A reader of what a server writes whose `rateLimit` says nothing of how many operations a document
+    /// stands for: each counts once.
+    pub fn without_rate_limit() -> Self {
+        let mut profile = Self::default();
+        profile.teller.ignores_rate_limit = true;
+        profile
+    }
+
     /// What was read.
     pub fn reading(&self) -> Reading {
         Reading {
@@ -68,16 +102,30 @@ impl Profile {
         }
     }
 
-    /// Reads one document as extended JSON, as `mongoexport` writes it; what is wrong with it is counted.
-    pub fn json(&mut self, line: &[u8], sink: &mut impl Sink) {
-        self.documents += 1;
-        let scratch = RefCell::new(std::mem::take(&mut self.scratch));
-        let document = crate::log::JsonDocument { line, scratch: &scratch, cut: Cell::new(None) };
-        match self.teller.take(&document, &Extra::default(), sink) {
-            Ok(told) => self.other += u64::from(!told),
-            Err(_) => self.malformed += 1,
+    /// Reads one document as JSON or as a shell prints it (see [`relaxed`]); what is wrong with it is counted.
+    pub fn printed(&mut self, document: &[u8], sink: &mut impl Sink) {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        match relaxed::to_json(document, &mut text) {
+            Ok(left_out) => {
+                self.documents += 1;
+                let scratch = RefCell::new(std::mem::take(&mut self.scratch));
+                let json = crate::log::JsonDocument { line: &text, scratch: &scratch, cut: Cell::new(None) };
+                match self.teller.take(&Printed { json, left_out }, &Extra::default(), sink) {
+                    Ok(told) => self.other += u64::from(!told),
+                    Err(_) => self.malformed += 1,
+                }
+                self.scratch = scratch.into_inner();
+            }
+            Err(_) => self.broken(),
         }
-        self.scratch = scratch.into_inner();
+        self.text = text;
+    }
+
+    /// Counts a document of which no more than its beginning could be found.
+    pub fn broken(&mut self) {
+        self.documents += 1;
+        self.malformed += 1;
     }
 }
 

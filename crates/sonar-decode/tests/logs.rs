@@ -456,32 +456,3 @@ fn no_flipped_or_missing_byte_makes_it_panic() {
         assert_eq!(log.reading().imbalances(), Vec::<String>::new());
     }
 }
-
-/// The class of each operation.
-#[derive(Default)]
-struct ByClass(Vec<sonar_core::Class>);
-
-impl entry::Sink for ByClass {
-    fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {
-        self.0.push(op.class);
-    }
-}
-
-#[test]
-fn the_old_shell_is_a_client_in_logs_too_though_its_driver_is_the_servers() {
-    use sonar_core::Class::{Internal, User};
-    let application = r#""application":{"name":"NAME"},"#;
-    for (name, class) in [("MongoDB Shell", User), ("mongodump", User), ("", Internal), ("mongos", Internal)]
-    {
-        let application = if name.is_empty() { String::new() } else { application.replace("NAME", name) };
-        let client = format!(
-            r#"{{"t":{{"$date":"2026-05-01T10:00:00.000+00:00"}},"s":"I","c":"NETWORK","id":51800,"ctx":"conn3","msg":"client metadata","attr":{{"remote":"10.0.0.9:51234","client":"conn3","doc":{{{application}"driver":{{"name":"MongoDB Internal Client","version":"4.4.6"}}}}}}}}"#
-        );
-        let slow = r#"{"t":{"$date":"2026-05-01T10:00:01.000+00:00"},"s":"I","c":"COMMAND","id":51803,"ctx":"conn3","msg":"Slow query","attr":{"type":"command","ns":"config.chunks","command":{"find":"chunks","filter":{"ns":"shop.orders"},"$db":"config"},"planSummary":"COLLSCAN","nreturned":1,"reslen":100,"protocol":"op_msg","durationMillis":120}}"#;
-        let (mut log, mut classes) = (Log::new(Settings::default()), ByClass::default());
-        log.line(client.as_bytes(), &mut classes);
-        log.line(slow.as_bytes(), &mut classes);
-        log.finish(&mut classes);
-        assert_eq!(classes.0, [class], "{name}");
-    }
-}

@@ -221,6 +221,6 @@ proptest! {
             log.line(line.as_bytes(), &mut Ids::default());
         }
         prop_assert_eq!(log.reading().imbalances(), Vec::<String>::new());
-        Profile::default().json(json.as_bytes(), &mut Ids::default());
+        Profile::default().printed(json.as_bytes(), &mut Ids::default());
     }
 }

@@ -9,6 +9,7 @@ use serde::ser::{SerializeMap, Serializer};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Operation, Outcome, ShapeId, Statement};
 
+use crate::Zone;
 use crate::json;
 use crate::model::Form;
 use crate::text::Escaped;
@@ -19,9 +20,13 @@ use crate::units::{Count, Nanos, UNKNOWN};
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(op: &Operation<'_>, form: Form, mut out: impl Write) -> io::Result<()> {
+pub fn text(op: &Operation<'_>, form: Form, zone: &Zone, mut out: impl Write) -> io::Result<()> {
     let shape = &**op.shape;
-    write_time(op.end.unix_ns(), &mut out)?;
+    if zone.is_utc() {
+        write_time(op.end.unix_ns(), &mut out)?;
+    } else {
+        write!(out, "{}", zone.show_micros(op.end))?;
+    }
     write!(out, " {} ", op.client)?;
     match (&*shape.database, &*shape.collection) {
         ("", "") => out.write_all(UNKNOWN.as_bytes())?,

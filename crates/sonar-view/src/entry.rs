@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sonar_core::{Execution, Identity, Operation, Outcome, ShapeId, Timestamp};
 
+use crate::Zone;
 use crate::json;
 use crate::model::Form;
 use crate::text::Escaped;
@@ -19,13 +20,11 @@ pub fn text(
     op: &Operation<'_>,
     identity: Identity,
     execution: &Execution<'_>,
-    form: Form,
+    zone: &Zone,
     mut out: impl Write,
 ) -> io::Result<()> {
     let shape = &**op.shape;
-    // `…T10:00:00.120`: these sources tell whole milliseconds.
-    let time = op.end.to_string();
-    write!(out, "{}Z ", time.get(..23).unwrap_or(&time))?;
+    write!(out, "{} ", zone.show(op.end))?;
     match (&*shape.database, &*shape.collection) {
         ("", "") => out.write_all(UNKNOWN.as_bytes())?,
         (database, "") => write!(out, "{}", Escaped(database))?,
@@ -88,7 +87,7 @@ pub fn text(
     if identity != Identity::Exact {
         write!(out, " {}", identity.name())?;
     }
-    write!(out, " {}", Escaped(form.of(shape)))?;
+    write!(out, " {}", Escaped(&shape.typed))?;
     if shape.cut {
         out.write_all("…".as_bytes())?;
     }

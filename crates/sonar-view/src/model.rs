@@ -18,6 +18,7 @@ use sonar_core::{
     Application, Baseline, Class, Coverage, Endpoint, Operation, Role, ShapeId, ShapeInfo, Timestamp, Window,
 };
 
+use crate::Zone;
 use crate::column::Sort;
 
 /// What makes a row.
@@ -187,6 +188,8 @@ pub struct Selection {
     pub limit: Option<usize>,
     /// What rows are set beside, to mark what is new or slower; rows by application and by client are not.
     pub baseline: Option<Arc<Baseline>>,
+    /// In which zone times are shown.
+    pub zone: Zone,
 }
 
 impl Selection {

@@ -27,7 +27,9 @@ pub fn interval(report: &Report<'_>, width: Option<usize>, mut out: impl Write) 
 /// Those of `out`.
 pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
     let figures = &report.totals.figures;
-    writeln!(out, "Summary of {}: {} to {}", Nanos(report.elapsed_ns), report.start, report.end)?;
+    let zone = &report.selection.zone;
+    let (start, end) = (zone.show(report.start), zone.show(report.end));
+    writeln!(out, "Summary of {}: {start} to {end}", Nanos(report.elapsed_ns))?;
     writeln!(out, "  {}", totals(report))?;
     let quantiles = report.totals.quantiles;
     let shown = |ns: Option<u64>| or_unknown(ns.map(Nanos));
@@ -70,10 +72,9 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
     rows(report, placed, width, &mut out)
 }
 
-/// Time of day of the end of the span, in UTC.
+/// Time of the end of the span, in the zone that was asked for.
 pub(crate) fn clock(report: &Report<'_>) -> String {
-    let full = report.end.to_string();
-    format!("{}Z", full.get(..19).unwrap_or(&full))
+    report.selection.zone.show_seconds(report.end).to_string()
 }
 
 /// Totals in one line.

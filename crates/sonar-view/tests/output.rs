@@ -13,6 +13,7 @@ use sonar_core::window::WindowSettings;
 use sonar_core::{
     Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp, Window,
 };
+use sonar_view::Zone;
 use sonar_view::json::Kind;
 use sonar_view::{
     By, Classes, Column, Form, NamespaceFilter, Report, Selection, Sort, csv, each, json, table,
@@ -266,7 +267,7 @@ fn no_name_from_the_wire_reaches_a_terminal_as_it_is() {
             text(|out| table::summary(&report, None, out)),
             text(|out| csv::rows(&report, Kind::Interval, out)),
             text(|out| json::report(&report, Kind::Interval, out)),
-            text(|out| each::text(&op, Form::Typed, out)),
+            text(|out| each::text(&op, Form::Typed, &Zone::utc(), out)),
             text(|out| each::json(&op, Form::Typed, out)),
         ];
         for output in outputs {
@@ -324,7 +325,7 @@ fn each_operation_is_one_line() {
         (app("web", "PyMongo", "4.7.3"), shape(0xa1, "find", "shop.orders", "{a: ?number}", "{a: ?}"));
     let op = operation(&shape, &app, Timestamp::from_unix(START, 120_345_678));
     assert_eq!(
-        text(|out| each::text(&op, Form::Typed, out)),
+        text(|out| each::text(&op, Form::Typed, &Zone::utc(), out)),
         "2026-05-01T10:00:00.120345Z 10.0.0.9:51234 shop.orders find 1.20ms in=120 out=3.40k returned=12 ok {a: ?number}\n"
     );
     let failed = Operation {
@@ -336,7 +337,7 @@ fn each_operation_is_one_line() {
         ..op
     };
     assert_eq!(
-        text(|out| each::text(&failed, Form::Plain, out)),
+        text(|out| each::text(&failed, Form::Plain, &Zone::utc(), out)),
         "2026-05-01T10:00:00.120345Z 10.0.0.9:51234 shop.orders find - in=120 out=3.40k statements=3 \
          failed=11000x2,121 {a: ?} values={a: 5}\n"
     );

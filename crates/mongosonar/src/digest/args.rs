@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sonar_core::Timestamp;
 use sonar_decode::syntax::time;
+use sonar_view::Zone;
 use sonar_view::digest::By;
 
 use crate::cli::{ClassArg, ShapeArg};
@@ -23,12 +24,12 @@ pub struct DigestArgs {
     /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum, help_heading = "What to show")]
     pub class: Vec<ClassArg>,
-    /// Only operations that ended at this time or later: 2026-05-01T10:00:00Z, or 2026-05-01
+    /// Only operations that ended at this time or later: 2026-05-01T10:00:00Z, or by the clock of the times shown: 2026-05-01T10:00, 2026-05-01
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "What to show")]
-    pub from: Option<Timestamp>,
+    pub from: Option<When>,
     /// Only operations that ended before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "What to show")]
-    pub to: Option<Timestamp>,
+    pub to: Option<When>,
     /// Show only rows whose command, namespace, shape or name contains this text
     #[arg(long, value_name = "TEXT", help_heading = "What to show")]
     pub filter: Option<String>,
@@ -40,6 +41,8 @@ pub struct DigestArgs {
     /// Write shapes with typed placeholders, or plain with everything masked [default: typed]
     #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]
     pub shape: Option<ShapeArg>,
+    #[command(flatten)]
+    pub zone: ZoneArgs,
     /// Asked which indexes exist, so that no index is proposed where one of them serves
     #[command(flatten)]
     pub server: ServerArgs,
@@ -69,9 +72,14 @@ pub struct CompareArgs {
     /// Show operations of this class; repeat for several [default: user]
     #[arg(long, value_name = "CLASS", value_enum)]
     pub class: Vec<ClassArg>,
+    #[command(flatten)]
+    pub zone: ZoneArgs,
     /// One JSON object
     #[arg(long)]
     pub json: bool,
+    /// Write a self-contained page into this file too
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
+    pub html: Option<PathBuf>,
 }
 
 /// A column of a digest, as help, its heading or `--json` names it.
@@ -86,14 +94,74 @@ fn sort_help() -> String {
     format!("Sort by this column: {} [default: time]", By::ALL.map(By::name).join(" "))
 }
 
-/// A time in UTC, or with an offset.
-pub fn parse_time(text: &str) -> Result<Timestamp, String> {
+/// In which zone times are shown and read.
+#[derive(Args, Debug, Default, Clone)]
+pub struct ZoneArgs {
+    /// Show times in UTC [default: as the log's own clock has them; else UTC]
+    #[arg(long, conflicts_with = "timezone", help_heading = "How to show it")]
+    pub utc: bool,
+    /// Show times in this zone: Europe/Berlin, +02:00, or local for that of this machine
+    #[arg(long, value_name = "ZONE", value_parser = Zone::named, help_heading = "How to show it")]
+    pub timezone: Option<Zone>,
+}
+
+impl ZoneArgs {
+    /// The zone that was asked for.
+    pub fn asked(&self) -> Option<Zone> {
+        if self.utc { Some(Zone::utc()) } else { self.timezone.clone() }
+    }
+}
+
+/// A point in time as somebody wrote it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum When {
+    /// With an offset.
+    At(Timestamp),
+    /// Without: what a clock shows, in milliseconds since it showed 1970-01-01T00:00:00.
+    Clock(i64),
+}
+
+impl When {
+    /// The point in time, read from a clock in `zone` where it has no offset.
+    pub fn in_zone(self, zone: &Zone) -> Timestamp {
+        let ms = match self {
+            Self::At(at) => return at,
+            Self::Clock(ms) => {
+                zone.at_local(ms.div_euclid(1_000)).map_or(ms, |s| s * 1_000 + ms.rem_euclid(1_000))
+            }
+        };
+        Timestamp::from_unix_ns(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000))
+    }
+}
+
+/// A time with an offset, or by the clock of the zone in which times are shown.
+pub fn parse_time(text: &str) -> Result<When, String> {
     let whole = match text.len() {
-        10 => format!("{text}T00:00:00Z"),
-        16 => format!("{text}:00Z"),
+        10 => format!("{text}T00:00:00"),
+        16 => format!("{text}:00"),
         _ => text.to_owned(),
     };
-    let ms = time::iso(whole.as_bytes()).and_then(|ms| u64::try_from(ms).ok());
-    ms.map(|ms| Timestamp::from_unix_ns(ms.saturating_mul(1_000_000)))
-        .ok_or_else(|| format!("{text:?} is no time: write it like 2026-05-01T10:00:00Z or 2026-05-01"))
+    let has_offset = whole.get(19..).is_some_and(|rest| rest.contains(['Z', '+', '-']));
+    let ms = time::iso(whole.as_bytes()).filter(|ms| *ms >= 0);
+    let ms = ms.ok_or_else(|| {
+        format!("{text:?} is no time: write it like 2026-05-01T10:00:00Z, 2026-05-01T10:00 or 2026-05-01")
+    })?;
+    let at = || Timestamp::from_unix_ns(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000));
+    Ok(if has_offset { When::At(at()) } else { When::Clock(ms) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_an_offset_is_that_of_a_clock_in_the_zone() {
+        let utc = Timestamp::from_unix(1_777_629_600, 0);
+        assert_eq!(parse_time("2026-05-01T10:00:00Z"), Ok(When::At(utc)));
+        assert_eq!(parse_time("2026-05-01T12:00:00+02:00"), Ok(When::At(utc)));
+        let noon = parse_time("2026-05-01T12:00").unwrap();
+        assert_eq!(noon.in_zone(&Zone::named("Europe/Berlin").unwrap()), utc);
+        assert_eq!(parse_time("2026-05-01T10:00:00").unwrap().in_zone(&Zone::utc()), utc);
+        assert!(parse_time("yesterday").unwrap_err().contains("2026-05-01"));
+    }
 }

@@ -1,6 +1,6 @@
 //! `mongosonar compare A B`.
 
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,18 @@ use anyhow::{Context, Result, bail};
 use sonar_core::{Digest, DigestSettings, Execution, GroupBy, Identity, Operation, Outcome, Role, Timestamp};
 use sonar_decode::capture_file::{Parser, Step};
 use sonar_decode::{Decoder, Settings, Shared};
-use sonar_view::Classes;
-use sonar_view::digest::compare::{self, Comparison};
-use sonar_view::digest::{Source, saved};
+use sonar_view::digest::Source;
+use sonar_view::digest::compare::{self, Comparison, Side};
+use sonar_view::digest::saved::{self, Read};
+use sonar_view::{Classes, Zone};
 
-use super::{Collect, CompareArgs, FileKind, kind, read_logs, read_profiles, whole};
-use crate::cli::{ClassArg, OK, WORSE};
+use super::{Collect, CompareArgs, Gathered, Span, read_logs, read_profiles, whole};
+use crate::cli::{ClassArg, OK, TRUNCATED, WORSE};
+use crate::content::{self, Content};
 use crate::exit::usage;
+use crate::outfile;
 use crate::queries::input;
+use crate::screen;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &CompareArgs) -> Result<u8> {
@@ -27,8 +31,17 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: false };
     let wanted = ClassArg::classes(&args.class);
-    let Loaded { digest: a, source: from_a, .. } = load(&args.a, settings, wanted, &stop)?;
-    let Loaded { digest: b, source: from_b, .. } = load(&args.b, settings, wanted, &stop)?;
+    let (a, b) = (load(&args.a, settings, wanted, &stop)?, load(&args.b, settings, wanted, &stop)?);
+    let is_damaged = a.damaged || b.damaged;
+    let zone = args.zone.asked();
+    let side = |loaded: &Loaded, path: &Path| Side {
+        name: input::name(path),
+        source: loaded.source,
+        zone: zone.clone().unwrap_or_else(|| loaded.zone.clone()),
+    };
+    let sides = [side(&a, &args.a), side(&b, &args.b)];
+    let (from_a, from_b) = (a.source, b.source);
+    let (a, b) = (a.digest, b.digest);
     if a.settings.by != b.settings.by {
         bail!("rows are by {} in one and by {} in the other", a.settings.by.name(), b.settings.by.name());
     }
@@ -44,11 +57,18 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     if args.json {
         compare::json(&comparison, &mut out)?;
     } else {
-        let width = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
-        compare::text(&comparison, width.map(|(columns, _)| usize::from(columns)), &mut out)?;
+        compare::text(&comparison, &sides, screen::width(), &mut out)?;
     }
     out.flush()?;
-    Ok(if comparison.is_worse() { WORSE } else { OK })
+    if let Some(path) = &args.html {
+        outfile::write(path, |out| compare::html(&comparison, &sides, out))?;
+    }
+    // What is missing may be what is worse, so that a script must know of it first.
+    Ok(match (is_damaged, comparison.is_worse()) {
+        (true, _) => TRUNCATED,
+        (_, true) => WORSE,
+        _ => OK,
+    })
 }
 
 /// What a file came to.
@@ -59,28 +79,48 @@ pub struct Loaded {
     pub source: Source,
     /// No rows were left out of it.
     pub is_whole: bool,
+    /// The file was cut or damaged; all before that is in it.
+    pub damaged: bool,
+    /// In which zone its times are.
+    pub zone: Zone,
 }
 
 /// The digest of a file, whatever it is.
+///
+/// # Errors
+/// It cannot be read, or holds nothing that can be compared.
 pub fn load(
     path: &Path,
     settings: DigestSettings,
     classes: Classes,
     stop: &Arc<AtomicBool>,
 ) -> Result<Loaded> {
+    const READABLE: [Content; 5] =
+        [Content::Digest, Content::Capture, Content::ProfileBson, Content::ProfileText, Content::Log];
     let files: [PathBuf; 1] = [path.to_owned()];
-    let (digest, source) = match kind(path, stop)? {
-        FileKind::Saved => {
+    let name = input::name(path);
+    let content = content::peek(input::open(path, &name, stop)?.0, &name)?.content;
+    content::refuse_foreign(&name, content, &READABLE)?;
+    let (gathered, source) = match content {
+        Content::Digest => {
             let saved = saved::read(&whole(path, stop)?).with_context(|| input::name(path))?;
-            return Ok(Loaded { digest: saved.digest, source: saved.source, is_whole: saved.is_whole });
+            let Read { digest, source, is_whole } = saved;
+            return Ok(Loaded { digest, source, is_whole, damaged: false, zone: Zone::utc() });
         }
-        FileKind::Profile => {
-            (read_profiles(&files, Collect::new(settings, classes), stop)?.digest, Source::Profile)
+        Content::Capture => {
+            let (digest, damaged) = capture(path, Collect::new(settings, classes), stop)?;
+            let source = Source::Wire;
+            return Ok(Loaded { digest, source, is_whole: !damaged, damaged, zone: Zone::utc() });
         }
-        FileKind::Log => (read_logs(&files, settings, classes, None, None, stop)?.digest, Source::Log),
-        FileKind::Capture => (capture(path, Collect::new(settings, classes), stop)?, Source::Wire),
+        Content::ProfileBson | Content::ProfileText => {
+            (read_profiles(&files, Collect::new(settings, classes), stop)?, Source::Profile)
+        }
+        _ => (read_logs(&files, Collect::new(settings, classes), &Span::default(), stop)?, Source::Log),
     };
-    Ok(Loaded { digest, source, is_whole: true })
+    gathered.refuse_nothing(&files)?;
+    // What is missing in one that is cut cannot be called new.
+    let Gathered { digest, damaged, zone, .. } = gathered;
+    Ok(Loaded { digest, source, is_whole: !damaged, damaged, zone })
 }
 
 /// Operations of the wire, for a digest: those that were served.
@@ -95,16 +135,20 @@ impl sonar_decode::Sink for Heard {
     }
 }
 
-fn capture(path: &Path, collect: Collect, stop: &Arc<AtomicBool>) -> Result<Digest> {
+/// The digest of a capture, and whether the file is cut or damaged further on.
+fn capture(path: &Path, collect: Collect, stop: &Arc<AtomicBool>) -> Result<(Digest, bool)> {
     let name = input::name(path);
     let (mut reader, _) = input::open(path, &name, stop)?;
     let (mut parser, mut buffer) = (Parser::new(), vec![0u8; 4 << 20]);
     let (mut begin, mut end, mut last) = (0, 0, Timestamp::default());
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
     let mut heard = Heard(collect);
-    loop {
-        match parser.next(&buffer[begin..end]).with_context(|| name.clone())? {
-            Step::Packet { packet, consumed } => {
+    let wrong = loop {
+        match parser.next(&buffer[begin..end]) {
+            // What came before the damage is good.
+            Err(error) if last > Timestamp::default() => break Some(error.to_string()),
+            Err(error) => return Err(error).with_context(|| name.clone()),
+            Ok(Step::Packet { packet, consumed }) => {
                 if packet.time.since(last) > 1_000_000_000 {
                     decoder.tick(packet.time, &mut heard);
                 }
@@ -112,21 +156,31 @@ fn capture(path: &Path, collect: Collect, stop: &Arc<AtomicBool>) -> Result<Dige
                 decoder.packet(&packet, &mut heard);
                 begin += consumed;
             }
-            Step::Skip { consumed } => begin += consumed,
-            Step::Need { at_least } => {
+            Ok(Step::Skip { consumed }) => begin += consumed,
+            Ok(Step::Need { at_least }) => {
                 buffer.copy_within(begin..end, 0);
                 (begin, end) = (0, end - begin);
                 if buffer.len() < at_least {
                     buffer.resize(at_least, 0);
                 }
-                let got = reader.read(&mut buffer[end..]).with_context(|| format!("cannot read {name}"))?;
-                if got == 0 || stop.load(Ordering::Relaxed) {
-                    break;
+                if stop.load(Ordering::Relaxed) {
+                    break None;
                 }
-                end += got;
+                match reader.read(&mut buffer[end..]) {
+                    Ok(0) => break parser.end(end).err().map(|error| error.to_string()),
+                    Ok(got) => end += got,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if last > Timestamp::default() => {
+                        break Some(format!("cannot be read further: {error}"));
+                    }
+                    Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
+                }
             }
         }
-    }
+    };
     decoder.finish(last, &mut heard);
-    Ok(heard.0.digest)
+    if let Some(wrong) = &wrong {
+        eprintln!("mongosonar: {name}: {wrong}; all before it has been read");
+    }
+    Ok((heard.0.digest, wrong.is_some()))
 }

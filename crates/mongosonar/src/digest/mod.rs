@@ -3,9 +3,10 @@
 mod args;
 mod compare;
 mod lines;
+mod profiles;
 
 use std::cell::RefCell;
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,20 +18,27 @@ use sonar_core::{
 };
 use sonar_decode::entry::Sink;
 use sonar_decode::log::{Log, Settings};
-use sonar_decode::profile::{self, Profile};
+use sonar_decode::profile::Profile;
+use sonar_decode::syntax::time;
 use sonar_mongo::Server;
 use sonar_view::digest::hint::Indexes;
 use sonar_view::digest::{self, By, Source, View, Wanted};
 use sonar_view::text::escape;
-use sonar_view::{Classes, Form};
+use sonar_view::{Classes, Form, Zone};
 
-pub use self::args::{CompareArgs, DigestArgs};
+pub use self::args::{CompareArgs, DigestArgs, When, ZoneArgs};
 pub use self::compare::{Loaded, load, run as compare};
 use self::lines::Piece;
+pub use self::profiles::read as read_profiles;
 use crate::cli::{ClassArg, OK, ShapeArg, TRUNCATED};
+use crate::content::{self, Content, Peeked};
 use crate::exit::usage;
 use crate::outfile;
 use crate::queries::input;
+use crate::screen;
+
+/// What is said of a server that writes a rate limit which it does not keep.
+pub const IGNORED_RATE_LIMIT: &str = "This version of Percona Server profiles every operation whatever its rateLimit (PSMDB-876, fixed in 4.4.8-9): each document counts once.";
 
 /// Rows of a text report, where nothing else was asked for.
 pub const ROWS: usize = 20;
@@ -74,6 +82,59 @@ pub struct Gathered {
     pub notices: Option<Notices>,
     /// A file was cut or damaged.
     pub damaged: bool,
+    /// In which zone its times are.
+    pub zone: Zone,
+}
+
+/// Of which time entries are wanted, and in which zone times are shown; `None`: the source's own.
+#[derive(Clone, Default)]
+pub struct Span {
+    /// No earlier ones.
+    pub from: Option<When>,
+    /// Only earlier ones.
+    pub to: Option<When>,
+    /// The zone.
+    pub zone: Option<Zone>,
+}
+
+impl Span {
+    fn of(args: &DigestArgs) -> Self {
+        Self { from: args.from, to: args.to, zone: args.zone.asked() }
+    }
+
+    /// Both ends, where times without an offset are of the clock of `zone`.
+    fn ends(&self, zone: &Zone) -> (Option<Timestamp>, Option<Timestamp>) {
+        (self.from.map(|from| from.in_zone(zone)), self.to.map(|to| to.in_zone(zone)))
+    }
+}
+
+impl Gathered {
+    /// Refuses what holds nothing of what was looked for.
+    ///
+    /// # Errors
+    /// Not one entry could be read.
+    pub fn refuse_nothing(&self, files: &[PathBuf]) -> Result<()> {
+        let Reading { documents, documents_malformed, documents_other, bytes, files_damaged, .. } =
+            self.reading;
+        let lines = self.reading.lines_operation + self.reading.lines_event + self.reading.lines_other;
+        let is_cut = bytes == 0 && files_damaged > 0;
+        if is_cut || lines > 0 || documents > documents_malformed + documents_other {
+            return Ok(());
+        }
+        let names: Vec<_> = files.iter().map(|path| input::name(path)).collect();
+        let names = names.join(", ");
+        let (all, what) =
+            if self.notices.is_some() { (self.reading.lines, "line") } else { (documents, "document") };
+        match (bytes, self.notices.is_some()) {
+            (0, _) if files.len() == 1 => bail!("{names} is empty"),
+            (0, _) => bail!("all {} files are empty", files.len()),
+            (_, true) => bail!("{names}: no line of a MongoDB log among {all} lines"),
+            (_, false) if documents == documents_malformed => {
+                bail!("{names}: no document could be read ({all} {what}s began)")
+            }
+            (_, false) => bail!("{names}: none of {all} documents is of system.profile"),
+        }
+    }
 }
 
 /// Runs `logs report`.
@@ -85,8 +146,9 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
     }
     let stop = stop()?;
     let settings = DigestSettings { by: by(args), points: args.html.is_some() };
-    let mut read =
-        read_logs(&args.files, settings, ClassArg::classes(&args.class), args.from, args.to, &stop)?;
+    let collect = Collect::new(settings, ClassArg::classes(&args.class));
+    let mut read = read_logs(&args.files, collect, &Span::of(args), &stop)?;
+    read.refuse_nothing(&args.files)?;
     show(args, &mut read, Source::Log, None)
 }
 
@@ -95,8 +157,11 @@ pub fn profiles(args: &DigestArgs) -> Result<u8> {
     let stop = stop()?;
     let settings = DigestSettings { by: by(args), points: args.html.is_some() };
     let mut collect = Collect::new(settings, ClassArg::classes(&args.class));
-    (collect.from, collect.to) = (args.from, args.to);
+    let zone = args.zone.asked().unwrap_or_default();
+    (collect.from, collect.to) = Span::of(args).ends(&zone);
     let mut read = read_profiles(&args.files, collect, &stop)?;
+    read.zone = zone;
+    read.refuse_nothing(&args.files)?;
     show(args, &mut read, Source::Profile, None)
 }
 
@@ -108,13 +173,15 @@ pub fn profiles_of(
 ) -> Result<u8> {
     let settings = DigestSettings { by: by(args), points: args.html.is_some() };
     let mut collect = Collect::new(settings, ClassArg::classes(&args.class));
-    (collect.from, collect.to) = (args.from, args.to);
-    let mut profile = Profile::default();
+    let zone = args.zone.asked().unwrap_or_default();
+    (collect.from, collect.to) = Span::of(args).ends(&zone);
+    let ignores_rate_limit = server.info().ignores_rate_limit();
+    let mut profile = if ignores_rate_limit { Profile::without_rate_limit() } else { Profile::default() };
     feed(&mut profile, &mut collect)?;
     let mut reading = profile.reading();
     reading.entries_outside = collect.outside;
     reading.shapes_folded += collect.digest.folded;
-    let mut read = Gathered { digest: collect.digest, reading, notices: None, damaged: false };
+    let mut read = Gathered { digest: collect.digest, reading, notices: None, damaged: false, zone };
     show(args, &mut read, Source::Profile, Some(server))
 }
 
@@ -123,8 +190,7 @@ fn indexes(view: &View<'_>, server: &Server) -> Indexes {
     /// The most collections that are asked for.
     const MOST: usize = 1_000;
     let mut known = Indexes::new();
-    for (_, row) in &view.rows {
-        let Some(hint) = digest::hint::of(row, None) else { continue };
+    for digest::hint::Suggestion { hint, .. } in digest::hint::all(view) {
         let Some((database, collection)) = hint.namespace.split_once('.') else { continue };
         if known.len() >= MOST || known.contains_key(&hint.namespace) {
             continue;
@@ -172,8 +238,14 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Opti
             ShapeArg::Typed => Form::Typed,
             ShapeArg::Plain => Form::Plain,
         },
+        zone: read.zone.clone(),
     };
-    let view = View::new(&read.digest, source, Some(&read.reading), read.notices.as_ref(), &wanted);
+    let mut view = View::new(&read.digest, source, Some(&read.reading), read.notices.as_ref(), &wanted);
+    if server.is_none() {
+        view.notes.extend(digest::assumed_weights(&read.reading));
+    } else if server.is_some_and(|server| server.info().ignores_rate_limit()) {
+        view.notes.push(IGNORED_RATE_LIMIT.to_owned());
+    }
     let asked = match (server, args.server.named()?) {
         (None, Some(target)) => Some(Server::connect(target, 1)?),
         _ => None,
@@ -190,8 +262,7 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Opti
         digest::csv::write(&view, &mut out)?;
     } else {
         view.rows.truncate(args.limit.unwrap_or(ROWS));
-        let width = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
-        digest::text::write(&view, width.map(|(columns, _)| usize::from(columns)), &mut out)?;
+        digest::text::write(&view, screen::width(), &mut out)?;
     }
     out.flush()?;
     Ok(if read.damaged { TRUNCATED } else { OK })
@@ -205,12 +276,13 @@ struct LogFile {
 }
 
 /// Reads logs, those of one server (each begins where another ends) after one another.
+///
+/// # Errors
+/// A file cannot be opened, or holds something else.
 pub fn read_logs(
     files: &[PathBuf],
-    settings: DigestSettings,
-    classes: Classes,
-    from: Option<Timestamp>,
-    to: Option<Timestamp>,
+    collect: Collect,
+    span: &Span,
     stop: &Arc<AtomicBool>,
 ) -> Result<Gathered> {
     let mut all = Vec::new();
@@ -225,9 +297,10 @@ pub fn read_logs(
         all.push(LogFile { path: path.clone(), first, reference_ms });
     }
     all.sort_by_key(|file| file.first);
-    let log = RefCell::new(Log::new(Settings { from, to, reference_ms: 0 }));
-    let collect = RefCell::new(Collect::new(settings, classes));
+    let log = RefCell::new(Log::new(Settings::default()));
+    let collect = RefCell::new(collect);
     let mut damaged = false;
+    let mut zone = span.zone.clone();
     for (number, file) in all.iter().enumerate() {
         {
             let mut log = log.borrow_mut();
@@ -239,6 +312,15 @@ pub fn read_logs(
         }
         let name = input::name(&file.path);
         let (reader, progress) = input::open(&file.path, &name, stop)?;
+        let Peeked { content, head, reader } = content::peek(reader, &name)?;
+        content::refuse_foreign(&name, content, &[Content::Log])?;
+        if zone.is_none() {
+            zone =
+                head.split(|byte| *byte == b'\n').take(LOOK as usize).find_map(time::offset).map(Zone::fixed);
+        }
+        let (from, to) = span.ends(zone.as_ref().unwrap_or(&Zone::default()));
+        log.borrow_mut().set_range(from, to);
+        let unfinished = log.borrow().reading().lines_unfinished;
         let mut count = 0u32;
         let (bytes, failed) = lines::read(reader, |piece| {
             let (log, sink) = (&mut *log.borrow_mut(), &mut *collect.borrow_mut());
@@ -267,30 +349,24 @@ pub fn read_logs(
             reading.files_damaged += 1;
             damaged = true;
             eprintln!("mongosonar: {name}: cannot be read further: {error}; all before it has been read");
+        } else if log.reading().lines_unfinished > unfinished {
+            damaged = true;
+            eprintln!("mongosonar: {name}: it ends inside a line; all before it has been read");
         }
     }
     let (mut log, mut collect) = (log.into_inner(), collect.into_inner());
     log.finish(&mut collect);
     let mut reading = log.reading();
     reading.shapes_folded += collect.digest.folded;
-    needs_content(files, &reading)?;
-    Ok(Gathered { digest: collect.digest, reading, notices: Some(log.notices().clone()), damaged })
+    let (notices, zone) = (Some(log.notices().clone()), zone.unwrap_or_default());
+    Ok(Gathered { digest: collect.digest, reading, notices, damaged, zone })
 }
 
-/// # Errors
-/// The files hold nothing at all, so that a report on them would say nothing.
-fn needs_content(files: &[PathBuf], reading: &Reading) -> Result<()> {
-    match files {
-        _ if reading.bytes > 0 || reading.files_damaged > 0 => Ok(()),
-        [one] => bail!("{} is empty", input::name(one)),
-        _ => bail!("all {} files are empty", files.len()),
-    }
-}
+/// Lines at the beginning of a file that are looked at.
+const LOOK: u32 = 1_000;
 
 /// Time of the first line that has one.
 fn first_time(path: &Path, reference_ms: i64, stop: &Arc<AtomicBool>) -> Result<Option<Timestamp>> {
-    /// Lines that are looked at.
-    const LOOK: u32 = 1_000;
     let (reader, _) = input::open(path, &input::name(path), stop)?;
     let mut log = Log::new(Settings { reference_ms, ..Settings::default() });
     let (mut first, mut left) = (None, LOOK);
@@ -316,128 +392,6 @@ fn reference(path: &Path) -> i64 {
     let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());
     let time = written.unwrap_or_else(|_| SystemTime::now());
     time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-}
-
-/// Reads dumps (BSON) and JSON lines of `system.profile`.
-pub fn read_profiles(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicBool>) -> Result<Gathered> {
-    let mut profile = Profile::default();
-    let (mut count, mut bytes, mut damaged) = (0, 0, 0);
-    for path in files {
-        let name = input::name(path);
-        let (mut reader, progress) = input::open(path, &name, stop)?;
-        let mut head = Vec::new();
-        reader.by_ref().take(1).read_to_end(&mut head).with_context(|| format!("cannot read {name}"))?;
-        let is_json = matches!(head.as_slice(), [b'{' | b' ' | b'\n' | b'\r' | b'\t' | b'[']);
-        let whole = io::Cursor::new(head).chain(reader);
-        let (read, wrong) = if is_json {
-            let (read, failed) = lines::read(whole, |piece| {
-                match piece {
-                    Piece::Line(line) | Piece::Last(line) if !line.trim_ascii().is_empty() => {
-                        profile.json(line, &mut collect);
-                    }
-                    _ => {}
-                }
-                !stop.load(Ordering::Relaxed)
-            });
-            (read, failed.map(|error| error.to_string()))
-        } else {
-            documents(whole, &mut profile, &mut collect, stop)
-        };
-        progress.done();
-        count += 1;
-        bytes += read;
-        if let Some(wrong) = wrong {
-            damaged += 1;
-            eprintln!("mongosonar: {name}: {wrong}; all before it has been read");
-        }
-    }
-    let mut reading = profile.reading();
-    reading.files = count;
-    reading.bytes = bytes;
-    reading.files_damaged = damaged;
-    reading.entries_outside = collect.outside;
-    reading.shapes_folded += collect.digest.folded;
-    needs_content(files, &reading)?;
-    Ok(Gathered { digest: collect.digest, reading, notices: None, damaged: damaged > 0 })
-}
-
-/// Reads BSON documents one after another. Returns how many bytes, and what was wrong with the rest.
-fn documents(
-    mut input: impl Read,
-    profile: &mut Profile,
-    sink: &mut Collect,
-    stop: &Arc<AtomicBool>,
-) -> (u64, Option<String>) {
-    let mut buffer = vec![0u8; 1 << 20];
-    let (mut begin, mut end, mut bytes) = (0, 0, 0u64);
-    loop {
-        loop {
-            let rest = &buffer[begin..end];
-            match profile::length(rest) {
-                Err(error) => {
-                    return (
-                        bytes,
-                        Some(format!("no BSON document at byte {}: {error}", bytes - rest.len() as u64)),
-                    );
-                }
-                Ok(Some(length)) if length <= rest.len() => {
-                    profile.document(&rest[..length], sink);
-                    begin += length;
-                }
-                Ok(Some(length)) if length > buffer.len() => {
-                    buffer.resize(length, 0);
-                    break;
-                }
-                Ok(_) => break,
-            }
-        }
-        if stop.load(Ordering::Relaxed) {
-            return (bytes, None);
-        }
-        buffer.copy_within(begin..end, 0);
-        (begin, end) = (0, end - begin);
-        match input.read(&mut buffer[end..]) {
-            Ok(0) if end > 0 => return (bytes, Some("it ends inside a document".to_owned())),
-            Ok(0) => return (bytes, None),
-            Ok(got) => {
-                bytes += got as u64;
-                end += got;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return (bytes, Some(format!("cannot be read further: {error}"))),
-        }
-    }
-}
-
-/// Whether a file is a dump of profiles, a log, a saved digest or a capture.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum FileKind {
-    /// pcap, pcapng.
-    Capture,
-    /// What `--json` wrote.
-    Saved,
-    /// BSON, or JSON lines.
-    Profile,
-    /// Anything else.
-    Log,
-}
-
-/// What a file holds, by its beginning.
-pub fn kind(path: &Path, stop: &Arc<AtomicBool>) -> Result<FileKind> {
-    let name = input::name(path);
-    let (mut reader, _) = input::open(path, &name, stop)?;
-    let mut head = Vec::new();
-    reader.by_ref().take(4_096).read_to_end(&mut head).with_context(|| format!("cannot read {name}"))?;
-    let magic = head.first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-    Ok(match magic {
-        0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 | 0x0a0d_0d0a => FileKind::Capture,
-        _ if digest::saved::looks_like(&head) => FileKind::Saved,
-        // A log line in JSON begins with its time, a profile's document with its operation.
-        _ if head.starts_with(b"{\"t\":") => FileKind::Log,
-        _ if head.starts_with(b"{") => FileKind::Profile,
-        5..=48_000_000 if head.get(4).is_some_and(|kind| (1..=0x13).contains(kind)) => FileKind::Profile,
-        _ => FileKind::Log,
-    })
 }
 
 /// Opens a file to be read to its end.

@@ -26,6 +26,7 @@ use super::config::{self, MOST_BYTES, Options};
 use super::place::{Ground, folder};
 use crate::cli::OK;
 use crate::exit::{self, usage};
+use crate::screen;
 
 const PROC: &str = "/proc";
 /// Requests in flight of the probes that want many.
@@ -117,8 +118,7 @@ fn show(args: &BenchArgs, run: &Run) -> Result<()> {
 
 /// Columns of the terminal, within what reads well.
 pub fn columns() -> usize {
-    let columns = crossterm::terminal::size().ok().filter(|_| io::stdout().is_terminal());
-    columns.map_or(COLUMNS, |(columns, _)| usize::from(columns).clamp(40, 120))
+    screen::width().map_or(COLUMNS, |columns| columns.clamp(40, 120))
 }
 
 /// mongoperf's document: of a file, of standard input, or none.

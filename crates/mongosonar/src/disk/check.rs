@@ -11,12 +11,14 @@ use sonar_sys::disk::file_system_state;
 use sonar_sys::mounts::{self, Mount};
 use sonar_sys::process::{self, Process};
 use sonar_view::disk::check::Report;
+use sonar_view::layout::Fitting;
 
 use super::args::CheckArgs;
 use super::place::folder;
 use super::version;
 use crate::cli::OK;
 use crate::exit::usage;
+use crate::screen;
 
 /// There are warnings.
 const WARNINGS: u8 = 4;
@@ -34,7 +36,9 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     if args.json {
         report.write(&mut out)?;
     } else {
+        let mut out = Fitting::new(&mut out, screen::width());
         report.lines(&mut out)?;
+        out.flush()?;
     }
     out.flush()?;
     Ok(match report.worst() {

@@ -13,6 +13,7 @@ use sonar_view::disk::run::{MOST_BYTES, Run};
 use super::args::{BenchArgs, EstimateArgs};
 use super::bench::columns;
 use crate::cli::OK;
+use crate::content::{self, Content};
 use crate::exit::usage;
 
 /// Reads a result of `disk bench --json`; - is standard input.
@@ -31,7 +32,10 @@ pub fn read(path: &Path) -> Result<Run> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         bail!("{} is empty, and no result of `disk bench --json`", path.display());
     }
-    Run::read(&bytes).map_err(|why| anyhow!("{}: {why}", path.display()))
+    Run::read(&bytes).map_err(|why| {
+        let why = content::instead(&bytes, io::empty(), Content::DiskBench, &why);
+        anyhow!("{}: {why}", path.display())
+    })
 }
 
 /// Sets two runs side by side.

@@ -19,6 +19,7 @@ use sonar_view::text::escape;
 use super::args::StatArgs;
 use super::place::folder;
 use crate::cli::OK;
+use crate::screen;
 
 const PROC: &str = "/proc";
 
@@ -65,7 +66,7 @@ pub fn run(args: &StatArgs) -> Result<u8> {
         if args.json {
             interval.write(&mut out)?;
         } else {
-            interval.table(&mut out)?;
+            interval.table(screen::width().unwrap_or(usize::MAX / 2), &mut out)?;
         }
         out.flush()?;
         before = now;

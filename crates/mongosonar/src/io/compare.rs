@@ -4,9 +4,11 @@ use std::io::{self, BufWriter};
 
 use anyhow::Result;
 use sonar_view::io::compare::{json, text};
+use sonar_view::layout::Fitting;
 
 use super::report::load;
 use crate::cli::{IoCompareArgs, OK, TRUNCATED};
+use crate::screen;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoCompareArgs) -> Result<u8> {
@@ -18,7 +20,7 @@ pub fn run(args: &IoCompareArgs) -> Result<u8> {
         json(sides, limit, out)?;
     } else {
         let names = [args.a.to_string_lossy(), args.b.to_string_lossy()];
-        text([&names[0], &names[1]], sides, limit, out)?;
+        text([&names[0], &names[1]], sides, limit, Fitting::new(out, screen::width()))?;
     }
     let mut code = OK;
     for (path, side) in [(&args.a, &a), (&args.b, &b)] {

@@ -14,7 +14,9 @@ use sonar_view::text::escape;
 
 use super::{DEVICE, HOLDS};
 use crate::cli::{IoReportArgs, OK, TRUNCATED};
+use crate::content::{self, Content};
 use crate::exit::usage;
+use crate::screen;
 
 /// Names that are kept; more are left out, their files shown by number.
 const MAX_NAMES: usize = 65_536;
@@ -66,7 +68,7 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     if args.json {
         json(&loaded.recording(), limit, out)?;
     } else {
-        text(&loaded.recording(), limit, out)?;
+        text(&loaded.recording(), limit, screen::width(), out)?;
     }
     if let Some(path) = &args.svg {
         picture(&args.file, &loaded, path)?;
@@ -247,14 +249,22 @@ fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>
                             bail!("{name} is empty");
                         }
                         if foreign {
-                            return Err(error).with_context(|| name.to_string());
+                            bail!(
+                                "{name}: {}",
+                                content::instead(&buffer[..end], &mut input, Content::Accesses, &error)
+                            );
                         }
                         return Ok(Some(error.to_string()));
                     }
                     return Ok(None);
                 }
             }
-            Err(error) if foreign => return Err(error).with_context(|| name.to_string()),
+            Err(error) if foreign => {
+                bail!(
+                    "{name}: {}",
+                    content::instead(&buffer[start..end], &mut input, Content::Accesses, &error)
+                )
+            }
             Err(error) => return Ok(Some(error.to_string())),
         }
     }

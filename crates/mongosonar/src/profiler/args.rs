@@ -8,7 +8,7 @@ use sonar_mongo::Target;
 
 use crate::cli::parse_duration;
 use crate::connection::ServerArgs;
-use crate::digest::DigestArgs;
+use crate::digest::{DigestArgs, ZoneArgs};
 use crate::outfile;
 
 /// The server, as an option or, as `mongostat` takes it, as an argument.
@@ -106,6 +106,8 @@ pub struct TailArgs {
     /// Stop after this many operations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
+    #[command(flatten)]
+    pub zone: ZoneArgs,
     /// One JSON object for each operation, with the ids of its shape
     #[arg(long)]
     pub json: bool,

@@ -10,12 +10,15 @@ use sonar_mongo::load::{Measurement, Progress, ServerFacts};
 use sonar_mongo::{Error, Server};
 use sonar_sys::host;
 use sonar_view::impact::{self, Report};
+use sonar_view::layout::Fitting;
 use sonar_view::text::escape;
 use sonar_view::units::{Count, Nanos};
 
 use super::args::ImpactArgs;
 use crate::cli::OK;
+use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::usage;
+use crate::screen;
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
     let (stop, _) = super::stop_flag()?;
@@ -64,7 +67,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
         if args.json {
             impact::long_json(&label, &long, out)?
         } else {
-            impact::long_text(&label, &long, out)?
+            impact::long_text(&label, &long, Fitting::new(out, screen::width()))?
         };
         return Ok(OK);
     }
@@ -88,7 +91,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     if args.json {
         impact::json(&report, out)?
     } else {
-        impact::text(&report, out)?
+        impact::text(&report, Fitting::new(out, screen::width()))?
     };
     Ok(OK)
 }
@@ -117,8 +120,13 @@ fn variants(args: &ImpactArgs, server: &Server) -> Result<Vec<Variant>> {
         args.level.iter().copied().map(plain).collect()
     };
     let percona = server.info().product.starts_with("Percona");
+    if server.info().ignores_rate_limit() && (args.rate_limit.is_some() || args.level.is_empty()) {
+        // A level 2 with a limit would measure level 2.
+        eprintln!("{IGNORED_RATE_LIMIT} What a rate limit saves cannot be measured here.");
+    }
     match args.rate_limit {
         Some(limit) => variants.push(Variant { level: 2, rate_limit: Some(limit) }),
+        None if server.info().ignores_rate_limit() => {}
         None if percona && args.level.is_empty() => {
             variants.push(Variant { level: 2, rate_limit: Some(100) })
         }

@@ -5,10 +5,12 @@ use std::io;
 use anyhow::Result;
 use sonar_mongo::control::{self, State};
 use sonar_mongo::{Error, Server};
+use sonar_view::layout::Fitting;
 use sonar_view::profiler::{self, Row};
 
 use super::args::StatusArgs;
 use crate::cli::OK;
+use crate::screen;
 
 pub fn run(args: &StatusArgs) -> Result<u8> {
     let server = Server::connect(args.connection.target()?, 1)?;
@@ -31,7 +33,7 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
     if args.json {
         profiler::json(&label, &rows, now, out)?;
     } else {
-        profiler::table(&label, &rows, now, out)?;
+        profiler::table(&label, &rows, now, Fitting::new(out, screen::width()))?;
     }
     Ok(OK)
 }

@@ -11,10 +11,11 @@ use sonar_mongo::Server;
 use sonar_mongo::tail::{Event, Missed, Tailing};
 use sonar_view::text::escape;
 use sonar_view::units::{Nanos, UNKNOWN, or_unknown};
-use sonar_view::{Form, entry};
+use sonar_view::{Form, Zone, entry};
 
 use super::args::TailArgs;
 use crate::cli::OK;
+use crate::digest::IGNORED_RATE_LIMIT;
 
 /// How long what is written may wait to be shown.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -24,9 +25,18 @@ pub fn run(args: &TailArgs) -> Result<u8> {
     let server = Server::connect(args.connection.target()?, 2)?;
     let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };
     let mut tail = server.tail(&tailing, &stop)?;
-    let mut out =
-        Out { to: BufWriter::with_capacity(64 * 1024, io::stdout().lock()), json: args.json, broken: None };
-    let mut profile = Profile::default();
+    let mut out = Out {
+        to: BufWriter::with_capacity(64 * 1024, io::stdout().lock()),
+        json: args.json,
+        zone: args.zone.asked().unwrap_or_default(),
+        broken: None,
+    };
+    let mut profile = if server.info().ignores_rate_limit() {
+        eprintln!("{IGNORED_RATE_LIMIT}");
+        Profile::without_rate_limit()
+    } else {
+        Profile::default()
+    };
     let (mut missed, mut failed, mut operations) = (0, None, 0);
     eprintln!("following {}", escape(&server.info().label()));
     let end = args.duration.and_then(|duration| Instant::now().checked_add(duration));
@@ -140,6 +150,7 @@ pub fn told(event: &Event) -> String {
 struct Out<'a> {
     to: BufWriter<StdoutLock<'a>>,
     json: bool,
+    zone: Zone,
     broken: Option<io::Error>,
 }
 
@@ -148,7 +159,7 @@ impl Sink for Out<'_> {
         let written = if self.json {
             entry::json(op, identity, execution, Form::Typed, &mut self.to)
         } else {
-            entry::text(op, identity, execution, Form::Typed, &mut self.to)
+            entry::text(op, identity, execution, &self.zone, &mut self.to)
         };
         if let Err(error) = written {
             self.broken.get_or_insert(error);

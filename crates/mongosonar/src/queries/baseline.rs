@@ -20,7 +20,7 @@ pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
     }
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
-    let Loaded { digest, source, is_whole } =
+    let Loaded { digest, source, is_whole, .. } =
         load(path, settings, classes, &stop()?).context("--baseline")?;
     if digest.settings.by != Baseline::BY {
         bail!(

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
 use sonar_decode::capture_file::{Error, Parser, Step};
@@ -15,6 +15,7 @@ use sonar_view::Selection;
 use super::input::open;
 use super::output::Output;
 use crate::cli::{OK, QueriesArgs, TRUNCATED};
+use crate::content::{self, Content};
 
 /// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
 /// than this makes the buffer grow, up to the parser's own cap.
@@ -108,7 +109,13 @@ impl Run {
                     progress.done();
                     return Ok(Some(error.to_string()));
                 }
-                step => step.with_context(|| name.to_owned())?,
+                Err(error) => {
+                    bail!(
+                        "{name}: {}",
+                        content::instead(&buffer[begin..end], &mut input, Content::Capture, &error)
+                    )
+                }
+                Ok(step) => step,
             };
             let need = match step {
                 Step::Packet { packet, consumed } => {
@@ -157,7 +164,12 @@ impl Run {
                 return match parser.end(end - begin) {
                     Ok(()) => Ok(None),
                     Err(error @ Error::Truncated { .. }) => Ok(Some(error.to_string())),
-                    Err(error) => Err(error).with_context(|| name.to_owned()),
+                    Err(error) => {
+                        bail!(
+                            "{name}: {}",
+                            content::instead(&buffer[..end], &mut input, Content::Capture, &error)
+                        )
+                    }
                 };
             }
             end += got;

@@ -70,6 +70,7 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
         text: args.filter.clone().unwrap_or_default(),
         sort: Sort { column, reverse: false },
         limit: args.limit,
+        zone: args.zone.asked().unwrap_or_default(),
         ..Selection::default()
     })
 }

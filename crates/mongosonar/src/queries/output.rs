@@ -1,17 +1,18 @@
 //! What is written to standard output when there is no live view.
 
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, Stdout, Write};
 use std::path::PathBuf;
 
 use anyhow::Result;
 use sonar_core::{Digest, DigestSettings, Execution, GroupBy, Identity, Operation, Outcome, Window};
 use sonar_view::digest::{self, Source, View, Wanted};
 use sonar_view::json::Kind;
+use sonar_view::layout::Fitting;
 use sonar_view::{By, Report, Selection, csv, each, json, table};
 
 use crate::cli::QueriesArgs;
 use crate::exit::usage;
-use crate::outfile;
+use crate::{outfile, screen};
 
 /// How figures are written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -54,14 +55,13 @@ impl Output {
             _ => Format::Table,
         };
         let digest = if super::digest(args) { Some(gathering(args, selection)?) } else { None };
-        let width = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
         Ok(Self {
             out: BufWriter::with_capacity(64 * 1024, io::stdout()),
             format,
             each: args.each,
             digest,
             selection: selection.clone(),
-            width: width.map(|(columns, _)| usize::from(columns)),
+            width: screen::width(),
             heading: false,
         })
     }
@@ -86,7 +86,7 @@ impl Output {
         let form = self.selection.form;
         match self.format {
             Format::Json => each::json(op, form, &mut self.out),
-            _ => each::text(op, form, &mut self.out),
+            _ => each::text(op, form, &self.selection.zone, &mut self.out),
         }
     }
 
@@ -127,8 +127,12 @@ impl Output {
                     }
                     csv::rows(&report, kind, &mut self.out)?;
                 }
-                (Format::Table, Kind::Interval) => table::interval(&report, self.width, &mut self.out)?,
-                (Format::Table, Kind::Summary) => table::summary(&report, self.width, &mut self.out)?,
+                (Format::Table, Kind::Interval) => {
+                    table::interval(&report, self.width, Fitting::new(&mut self.out, self.width))?
+                }
+                (Format::Table, Kind::Summary) => {
+                    table::summary(&report, self.width, Fitting::new(&mut self.out, self.width))?
+                }
             }
         }
         self.flush()
@@ -156,6 +160,7 @@ fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<Gathering> {
         limit: args.limit,
         filter: selection.text.clone(),
         form: selection.form,
+        zone: selection.zone.clone(),
     };
     let settings = DigestSettings { by, points: args.html.is_some() };
     Ok(Gathering {

@@ -3,26 +3,73 @@
 
 pub mod trace;
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
+use sonar_core::Timestamp;
+use sonar_core::io::{AccessKind, IoAccess, IoLosses};
+use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 
 /// The recordings of a real server, by the folder's name.
 pub const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
 
+/// A file of the fixtures.
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name)
+}
+
+/// What is in a compressed one.
+pub fn inflated(name: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let file = std::fs::File::open(fixture(name)).unwrap();
+    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut out).unwrap();
+    out
+}
+
+/// What a real mongod read, as strace saw it (a fixture), as a recording of `io record`.
+pub fn recorded_reads(name: &str) -> Vec<u8> {
+    let table = String::from_utf8(inflated(&format!("mongod-4.0-reads/{name}.tsv.gz"))).unwrap();
+    let mut out = Vec::new();
+    let mut writer = Writer::begin(&[("source", "strace")], &mut out);
+    let mut files = HashMap::new();
+    for line in table.lines().skip(1) {
+        let cells: Vec<_> = line.split('\t').collect();
+        let (seconds, micros) = cells[0].split_once('.').unwrap();
+        let next = files.len() as u32 + 1;
+        let file = *files.entry(cells[2].to_string()).or_insert_with(|| {
+            writer.file(&FileEntry { file: next, device: 0, inode: 0, path: cells[2] }, &mut out);
+            next
+        });
+        let access = IoAccess {
+            start: Timestamp::from_unix(seconds.parse().unwrap(), micros.parse::<u32>().unwrap() * 1_000),
+            latency_ns: (cells[6].parse::<f64>().unwrap() * 1e9).round() as u64,
+            thread: cells[1].parse().unwrap(),
+            file,
+            kind: AccessKind::Read,
+            offset: cells[3].parse().unwrap(),
+            asked: cells[4].parse().unwrap(),
+            given: cells[5].parse().unwrap(),
+            error: 0,
+            device_bytes: None,
+        };
+        writer.access(&access, &mut out);
+    }
+    writer.thread(&ThreadEntry { thread: 31_099, process: 1, name: "conn\u{1b}[31m4" }, &mut out);
+    writer.end(&IoLosses { ring_full: 3, ..IoLosses::default() }, &mut out);
+    out
+}
+
 /// The capture of a recording.
 pub fn recording(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).join("wire.pcap.gz")
+    fixture(name).join("wire.pcap.gz")
 }
 
 /// The same without its compression.
 pub fn unpacked(name: &str) -> Vec<u8> {
-    let file = std::fs::File::open(recording(name)).unwrap();
-    let mut out = Vec::new();
-    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut out).unwrap();
-    out
+    inflated(&format!("{name}/wire.pcap.gz"))
 }
 
 /// The program, with no configuration of this machine's and all its ends in our hands.

@@ -100,6 +100,9 @@ type Map<K, V> = HashMap<K, V, RandomState>;
 pub struct Teller {
     /// What was read; the counters of entries, files and lines are the caller's.
     pub reading: Reading,
+    /// Entries count once whatever their `rateLimit` says: Percona Server 4.4 before 4.4.8-9 writes it and
+    /// profiles every operation (<https://perconadev.atlassian.net/browse/PSMDB-876>).
+    pub ignores_rate_limit: bool,
     /// Away while an entry is read.
     entry: Option<Box<Entry<()>>>,
     known: Map<u64, Arc<ShapeInfo>>,
@@ -122,6 +125,7 @@ impl Default for Teller {
         let other: Box<str> = "other".into();
         Self {
             reading: Reading::default(),
+            ignores_rate_limit: false,
             entry: None,
             known: Map::default(),
             text_bytes: 0,
@@ -217,7 +221,7 @@ impl Teller {
             return false;
         }
         let app = self.app(fields, extra);
-        let (end, weight) = (end_of(fields, extra), weight_of(fields, extra));
+        let (end, weight) = (end_of(fields, extra), self.weight_of(fields, extra));
         self.reading.shapes_over_cap += u64::from(*over_cap);
         if *opens && let Some(cursor) = fields.cursor.filter(|id| *id != 0.0) {
             let opener = Opener { shape: told.shape.clone(), ordered: told.ordered, identity: told.identity };
@@ -289,7 +293,7 @@ impl Teller {
     fn taken<C: Cause>(&mut self, cause: &C, entry: &mut Entry<()>, extra: &Extra<'_>, sink: &mut impl Sink) {
         let told = self.told(cause, entry, extra);
         let app = self.app(&entry.fields, extra);
-        let (end, weight) = (end_of(&entry.fields, extra), weight_of(&entry.fields, extra));
+        let (end, weight) = (end_of(&entry.fields, extra), self.weight_of(&entry.fields, extra));
         let unsaid = !entry.is_statement
             && told.kind.has_statements()
             && told.identity == Identity::Exact
@@ -745,6 +749,14 @@ impl Teller {
         }
     }
 
+    /// How many operations an entry stands for.
+    fn weight_of(&mut self, fields: &Fields, extra: &Extra<'_>) -> u32 {
+        let limit = u32::try_from(fields.rate_limit.unwrap_or(1)).unwrap_or(u32::MAX).clamp(1, 1_000_000);
+        let own = if self.ignores_rate_limit { 1 } else { limit };
+        self.reading.entries_weighted += u64::from(own > 1);
+        extra.weight.max(1).saturating_mul(own)
+    }
+
     /// Tells of what waits on one connection, which has ended.
     pub fn end_thread(&mut self, thread: u64, sink: &mut impl Sink) {
         if self.waiting_count > 0 {
@@ -759,12 +771,6 @@ fn end_of(fields: &Fields, extra: &Extra<'_>) -> Timestamp {
         Some(ms) => Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(NS_PER_MS)),
         None => extra.end.unwrap_or_default(),
     }
-}
-
-/// How many operations an entry stands for.
-fn weight_of(fields: &Fields, extra: &Extra<'_>) -> u32 {
-    let own = u32::try_from(fields.rate_limit.unwrap_or(1)).unwrap_or(u32::MAX).clamp(1, 1_000_000);
-    extra.weight.max(1).saturating_mul(own)
 }
 
 /// Cursors as they are looked for: 3.2 to 4.4 write them as doubles in profiles.

@@ -100,6 +100,11 @@ impl Log {
         self.settings.reference_ms = reference_ms;
     }
 
+    /// Passes over lines before `from`, and those at `to` or later.
+    pub fn set_range(&mut self, from: Option<Timestamp>, to: Option<Timestamp>) {
+        (self.settings.from, self.settings.to) = (from, to);
+    }
+
     /// The time of the last line that had one.
     pub fn last_time(&self) -> Option<Timestamp> {
         self.last

@@ -4,7 +4,9 @@
 //! Of a value, what has a say is told as BSON would have it: numbers and booleans with their value,
 //! strings with theirs, and of all else the type alone.
 
+pub mod documents;
 pub mod json;
+pub mod relaxed;
 pub mod shell;
 pub mod time;
 

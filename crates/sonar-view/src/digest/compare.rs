@@ -7,13 +7,14 @@ use serde::Serialize;
 use sonar_core::compare::{
     MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion, examined, growth, holm, rate, shift,
 };
-use sonar_core::digest::{Entry, Subject};
+use sonar_core::digest::{Entry, Subject, Tally};
 use sonar_core::{Class, Digest, Identity};
 
-use super::names;
-use crate::Form;
-use crate::text::{escape, fit};
+use super::{Source, names};
+use crate::layout::Fitting;
+use crate::text::escape;
 use crate::units::{Count, Nanos};
+use crate::{Form, Zone};
 
 /// What became of a row from A to B.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -89,6 +90,19 @@ impl Pair<'_> {
 pub struct Comparison<'a> {
     /// All rows, those that matter most first.
     pub pairs: Vec<Pair<'a>>,
+    /// The operations of both, taken together.
+    pub totals: [&'a Tally; 2],
+}
+
+/// What one side of a comparison is.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// What it is called: the path of its file.
+    pub name: String,
+    /// Where it came from.
+    pub source: Source,
+    /// In which zone its times are shown.
+    pub zone: Zone,
 }
 
 /// What a row is looked for by in the other digest.
@@ -142,7 +156,7 @@ impl<'a> Comparison<'a> {
         judge(&mut pairs);
         let weight = |pair: &Pair<'_>| pair.entry().map_or(0, |entry| entry.tally.latency.sum_ns());
         pairs.sort_by_key(|pair| (pair.verdict, std::cmp::Reverse(weight(pair)), pair.entry().map(key)));
-        Self { pairs }
+        Self { pairs, totals: [&a.totals, &b.totals] }
     }
 
     /// Whether something is new, slower or heavier.
@@ -179,22 +193,54 @@ fn judge(pairs: &mut [Pair<'_>]) {
     }
 }
 
-/// Writes it as text: what changed, and how many did not.
+/// A line for each side: how many operations, from when to when, where from.
+fn heads(comparison: &Comparison<'_>, sides: &[Side; 2]) -> [String; 2] {
+    let head = |letter: char, side: &Side, totals: &Tally| {
+        let Side { name, source, zone } = side;
+        format!(
+            "{letter}: {} operations of a {} from {} to {}: {name}",
+            Count(totals.calls as f64),
+            source.name(),
+            zone.show_seconds(totals.first_seen),
+            zone.show_seconds(totals.last_seen),
+        )
+    };
+    [head('A', &sides[0], comparison.totals[0]), head('B', &sides[1], comparison.totals[1])]
+}
+
+/// How many rows changed, and how many did not.
+fn outcome(comparison: &Comparison<'_>) -> String {
+    let same = comparison.pairs.iter().filter(|pair| pair.verdict == Verdict::Same);
+    let few = same.clone().filter(|pair| pair.a.is_none() || pair.b.is_none()).count();
+    let same = same.count();
+    format!(
+        "{} changed; {same} unchanged within noise{}",
+        comparison.pairs.len() - same,
+        if few > 0 { format!(", {few} of them too rare to be called new or gone") } else { String::new() }
+    )
+}
+
+/// Writes it as text within `width` columns: what changed, and how many did not.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(comparison: &Comparison<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
+pub fn text(
+    comparison: &Comparison<'_>,
+    sides: &[Side; 2],
+    width: Option<usize>,
+    out: impl Write,
+) -> io::Result<()> {
+    let mut out = Fitting::new(out, width);
+    for head in heads(comparison, sides) {
+        writeln!(out, "{}", escape(&head))?;
+    }
     let changed: Vec<_> = comparison.pairs.iter().filter(|pair| pair.verdict != Verdict::Same).collect();
     for pair in &changed {
         let Some(entry) = pair.entry() else { continue };
         let (command, namespace, text) = names(entry, Form::Typed);
         let head = format!("{:<8} {command} {namespace}", pair.verdict.name());
         writeln!(out, "{}", escape(&head))?;
-        let shown = match width {
-            Some(width) => fit(&text, width.saturating_sub(9)),
-            None => escape(&text).into_owned(),
-        };
-        writeln!(out, "         {shown}")?;
+        writeln!(out, "         {}", escape(&text))?;
         writeln!(
             out,
             "         calls/s {} -> {}",
@@ -217,18 +263,37 @@ pub fn text(comparison: &Comparison<'_>, width: Option<usize>, mut out: impl Wri
             writeln!(out, "         examines more and more: {growth:.2} times as much in the second half")?;
         }
     }
-    let few = comparison
-        .pairs
-        .iter()
-        .filter(|pair| pair.verdict == Verdict::Same && (pair.a.is_none() || pair.b.is_none()))
-        .count();
-    writeln!(
-        out,
-        "{} changed; {} did not by more than chance explains{}",
-        changed.len(),
-        comparison.pairs.len() - changed.len(),
-        if few > 0 { format!(", {few} of them too rare to be called new or gone") } else { String::new() }
-    )
+    writeln!(out, "{}", outcome(comparison))?;
+    out.flush()
+}
+
+/// What stands around the data of the page.
+const PAGE: &str = include_str!("compare.html");
+
+#[derive(Serialize)]
+struct PageData {
+    heads: [String; 2],
+    outcome: String,
+    /// Durations are rounded down to a multiple of this, in nanoseconds.
+    precision_ns: u64,
+    comparison: Object,
+}
+
+/// Writes it as one self-contained page.
+///
+/// # Errors
+/// Those of `out`.
+pub fn html(comparison: &Comparison<'_>, sides: &[Side; 2], mut out: impl Write) -> io::Result<()> {
+    let (before, after) = PAGE.split_once("__DATA__").unwrap_or((PAGE, ""));
+    let data = PageData {
+        heads: heads(comparison, sides),
+        outcome: outcome(comparison),
+        precision_ns: sides[0].source.precision_ns().max(sides[1].source.precision_ns()),
+        comparison: object(comparison),
+    };
+    out.write_all(before.as_bytes())?;
+    crate::json::line(&data, super::html::Inert(&mut out))?;
+    out.write_all(after.as_bytes())
 }
 
 #[derive(Serialize)]
@@ -268,6 +333,10 @@ struct Row {
 /// # Errors
 /// Those of `out`.
 pub fn json(comparison: &Comparison<'_>, out: impl Write) -> io::Result<()> {
+    crate::json::line(&object(comparison), out)
+}
+
+fn object(comparison: &Comparison<'_>) -> Object {
     let row = |pair: &Pair<'_>| {
         let entry = pair.entry()?;
         let (command, namespace, text) = names(entry, Form::Typed);
@@ -300,13 +369,10 @@ pub fn json(comparison: &Comparison<'_>, out: impl Write) -> io::Result<()> {
             growth: pair.growth,
         })
     };
-    crate::json::line(
-        &Object {
-            schema: super::json::SCHEMA,
-            kind: "comparison",
-            worse: comparison.is_worse(),
-            rows: comparison.pairs.iter().filter_map(row).collect(),
-        },
-        out,
-    )
+    Object {
+        schema: super::json::SCHEMA,
+        kind: "comparison",
+        worse: comparison.is_worse(),
+        rows: comparison.pairs.iter().filter_map(row).collect(),
+    }
 }

@@ -10,10 +10,16 @@ use std::collections::HashMap;
 use sonar_core::Identity;
 use sonar_core::digest::{Entry, Subject};
 
+use super::View;
+
 /// Examined for each document returned, from which on a hint is given.
 pub const MIN_RATIO: f64 = 10.0;
 /// Documents examined altogether, from which on a hint is given.
 pub const MIN_EXAMINED: u64 = 1_000;
+
+/// Share of the time of all operations that the shapes which want an index take together, from which on it is
+/// suggested.
+pub const MIN_SHARE: f64 = 0.01;
 
 /// An index that would serve.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,12 +30,57 @@ pub struct Hint {
     pub index: String,
 }
 
+/// An index that would serve, and the rows that want it.
+#[derive(Debug)]
+pub struct Suggestion<'a> {
+    /// The index.
+    pub hint: Hint,
+    /// The rows, the one with the most time first.
+    pub rows: Vec<&'a Entry>,
+    /// Their indexes in the digest.
+    numbers: Vec<usize>,
+    /// Their share of the time of all operations, 0 to 1.
+    pub share: f64,
+}
+
 /// Indexes that exist, by namespace: fields and directions of each. A namespace that is not in it is not
 /// known.
 pub type Indexes = HashMap<String, Vec<Vec<(String, i8)>>>;
 
+/// Each index that would serve rows of `view` which take at least [`MIN_SHARE`] of the time, once; the one whose
+/// rows take the most time first. Rows behind the limit count too.
+pub fn all<'a>(view: &View<'a>) -> Vec<Suggestion<'a>> {
+    let mut suggestions: Vec<Suggestion<'a>> = Vec::new();
+    let mut known: HashMap<(String, String), usize> = HashMap::new();
+    for &(number, row) in &view.matching {
+        let Some(hint) = of(row, view.indexes) else { continue };
+        let at = *known.entry((hint.namespace.clone(), hint.index.clone())).or_insert_with(|| {
+            suggestions.push(Suggestion { hint, rows: Vec::new(), numbers: Vec::new(), share: 0.0 });
+            suggestions.len() - 1
+        });
+        suggestions[at].rows.push(row);
+        suggestions[at].numbers.push(number);
+        suggestions[at].share += view.share(&row.tally);
+    }
+    suggestions.retain(|one| one.share >= MIN_SHARE);
+    suggestions.sort_by(|a, b| b.share.total_cmp(&a.share));
+    for one in &mut suggestions {
+        one.rows.sort_by_key(|row| std::cmp::Reverse(row.tally.latency.sum_ns()));
+    }
+    suggestions
+}
+
+/// The index that is suggested for each row, by the row's index in the digest.
+pub fn wanted_by_row(view: &View<'_>) -> HashMap<usize, String> {
+    let each = |one: Suggestion<'_>| {
+        let index = one.hint.index;
+        one.numbers.into_iter().map(move |number| (number, index.clone()))
+    };
+    all(view).into_iter().flat_map(each).collect()
+}
+
 /// The hint for a row; `None` where none is called for, where the shape does not say enough, or where one of
-/// the `indexes` serves already.
+/// the `indexes` or an index of its plans serves already.
 pub fn of(row: &Entry, indexes: Option<&Indexes>) -> Option<Hint> {
     let Subject::Shape { identity: Identity::Exact, shape, .. } = &row.subject else { return None };
     let tally = &row.tally;
@@ -46,9 +97,10 @@ pub fn of(row: &Entry, indexes: Option<&Indexes>) -> Option<Hint> {
     if wanted.is_empty() {
         return None;
     }
-    // An index that begins so is used already: what it cannot help is something else.
-    let most = tally.plans.iter().max_by_key(|plan| plan.calls);
-    let used = most.and_then(|plan| pattern(&plan.summary)).is_some_and(|index| wanted.is_served_by(&index));
+    // An index that begins so exists, whichever of the plans used it: what it cannot help is something else.
+    let used = tally.plans.iter().any(|plan| {
+        looks_up_one(&plan.summary) || patterns(&plan.summary).iter().any(|index| wanted.is_served_by(index))
+    });
     let exists = indexes
         .and_then(|indexes| indexes.get(&shape.namespace()))
         .is_some_and(|all| all.iter().any(|index| wanted.is_served_by(index)));
@@ -60,14 +112,20 @@ pub fn of(row: &Entry, indexes: Option<&Indexes>) -> Option<Hint> {
     Some(Hint { namespace: shape.namespace(), index: format!("{{{}}}", fields.join(", ")) })
 }
 
-/// Fields and directions of the first index of a plan summary.
-fn pattern(plan: &str) -> Option<Vec<(String, i8)>> {
-    let (_, rest) = plan.split_once("IXSCAN { ")?;
+/// Whether a plan looks documents up by one key: by `_id`, or by the index that 8.0's express path chose.
+fn looks_up_one(plan: &str) -> bool {
+    plan.split(", ").any(|part| part.starts_with("IDHACK") || part.starts_with("EXPRESS"))
+}
+
+/// Fields and directions of each index in a plan summary, whichever stage uses it: `IXSCAN { a: 1 }`,
+/// `COUNT_SCAN { a: 1 }`, `DISTINCT_SCAN { a: 1 }`.
+fn patterns(plan: &str) -> Vec<Vec<(String, i8)>> {
     let field = |field: &str| {
         let (name, direction) = field.split_once(": ")?;
-        Some((name.to_owned(), if direction.starts_with('-') { -1 } else { 1 }))
+        Some((name.trim().to_owned(), if direction.starts_with('-') { -1 } else { 1 }))
     };
-    rest.split(" }").next()?.split(", ").map(field).collect()
+    let index = |part: &str| part.split(" }").next()?.split(", ").map(field).collect::<Option<Vec<_>>>();
+    plan.split(" { ").skip(1).filter_map(index).collect()
 }
 
 /// What a shape asks of an index.
@@ -248,10 +306,9 @@ mod tests {
         assert!(!serves(&[("a", 1), ("b", 1), ("d", 1), ("e", 1), ("c", 1)]), "one of the sort reversed");
         assert!(!serves(&[("a", 1), ("d", -1), ("e", 1), ("b", 1), ("c", 1)]), "the sort comes too early");
         assert!(!serves(&[("a", 1), ("b", 1)]), "too short");
-        assert_eq!(
-            pattern("IXSCAN { a: 1, b: -1.0 }, COLLSCAN"),
-            Some(vec![("a".into(), 1), ("b".into(), -1)])
-        );
-        assert_eq!(pattern("COLLSCAN"), None);
+        let ab = vec![("a".to_owned(), 1), ("b".to_owned(), -1)];
+        assert_eq!(patterns("IXSCAN { a: 1, b: -1.0 }, COLLSCAN"), [ab.clone()]);
+        assert_eq!(patterns("COUNT_SCAN { c: 1 }, DISTINCT_SCAN { a: 1, b: -1 }")[1], ab);
+        assert!(patterns("COLLSCAN").is_empty());
     }
 }

@@ -19,6 +19,11 @@ pub fn write(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
     out.write_all(before.as_bytes())?;
     out.write_all(b"{\"digest\":")?;
     super::json::write(view, Inert(&mut out))?;
+    out.write_all(b",\"zone\":")?;
+    let totals = &view.digest.totals;
+    // The page shows its times by the offset at the beginning and at the end.
+    let offsets = [totals.first_seen, totals.last_seen].map(|at| view.zone.offset_at(at));
+    super::super::json::line(&(view.zone.to_string(), offsets), Inert(&mut out))?;
     out.write_all(b",\"lost\":")?;
     super::super::json::line(&view.losses(), &mut out)?;
     // Rows of the table by their index in the digest, and the points as time, latency and row.
@@ -26,7 +31,7 @@ pub fn write(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
         out,
         ",\"precision_ns\":{},\"points_seen\":{},\"row_of\":{{",
         view.source.precision_ns(),
-        view.digest.points_seen
+        view.digest.points_seen,
     )?;
     for (place, (index, _)) in view.rows.iter().enumerate() {
         write!(out, "{}\"{index}\":{place}", if place > 0 { "," } else { "" })?;
@@ -43,7 +48,7 @@ pub fn write(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
 }
 
 /// Writes JSON so that no text in it ends the element that it stands in.
-struct Inert<W>(W);
+pub(super) struct Inert<W>(pub W);
 
 impl<W: Write> Write for Inert<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -35,8 +35,19 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
             notices: view.notices.map(NoticesObject::new),
             filtered: view.is_filtered,
             indexes_known: view.indexes.is_some(),
+            index_hints: super::hint::all(view).iter().map(|one| HintObject::new(one, view)).collect(),
+            notes: view.notes.clone(),
             rows_total: view.rows_total as u64,
-            rows: view.rows.iter().map(|(_, row)| RowObject::new(row, view)).collect(),
+            rows: {
+                let wanted = super::hint::wanted_by_row(view);
+                view.rows
+                    .iter()
+                    .map(|(at, row)| RowObject {
+                        index_hint: wanted.get(at).cloned(),
+                        ..RowObject::new(row, view)
+                    })
+                    .collect()
+            },
         },
         out,
     )
@@ -61,8 +72,59 @@ pub(super) struct Saved {
     /// Hints leave out what an index that exists serves.
     #[serde(default)]
     pub indexes_known: bool,
+    /// Indexes that may help, each once.
+    #[serde(default)]
+    pub index_hints: Vec<HintObject>,
+    /// What one must know before the figures.
+    #[serde(default)]
+    pub notes: Vec<String>,
     pub rows_total: u64,
     pub rows: Vec<RowObject>,
+}
+
+/// An index that may help, and who wants it.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct HintObject {
+    namespace: String,
+    index: String,
+    /// Share of the time of all operations, 0 to 1.
+    time_share: f64,
+    /// The shapes that want it, the one with the most time first.
+    shapes: Vec<HintShape>,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+struct HintShape {
+    shape_id: String,
+    command: String,
+    shape: String,
+    time_share: f64,
+    examined_per_returned: Option<f64>,
+    plan: String,
+    memory_sorts: u64,
+}
+
+impl HintObject {
+    fn new(one: &super::hint::Suggestion<'_>, view: &View<'_>) -> Self {
+        let shape = |row: &&sonar_core::digest::Entry| {
+            let Subject::Shape { shape, .. } = &row.subject else { return None };
+            Some(HintShape {
+                shape_id: shape.id.to_string(),
+                command: shape.command.to_string(),
+                shape: view.form.of(shape).to_owned(),
+                time_share: view.share(&row.tally),
+                examined_per_returned: row.tally.examined_per_returned(),
+                plan: super::main_plan(&row.tally).to_owned(),
+                memory_sorts: row.tally.memory_sorts,
+            })
+        };
+        Self {
+            namespace: one.hint.namespace.clone(),
+            index: one.hint.index.clone(),
+            time_share: one.share,
+            shapes: one.rows.iter().filter_map(shape).collect(),
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize, Debug)]
@@ -114,7 +176,7 @@ impl RowObject {
             namespace: None,
             plan: None,
             query_hash: row.query_hash.as_deref().filter(|hash| !hash.is_empty()).map(str::to_owned),
-            index_hint: super::hint::of(row, view.indexes).map(|hint| hint.index),
+            index_hint: None,
             time_share: view.share(&row.tally),
             apps: row
                 .apps

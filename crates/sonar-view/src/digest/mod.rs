@@ -16,7 +16,8 @@ use std::cmp::Ordering;
 use sonar_core::digest::{Entry, Subject, Tally};
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading};
 
-use crate::Form;
+use crate::units::Count;
+use crate::{Form, Zone};
 
 /// By which figure rows are sorted, the largest first.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -188,6 +189,8 @@ pub struct Wanted {
     pub filter: String,
     /// Which text of a shape.
     pub form: Form,
+    /// In which zone times are shown.
+    pub zone: Zone,
 }
 
 /// A digest, ready to be written.
@@ -206,10 +209,16 @@ pub struct View<'a> {
     pub indexes: Option<&'a hint::Indexes>,
     /// Which text of a shape.
     pub form: Form,
+    /// In which zone times are shown.
+    pub zone: Zone,
+    /// What one must know before the figures, in sentences.
+    pub notes: Vec<String>,
     /// A filter may have left rows out.
     pub is_filtered: bool,
     /// The rows that are wanted, in order: their index in the digest, and they.
     pub rows: Vec<(usize, &'a Entry)>,
+    /// The same before the limit.
+    pub matching: Vec<(usize, &'a Entry)>,
     /// How many there were before the limit.
     pub rows_total: usize,
 }
@@ -240,6 +249,7 @@ impl<'a> View<'a> {
             if by == Ordering::Equal { then() } else { by }
         });
         let rows_total = rows.len();
+        let matching = rows.clone();
         rows.truncate(wanted.limit.unwrap_or(usize::MAX));
         Self {
             digest,
@@ -249,8 +259,11 @@ impl<'a> View<'a> {
             notices,
             indexes: None,
             form: wanted.form,
+            zone: wanted.zone.clone(),
+            notes: reading.into_iter().flat_map(notes).collect(),
             is_filtered: !needle.is_empty(),
             rows,
+            matching,
             rows_total,
         }
     }
@@ -267,6 +280,47 @@ impl<'a> View<'a> {
         let all = self.digest.totals.latency.sum_ns();
         if all == 0 { 0.0 } else { tally.latency.sum_ns() as f64 / all as f64 }
     }
+}
+
+/// Share of lines that are none of a log, from which on this stands above all else.
+const LARGE_UNKNOWN: f64 = 0.01;
+
+/// What one must know of what was read before one believes the figures.
+fn notes(reading: &Reading) -> Vec<String> {
+    let lines = reading.lines - reading.lines_empty.min(reading.lines);
+    let share = |count: u64, all: u64| count as f64 / all.max(1) as f64;
+    let note = |count: u64, all: u64, what: &str| {
+        format!(
+            "{} of {} {what} ({:.1} %): the figures below are of the others.",
+            Count(count as f64),
+            Count(all as f64),
+            share(count, all) * 100.0
+        )
+    };
+    let mut notes = Vec::new();
+    if reading.lines_malformed > 0 {
+        notes.push(note(reading.lines_malformed, lines, "lines look like MongoDB's but could not be parsed"));
+    }
+    let unknown = reading.lines_unknown + reading.lines_too_long;
+    if share(unknown, lines) >= LARGE_UNKNOWN {
+        notes.push(note(unknown, lines, "lines could not be recognised as lines of a log"));
+    }
+    if reading.documents_malformed > 0 {
+        notes.push(note(reading.documents_malformed, reading.documents, "documents could not be parsed"));
+    }
+    notes
+}
+
+/// What one must know of weights that come from a file, of whose server nothing is known.
+pub fn assumed_weights(reading: &Reading) -> Option<String> {
+    (reading.entries_weighted > 0).then(|| {
+        format!(
+            "{} entries carry Percona Server's rateLimit, and each counts for as many operations. That is assumed: \
+             Percona Server 4.4 before 4.4.8-9 writes it but profiles every operation (PSMDB-876), and then these \
+             figures are too high.",
+            Count(reading.entries_weighted as f64)
+        )
+    })
 }
 
 fn holds(row: &Entry, needle: &str) -> bool {

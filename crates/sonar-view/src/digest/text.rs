@@ -6,14 +6,20 @@ use sonar_core::digest::Tally;
 use sonar_core::{GroupBy, Notices};
 
 use super::{Source, View, main_plan, mean_ns, names, sparkline};
-use crate::text::{escape, push_padded, width as wide};
+use crate::Zone;
+use crate::layout::{self, Fitting, Head};
+use crate::text::escape;
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
 
-/// Writes the digest; `width` is that of the terminal, `None` leaves the last column as long as it is.
+/// Writes the digest within `width` columns; `None` breaks and leaves out nothing.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(view: &View<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
+pub fn write(view: &View<'_>, width: Option<usize>, out: impl Write) -> io::Result<()> {
+    let mut out = Fitting::new(out, width);
+    for note in &view.notes {
+        writeln!(out, "NOTE: {note}")?;
+    }
     summary(view, &mut out)?;
     if let Some(reading) = view.reading {
         counted(&view.losses(), "all of it was read", reading.iter(), &mut out)?;
@@ -22,37 +28,46 @@ pub fn write(view: &View<'_>, width: Option<usize>, mut out: impl Write) -> io::
         counted(&view.losses(), "nothing lost", coverage.iter(), &mut out)?;
     }
     if let Some(notices) = view.notices {
-        said(notices, &mut out)?;
+        said(notices, &view.zone, &mut out)?;
     }
     rows(view, width, &mut out)?;
-    hints(view, &mut out)
+    hints(view, &mut out)?;
+    out.flush()
 }
 
-/// Indexes that would serve the rows shown, with what speaks for each.
+/// Indexes that would serve, each with the shapes that want it.
 fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
-    let mut heading = false;
-    for (_, row) in &view.rows {
-        let Some(hint) = super::hint::of(row, view.indexes) else { continue };
-        if !std::mem::replace(&mut heading, true) {
-            let known = if view.indexes.is_some() { "; none that exists serves" } else { "" };
-            writeln!(out, "\nIndexes that may help (equality, sort, range{known}; look before you build):")?;
+    /// Shapes shown of each index; JSON has all.
+    const SHOWN: usize = 5;
+    let all = super::hint::all(view);
+    if all.is_empty() {
+        return Ok(());
+    }
+    let known = if view.indexes.is_some() { "; none that exists serves" } else { "" };
+    writeln!(out, "\nIndexes that may help (equality, sort, range{known}; look before you build):")?;
+    for one in all {
+        let head =
+            format!("{} {}: {:.1}% of the time", one.hint.namespace, one.hint.index, 100.0 * one.share);
+        writeln!(out, "  {}", escape(&head))?;
+        for row in one.rows.iter().take(SHOWN) {
+            let tally = &row.tally;
+            let (command, _, text) = names(row, view.form);
+            let evidence = match tally.examined_per_returned() {
+                Some(ratio) => format!("{} examined for each returned", Count(ratio)),
+                None => format!("{} examined a call", or_unknown(tally.docs_examined.mean().map(Count))),
+            };
+            let plan = main_plan(tally);
+            let line = format!(
+                "{:.1}%, {evidence}, {}{}: {command} {text}",
+                100.0 * view.share(tally),
+                if plan.is_empty() { UNKNOWN } else { plan },
+                if tally.memory_sorts > 0 { ", sorted in memory" } else { "" },
+            );
+            writeln!(out, "    {}", escape(&line))?;
         }
-        let tally = &row.tally;
-        let (command, _, text) = names(row, view.form);
-        let evidence = match tally.examined_per_returned() {
-            Some(ratio) => format!("{} examined for each returned", Count(ratio)),
-            None => format!("{} examined a call", or_unknown(tally.docs_examined.mean().map(Count))),
-        };
-        let plan = main_plan(tally);
-        let line = format!(
-            "{} {}: {} of the time, {evidence}, {}{}: {command} {text}",
-            hint.namespace,
-            hint.index,
-            format_args!("{:.1}%", 100.0 * view.share(tally)),
-            if plan.is_empty() { UNKNOWN } else { plan },
-            if tally.memory_sorts > 0 { ", sorted in memory" } else { "" },
-        );
-        writeln!(out, "  {}", escape(&line))?;
+        if one.rows.len() > SHOWN {
+            writeln!(out, "    … and {} more shapes", one.rows.len() - SHOWN)?;
+        }
     }
     Ok(())
 }
@@ -68,13 +83,13 @@ fn summary(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
         "{} operations in {}: {} to {}",
         Count(totals.calls as f64),
         Nanos(span),
-        totals.first_seen,
-        totals.last_seen
+        view.zone.show(totals.first_seen),
+        view.zone.show(totals.last_seen)
     )?;
     writeln!(
         out,
         "  time {}  mean {}  p50 {}  p95 {}  p99 {}  max {}",
-        Nanos(u64::try_from(totals.latency.sum_ns()).unwrap_or(u64::MAX)),
+        total(view.source, totals),
         mean(view.source, totals),
         quantile(view.source, totals, 0.5),
         quantile(view.source, totals, 0.95),
@@ -122,13 +137,13 @@ fn counted(
     Ok(())
 }
 
-fn said(notices: &Notices, out: &mut impl Write) -> io::Result<()> {
+fn said(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()> {
     /// Lines shown of each kind; JSON has all.
     const SHOWN: usize = 10;
     if notices.accepted + notices.ended > 0 {
         write!(out, "\nConnections: {} accepted, {} ended", notices.accepted, notices.ended)?;
         if let Some(open) = notices.most_open {
-            write!(out, ", {open} open at most ({})", notices.most_open_at)?;
+            write!(out, ", {open} open at most ({})", zone.show(notices.most_open_at))?;
         }
         writeln!(out)?;
         let mut clients: Vec<_> = notices.clients.iter().collect();
@@ -146,7 +161,7 @@ fn said(notices: &Notices, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
             "Start: {}  version {}{}{}  {}",
-            start.at,
+            zone.show(start.at),
             if start.version.is_empty() { UNKNOWN.into() } else { escape(&start.version) },
             number("pid", start.pid.map(u64::from)),
             number("port", start.port.map(u64::from)),
@@ -169,7 +184,7 @@ fn said(notices: &Notices, out: &mut impl Write) -> io::Result<()> {
                 kind.severity.name(),
                 escape(&kind.component),
                 escape(&kind.text),
-                said.last
+                zone.show(said.last)
             )?;
         }
         if all.len() > SHOWN {
@@ -191,41 +206,63 @@ pub fn duration(source: Source, ns: u64) -> String {
     if ns < precision { "<1ms".to_owned() } else { Nanos(ns / precision * precision).to_string() }
 }
 
-fn mean(source: Source, tally: &Tally) -> String {
-    or_unknown(mean_ns(tally).map(|ns| {
-        let bound = if source.precision_ns() > 1 { "≥" } else { "" };
-        format!("{bound}{}", Nanos(ns.round() as u64))
+/// A mean as it can be said: of durations rounded down it is a lower bound.
+pub fn mean(source: Source, tally: &Tally) -> String {
+    or_unknown(mean_ns(tally).map(|ns| match (source.precision_ns(), ns.round() as u64) {
+        (1, ns) => Nanos(ns).to_string(),
+        // Not one took a whole millisecond.
+        (_, 0) => "<1ms".to_owned(),
+        (_, ns) => format!("≥{}", Nanos(ns)),
     }))
 }
+
+/// The time of all together as it can be said.
+fn total(source: Source, tally: &Tally) -> String {
+    let precision = source.precision_ns();
+    match u64::try_from(tally.latency.sum_ns()).unwrap_or(u64::MAX) {
+        // Each took less than that.
+        0 if precision > 1 && tally.calls > 0 => {
+            format!("<{}", Nanos(tally.calls.saturating_mul(precision)))
+        }
+        ns => Nanos(ns).to_string(),
+    }
+}
+
+/// The columns of figures, before those of text.
+const FIGURES: [Head; 12] = [
+    Head::figure("calls", 0),
+    Head::figure("time", 0),
+    Head::figure("mean", 4),
+    Head::figure("p50", 7),
+    Head::figure("p95", 6),
+    Head::figure("p99", 1),
+    Head::figure("max", 8),
+    Head::figure("keys", 9),
+    Head::figure("docs", 5),
+    Head::figure("ret", 10),
+    Head::figure("ex/ret", 3),
+    Head::figure("err", 11),
+];
 
 fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
     const SPARK: usize = 12;
     let by = view.digest.settings.by;
     let by_shape = matches!(by, GroupBy::Shape | GroupBy::Order);
-    let mut titles = vec![
-        "calls",
-        "time",
-        "mean",
-        "p50",
-        "p95",
-        "p99",
-        "max",
-        "keys",
-        "docs",
-        "ret",
-        "ex/ret",
-        "err",
-        "over time",
-    ];
+    let mut heads = FIGURES.to_vec();
+    heads.push(Head::text("over time", 12, SPARK));
     if by != GroupBy::Plan {
-        titles.push("plan");
+        heads.push(Head::text("plan", 2, 10));
     }
     if by_shape {
-        titles.extend(["command", "namespace", "shape"]);
+        heads.extend([
+            Head::text("command", 0, 9),
+            Head::text("namespace", 0, 12),
+            Head::text("shape", 0, 20),
+        ]);
     } else {
-        titles.push(by.name());
+        heads.push(Head::text(by.name(), 0, 20));
     }
-    let mut table: Vec<Vec<String>> = vec![titles.iter().map(|title| (*title).to_owned()).collect()];
+    let mut table: Vec<Vec<String>> = Vec::new();
     for (_, row) in &view.rows {
         let tally = &row.tally;
         let per_call = |sum: sonar_core::digest::Sum| or_unknown(sum.mean().map(Count));
@@ -261,39 +298,15 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
         "keys" => totals.keys_examined.known > 0,
         "docs" => totals.docs_examined.known > 0,
         "ex/ret" => totals.keys_examined.known + totals.docs_examined.known > 0,
-        "plan" => !totals.plans.is_empty(),
+        "plan" => by == GroupBy::Plan || !totals.plans.is_empty(),
         _ => true,
     };
-    let kept: Vec<usize> = (0..titles.len()).filter(|&at| is_said(titles[at])).collect();
+    let kept: Vec<usize> = (0..heads.len()).filter(|&at| is_said(heads[at].title)).collect();
     let table: Vec<Vec<String>> =
         table.iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
-    let titles: Vec<&str> = kept.iter().map(|&at| titles[at]).collect();
-    let figures = titles.iter().position(|title| *title == "over time").unwrap_or(0);
-    /// Columns that a name may have on a terminal.
-    const MOST: usize = 28;
-    let columns = titles.len();
-    let mut widths: Vec<usize> =
-        (0..columns).map(|at| table.iter().map(|row| wide(&escape(&row[at]))).max().unwrap_or(0)).collect();
-    if let Some(width) = width {
-        widths.iter_mut().skip(figures + 1).for_each(|wide| *wide = (*wide).min(MOST));
-        let used: usize = widths.iter().take(columns - 1).map(|wide| wide + 1).sum();
-        widths[columns - 1] = width.saturating_sub(used).max(20);
-    }
+    let heads: Vec<Head> = kept.iter().map(|&at| heads[at]).collect();
     writeln!(out)?;
-    for row in &table {
-        let mut line = String::new();
-        for (at, cell) in row.iter().enumerate() {
-            if at > 0 {
-                line.push(' ');
-            }
-            if at + 1 == columns && width.is_none() {
-                line.push_str(&escape(cell));
-            } else {
-                push_padded(&mut line, cell, widths[at], at < figures);
-            }
-        }
-        writeln!(out, "{}", line.trim_end())?;
-    }
+    layout::table(&heads, &table, width, out)?;
     if view.rows_total > view.rows.len() {
         writeln!(out, "… and {} more rows", view.rows_total - view.rows.len())?;
     }

@@ -7,6 +7,7 @@ use sonar_core::disk::compare::{Ratio, ratio};
 
 use super::run::{Run, SCHEMA, Step};
 use super::text;
+use crate::layout::fold;
 use crate::text::escape;
 use crate::units::{Count, Nanos, or_unknown};
 
@@ -146,13 +147,15 @@ impl Comparison {
         for (letter, name, run) in [("A", &self.names[0], a), ("B", &self.names[1], b)] {
             writeln!(out, "{letter}  {}", escape(name))?;
             for line in text::place(run) {
-                writeln!(out, "   {line}")?;
+                for part in fold(&format!("   {line}"), columns) {
+                    writeln!(out, "{part}")?;
+                }
             }
         }
         writeln!(out)?;
         let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
         rows.extend(self.rows());
-        text::grid(&rows, 0, out)?;
+        text::grid(&rows, (0, &["A p99", "B p99", "B/A p99"]), columns, out)?;
         writeln!(out)?;
         text::sentences(self.words().iter().map(String::as_str), columns, out)
     }

@@ -153,7 +153,7 @@ impl Estimate {
                 crate::text::escape(&way.from).into_owned(),
             ]);
         }
-        text::grid(&rows, 1, out)?;
+        text::grid(&rows, (1, &["from"]), columns, out)?;
         writeln!(out)?;
         let words = [
             "Reading only: what the cache of WiredTiger or the page cache holds is not read again, what an index \

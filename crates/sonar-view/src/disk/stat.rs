@@ -37,12 +37,13 @@ impl Interval {
         crate::json::line(self, out)
     }
 
-    /// As a table, with `iostat`'s columns in `iostat`'s order. Where the kernel does not count discards or
+    /// As a table within `columns`, with `iostat`'s columns in `iostat`'s order: merged requests and sizes give way
+    /// first. Where the kernel does not count discards or
     /// flushes, for none of the devices, their columns are left out.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn table(&self, out: &mut impl Write) -> io::Result<()> {
+    pub fn table(&self, columns: usize, out: &mut impl Write) -> io::Result<()> {
         let discards = self.devices.iter().any(|d| d.d.is_some());
         let flushes = self.devices.iter().any(|d| d.f.is_some());
         let mut head = vec!["Device"];
@@ -72,7 +73,11 @@ impl Interval {
             row.extend([d.aqu, d.util].map(two));
             rows.push(row);
         }
-        text::grid(&rows, 1, out)?;
+        let give_way = [
+            "drqm/s", "%drqm", "dareq-sz", "dkB/s", "rrqm/s", "%rrqm", "wrqm/s", "%wrqm", "d_await", "d/s",
+            "rareq-sz", "wareq-sz", "f/s", "f_await", "rkB/s", "wkB/s",
+        ];
+        text::fitting_grid(&rows, (1, &give_way), columns, out)?;
         writeln!(out)
     }
 }
@@ -86,7 +91,7 @@ mod tests {
         let device =
             DeviceRates { device: "vda\u{1b}".into(), r: 5_812.0, f: Some(1.0), ..DeviceRates::default() };
         let mut out = Vec::new();
-        Interval::new(0, 1.0, vec![device]).table(&mut out).unwrap();
+        Interval::new(0, 1.0, vec![device]).table(usize::MAX / 2, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let head: Vec<_> = text.lines().next().unwrap().split_whitespace().collect();
         assert_eq!(head[..3], ["Device", "r/s", "rkB/s"]);

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::run::{DeviceRates, Kind, Run, Step};
+use crate::layout::fold;
 use crate::text::{escape, width, wrap};
 use crate::units::{Count, Nanos, or_unknown};
 
@@ -63,17 +64,49 @@ pub fn options(run: &Run) -> String {
     text
 }
 
-/// Lines of cells, each column as wide as its widest cell; the first `left` columns begin on the left.
-pub(super) fn grid(rows: &[Vec<String>], left: usize, out: &mut impl Write) -> io::Result<()> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
+/// Lines of cells within `columns`, each column as wide as its widest cell; the first `left` columns begin on the
+/// left. Where there is no room the columns with these titles give way, the first of them first.
+pub(super) fn grid(
+    rows: &[Vec<String>],
+    (left, give_way): (usize, &[&str]),
+    columns: usize,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let hidden = fitting_grid(rows, (left, give_way), columns, out)?;
+    if !hidden.is_empty() {
+        writeln!(out, "(no room for: {}; --width shows more)", hidden.join(", "))?;
+    }
+    Ok(())
+}
+
+/// The same without a line that names what had no room, which it returns.
+pub(super) fn fitting_grid<'a>(
+    rows: &[Vec<String>],
+    (left, give_way): (usize, &[&'a str]),
+    columns: usize,
+    out: &mut impl Write,
+) -> io::Result<Vec<&'a str>> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count)
         .map(|at| rows.iter().filter_map(|r| r.get(at)).map(|c| width(c)).max().unwrap_or(0))
         .collect();
+    let mut shown: Vec<usize> = (0..count).collect();
+    let mut hidden = Vec::new();
+    let mut next = give_way.iter();
+    while shown.iter().map(|&at| widths[at] + 2).sum::<usize>() > columns + 2 {
+        let Some(title) = next.next() else { break };
+        let is_it = |at: &usize| rows.first().and_then(|row| row.get(*at)).is_some_and(|cell| cell == title);
+        if shown.iter().any(is_it) {
+            shown.retain(|at| !is_it(at));
+            hidden.push(*title);
+        }
+    }
     for row in rows {
         let mut line = String::new();
-        for (at, cell) in row.iter().enumerate() {
+        for (number, &at) in shown.iter().enumerate() {
+            let Some(cell) = row.get(at) else { continue };
             let fill = " ".repeat(widths[at].saturating_sub(width(cell)));
-            if at > 0 {
+            if number > 0 {
                 line.push_str("  ");
             }
             if at < left {
@@ -86,7 +119,7 @@ pub(super) fn grid(rows: &[Vec<String>], left: usize, out: &mut impl Write) -> i
         }
         writeln!(out, "{}", line.trim_end())?;
     }
-    Ok(())
+    Ok(hidden)
 }
 
 fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
@@ -151,7 +184,7 @@ pub fn place(run: &Run) -> Vec<String> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn steps(run: &Run, out: &mut impl Write) -> io::Result<()> {
+pub fn steps(run: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
     let mut rows = vec![cells([
         "in flight",
         "ops/s",
@@ -188,7 +221,7 @@ pub fn steps(run: &Run, out: &mut impl Write) -> io::Result<()> {
             rows.push(head.to_vec());
         }
     }
-    grid(&rows, 0, out)
+    grid(&rows, (0, &["busy", "cpu/op", "count", "p95", "p99.9", "MB/s", "max"]), columns, out)
 }
 
 fn fixed(value: f64) -> String {
@@ -199,7 +232,7 @@ fn fixed(value: f64) -> String {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn device(run: &Run, out: &mut impl Write) -> io::Result<()> {
+pub fn device(run: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
     let row = |step: &Step, rates: &DeviceRates| {
         vec![
             step.in_flight.to_string(),
@@ -222,14 +255,14 @@ pub fn device(run: &Run, out: &mut impl Write) -> io::Result<()> {
     if rows.len() == 1 {
         return writeln!(out, "The kernel counts no device below this file system.");
     }
-    grid(&rows, 0, out)
+    grid(&rows, (0, &["f_await", "rkB/s", "wkB/s", "aqu-sz", "in flight"]), columns, out)
 }
 
 /// The probes.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn probes(run: &Run, out: &mut impl Write) -> io::Result<()> {
+pub fn probes(run: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
     if run.probes.is_empty() {
         return Ok(());
     }
@@ -245,7 +278,7 @@ pub fn probes(run: &Run, out: &mut impl Write) -> io::Result<()> {
             ns(probe.latency_ns.p99),
         ]);
     }
-    grid(&rows, 1, out)?;
+    grid(&rows, (1, &[]), columns, out)?;
     writeln!(out)
 }
 
@@ -285,13 +318,15 @@ fn wrap_words(text: &str, columns: usize) -> Vec<String> {
 /// Those of `out`.
 pub fn report(run: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
     for line in place(run) {
-        writeln!(out, "{line}")?;
+        for part in fold(&line, columns) {
+            writeln!(out, "{part}")?;
+        }
     }
     writeln!(out)?;
-    probes(run, out)?;
-    steps(run, out)?;
+    probes(run, columns, out)?;
+    steps(run, columns, out)?;
     writeln!(out)?;
-    device(run, out)?;
+    device(run, columns, out)?;
     writeln!(out)?;
     if let Some(verdict) = &run.verdict {
         sentences(verdict.words.iter().map(String::as_str), columns, out)?;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sonar_core::io::FilePattern;
 
 use super::{Recording, SCHEMA, document, grouped, percent, score};
+use crate::layout::{self, Fitting, Head};
 use crate::text::fit;
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
 
@@ -37,15 +38,32 @@ fn pairs<'a>(sides: [&'a Recording<'a>; 2]) -> Vec<Pair<'a>> {
     pairs
 }
 
-/// Writes both as text, at most `limit` files.
+/// Columns of the table.
+const COLUMNS: [Head; 13] = [
+    Head::text("     ", 0, 5),
+    Head::figure("  reads", 0),
+    Head::figure(" bytes", 1),
+    Head::figure("  time", 0),
+    Head::figure("   p50", 6),
+    Head::figure("   p99", 3),
+    Head::figure("cached", 2),
+    Head::figure("  seq", 5),
+    Head::figure("  rnd", 4),
+    Head::figure("amplif", 7),
+    Head::figure("dev/B", 8),
+    Head::figure(" writes", 10),
+    Head::figure(" syncs", 11),
+];
+
+/// Writes both as text within the width that `out` keeps to, at most `limit` files.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(
+pub fn text<W: Write>(
     names: [&str; 2],
     sides: [&Recording<'_>; 2],
     limit: usize,
-    mut out: impl Write,
+    mut out: Fitting<W>,
 ) -> io::Result<()> {
     for (letter, (name, side)) in ["A", "B"].into_iter().zip(names.into_iter().zip(sides)) {
         let span = side.analysis.span().map(|(first, last)| Nanos(last.since(first)));
@@ -63,47 +81,58 @@ pub fn text(
     }
     let pairs = pairs(sides);
     writeln!(out, "\nFiles, by time spent in reading them ({} of {})", pairs.len().min(limit), pairs.len())?;
-    writeln!(out, "       reads  bytes   time    p50    p99 cached   seq   rnd amplif dev/B  writes  syncs")?;
+    let mut rows = Vec::new();
     for pair in pairs.iter().take(limit) {
-        writeln!(out, "{}", fit(&pair.name, 100))?;
-        for (letter, side) in ["A", "B"].into_iter().zip(pair.sides) {
-            let Some(file) = side else {
-                writeln!(out, "  {letter} {:>7}", UNKNOWN)?;
-                continue;
-            };
-            let (reads, latency) = (&file.reads, file.reads.latency());
-            writeln!(
-                out,
-                "  {letter} {:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>5} {:>5} {:>6} {:>5} {:>7} {:>6}",
-                Count(reads.count as f64),
-                Count(reads.given as f64),
-                Nanos(time_ns(file)),
-                or_unknown(latency.quantile_ns(0.5).map(Nanos)),
-                or_unknown(latency.quantile_ns(0.99).map(Nanos)),
-                percent(reads.cached_share()),
-                percent(reads.distances.sequential_share()),
-                score(reads.distances.randomness()),
-                score(reads.amplification()),
-                score(reads.device_per_byte()),
-                Count(file.writes.as_ref().map_or(0, |flow| flow.count) as f64),
-                Count(file.syncs.count() as f64),
-            )?;
+        for (letter, side) in ["  A", "  B"].into_iter().zip(pair.sides) {
+            let mut row = vec![letter.to_owned()];
+            match side {
+                Some(file) => row.extend(figures(file)),
+                None => row.push(UNKNOWN.to_owned()),
+            }
+            rows.push(row);
         }
         if let [Some(a), Some(b)] = pair.sides {
             let times = |a: u64, b: u64| match a {
                 0 => UNKNOWN.to_string(),
                 a => format!("{:.2}", b as f64 / a as f64),
             };
-            writeln!(
-                out,
-                "  B/A {:>5} {:>6} {:>6}",
+            let ratios = [
                 times(a.reads.count, b.reads.count),
                 times(a.reads.given, b.reads.given),
                 times(time_ns(a), time_ns(b)),
-            )?;
+            ];
+            rows.push(std::iter::once("  B/A".to_owned()).chain(ratios).collect());
         }
     }
+    let laid = layout::lay(&COLUMNS, &rows, out.width());
+    writeln!(out, "{}", laid.head)?;
+    let mut lines = laid.rows.iter();
+    for pair in pairs.iter().take(limit) {
+        writeln!(out, "{}", fit(&pair.name, 100))?;
+        let own = if pair.sides.iter().all(Option::is_some) { 3 } else { 2 };
+        lines.by_ref().take(own).try_for_each(|line| writeln!(out, "{line}"))?;
+    }
+    laid.left_out.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     out.flush()
+}
+
+/// The cells of one side of a file.
+fn figures(file: &FilePattern) -> [String; 12] {
+    let (reads, latency) = (&file.reads, file.reads.latency());
+    [
+        Count(reads.count as f64).to_string(),
+        Count(reads.given as f64).to_string(),
+        Nanos(time_ns(file)).to_string(),
+        or_unknown(latency.quantile_ns(0.5).map(Nanos)),
+        or_unknown(latency.quantile_ns(0.99).map(Nanos)),
+        percent(reads.cached_share()),
+        percent(reads.distances.sequential_share()),
+        score(reads.distances.randomness()),
+        score(reads.amplification()),
+        score(reads.device_per_byte()),
+        Count(file.writes.as_ref().map_or(0, |flow| flow.count) as f64).to_string(),
+        Count(file.syncs.count() as f64).to_string(),
+    ]
 }
 
 /// Writes both reports as one line of JSON, with the ratios of each file that is in both.

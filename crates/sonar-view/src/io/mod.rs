@@ -20,6 +20,7 @@ pub use picture::svg;
 
 use bench::by_whom;
 
+use crate::layout::{self, Fitting, Head};
 use crate::text::{escape, fit};
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
 
@@ -259,11 +260,45 @@ fn score(value: Option<f64>) -> String {
     value.map_or_else(|| UNKNOWN.to_string(), |value| format!("{value:.2}"))
 }
 
-/// Writes the report as text, at most `limit` files and threads.
+/// Columns of the table of files.
+const FILES: [Head; 14] = [
+    Head::figure("  reads", 0),
+    Head::figure(" bytes", 1),
+    Head::figure("  time", 0),
+    Head::figure("   p50", 6),
+    Head::figure("   p99", 3),
+    Head::figure("cached", 2),
+    Head::figure("  seq", 5),
+    Head::figure("  rnd", 4),
+    Head::figure(" run", 9),
+    Head::figure("amplif", 7),
+    Head::figure("dev/B", 8),
+    Head::figure(" writes", 10),
+    Head::figure(" syncs", 11),
+    Head::text("file", 0, 20),
+];
+
+/// Columns of the table of threads.
+const THREADS: [Head; 6] = [
+    Head::figure("  reads", 0),
+    Head::figure(" bytes", 0),
+    Head::figure("  time", 0),
+    Head::figure("waits", 0),
+    Head::text("what for", 0, 10),
+    Head::text("thread", 0, 10),
+];
+
+/// Writes the report as text within `width` columns (`None`: in full), at most `limit` files and threads.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(recording: &Recording<'_>, limit: usize, mut out: impl Write) -> io::Result<()> {
+pub fn text(
+    recording: &Recording<'_>,
+    limit: usize,
+    width: Option<usize>,
+    out: impl Write,
+) -> io::Result<()> {
+    let mut out = Fitting::new(out, width);
     let analysis = recording.analysis;
     let span = analysis.span();
     write!(out, "{} accesses", grouped(analysis.accesses()))?;
@@ -288,19 +323,13 @@ pub fn text(recording: &Recording<'_>, limit: usize, mut out: impl Write) -> io:
     let files = recording.ranked();
     let shown = files.len().min(limit);
     writeln!(out, "\nFiles, by time spent in reading them ({shown} of {})", files.len())?;
-    writeln!(
-        out,
-        "  reads  bytes   time    p50    p99 cached   seq   rnd  run amplif dev/B  writes  syncs  file"
-    )?;
-    for (id, file) in files.iter().take(limit) {
+    let cells = |(id, file): &(u32, &FilePattern)| {
         let reads = &file.reads;
         let latency = reads.latency();
-        writeln!(
-            out,
-            "{:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>5} {:>5} {:>4} {:>6} {:>5} {:>7} {:>6}  {}",
-            Count(reads.count as f64),
-            Count(reads.given as f64),
-            Nanos(u64::try_from(latency.sum_ns()).unwrap_or(u64::MAX)),
+        vec![
+            Count(reads.count as f64).to_string(),
+            Count(reads.given as f64).to_string(),
+            Nanos(u64::try_from(latency.sum_ns()).unwrap_or(u64::MAX)).to_string(),
             or_unknown(latency.quantile_ns(0.5).map(Nanos)),
             or_unknown(latency.quantile_ns(0.99).map(Nanos)),
             percent(reads.cached_share()),
@@ -309,10 +338,16 @@ pub fn text(recording: &Recording<'_>, limit: usize, mut out: impl Write) -> io:
             or_unknown(reads.runs.mean().map(Count)),
             score(reads.amplification()),
             score(reads.device_per_byte()),
-            Count(file.writes.as_ref().map_or(0, |flow| flow.count) as f64),
-            Count(file.syncs.count() as f64),
-            fit(&recording.name(*id), 60),
-        )?;
+            Count(file.writes.as_ref().map_or(0, |flow| flow.count) as f64).to_string(),
+            Count(file.syncs.count() as f64).to_string(),
+            format!(" {}", fit(&recording.name(*id), 60)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = files.iter().take(limit).map(cells).collect();
+    let laid = layout::lay(&FILES, &rows, width);
+    writeln!(out, "{}", laid.head)?;
+    for ((id, file), line) in files.iter().zip(&laid.rows) {
+        writeln!(out, "{line}")?;
         let phases = analysis.phases(*id);
         if phases.len() > 1 {
             let mut line = String::new();
@@ -337,6 +372,9 @@ pub fn text(recording: &Recording<'_>, limit: usize, mut out: impl Write) -> io:
             writeln!(out, "        {}", words.replacen('R', "r", 1))?;
         }
     }
+    if let Some(line) = &laid.left_out {
+        writeln!(out, "{line}")?;
+    }
     if let Some((id, file)) = files.first().filter(|(_, file)| file.reads.distances.count() > 0) {
         writeln!(out, "\nDistances between consecutive reads of {}", recording.name(*id))?;
         let most = file.reads.distances.buckets().map(|(_, count)| count).max().unwrap_or(1);
@@ -352,22 +390,22 @@ pub fn text(recording: &Recording<'_>, limit: usize, mut out: impl Write) -> io:
     let mut threads: Vec<_> = analysis.threads().collect();
     threads.sort_by_key(|(id, thread)| (Reverse(thread.read_ns), *id));
     writeln!(out, "\nThreads, by time spent in reads ({} of {})", threads.len().min(limit), threads.len())?;
-    writeln!(out, "  reads  bytes   time waits  what for           thread")?;
-    for (id, thread) in threads.iter().take(limit) {
-        writeln!(
-            out,
-            "{:>7} {:>6} {:>6} {:>5}  {:<17}  {}",
-            Count(thread.reads as f64),
-            Count(thread.read_bytes as f64),
-            Nanos(thread.read_ns),
-            percent(thread.read_share()),
-            match recording.thread_role(*id).name() {
-                "" => UNKNOWN,
-                role => role,
-            },
-            recording.thread(*id),
-        )?;
-    }
+    let rows: Vec<Vec<String>> = threads
+        .iter()
+        .take(limit)
+        .map(|(id, thread)| {
+            let role = recording.thread_role(*id).name();
+            vec![
+                Count(thread.reads as f64).to_string(),
+                Count(thread.read_bytes as f64).to_string(),
+                Nanos(thread.read_ns).to_string(),
+                percent(thread.read_share()),
+                format!(" {:<17}", if role.is_empty() { UNKNOWN } else { role }),
+                format!(" {}", recording.thread(*id)),
+            ]
+        })
+        .collect();
+    layout::table(&THREADS, &rows, width, &mut out)?;
     out.flush()
 }
 

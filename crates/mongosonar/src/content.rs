@@ -1,0 +1,331 @@
+//! What a file holds, by its first bytes. Every command that reads files asks here, so that one that was
+//! given the wrong kind of file names the command that reads it.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use anyhow::{Context, Result, bail};
+use memchr::memmem;
+use sonar_core::{Execution, Identity, Operation};
+use sonar_decode::entry::Sink;
+use sonar_decode::log::{Log, Settings};
+
+/// Bytes that are looked at.
+pub const HEAD: usize = 64 << 10;
+
+/// What a file holds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// No bytes at all.
+    Empty,
+    /// pcap, pcapng.
+    Capture,
+    /// What `io record` writes.
+    Accesses,
+    /// What `--json` of a report writes.
+    Digest,
+    /// What `compare --json` writes.
+    Comparison,
+    /// What `disk bench --json` writes.
+    DiskBench,
+    /// JSON of another command of this program.
+    OwnJson,
+    /// Profile documents as BSON, as `mongodump` writes them.
+    ProfileBson,
+    /// Profile documents as JSON, or as the shell prints them.
+    ProfileText,
+    /// A log of mongod or mongos.
+    Log,
+    /// A file of `diagnostic.data`.
+    Diagnostic,
+    /// `mongodump --archive`.
+    Archive,
+    /// A data file of WiredTiger.
+    WiredTiger,
+    /// gzip or zstd.
+    Compressed,
+    /// Another text.
+    Text,
+    /// Other bytes.
+    Binary,
+}
+
+impl Content {
+    /// What a file holds that begins with `head`, of which up to [`HEAD`] bytes are looked at.
+    pub fn of(head: &[u8]) -> Self {
+        let head = head.get(..HEAD).unwrap_or(head);
+        if head.is_empty() {
+            return Self::Empty;
+        }
+        if let Some(known) = by_magic(head) {
+            return known;
+        }
+        // The length of a document has a zero byte, which no text begins with.
+        if head.iter().take(4).any(|byte| *byte == 0) && is_bson(head) {
+            return Self::ProfileBson;
+        }
+        let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+        if let Some(kind) = own_kind(text) {
+            return kind;
+        }
+        if is_log(text) {
+            Self::Log
+        } else if is_profile(text) {
+            Self::ProfileText
+        } else if head.contains(&0) {
+            Self::Binary
+        } else {
+            Self::Text
+        }
+    }
+
+    /// The command that reads it, as one would type it; `None` where there is none.
+    pub const fn command(self) -> Option<&'static str> {
+        match self {
+            Self::Capture => Some("mongosonar queries --read FILE"),
+            Self::Accesses => Some("mongosonar io report FILE"),
+            Self::Digest => Some("mongosonar compare FILE OTHER"),
+            Self::DiskBench => Some("mongosonar disk bench --compare FILE OTHER"),
+            Self::ProfileBson | Self::ProfileText => Some("mongosonar profiler report FILE"),
+            Self::Log => Some("mongosonar logs report FILE"),
+            _ => None,
+        }
+    }
+
+    /// Whether this is surely something that none of `readable` is. What is only unknown is not foreign: the
+    /// reader finds out whether there is anything in it.
+    pub fn is_foreign_to(self, readable: &[Self]) -> bool {
+        !matches!(self, Self::Empty | Self::Text | Self::Binary | Self::Compressed)
+            && !readable.contains(&self)
+    }
+}
+
+/// What it is, as it stands behind "this is".
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "an empty file",
+            Self::Capture => "a packet capture",
+            Self::Accesses => "a recording of file accesses (io record)",
+            Self::Digest => "a saved report (--json)",
+            Self::Comparison => "the result of a comparison (compare --json)",
+            Self::DiskBench => "a result of disk bench --json",
+            Self::OwnJson => "JSON that another mongosonar command wrote",
+            Self::ProfileBson => "a dump of BSON documents",
+            Self::ProfileText => "profile documents as text",
+            Self::Log => "a MongoDB log",
+            Self::Diagnostic => "a file of MongoDB's diagnostic.data",
+            Self::Archive => {
+                "a mongodump archive (dump with --out instead of --archive to get a file of each collection)"
+            }
+            Self::WiredTiger => "a WiredTiger data file",
+            Self::Compressed => "a compressed file (unpack it first)",
+            Self::Text => "a text that mongosonar does not know",
+            Self::Binary => "a file that mongosonar does not know",
+        })
+    }
+}
+
+/// Refuses what holds something else than `readable`, and names the command that reads it.
+///
+/// # Errors
+/// It is surely something else.
+pub fn refuse_foreign(name: &str, content: Content, readable: &[Content]) -> Result<()> {
+    if content.is_foreign_to(readable) {
+        bail!("{name}: {}", advice(content));
+    }
+    Ok(())
+}
+
+/// What it is, and what reads it.
+pub fn advice(content: Content) -> String {
+    match content.command() {
+        Some(command) => format!("this is {content}; use `{command}`"),
+        None => format!("this is {content}"),
+    }
+}
+
+/// The reason why a reader that wanted `wanted` could not read what begins with `head` and goes on with `rest`:
+/// what it is instead, where that is known, else `otherwise`.
+pub fn instead(head: &[u8], rest: impl Read, wanted: Content, otherwise: &dyn fmt::Display) -> String {
+    let mut bytes = head.to_vec();
+    // What cannot be read does not matter: the error is there already.
+    let _ = rest.take(HEAD.saturating_sub(bytes.len()) as u64).read_to_end(&mut bytes);
+    let content = Content::of(&bytes);
+    if content == wanted || matches!(content, Content::Text | Content::Binary) {
+        return otherwise.to_string();
+    }
+    let use_it = content.command().map_or_else(String::new, |command| format!("; use `{command}`"));
+    format!("this is {content}, not {wanted}{use_it}")
+}
+
+/// A file whose beginning has been looked at.
+pub struct Peeked {
+    /// What it holds.
+    pub content: Content,
+    /// Its first bytes, up to [`HEAD`].
+    pub head: Vec<u8>,
+    /// Reads all of it.
+    pub reader: Box<dyn Read>,
+}
+
+/// Looks at the beginning of what `reader` gives.
+///
+/// # Errors
+/// It cannot be read.
+pub fn peek(mut reader: Box<dyn Read>, name: &str) -> Result<Peeked> {
+    let mut head = Vec::new();
+    // What is wrong further on does not matter yet: whoever reads it meets it again.
+    let read = reader.by_ref().take(HEAD as u64).read_to_end(&mut head);
+    let content = Content::of(&head);
+    let rest: Box<dyn Read> = match read {
+        Ok(_) => reader,
+        Err(error) if head.is_empty() => return Err(error).with_context(|| format!("cannot read {name}")),
+        Err(error) => Box::new(Failed(Some(error))),
+    };
+    Ok(Peeked { content, reader: Box::new(io::Cursor::new(head.clone()).chain(rest)), head })
+}
+
+/// Fails once more as a reader did before.
+struct Failed(Option<io::Error>);
+
+impl Read for Failed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+fn by_magic(head: &[u8]) -> Option<Content> {
+    const WIRED_TIGER: &[u8] = &[0x41, 0xd8, 0x01, 0x00];
+    let magic = u32::from_le_bytes(*head.first_chunk::<4>()?);
+    Some(match magic {
+        0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 | 0x0a0d_0d0a => Content::Capture,
+        0x8199_e26d => Content::Archive,
+        _ if head.starts_with(sonar_decode::io_file::MAGIC) => Content::Accesses,
+        _ if head.starts_with(WIRED_TIGER) => Content::WiredTiger,
+        _ if head.starts_with(&[0x1f, 0x8b]) || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) => {
+            Content::Compressed
+        }
+        // {_id: Date, type: int, …}
+        _ if head.get(4..9) == Some(b"\x09_id\0") && head.get(17..23) == Some(b"\x10type\0") => {
+            Content::Diagnostic
+        }
+        _ => return None,
+    })
+}
+
+/// Which command of this program wrote this JSON.
+fn own_kind(text: &[u8]) -> Option<Content> {
+    // Somebody may have laid it out anew.
+    let start: Vec<u8> = text.iter().take(512).copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let after = |mark: &[u8]| memmem::find(&start, mark).map(|at| &start[at + mark.len()..]);
+    if !start.starts_with(b"{\"schema\":") {
+        return None;
+    }
+    let kind = after(b"\"kind\":\"")?;
+    let kind = &kind[..memchr::memchr(b'"', kind)?];
+    Some(match kind {
+        b"digest" => Content::Digest,
+        b"comparison" => Content::Comparison,
+        b"disk_bench" => Content::DiskBench,
+        _ => Content::OwnJson,
+    })
+}
+
+struct Nobody;
+
+impl Sink for Nobody {
+    fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
+}
+
+/// Whether one of the first lines is that of a log: the reader of logs says so itself.
+fn is_log(text: &[u8]) -> bool {
+    /// Lines that are looked at.
+    const LINES: usize = 50;
+    if text.starts_with(b"{\"t\":{\"$date\"") {
+        // Its first line may be longer than what is looked at.
+        return true;
+    }
+    let mut log = Log::new(Settings::default());
+    text.split(|byte| *byte == b'\n').take(LINES).for_each(|line| log.line(line, &mut Nobody));
+    let reading = log.reading();
+    log.last_time().is_some() && reading.lines_operation + reading.lines_event + reading.lines_other > 0
+}
+
+/// Whether it looks like documents of `system.profile` in JSON, or as the shell prints them.
+fn is_profile(text: &[u8]) -> bool {
+    // A shell's prompt may stand before them.
+    let is_shown = memmem::find(text, b"system.profile.").is_some();
+    let has = |names: &[&[u8]]| names.iter().any(|name| memmem::find(text, name).is_some());
+    (is_shown || matches!(text.first(), Some(b'{' | b'[')))
+        && has(&[b"\"op\"", b"'op'", b" op:", b"{op:", b"\top:", b"\nop:"])
+        && has(&[b"\"ns\"", b"'ns'", b" ns:", b",ns:", b"\tns:", b"\nns:"])
+}
+
+/// Whether it begins with the length and the first element of a BSON document.
+fn is_bson(head: &[u8]) -> bool {
+    let Some(length) = head.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes)) else { return false };
+    let Some((kind, rest)) = head[4..].split_first() else { return false };
+    let name = memchr::memchr(0, &rest[..rest.len().min(255)]).map(|end| &rest[..end]);
+    (5..=48_000_000).contains(&length)
+        && (1..=0x13).contains(kind)
+        && name.is_some_and(|name| !name.is_empty() && name.iter().all(|byte| *byte >= b' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_file_is_known_by_its_first_bytes() {
+        let bson = |body: &[u8]| [&(body.len() as u32 + 5).to_le_bytes(), body, b"\0"].concat();
+        let diagnostic = [b"\x09_id\0".as_slice(), &[0; 8], b"\x10type\0", &[1, 0, 0, 0]].concat();
+        let cases: [(&[u8], Content); 21] = [
+            (b"", Content::Empty),
+            (&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0], Content::Capture),
+            (&[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0], Content::Capture),
+            (b"MSONARIO\x01\0", Content::Accesses),
+            (&[0x41, 0xd8, 1, 0, 1, 0, 0, 0, 9, 9], Content::WiredTiger),
+            (&[0x6d, 0xe2, 0x99, 0x81, 1, 0, 0, 0], Content::Archive),
+            (&bson(&diagnostic), Content::Diagnostic),
+            (&bson(b"\x02op\0\x06\0\0\0query\0"), Content::ProfileBson),
+            (b"{\"schema\":1,\"kind\":\"digest\",\"source\":\"log\"", Content::Digest),
+            (b"{\n  \"schema\": 1,\n  \"kind\": \"comparison\"", Content::Comparison),
+            (b"{\"schema\":1,\"kind\":\"disk_bench\"", Content::DiskBench),
+            (b"{\"schema\":1,\"kind\":\"disk_stat\"", Content::OwnJson),
+            (b"{\"op\":\"query\",\"ns\":\"a.b\",\"millis\":3}\n", Content::ProfileText),
+            (b"[\n  {\n    op: 'query',\n    ns: 'a.b',\n", Content::ProfileText),
+            (b"shop> db.system.profile.find()\n[ { op: 'query', ns: 'a.b'", Content::ProfileText),
+            (
+                b"{\"t\":{\"$date\":\"2026-05-01T10:00:00.120+00:00\"},\"s\":\"I\",\"c\":\"NETWORK\",\"id\":22943,\"ctx\":\"listener\",\"msg\":\"Connection accepted\",\"attr\":{}}\n",
+                Content::Log,
+            ),
+            (b"2026-11-21T00:39:39.510+0000 I CONTROL  [initandlisten] MongoDB starting\n", Content::Log),
+            (b"# README\nSome text, some more.\n", Content::Text),
+            (b"{\"a\": 1}\n", Content::Text),
+            (b"\x7fELF\x02\x01\x01\0\0\0", Content::Binary),
+            (&[0x1f, 0x8b, 8, 0], Content::Compressed),
+        ];
+        for (head, expected) in cases {
+            assert_eq!(Content::of(head), expected, "{}", String::from_utf8_lossy(head));
+        }
+    }
+
+    #[test]
+    fn the_command_that_reads_it_is_named() {
+        let refused = refuse_foreign("wire.pcap", Content::Capture, &[Content::Log]).unwrap_err().to_string();
+        assert_eq!(refused, "wire.pcap: this is a packet capture; use `mongosonar queries --read FILE`");
+        assert!(refuse_foreign("a", Content::Text, &[Content::Log]).is_ok(), "its reader finds out");
+        let bytes = b"2026-11-21T00:39:39.510+0000 I CONTROL  [initandlisten] MongoDB starting\n";
+        let (head, rest) = bytes.split_at(4);
+        assert!(instead(head, rest, Content::Capture, &"no capture").contains("mongosonar logs report"));
+        assert_eq!(instead(b"abc", io::empty(), Content::Capture, &"no capture"), "no capture");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..600)) {
+            let _ = Content::of(&bytes).to_string();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Reading profiles: dumps, JSON in every layout, and what a shell prints.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+use sonar_decode::profile::{self, Profile};
+use sonar_decode::syntax::documents::{Documents, Found};
+use sonar_view::Zone;
+
+use super::{Collect, Gathered};
+use crate::content::{self, Content, Peeked};
+use crate::queries::input;
+
+/// Bytes read at once.
+const BLOCK: usize = 1 << 20;
+
+/// Reads the documents of `system.profile` in these files.
+///
+/// # Errors
+/// A file cannot be opened, or holds something else.
+pub fn read(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicBool>) -> Result<Gathered> {
+    let mut profile = Profile::default();
+    let (mut bytes, mut damaged) = (0, 0);
+    for path in files {
+        let name = input::name(path);
+        let (reader, progress) = input::open(path, &name, stop)?;
+        let Peeked { content, reader, .. } = content::peek(reader, &name)?;
+        content::refuse_foreign(&name, content, &[Content::ProfileBson, Content::ProfileText])?;
+        let (read, wrong) = match content {
+            Content::ProfileText | Content::Text => printed(reader, &mut profile, &mut collect, stop),
+            _ => documents(reader, &mut profile, &mut collect, stop),
+        };
+        progress.done();
+        bytes += read;
+        if let Some(wrong) = wrong {
+            damaged += 1;
+            eprintln!("mongosonar: {name}: {wrong}; all before it has been read");
+        }
+    }
+    let mut reading = profile.reading();
+    reading.files = files.len() as u64;
+    reading.bytes = bytes;
+    reading.files_damaged = damaged;
+    reading.entries_outside = collect.outside;
+    reading.shapes_folded += collect.digest.folded;
+    Ok(Gathered { digest: collect.digest, reading, notices: None, damaged: damaged > 0, zone: Zone::utc() })
+}
+
+/// Reads documents that were printed. Returns how many bytes, and what was wrong with the rest.
+fn printed(
+    mut input: impl Read,
+    profile: &mut Profile,
+    sink: &mut Collect,
+    stop: &Arc<AtomicBool>,
+) -> (u64, Option<String>) {
+    let (mut buffer, mut bytes, mut documents) = (vec![0u8; BLOCK], 0u64, Documents::default());
+    while !stop.load(Ordering::Relaxed) {
+        match input.read(&mut buffer) {
+            Ok(0) if documents.is_cut() => {
+                return (bytes, Some("it ends inside a document or array".to_owned()));
+            }
+            Ok(0) => break,
+            Ok(got) => {
+                bytes += got as u64;
+                documents.feed(&buffer[..got], |found| match found {
+                    Found::Document(document) => profile.printed(document, sink),
+                    Found::Broken => profile.broken(),
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (bytes, Some(format!("cannot be read further: {error}"))),
+        }
+    }
+    (bytes, None)
+}
+
+/// Reads BSON documents one after another. Returns how many bytes, and what was wrong with the rest.
+fn documents(
+    mut input: impl Read,
+    profile: &mut Profile,
+    sink: &mut Collect,
+    stop: &Arc<AtomicBool>,
+) -> (u64, Option<String>) {
+    let mut buffer = vec![0u8; 1 << 20];
+    let (mut begin, mut end, mut bytes) = (0, 0, 0u64);
+    loop {
+        loop {
+            let rest = &buffer[begin..end];
+            match profile::length(rest) {
+                Err(error) => {
+                    return (
+                        bytes,
+                        Some(format!("no BSON document at byte {}: {error}", bytes - rest.len() as u64)),
+                    );
+                }
+                Ok(Some(length)) if length <= rest.len() => {
+                    profile.document(&rest[..length], sink);
+                    begin += length;
+                }
+                Ok(Some(length)) if length > buffer.len() => {
+                    buffer.resize(length, 0);
+                    break;
+                }
+                Ok(_) => break,
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            return (bytes, None);
+        }
+        buffer.copy_within(begin..end, 0);
+        (begin, end) = (0, end - begin);
+        match input.read(&mut buffer[end..]) {
+            Ok(0) if end > 0 => return (bytes, Some("it ends inside a document".to_owned())),
+            Ok(0) => return (bytes, None),
+            Ok(got) => {
+                bytes += got as u64;
+                end += got;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (bytes, Some(format!("cannot be read further: {error}"))),
+        }
+    }
+}

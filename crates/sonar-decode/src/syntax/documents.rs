@@ -1,0 +1,335 @@
+//! Finds the documents in what a shell or an export tool printed: one a line, pretty-printed, in arrays, with
+//! prompts, comments and `Type "it" for more` between them. Takes the text in pieces of any size and holds
+//! one document at a time.
+
+/// The longest document that is kept, in bytes. A document of 16 MiB takes less than this as text.
+pub const MAX_DOCUMENT: usize = 64 << 20;
+/// The deepest nesting that is followed.
+const MAX_NESTING: usize = 512;
+
+/// What was found.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Found<'a> {
+    /// A document with balanced brackets, from its `{` to its `}`.
+    Document(&'a [u8]),
+    /// The beginning of one that does not end, is too long or too deep.
+    Broken,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+enum State {
+    /// Between documents.
+    #[default]
+    Between,
+    /// In a line that holds something else. Set: the last thing in it was the `> ` of a prompt.
+    Line(bool),
+    /// In a document.
+    Inside,
+    /// In a string that ends with this quote. Set: the byte before was a backslash.
+    Text(u8, bool),
+    /// Behind a slash, which begins a comment or a regular expression.
+    Slash,
+    /// In a regular expression. The first: in a class (`[…]`); the second: behind a backslash.
+    Regex(bool, bool),
+    /// In a comment. Set: the byte before was an asterisk.
+    Comment(bool),
+    /// Behind something that cannot be, until a document begins at the margin.
+    Lost,
+}
+
+/// Where the text is being read.
+#[derive(Default, Debug)]
+pub struct Documents {
+    state: State,
+    /// The document so far.
+    buffer: Vec<u8>,
+    /// Brackets that are open in it.
+    open: Vec<u8>,
+    /// Arrays that are open around documents.
+    arrays: usize,
+    /// The last byte of the document that is no white space.
+    last: u8,
+    /// Bytes since the line began; `None` once one of them was no white space.
+    column: Option<usize>,
+    /// The column in which the document began, or 0.
+    margin: usize,
+    /// The document is longer than [`MAX_DOCUMENT`].
+    too_long: bool,
+}
+
+impl Documents {
+    /// Reads on, and hands out what ends in `bytes`.
+    pub fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(Found<'_>)) {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            if let State::Text(quote, false) = self.state {
+                // Most of a document is inside its strings.
+                let rest = &bytes[at..];
+                let plain = memchr::memchr3(quote, b'\\', b'\n', rest).unwrap_or(rest.len());
+                if plain > 0 {
+                    self.keep(&rest[..plain]);
+                    at += plain;
+                    continue;
+                }
+            }
+            at += 1;
+            self.byte(byte, &mut each);
+            if byte == b'\n' {
+                self.column = Some(0);
+            } else if let Some(column) = self.column {
+                self.column = matches!(byte, b' ' | b'\t' | b'\r').then_some(column + 1);
+            }
+        }
+    }
+
+    /// Whether the text ends inside a document, or inside the array that holds them.
+    pub fn is_cut(&self) -> bool {
+        self.arrays > 0 || !self.open.is_empty() || self.state == State::Lost
+    }
+
+    fn byte(&mut self, byte: u8, each: &mut impl FnMut(Found<'_>)) {
+        match self.state {
+            State::Between | State::Line(_) => self.between(byte),
+            State::Lost => {
+                if byte == b'{' && self.is_at_margin() {
+                    self.begin();
+                }
+            }
+            State::Inside => self.inside(byte, each),
+            State::Text(quote, escaped) => {
+                if byte == b'\n' && !escaped && quote != b'`' {
+                    // No tool writes a line feed into a string as it is: its document was cut.
+                    self.give_up(each);
+                    return;
+                }
+                self.keep(&[byte]);
+                self.state = if byte == quote && !escaped {
+                    State::Inside
+                } else {
+                    State::Text(quote, byte == b'\\' && !escaped)
+                };
+            }
+            State::Slash => match byte {
+                b'*' => {
+                    self.buffer.pop();
+                    self.state = State::Comment(false);
+                }
+                _ => {
+                    self.state = State::Regex(false, false);
+                    self.byte(byte, each);
+                }
+            },
+            State::Regex(class, escaped) => {
+                if byte == b'\n' {
+                    self.give_up(each);
+                    return;
+                }
+                self.keep(&[byte]);
+                self.state = match byte {
+                    _ if escaped => State::Regex(class, false),
+                    b'\\' => State::Regex(class, true),
+                    b'[' => State::Regex(true, false),
+                    b']' => State::Regex(false, false),
+                    b'/' if !class => State::Inside,
+                    _ => State::Regex(class, false),
+                };
+            }
+            State::Comment(star) => {
+                self.state = match byte {
+                    b'/' if star && self.open.is_empty() => State::Between,
+                    b'/' if star => State::Inside,
+                    _ => State::Comment(byte == b'*'),
+                };
+            }
+        }
+    }
+
+    fn between(&mut self, byte: u8) {
+        let in_line = match self.state {
+            State::Line(prompt) => Some(prompt),
+            _ => None,
+        };
+        match (byte, in_line) {
+            (b'\n', _) => self.state = State::Between,
+            (b'{', None | Some(true)) => self.begin(),
+            (b'[', None | Some(true)) => {
+                self.arrays += 1;
+                self.state = State::Between;
+            }
+            (b']', None) => self.arrays = self.arrays.saturating_sub(1),
+            // White space, what stands between documents, and a byte order mark.
+            (b' ' | b'\t' | b'\r' | b',' | b';' | 0xef | 0xbb | 0xbf, None) => {}
+            (b' ', Some(_)) => {}
+            (b'>', _) => self.state = State::Line(true),
+            (b'*', None) if self.last == b'/' => self.state = State::Comment(false),
+            (b'/', None) => {}
+            _ => self.state = State::Line(false),
+        }
+        self.last = byte;
+    }
+
+    fn inside(&mut self, byte: u8, each: &mut impl FnMut(Found<'_>)) {
+        if byte == b'{' && self.is_at_margin() && !self.may_stand() {
+            each(Found::Broken);
+            self.begin();
+            return;
+        }
+        self.keep(&[byte]);
+        match byte {
+            b'{' | b'[' | b'(' => {
+                if self.open.len() >= MAX_NESTING {
+                    self.give_up(each);
+                    return;
+                }
+                self.open.push(byte);
+            }
+            b'}' | b']' | b')' => {
+                let opened = match byte {
+                    b'}' => b'{',
+                    b']' => b'[',
+                    _ => b'(',
+                };
+                if self.open.pop() != Some(opened) {
+                    self.give_up(each);
+                    return;
+                }
+                if self.open.is_empty() {
+                    each(if self.too_long { Found::Broken } else { Found::Document(&self.buffer) });
+                    self.reset(State::Between);
+                    return;
+                }
+            }
+            b'"' | b'\'' | b'`' => self.state = State::Text(byte, false),
+            b'/' => self.state = State::Slash,
+            b' ' | b'\t' | b'\r' | b'\n' => return,
+            _ => {}
+        }
+        self.last = byte;
+    }
+
+    /// Whether the document that is open may hold another one here.
+    fn may_stand(&self) -> bool {
+        matches!((self.open.last(), self.last), (_, b':' | b'[' | b'(') | (Some(b'[' | b'('), b','))
+    }
+
+    fn is_at_margin(&self) -> bool {
+        self.column.is_some_and(|column| column <= self.margin)
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.too_long || self.buffer.len() + bytes.len() > MAX_DOCUMENT {
+            self.too_long = true;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    fn begin(&mut self) {
+        self.reset(State::Inside);
+        self.margin = self.column.unwrap_or(0);
+        self.buffer.push(b'{');
+        self.open.push(b'{');
+        self.last = b'{';
+    }
+
+    fn give_up(&mut self, each: &mut impl FnMut(Found<'_>)) {
+        each(Found::Broken);
+        self.reset(State::Lost);
+    }
+
+    fn reset(&mut self, state: State) {
+        self.state = state;
+        self.buffer.clear();
+        self.open.clear();
+        self.too_long = false;
+        self.last = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(text: &str, step: usize) -> (Vec<String>, usize, bool) {
+        let (mut documents, mut found, mut broken) = (Documents::default(), Vec::new(), 0);
+        for piece in text.as_bytes().chunks(step) {
+            documents.feed(piece, |one| match one {
+                Found::Document(bytes) => found.push(String::from_utf8_lossy(bytes).into_owned()),
+                Found::Broken => broken += 1,
+            });
+        }
+        (found, broken, documents.is_cut())
+    }
+
+    #[test]
+    fn documents_are_found_in_whatever_stands_around_them() {
+        let cases: [(&str, &[&str], bool); 12] = [
+            ("{\"a\":1}\n{\"a\":2}\n", &["{\"a\":1}", "{\"a\":2}"], false),
+            ("[{\"a\":1},\n{\"a\":2}]\n", &["{\"a\":1}", "{\"a\":2}"], false),
+            (
+                "[\n  {\n    a: 'x}',\n  },\n  { a: /}\\/[/}]/i }\n]\n",
+                &["{\n    a: 'x}',\n  }", "{ a: /}\\/[/}]/i }"],
+                false,
+            ),
+            (
+                "shop> db.system.profile.find({ millis: { $gt: 3 } })\n[ { a: 1 } ]\nType \"it\" for more\nshop> it\n[ { a: 2 } ]\n",
+                &["{ a: 1 }", "{ a: 2 }"],
+                false,
+            ),
+            ("rs0 [direct: primary] shop> { a: 1 }\n", &["{ a: 1 }"], false),
+            ("/* 1 */\n{ a: 1 }\n\n/* 2 */ { a: 2 }\n", &["{ a: 1 }", "{ a: 2 }"], false),
+            (
+                "MongoDB shell version v4.0.3\n{ \"a\" : ISODate(\"2026\") }\nbye\n",
+                &["{ \"a\" : ISODate(\"2026\") }"],
+                false,
+            ),
+            ("{ a: 'it\\'s', b: `a\nb`, c: /* } */ 1 }", &["{ a: 'it\\'s', b: `a\nb`, c:  1 }"], false),
+            ("{ a: 1 }\n{ a: [ {", &["{ a: 1 }"], true),
+            ("[ { a: 1 },\n", &["{ a: 1 }"], true),
+            ("", &[], false),
+            ("just text\n", &[], false),
+        ];
+        for (text, expected, is_cut) in cases {
+            for step in [1, 3, 1_000] {
+                let (found, broken, cut) = split(text, step);
+                assert_eq!(
+                    (found, broken, cut),
+                    (expected.iter().map(|s| (*s).to_owned()).collect(), 0, is_cut),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_broken_costs_no_document_but_itself() {
+        for text in [
+            "{ a: 'cut\n{ a: 2 }\n",
+            "{ a: { b: 1\n{ a: 2 }\n",
+            "{ a: 1,\n{ a: 2 }\n",
+            "{ a: [1 }\n{ a: 2 }\n",
+            "[\n  { a: { b: 'x\n  { a: 2 }\n]",
+        ] {
+            let (found, broken, cut) = split(text, 4);
+            assert_eq!((found, broken), (vec!["{ a: 2 }".to_owned()], 1), "{text}");
+            assert!(!cut || text.starts_with('['), "{text}");
+        }
+        // Without any indentation a nested document stands at the margin too.
+        let (found, broken, _) = split("{\n\"a\": [\n{\n\"b\": 1\n},\n{\n\"b\": 2\n}\n]\n}\n", 7);
+        assert_eq!((found.len(), broken), (1, 0));
+    }
+
+    #[test]
+    fn what_is_too_deep_is_given_up() {
+        let (found, broken, _) = split(&format!("{{ a: {}\n{{ a: 2 }}\n", "[".repeat(2_000)), 100);
+        assert_eq!((found, broken), (vec!["{ a: 2 }".to_owned()], 1));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(text in "[\\[\\]{}():,/'\"`\\\\ \n\ta*>1]{0,60}", step in 1usize..9) {
+            prop_assert_eq!(split(&text, step), split(&text, 1_000));
+        }
+    }
+}
