@@ -1,9 +1,10 @@
 //! What the decoders of several threads have in common: open cursors and the texts of shapes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use sonar_core::{Endpoint, ShapeId, ShapeInfo};
+use sonar_core::{Application, Endpoint, ShapeId, ShapeInfo};
 
 use crate::tcp::Twins;
 
@@ -11,6 +12,8 @@ use crate::tcp::Twins;
 pub const MAX_CURSORS: usize = 65_536;
 /// The most shapes that are remembered.
 pub const MAX_SHAPES: usize = 20_000;
+/// The most clients of earlier connections that are remembered.
+pub const MAX_CLIENTS: usize = 100_000;
 /// All texts of shapes together, in bytes; what comes after is cut.
 pub const TEXT_BUDGET: usize = 8 << 20;
 
@@ -21,7 +24,20 @@ pub struct Shared {
     twins: Twins,
     cursors: Mutex<Cursors>,
     shapes: Mutex<Shapes>,
+    clients: RwLock<ClientMap>,
+    /// Grows with each change of `clients`.
+    clients_generation: AtomicU64,
 }
+
+/// Who is on a connection that was open before the capture began.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownClient {
+    pub app: Arc<Application>,
+    /// It is a server itself.
+    pub is_server: bool,
+}
+
+type ClientMap = HashMap<Endpoint, KnownClient, foldhash::quality::RandomState>;
 
 /// The shape that opened a cursor.
 #[derive(Clone, Debug)]
@@ -52,6 +68,41 @@ impl Shared {
     /// First segments of flows, by which twins behind address translation are found.
     pub fn twins(&self) -> Twins {
         self.twins.clone()
+    }
+
+    /// Takes in who is on connections whose handshake was not captured, by the address and port of each
+    /// client: from a server's log, or from a server that was asked. Connections that are followed already
+    /// take it over at the next [`tick`](crate::Decoder::tick). Returns how many there was no room for
+    /// ([`MAX_CLIENTS`], and [`MAX_APPLICATIONS`](crate::decoder::MAX_APPLICATIONS) applications).
+    pub fn add_clients(&self, clients: impl IntoIterator<Item = (Endpoint, Application)>) -> usize {
+        let mut known = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        let mut apps: HashMap<Application, Arc<Application>, foldhash::quality::RandomState> =
+            known.values().map(|client| (Application::clone(&client.app), client.app.clone())).collect();
+        let mut refused = 0;
+        for (endpoint, app) in clients {
+            let is_new_app = !apps.contains_key(&app);
+            if (known.len() >= MAX_CLIENTS && !known.contains_key(&endpoint))
+                || (is_new_app && apps.len() >= crate::decoder::MAX_APPLICATIONS)
+            {
+                refused += 1;
+                continue;
+            }
+            let is_server = crate::peer::is_server(&app, None);
+            let app = apps.entry(app).or_insert_with_key(|app| Arc::new(app.clone())).clone();
+            known.insert(endpoint, KnownClient { app, is_server });
+        }
+        self.clients_generation.fetch_add(1, Ordering::Release);
+        refused
+    }
+
+    /// Who is on the connection from this address and port, if somebody knew.
+    pub(crate) fn client(&self, endpoint: Endpoint) -> Option<KnownClient> {
+        self.clients.read().unwrap_or_else(PoisonError::into_inner).get(&endpoint).cloned()
+    }
+
+    /// Another number after each change of the known clients; 0 as long as none is known.
+    pub(crate) fn clients_generation(&self) -> u64 {
+        self.clients_generation.load(Ordering::Acquire)
     }
 
     /// Remembers who opened a cursor. Returns how many others were forgotten to make room.
@@ -129,6 +180,19 @@ mod tests {
         assert!(shared.cursor(server, MAX_CURSORS as i64).is_some());
         shared.close_cursor(server, MAX_CURSORS as i64);
         assert!(shared.cursor(server, MAX_CURSORS as i64).is_none());
+    }
+
+    #[test]
+    fn the_number_of_known_clients_and_applications_is_bounded() {
+        let shared = Shared::default();
+        let app = |n: usize| Application { name: n.to_string().into(), ..Application::default() };
+        let client = |n: usize| Endpoint::v4((n as u32).to_be_bytes(), 1);
+        let many = crate::decoder::MAX_APPLICATIONS + 5;
+        assert_eq!(shared.add_clients((0..many).map(|n| (client(n), app(n)))), 5);
+        let known = crate::decoder::MAX_APPLICATIONS;
+        assert_eq!(shared.add_clients((0..MAX_CLIENTS + 7).map(|n| (client(n), app(1)))), 7);
+        assert!(shared.client(client(known + 9)).is_some_and(|client| &*client.app.name == "1"));
+        assert!(shared.client(client(MAX_CLIENTS + 8)).is_none());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! [`control`], [`load`] and [`reorder`] say they change.
 #![forbid(unsafe_code)]
 
+pub mod clients;
 pub mod control;
 mod error;
 pub mod files;

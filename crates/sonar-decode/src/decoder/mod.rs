@@ -12,6 +12,7 @@ mod connection;
 mod content;
 #[cfg(test)]
 mod heard;
+mod joined_late;
 #[cfg(test)]
 mod loss;
 mod pair;
@@ -31,6 +32,7 @@ use sonar_core::{
 
 use self::connection::Connection;
 use self::pair::{Ending, Pending};
+pub use self::request::MAX_APPLICATIONS;
 use self::request::Meaning;
 #[cfg(test)]
 pub(crate) use self::shape::Ids;
@@ -119,6 +121,8 @@ struct Core {
     known: HashMap<u64, Arc<ShapeInfo>, foldhash::fast::RandomState>,
     apps: HashMap<Arc<Application>, (), foldhash::quality::RandomState>,
     late: Arc<Application>,
+    /// The generation of the known clients that connections were looked up in.
+    clients_seen: u64,
     unnamed: Arc<Application>,
     other_app: Arc<Application>,
     other_shape: Arc<ShapeInfo>,
@@ -153,6 +157,7 @@ impl Decoder {
                 known: HashMap::default(),
                 apps: HashMap::default(),
                 late: Arc::new(Application::late()),
+                clients_seen: 0,
                 unnamed: Arc::new(Application::default()),
                 other_app: Arc::new(Application { name: "other".into(), ..Application::default() }),
                 other_shape: Arc::new(other),
@@ -201,7 +206,11 @@ impl Decoder {
     pub fn tick(&mut self, now: Timestamp, sink: &mut impl Sink) {
         let mut handler = Handler { core: &mut self.core, sink };
         self.flows.tick(now, &mut self.coverage, &mut handler);
+        let more_is_known = handler.core.clients_have_changed();
         for (flow, conn) in self.flows.iter_mut() {
+            if more_is_known {
+                handler.core.identify(flow, conn);
+            }
             handler.expire(flow, conn, now);
         }
     }
@@ -303,7 +312,9 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
             _ => None,
         };
         let app = if flow.opener.is_some() { &self.core.unnamed } else { &self.core.late };
-        Connection::new(server, app.clone())
+        let mut conn = Connection::new(server, app.clone());
+        self.core.identify(flow, &mut conn);
+        conn
     }
 
     fn data(

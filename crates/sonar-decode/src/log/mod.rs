@@ -8,6 +8,7 @@
 mod client;
 mod json;
 mod layout;
+mod remotes;
 mod text;
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use sonar_core::{Application, Notices, Reading, Timestamp};
 
 pub(crate) use self::json::Document as JsonDocument;
 use self::layout::Layouts;
+pub use self::remotes::Remotes;
 use crate::entry::{Extra, Sink, Teller};
 use crate::syntax::json::Scratch;
 

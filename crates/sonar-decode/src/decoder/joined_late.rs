@@ -1,0 +1,110 @@
+//! Who is on a connection whose handshake was not captured? Others may know: see
+//! [`Shared::add_clients`](crate::Shared::add_clients).
+
+use std::sync::Arc;
+
+use super::Core;
+use super::connection::Connection;
+use crate::tcp::Flow;
+
+impl Core {
+    /// Looks up a connection that nothing is known of.
+    pub(super) fn identify(&self, flow: &Flow, conn: &mut Connection) {
+        if !Arc::ptr_eq(&conn.app, &self.late) {
+            return;
+        }
+        // Which end is the server may not be known yet. No server is among the clients by its own port.
+        if let Some(known) = flow.ends.iter().find_map(|end| self.shared.client(*end)) {
+            conn.from_server |= known.is_server;
+            conn.app = known.app;
+        }
+    }
+
+    /// Whether more clients have become known since this was last asked.
+    pub(super) fn clients_have_changed(&mut self) -> bool {
+        let generation = self.shared.clients_generation();
+        std::mem::replace(&mut self.clients_seen, generation) != generation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bson::doc;
+    use sonar_core::{Application, Timestamp};
+
+    use crate::decoder::heard::{Heard, message};
+    use crate::testing::{Conversation, End};
+    use crate::{Decoder, Settings, Shared};
+
+    fn app(name: &str, driver: &str) -> Application {
+        Application { name: name.into(), driver: driver.into(), ..Application::default() }
+    }
+
+    fn apps(heard: &Heard) -> Vec<String> {
+        let mut names: Vec<_> = heard
+            .window
+            .apps
+            .iter()
+            .map(|group| match &group.key {
+                sonar_core::table::GroupKey::App(app) => format!("{} {}", group.role, app.label()),
+                _ => String::new(),
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A find and its reply, of a connection that was open before.
+    fn ask(talk: &mut Conversation, id: u32, decoder: &mut Decoder, heard: &mut Heard) {
+        talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
+        talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
+        talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), heard));
+    }
+
+    #[test]
+    fn a_connection_joined_late_has_the_application_that_others_know() {
+        let shared = Arc::new(Shared::default());
+        let client = "10.0.0.2:40000";
+        let known = (client.parse::<std::net::SocketAddr>().unwrap().into(), app("shop", "nodejs"));
+        let mut decoder = Decoder::new(Settings::default(), shared.clone());
+        let (mut heard, mut talk) = (Heard::default(), Conversation::new(client, "10.0.0.1:27017"));
+        ask(&mut talk, 1, &mut decoder, &mut heard);
+        assert_eq!(apps(&heard), ["served joined late"]);
+        // Known while the connection is followed already.
+        shared.add_clients([known.clone()]);
+        decoder.tick(Timestamp::from_unix(1, 0), &mut heard);
+        ask(&mut talk, 2, &mut decoder, &mut heard);
+        assert_eq!(apps(&heard), ["served joined late", "served shop"]);
+        // Known before it is seen; beside it one that is not known.
+        let (mut decoder, mut heard) = (Decoder::new(Settings::default(), shared), Heard::default());
+        ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut heard);
+        ask(&mut Conversation::new("10.0.0.2:40001", "10.0.0.1:27017"), 1, &mut decoder, &mut heard);
+        assert_eq!(apps(&heard), ["served joined late", "served shop"]);
+    }
+
+    /// What was known of an older connection from the same port is not said of a new one.
+    #[test]
+    fn a_connection_seen_from_its_beginning_says_itself_who_it_is() {
+        let shared = Arc::new(Shared::default());
+        let client = "10.0.0.2:40000";
+        shared.add_clients([(client.parse::<std::net::SocketAddr>().unwrap().into(), app("shop", "nodejs"))]);
+        let (mut decoder, mut heard) = (Decoder::new(Settings::default(), shared), Heard::default());
+        let mut talk = Conversation::new(client, "10.0.0.1:27017");
+        talk.handshake();
+        ask(&mut talk, 1, &mut decoder, &mut heard);
+        assert_eq!(apps(&heard), ["served (no name)"]);
+    }
+
+    #[test]
+    fn a_server_that_was_connected_before_is_known_as_one() {
+        let shared = Arc::new(Shared::default());
+        let client = "10.0.0.2:40000";
+        let name = (client.parse::<std::net::SocketAddr>().unwrap().into(), app("", "NetworkInterfaceTL"));
+        shared.add_clients([name]);
+        let (mut decoder, mut heard) = (Decoder::new(Settings::default(), shared), Heard::default());
+        ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut heard);
+        assert_eq!(apps(&heard), ["issued (NetworkInterfaceTL)"]);
+    }
+}

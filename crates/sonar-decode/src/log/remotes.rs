@@ -1,0 +1,251 @@
+//! Which application is on which client address and port: read from a server's log, for connections whose
+//! handshake was not captured.
+//!
+//! Only three kinds of lines matter, and in a busy log they are few, so all others are passed over without being
+//! parsed: a connection was accepted, a client said who it is (from 3.4 on), a connection ended.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use foldhash::quality::RandomState;
+use memchr::memmem;
+use sonar_core::{Application, Endpoint, Timestamp};
+
+use super::client::ClientReader;
+use super::{MAX_CONNECTIONS, timestamp};
+use crate::syntax::json::{self, Scratch};
+use crate::syntax::{shell, time};
+
+/// Collects who is on which connection, from lines in the order of the log.
+#[derive(Default)]
+pub struct Remotes {
+    /// Lines at this time or later do not count.
+    until: Option<Timestamp>,
+    known: HashMap<Endpoint, Application, RandomState>,
+    refused: u64,
+    scratch: Scratch,
+}
+
+/// What a line says of a connection.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Event {
+    Accepted,
+    Metadata,
+    Ended,
+}
+
+impl Remotes {
+    /// Ready for the first line. Lines at `until` or later are passed over; `None`: all count.
+    pub fn new(until: Option<Timestamp>) -> Self {
+        Self { until, ..Self::default() }
+    }
+
+    /// Reads one line, with or without its line feed. What cannot be read is passed over: somebody else's line,
+    /// or one that is cut.
+    pub fn line(&mut self, line: &[u8]) {
+        let found = match line.first() {
+            Some(b'{') => json_event(line),
+            _ => text_event(line),
+        };
+        let Some((event, at, address)) = found else { return };
+        if self.until.is_some_and(|until| time_of(line).is_none_or(|time| time >= until)) {
+            return;
+        }
+        let client = Endpoint::from(address);
+        if event != Event::Metadata {
+            // A new connection from the same port is somebody else's until it says who it is.
+            self.known.remove(&client);
+            return;
+        }
+        let mut reader = ClientReader::default();
+        // Old servers write the machine's name with quotes in it: what stands before that is enough.
+        let _ = match line.first() {
+            Some(b'{') => json::walk(line, at, &mut self.scratch, &mut reader).ok(),
+            _ => shell::walk(line, at, &mut reader).ok(),
+        };
+        if self.known.len() >= MAX_CONNECTIONS && !self.known.contains_key(&client) {
+            self.refused += 1;
+            return;
+        }
+        self.known.insert(client, reader.into_application());
+    }
+
+    /// Who is on the connections that are open at the end of the log.
+    pub fn into_known(self) -> impl Iterator<Item = (Endpoint, Application)> {
+        self.known.into_iter()
+    }
+
+    /// Connections of which it is known.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Connections that were turned away because there were too many.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+/// The event, where its document begins, and the address of the client, of a line of 4.4 and later.
+fn json_event(line: &[u8]) -> Option<(Event, usize, SocketAddr)> {
+    const ATTRIBUTES: &[u8] = b"\"attr\":{";
+    let end = memmem::find(line, ATTRIBUTES)?;
+    // What stands before the attributes is the server's own; what a client chose comes after.
+    let head = &line[..end];
+    let message = &head[memmem::find(head, b"\"msg\":\"")? + 7..];
+    let event = match &message[..memchr::memchr(b'"', message)?] {
+        b"Connection accepted" => Event::Accepted,
+        b"client metadata" => Event::Metadata,
+        b"Connection ended" => Event::Ended,
+        _ => return None,
+    };
+    let attributes = end + ATTRIBUTES.len();
+    let rest = &line[attributes..];
+    let remote = &rest[memmem::find(rest, b"\"remote\":\"")? + 10..];
+    let address = address(&remote[..memchr::memchr(b'"', remote)?])?;
+    let document = match event {
+        Event::Metadata => attributes + memmem::find(rest, b"\"doc\":{")? + 6,
+        _ => 0,
+    };
+    Some((event, document, address))
+}
+
+/// The same of a line of 4.2 and earlier: `… [conn12] received client metadata from 10.0.0.9:51234 conn12: {…}`.
+fn text_event(line: &[u8]) -> Option<(Event, usize, SocketAddr)> {
+    // The context is the server's own, and stands near the beginning.
+    let begin = memmem::find(&line[..line.len().min(120)], b"] ")? + 2;
+    let message = &line[begin..];
+    let (event, rest) = [
+        (Event::Metadata, &b"received client metadata from "[..]),
+        (Event::Accepted, b"connection accepted from "),
+        (Event::Ended, b"end connection "),
+    ]
+    .into_iter()
+    .find_map(|(event, words)| Some((event, message.strip_prefix(words)?)))?;
+    let end = memchr::memchr(b' ', rest).unwrap_or(rest.trim_ascii_end().len());
+    let address = address(&rest[..end])?;
+    let document = match event {
+        Event::Metadata => memchr::memchr(b'{', line)?,
+        _ => 0,
+    };
+    Some((event, document, address))
+}
+
+/// Not that of a Unix socket.
+fn address(text: &[u8]) -> Option<SocketAddr> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn time_of(line: &[u8]) -> Option<Timestamp> {
+    const DATE: &[u8] = b"\"$date\":\"";
+    let text = match line.first()? {
+        b'{' => {
+            let from = memmem::find(line, DATE)? + DATE.len();
+            let rest = &line[from..];
+            &rest[..memchr::memchr(b'"', rest)?]
+        }
+        _ => &line[..memchr::memchr(b' ', line)?],
+    };
+    time::iso(text).map(timestamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(lines: &[&str], until: Option<u64>) -> Vec<String> {
+        let mut remotes = Remotes::new(until.map(|seconds| Timestamp::from_unix(seconds, 0)));
+        lines.iter().for_each(|line| remotes.line(line.as_bytes()));
+        let mut known: Vec<_> = remotes
+            .into_known()
+            .map(|(client, app)| format!("{client} {} {} {}", app.name, app.driver, app.driver_version))
+            .collect();
+        known.sort();
+        known
+    }
+
+    fn json_line(second: u32, message: &str, attributes: &str) -> String {
+        format!(
+            "{{\"t\":{{\"$date\":\"2024-05-01T10:00:{second:02}.000+00:00\"}},\"s\":\"I\",\"c\":\"NETWORK\",\"id\":1,\
+             \"ctx\":\"conn7\",\"msg\":\"{message}\",\"attr\":{{{attributes}}}}}"
+        )
+    }
+
+    const METADATA: &str = "\"remote\":\"10.0.0.9:51234\",\"client\":\"conn7\",\"doc\":{\"application\":{\"name\":\
+        \"shop\"},\"driver\":{\"name\":\"PyMongo\",\"version\":\"4.7.3\"},\"os\":{\"type\":\"Linux\",\"name\":\"x\"}}";
+
+    #[test]
+    fn a_client_is_known_until_its_connection_ends_or_its_port_is_used_again() {
+        let metadata = json_line(1, "client metadata", METADATA);
+        let shop = ["10.0.0.9:51234 shop PyMongo 4.7.3"];
+        assert_eq!(known(&[&metadata], None), shop);
+        for message in ["Connection ended", "Connection accepted"] {
+            let later = json_line(2, message, "\"remote\":\"10.0.0.9:51234\",\"connectionCount\":3");
+            assert_eq!(known(&[&metadata, &later], None), [""; 0]);
+            assert_eq!(known(&[&later, &metadata], None), shop);
+            let other = json_line(2, message, "\"remote\":\"10.0.0.9:51235\"");
+            assert_eq!(known(&[&metadata, &other], None), shop);
+        }
+        // 2024-05-01T10:00:00Z.
+        let at = 1_714_557_600;
+        assert_eq!(known(&[&metadata], Some(at + 1)), [""; 0], "said later than the capture began");
+        assert_eq!(known(&[&metadata], Some(at + 2)), shop);
+    }
+
+    #[test]
+    fn lines_of_4_2_and_earlier_say_the_same() {
+        let text = |message: &str| format!("2018-05-01T10:00:01.000+0000 I NETWORK  [conn7] {message}");
+        let metadata = text(
+            "received client metadata from 10.0.0.9:51234 conn7: { driver: { name: \"nodejs\", version: \"3.1\" }, \
+             os: { type: \"Linux\" }, application: { name: \"web\" } }",
+        );
+        let web = ["10.0.0.9:51234 web nodejs 3.1"];
+        assert_eq!(known(&[&metadata], None), web);
+        assert_eq!(
+            known(&[&metadata, &text("end connection 10.0.0.9:51234 (2 connections now open)")], None),
+            [""; 0]
+        );
+        assert_eq!(
+            known(&[&metadata, &text("connection accepted from 10.0.0.9:51234 #9 (1 ...)")], None),
+            [""; 0]
+        );
+        assert_eq!(known(&[&metadata, &text("end connection 10.0.0.8:51234 (2 ...)")], None), web);
+    }
+
+    /// Names are chosen by clients, and queries by users: none of them may end another's connection.
+    #[test]
+    fn what_a_client_chose_is_no_event() {
+        let metadata = json_line(1, "client metadata", METADATA);
+        let query = json_line(
+            2,
+            "Slow query",
+            "\"remote\":\"10.0.0.9:51234\",\"command\":{\"find\":\"c\",\"filter\":{\"msg\":\"Connection ended\"}}",
+        );
+        assert_eq!(known(&[&metadata, &query], None).len(), 1);
+        let text = "2018-05-01T10:00:02.000+0000 I COMMAND  [conn8] command a.b appName: \"] end connection \
+                    10.0.0.9:51234 (\" command: find { find: \"c\" } 5ms";
+        assert_eq!(known(&[&metadata, text], None).len(), 1);
+        for broken in
+            ["", "{", "{\"attr\":{", "] ", "x] received client metadata from 1.2.3.4:5", "\u{0}\u{1}"]
+        {
+            assert_eq!(known(&[broken], None), [""; 0]);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_panics(cut in 0usize..400, byte in proptest::num::u8::ANY, at in 0usize..400) {
+            let mut line = json_line(1, "client metadata", METADATA).into_bytes();
+            if let Some(place) = line.get_mut(at) {
+                *place = byte;
+            }
+            line.truncate(cut);
+            Remotes::new(Some(Timestamp::from_unix(1, 0))).line(&line);
+        }
+    }
+}
