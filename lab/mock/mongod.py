@@ -129,7 +129,7 @@ class Collection:
 
 class Mongod:
     def __init__(self, plays, cost_us=0, databases=(), members=(), me="", primary=True, user=None):
-        self.user, self.peer = user, threading.local()
+        self.user, self.peer, self.clients = user, threading.local(), {}
         self.members, self.me, self.primary, self.term = members, me, primary, 1
         self.plays = plays
         self.version, self.wire = PLAYED[plays]
@@ -376,7 +376,31 @@ class Mongod:
                 n += 1
         return {"n": n}
 
+    def connections(self):
+        """What `$currentOp` with idle connections says of each that is open, in the fields of 4.4 and later."""
+        return [
+            {
+                "type": "idleSession" if client is None else "op", "host": "mock", "desc": f"conn{number}", "client": f"{host}:{port}",
+                **({"appName": client.get("application", {}).get("name", ""), "clientMetadata": client} if client else {}),
+                "active": False,
+            }
+            for number, ((host, port), client) in enumerate(list(self.clients.items()))
+        ]
+
     def do_aggregate(self, db, command):
+        stage = command["pipeline"][0].get("$currentOp") if command["pipeline"] else None
+        if stage is not None:
+            if self.plays == "6.0" and not (db == "admin" and command["aggregate"] == 1 and stage.get("allUsers") and stage.get("idleConnections")):
+                raise Refused(73, "InvalidNamespace", "$currentOp must be run against the 'admin' database with {aggregate: 1}")
+            if self.plays == "4.0":
+                raise Refused(40324, "Location40324", "Unrecognized pipeline stage name: '$currentOp'")
+            rows, size = self.connections(), command["cursor"].get("batchSize", 101)
+            if len(rows) <= size:
+                return {"cursor": {"firstBatch": rows, "id": bson.Int64(0), "ns": "admin.$cmd.aggregate"}}
+            self.next_cursor += 1
+            rest = list(enumerate(rows[size:]))
+            self.cursors[self.next_cursor] = {"db": db, "name": "", "collection": None, "rest": rest, "tail": False, "show": None}
+            return {"cursor": {"firstBatch": rows[:size], "id": bson.Int64(self.next_cursor), "ns": "admin.$cmd.aggregate"}}
         collection = self.databases.get(db, {}).get(command["aggregate"])
         query = next((stage["$match"] for stage in command["pipeline"] if "$match" in stage), {})
         rows = collection.scan(query) if collection else []
@@ -390,7 +414,12 @@ class Mongod:
 
     # -- the server
 
+    def do_currentOp(self, db, command):
+        return {"inprog": self.connections()}
+
     def do_hello(self, db, command):
+        if "client" in command:
+            self.clients[self.peer.address] = command["client"]
         reply = {
             "ismaster": True, "isWritablePrimary": True, "helloOk": True, "maxBsonObjectSize": 16777216,
             "maxMessageSizeBytes": 48000000, "maxWriteBatchSize": 100000, "localTime": now(),
@@ -509,6 +538,8 @@ class Mongod:
 
     def serve(self, peer):
         self.sockets.add(peer)
+        self.peer.address = peer.getpeername()
+        self.clients[self.peer.address] = None
         try:
             with peer, peer.makefile("rb") as incoming:
                 while len(header := incoming.read(16)) == 16:
@@ -522,6 +553,7 @@ class Mongod:
             pass
         finally:
             self.sockets.discard(peer)
+            self.clients.pop(self.peer.address, None)
 
     def respond(self, request, opcode, body):
         if opcode == OP_QUERY:

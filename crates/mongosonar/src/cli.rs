@@ -337,6 +337,12 @@ pub struct QueriesArgs {
     /// Verify the checksum of every message that has one, and count wrong ones [default: only after a gap]
     #[arg(long, help_heading = "What to capture")]
     pub verify_checksums: bool,
+    /// Log of a mongod or mongos that says which applications are on connections opened before the capture; repeat for several [default: the logs of the servers here; with --read: none]
+    #[arg(long, value_name = "FILE", help_heading = "What to capture")]
+    pub log: Vec<PathBuf>,
+    /// Ask this server too which applications are on connections that are open already (currentOp)
+    #[arg(long, value_name = "URI", conflicts_with = "read", help_heading = "What to capture")]
+    pub uri: Option<String>,
     /// Stop after this time
     #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration, help_heading = "What to capture")]
     pub duration: Option<Duration>,

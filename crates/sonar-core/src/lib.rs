@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod baseline;
+pub mod command_types;
 pub mod compare;
 pub mod coverage;
 pub mod digest;
@@ -27,6 +28,7 @@ pub mod timeline;
 pub mod window;
 
 pub use baseline::Baseline;
+pub use command_types::{CommandType, CommandTypes};
 pub use coverage::Coverage;
 pub use digest::{Digest, DigestSettings, GroupBy};
 pub use endpoint::Endpoint;

@@ -2,7 +2,7 @@
 
 use crate::histogram::Bucket;
 use crate::table::{Figures, GroupRef, GroupTable, ShapeTable};
-use crate::{Class, Coverage, InFlight, Operation, Outcome, Timestamp};
+use crate::{Class, CommandTypes, Coverage, InFlight, Operation, Outcome, Timestamp};
 
 /// All figures of one span of time.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Window {
     pub apps: GroupTable,
     /// By client address.
     pub clients: GroupTable,
+    /// By type of command, as `mongostat` counts.
+    pub types: CommandTypes,
     /// What was lost or skipped in this span.
     pub coverage: Coverage,
     /// What had not ended when the window was closed.
@@ -35,6 +37,7 @@ impl Window {
             shapes: ShapeTable::new(settings.split_by_order),
             apps: GroupTable::default(),
             clients: GroupTable::default(),
+            types: CommandTypes::default(),
             coverage: Coverage::default(),
             in_flight: Vec::new(),
         }
@@ -48,6 +51,7 @@ impl Window {
         }
         self.end = self.end.max(op.end);
         self.coverage.operations_late += u64::from(op.end < self.start);
+        self.types.record(op);
         let bucket = Bucket::of(op.latency_ns.unwrap_or(0));
         self.shapes.record(op, bucket, &mut self.coverage);
         self.coverage.apps_folded += u64::from(self.apps.record(GroupRef::App(op.app), op, bucket));
@@ -87,6 +91,7 @@ impl Window {
         self.start = self.start.min(other.start);
         self.end = self.end.max(other.end);
         self.coverage.add(&other.coverage);
+        self.types.merge(&other.types);
         self.shapes.merge(&other.shapes, &mut self.coverage);
         self.coverage.apps_folded += self.apps.merge(&other.apps);
         self.coverage.clients_folded += self.clients.merge(&other.clients);

@@ -126,6 +126,30 @@ pub fn find(proc_root: &Path, search: Search<'_>) -> io::Result<Found> {
     Ok(found)
 }
 
+/// Every TCP port on which any process listens, in all network namespaces that may be looked into.
+/// `proc_root` is `/proc`. Fails when not even one namespace could be read.
+pub fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
+    let mut namespaces = HashSet::new();
+    let mut ports = BTreeSet::new();
+    let mut tables_read = 0;
+    for entry in fs::read_dir(proc_root)?.flatten() {
+        if entry.file_name().to_str().is_none_or(|name| name.parse::<u32>().is_err()) {
+            continue;
+        }
+        // Without leave to see which one it is, it may be one that is known already: then it is read again.
+        let namespace = fs::read_link(entry.path().join("ns/net")).ok();
+        if namespace.is_none_or(|namespace| namespaces.insert(namespace)) {
+            let table = Table::read(&entry.path().join("net"));
+            tables_read += usize::from(table.failure.is_none());
+            ports.extend(table.listening.values().map(SocketAddr::port));
+        }
+    }
+    if tables_read == 0 {
+        return Err(io::Error::other("no table of TCP sockets could be read"));
+    }
+    Ok(ports)
+}
+
 /// "permission denied", without the number.
 fn brief(error: &io::Error) -> String {
     match error.kind() {

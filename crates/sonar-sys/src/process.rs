@@ -55,6 +55,19 @@ impl Process {
         })
     }
 
+    /// Its open files by number, with the path as the process sees it, or what else the kernel calls it
+    /// (`socket:[5]`); those that may not be seen are left out.
+    pub fn open_files(&self) -> Vec<(u32, PathBuf)> {
+        let entries = fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries
+            .filter_map(|entry| {
+                Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
     /// Soft limits by name, as `/proc/PID/limits` has them; `None` is unlimited. An error of reading gives
     /// `None` for all.
     pub fn limits(&self) -> Option<Vec<(String, Option<u64>)>> {

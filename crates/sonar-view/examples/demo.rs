@@ -31,6 +31,7 @@ fn main() -> std::io::Result<()> {
         {
             match app.key(key) {
                 Action::Continue => {}
+                Action::Copy(text) => screen.copy(&text, std::env::var_os("TMUX").is_some())?,
                 Action::Redraw => screen.redraw(&mut app)?,
                 Action::Quit => return Ok(()),
             }

@@ -19,6 +19,7 @@ pub enum Column {
     P50,
     P95,
     P99,
+    P999,
     Max,
     In,
     Out,
@@ -39,13 +40,14 @@ pub enum Column {
 
 impl Column {
     /// All columns, in the order of display.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Count,
         Self::Calls,
         Self::Load,
         Self::P50,
         Self::P95,
         Self::P99,
+        Self::P999,
         Self::Max,
         Self::In,
         Self::Out,
@@ -73,6 +75,7 @@ impl Column {
             Self::P50 => "p50",
             Self::P95 => "p95",
             Self::P99 => "p99",
+            Self::P999 => "p99.9",
             Self::Max => "max",
             Self::In => "in",
             Self::Out => "out",
@@ -108,6 +111,7 @@ impl Column {
             Self::P50 => "p50",
             Self::P95 => "p95",
             Self::P99 => "p99",
+            Self::P999 => "p99.9",
             Self::Max => "max",
             Self::In => "in/s",
             Self::Out => "out/s",
@@ -136,6 +140,7 @@ impl Column {
             Self::P50 => "median latency: last byte of the request to first byte of the reply",
             Self::P95 => "95th percentile of latency",
             Self::P99 => "99th percentile of latency",
+            Self::P999 => "99.9th percentile of latency",
             Self::Max => "longest latency",
             Self::In => "bytes of requests on the wire, per second",
             Self::Out => "bytes of replies on the wire, per second",
@@ -165,6 +170,7 @@ impl Column {
                 | Self::P50
                 | Self::P95
                 | Self::P99
+                | Self::P999
                 | Self::Max
                 | Self::In
                 | Self::Out
@@ -194,6 +200,7 @@ impl Column {
             Self::P50 => or_unknown(stats.quantiles.p50.map(Nanos)),
             Self::P95 => or_unknown(stats.quantiles.p95.map(Nanos)),
             Self::P99 => or_unknown(stats.quantiles.p99.map(Nanos)),
+            Self::P999 => or_unknown(stats.quantiles.p999.map(Nanos)),
             Self::Max => or_unknown(stats.quantiles.max.map(Nanos)),
             Self::In => Count(stats.rates.request_bytes).to_string(),
             Self::Out => Count(stats.rates.response_bytes).to_string(),
@@ -254,6 +261,7 @@ impl Column {
             Self::P50 => ns(stats.quantiles.p50),
             Self::P95 => ns(stats.quantiles.p95),
             Self::P99 => ns(stats.quantiles.p99),
+            Self::P999 => ns(stats.quantiles.p999),
             Self::Max => ns(stats.quantiles.max),
             Self::In => Some(stats.rates.request_bytes),
             Self::Out => Some(stats.rates.response_bytes),
@@ -275,7 +283,7 @@ impl Column {
     const fn width(self) -> usize {
         match self {
             Self::Docs | Self::InFlight => 5,
-            Self::Load | Self::P50 | Self::P95 | Self::P99 | Self::Max => 6,
+            Self::Load | Self::P50 | Self::P95 | Self::P99 | Self::P999 | Self::Max => 6,
             Self::In | Self::Out | Self::Oldest => 6,
             Self::Count | Self::Errors | Self::Role => 7,
             Self::Calls => 8,
@@ -394,7 +402,7 @@ fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<C
     wanted.push(P50);
     // Without it, rows of several servers look like one another.
     wanted.extend((by_shape && differing.servers).then_some(Server));
-    wanted.extend([Out, Max, P95, Docs, In]);
+    wanted.extend([Out, Max, P95, Docs, In, P999]);
     wanted.extend(knows_in_flight.then_some(InFlight));
     (wanted, needed)
 }

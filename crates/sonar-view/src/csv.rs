@@ -30,7 +30,7 @@ const fn key_fields(by: By) -> &'static [&'static str] {
 }
 
 /// The fields that every row has after those that name it.
-const FIGURE_FIELDS: [&str; 28] = [
+const FIGURE_FIELDS: [&str; 29] = [
     "calls",
     "statements",
     "errors",
@@ -42,6 +42,7 @@ const FIGURE_FIELDS: [&str; 28] = [
     "latency_ns_p50",
     "latency_ns_p95",
     "latency_ns_p99",
+    "latency_ns_p999",
     "latency_ns_max",
     "latency_ns_sum",
     "latency_ns_min",
@@ -152,6 +153,7 @@ fn figures(line: &mut Line, row: &Row<'_>, sample: u32) {
     line.figure(stats.quantiles.p50);
     line.figure(stats.quantiles.p95);
     line.figure(stats.quantiles.p99);
+    line.figure(stats.quantiles.p999);
     line.figure(stats.quantiles.max);
     line.figure(times(u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX)));
     line.figure(figures.latency.min_ns());

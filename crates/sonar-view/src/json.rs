@@ -11,9 +11,11 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::ser::Formatter;
 use sonar_core::baseline::Against;
 use sonar_core::table::{Figures, Share};
-use sonar_core::{Application, Coverage};
+use sonar_core::{Application, CommandType, Coverage};
 
+use crate::hidden::Hidden;
 use crate::model::{Key, Report, Row, Stats, scaled};
+use crate::silence::Silence;
 use crate::text::is_safe;
 
 /// Version of the schema: it grows when a field changes its meaning or goes, not when one is added.
@@ -47,12 +49,54 @@ pub fn report(report: &Report<'_>, kind: Kind, out: impl Write) -> io::Result<()
             classes: selection.classes.iter().map(|class| class.name()).collect(),
             role: selection.role.map(|role| role.name()),
             totals: Measures::new(&report.totals, sample, kind),
+            by_type: ByType(&report.types, sample),
+            hidden: HiddenObject::parts(&report.hidden, sample),
+            empty_because: report.silence.as_ref().map(SilenceObject::new),
             coverage: Counters(report.coverage),
             rows_total: report.rows_total,
             rows: report.rows.iter().map(|row| RowObject::new(row, report, kind)).collect(),
         },
         out,
     )
+}
+
+/// Writes the end of operations one by one: how many were `shown`, what was left out, what was lost.
+///
+/// # Errors
+/// Those of `out`.
+pub fn end(shown: u64, rest: &Left<'_>, out: impl Write) -> io::Result<()> {
+    line(
+        &EndObject {
+            schema: SCHEMA,
+            kind: Kind::Summary,
+            operations: shown,
+            hidden: HiddenObject::parts(rest.hidden, 1),
+            empty_because: rest.silence.map(SilenceObject::new),
+            coverage: Counters(rest.coverage),
+        },
+        out,
+    )
+}
+
+/// What operations one by one do not show.
+#[derive(Copy, Clone, Debug)]
+pub struct Left<'a> {
+    /// What was left out on purpose.
+    pub hidden: &'a Hidden,
+    /// Why there was nothing.
+    pub silence: Option<&'a Silence>,
+    /// What was lost.
+    pub coverage: &'a Coverage,
+}
+
+#[derive(Serialize)]
+struct EndObject<'a> {
+    schema: u32,
+    kind: Kind,
+    operations: u64,
+    hidden: Vec<HiddenObject>,
+    empty_because: Option<SilenceObject<'a>>,
+    coverage: Counters<'a>,
 }
 
 /// Writes `value` and a line feed. Characters that a terminal could take as orders are written as
@@ -107,9 +151,59 @@ struct Object<'a> {
     classes: Vec<&'static str>,
     role: Option<&'static str>,
     totals: Measures<'a>,
+    by_type: ByType<'a>,
+    hidden: Vec<HiddenObject>,
+    empty_because: Option<SilenceObject<'a>>,
     coverage: Counters<'a>,
     rows_total: usize,
     rows: Vec<RowObject<'a>>,
+}
+
+/// Counts by type of command, and what to scale them by.
+struct ByType<'a>(&'a [u64; CommandType::ALL.len()], u32);
+
+impl Serialize for ByType<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (kind, count) in CommandType::ALL.into_iter().zip(self.0) {
+            map.serialize_entry(kind.name(), &scaled(*count, self.1))?;
+        }
+        map.end()
+    }
+}
+
+/// Operations that are left out for one reason.
+#[derive(Serialize)]
+struct HiddenObject {
+    reason: &'static str,
+    operations: u64,
+    classes: BTreeMap<&'static str, u64>,
+    show_with: &'static str,
+}
+
+impl HiddenObject {
+    fn parts(hidden: &Hidden, sample: u32) -> Vec<Self> {
+        let part = |part: crate::hidden::Part| Self {
+            reason: part.reason.name(),
+            operations: scaled(part.operations(), sample),
+            classes: part.classes().map(|(class, count)| (class.name(), scaled(count, sample))).collect(),
+            show_with: part.reason.switch(),
+        };
+        hidden.parts().into_iter().map(part).collect()
+    }
+}
+
+#[derive(Serialize)]
+struct SilenceObject<'a> {
+    reason: &'static str,
+    what: &'a str,
+    next: &'a str,
+}
+
+impl<'a> SilenceObject<'a> {
+    fn new(silence: &'a Silence) -> Self {
+        Self { reason: silence.reason, what: &silence.what, next: &silence.next }
+    }
 }
 
 struct Counters<'a>(&'a Coverage);
@@ -165,6 +259,7 @@ impl<'a> Measures<'a> {
                 p50: quantiles.p50,
                 p95: quantiles.p95,
                 p99: quantiles.p99,
+                p999: quantiles.p999,
                 max: quantiles.max,
                 sum: times(sum),
                 min: figures.latency.min_ns(),
@@ -212,6 +307,7 @@ struct Latency {
     p50: Option<u64>,
     p95: Option<u64>,
     p99: Option<u64>,
+    p999: Option<u64>,
     max: Option<u64>,
     sum: u64,
     min: Option<u64>,

@@ -15,220 +15,14 @@ use sonar_core::operation::InFlight;
 use sonar_core::table::{Figures, Group, GroupKey, Row as ShapeRow, RowKey, Share, Shares};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{
-    Application, Baseline, Class, Coverage, Endpoint, Operation, Role, ShapeId, ShapeInfo, Timestamp, Window,
+    Application, Baseline, Class, CommandType, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Timestamp,
+    Window,
 };
 
-use crate::Zone;
-use crate::column::Sort;
-
-/// What makes a row.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub enum By {
-    /// Server, role, class and query shape.
-    #[default]
-    Shape,
-    /// As [`By::Shape`], and the order of keys as sent. Needs windows that were split by it.
-    Order,
-    /// `db.collection`.
-    Namespace,
-    /// The client's application.
-    App,
-    /// The client's address.
-    Client,
-}
-
-impl By {
-    /// All of them, in the order in which the live view offers them.
-    pub const ALL: [Self; 5] = [Self::Shape, Self::Order, Self::Namespace, Self::App, Self::Client];
-
-    /// The stable name in arguments and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Shape => "shape",
-            Self::Order => "order",
-            Self::Namespace => "namespace",
-            Self::App => "app",
-            Self::Client => "client",
-        }
-    }
-}
-
-/// Which text of a shape is shown.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Form {
-    /// Typed placeholders: `{filter: {city: ?string}, sort: {age: -1}}`.
-    #[default]
-    Typed,
-    /// Every value and direction masked; shapes of equal text are one row.
-    Plain,
-}
-
-impl Form {
-    /// The stable name in arguments and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Typed => "typed",
-            Self::Plain => "plain",
-        }
-    }
-
-    /// The text of `shape` in this form, as it came: not escaped.
-    pub fn of(self, shape: &ShapeInfo) -> &str {
-        match self {
-            Self::Typed => &shape.typed,
-            Self::Plain => &shape.plain,
-        }
-    }
-}
-
-/// A set of classes.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Classes(u8);
-
-impl Classes {
-    /// User operations alone, of which totals speak unless asked.
-    pub const USER: Self = Self(1 << Class::User as u8);
-    /// All classes.
-    pub const ALL: Self = Self((1 << Class::ALL.len()) - 1);
-
-    /// Whether `class` is in the set.
-    pub const fn contains(self, class: Class) -> bool {
-        self.0 & (1 << class as u8) != 0
-    }
-
-    /// The classes in the set, in the order of display.
-    pub fn iter(self) -> impl Iterator<Item = Class> {
-        Class::ALL.into_iter().filter(move |&class| self.contains(class))
-    }
-
-    /// `all`, or the names with `+` between them.
-    pub fn label(self) -> String {
-        if self == Self::ALL {
-            return "all".to_string();
-        }
-        self.iter().map(Class::name).collect::<Vec<_>>().join("+")
-    }
-}
-
-impl Default for Classes {
-    fn default() -> Self {
-        Self::USER
-    }
-}
-
-impl FromIterator<Class> for Classes {
-    fn from_iter<I: IntoIterator<Item = Class>>(classes: I) -> Self {
-        Self(classes.into_iter().fold(0, |set, class| set | (1 << class as u8)))
-    }
-}
-
-/// Which namespaces are shown.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum NamespaceFilter {
-    /// All.
-    #[default]
-    Any,
-    /// Those that begin with this: a database, or the beginning of `db.collection`.
-    Prefix(String),
-    /// This one alone.
-    Exactly(String),
-}
-
-impl NamespaceFilter {
-    /// Whether a namespace is to be shown.
-    pub fn accepts(&self, database: &str, collection: &str) -> bool {
-        let strip = |text: &'_ str| -> Option<usize> {
-            // The rest of `text` after what the namespace `database.collection` holds of it.
-            let rest = text.strip_prefix(database)?;
-            if collection.is_empty() {
-                return Some(rest.len());
-            }
-            Some(rest.strip_prefix('.')?.strip_prefix(collection)?.len())
-        };
-        match self {
-            Self::Any => true,
-            Self::Exactly(text) => strip(text) == Some(0),
-            Self::Prefix(text) => match text.strip_prefix(database) {
-                None => database.starts_with(text.as_str()),
-                Some("") => true,
-                Some(rest) => rest.strip_prefix('.').is_some_and(|rest| collection.starts_with(rest)),
-            },
-        }
-    }
-
-    /// The text that was asked for; empty for all.
-    pub fn text(&self) -> &str {
-        match self {
-            Self::Any => "",
-            Self::Prefix(text) | Self::Exactly(text) => text,
-        }
-    }
-}
-
-/// Which rows a person wants to see, and how.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// What makes a row.
-    pub by: By,
-    /// Classes that rows and totals speak of.
-    pub classes: Classes,
-    /// The role that rows and totals speak of; `None` for all.
-    pub role: Option<Role>,
-    /// Which text of a shape is shown.
-    pub form: Form,
-    /// Rows whose command, namespace, shape text, shape id or name does not hold this are left out;
-    /// case does not matter. Empty for all. Totals are not touched by it.
-    pub text: String,
-    /// Which namespaces are shown. Rows by application and by client do not know theirs and are not
-    /// touched by it; nor are totals.
-    pub namespace: NamespaceFilter,
-    /// Order of the rows.
-    pub sort: Sort,
-    /// The most rows; `None` for all.
-    pub limit: Option<usize>,
-    /// What rows are set beside, to mark what is new or slower; rows by application and by client are not.
-    pub baseline: Option<Arc<Baseline>>,
-    /// In which zone times are shown.
-    pub zone: Zone,
-}
-
-impl Selection {
-    /// Whether rows and totals speak of operations of this role and class.
-    pub fn wants(&self, role: Role, class: Class) -> bool {
-        self.classes.contains(class) && self.role.is_none_or(|wanted| wanted == role)
-    }
-
-    /// Whether an operation is among those asked for: by class, role, namespace and text (its command
-    /// as sent, or anything that its shape's row would be found by).
-    pub fn accepts(&self, op: &Operation<'_>) -> bool {
-        self.wants(op.role, op.class)
-            && (self.wants_shape(op.shape)
-                || (holds(op.command, &self.text) && self.wants_namespace(op.shape)))
-    }
-
-    fn wants_namespace(&self, shape: &ShapeInfo) -> bool {
-        self.namespace.accepts(&shape.database, &shape.collection)
-    }
-
-    fn wants_shape(&self, shape: &ShapeInfo) -> bool {
-        self.wants_namespace(shape)
-            && (self.text.is_empty()
-                || [
-                    &*shape.command,
-                    &*shape.namespace(),
-                    &*shape.typed,
-                    &*shape.plain,
-                    &*shape.id.to_string(),
-                ]
-                .into_iter()
-                .any(|text| holds(text, &self.text)))
-    }
-}
-
-/// Whether `text` holds `wanted`, whatever their case.
-fn holds(text: &str, wanted: &str) -> bool {
-    wanted.is_empty() || text.to_lowercase().contains(&wanted.to_lowercase())
-}
+use crate::hidden::{Hidden, Reason};
+use crate::selection::holds;
+pub use crate::selection::{By, Classes, Form, NamespaceFilter, Selection};
+use crate::silence::{Origin, Silence};
 
 /// `count` scaled up from a sample of one connection in `sample`.
 pub const fn scaled(count: u64, sample: u32) -> u64 {
@@ -288,6 +82,8 @@ pub struct Quantiles {
     pub p95: Option<u64>,
     /// 99th percentile.
     pub p99: Option<u64>,
+    /// 99.9th percentile.
+    pub p999: Option<u64>,
     /// The longest, exact.
     pub max: Option<u64>,
 }
@@ -296,7 +92,7 @@ impl Quantiles {
     /// The quantiles of `figures`: at most one bucket (2.2 %) above the truth, never below it.
     pub fn of(figures: &Figures) -> Self {
         let at = |q| figures.latency.quantile_ns(q);
-        Self { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: figures.latency.max_ns() }
+        Self { p50: at(0.50), p95: at(0.95), p99: at(0.99), p999: at(0.999), max: figures.latency.max_ns() }
     }
 }
 
@@ -379,6 +175,10 @@ pub struct Row<'a> {
     pub against: Option<Against>,
     /// The rows of the window that it was made of; none by application and by client.
     members: Vec<&'a ShapeRow>,
+    /// The same by application and by client.
+    groups: Vec<&'a Group>,
+    /// Classes and numbers of its operations in flight.
+    in_flight: Vec<(Class, u64)>,
 }
 
 impl<'a> Row<'a> {
@@ -433,6 +233,13 @@ impl<'a> Row<'a> {
     /// The client addresses that called, likewise.
     pub fn clients(&self) -> Option<Callers<'a, IpAddr>> {
         self.knows_members().then(|| Callers::of(self.members.iter().map(|row| &row.clients)))
+    }
+
+    /// Hands its operations to `add`, by class: those that ended and those in flight.
+    fn count_by_class(&self, mut add: impl FnMut(Class, u64)) {
+        self.members.iter().for_each(|row| add(row.key.class, row.figures.calls));
+        self.groups.iter().for_each(|group| add(group.class, group.figures.calls));
+        self.in_flight.iter().for_each(|(class, count)| add(*class, *count));
     }
 
     fn knows_members(&self) -> bool {
@@ -505,6 +312,8 @@ struct Gathered<'a> {
     members: Vec<&'a ShapeRow>,
     groups: Vec<&'a Group>,
     waiting: Waiting,
+    /// Classes and numbers of what `waiting` sums up.
+    in_flight: Vec<(Class, u64)>,
 }
 
 #[derive(Default)]
@@ -525,6 +334,7 @@ impl<'a> Gathering<'a> {
                 members: Vec::new(),
                 groups: Vec::new(),
                 waiting: Waiting::default(),
+                in_flight: Vec::new(),
             });
             rows.len() - 1
         });
@@ -574,6 +384,8 @@ pub struct Report<'a> {
     pub selection: &'a Selection,
     /// All rows of the chosen classes and role together, whatever the filters.
     pub totals: Stats<'a>,
+    /// Of the same operations, how many of each type of command, in the order of [`CommandType::ALL`]. Not scaled.
+    pub types: [u64; CommandType::ALL.len()],
     /// Of what is in flight in the chosen classes and role, what waits longest.
     pub longest_waiting: Option<&'a InFlight>,
     /// What was lost or skipped in the span.
@@ -582,6 +394,10 @@ pub struct Report<'a> {
     pub rows: Vec<Row<'a>>,
     /// How many rows there would be without the limit.
     pub rows_total: usize,
+    /// What the selection leaves out.
+    pub hidden: Hidden,
+    /// Why there is nothing to show, where there is no row and nothing is left out; see [`Report::explained`].
+    pub silence: Option<Silence>,
 }
 
 impl<'a> Report<'a> {
@@ -592,17 +408,25 @@ impl<'a> Report<'a> {
             || window.in_flight.iter().filter(|waiting| selection.wants(waiting.role, waiting.class));
         let mut totals = Figures::default();
         let mut waiting = Waiting::default();
-        window
-            .shapes
-            .iter()
-            .filter(|row| selection.wants(row.key.role, row.key.class))
-            .for_each(|row| totals.merge(&row.figures));
-        wanted().for_each(|more| waiting.add(more));
+        let mut hidden = Hidden::new(selection.role);
+        hidden.snapped = window.coverage.messages_snapped;
+        for row in window.shapes.iter() {
+            match selection.hides(row.key.role, row.key.class) {
+                None => totals.merge(&row.figures),
+                Some(reason) => hidden.add(reason, row.key.class, row.figures.calls),
+            }
+        }
+        for more in &window.in_flight {
+            match selection.hides(more.role, more.class) {
+                None => waiting.add(more),
+                Some(reason) => hidden.add(reason, more.class, more.count),
+            }
+        }
 
         let gathered = match selection.by {
-            By::Shape | By::Order | By::Namespace => gather_shapes(window, selection),
-            By::App => gather_groups(window.apps.iter(), selection),
-            By::Client => gather_groups(window.clients.iter(), selection),
+            By::Shape | By::Order | By::Namespace => gather_shapes(window, selection, &mut hidden),
+            By::App => gather_groups(window.apps.iter(), selection, &mut hidden),
+            By::Client => gather_groups(window.clients.iter(), selection, &mut hidden),
         };
         let mut rows: Vec<Row<'a>> =
             gathered.into_iter().map(|gathered| gathered.finish(elapsed_ns, sample)).collect();
@@ -611,7 +435,9 @@ impl<'a> Report<'a> {
         }
         selection.sort.apply(&mut rows, selection.form, elapsed_ns);
         let rows_total = rows.len();
-        rows.truncate(selection.limit.unwrap_or(usize::MAX));
+        for row in rows.drain(selection.limit.unwrap_or(usize::MAX).min(rows_total)..) {
+            row.count_by_class(|class, operations| hidden.add(Reason::Limit, class, operations));
+        }
         Self {
             start: window.start,
             end: window.end,
@@ -619,11 +445,22 @@ impl<'a> Report<'a> {
             sample,
             selection,
             totals: Stats::new(Cow::Owned(totals), Some(waiting), elapsed_ns, sample),
+            types: window.types.totals(|role, class| selection.wants(role, class)),
             longest_waiting: wanted().filter(|more| more.count > 0).max_by_key(|more| more.oldest_ns),
             coverage: &window.coverage,
             rows,
             rows_total,
+            hidden,
+            silence: None,
         }
+    }
+
+    /// Adds why there is nothing to show, if there is nothing, from the counters since the start.
+    pub fn explained(mut self, since_start: &Coverage, origin: &Origin) -> Self {
+        if self.rows.is_empty() && self.hidden.operations() == 0 {
+            self.silence = Some(Silence::explain(since_start, origin));
+        }
+        self
     }
 
     /// `~` before figures that are scaled up from a sample, nothing otherwise.
@@ -686,26 +523,35 @@ fn set_beside(baseline: &Baseline, rows: &mut [Row<'_>]) {
     }
 }
 
-fn gather_shapes<'a>(window: &'a Window, selection: &Selection) -> Vec<Gathered<'a>> {
+fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hidden) -> Vec<Gathered<'a>> {
     let Selection { by, form, .. } = *selection;
     let mut gathering = Gathering::default();
-    for row in window.shapes.iter() {
-        if selection.wants(row.key.role, row.key.class) && selection.wants_shape(&row.shape) {
-            gathering.shape_row(by, form, row.key, &row.shape).members.push(row);
+    for row in window.shapes.iter().filter(|row| selection.wants(row.key.role, row.key.class)) {
+        match selection.refuses_shape(&row.shape) {
+            None => gathering.shape_row(by, form, row.key, &row.shape).members.push(row),
+            Some(reason) => hidden.add(reason, row.key.class, row.figures.calls),
         }
     }
-    for waiting in &window.in_flight {
+    for waiting in window.in_flight.iter().filter(|waiting| selection.wants(waiting.role, waiting.class)) {
         let InFlight { server, role, class, ref shape, .. } = *waiting;
-        if selection.wants(role, class) && selection.wants_shape(shape) {
-            // Its order is not known: by order it has a row of its own, with no order.
-            let key = RowKey { server, role, class, shape: shape.id, order: ShapeId(0) };
-            gathering.shape_row(by, form, key, shape).waiting.add(waiting);
+        if let Some(reason) = selection.refuses_shape(shape) {
+            hidden.add(reason, class, waiting.count);
+            continue;
         }
+        // Its order is not known: by order it has a row of its own, with no order.
+        let key = RowKey { server, role, class, shape: shape.id, order: ShapeId(0) };
+        let row = gathering.shape_row(by, form, key, shape);
+        row.waiting.add(waiting);
+        row.in_flight.push((class, waiting.count));
     }
     gathering.rows
 }
 
-fn gather_groups<'a>(groups: impl Iterator<Item = &'a Group>, selection: &Selection) -> Vec<Gathered<'a>> {
+fn gather_groups<'a>(
+    groups: impl Iterator<Item = &'a Group>,
+    selection: &Selection,
+    hidden: &mut Hidden,
+) -> Vec<Gathered<'a>> {
     let mut gathering = Gathering::default();
     for group in groups {
         let name = || match &group.key {
@@ -713,23 +559,26 @@ fn gather_groups<'a>(groups: impl Iterator<Item = &'a Group>, selection: &Select
             GroupKey::Client(ip) => ip.to_string(),
             GroupKey::Other => "other".to_string(),
         };
-        if selection.wants(group.role, group.class)
-            && (selection.text.is_empty() || holds(&name(), &selection.text))
-        {
-            let key = || match &group.key {
-                GroupKey::App(app) => Key::App(app),
-                GroupKey::Client(ip) => Key::Client(*ip),
-                GroupKey::Other => Key::Other,
-            };
-            gathering.row(Alike::Group(&group.key), key).groups.push(group);
+        if !selection.wants(group.role, group.class) {
+            continue;
         }
+        if !selection.text.is_empty() && !holds(&name(), &selection.text) {
+            hidden.add(Reason::Filter, group.class, group.figures.calls);
+            continue;
+        }
+        let key = || match &group.key {
+            GroupKey::App(app) => Key::App(app),
+            GroupKey::Client(ip) => Key::Client(*ip),
+            GroupKey::Other => Key::Other,
+        };
+        gathering.row(Alike::Group(&group.key), key).groups.push(group);
     }
     gathering.rows
 }
 
 impl<'a> Gathered<'a> {
     fn finish(self, elapsed_ns: u64, sample: u32) -> Row<'a> {
-        let Self { key, identity, members, groups, waiting } = self;
+        let Self { key, identity, members, groups, waiting, in_flight } = self;
         let mut parts =
             members.iter().map(|row| &row.figures).chain(groups.iter().map(|group| &group.figures));
         let figures = match (parts.next(), parts.next()) {
@@ -743,6 +592,6 @@ impl<'a> Gathered<'a> {
         };
         let known = matches!(key, Key::Shape { .. } | Key::Namespace { .. });
         let stats = Stats::new(figures, known.then_some(waiting), elapsed_ns, sample);
-        Row { key, identity, stats, against: None, members }
+        Row { key, identity, stats, against: None, members, groups, in_flight }
     }
 }

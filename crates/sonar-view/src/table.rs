@@ -2,26 +2,29 @@
 
 use std::io::{self, Write};
 
-use sonar_core::Coverage;
+use sonar_core::time::NS_PER_S;
+use sonar_core::{CommandType, Coverage};
 
 use crate::column::{self, Column, Placed, place, push_cell};
+use crate::hidden::Reader;
 use crate::model::Report;
-use crate::text::escape;
+use crate::text::{escape, wrap};
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
 
-/// Writes one interval: a line of totals, what was lost, and the rows. `width` is that of the
-/// terminal; `None` leaves the last column as long as it is.
+/// Writes one interval: a line of totals, the rows, what is not shown, and what was lost. `width` is that
+/// of the terminal; `None` leaves the last column as long as it is.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn interval(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{}  {}", clock(report), totals(report))?;
-    writeln!(out, "{}", losses(report.coverage))?;
     rows(report, place(report, width), width, &mut out)?;
+    paragraph(&coverage(report.coverage), width, &mut out)?;
     writeln!(out)
 }
 
-/// Writes the summary: the span, totals, every coverage counter that is not zero, and the rows.
+/// Writes the summary: the span, totals, the rows, what is not shown, and the coverage: one line where
+/// nothing was lost, else every counter that is not zero.
 ///
 /// # Errors
 /// Those of `out`.
@@ -35,12 +38,16 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
     let shown = |ns: Option<u64>| or_unknown(ns.map(Nanos));
     writeln!(
         out,
-        "  latency  p50 {}  p95 {}  p99 {}  max {}",
+        "  latency  p50 {}  p95 {}  p99 {}  p99.9 {}  max {}",
         shown(quantiles.p50),
         shown(quantiles.p95),
         shown(quantiles.p99),
+        shown(quantiles.p999),
         shown(quantiles.max)
     )?;
+    let rates: Vec<_> =
+        type_rates(report).into_iter().map(|(name, rate)| format!("{name} {rate}/s")).collect();
+    writeln!(out, "  {}", rates.join("  "))?;
     let ends = [
         ("failed", figures.failed),
         ("unanswered", figures.unanswered),
@@ -59,17 +66,28 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
             report.sample
         )?;
     }
-    writeln!(out, "\nCoverage: {}", losses(report.coverage))?;
-    for (name, meaning, count) in report.coverage.iter().filter(|(_, _, count)| *count > 0) {
-        writeln!(out, "  {count:>14}  {name:<26} {meaning}")?;
-    }
     writeln!(out)?;
     let mut placed = place(report, width);
     // Of a run that is over, how many is worth more than how many per second.
     for placed in placed.iter_mut().filter(|placed| placed.column == Column::Calls) {
         placed.column = Column::Count;
     }
-    rows(report, placed, width, &mut out)
+    rows(report, placed, width, &mut out)?;
+    writeln!(out)?;
+    paragraph(&format!("Coverage: {}", coverage(report.coverage)), width, &mut out)?;
+    if report.coverage.losses().next().is_some() {
+        for (name, meaning, count) in report.coverage.iter().filter(|(_, _, count)| *count > 0) {
+            writeln!(out, "  {count:>14}  {name:<26} {meaning}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Operations per second by type of command, as `mongostat` counts them, scaled and marked.
+pub(crate) fn type_rates(report: &Report<'_>) -> Vec<(&'static str, String)> {
+    let per_second = f64::from(report.sample) * NS_PER_S as f64 / report.elapsed_ns.max(1) as f64;
+    let rate = |count: u64| format!("{}{}", report.mark(), Count(count as f64 * per_second));
+    CommandType::ALL.into_iter().zip(report.types).map(|(kind, count)| (kind.name(), rate(count))).collect()
 }
 
 /// Time of the end of the span, in the zone that was asked for.
@@ -81,7 +99,7 @@ pub(crate) fn clock(report: &Report<'_>) -> String {
 pub(crate) fn totals(report: &Report<'_>) -> String {
     let (rates, mark) = (report.totals.rates, report.mark());
     let mut line = format!(
-        "{}: {mark}{} calls/s  load {mark}{}  p99 {}  errors {mark}{}/s  in {mark}{}B/s  out {mark}{}B/s",
+        "{}: {mark}{} queries per second  load {mark}{}  p99 {}  errors {mark}{}/s  in {mark}{}B/s  out {mark}{}B/s",
         report.selection.classes.label(),
         Count(rates.calls),
         Count(rates.load),
@@ -105,8 +123,35 @@ pub(crate) fn totals(report: &Report<'_>) -> String {
 
 /// What was lost, in one line: `nothing lost`, or each counter.
 pub fn losses(coverage: &Coverage) -> String {
-    let lost: Vec<_> = coverage.losses().map(|(name, _, count)| format!("{name} {count}")).collect();
+    let said = |(name, _, count): (&'static str, &'static str, u64)| match name {
+        "streams_tls" => format!("{count} {} encrypted with TLS", connections(count)),
+        _ => format!("{name} {count}"),
+    };
+    let lost: Vec<_> = coverage.losses().map(said).collect();
     if lost.is_empty() { "nothing lost".to_string() } else { format!("LOST: {}", lost.join(", ")) }
+}
+
+/// What was lost, and what was joined late, in one line.
+pub fn coverage(coverage: &Coverage) -> String {
+    let late = coverage.streams_joined_late;
+    let mut line = losses(coverage);
+    if late > 0 {
+        line.push_str(&format!("; {late} {} joined late", connections(late)));
+    }
+    line
+}
+
+const fn connections(count: u64) -> &'static str {
+    if count == 1 { "connection" } else { "connections" }
+}
+
+/// Writes a text, broken at the width of the terminal.
+fn paragraph(text: &str, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+    let text = escape(text);
+    match width {
+        Some(width) => wrap(&text, width).iter().try_for_each(|line| writeln!(out, "{line}")),
+        None => writeln!(out, "{text}"),
+    }
 }
 
 fn rows(
@@ -142,12 +187,28 @@ fn rows(
         writeln!(out, "{}", line.trim_end())?;
     }
     if report.rows.is_empty() {
-        writeln!(out, "{UNKNOWN} no operations")?;
+        paragraph(&format!("{UNKNOWN} {}", empty(report)), width, out)?;
     }
     if report.rows_total > report.rows.len() {
         writeln!(out, "… and {} more rows", report.rows_total - report.rows.len())?;
     }
-    Ok(())
+    match report.hidden.line(report.sample, Reader::CommandLine) {
+        Some(line) => paragraph(&line, width, out),
+        None => Ok(()),
+    }
+}
+
+/// Why there is no row.
+pub(crate) fn empty(report: &Report<'_>) -> String {
+    if let Some(silence) = &report.silence {
+        return silence.text();
+    }
+    if report.hidden.operations() == 0 {
+        return "No operations.".to_owned();
+    }
+    let role = report.selection.role.map_or_else(String::new, |role| format!(", role {role}"));
+    let filtered = if report.selection.text.is_empty() { "" } else { ", that match the filter" };
+    format!("No operations of class {}{role}{filtered}.", report.selection.classes.label())
 }
 
 /// What each column means, for `--help` and the live view's help.

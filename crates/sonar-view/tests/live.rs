@@ -10,9 +10,10 @@ use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
 use sonar_core::operation::InFlight;
 use sonar_core::window::WindowSettings;
-use sonar_core::{Class, Operation, Role, Timestamp, Window};
+use sonar_core::{Class, Coverage, Operation, Role, Timestamp, Window};
 use sonar_view::live::{Action, App, Cost, Settings, picture};
-use sonar_view::{By, Column, NamespaceFilter};
+use sonar_view::silence::Network;
+use sonar_view::{By, Column, NamespaceFilter, Origin};
 use synthetic::{Workload, app as application, operation, shape};
 
 fn app_with(settings: Settings, seconds: u64) -> App {
@@ -49,7 +50,7 @@ fn type_keys(app: &mut App, keys: &str) {
 
 #[test]
 fn rows_at_several_sizes() {
-    for (columns, rows) in [(80, 24), (120, 40), (200, 50), (30, 8)] {
+    for (columns, rows) in [(80, 24), (100, 30), (120, 40), (200, 50), (30, 8)] {
         let mut app = app_with(Settings::default(), 12);
         insta::assert_snapshot!(format!("rows_{columns}x{rows}"), screen(&mut app, columns, rows));
     }
@@ -83,7 +84,95 @@ fn nothing_heard_yet() {
     insta::assert_snapshot!("nothing_yet", screen(&mut app, 80, 24));
     app.window(Window::new(Timestamp::from_unix(5, 0), WindowSettings::default()));
     let shown = screen(&mut app, 80, 24);
-    assert!(shown.contains("No operations in this span") && shown.contains("nothing lost"), "{shown}");
+    assert!(shown.contains("The file holds no packets.") && shown.contains("nothing lost"), "{shown}");
+}
+
+#[test]
+fn silence_is_explained_where_the_rows_would_be() {
+    let network = |nobody_listens, servers| {
+        Origin::Network(Network {
+            interfaces: "eth0".into(),
+            ports: "port 27099".into(),
+            nobody_listens,
+            servers,
+        })
+    };
+    for (origin, coverage, words) in [
+        (network(true, vec![27_017]), Coverage::default(), "Nobody listens on port 27099 on this machine."),
+        (network(false, vec![]), Coverage::default(), "the interface is silent"),
+        (
+            network(false, vec![]),
+            Coverage { frames: 5, frames_decoded: 5, streams: 1, streams_tls: 1, ..Coverage::default() },
+            "The only connection is encrypted with TLS.",
+        ),
+    ] {
+        let mut app = App::new(Settings { origin, ..Settings::default() });
+        let mut window = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
+        window.coverage = coverage;
+        app.window(window);
+        // TLS was found at the start; since then nothing new was counted.
+        (6..30).for_each(|s| app.window(Window::new(Timestamp::from_unix(s, 0), WindowSettings::default())));
+        let shown = screen(&mut app, 80, 24);
+        assert!(shown.contains(words), "{words}\n{shown}");
+    }
+}
+
+#[test]
+fn what_the_view_leaves_out_is_said_with_the_key_that_shows_it() {
+    let mut app = app_with(Settings::default(), 12);
+    let shown = screen(&mut app, 100, 24);
+    assert!(shown.contains("Not shown:") && shown.contains("(key c)"), "{shown}");
+    type_keys(&mut app, "c");
+    let shown = screen(&mut app, 100, 24);
+    assert!(!shown.contains("(key c)"), "{shown}");
+    type_keys(&mut app, "/carts\n");
+    let shown = screen(&mut app, 100, 24);
+    assert!(shown.contains("that the filter leaves out (key Esc)"), "{shown}");
+}
+
+#[test]
+fn the_shape_id_is_copied_and_that_is_said_until_the_next_key() {
+    let mut app = app_with(Settings::default(), 12);
+    screen(&mut app, 100, 24);
+    let Action::Copy(id) = press(&mut app, KeyCode::Char('y')) else { panic!("nothing was copied") };
+    assert!(id.len() == 16 && id.chars().all(|c| c.is_ascii_hexdigit()), "{id}");
+    let shown = screen(&mut app, 100, 24);
+    assert!(shown.contains(&format!("Copied the shape id: {id}")), "{shown}");
+    press(&mut app, KeyCode::Enter);
+    let shown = screen(&mut app, 100, 24);
+    assert!(shown.contains(&format!("shape id     {id}")) && !shown.contains("Copied"), "{shown}");
+    assert_eq!(press(&mut app, KeyCode::Char('y')), Action::Copy(id));
+    type_keys(&mut app, "\n");
+    type_keys(&mut app, "b");
+    let Action::Copy(namespace) = press(&mut app, KeyCode::Char('y')) else { panic!("nothing was copied") };
+    assert!(namespace.contains('.'), "{namespace}");
+    let nothing = &mut app_with(Settings::default(), 0);
+    assert_eq!(press(nothing, KeyCode::Char('y')), Action::Continue);
+}
+
+/// On a narrow screen the row is cut, but opened it holds the whole text.
+#[test]
+fn an_opened_row_holds_the_whole_text_at_any_width() {
+    let long: String = (0..60).map(|n| format!("field_{n}: ?number, ")).collect();
+    for (columns, rows) in [(30, 8), (80, 24), (120, 40)] {
+        let mut app = App::new(Settings::default());
+        let mut window = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
+        let one = shape(1, "find", "d.c", &long, "{}");
+        window.record(&operation(&one, &application("", "", ""), Timestamp::from_unix(5, 5)));
+        app.window(window);
+        screen(&mut app, columns, rows);
+        app.key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
+        let mut seen = String::new();
+        for _ in 0..400 {
+            seen.push_str(&screen(&mut app, columns, rows));
+            app.key(KeyEvent::new(KeyCode::Down, KeyModifiers::NONE));
+        }
+        // Words may be broken at the end of a line.
+        let dense: String = seen.chars().filter(|c| !c.is_whitespace() && *c != '"').collect();
+        for n in 0..60 {
+            assert!(dense.contains(&format!("field_{n}:")), "{columns}x{rows}: field_{n}");
+        }
+    }
 }
 
 #[test]
@@ -161,7 +250,7 @@ fn rows_sort_by_any_column() {
     let mut app = app_with(Settings::default(), 2);
     assert_eq!(app.selection().sort.column, Column::Load);
     let mut seen = vec![];
-    for _ in 0..18 {
+    for _ in 0..19 {
         type_keys(&mut app, ">");
         seen.push(app.selection().sort.column);
     }
@@ -243,7 +332,7 @@ fn old_intervals_leave_and_silence_is_shown() {
         silent.end = start.plus_ns(1_000_000_000);
         app.window(silent);
     }
-    assert!(screen(&mut app, 120, 24).contains("No operations in this span"));
+    assert!(screen(&mut app, 120, 24).contains("No operations ended in this span"));
     type_keys(&mut app, "t");
     assert!(screen(&mut app, 120, 24).contains("9 rows"));
 }
@@ -315,7 +404,7 @@ fn a_hostile_name_stays_in_its_cell() {
 fn the_header_tells_where_packets_come_from_now() {
     let mut app = app_with(Settings::default(), 3);
     assert!(screen(&mut app, 100, 20).contains("eth0, port 27017 "));
-    app.source("eth0, port 27017 27018".to_string());
+    app.source("eth0, port 27017 27018".to_string(), Origin::File);
     assert!(screen(&mut app, 100, 20).contains("eth0, port 27017 27018 "));
 }
 

@@ -11,12 +11,13 @@ use sonar_core::operation::{ErrorCodes, InFlight};
 use sonar_core::time::NS_PER_S;
 use sonar_core::window::WindowSettings;
 use sonar_core::{
-    Application, Class, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp, Window,
+    Application, Class, Coverage, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp, Window,
 };
 use sonar_view::Zone;
 use sonar_view::json::Kind;
 use sonar_view::{
-    By, Classes, Column, Form, NamespaceFilter, Report, Selection, Sort, csv, each, json, table,
+    By, Classes, Column, Form, NamespaceFilter, Origin, Reason, Report, Selection, Sort, csv, each, json,
+    table,
 };
 use synthetic::{app, operation, shape};
 
@@ -100,7 +101,7 @@ fn a_sample_is_scaled_and_marked() {
     assert_eq!(value["totals"]["errors"]["11000"], 10);
     assert_eq!(value["coverage"]["frames"], 40, "what was seen is told as it was");
     let table = text(|out| table::interval(&report, Some(80), out));
-    assert!(table.contains("~25 calls/s") && table.contains("~calls/s"), "{table}");
+    assert!(table.contains("~25 queries per second") && table.contains("~calls/s"), "{table}");
 }
 
 #[test]
@@ -187,6 +188,189 @@ fn filters_leave_totals_alone() {
     );
 }
 
+/// `window`, with an oplog fetch by another server and a ping.
+fn window_of_many_classes() -> Window {
+    let mut window = window(1);
+    let app = app("", "", "");
+    let end = Timestamp::from_unix(START + 1, 0);
+    let (fetch, ping) =
+        (shape(5, "find", "local.oplog.rs", "{}", "{}"), shape(6, "ping", "admin", "{}", "{}"));
+    let fetched = operation(&fetch, &app, end);
+    window.record(&Operation { class: Class::Replication, role: Role::Issued, ..fetched });
+    window.record(&Operation { class: Class::Monitoring, ..operation(&ping, &app, end) });
+    window
+}
+
+#[test]
+fn every_view_says_how_many_operations_it_leaves_out_and_what_shows_them() {
+    let window = window_of_many_classes();
+    type Change = fn(&mut Selection);
+    let cases: [(Change, &[&str]); 5] = [
+        // hello and ping; the fetch.
+        (
+            |_| {},
+            &[
+                "3 operations: 2 of class monitoring (--class all)",
+                "1 sent by other servers, of class replication (--role all --class all)",
+            ],
+        ),
+        (|s| s.classes = Classes::ALL, &["1 operation sent by other servers (--role all)"]),
+        (|s| (s.classes, s.role) = (Classes::ALL, None), &[]),
+        (|s| s.text = "insert".into(), &["5 that the filter leaves out (without --filter)"]),
+        (|s| s.limit = Some(1), &["5 in further rows (a larger --limit)"]),
+    ];
+    for (change, expected) in cases {
+        let mut selection = Selection { role: Some(Role::Served), ..Selection::default() };
+        change(&mut selection);
+        let report = Report::new(&window, &selection);
+        let summary = text(|out| table::summary(&report, None, out));
+        let interval = text(|out| table::interval(&report, None, out));
+        for view in [&summary, &interval] {
+            expected.iter().for_each(|words| assert!(view.contains(words), "{words}\n{view}"));
+            assert_eq!(view.contains("Not shown"), !expected.is_empty(), "{view}");
+        }
+        let value = parse(&report);
+        let hidden = value["hidden"].as_array().unwrap();
+        assert_eq!(hidden.is_empty(), expected.is_empty());
+        let operations: u64 = hidden.iter().map(|part| part["operations"].as_u64().unwrap()).sum();
+        // Nine in all: eight that ended and one in flight.
+        let shown: u64 = report
+            .rows
+            .iter()
+            .map(|row| row.stats.figures.calls + row.stats.in_flight.map_or(0, |waiting| waiting.count))
+            .sum();
+        assert_eq!(shown + operations, 9, "{value}");
+        assert!(hidden.iter().all(|part| !part["show_with"].as_str().unwrap().is_empty()));
+    }
+}
+
+#[test]
+fn a_capture_of_monitoring_alone_does_not_say_that_there_are_no_operations() {
+    let mut window = Window::new(Timestamp::from_unix(START, 0), WindowSettings::default());
+    let (app, hello) = (app("", "", ""), shape(1, "hello", "admin", "{}", "{}"));
+    for _ in 0..3 {
+        let op = operation(&hello, &app, Timestamp::from_unix(START, 5));
+        window.record(&Operation { class: Class::Monitoring, ..op });
+    }
+    let selection = Selection { role: Some(Role::Served), ..Selection::default() };
+    let report = Report::new(&window, &selection).explained(&window.coverage, &Origin::File);
+    assert_eq!(report.silence, None);
+    for view in
+        [text(|out| table::summary(&report, None, out)), text(|out| table::interval(&report, Some(80), out))]
+    {
+        let words = view.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains("No operations of class user, role served. Not shown: 3 operations of class monitoring (--class all)"),
+            "{view}"
+        );
+    }
+}
+
+#[test]
+fn why_there_is_nothing_is_said_in_the_table_and_in_json() {
+    let mut window = Window::new(Timestamp::from_unix(START, 0), WindowSettings::default());
+    window.coverage =
+        Coverage { frames: 9, frames_decoded: 9, streams: 2, streams_tls: 2, ..Coverage::default() };
+    let selection = Selection::default();
+    let report = Report::new(&window, &selection).explained(&window.coverage, &Origin::File);
+    let summary = text(|out| table::summary(&report, Some(80), out));
+    assert!(summary.contains("All 2 connections are encrypted with TLS."), "{summary}");
+    assert!(summary.contains("Coverage: LOST: 2 connections encrypted with TLS"), "{summary}");
+    assert!(
+        summary.lines().skip(2).all(|line| line.starts_with("      ") || sonar_view::text::width(line) <= 80)
+    );
+    let value = parse(&report);
+    assert_eq!(value["empty_because"]["reason"], "tls");
+    assert!(value["empty_because"]["next"].as_str().unwrap().contains("profiler tail"));
+    assert_eq!(parse(&Report::new(&window_of_many_classes(), &selection))["empty_because"], Value::Null);
+}
+
+#[test]
+fn coverage_stands_below_the_rows_and_is_one_line_when_nothing_was_lost() {
+    let mut window = window(1);
+    window.coverage = Coverage {
+        frames: 40,
+        streams: 3,
+        streams_joined_late: 2,
+        replies_joined_late: 1,
+        ..Coverage::default()
+    };
+    let selection = Selection { classes: Classes::ALL, ..Selection::default() };
+    let report = Report::new(&window, &selection);
+    let summary = text(|out| table::summary(&report, None, out));
+    assert_eq!(
+        summary.lines().last(),
+        Some("Coverage: nothing lost; 2 connections joined late"),
+        "{summary}"
+    );
+    let interval = text(|out| table::interval(&report, None, out));
+    let lines: Vec<_> = interval.lines().collect();
+    assert!(!lines[0].contains("LOST") && lines[1].contains("calls/s"), "{interval}");
+    assert_eq!(lines[lines.len() - 2], "nothing lost; 2 connections joined late");
+    window.coverage.kernel_drops = 3;
+    let report = Report::new(&window, &selection);
+    let summary = text(|out| table::summary(&report, None, out));
+    let at = |words: &str| summary.find(words).unwrap_or_else(|| panic!("{words}\n{summary}"));
+    assert!(
+        at("insert") < at("Coverage: LOST: kernel_drops 3") && at("Coverage") < at("Packets that the kernel")
+    );
+}
+
+/// As mongostat: documents of inserts, statements of updates and deletes, the rest once; getMores apart from the
+/// find whose shape they have.
+#[test]
+fn operations_are_counted_by_type_of_command() {
+    let mut window =
+        Window::new(Timestamp::from_unix(START, 0), WindowSettings { sample: 2, split_by_order: false });
+    let app = app("", "", "");
+    let end = Timestamp::from_unix(START, 5);
+    let of = |command: &str| shape(command.len() as u64, command, "shop.orders", command, command);
+    let (find, insert, update, delete, count) =
+        (of("find"), of("insert"), of("update"), of("delete"), of("count"));
+    window.record(&operation(&find, &app, end));
+    window.record(&Operation { command: "getMore", ..operation(&find, &app, end) });
+    window.record(&Operation { command: "getMore", ..operation(&find, &app, end) });
+    window.record(&Operation { docs_matched: Some(7), ..operation(&insert, &app, end) });
+    window.record(&Operation { statement_count: 3, ..operation(&update, &app, end) });
+    window.record(&operation(&delete, &app, end));
+    window.record(&operation(&count, &app, end));
+    window.record(&Operation { class: Class::Monitoring, ..operation(&count, &app, end) });
+    window.record(&Operation { outcome: Outcome::InFlight, ..operation(&count, &app, end) });
+    window.end = window.start.plus_ns(NS_PER_S);
+    let selection = Selection::default();
+    let report = Report::new(&window, &selection);
+    let types =
+        serde_json::json!({"insert": 14, "query": 2, "update": 6, "delete": 2, "getmore": 4, "command": 2});
+    assert_eq!(parse(&report)["by_type"], types, "scaled up from the sample");
+    let summary = text(|out| table::summary(&report, None, out));
+    let line = "  insert ~14/s  query ~2/s  update ~6/s  delete ~2/s  getmore ~4/s  command ~2/s";
+    assert!(summary.lines().any(|shown| shown == line), "{summary}");
+    let mut twice = window.clone();
+    twice.merge(&window);
+    let report = Report::new(&twice, &selection);
+    assert_eq!(parse(&report)["by_type"]["insert"], 28);
+}
+
+#[test]
+fn one_call_in_a_thousand_is_seen_in_p999_alone() {
+    let mut window = Window::new(Timestamp::from_unix(START, 0), WindowSettings::default());
+    let (app, find) = (app("", "", ""), shape(1, "find", "d.c", "{}", "{}"));
+    for call in 0..1_000u64 {
+        let ns = if call < 998 { 1_000_000 } else { 1_000_000_000 };
+        window.record(&Operation {
+            latency_ns: Some(ns),
+            ..operation(&find, &app, Timestamp::from_unix(START, 5))
+        });
+    }
+    let selection = Selection { sort: Sort { column: Column::P999, reverse: false }, ..Selection::default() };
+    let report = Report::new(&window, &selection);
+    let latency = &parse(&report)["totals"]["latency_ns"];
+    // At most one bucket of 2.2 % above the truth.
+    let near = |name: &str, ns: f64| (ns..ns * 1.022).contains(&latency[name].as_f64().unwrap());
+    assert!(near("p99", 1e6) && near("p999", 1e9), "{latency}");
+    assert!(text(|out| table::interval(&report, None, out)).contains("p99.9"));
+}
+
 #[test]
 fn operations_are_chosen_as_rows_are() {
     let (app, shape) = (app("web", "", ""), shape(0xa1, "find", "shop.orders", "{a: ?number}", "{a: ?}"));
@@ -204,6 +388,9 @@ fn operations_are_chosen_as_rows_are() {
     assert!(!with(|s| (s.text, s.namespace) = ("getMore".into(), NamespaceFilter::Exactly("shop".into()))));
     assert!(!with(|s| s.role = Some(Role::Issued)));
     assert!(!with(|s| s.classes = [Class::Waiting].into_iter().collect()));
+    let selection = Selection { role: Some(Role::Issued), text: "update".into(), ..Selection::default() };
+    assert_eq!(selection.refuses(&op), Some(Reason::Role));
+    assert_eq!(Selection { role: None, ..selection }.refuses(&op), Some(Reason::Filter));
 }
 
 #[test]
@@ -361,7 +548,8 @@ fn tables_keep_their_width() {
         let selection = Selection { by, ..Selection::default() };
         let report = Report::new(&window, &selection);
         let out = text(|out| table::interval(&report, Some(width), out));
-        let rows = out.lines().skip(2);
+        // The line of totals is as long as it is.
+        let rows = out.lines().skip(1);
         assert!(rows.clone().all(|line| sonar_view::text::width(line) <= width), "{out}");
         insta::assert_snapshot!(format!("table_{}_{width}", by.name()), out);
     }

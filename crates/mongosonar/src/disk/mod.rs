@@ -2,7 +2,7 @@
 
 pub mod args;
 mod bench;
-mod check;
+pub(crate) mod check;
 pub mod compare;
 mod config;
 mod place;

@@ -1,7 +1,7 @@
 //! Reading a capture file: time comes from the file.
 
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
 use sonar_decode::capture_file::{Error, Parser, Step};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
-use sonar_view::Selection;
+use sonar_view::{Origin, Selection};
 
 use super::input::open;
 use super::output::Output;
@@ -43,6 +43,10 @@ impl Sink for Collect {
 /// The run over one file.
 struct Run {
     decoder: Decoder,
+    shared: Arc<Shared>,
+    /// Logs that say who was on a connection when the capture began.
+    logs: Vec<PathBuf>,
+    stop: Arc<AtomicBool>,
     collect: Collect,
     clock: Option<WindowClock>,
     total: Option<Window>,
@@ -65,11 +69,17 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         sample: args.sample.unwrap_or(0),
     };
     let window_settings = super::window_settings(args);
+    let stop = Arc::new(AtomicBool::new(false));
+    super::input::stop_on_signals(&stop)?;
+    let shared = Arc::new(Shared::default());
     let mut run = Run {
-        decoder: Decoder::new(settings, Arc::new(Shared::default())),
+        decoder: Decoder::new(settings, shared.clone()),
+        shared,
+        logs: args.log.clone(),
+        stop: stop.clone(),
         collect: Collect {
             window: Window::new(Timestamp::default(), window_settings),
-            output: Output::new(args, selection)?,
+            output: Output::new(args, selection, Origin::File)?,
             error: None,
         },
         clock: args.interval.map(|interval| WindowClock::new(interval.as_nanos() as u64)),
@@ -81,8 +91,6 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         last: Timestamp::default(),
         end_ns: args.duration.map(|duration| duration.as_nanos() as u64),
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    super::input::stop_on_signals(&stop)?;
     let truncated = run.read(path, &name, &stop)?;
     run.finish()?;
     if let Some(what) = truncated {
@@ -179,6 +187,7 @@ impl Run {
     fn packet(&mut self, packet: &sonar_core::Packet<'_>) -> Result<()> {
         let time = packet.time;
         if self.collect.window.start == Timestamp::default() {
+            super::applications::read_logs(&self.logs, time, &self.shared, &self.stop)?;
             let width = self.clock.as_mut().map(|clock| {
                 clock.advance(time);
                 clock.start()

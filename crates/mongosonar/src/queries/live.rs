@@ -15,9 +15,10 @@ use sonar_core::{Coverage, Operation, Timestamp, Window};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 use sonar_sys::resource::Usage;
 use sonar_sys::{Filter, Ring, RingConfig, Wake};
-use sonar_view::Selection;
 use sonar_view::live::{Action, App, Cost, Screen};
+use sonar_view::{Origin, Selection};
 
+use super::applications::{self, Lookup};
 use super::output::Output;
 use super::ports::Listened;
 use super::write::Keep;
@@ -78,7 +79,7 @@ struct Ear {
 /// Something to be said once while listening.
 enum Said {
     /// What is new, and where the packets come from now.
-    Source { news: String, source: String },
+    Source { news: String, source: String, origin: Origin },
     /// What went wrong; listening goes on.
     Complaint(String),
 }
@@ -259,9 +260,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let interval_ns = interval.as_nanos() as u64;
     let settings = super::window_settings(args);
     let shared = Arc::new(Shared::default());
-    let mut output = Output::new(args, selection)?;
+    let origin = listened.origin(&on, Path::new("/proc"));
+    let mut output = Output::new(args, selection, origin.clone())?;
     let each = match output.wants_each() {
-        true => Some(Arc::new(Mutex::new(Output::new(args, selection)?))),
+        true => Some(Arc::new(Mutex::new(Output::new(args, selection, origin.clone())?))),
         false => None,
     };
     let (to, from) = sync_channel(4 * threads);
@@ -269,6 +271,11 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let stoppers: Vec<_> = rings.iter().map(Ring::stopper).collect();
     let mut handles = Vec::new();
     let (say, news) = channel();
+    // After the rings are open: a connection that opens from now on is seen from its beginning.
+    let complaints = say.clone();
+    let complain = move |what| drop(complaints.send(Said::Complaint(what)));
+    let lookup = Lookup::open(args, Path::new("/proc"))?.start(shared.clone(), complain)?;
+    lookup.recv_timeout(applications::PATIENCE).ok();
     let mut listeners = Vec::new();
     for (number, ring) in rings.into_iter().enumerate() {
         let decoder_settings = Settings {
@@ -311,7 +318,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let mut joiner = Joiner { from, threads, waiting: Vec::new() };
     let until = args.duration.map(|duration| Instant::now() + duration);
     let total = if screen {
-        show(args, selection, &source, &mut joiner, &news, &stop, until)
+        show(args, selection, (&source, origin), &mut joiner, &news, &stop, until)
     } else {
         print(args, &mut output, &mut joiner, &news, &stop, until)
     };
@@ -326,7 +333,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     for handle in handles {
         handle.join().map_err(|_| anyhow::anyhow!("a capture thread has failed"))??;
     }
-    if let (Some(total), false) = (&total, args.each) {
+    if let Some(total) = &total {
         match &each {
             Some(each) => each.lock().unwrap_or_else(PoisonError::into_inner).summary(total)?,
             None => output.summary(total)?,
@@ -356,7 +363,9 @@ fn follow(
             for listener in &listeners {
                 listener.send(listened.clone()).ok();
             }
-            say.send(Said::Source { news, source: format!("{on}, {listened}") }).ok();
+            let origin = listened.origin(&on, Path::new("/proc"));
+            let source = format!("{on}, {listened}");
+            say.send(Said::Source { news, source, origin }).ok();
         };
         std::thread::Builder::new()
             .name("ports".to_owned())
@@ -443,7 +452,7 @@ fn print(
 fn show(
     args: &QueriesArgs,
     selection: &Selection,
-    source: &str,
+    (source, origin): (&str, Origin),
     joiner: &mut Joiner,
     news: &Receiver<Said>,
     stop: &AtomicBool,
@@ -457,6 +466,7 @@ fn show(
     let mut app = App::new(sonar_view::live::Settings {
         selection: selection.clone(),
         source: source.to_owned(),
+        origin,
         split_by_order: super::window_settings(args).split_by_order,
         color,
         ..Default::default()
@@ -470,7 +480,7 @@ fn show(
         let mut changed = false;
         for said in news.try_iter() {
             match said {
-                Said::Source { source, .. } => app.source(source),
+                Said::Source { source, origin, .. } => app.source(source, origin),
                 Said::Complaint(what) => complaints.push(what),
             }
             changed = true;
@@ -495,6 +505,10 @@ fn show(
                 Event::Key(key) => match app.key(key) {
                     Action::Quit => break,
                     Action::Redraw => screen.redraw(&mut app)?,
+                    Action::Copy(text) => {
+                        screen.copy(&text, std::env::var_os("TMUX").is_some())?;
+                        changed = true;
+                    }
                     Action::Continue => changed = true,
                 },
                 Event::Resize(..) => changed = true,

@@ -1,5 +1,6 @@
 //! `mongosonar queries`: hear the queries on the wire, or in a capture file.
 
+mod applications;
 mod baseline;
 mod file;
 pub mod input;

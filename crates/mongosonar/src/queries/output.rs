@@ -4,11 +4,14 @@ use std::io::{self, BufWriter, Stdout, Write};
 use std::path::PathBuf;
 
 use anyhow::Result;
-use sonar_core::{Digest, DigestSettings, Execution, GroupBy, Identity, Operation, Outcome, Window};
+use sonar_core::{
+    Coverage, Digest, DigestSettings, Execution, GroupBy, Identity, Operation, Outcome, Window,
+};
 use sonar_view::digest::{self, Source, View, Wanted};
+use sonar_view::hidden::Reader;
 use sonar_view::json::Kind;
 use sonar_view::layout::Fitting;
-use sonar_view::{By, Report, Selection, csv, each, json, table};
+use sonar_view::{By, Hidden, Origin, Report, Selection, Silence, csv, each, json, table};
 
 use crate::cli::QueriesArgs;
 use crate::exit::usage;
@@ -41,6 +44,13 @@ pub struct Output {
     selection: Selection,
     width: Option<usize>,
     heading: bool,
+    origin: Origin,
+    /// Since the start, of the intervals that were written.
+    seen: Coverage,
+    /// Operations that were handed in one by one and left out.
+    hidden: Hidden,
+    /// Operations that were handed in one by one and not left out.
+    shown: u64,
 }
 
 impl Output {
@@ -48,7 +58,7 @@ impl Output {
     ///
     /// # Errors
     /// A digest has no such rows, or no such column.
-    pub fn new(args: &QueriesArgs, selection: &Selection) -> Result<Self> {
+    pub fn new(args: &QueriesArgs, selection: &Selection, origin: Origin) -> Result<Self> {
         let format = match (args.json, args.csv) {
             (true, _) => Format::Json,
             (_, true) => Format::Csv,
@@ -63,6 +73,10 @@ impl Output {
             selection: selection.clone(),
             width: screen::width(),
             heading: false,
+            origin,
+            seen: Coverage::default(),
+            hidden: Hidden::new(selection.role),
+            shown: 0,
         })
     }
 
@@ -73,14 +87,20 @@ impl Output {
 
     /// Writes one operation, or takes it into the digest, if it is among those asked for.
     pub fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
+        let reason = match self.digest {
+            Some(_) => self.selection.hides(op.role, op.class),
+            None => self.selection.refuses(op),
+        };
+        if let Some(reason) = reason {
+            self.hidden.add(reason, op.class, 1);
+            return Ok(());
+        }
+        self.shown += 1;
         if let Some(Gathering { digest, weight, .. }) = &mut self.digest {
-            if self.selection.wants(op.role, op.class) && op.outcome != Outcome::InFlight {
+            if op.outcome != Outcome::InFlight {
                 let execution = Execution { weight: *weight, ..Execution::default() };
                 digest.record(op, Identity::Exact, &execution, 1);
             }
-            return Ok(());
-        }
-        if !self.selection.accepts(op) {
             return Ok(());
         }
         let form = self.selection.form;
@@ -92,6 +112,7 @@ impl Output {
 
     /// Writes one interval.
     pub fn interval(&mut self, window: &Window) -> io::Result<()> {
+        self.seen.add(&window.coverage);
         self.report(window, Kind::Interval)
     }
 
@@ -101,6 +122,10 @@ impl Output {
     }
 
     fn report(&mut self, window: &Window, kind: Kind) -> io::Result<()> {
+        if kind == Kind::Summary {
+            // This is all that was seen.
+            self.seen = window.coverage;
+        }
         if let Some(Gathering { digest, wanted, page, .. }) = &self.digest {
             if kind == Kind::Summary {
                 let view = View::new(digest, Source::Wire, None, None, wanted);
@@ -118,7 +143,7 @@ impl Output {
                 }
             }
         } else if !self.each {
-            let report = Report::new(window, &self.selection);
+            let report = Report::new(window, &self.selection).explained(&self.seen, &self.origin);
             match (self.format, kind) {
                 (Format::Json, _) => json::report(&report, kind, &mut self.out)?,
                 (Format::Csv, _) => {
@@ -135,7 +160,33 @@ impl Output {
                 }
             }
         }
+        if kind == Kind::Summary {
+            self.remark(window)?;
+        }
         self.flush()
+    }
+
+    /// Says what is not shown where the rows do not: operations one by one end with an object in JSON; for text,
+    /// CSV and digests it goes to standard error.
+    fn remark(&mut self, window: &Window) -> io::Result<()> {
+        let (silence, hidden) = if self.wants_each() {
+            let mut hidden = self.hidden.clone();
+            hidden.snapped = window.coverage.messages_snapped;
+            let is_empty = self.shown == 0 && hidden.operations() == 0;
+            (is_empty.then(|| Silence::explain(&window.coverage, &self.origin)), hidden)
+        } else if self.format == Format::Csv {
+            let report = Report::new(window, &self.selection).explained(&self.seen, &self.origin);
+            (report.silence, report.hidden)
+        } else {
+            return Ok(());
+        };
+        if self.each && self.format == Format::Json {
+            let left = json::Left { hidden: &hidden, silence: silence.as_ref(), coverage: &window.coverage };
+            return json::end(self.shown, &left, &mut self.out);
+        }
+        let said = silence.iter().map(Silence::text).chain(hidden.line(window.sample, Reader::CommandLine));
+        said.for_each(|line| eprintln!("mongosonar: {line}"));
+        Ok(())
     }
 
     /// Hands over what has been written.

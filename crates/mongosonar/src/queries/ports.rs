@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use sonar_decode::Ports;
 use sonar_sys::listeners::{self, Search};
+use sonar_view::Origin as PacketOrigin;
+use sonar_view::silence::Network;
 
 use crate::cli::Range;
 
 /// Names of the processes that serve MongoDB's protocol.
 pub const SERVERS: [&str; 3] = ["mongod", "mongos", "ferretdb"];
+const SEARCH: Search<'_> = Search { names: &SERVERS, port_options: &["--port"] };
 /// The port when nothing else is known.
 const DEFAULT: u16 = 27_017;
 /// How often is looked again.
@@ -61,8 +64,7 @@ impl Listened {
     /// Adds what servers listen on now; gives what is new, if anything is. A port stays when its server
     /// has gone: one that restarts is heard from its first packet on.
     fn look(&mut self, proc_root: &Path) -> Option<Vec<u16>> {
-        let search = Search { names: &SERVERS, port_options: &["--port"] };
-        let mut new = listeners::find(proc_root, search).ok()?.ports();
+        let mut new = listeners::find(proc_root, SEARCH).ok()?.ports();
         new.retain(|port| !self.ranges.iter().any(|(low, high)| (low..=high).contains(&port)));
         new.truncate(MAX_FOUND.saturating_sub(self.ranges.len()));
         if new.is_empty() {
@@ -85,6 +87,22 @@ impl Listened {
                 changed(&self, format!("{} too: a mongod or mongos here listens on it now", list(&new)));
             }
         }
+    }
+
+    /// What a view needs to explain why it sees nothing: whether anybody listens on these ports by
+    /// `proc_root`, and where servers do. `interfaces` is what is captured on.
+    pub fn origin(&self, interfaces: &str, proc_root: &Path) -> PacketOrigin {
+        let found = listeners::find(proc_root, SEARCH).unwrap_or_default();
+        let is_captured = |port: &u16| self.ranges.iter().any(|(low, high)| (low..=high).contains(&port));
+        // Where it cannot be found out, it is not claimed.
+        let nobody_listens = listeners::open_ports(proc_root)
+            .is_ok_and(|open| !open.iter().any(is_captured) && !found.ports().iter().any(is_captured));
+        PacketOrigin::Network(Network {
+            interfaces: interfaces.to_owned(),
+            ports: list(&self.ranges),
+            nobody_listens,
+            servers: found.ports(),
+        })
     }
 
     /// For the decoder.
@@ -186,6 +204,27 @@ mod tests {
         assert_eq!(listened.ranges(), [27_016..=27_016, 27_017..=27_017, 27_018..=27_018]);
         tree.start(1, &["mongod", "--port", "27018"]);
         assert_eq!(listened.look(&tree.0), None, "a restart is no news");
+    }
+
+    #[test]
+    fn a_port_on_which_nobody_listens_is_known_as_such_and_the_servers_port_beside_it() {
+        let tree = Tree::new("origin");
+        tree.start(7, &["mongod", "--port", "27018"]);
+        let asked = |port| Listened::choose(&[Range(port, port)], &tree.0).origin("eth0", &tree.0);
+        let network = |origin| match origin {
+            PacketOrigin::Network(network) => network,
+            PacketOrigin::File => panic!("a file"),
+        };
+        assert!(!network(asked(27_099)).nobody_listens, "not known, so not claimed");
+        let net = tree.0.join("7/net");
+        fs::create_dir_all(&net).unwrap();
+        // An sshd on port 22.
+        let row = "0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 9 1\n";
+        fs::write(net.join("tcp"), format!("heading\n{row}")).unwrap();
+        let nobody = network(asked(27_099));
+        assert!(nobody.nobody_listens);
+        assert_eq!((nobody.ports.as_str(), nobody.servers), ("port 27099", vec![27_018]));
+        assert!(!network(asked(22)).nobody_listens && !network(asked(27_018)).nobody_listens);
     }
 
     #[test]

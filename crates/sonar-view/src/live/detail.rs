@@ -111,6 +111,7 @@ fn figures<'a>(
         ("p50", shown(stats.quantiles.p50)),
         ("p95", shown(stats.quantiles.p95)),
         ("p99", shown(stats.quantiles.p99)),
+        ("p99.9", shown(stats.quantiles.p999)),
         ("max", shown(stats.quantiles.max)),
         ("mean", shown(mean)),
         ("in/s", marked(rates.request_bytes)),
@@ -159,29 +160,38 @@ fn texts<'a>(row: &Row<'_>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
         5.. => " …",
         _ => "",
     };
-    let mut lines = vec![
-        labelled("shape id", &key.shape.to_string(), palette.plain, palette),
-        labelled(
-            "ordered ids",
-            &format!("{}: {}{more}", ids.len(), listed.join(" ")),
-            palette.plain,
-            palette,
-        ),
-    ];
+    let mut lines =
+        vec![labelled("shape id", &format!("{}  (y copies it)", key.shape), palette.plain, palette)];
+    let mut add = |name: &str, text: &str| lines.extend(wrapped(name, text, columns, palette));
+    add("ordered ids", &format!("{}: {}{more}", ids.len(), listed.join(" ")));
     for (name, text) in [("typed", &shape.typed), ("plain", &shape.plain)] {
         let cut = if shape.cut { "… (cut)" } else { "" };
-        let text = format!("{}{cut}", escape(text));
-        for (at, part) in wrap(&text, columns.saturating_sub(15)).into_iter().enumerate() {
-            lines.push(labelled(if at == 0 { name } else { "" }, &part, palette.plain, palette));
-        }
+        add(name, &format!("{}{cut}", escape(text)));
     }
     if !shape.statements.is_empty() {
         let ids: Vec<_> = shape.statements.iter().map(ToString::to_string).collect();
-        for (at, part) in wrap(&ids.join(" "), columns.saturating_sub(15)).into_iter().enumerate() {
-            lines.push(labelled(if at == 0 { "statements" } else { "" }, &part, palette.plain, palette));
-        }
+        add("statements", &ids.join(" "));
     }
     lines
+}
+
+/// Columns of the names before wrapped texts; on a narrower screen the names stand on lines of their own.
+const NAME_COLUMNS: usize = 14;
+const NARROW: usize = 50;
+
+/// An escaped text behind its name, on as many lines as it needs.
+fn wrapped<'a>(name: &str, text: &str, columns: usize, palette: Palette) -> Vec<Line<'a>> {
+    if columns < NARROW {
+        let heading = Line::styled(format!(" {name}"), palette.dim);
+        let lines = wrap(text, columns.saturating_sub(2)).into_iter();
+        let lines = lines.map(|part| Line::styled(format!(" {part}"), palette.plain));
+        return std::iter::once(heading).chain(lines).collect();
+    }
+    wrap(text, columns.saturating_sub(NAME_COLUMNS + 1))
+        .into_iter()
+        .enumerate()
+        .map(|(at, part)| labelled(if at == 0 { name } else { "" }, &part, palette.plain, palette))
+        .collect()
 }
 
 fn labelled<'a>(name: &str, text: &str, style: Style, palette: Palette) -> Line<'a> {

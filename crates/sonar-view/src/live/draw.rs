@@ -11,6 +11,7 @@ use sonar_core::time::NS_PER_S;
 
 use super::{App, Filter, Page, detail};
 use crate::column::{self, Column, Placed, place, push_cell};
+use crate::hidden::Reader;
 use crate::model::{NamespaceFilter, Report, Selection};
 use crate::table;
 use crate::text::{escape, fit, width, wrap};
@@ -85,15 +86,21 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     // The window is taken out for the time of drawing, so that the report can borrow from it.
     let slot = |app: &mut App| if app.since_start { app.total.take() } else { app.recent.take() };
     let window = slot(app);
-    let report = window.as_ref().map(|window| Report::new(window, &selection));
+    let report = window.as_ref().map(|window| {
+        // Of the total, unless that is what is shown.
+        let since_start = app.total.as_ref().map_or(window.coverage, |total| total.coverage);
+        Report::new(window, &selection).explained(&since_start, &app.settings.origin)
+    });
 
     // Rows come first: the header gives way on a low screen, the least important line first.
-    let header = header(app, report.as_ref(), usize::from(area.width), palette);
-    let room = height.saturating_sub(4);
+    let columns = usize::from(area.width);
+    let header = header(app, report.as_ref(), columns, palette);
+    let footer = if height < 10 { Vec::new() } else { footer(app, report.as_ref(), columns, palette) };
+    let room = height.saturating_sub(4 + footer.len());
     let mut lines: Vec<(usize, Line<'_>)> = header.into_iter().enumerate().collect();
     while lines.len() > room {
-        // Order of the lines: title, totals, in flight, coverage, what is shown.
-        const LEAST_IMPORTANT_FIRST: [usize; 5] = [2, 0, 3, 1, 4];
+        // Order of the lines: title, totals, by type, in flight, what is shown.
+        const LEAST_IMPORTANT_FIRST: [usize; 5] = [2, 3, 0, 1, 4];
         let Some(go) = LEAST_IMPORTANT_FIRST.into_iter().find(|go| lines.iter().any(|(at, _)| at == go))
         else {
             break;
@@ -104,8 +111,8 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
         put(buffer, area, row, line);
     }
     let below = lines.len() as u16;
-    let footer = u16::from(height >= 10);
-    let body = Rect { y: area.y + below, height: area.height.saturating_sub(below + footer), ..area };
+    let body =
+        Rect { y: area.y + below, height: area.height.saturating_sub(below + footer.len() as u16), ..area };
     match app.page {
         Page::Rows => match &report {
             Some(report) => rows(app, report, buffer, body, palette),
@@ -122,9 +129,8 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
         }
         Page::Help { scroll } => page(app, &help(usize::from(area.width), palette), scroll, buffer, body),
     }
-    if footer > 0 {
-        put(buffer, area, height - 1, &keys(app, usize::from(area.width), palette));
-    }
+    let first = height - footer.len();
+    footer.iter().enumerate().for_each(|(at, line)| put(buffer, area, first + at, line));
     drop(report);
     if app.since_start {
         app.total = window;
@@ -142,13 +148,21 @@ fn page(app: &mut App, lines: &[Line<'_>], scroll: usize, buffer: &mut Buffer, b
     }
 }
 
-/// Title, totals, in flight, coverage, what is shown.
+/// What is not shown (where something is not), coverage, keys.
+fn footer<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
+    let hidden = report.and_then(|report| report.hidden.line(report.sample, Reader::LiveView));
+    let hidden = hidden
+        .map(|line| Line::styled(format!(" {}", fit(&line, columns.saturating_sub(1))), palette.accent));
+    hidden.into_iter().chain([coverage(app, report, columns, palette), keys(app, columns, palette)]).collect()
+}
+
+/// Title, totals, by type of command, in flight, what is shown.
 fn header<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
     vec![
         title(app, report, columns, palette),
         totals(report, columns, palette),
+        types(report, columns, palette),
         in_flight(report, columns, palette),
-        coverage(app, report, columns, palette),
         shown(app, report, palette),
     ]
 }
@@ -205,16 +219,34 @@ fn totals<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> 
     let errors = if rates.errors > 0.0 { palette.bad } else { strong };
     whole(
         [
-            figure("", marked(rates.calls), " calls/s", strong, palette),
+            figure("", marked(rates.calls), " queries per second", strong, palette),
             figure("load ", marked(rates.load), "", strong, palette),
             figure("errors ", marked(rates.errors), "/s", errors, palette),
             figure("p50 ", shown(report.totals.quantiles.p50), "", strong, palette),
             figure("p99 ", shown(report.totals.quantiles.p99), "", strong, palette),
+            figure("p99.9 ", shown(report.totals.quantiles.p999), "", strong, palette),
             figure("in ", marked(rates.request_bytes), "B/s", strong, palette),
             figure("out ", marked(rates.response_bytes), "B/s", strong, palette),
         ],
         columns,
     )
+}
+
+/// Operations per second by type of command.
+fn types<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
+    let Some(report) = report else { return Line::default() };
+    let rates = table::type_rates(report);
+    let figures = |before: &'static str, unit: &'static str| {
+        let one = |(at, (name, rate)): (usize, &(&str, String))| {
+            let before = if at == 0 { before } else { "" };
+            figure(&format!("{before}{name} "), rate.clone(), unit, palette.strong, palette)
+        };
+        rates.iter().enumerate().map(one).collect::<Vec<_>>()
+    };
+    let needed: usize = figures("", "/s").iter().flatten().map(Span::width).sum();
+    // Where it is narrow, the unit is said once.
+    let (before, unit) = if needed <= columns + 1 { ("", "/s") } else { ("per s: ", "") };
+    whole(figures(before, unit), columns)
 }
 
 /// As many of the groups of spans as fit wholly, and the first one in any case: half a figure is a
@@ -260,9 +292,9 @@ fn in_flight<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) 
 fn coverage<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
     let frames = report.coverage.frames as f64 * NS_PER_S as f64 / report.elapsed_ns as f64;
-    let heard = format!(" {} frames/s  ", Count(frames));
-    let room = columns.saturating_sub(width(&heard));
-    let mut spans = vec![Span::styled(heard, palette.dim)];
+    let rate = format!("  {} frames/s", Count(frames));
+    let room = columns.saturating_sub(1);
+    let mut spans = vec![Span::raw(" ")];
     // Since the start: from the total, or from the report when that is the total.
     let since_start = app.total.as_ref().map_or(report.coverage, |total| &total.coverage);
     if report.coverage.losses().next().is_some() {
@@ -271,7 +303,11 @@ fn coverage<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette:
         let text = format!("nothing lost now; since start {}", table::losses(since_start));
         spans.push(Span::styled(fit(&text, room), palette.warning));
     } else {
-        spans.push(Span::styled(fit("nothing lost", room), palette.good));
+        spans.push(Span::styled(fit(&table::coverage(since_start), room), palette.good));
+    }
+    let used: usize = spans.iter().map(Span::width).sum();
+    if used + width(&rate) <= columns {
+        spans.push(Span::styled(rate, palette.dim));
     }
     Line::from(spans)
 }
@@ -350,14 +386,9 @@ fn rows(app: &mut App, report: &Report<'_>, buffer: &mut Buffer, body: Rect, pal
     let height = app.page_height.max(1);
     app.top = app.top.min(app.cursor).max((app.cursor + 1).saturating_sub(height));
     if report.rows.is_empty() {
-        let filtered =
-            !report.selection.text.is_empty() || report.selection.namespace != NamespaceFilter::Any;
-        let why = if filtered {
-            " No operation of this span passes the filter (Esc takes it away)."
-        } else {
-            " No operations in this span."
-        };
-        put(buffer, body, 1, &Line::styled(why, palette.dim));
+        for (at, line) in wrap(&table::empty(report), columns.saturating_sub(2)).into_iter().enumerate() {
+            put(buffer, body, 1 + at, &Line::styled(format!(" {line}"), palette.plain));
+        }
     }
     for (at, row) in report.rows.iter().enumerate().skip(app.top).take(app.page_height) {
         let selected = at == app.cursor;
@@ -396,8 +427,11 @@ fn style_of(placed: Placed, row: &crate::model::Row<'_>, palette: Palette) -> St
     }
 }
 
-/// The last line.
+/// The last line: what the last key did, or which keys there are.
 fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
+    if let Some(notice) = &app.notice {
+        return Line::styled(format!(" {}", fit(notice, columns.saturating_sub(1))), palette.accent);
+    }
     let keys: &[(&str, &str)] = match app.page {
         Page::Rows => &[
             ("q", "quit"),
@@ -411,7 +445,14 @@ fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
             ("t", "span"),
             ("p", "pause"),
         ],
-        _ => &[("Esc", "back"), ("↑ ↓", "scroll"), ("t", "span"), ("p", "pause"), ("q", "quit")],
+        _ => &[
+            ("Esc", "back"),
+            ("↑ ↓", "scroll"),
+            ("y", "copy id"),
+            ("t", "span"),
+            ("p", "pause"),
+            ("q", "quit"),
+        ],
     };
     whole(
         keys.iter().map(|(key, what)| {
@@ -422,7 +463,7 @@ fn keys<'a>(app: &App, columns: usize, palette: Palette) -> Line<'a> {
 }
 
 /// The keys, as help and documentation show them.
-pub const KEYS: [(&str, &str); 16] = [
+pub const KEYS: [(&str, &str); 17] = [
     ("↑ ↓ PgUp PgDn Home End, k j g G", "move"),
     (
         "Enter",
@@ -436,6 +477,7 @@ pub const KEYS: [(&str, &str); 16] = [
     ("n", "filter by the beginning of the namespace"),
     ("c", "classes: user alone, or all"),
     ("o", "role: all, served, issued"),
+    ("y", "copy the shape id, or the name of a row that is no shape, to the terminal's clipboard"),
     ("t", "look back over the last seconds, or to the start"),
     ("p or space", "pause: the screen stands still, counting goes on"),
     ("? or h", "help"),

@@ -3,6 +3,7 @@
 //! [`App`] is all of it but the terminal: intervals and keys go in, a frame comes out. It has no
 //! clock; it moves when an interval is handed to it. [`Screen`] is the terminal.
 
+pub mod clipboard;
 mod detail;
 mod draw;
 mod history;
@@ -21,6 +22,7 @@ pub use screen::Screen;
 
 use crate::column::{Sort, sortable};
 use crate::model::{By, Classes, Key, NamespaceFilter, Report, Selection};
+use crate::silence::Origin;
 use history::History;
 
 /// What the live view is told before it starts.
@@ -30,6 +32,8 @@ pub struct Settings {
     pub selection: Selection,
     /// Where the packets come from, for the header: `lo eth0, port 27017`.
     pub source: String,
+    /// The same, to explain why there are none.
+    pub origin: Origin,
     /// How far back the view looks, unless since the start is asked for, in nanoseconds.
     pub span_ns: u64,
     /// Whether rows are split by the order of keys, so that `by order` is offered.
@@ -48,6 +52,7 @@ impl Default for Settings {
         Self {
             selection: Selection::default(),
             source: String::new(),
+            origin: Origin::default(),
             span_ns: 10 * NS_PER_S,
             split_by_order: false,
             color: true,
@@ -67,12 +72,14 @@ pub struct Cost {
 }
 
 /// What a key asks of the caller.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Draw and go on.
     Continue,
     /// Draw everything again.
     Redraw,
+    /// Put this into the clipboard of the terminal, draw and go on.
+    Copy(String),
     /// End.
     Quit,
 }
@@ -135,6 +142,8 @@ pub struct App {
     page_height: usize,
     /// Lines of the page as it was last drawn.
     page_lines: usize,
+    /// What the last key did, where that cannot be seen otherwise; shown until the next key.
+    notice: Option<String>,
 }
 
 impl App {
@@ -160,6 +169,7 @@ impl App {
             shown: Vec::new(),
             page_height: 1,
             page_lines: 0,
+            notice: None,
         }
     }
 
@@ -205,8 +215,9 @@ impl App {
     }
 
     /// Takes in that the packets come from elsewhere, or from more places, than [`Settings::source`] said.
-    pub fn source(&mut self, source: String) {
+    pub fn source(&mut self, source: String, origin: Origin) {
         self.settings.source = source;
+        self.settings.origin = origin;
     }
 
     /// All that was heard since the start; `None` when nothing was handed in.
@@ -240,6 +251,7 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return Action::Continue;
         }
+        self.notice = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
                 KeyCode::Char('c') => Action::Quit,
@@ -258,6 +270,7 @@ impl App {
         match key.code {
             KeyCode::Char('q') => return Action::Quit,
             KeyCode::Char('p' | ' ') => self.pause(),
+            KeyCode::Char('y') => return self.copy(),
             KeyCode::Char('t') => self.since_start = !self.since_start,
             KeyCode::Char('h' | '?') | KeyCode::F(1) => {
                 self.page = match self.page {
@@ -413,6 +426,35 @@ impl App {
             self.selection.sort = Sort::default();
         }
         self.go_to_first_row();
+    }
+
+    /// Copies the shape id of the row that is open or under the cursor; of other rows, their name.
+    fn copy(&mut self) -> Action {
+        let identity = match self.page {
+            Page::Rows => self.shown.get(self.cursor).copied(),
+            Page::Detail { identity, .. } => Some(identity),
+            Page::Help { .. } => None,
+        };
+        let Some((what, text)) = identity.and_then(|identity| self.name_of(identity)) else {
+            return Action::Continue;
+        };
+        self.notice = Some(format!("Copied the {what}: {}", crate::text::escape(&text)));
+        Action::Copy(text)
+    }
+
+    /// What names a row, and what kind of name it is.
+    fn name_of(&self, identity: u64) -> Option<(&'static str, String)> {
+        let selection = Selection { text: String::new(), limit: None, ..self.selection.clone() };
+        let (window, _) = draw::window_of(self, self.shown_window(), &selection, identity)?;
+        let report = Report::new(window, &selection);
+        let row = report.rows.iter().find(|row| row.identity == identity)?;
+        Some(match &row.key {
+            Key::Shape { key, .. } => ("shape id", key.shape.to_string()),
+            Key::Namespace { .. } => ("namespace", row.namespace().unwrap_or_default()),
+            Key::App(app) => ("application", app.label()),
+            Key::Client(ip) => ("client address", ip.to_string()),
+            Key::Other => return None,
+        })
     }
 
     /// A namespace opens as its shapes, any other row as a page of its own.

@@ -1,6 +1,6 @@
 //! The terminal: raw mode and the alternate screen, given back on every way out.
 
-use std::io::{self, Stdout};
+use std::io::{self, Stdout, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -47,6 +47,17 @@ impl Screen {
     pub fn draw(&mut self, app: &mut App) -> io::Result<()> {
         self.terminal.draw(|frame| app.draw(frame))?;
         Ok(())
+    }
+
+    /// Asks the terminal to put `text` into its clipboard; `in_tmux` when tmux stands in between. Whether
+    /// the terminal does so cannot be known.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn copy(&mut self, text: &str, in_tmux: bool) -> io::Result<()> {
+        let mut out = io::stdout();
+        out.write_all(super::clipboard::sequence(text, in_tmux).as_bytes())?;
+        out.flush()
     }
 
     /// Columns and lines.

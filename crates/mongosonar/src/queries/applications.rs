@@ -1,0 +1,323 @@
+//! Who is on connections that were open before mongosonar started: from the logs of the servers on this machine,
+//! from a log that was named, or from a server that is asked. Clients are told apart by address and port.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use sonar_core::Timestamp;
+use sonar_decode::Shared;
+use sonar_decode::log::Remotes;
+use sonar_mongo::Server;
+use sonar_sys::process::{self, Process};
+
+use crate::cli::QueriesArgs;
+use crate::disk::check::log_of;
+
+/// Processes with such a log.
+const SERVERS: [&str; 2] = ["mongod", "mongos"];
+/// At most so much of the logs of one server is read, from the end backwards: pools are long-lived, and what they
+/// said when they connected is far back.
+const MOST_BYTES: u64 = 256 << 20;
+/// A longer line says nothing about a connection.
+const MOST_LINE_BYTES: u64 = 1 << 20;
+/// A longer configuration is none.
+const MOST_CONFIG_BYTES: u64 = 1 << 20;
+/// The most logs of one server: the one that is written, and older ones beside it.
+const MOST_FILES: usize = 8;
+/// How long listening waits for the answer; what comes later counts from then on.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Files that hold one server's log, opened, the oldest first.
+type Log = Vec<File>;
+
+/// Where it is looked up.
+#[derive(Default)]
+pub struct Lookup {
+    logs: Vec<Log>,
+    uri: Option<String>,
+}
+
+impl Lookup {
+    /// Opens the logs that the arguments name, or else those of the servers by `proc_root`, which is `/proc`.
+    ///
+    /// # Errors
+    /// A log that was named cannot be opened.
+    pub fn open(args: &QueriesArgs, proc_root: &Path) -> Result<Self> {
+        let mut logs = Vec::new();
+        for path in &args.log {
+            let file = File::open(path).with_context(|| format!("cannot open the log {}", path.display()))?;
+            logs.push(vec![file]);
+        }
+        if args.log.is_empty() {
+            logs = process::named(proc_root, &SERVERS)
+                .iter()
+                .map(|server| log_of_process(server, &proc_root.join(server.pid.to_string())))
+                .collect();
+        }
+        Ok(Self { logs, uri: args.uri.clone() })
+    }
+
+    /// Looks it up in a thread of its own. `complain` is called with what went wrong. The thread's end is
+    /// the end of what is returned.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(
+        self,
+        shared: Arc<Shared>,
+        complain: impl Fn(String) + Send + 'static,
+    ) -> Result<Receiver<()>> {
+        let (done, is_done) = channel();
+        let run = move || {
+            let _done = done;
+            for log in self.logs {
+                let mut remotes = Remotes::new(None);
+                if let Err(error) = read_files(log, &mut remotes) {
+                    complain(format!("applications of open connections: cannot read a log: {error}"));
+                }
+                shared.add_clients(remotes.into_known());
+            }
+            // A server knows better than its log.
+            if let Some(uri) = self.uri {
+                match Server::connect(&uri, 1).and_then(|server| server.clients()) {
+                    Ok(clients) => drop(shared.add_clients(clients)),
+                    Err(error) => complain(format!("applications of open connections: {error}")),
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("applications".to_owned())
+            .spawn(run)
+            .context("cannot start a thread")?;
+        Ok(is_done)
+    }
+}
+
+/// Reads the logs that belong to a capture file, up to the time of its first packet.
+///
+/// # Errors
+/// A log cannot be opened or read.
+pub fn read_logs(paths: &[PathBuf], first: Timestamp, shared: &Shared, stop: &Arc<AtomicBool>) -> Result<()> {
+    let mut remotes = Remotes::new(Some(first));
+    for path in paths {
+        let name = super::input::name(path);
+        let (input, _) = super::input::open(path, &name, stop)?;
+        read_lines(input, &mut remotes).with_context(|| format!("cannot read the log {name}"))?;
+    }
+    shared.add_clients(remotes.into_known());
+    Ok(())
+}
+
+/// The log of a server that runs: the file that its arguments or its configuration name, or else a log among its
+/// open files. `folder` is its folder in `/proc`. Empty where it has none, or it may not be read.
+fn log_of_process(server: &Process, folder: &Path) -> Log {
+    // A container has other folders than we do.
+    let root = folder.join("root");
+    let working = fs::read_link(folder.join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
+    let inside = |path: &Path| root.join(working.join(path).strip_prefix("/").unwrap_or(path));
+    let configured = || {
+        let mut text = String::new();
+        let path = inside(Path::new(server.option(&["--config", "-f"])?));
+        // Anybody may call a process mongod and name a pipe, which would never end.
+        let file = if path.is_file() { File::open(path).ok()? } else { return None };
+        file.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
+        log_of(&text)
+    };
+    let named = server.option(&["--logpath"]).map(str::to_owned).or_else(configured);
+    if let Some(path) = &named {
+        let path = inside(Path::new(path));
+        if path.is_file() {
+            return files_of(&path);
+        }
+    }
+    // Renamed or removed meanwhile, or never named: standard output may be a file.
+    let open = server.open_files();
+    let is_log = |(number, target): &&(u32, PathBuf)| match &named {
+        Some(path) => target.starts_with(working.join(path)),
+        None => *number == 1 || target.extension().is_some_and(|extension| extension == "log"),
+    };
+    let found = open.iter().filter(is_log).find_map(|(number, _)| {
+        let path = folder.join("fd").join(number.to_string());
+        // Not a terminal, a pipe or /dev/null.
+        if path.metadata().ok()?.is_file() { File::open(path).ok() } else { None }
+    });
+    found.into_iter().collect()
+}
+
+/// A log and the older ones beside it that a rotation left (`mongod.log.2024-05-01T00-00-00`), the oldest first.
+/// Compressed ones are left out.
+fn files_of(path: &Path) -> Log {
+    let siblings = || {
+        let name = path.file_name()?.to_str()?.to_owned() + ".";
+        let entries = fs::read_dir(path.parent()?).ok()?.flatten();
+        let mut found: Vec<_> = entries
+            .filter(|entry| entry.file_name().to_str().is_some_and(|other| other.starts_with(&name)))
+            .filter(|entry| {
+                let path = entry.path();
+                let compressed = ["gz", "bz2", "xz", "zst"];
+                !path.extension().is_some_and(|ext| compressed.iter().any(|other| ext == *other))
+            })
+            .filter_map(|entry| {
+                let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+                Some(((metadata.mtime(), metadata.mtime_nsec()), entry.path()))
+            })
+            .collect();
+        found.sort();
+        Some(found.split_off(found.len().saturating_sub(MOST_FILES - 1)))
+    };
+    let older = siblings().unwrap_or_default().into_iter().map(|(_, path)| path);
+    older.chain([path.to_path_buf()]).filter_map(|path| File::open(path).ok()).collect()
+}
+
+/// Reads the last [`MOST_BYTES`] of these files together, in order.
+fn read_files(files: Log, remotes: &mut Remotes) -> io::Result<()> {
+    let mut room = MOST_BYTES;
+    let mut parts = Vec::new();
+    for mut file in files.into_iter().rev() {
+        let length = file.metadata()?.len();
+        let skipped = length.saturating_sub(room);
+        room -= length - skipped;
+        file.seek(SeekFrom::Start(skipped))?;
+        // What is appended meanwhile is of connections that are seen from their beginning.
+        parts.push(file.take(length - skipped));
+        if room == 0 {
+            break;
+        }
+    }
+    parts.into_iter().rev().try_for_each(|part| read_lines(part, remotes))
+}
+
+/// Reads lines up to the end. A line that is too long is passed over.
+fn read_lines(input: impl Read, remotes: &mut Remotes) -> io::Result<()> {
+    let mut input = BufReader::with_capacity(256 << 10, input);
+    let (mut line, mut is_rest) = (Vec::new(), false);
+    loop {
+        line.clear();
+        if input.by_ref().take(MOST_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let is_whole = line.ends_with(b"\n");
+        if !is_rest {
+            remotes.line(&line);
+        }
+        is_rest = !is_whole;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder like `/proc`, removed at the end.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("mongosonar-apps-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            fs::create_dir_all(root.join("7/fd")).unwrap();
+            fs::create_dir_all(root.join("7/root/var/log")).unwrap();
+            fs::write(root.join("7/comm"), "mongod\n").unwrap();
+            Self(root)
+        }
+
+        fn arguments(&self, arguments: &[&str]) {
+            let line: String = ["mongod"].iter().chain(arguments).flat_map(|word| [word, "\0"]).collect();
+            fs::write(self.0.join("7/cmdline"), line).unwrap();
+        }
+
+        fn write(&self, path: &str, text: &str) -> PathBuf {
+            let path = self.0.join("7/root").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            path
+        }
+
+        /// The applications that are found.
+        fn found(&self) -> Vec<String> {
+            let args = QueriesArgs::default();
+            let lookup = Lookup::open(&args, &self.0).unwrap();
+            let mut remotes = Remotes::new(None);
+            for log in lookup.logs {
+                read_files(log, &mut remotes).unwrap();
+            }
+            let mut names: Vec<_> = remotes.into_known().map(|(_, app)| app.name.to_string()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn line(port: u16, app: &str) -> String {
+        format!(
+            "2018-05-01T10:00:01.000+0000 I NETWORK  [conn7] received client metadata from 10.0.0.9:{port} conn7: \
+             {{ application: {{ name: \"{app}\" }} }}\n"
+        )
+    }
+
+    #[test]
+    fn a_log_is_found_by_the_arguments_by_the_configuration_and_among_open_files() {
+        let tree = Tree::new("ways");
+        tree.write("var/log/mongod.log", &line(1, "shop"));
+        tree.arguments(&["--logpath", "/var/log/mongod.log"]);
+        assert_eq!(tree.found(), ["shop"]);
+
+        tree.arguments(&["-f", "/etc/mongod.conf"]);
+        assert_eq!(tree.found(), [""; 0], "no configuration and no open files");
+        tree.write("etc/mongod.conf", "systemLog:\n  destination: file\n  path: \"/var/log/mongod.log\"\n");
+        assert_eq!(tree.found(), ["shop"]);
+
+        // Renamed since, or standard output: the open file is left.
+        tree.arguments(&[]);
+        let log = tree.write("elsewhere/x", &line(1, "web"));
+        symlink("/dev/null", tree.0.join("7/fd/0")).unwrap();
+        symlink(log, tree.0.join("7/fd/1")).unwrap();
+        assert_eq!(tree.found(), ["web"]);
+    }
+
+    #[test]
+    fn older_logs_are_read_too_and_the_newest_line_counts() {
+        let tree = Tree::new("rotated");
+        tree.arguments(&["--logpath=/var/log/mongod.log"]);
+        let old =
+            tree.write("var/log/mongod.log.2024-05-01T00-00-00", &(line(1, "before") + &line(2, "pool")));
+        tree.write("var/log/mongod.log.2.gz", &line(3, "compressed"));
+        tree.write("var/log/mongod.log", &line(1, "after"));
+        File::options().append(true).open(&old).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(tree.found(), ["after", "pool"]);
+    }
+
+    #[test]
+    fn only_the_end_of_a_large_log_is_read_and_long_lines_are_passed_over() {
+        let tree = Tree::new("large");
+        tree.arguments(&["--logpath=/var/log/mongod.log"]);
+        let path = tree.write("var/log/mongod.log", &line(1, "too far back"));
+        let mut file = File::options().append(true).open(&path).unwrap();
+        // A hole of zeros, without a line feed, up to the bound.
+        file.set_len(MOST_BYTES).unwrap();
+        file.write_all(format!("\n{}{}", line(2, "near"), line(3, "last").trim_end()).as_bytes()).unwrap();
+        assert_eq!(tree.found(), ["last", "near"]);
+    }
+
+    #[test]
+    fn a_log_that_was_named_must_be_there() {
+        let args = QueriesArgs { log: vec!["/nowhere/mongod.log".into()], ..QueriesArgs::default() };
+        let error = Lookup::open(&args, Path::new("/proc")).err().unwrap();
+        assert!(error.to_string().contains("/nowhere/mongod.log"), "{error}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Operations by type of command, the six that `mongostat` and the server's `opcounters` tell apart.
+
+use crate::{Class, Operation, Outcome, Role};
+
+/// The type of a command.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum CommandType {
+    /// `insert`: documents.
+    Insert,
+    /// `find`: queries.
+    Query,
+    /// `update`: statements.
+    Update,
+    /// `delete`: statements.
+    Delete,
+    /// `getMore`: batches after the first.
+    GetMore,
+    /// Every other command, `aggregate`, `count`, `findAndModify` and `bulkWrite` among them.
+    Command,
+}
+
+impl CommandType {
+    /// All types, in the order of `mongostat`.
+    pub const ALL: [Self; 6] =
+        [Self::Insert, Self::Query, Self::Update, Self::Delete, Self::GetMore, Self::Command];
+
+    /// The name that `mongostat` gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Query => "query",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::GetMore => "getmore",
+            Self::Command => "command",
+        }
+    }
+
+    /// The type of a command as it was sent.
+    pub fn of(command: &str) -> Self {
+        match command {
+            "insert" => Self::Insert,
+            "find" => Self::Query,
+            "update" => Self::Update,
+            "delete" => Self::Delete,
+            "getMore" => Self::GetMore,
+            _ => Self::Command,
+        }
+    }
+}
+
+/// How many of each type, in the order of [`CommandType::ALL`].
+pub type Counts = [u64; CommandType::ALL.len()];
+
+/// Counts by type for each role and class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandTypes {
+    counts: [[Counts; Class::ALL.len()]; 2],
+}
+
+impl CommandTypes {
+    /// Adds one operation that has ended. As in the server's `opcounters`, an insert counts its documents, an
+    /// update or delete its statements, and everything else once.
+    #[inline]
+    pub(crate) fn record(&mut self, op: &Operation<'_>) {
+        if op.outcome == Outcome::InFlight {
+            return;
+        }
+        let kind = CommandType::of(op.command);
+        let statements = u64::from(op.statement_count);
+        let operations = match kind {
+            CommandType::Insert => op.docs_matched.or(op.docs_affected).unwrap_or(0).max(statements),
+            CommandType::Update | CommandType::Delete => statements,
+            _ => 1,
+        };
+        let count = &mut self.counts[op.role as usize][op.class as usize][kind as usize];
+        *count = count.saturating_add(operations);
+    }
+
+    /// Adds all that `other` counted.
+    pub fn merge(&mut self, other: &Self) {
+        let mine = self.counts.iter_mut().flatten().flatten();
+        for (mine, theirs) in mine.zip(other.counts.iter().flatten().flatten()) {
+            *mine = mine.saturating_add(*theirs);
+        }
+    }
+
+    /// The counts of all roles and classes that are wanted, together.
+    pub fn totals(&self, wants: impl Fn(Role, Class) -> bool) -> Counts {
+        let mut totals = Counts::default();
+        for (role, classes) in [Role::Served, Role::Issued].into_iter().zip(&self.counts) {
+            for (class, counts) in Class::ALL.into_iter().zip(classes) {
+                if wants(role, class) {
+                    for (total, count) in totals.iter_mut().zip(counts) {
+                        *total = total.saturating_add(*count);
+                    }
+                }
+            }
+        }
+        totals
+    }
+}

@@ -1,0 +1,249 @@
+//! Operations that a view leaves out, by reason, with the switch that shows them.
+
+use sonar_core::{Class, Role};
+
+use crate::units::Count;
+
+/// Why an operation is left out of a view. One that would be left out for several reasons has the first of
+/// them, except that role and class are told together, as both switches are needed to show it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// Its class was not asked for.
+    Class,
+    /// Its role was not asked for.
+    Role,
+    /// Neither its role nor its class was asked for.
+    RoleAndClass,
+    /// It does not match the text of `--filter`.
+    Filter,
+    /// Its namespace was not asked for (in the live view).
+    Namespace,
+    /// Its row is beyond `--limit`.
+    Limit,
+}
+
+impl Reason {
+    /// The stable name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Class => "class",
+            Self::Role => "role",
+            Self::RoleAndClass => "role and class",
+            Self::Filter => "filter",
+            Self::Namespace => "namespace",
+            Self::Limit => "limit",
+        }
+    }
+
+    /// What to write on the command line to see these operations.
+    pub const fn switch(self) -> &'static str {
+        match self {
+            Self::Class => "--class all",
+            Self::Role => "--role all",
+            Self::RoleAndClass => "--role all --class all",
+            Self::Filter => "without --filter",
+            Self::Namespace => "without the namespace filter",
+            Self::Limit => "a larger --limit",
+        }
+    }
+
+    /// What to press in the live view to see them.
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Class => "key c",
+            Self::Role => "key o",
+            Self::RoleAndClass => "keys o, c",
+            Self::Filter | Self::Namespace => "key Esc",
+            Self::Limit => "a larger --limit",
+        }
+    }
+}
+
+/// Operations that are left out for one reason.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Why.
+    pub reason: Reason,
+    /// How many by class, in the order of [`Class::ALL`]: those that ended, and those in flight at the end
+    /// of the span. Not scaled.
+    pub by_class: [u64; Class::ALL.len()],
+}
+
+impl Part {
+    /// How many, of all classes. Not scaled.
+    pub fn operations(&self) -> u64 {
+        self.by_class.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Its classes that are not empty.
+    pub fn classes(&self) -> impl Iterator<Item = (Class, u64)> {
+        Class::ALL.into_iter().zip(self.by_class).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// All that a view leaves out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Hidden {
+    parts: Vec<Part>,
+    /// The role that was asked for; `None` for all.
+    role: Option<Role>,
+    /// Replies of which only the beginning was read (`--snap-replies`): their operations are shown, but not
+    /// the documents, cursors and errors beyond it. Not scaled.
+    pub snapped: u64,
+}
+
+/// Whom the words are for: which switch, or which key, shows what is hidden.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// Of what a command printed.
+    CommandLine,
+    /// Of the live view.
+    LiveView,
+}
+
+impl Hidden {
+    /// Nothing is hidden yet of a view that asked for this role.
+    pub fn new(role: Option<Role>) -> Self {
+        Self { role, ..Self::default() }
+    }
+
+    /// Counts operations of one class that are left out.
+    pub fn add(&mut self, reason: Reason, class: Class, operations: u64) {
+        if operations == 0 {
+            return;
+        }
+        let at = self.parts.iter().position(|part| part.reason == reason).unwrap_or_else(|| {
+            self.parts.push(Part { reason, by_class: [0; Class::ALL.len()] });
+            self.parts.len() - 1
+        });
+        let count = &mut self.parts[at].by_class[class as usize];
+        *count = count.saturating_add(operations);
+    }
+
+    /// What is left out, by reason, the most first.
+    pub fn parts(&self) -> Vec<Part> {
+        let mut parts = self.parts.clone();
+        parts.sort_by_key(|part| (std::cmp::Reverse(part.operations()), part.reason as u8));
+        parts
+    }
+
+    /// How many operations are left out. Not scaled.
+    pub fn operations(&self) -> u64 {
+        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.operations()))
+    }
+
+    /// In one line: how many operations, why, and what shows them; `None` where nothing is left out.
+    /// Counts are scaled by `sample`.
+    pub fn line(&self, sample: u32, reader: Reader) -> Option<String> {
+        let mark = if sample > 1 { "~" } else { "" };
+        let number = |count: u64| {
+            let scaled = crate::model::scaled(count, sample);
+            // Exact as long as it is short.
+            if scaled < 1_000_000 {
+                format!("{mark}{scaled}")
+            } else {
+                format!("{mark}{}", Count(scaled as f64))
+            }
+        };
+        let (mut said, is_one) = (Vec::new(), self.parts.len() == 1);
+        for part in self.parts() {
+            let count = part.operations();
+            // The word is said once.
+            let count = if is_one { operations(count, &number) } else { number(count) };
+            let what = self.what(&part, &count, &number);
+            let how = match reader {
+                Reader::CommandLine => part.reason.switch(),
+                Reader::LiveView => part.reason.key(),
+            };
+            said.push(format!("{what} ({how})"));
+        }
+        let total = self.operations();
+        let mut line = match (said.len(), total) {
+            (0, _) => String::new(),
+            (1, _) => format!("Not shown: {}", said[0]),
+            _ => format!("Not shown: {}: {}", operations(total, &number), said.join(", ")),
+        };
+        if self.snapped > 0 {
+            let between = if line.is_empty() { "Not shown: " } else { "; " };
+            let replies = if self.snapped == 1 { "reply" } else { "replies" };
+            line.push_str(&format!(
+                "{between}documents, cursors and errors in {} cut {replies} (without --snap-replies)",
+                number(self.snapped)
+            ));
+        }
+        (!line.is_empty()).then_some(line)
+    }
+
+    fn what(&self, part: &Part, count: &str, number: &impl Fn(u64) -> String) -> String {
+        let issued = match self.role {
+            Some(Role::Issued) => "sent by clients",
+            _ => "sent by other servers",
+        };
+        let of_class = || {
+            let classes: Vec<_> = part.classes().collect();
+            match classes.as_slice() {
+                [(class, _)] => format!("of class {class}"),
+                _ => {
+                    let each: Vec<_> =
+                        classes.iter().map(|(class, count)| format!("{class} {}", number(*count))).collect();
+                    format!("of other classes: {}", each.join(", "))
+                }
+            }
+        };
+        match part.reason {
+            Reason::Class => format!("{count} {}", of_class()),
+            Reason::Role => format!("{count} {issued}"),
+            Reason::RoleAndClass => format!("{count} {issued}, {}", of_class()),
+            Reason::Filter => format!("{count} that the filter leaves out"),
+            Reason::Namespace => format!("{count} of other namespaces"),
+            Reason::Limit => format!("{count} in further rows"),
+        }
+    }
+}
+
+fn operations(count: u64, number: &impl Fn(u64) -> String) -> String {
+    format!("{} {}", number(count), if count == 1 { "operation" } else { "operations" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_said_with_its_number_and_its_switch() {
+        let mut hidden = Hidden::new(Some(Role::Served));
+        assert_eq!(hidden.line(1, Reader::CommandLine), None);
+        hidden.add(Reason::Class, Class::Monitoring, 12);
+        assert_eq!(
+            hidden.line(1, Reader::CommandLine).unwrap(),
+            "Not shown: 12 operations of class monitoring (--class all)"
+        );
+        hidden.add(Reason::Class, Class::Internal, 1);
+        hidden.add(Reason::RoleAndClass, Class::Replication, 40);
+        hidden.add(Reason::Limit, Class::User, 0);
+        assert_eq!(
+            hidden.line(1, Reader::CommandLine).unwrap(),
+            "Not shown: 53 operations: 40 sent by other servers, of class replication \
+             (--role all --class all), 13 of other classes: internal 1, monitoring 12 (--class all)"
+        );
+        assert_eq!(hidden.operations(), 53);
+        let live = hidden.line(10, Reader::LiveView).unwrap();
+        assert!(live.starts_with("Not shown: ~530 operations: ~400 sent"), "{live}");
+        assert!(live.contains("(keys o, c)") && live.contains("(key c)"), "{live}");
+    }
+
+    #[test]
+    fn what_a_cut_reply_hides_is_said_too() {
+        let mut hidden = Hidden { snapped: 3, ..Hidden::new(None) };
+        assert_eq!(
+            hidden.line(1, Reader::CommandLine).unwrap(),
+            "Not shown: documents, cursors and errors in 3 cut replies (without --snap-replies)"
+        );
+        hidden.add(Reason::Filter, Class::User, 1);
+        assert_eq!(
+            hidden.line(1, Reader::CommandLine).unwrap(),
+            "Not shown: 1 operation that the filter leaves out (without --filter); documents, cursors and errors \
+             in 3 cut replies (without --snap-replies)"
+        );
+    }
+}

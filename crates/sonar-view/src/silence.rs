@@ -1,0 +1,217 @@
+//! Why there is nothing to show, and what to do about it.
+
+use sonar_core::Coverage;
+
+/// Where packets come from.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Origin {
+    /// A capture file.
+    #[default]
+    File,
+    /// Interfaces of this machine.
+    Network(Network),
+}
+
+/// What is captured on this machine.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Network {
+    /// `all interfaces`, or their names.
+    pub interfaces: String,
+    /// `port 27017`, or several.
+    pub ports: String,
+    /// No process of this machine listens on any of these ports.
+    pub nobody_listens: bool,
+    /// Ports of this machine on which a mongod or mongos listens.
+    pub servers: Vec<u16>,
+}
+
+/// Why no operation was seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Silence {
+    /// The stable name in JSON.
+    pub reason: &'static str,
+    /// What was found.
+    pub what: String,
+    /// What to do next; may be empty.
+    pub next: String,
+}
+
+impl Silence {
+    /// Finds out from the counters since the start why no operation was seen.
+    pub fn explain(coverage: &Coverage, origin: &Origin) -> Self {
+        let frames = coverage.frames;
+        if frames == 0 {
+            return Self::without_packets(origin);
+        }
+        if coverage.frames_decoded == 0 {
+            return Self::without_segments(coverage);
+        }
+        if coverage.messages > 0 {
+            if coverage.requests == 0 && coverage.replies > 0 {
+                return Self::new(
+                    "no-requests",
+                    format!("Only replies were captured ({}), no requests.", coverage.replies),
+                    "Does the capture hold both directions of each connection? Both are needed.",
+                );
+            }
+            return Self::none_ended();
+        }
+        if coverage.streams_tls > 0 {
+            let what = match coverage.streams - coverage.streams_tls.min(coverage.streams) {
+                0 if coverage.streams_tls == 1 => "The only connection is encrypted with TLS.".into(),
+                0 => format!("All {} connections are encrypted with TLS.", coverage.streams_tls),
+                _ => format!(
+                    "{} of {} connections are encrypted with TLS, and the others carry nothing that can be read.",
+                    coverage.streams_tls, coverage.streams
+                ),
+            };
+            return Self::new(
+                "tls",
+                what,
+                "What they carry cannot be read on the wire. Use the server's log (mongosonar logs report) or its \
+                 profiler (mongosonar profiler tail), or capture where TLS ends, for example behind a proxy.",
+            );
+        }
+        if coverage.streams_not_mongodb > 0 {
+            let what = match coverage.streams_not_mongodb {
+                1 => "The connection that was seen does not speak MongoDB's protocol.".into(),
+                n => format!("{n} connections were seen; none speaks MongoDB's protocol."),
+            };
+            return Self::new("not-mongodb", what, "Is it the right port? --port chooses another.");
+        }
+        if coverage.segments_data == 0 && coverage.streams > 0 {
+            let what = match coverage.streams {
+                1 => "One connection is open, but nothing is sent on it.".to_owned(),
+                n => format!("{n} connections are open, but nothing is sent on them."),
+            };
+            return Self::new("idle", what, "");
+        }
+        if coverage.streams == 0 {
+            return Self::none_ended();
+        }
+        Self::new("nothing-decoded", "No whole message of MongoDB's protocol was seen.".into(), "")
+    }
+
+    fn new(reason: &'static str, what: String, next: &str) -> Self {
+        Self { reason, what, next: next.to_owned() }
+    }
+
+    fn none_ended() -> Self {
+        Self::new("none-ended", "No operations ended in this span.".into(), "")
+    }
+
+    fn without_packets(origin: &Origin) -> Self {
+        let Origin::Network(network) = origin else {
+            return Self::new(
+                "no-packets",
+                "The file holds no packets.".into(),
+                "Was the capture stopped too early, or was its filter too narrow?",
+            );
+        };
+        let Network { interfaces, ports, nobody_listens, servers } = network;
+        if !nobody_listens {
+            return Self::new(
+                "silent",
+                format!("No packets of {ports} on {interfaces}: the interface is silent."),
+                "Do clients use this server now, and by TCP? Connections through a Unix socket cannot be seen. \
+                 mongosonar doctor checks that capturing works.",
+            );
+        }
+        let next = if servers.is_empty() {
+            "No mongod or mongos runs here. Run mongosonar on the server's machine, or name the server's port with \
+             --port."
+                .to_owned()
+        } else {
+            let list = servers.iter().map(u16::to_string).collect::<Vec<_>>().join(" and ");
+            format!("A mongod or mongos listens on {list}: leave out --port, or name that one.")
+        };
+        Self::new("nobody-listens", format!("Nobody listens on {ports} on this machine."), &next)
+    }
+
+    /// No packet belonged to a connection that is followed.
+    fn without_segments(coverage: &Coverage) -> Self {
+        let frames = coverage.frames;
+        if coverage.frames_other_port > 0 {
+            return Self::new(
+                "other-ports",
+                format!("{frames} packets were seen, none of the ports asked for."),
+                "Leave out --port to look at all ports.",
+            );
+        }
+        if coverage.frames_sampled_out > 0 {
+            return Self::new(
+                "sampled-out",
+                format!("{frames} packets were seen, all of connections that --sample leaves out."),
+                "Use a smaller N in --sample 1/N, or none.",
+            );
+        }
+        Self::new(
+            "no-tcp",
+            format!("{frames} packets were seen, none of them TCP that can be read."),
+            "The coverage says what they are.",
+        )
+    }
+
+    /// What was found and what to do, in one paragraph.
+    pub fn text(&self) -> String {
+        if self.next.is_empty() { self.what.clone() } else { format!("{} {}", self.what, self.next) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(nobody_listens: bool, servers: &[u16]) -> Origin {
+        Origin::Network(Network {
+            interfaces: "eth0".into(),
+            ports: "port 27099".into(),
+            nobody_listens,
+            servers: servers.into(),
+        })
+    }
+
+    fn reason(coverage: Coverage) -> &'static str {
+        Silence::explain(&coverage, &Origin::File).reason
+    }
+
+    #[test]
+    fn without_packets_the_port_and_the_interface_are_looked_at() {
+        let nothing = Coverage::default();
+        let nobody = Silence::explain(&nothing, &network(true, &[27_017, 27_018]));
+        assert_eq!(
+            nobody.text(),
+            "Nobody listens on port 27099 on this machine. A mongod or mongos listens on 27017 and 27018: leave out \
+             --port, or name that one."
+        );
+        assert!(Silence::explain(&nothing, &network(true, &[])).next.contains("--port"));
+        let silent = Silence::explain(&nothing, &network(false, &[27_099]));
+        assert_eq!(silent.reason, "silent");
+        assert!(silent.text().contains("eth0") && silent.text().contains("mongosonar doctor"));
+        assert_eq!(reason(nothing), "no-packets");
+    }
+
+    #[test]
+    fn packets_without_operations_are_explained_by_what_they_were() {
+        let seen = Coverage { frames: 90, frames_decoded: 90, streams: 4, ..Coverage::default() };
+        let tls = Coverage { streams_tls: 4, segments_ignored: 80, ..seen };
+        let all = Silence::explain(&tls, &Origin::File);
+        assert_eq!(all.what, "All 4 connections are encrypted with TLS.");
+        assert!(all.next.contains("logs report") && all.next.contains("profiler tail"));
+        assert!(Silence::explain(&Coverage { streams: 9, ..tls }, &Origin::File).what.starts_with("4 of 9"));
+        assert_eq!(reason(Coverage { streams_not_mongodb: 4, segments_data: 5, ..seen }), "not-mongodb");
+        assert_eq!(reason(seen), "idle");
+        assert_eq!(reason(Coverage { segments_data: 5, messages: 2, replies: 2, ..seen }), "no-requests");
+        assert_eq!(
+            reason(Coverage { segments_data: 5, messages: 2, requests: 1, replies: 1, ..seen }),
+            "none-ended"
+        );
+        let other = Coverage { frames: 7, frames_other_port: 7, ..Coverage::default() };
+        assert_eq!(reason(other), "other-ports");
+        assert_eq!(
+            reason(Coverage { frames: 7, frames_sampled_out: 7, ..Coverage::default() }),
+            "sampled-out"
+        );
+        assert_eq!(reason(Coverage { frames: 7, frames_not_tcp: 7, ..Coverage::default() }), "no-tcp");
+    }
+}

@@ -1,0 +1,153 @@
+"""Connections that were open before mongosonar started: who is on them, and that joining late is no loss."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+
+import pymongo
+import pytest
+
+import labkit
+
+pytestmark = pytest.mark.root
+
+# MOCK: a mongod that answers $currentOp, which the lab's server does not.
+MOCK = [sys.executable, labkit.LAB / "mock/mongod.py", "--plays", "6.0"]
+
+
+@contextlib.contextmanager
+def pool(address, name):
+    """A client whose one connection stays open."""
+    client = pymongo.MongoClient(f"mongodb://{address}", appname=name, maxPoolSize=1, minPoolSize=1, directConnection=True)
+    with client:
+        client.shop.orders.find_one({"a": 1})
+        yield client
+
+
+def apps(lines):
+    """Calls by application in the summary."""
+    return {row["app"]: row["calls"] for row in labkit.summary(lines)["rows"]}
+
+
+def listen(address, directory, *arguments):
+    command = ["--interface", "lo", "--port", str(labkit.port_of(address)), "--by", "app", "--json", "--interval", "500ms"]
+    return labkit.listening(directory, [*command, *arguments])
+
+
+def ask(client, times):
+    for n in range(times):
+        client.shop.orders.find_one({"a": n})
+
+
+def heard(ear, calls):
+    return lambda: sum(line["totals"]["calls"] for line in ear.lines()) >= calls
+
+
+def metadata(client, name):
+    """The line that a 4.4 writes when a client says who it is."""
+    port = next(iter(client._topology._servers.values())).pool.conns[0].conn.get_conn.getsockname()[1]
+    attributes = {
+        "remote": f"127.0.0.1:{port}", "client": "conn9",
+        "doc": {"application": {"name": name}, "driver": {"name": "PyMongo", "version": pymongo.version}, "os": {"type": "Linux"}},
+    }
+    line = {"t": {"$date": "2024-05-01T10:00:00.000+00:00"}, "s": "I", "c": "NETWORK", "id": 51800, "ctx": "conn9", "msg": "client metadata", "attr": attributes}
+    return json.dumps(line, separators=(",", ":")) + "\n"
+
+
+def test_pools_are_named_by_the_server_when_it_is_asked(tmp_path):
+    with labkit.ready(MOCK) as address, pool(address, "shop-api") as shop, pool(address, "reports") as reports:
+        with listen(address, tmp_path, "--uri", f"mongodb://{address}") as ear:
+            ask(shop, 20)
+            ask(reports, 10)
+            labkit.wait_until(heard(ear, 30), "30 operations")
+            lines = ear.stop()
+    found = apps(lines)
+    assert found.get("shop-api") == 20 and found.get("reports") == 10 and None not in found, found
+    told = labkit.summary(lines)
+    assert told["coverage"]["replies_orphan"] == 0
+
+
+def test_pools_are_named_by_a_log(tmp_path):
+    log = tmp_path / "mongod.log"
+    with labkit.ready(MOCK) as address, pool(address, "x") as shop:
+        log.write_text(metadata(shop, "from the log"))
+        with listen(address, tmp_path, "--log", str(log)) as ear:
+            ask(shop, 20)
+            labkit.wait_until(heard(ear, 20), "20 operations")
+            assert apps(ear.stop()) == {"from the log": 20}
+
+
+def test_the_log_of_a_server_here_is_found(tmp_path):
+    """A process that is called mongod, here the mock by another name, with its log as its standard output."""
+    log = tmp_path / "mongod.log"
+    server = tmp_path / "mongod"
+    server.symlink_to(sys.executable)
+    with labkit.ready(MOCK) as address, pool(address, "x") as shop:
+        log.write_text(metadata(shop, "from its log"))
+        with open(log, "ab") as out, labkit.process([server, "-c", "import time; time.sleep(60)"], stdout=out):
+            with listen(address, tmp_path) as ear:
+                ask(shop, 20)
+                labkit.wait_until(heard(ear, 20), "20 operations")
+                assert apps(ear.stop()) == {"from its log": 20}
+
+
+def test_without_either_they_are_joined_late_and_nothing_is_lost(tmp_path):
+    with labkit.ready(MOCK) as address, pool(address, "x") as shop:
+        with listen(address, tmp_path) as ear:
+            ask(shop, 20)
+            labkit.wait_until(heard(ear, 20), "20 operations")
+            assert apps(ear.stop()) == {None: 20}
+
+
+def test_a_capture_takes_them_from_the_log_that_is_named(tmp_path):
+    capture, log = tmp_path / "late.pcap", tmp_path / "mongod.log"
+    with labkit.ready(MOCK) as address, pool(address, "x") as shop:
+        later = metadata(shop, "later").replace("2024-05-01", "2999-05-01")
+        log.write_text(metadata(shop, "at the time") + later)
+        with labkit.tcpdump(capture, "lo", f"tcp port {labkit.port_of(address)}"):
+            ask(shop, 5)
+    command = [labkit.MONGOSONAR, "queries", "--read", capture, "--by", "app", "--json"]
+    for arguments, expected in [([], {None: 5}), (["--log", log], {"at the time": 5})]:
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True)
+        assert apps([json.loads(line) for line in done.stdout.splitlines()]) == expected
+
+
+def test_a_server_that_cannot_be_asked_is_said_and_the_rest_goes_on(tmp_path):
+    with labkit.ready(MOCK) as address, pool(address, "x") as shop:
+        uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=300"
+        with listen(address, tmp_path, "--uri", uri) as ear:
+            ask(shop, 20)
+            labkit.wait_until(heard(ear, 20), "20 operations")
+            assert apps(ear.stop()) == {None: 20}
+        assert "applications of open connections" in (tmp_path / "mongosonar.err").read_text()
+
+
+def test_nobody_on_a_port_is_said(tmp_path):
+    with labkit.ready(MOCK) as address:
+        free = labkit.port_of(address)
+    command = [labkit.MONGOSONAR, "queries", "--interface", "lo", "--port", str(free), "--duration", "1s"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stderr
+    assert f"Nobody listens on port {free} on this machine." in done.stdout
+    assert "LOST" not in done.stdout
+
+
+def test_operations_that_are_left_out_are_said_in_each_format(tmp_path):
+    capture = tmp_path / "ping.pcap"
+    with labkit.ready(MOCK) as address, labkit.tcpdump(capture, "lo", f"tcp port {labkit.port_of(address)}"):
+        with pool(address, "x") as client:
+            for _ in range(3):
+                client.admin.command("ping")
+    run = lambda *arguments: subprocess.run(
+        [labkit.MONGOSONAR, "queries", "--read", capture, *arguments], capture_output=True, text=True, check=True
+    )
+    table = run("--filter", "nothing like this").stdout
+    assert "that the filter leaves out (without --filter)" in " ".join(table.split()), table
+    assert "(--class all)" in table
+    for arguments in (["--csv"], ["--each"], ["--digest"]):
+        said = run(*arguments).stderr
+        assert "of class monitoring" in said and "(--class all)" in said, (arguments, said)
+    last = json.loads(run("--each", "--json").stdout.splitlines()[-1])
+    assert last["kind"] == "summary" and last["hidden"][0]["show_with"] == "--class all", last
