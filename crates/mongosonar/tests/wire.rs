@@ -1,0 +1,62 @@
+//! The whole program on what a capture holds beside plain requests and replies: streams that began before
+//! it, checksums, replies cut short.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use bson::{Document, doc};
+use sonar_decode::testing::{Conversation, End, pcap};
+use support::*;
+
+/// An OP_MSG of one document, with this as its checksum.
+fn message(id: u32, response_to: u32, document: &Document, checksum: Option<u32>) -> Vec<u8> {
+    let document = document.to_vec().unwrap();
+    let length = 16 + 5 + document.len() as u32 + if checksum.is_some() { 4 } else { 0 };
+    let words = [length, id, response_to, 2013, u32::from(checksum.is_some())];
+    let mut message = words.map(u32::to_le_bytes).concat();
+    message.push(0);
+    message.extend(document);
+    message.extend(checksum.into_iter().flat_map(u32::to_le_bytes));
+    message
+}
+
+#[test]
+fn wrong_checksums_are_counted_where_that_is_asked_for() {
+    let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
+    let find = doc! {"find": "orders", "$db": "shop"};
+    talk.handshake().send(End::Client, &message(1, 0, &find, Some(0)));
+    talk.send(End::Server, &message(2, 1, &doc! {"ok": 1.0}, None));
+    let folder = Folder::new("checksums");
+    let file = folder.file("wrong.pcap", &pcap(&talk.packets));
+    for (flags, wrong, answered) in [("--json", 0, 1), ("--json --verify-checksums", 1, 0)] {
+        let output = read(&file, flags);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let coverage = &lines(&output)[0]["coverage"];
+        assert_eq!(coverage["messages_checksum_wrong"], wrong, "{flags}");
+        assert_eq!(coverage["requests_answered"], answered, "{flags}");
+    }
+    let summary = text(&read(&file, "--verify-checksums").stdout).to_owned();
+    assert!(summary.contains("messages_checksum_wrong"), "it is shown: {summary}");
+}
+
+#[test]
+fn a_capture_that_began_after_its_connections_lost_nothing() {
+    let recording = recording("mongod-4.4-oplog");
+    let summary = text(&read(&recording, "").stdout).to_owned();
+    assert!(!summary.contains("LOST"), "{summary}");
+    let output = read(&recording, "--json --class replication --role all");
+    let rows = &lines(&output)[0]["rows"];
+    let fetch = rows.as_array().unwrap().iter().find(|row| row["collection"] == "oplog.rs").unwrap();
+    assert_eq!((&fetch["calls"], &fetch["role"]), (&51.into(), &"issued".into()));
+    assert_eq!(fetch["response_bytes"], 55_136);
+}
+
+#[test]
+fn replies_are_not_cut_shorter_than_what_they_are_recognised_by() {
+    for (bytes, why) in [("0", "at least 26"), ("25", "at least 26"), ("few", "not a number"), ("-1", "")] {
+        let output = run(&format!("queries --port 27017 --snap-replies={bytes}"));
+        assert_eq!(output.status.code(), Some(2), "{bytes}");
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
+}
