@@ -192,6 +192,9 @@ pub struct IoLiveArgs {
     /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Option<IoWay>,
+    /// Keep the privileges that the program was started with, for the search of a fault
+    #[arg(long)]
+    pub keep_privileges: bool,
 }
 
 /// What a row of `io live` is.
@@ -246,6 +249,9 @@ pub struct IoRecordArgs {
     /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Option<IoWay>,
+    /// Keep the privileges that the program was started with, for the search of a fault
+    #[arg(long)]
+    pub keep_privileges: bool,
 }
 
 /// What `io report` can be asked for.
@@ -328,6 +334,15 @@ pub struct QueriesArgs {
     /// Also write the captured packets into this file (pcapng, mode 0600). It holds values, not only shapes
     #[arg(short, long, value_name = "FILE", conflicts_with = "read", help_heading = "What to capture")]
     pub write: Option<PathBuf>,
+    /// Begin a new file after so many bytes (100M, 2G) or so much time (10m, 1h); each is complete, with a number in its name
+    #[arg(long, value_name = "SIZE|TIME", value_parser = queries::parse_rotation, requires = "write", help_heading = "What to capture")]
+    pub rotate: Option<queries::Rotation>,
+    /// Keep at most so many files of --rotate, and remove the oldest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "rotate", help_heading = "What to capture")]
+    pub keep: Option<u64>,
+    /// Keep the privileges that the program was started with, for the search of a fault
+    #[arg(long, help_heading = "Resources")]
+    pub keep_privileges: bool,
     /// Capture one connection in N; figures are scaled and marked with ~
     #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to capture")]
     pub sample: Option<u32>,

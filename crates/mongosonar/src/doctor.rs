@@ -1,12 +1,15 @@
 //! `mongosonar doctor`: what works here, and how to fix what does not.
 
+mod checks;
+
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
+use sonar_sys::RingConfig;
+use sonar_sys::listeners::{self, Found};
 use sonar_sys::probe::{self, Verdict};
-use sonar_sys::{RingConfig, listeners};
 
 use crate::cli::OK;
 use crate::config;
@@ -17,9 +20,29 @@ use crate::queries::SERVERS;
 #[derive(Serialize)]
 struct Line {
     name: String,
+    /// The commands that need it.
+    commands: &'static str,
     verdict: &'static str,
     found: String,
     remedy: Option<String>,
+}
+
+impl Line {
+    fn new(name: &str, commands: &'static str) -> Self {
+        Self { name: name.to_owned(), commands, verdict: "ok", found: String::new(), remedy: None }
+    }
+
+    fn ok(self, found: String) -> Self {
+        Self { found, ..self }
+    }
+
+    fn warning(self, found: String, remedy: String) -> Self {
+        Self { verdict: "warning", found, remedy: Some(remedy), ..self }
+    }
+
+    fn problem(self, found: String, remedy: String) -> Self {
+        Self { verdict: "problem", found, remedy: Some(remedy), ..self }
+    }
 }
 
 /// Prints the findings; the exit code tells whether there is a problem.
@@ -28,6 +51,7 @@ pub fn run(json: bool, config_file: Option<&Path>) -> Result<u8> {
         .into_iter()
         .map(|check| Line {
             name: check.name.to_owned(),
+            commands: "queries",
             verdict: match check.verdict {
                 Verdict::Ok => "ok",
                 Verdict::Warning => "warning",
@@ -37,7 +61,12 @@ pub fn run(json: bool, config_file: Option<&Path>) -> Result<u8> {
             remedy: check.remedy,
         })
         .collect();
-    lines.push(servers());
+    let search = listeners::Search { names: &SERVERS, port_options: &["--port"] };
+    let found = listeners::find(Path::new("/proc"), search);
+    let known = found.as_ref().map_or(&[][..], |found| &found.listeners);
+    let checked = checks::all(known);
+    lines.push(servers(found));
+    lines.extend(checked);
     lines.push(configuration(config_file));
     lines.push(terminal());
     let mut out = io::stdout().lock();
@@ -47,7 +76,9 @@ pub fn run(json: bool, config_file: Option<&Path>) -> Result<u8> {
     } else {
         let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
         for line in &lines {
-            writeln!(out, "{:8} {:width$}  {}", line.verdict, line.name, line.found)?;
+            let needed =
+                if line.verdict == "ok" { String::new() } else { format!(" (needed by: {})", line.commands) };
+            writeln!(out, "{:8} {:width$}  {}{needed}", line.verdict, line.name, line.found)?;
             if let Some(remedy) = &line.remedy {
                 writeln!(out, "{:8} {:width$}  fix: {remedy}", "", "")?;
             }
@@ -56,9 +87,8 @@ pub fn run(json: bool, config_file: Option<&Path>) -> Result<u8> {
     Ok(if lines.iter().any(|line| line.verdict == "problem") { PROBLEM } else { OK })
 }
 
-fn servers() -> Line {
-    let search = listeners::Search { names: &SERVERS, port_options: &["--port"] };
-    let (verdict, found, remedy) = match listeners::find(Path::new("/proc"), search) {
+fn servers(found: io::Result<Found>) -> Line {
+    let (verdict, found, remedy) = match found {
         Ok(found) if found.listeners.is_empty() => {
             let hidden =
                 found.incomplete.iter().map(|one| format!("; {} ({}): {}", one.name, one.pid, one.reason));
@@ -72,7 +102,7 @@ fn servers() -> Line {
         }
         Err(error) => ("warning", format!("cannot look for mongod and mongos: {error}"), None),
     };
-    Line { name: "servers".into(), verdict, found, remedy }
+    Line { verdict, found, remedy, ..Line::new("servers", "queries, io live, io record") }
 }
 
 fn configuration(named: Option<&Path>) -> Line {
@@ -83,7 +113,7 @@ fn configuration(named: Option<&Path>) -> Line {
             ("problem", format!("{error:#}"), Some(format!("edit {}", path.display())))
         }
     };
-    Line { name: "configuration".into(), verdict, found, remedy }
+    Line { verdict, found, remedy, ..Line::new("configuration", "all") }
 }
 
 fn terminal() -> Line {
@@ -91,5 +121,5 @@ fn terminal() -> Line {
         (true, Ok((columns, rows))) => format!("{columns} columns, {rows} rows: live view"),
         _ => "standard output is no terminal: a table for each interval".to_owned(),
     };
-    Line { name: "terminal".into(), verdict: "ok", found, remedy: None }
+    Line::new("terminal", "queries, io live").ok(found)
 }

@@ -2,6 +2,30 @@
 //! nothing else.
 #![forbid(unsafe_code)]
 
+/// As in the standard library, but a standard error that nobody reads any more is no reason to panic.
+macro_rules! eprintln {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($argument)*);
+    }};
+}
+
+/// Likewise, for standard output: what was begun on a server must be ended there.
+macro_rules! println {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($argument)*);
+    }};
+}
+
+/// Likewise.
+macro_rules! eprint {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = write!(std::io::stderr(), $($argument)*);
+    }};
+}
+
 mod cli;
 mod config;
 mod connection;
@@ -13,9 +37,11 @@ mod exit;
 mod io;
 mod manual;
 mod outfile;
+mod privileges;
 mod profiler;
 mod queries;
 mod screen;
+mod stop;
 
 use std::process::ExitCode;
 
@@ -30,11 +56,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether it failed only because whoever read our output has gone: `mongosonar … | head`.
+/// Whether it failed only because whoever read our output has gone: `mongosonar … | head`, a terminal that closed.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let kind = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         io.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind())
     };
-    error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
+    // EIO: a terminal that was hung up.
+    let code = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error)
+    };
+    error.chain().any(|cause| {
+        kind(cause) == Some(std::io::ErrorKind::BrokenPipe) || code(cause) == Some(5) && stop::is_abandoned()
+    })
 }

@@ -34,12 +34,38 @@ fn is_markup(path: &Path) -> bool {
 /// # Errors
 /// The file cannot be created or written.
 pub fn write(path: &Path, body: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
-    let written = File::create(path).and_then(|file| {
-        let mut out = BufWriter::new(file);
-        body(&mut out)?;
-        out.flush()
-    });
-    written.with_context(|| format!("cannot write {}", path.display()))
+    OutFile::open(path)?.write(body)
+}
+
+/// A file that is opened early and written at the end, when a command that listens can open none any more.
+pub struct OutFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl OutFile {
+    /// Opens the file, or makes it; what it holds stays until it is written.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).open(path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_path_buf(), file })
+    }
+
+    /// Writes it; what it held before is replaced.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, body: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+        let written = self.file.set_len(0).and_then(|()| self.file.try_clone()).and_then(|file| {
+            let mut out = BufWriter::new(file);
+            body(&mut out)?;
+            out.flush()
+        });
+        written.with_context(|| format!("cannot write {}", self.path.display()))
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,21 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::PacketSocket;
 
+/// The capabilities that all commands together need, as `setcap` takes them: packets (`NET_RAW`); eBPF programs
+/// (`BPF`, `PERFMON`); which files and ports another user's process has open (`SYS_PTRACE`), and the folders of those
+/// (`DAC_READ_SEARCH`). One set, because `setcap` replaces what was granted before.
+pub const GRANTED: &str = "cap_bpf,cap_dac_read_search,cap_net_raw,cap_perfmon,cap_sys_ptrace+ep";
+
+/// The command that grants this program all that it needs.
+pub fn grant_line() -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("mongosonar"));
+    grant_line_for(&program)
+}
+
+fn grant_line_for(program: &Path) -> String {
+    format!("sudo setcap {GRANTED} {}", shell_quoted(&program.to_string_lossy()))
+}
+
 /// Why nothing can be captured.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
@@ -47,10 +62,7 @@ impl MissingCapability {
     pub fn remedy(&self) -> String {
         let name = self.capability.trim_start_matches("CAP_");
         match self.obstacle {
-            Obstacle::NotGranted => {
-                let program = shell_quoted(&self.program.to_string_lossy());
-                format!("sudo setcap cap_{}+ep {program}", name.to_lowercase())
-            }
+            Obstacle::NotGranted => grant_line_for(&self.program),
             Obstacle::Bounded => format!("docker run --cap-add {name} …"),
             Obstacle::ForeignNetwork => format!("sudo {}", shell_quoted(&self.program.to_string_lossy())),
         }
@@ -157,14 +169,17 @@ mod tests {
             program: program.into(),
         };
         let plain = missing(Obstacle::NotGranted, "/usr/local/bin/mongosonar");
-        assert_eq!(plain.remedy(), "sudo setcap cap_net_raw+ep /usr/local/bin/mongosonar");
+        assert_eq!(plain.remedy(), format!("sudo setcap {GRANTED} /usr/local/bin/mongosonar"));
         assert_eq!(
             CaptureError::Permission(plain).to_string(),
-            "no permission to capture packets: CAP_NET_RAW is missing; run as root, or grant it once: \
-             sudo setcap cap_net_raw+ep /usr/local/bin/mongosonar"
+            format!(
+                "no permission to capture packets: CAP_NET_RAW is missing; run as root, or grant it once: \
+                 sudo setcap {GRANTED} /usr/local/bin/mongosonar"
+            )
         );
         let spaced = missing(Obstacle::NotGranted, "/home/o'brien/my tools/mongosonar");
-        assert_eq!(spaced.remedy(), r"sudo setcap cap_net_raw+ep '/home/o'\''brien/my tools/mongosonar'");
+        let quoted = r"'/home/o'\''brien/my tools/mongosonar'";
+        assert_eq!(spaced.remedy(), format!("sudo setcap {GRANTED} {quoted}"));
         assert!(missing(Obstacle::Bounded, "/x").remedy().contains("--cap-add NET_RAW"));
         assert_eq!(missing(Obstacle::ForeignNetwork, "/x").remedy(), "sudo /x");
     }

@@ -52,6 +52,24 @@ pub fn list() -> io::Result<Vec<Interface>> {
     Ok(interfaces)
 }
 
+/// Names of interfaces by their numbers, also of those that come later, without opening anything more.
+pub struct Names(sys::InterfaceQuery);
+
+impl Names {
+    /// Opens what is asked.
+    ///
+    /// # Errors
+    /// When no socket can be had.
+    pub fn open() -> io::Result<Self> {
+        sys::InterfaceQuery::open().map(Self)
+    }
+
+    /// The name of one; empty when there is no such interface any more.
+    pub fn of(&self, index: u32) -> String {
+        self.0.name(index).unwrap_or_default()
+    }
+}
+
 /// The addresses of this host, of every interface: what tells a query that was served from one that was
 /// issued.
 pub fn local_addresses() -> io::Result<Vec<IpAddr>> {

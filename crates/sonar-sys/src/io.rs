@@ -407,6 +407,11 @@ impl Tracer {
         losses
     }
 
+    /// Whether the kernel lets this process read the figures, with the capabilities that it has now.
+    pub fn is_readable(&self) -> bool {
+        self.map("losses").is_ok_and(|map| map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).is_ok())
+    }
+
     /// Hands on what comes, until `tick`, which is called ten times a second, says `false`.
     ///
     /// # Errors

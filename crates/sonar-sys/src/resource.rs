@@ -1,8 +1,10 @@
 //! What this process, and the kernel's network code, cost.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::sys;
@@ -19,10 +21,11 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Now.
+    /// Now. The first call opens a file, which the later ones read again: a process that gives up opening files
+    /// calls it once before.
     pub fn now() -> io::Result<Self> {
         let (user, system) = sys::process_time()?;
-        Ok(Self { user, system, resident_bytes: resident_bytes(Path::new("/proc")).unwrap_or(0) })
+        Ok(Self { user, system, resident_bytes: resident_bytes().unwrap_or(0) })
     }
 
     /// Processor time of both kinds.
@@ -32,9 +35,13 @@ impl Usage {
 }
 
 /// From `/proc/self/statm`: pages in RAM are the second number.
-fn resident_bytes(proc_root: &Path) -> Option<u64> {
-    let statm = fs::read_to_string(proc_root.join("self/statm")).ok()?;
-    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+fn resident_bytes() -> Option<u64> {
+    static STATM: OnceLock<Option<File>> = OnceLock::new();
+    let mut text = [0; 256];
+    let file = STATM.get_or_init(|| File::open("/proc/self/statm").ok()).as_ref()?;
+    let length = file.read_at(&mut text, 0).ok()?;
+    let pages: u64 =
+        std::str::from_utf8(text.get(..length)?).ok()?.split_whitespace().nth(1)?.parse().ok()?;
     pages.checked_mul(sys::page_size())
 }
 

@@ -423,6 +423,18 @@ impl InterfaceQuery {
         Ok(unsafe { answer.ifr_ifru.ifru_mtu }.max(0) as u32)
     }
 
+    /// The name of the interface with this number.
+    pub(crate) fn name(&self, index: u32) -> io::Result<String> {
+        // SAFETY: ifreq is bytes and a union of plain values: all zero is a value of it.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_ifru.ifru_ifindex = c_int::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: the question reads the number and writes the name of `request`, which lives through the call.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFNAME as _, &mut request) })?;
+        let bytes: Vec<u8> =
+            request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// One of the questions above; no other may be asked.
     fn ask(&self, question: libc::Ioctl, name: &str) -> io::Result<libc::ifreq> {
         // SAFETY: ifreq is bytes and a union of plain values: all zero is a value of it.

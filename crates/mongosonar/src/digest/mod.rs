@@ -36,6 +36,7 @@ use crate::exit::usage;
 use crate::outfile;
 use crate::queries::input;
 use crate::screen;
+use crate::stop::{self, Ending};
 
 /// What is said of a server that writes a rate limit which it does not keep.
 pub const IGNORED_RATE_LIMIT: &str = "This version of Percona Server profiles every operation whatever its rateLimit (PSMDB-876, fixed in 4.4.8-9): each document counts once.";
@@ -209,9 +210,7 @@ fn indexes(view: &View<'_>, server: &Server) -> Indexes {
 
 /// A flag that a signal sets.
 pub fn stop() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    input::stop_on_signals(&stop)?;
-    Ok(stop)
+    Ok(stop::listen(Ending::Prompt)?.flag().clone())
 }
 
 fn by(args: &DigestArgs) -> GroupBy {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_core::disk::verdict::{self, Probe};
 use sonar_core::disk::{DiskCounters, DiskRates, DiskStep, SplitMix};
 use sonar_sys::devices;
@@ -27,6 +27,7 @@ use super::place::{Ground, folder};
 use crate::cli::OK;
 use crate::exit::{self, usage};
 use crate::screen;
+use crate::stop::{self, Ending};
 
 const PROC: &str = "/proc";
 /// Requests in flight of the probes that want many.
@@ -46,17 +47,17 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let options = config::parse(&document(args)?).and_then(|options| config::merge(options, args));
     let options = options.map_err(|error| usage!("{}", exit::message(&error)))?;
     let engine = chosen_engine(args, &options)?;
-    let signal = signals()?;
+    // The test file must be removed, so that no further signal ends the process.
+    let stop = stop::listen(Ending::Careful)?;
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     folder(&dir)?;
     let ground = Ground::of(&dir);
-    let mut bench = Bench {
-        signal,
-        stop: Arc::new(AtomicBool::new(false)),
+    let bench = Bench {
+        signal: stop.signal().clone(),
+        stop: stop.flag().clone(),
         lines: Lines { quiet: args.quiet, to_stderr: args.json },
         devices: ground.names().cloned().collect(),
     };
-    bench.forward_signals();
     let mut run = Run {
         schema: SCHEMA,
         kind: KIND.to_owned(),
@@ -144,16 +145,6 @@ fn document(args: &BenchArgs) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The number of the first signal that asks to stop, 0 before. The test file must be removed, so that no
-/// further one ends the process.
-fn signals() -> Result<Arc<AtomicUsize>> {
-    let signal = Arc::new(AtomicUsize::new(0));
-    for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-        signal_hook::flag::register_usize(number, signal.clone(), number as usize)?;
-    }
-    Ok(signal)
-}
-
 fn signal_name(signal: usize) -> &'static str {
     match signal as i32 {
         SIGINT => "Ctrl-C",
@@ -216,6 +207,7 @@ impl Lines {
 }
 
 struct Bench {
+    /// The number of the first signal that asks to stop, 0 before.
     signal: Arc<AtomicUsize>,
     /// Set as soon as a signal came: what the making of the file looks at.
     stop: Arc<AtomicBool>,
@@ -225,13 +217,6 @@ struct Bench {
 }
 
 impl Bench {
-    fn forward_signals(&mut self) {
-        for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-            // Registered a moment ago without an error; the number is one that may be caught.
-            let _ = signal_hook::flag::register(number, self.stop.clone());
-        }
-    }
-
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -200,7 +200,7 @@ fn setting(text: &str, keys: &[&str]) -> Option<String> {
 }
 
 /// `path:` below `systemLog:` in YAML, or `logpath =`.
-pub(crate) fn log_of(text: &str) -> Option<String> {
+pub fn log_of(text: &str) -> Option<String> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with("systemLog:")).skip(1);
     let section: Vec<&str> = lines
         .by_ref()

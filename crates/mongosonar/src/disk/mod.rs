@@ -11,6 +11,8 @@ mod version;
 
 use anyhow::Result;
 
+pub use check::log_of;
+
 use args::DiskCommand;
 
 /// Runs the command; gives the exit code.

@@ -2,13 +2,11 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use sonar_core::disk::DiskRates;
 use sonar_sys::devices::{self, Counted, Device, DeviceKind, Devices};
 use sonar_sys::mounts;
@@ -20,17 +18,14 @@ use super::args::StatArgs;
 use super::place::folder;
 use crate::cli::OK;
 use crate::screen;
+use crate::stop::{self, Ending};
 
 const PROC: &str = "/proc";
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &StatArgs) -> Result<u8> {
     let wanted = Wanted::new(args)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
+    let stop = stop::listen(Ending::Prompt)?.flag().clone();
     let mut out = io::stdout().lock();
     if !args.json {
         for line in &wanted.chain {

@@ -15,10 +15,12 @@ use sonar_view::disk::run::DeviceRates;
 use sonar_view::io::live::{Interval, Row, amplification};
 use sonar_view::live::Screen;
 
+use super::finder::Finder;
 use super::names::Names;
 use super::paths::Paths;
 use super::process::{self, Watch};
 use crate::cli::{IoBy, IoLiveArgs, OK};
+use crate::stop::{self, Ending, Job};
 
 /// Columns of a line that goes to no terminal.
 const WIDTH: usize = 250;
@@ -28,9 +30,10 @@ const ROWS: usize = 20;
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
+    let confined = !args.keep_privileges;
+    // Before the driver starts threads.
+    let mut places = Finder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
     let names = Names::ask(&args.server)?;
-    let mut places = Paths::new(watch.folder().cloned(), &watch.running());
-    let stop = process::stop_on_signals()?;
     let tracer =
         Tracer::start(&watch.running(), Mode::Totals, args.way.map(Into::into)).map_err(process::refused)?;
     eprintln!("mongosonar: process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
@@ -44,8 +47,15 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         disks: Disks::new(),
         at: Instant::now(),
     };
-    let screen = !args.json && io::stdout().is_terminal();
+    let stop = stop::listen_confined(Ending::Prompt, || {
+        if confined {
+            super::give_up_privileges(&tracer);
+        }
+    })?;
+    let stop = stop.flag().clone();
+    let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let mut screen = if screen { Some(Screen::enter().context("cannot use the terminal")?) } else { None };
+    let job = if screen.is_some() { Some(Job::listen()?) } else { None };
     let mut by = args.by;
     let begun = Instant::now();
     let mut next = begun + args.interval;
@@ -76,7 +86,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
                 let ended = stop.load(Ordering::Relaxed)
                     || args.duration.is_some_and(|duration| begun.elapsed() >= duration)
                     || watch.is_over();
-                let mut redraw = false;
+                let (mut redraw, mut suspend) = (false, false);
                 if screen.is_some() {
                     match keys() {
                         Some(Key::Quit) => return false,
@@ -84,7 +94,19 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
                             by = if by == IoBy::File { IoBy::Namespace } else { IoBy::File };
                             redraw = true;
                         }
+                        Some(Key::Suspend) => suspend = true,
                         None => {}
+                    }
+                }
+                if let (Some(job), Some(screen)) = (&job, &mut screen) {
+                    let followed =
+                        if suspend { job.suspend(screen).map(|()| true) } else { job.follow(screen) };
+                    match followed {
+                        Ok(changed) => redraw |= changed,
+                        Err(error) => {
+                            failed = Some(anyhow::Error::new(error).context("the terminal is gone"));
+                            return false;
+                        }
                     }
                 }
                 if Instant::now() < next && !ended && !redraw {
@@ -142,6 +164,7 @@ fn show(interval: &Interval, args: &IoLiveArgs, watch: &Watch, screen: Option<&m
 enum Key {
     Quit,
     By,
+    Suspend,
 }
 
 /// The last key that means something.
@@ -154,6 +177,7 @@ fn keys() -> Option<Key> {
             continue;
         }
         match key.code {
+            _ if Job::is_asked(&key) => last = Some(Key::Suspend),
             KeyCode::Char('q') | KeyCode::Esc => return Some(Key::Quit),
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(Key::Quit),
             KeyCode::Char('n') => last = Some(Key::By),

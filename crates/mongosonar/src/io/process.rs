@@ -6,13 +6,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use sonar_sys::capabilities::shell_quoted;
+use anyhow::{Result, anyhow, bail};
+use sonar_sys::capabilities::grant_line;
 use sonar_sys::io::{TraceError, Tracer};
 
 use super::paths::Folder;
@@ -28,20 +25,8 @@ const MAX_EACH: u32 = 512;
 const TICKS: u64 = 100;
 /// Open files of a mongod that are looked at to tell which folder is its own; its locks are among the first.
 const MOST_OPEN: usize = 1_024;
-/// To load and attach the programs; to see which files another user's process has open; and to look into the
-/// folders of those.
-const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search";
 /// Processes that are told of by number.
 const MAX_LISTED: usize = 256;
-
-/// What Ctrl-C or SIGTERM sets.
-pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot listen to signals")?;
-    }
-    Ok(stop)
-}
 
 /// Why nothing can be traced, with the command that helps: what the programs need, and what the paths of
 /// another user's files do.
@@ -53,9 +38,7 @@ pub fn refused(error: TraceError) -> anyhow::Error {
 }
 
 fn remedy() -> String {
-    let program = std::env::current_exe().unwrap_or_else(|_| "mongosonar".into());
-    let program = shell_quoted(&program.to_string_lossy());
-    format!("run as root, or grant it once: sudo setcap {CAPABILITIES}+ep {program}")
+    format!("run as root, or grant it once: {}", grant_line())
 }
 
 /// The processes that are traced.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sonar_core::io::IoAccess;
@@ -14,14 +14,18 @@ use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 use sonar_sys::io::{Event, FileKey, Mode, Tracer};
 
 use super::devices::DeviceNames;
+use super::finder::Finder;
 use super::names::Names;
 use super::paths::{Found, Paths};
 use super::process::{self, Watch};
 use super::{DEVICE, HOLDS};
 use crate::cli::{IoRecordArgs, OK};
+use crate::stop::{self, Ending};
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 1 << 20;
+/// How long what was gathered may wait to be written.
+const FLUSH: Duration = Duration::from_secs(1);
 /// Threads that are told of by name; more go by number.
 const MAX_NAMES: usize = 65_536;
 
@@ -31,12 +35,14 @@ const PROCESSES: &str = "processes";
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
+    let confined = !args.keep_privileges;
+    // Before the driver starts threads.
+    let paths = Finder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
     let names = Names::ask(&args.server)?;
-    let stop = process::stop_on_signals()?;
     let mode = if args.readahead { Mode::EachAndPages } else { Mode::Each };
     let tracer = Tracer::start(&watch.running(), mode, args.way.map(Into::into)).map_err(process::refused)?;
     let way = tracer.way();
-    let mut keep = Keep::create(args, &watch, &way, names)?;
+    let mut keep = Keep::create(args, &watch, &way, (names, paths))?;
     eprintln!(
         "mongosonar: recording process {} by {} into {}; Ctrl-C ends it",
         watch.list(),
@@ -46,17 +52,25 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     if let Some(obstacle) = watch.obstacle() {
         eprintln!("mongosonar: {obstacle}");
     }
+    let stop = stop::listen_confined(Ending::Prompt, || {
+        if confined {
+            super::give_up_privileges(&tracer);
+        }
+    })?;
+    let stop = stop.flag().clone();
     let until = args.duration.map(|duration| Instant::now() + duration);
     tracer
         .run_with(
             &mut keep,
             |keep, event| keep.event(&event, &tracer),
             |keep| {
+                keep.flush_in_time();
                 for line in watch.look(&tracer) {
                     eprintln!("mongosonar: {line}");
                     keep.processes(&watch);
                 }
-                !stop.load(Ordering::Relaxed)
+                keep.failed.is_none()
+                    && !stop.load(Ordering::Relaxed)
                     && until.is_none_or(|until| Instant::now() < until)
                     && !watch.is_over()
             },
@@ -88,14 +102,20 @@ struct Keep {
     next: u32,
     /// What threads were called last.
     threads: HashMap<u32, Vec<u8>>,
-    paths: Paths,
+    paths: Finder,
     names: Names,
     devices: DeviceNames,
     failed: Option<io::Error>,
+    flushed: Instant,
 }
 
 impl Keep {
-    fn create(args: &IoRecordArgs, watch: &Watch, way: &str, names: Names) -> Result<Self> {
+    fn create(
+        args: &IoRecordArgs,
+        watch: &Watch,
+        way: &str,
+        (names, paths): (Names, Finder),
+    ) -> Result<Self> {
         let path = args.file.as_path();
         let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
@@ -116,7 +136,7 @@ impl Keep {
             ],
             &mut buffer,
         );
-        Ok(Self {
+        let mut keep = Self {
             file,
             path: path.into(),
             writer: Some(writer),
@@ -124,11 +144,25 @@ impl Keep {
             numbers: HashMap::new(),
             next: 1,
             threads: HashMap::new(),
-            paths: Paths::new(watch.folder().cloned(), &watch.running()),
+            paths,
             names,
             devices: DeviceNames::default(),
             failed: None,
-        })
+            flushed: Instant::now(),
+        };
+        // Even one that is killed at once can be read then.
+        keep.flush();
+        Ok(keep)
+    }
+
+    /// Writes what has been gathered, once a second: so much is lost at most by what cannot be caught.
+    fn flush_in_time(&mut self) {
+        if self.flushed.elapsed() >= FLUSH {
+            if let Some(writer) = &mut self.writer {
+                writer.flush(&mut self.buffer);
+            }
+            self.flush();
+        }
     }
 
     /// Tells of the processes that were traced so far.
@@ -205,7 +239,9 @@ impl Keep {
     }
 
     fn flush(&mut self) {
+        self.flushed = Instant::now();
         if self.failed.is_none() {
+            // Of what is written in part, each whole block can be read.
             self.failed = self.file.write_all(&self.buffer).err();
         }
         self.buffer.clear();
@@ -219,7 +255,12 @@ impl Keep {
         }
         self.flush();
         match self.failed {
-            Some(error) => Err(error).with_context(|| format!("cannot write {}", self.path.display())),
+            Some(error) => Err(error).with_context(|| {
+                format!(
+                    "the recording ends early, and can be read up to there: cannot write {}",
+                    self.path.display()
+                )
+            }),
             None => Ok(accesses),
         }
     }

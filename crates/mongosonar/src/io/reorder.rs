@@ -3,11 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use anyhow::Result;
 use sonar_core::io::verdict::Finding;
 use sonar_core::io::{FileRole, judge_file};
 use sonar_mongo::reorder::{Plan, Stage};
@@ -17,16 +14,14 @@ use sonar_view::units::{Count, Nanos};
 
 use super::report::{Loaded, load};
 use crate::cli::{IoReorderArgs, OK};
+use crate::stop::{self, Ending};
 
 /// An order that is at most so many times slower to walk than the collection's own is as good.
 const WORTH_FROM: f64 = 1.5;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoReorderArgs) -> Result<u8> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot listen to signals")?;
-    }
+    let flag = stop::listen(Ending::Careful)?.flag().clone();
     let server = Server::connect(args.server.target()?, 2)?;
     let stop = Stop::following(flag);
     let terminal = io::stderr().is_terminal();

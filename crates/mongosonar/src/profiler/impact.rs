@@ -19,9 +19,10 @@ use crate::cli::OK;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::usage;
 use crate::screen;
+use crate::stop::Ending;
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
-    let (stop, _) = super::stop_flag()?;
+    let (stop, _) = super::stop_flag(Ending::Careful)?;
     let mut clients = if args.clients.is_empty() { vec![1, 2, 4, 8, 16, 32] } else { args.clients.clone() };
     clients.sort_unstable();
     clients.dedup();

@@ -14,6 +14,7 @@ use anyhow::Result;
 use sonar_mongo::control::OWN_DATABASES;
 use sonar_mongo::{Server, Stop};
 
+use crate::stop::{self, Ending};
 use args::{Databases, ProfilerCommand};
 
 /// Runs the command; gives the exit code.
@@ -40,11 +41,8 @@ fn databases(server: &Server, asked: &Databases, own: bool) -> Result<Vec<String
     Ok(names)
 }
 
-/// A flag that the first SIGINT, SIGTERM or SIGHUP sets.
-fn stop_flag() -> Result<(Stop, Arc<AtomicBool>)> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, flag.clone())?;
-    }
+/// A flag that is set when the program is asked to stop.
+fn stop_flag(ending: Ending) -> Result<(Stop, Arc<AtomicBool>)> {
+    let flag = stop::listen(ending)?.flag().clone();
     Ok((Stop::following(flag.clone()), flag))
 }

@@ -14,6 +14,7 @@ use super::args::{Databases, ReportArgs};
 use super::tail::told;
 use crate::digest::{self, Collect};
 use crate::exit::usage;
+use crate::stop::Ending;
 
 pub fn run(args: &ReportArgs) -> Result<u8> {
     let files = &args.digest.files;
@@ -40,7 +41,7 @@ fn address(path: &Path) -> Option<&str> {
 }
 
 fn live(args: &ReportArgs, target: Target) -> Result<u8> {
-    let (stop, _) = super::stop_flag()?;
+    let (stop, _) = super::stop_flag(Ending::Prompt)?;
     let server = Server::connect(target, 2)?;
     digest::profiles_of(&args.digest, &server, |profile, collect| match args.duration {
         Some(time) => follow(&server, args, time, &stop, profile, collect),

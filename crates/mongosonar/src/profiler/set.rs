@@ -13,13 +13,14 @@ use sonar_view::units::{Nanos, Size};
 use super::args::SetArgs;
 use crate::cli::OK;
 use crate::exit::usage;
+use crate::stop::Ending;
 
 pub fn run(args: &SetArgs) -> Result<u8> {
     let wanted = wanted(args)?;
     if args.databases.db.is_empty() && !args.databases.all_dbs {
         return Err(usage!("which databases? Name them with --db NAME, or take all with --all-dbs"));
     }
-    let (stop, flag) = super::stop_flag()?;
+    let (stop, flag) = super::stop_flag(Ending::Careful)?;
     let server = Server::connect(args.connection.target()?, 1)?;
     let databases = super::databases(&server, &args.databases, false)?;
     if databases.is_empty() {

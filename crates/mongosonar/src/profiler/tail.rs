@@ -16,12 +16,13 @@ use sonar_view::{Form, Zone, entry};
 use super::args::TailArgs;
 use crate::cli::OK;
 use crate::digest::IGNORED_RATE_LIMIT;
+use crate::stop::Ending;
 
 /// How long what is written may wait to be shown.
 const FLUSH: Duration = Duration::from_millis(200);
 
 pub fn run(args: &TailArgs) -> Result<u8> {
-    let (stop, _) = super::stop_flag()?;
+    let (stop, _) = super::stop_flag(Ending::Prompt)?;
     let server = Server::connect(args.connection.target()?, 2)?;
     let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };
     let mut tail = server.tail(&tailing, &stop)?;

@@ -42,6 +42,8 @@ type Log = Vec<File>;
 pub struct Lookup {
     logs: Vec<Log>,
     uri: Option<String>,
+    /// Whether the thread gives up its privileges first.
+    confined: bool,
 }
 
 impl Lookup {
@@ -61,7 +63,7 @@ impl Lookup {
                 .map(|server| log_of_process(server, &proc_root.join(server.pid.to_string())))
                 .collect();
         }
-        Ok(Self { logs, uri: args.uri.clone() })
+        Ok(Self { logs, uri: args.uri.clone(), confined: !args.keep_privileges })
     }
 
     /// Looks it up in a thread of its own. `complain` is called with what went wrong. The thread's end is
@@ -77,6 +79,9 @@ impl Lookup {
         let (done, is_done) = channel();
         let run = move || {
             let _done = done;
+            if self.confined {
+                crate::privileges::give_up_but_network();
+            }
             for log in self.logs {
                 let mut remotes = Remotes::new(None);
                 if let Err(error) = read_files(log, &mut remotes) {

@@ -16,6 +16,7 @@ use super::input::open;
 use super::output::Output;
 use crate::cli::{OK, QueriesArgs, TRUNCATED};
 use crate::content::{self, Content};
+use crate::stop::{self, Ending};
 
 /// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
 /// than this makes the buffer grow, up to the parser's own cap.
@@ -69,8 +70,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         sample: args.sample.unwrap_or(0),
     };
     let window_settings = super::window_settings(args);
-    let stop = Arc::new(AtomicBool::new(false));
-    super::input::stop_on_signals(&stop)?;
+    let stop = stop::listen(Ending::Prompt)?.flag().clone();
     let shared = Arc::new(Shared::default());
     let mut run = Run {
         decoder: Decoder::new(settings, shared.clone()),

@@ -1,4 +1,4 @@
-//! Files, pipes and standard input, whatever compression they have; and being told to stop.
+//! Files, pipes and standard input, whatever compression they have.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -9,15 +9,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-
-/// Sets `stop` when we are told to end; told twice, we end at once.
-pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
-    Ok(())
-}
 
 /// What to call an input.
 pub fn name(path: &Path) -> String {

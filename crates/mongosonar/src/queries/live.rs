@@ -13,6 +13,8 @@ use crossterm::event::{self, Event};
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Operation, Timestamp, Window};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
+use sonar_sys::helper::Helper;
+use sonar_sys::privileges::Duty;
 use sonar_sys::resource::Usage;
 use sonar_sys::{Filter, Ring, RingConfig, Wake};
 use sonar_view::live::{Action, App, Cost, Screen};
@@ -20,9 +22,13 @@ use sonar_view::{Origin, Selection};
 
 use super::applications::{self, Lookup};
 use super::output::Output;
-use super::ports::Listened;
-use super::write::Keep;
+use super::ports::{self, Listened};
+use super::rotate::Files;
+use super::write::Recorder;
 use crate::cli::{ColorArg, OK, QueriesArgs};
+use crate::exit::FAILED;
+use crate::privileges;
+use crate::stop::{self, Ending, Job};
 
 /// The longest time that the main thread sleeps, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);
@@ -52,18 +58,20 @@ struct Listener {
     /// What is to be listened to from now on.
     ports: Receiver<Arc<Listened>>,
     /// Where it is said when that cannot be done.
-    complaints: Sender<Said>,
+    complaints: Sender<News>,
     ear: Ear,
     /// How much later than it came a packet may be handed over.
     delay: Duration,
     stop: Arc<AtomicBool>,
+    /// Whether the thread gives up all that decoding does not take.
+    confined: bool,
 }
 
 /// What becomes of packets: operations, in windows that are handed over at the boundaries of intervals.
 struct Ear {
     decoder: Decoder,
     sink: LiveSink,
-    keep: Option<Arc<Mutex<Keep>>>,
+    keep: Option<Arc<Mutex<Recorder>>>,
     counted: Coverage,
     kernel: Coverage,
     interval_ns: u64,
@@ -77,11 +85,13 @@ struct Ear {
 }
 
 /// Something to be said once while listening.
-enum Said {
+pub enum News {
     /// What is new, and where the packets come from now.
     Source { news: String, source: String, origin: Origin },
     /// What went wrong; listening goes on.
     Complaint(String),
+    /// Why nothing is written to the file of `--write` any more; listening goes on.
+    WritingEnded(String),
 }
 
 /// Takes operations into the open window, and writes them where that is asked for.
@@ -105,6 +115,9 @@ impl Sink for LiveSink {
 
 impl Listener {
     fn run(mut self) -> Result<()> {
+        if self.confined {
+            privileges::confine_decoder();
+        }
         while !self.ear.orphaned {
             let until = self.ear.boundary.plus_ns(self.delay.as_nanos() as u64);
             let wait = Duration::from_nanos(until.since(now())).clamp(Duration::from_millis(1), LONG_NAP);
@@ -114,7 +127,7 @@ impl Listener {
                     "an interface went down; it is heard again once it is up, but one that is removed \
                             and made anew is not: then start again"
                         .into();
-                self.complaints.send(Said::Complaint(said)).ok();
+                self.complaints.send(News::Complaint(said)).ok();
             }
             self.count_drops();
             self.read();
@@ -147,7 +160,7 @@ impl Listener {
                 }
                 Err(error) => {
                     let said = format!("cannot listen on {listened}: {error}");
-                    self.complaints.send(Said::Complaint(said)).ok();
+                    self.complaints.send(News::Complaint(said)).ok();
                 }
             }
         }
@@ -222,6 +235,13 @@ impl Ear {
 
 /// Listens until told to stop; gives the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
+    let confined = !args.keep_privileges;
+    // Helpers come first: no thread may run yet, and they get nothing that is opened later.
+    let finder = if listened_later(args) && confined { ports::helper() } else { None };
+    let series = match (&args.write, args.rotate) {
+        (Some(path), Some(rotation)) => Some((rotation, Files::prepare(path, args.keep, confined)?)),
+        _ => None,
+    };
     let listened = Listened::choose(&args.port, Path::new("/proc"));
     let threads = usize::from(args.threads.unwrap_or(1));
     let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
@@ -239,14 +259,17 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         ..RingConfig::default()
     };
     let rings = if threads == 1 { vec![Ring::open(&config)?] } else { Ring::open_group(&config, threads)? };
+    let (say, news) = channel();
+    let (rotation, making) = match series.map(|(rotation, series)| (rotation, series.start())) {
+        Some((rotation, (files, making))) => (Some((rotation, files)), Some(making)),
+        None => (None, None),
+    };
     let keep = match &args.write {
-        Some(path) => Some(Arc::new(Mutex::new(Keep::create(path)?))),
+        Some(path) => Some(Arc::new(Mutex::new(Recorder::create(path, rotation, say.clone())?))),
         None => None,
     };
     let on = if args.interface.is_empty() { "all interfaces".to_owned() } else { args.interface.join(" ") };
     let source = format!("{on}, {listened}");
-    let stop = Arc::new(AtomicBool::new(false));
-    super::input::stop_on_signals(&stop)?;
     let screen = !args.each
         && !super::digest(args)
         && !args.json
@@ -266,15 +289,29 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         true => Some(Arc::new(Mutex::new(Output::new(args, selection, origin.clone())?))),
         false => None,
     };
+    // After the rings are open: a connection that opens from now on is seen from its beginning. Its thread may use
+    // the network, and gives up the rest by itself.
+    let complaints = say.clone();
+    let complain = move |what| drop(complaints.send(News::Complaint(what)));
+    let lookup = Lookup::open(args, Path::new("/proc"))?.start(shared.clone(), complain)?;
+    // From here on nothing is opened.
+    Usage::now()?;
+    let stop = stop::listen_confined(Ending::Prompt, || {
+        if confined {
+            privileges::give_up(Duty::Showing, &[], &[]);
+        }
+    })?;
+    let stop = stop.flag().clone();
+    if let Some(making) = making {
+        std::thread::Builder::new()
+            .name("files".to_owned())
+            .spawn(making)
+            .context("cannot start a thread")?;
+    }
     let (to, from) = sync_channel(4 * threads);
     let start = now();
     let stoppers: Vec<_> = rings.iter().map(Ring::stopper).collect();
     let mut handles = Vec::new();
-    let (say, news) = channel();
-    // After the rings are open: a connection that opens from now on is seen from its beginning.
-    let complaints = say.clone();
-    let complain = move |what| drop(complaints.send(Said::Complaint(what)));
-    let lookup = Lookup::open(args, Path::new("/proc"))?.start(shared.clone(), complain)?;
     lookup.recv_timeout(applications::PATIENCE).ok();
     let mut listeners = Vec::new();
     for (number, ring) in rings.into_iter().enumerate() {
@@ -309,12 +346,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             // The kernel looks at a block twice before it takes it for one that does not fill.
             delay: 2 * config.retire + Duration::from_millis(50),
             stop: stop.clone(),
+            confined,
         };
         let builder = std::thread::Builder::new().name(format!("capture-{number}"));
         handles.push(builder.spawn(move || listener.run()).context("cannot start a capture thread")?);
     }
     drop(to);
-    let follower = follow(listened, on, listeners, say)?;
+    let follower = follow(listened, finder, on, Changes { listeners, say })?;
     let mut joiner = Joiner { from, threads, waiting: Vec::new() };
     let until = args.duration.map(|duration| Instant::now() + duration);
     let total = if screen {
@@ -324,20 +362,31 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     };
     stop.store(true, Ordering::Relaxed);
     stoppers.iter().for_each(sonar_sys::Stopper::stop);
-    let mut total = total?;
     drop(follower);
     // The last windows, of what came until the rings were closed.
+    let mut rest = None;
     while let Some(window) = joiner.next(Duration::from_secs(2)) {
-        add(&mut total, window);
+        add(&mut rest, window);
     }
+    // Whatever went wrong, what was captured is written first.
     for handle in handles {
         handle.join().map_err(|_| anyhow::anyhow!("a capture thread has failed"))??;
+    }
+    let mut total = total?;
+    if let Some(rest) = rest {
+        add(&mut total, rest);
     }
     if let Some(total) = &total {
         match &each {
             Some(each) => each.lock().unwrap_or_else(PoisonError::into_inner).summary(total)?,
             None => output.summary(total)?,
         }
+    }
+    let failed =
+        keep.and_then(|keep| keep.lock().unwrap_or_else(PoisonError::into_inner).failed().map(str::to_owned));
+    if let Some(failed) = failed {
+        eprintln!("mongosonar: {failed}");
+        return Ok(FAILED);
     }
     Ok(OK)
 }
@@ -352,27 +401,42 @@ fn block_bytes(ring_bytes: usize) -> usize {
 /// is returned is dropped.
 fn follow(
     listened: Listened,
+    finder: Option<Helper>,
     on: String,
-    listeners: Vec<Sender<Arc<Listened>>>,
-    say: Sender<Said>,
+    Changes { listeners, say }: Changes,
 ) -> Result<Sender<()>> {
     let (keep, stop) = channel();
+    let find = move || match &finder {
+        Some(helper) => ports::ask(helper),
+        None => ports::find(Path::new("/proc")),
+    };
     if listened.follows() {
         let changed = move |listened: &Listened, news| {
             let listened = Arc::new(listened.clone());
             for listener in &listeners {
                 listener.send(listened.clone()).ok();
             }
-            let origin = listened.origin(&on, Path::new("/proc"));
+            let origin = listened.origin_with_servers(&on);
             let source = format!("{on}, {listened}");
-            say.send(Said::Source { news, source, origin }).ok();
+            say.send(News::Source { news, source, origin }).ok();
         };
         std::thread::Builder::new()
             .name("ports".to_owned())
-            .spawn(move || listened.follow("/proc".into(), &stop, changed))
+            .spawn(move || listened.follow(find, &stop, changed))
             .context("cannot start a thread")?;
     }
     Ok(keep)
+}
+
+/// Who is to know that the ports have changed.
+struct Changes {
+    listeners: Vec<Sender<Arc<Listened>>>,
+    say: Sender<News>,
+}
+
+/// Whether servers that start later are looked for.
+fn listened_later(args: &QueriesArgs) -> bool {
+    args.port.is_empty()
 }
 
 /// Puts the windows of several threads together.
@@ -426,7 +490,7 @@ fn print(
     args: &QueriesArgs,
     output: &mut Output,
     joiner: &mut Joiner,
-    news: &Receiver<Said>,
+    news: &Receiver<News>,
     stop: &AtomicBool,
     until: Option<Instant>,
 ) -> Result<Option<Window>> {
@@ -434,8 +498,8 @@ fn print(
     while !is_over(stop, until) {
         for said in news.try_iter() {
             match said {
-                Said::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
-                Said::Complaint(what) => eprintln!("mongosonar: {what}"),
+                News::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
+                News::Complaint(what) | News::WritingEnded(what) => eprintln!("mongosonar: {what}"),
             }
         }
         if let Some(window) = joiner.next(NAP) {
@@ -454,7 +518,7 @@ fn show(
     selection: &Selection,
     (source, origin): (&str, Origin),
     joiner: &mut Joiner,
-    news: &Receiver<Said>,
+    news: &Receiver<News>,
     stop: &AtomicBool,
     until: Option<Instant>,
 ) -> Result<Option<Window>> {
@@ -471,6 +535,7 @@ fn show(
         color,
         ..Default::default()
     });
+    let job = Job::listen()?;
     let mut screen = Screen::enter().context("cannot use the terminal")?;
     let mut usage: Option<(Usage, Instant)> = None;
     // They would spoil the screen.
@@ -480,8 +545,9 @@ fn show(
         let mut changed = false;
         for said in news.try_iter() {
             match said {
-                Said::Source { source, origin, .. } => app.source(source, origin),
-                Said::Complaint(what) => complaints.push(what),
+                News::Source { source, origin, .. } => app.source(source, origin),
+                News::Complaint(what) => complaints.push(what),
+                News::WritingEnded(what) => app.problem(what),
             }
             changed = true;
         }
@@ -500,8 +566,13 @@ fn show(
                 });
             }
         }
+        changed |= job.follow(&mut screen)?;
         if event::poll(Duration::from_millis(100))? {
             match event::read()? {
+                Event::Key(key) if Job::is_asked(&key) => {
+                    job.suspend(&mut screen)?;
+                    changed = true;
+                }
                 Event::Key(key) => match app.key(key) {
                     Action::Quit => break,
                     Action::Redraw => screen.redraw(&mut app)?,

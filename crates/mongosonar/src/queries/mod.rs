@@ -7,9 +7,12 @@ pub mod input;
 mod live;
 mod output;
 mod ports;
+mod rotate;
 mod write;
 
 pub use ports::SERVERS;
+pub use rotate::Rotation;
+pub use write::parse_rotation;
 
 use anyhow::Result;
 use sonar_core::Role;

@@ -1,7 +1,6 @@
 //! What is written to standard output when there is no live view.
 
 use std::io::{self, BufWriter, Stdout, Write};
-use std::path::PathBuf;
 
 use anyhow::Result;
 use sonar_core::{
@@ -15,7 +14,8 @@ use sonar_view::{By, Hidden, Origin, Report, Selection, Silence, csv, each, json
 
 use crate::cli::QueriesArgs;
 use crate::exit::usage;
-use crate::{outfile, screen};
+use crate::outfile::OutFile;
+use crate::screen;
 
 /// How figures are written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ struct Gathering {
     /// How many operations each stands for.
     weight: u32,
     /// The page that is written beside.
-    page: Option<PathBuf>,
+    page: Option<OutFile>,
 }
 
 /// Standard output, and how to write on it.
@@ -131,7 +131,7 @@ impl Output {
                 let view = View::new(digest, Source::Wire, None, None, wanted);
                 let mut view = View { coverage: Some(&window.coverage), ..view };
                 if let Some(page) = page {
-                    outfile::write(page, |out| digest::html::write(&view, out)).map_err(io::Error::other)?;
+                    page.write(|out| digest::html::write(&view, out)).map_err(io::Error::other)?;
                 }
                 match self.format {
                     Format::Json => digest::json::write(&view, &mut self.out)?,
@@ -218,6 +218,6 @@ fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<Gathering> {
         digest: Digest::new(settings),
         wanted,
         weight: args.sample.unwrap_or(1),
-        page: args.html.clone(),
+        page: args.html.as_deref().map(OutFile::open).transpose()?,
     })
 }

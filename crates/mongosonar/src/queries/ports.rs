@@ -1,16 +1,20 @@
 //! Which ports are listened to: those that were named, or else what a mongod or mongos here listens on,
 //! looked up again while listening.
 
-use std::path::{Path, PathBuf};
+use std::io::{Read, Write};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use sonar_decode::Ports;
+use sonar_sys::helper::Helper;
 use sonar_sys::listeners::{self, Search};
+use sonar_sys::privileges::{Duty, capability};
 use sonar_view::Origin as PacketOrigin;
 use sonar_view::silence::Network;
 
 use crate::cli::Range;
+use crate::privileges;
 
 /// Names of the processes that serve MongoDB's protocol.
 pub const SERVERS: [&str; 3] = ["mongod", "mongos", "ferretdb"];
@@ -62,9 +66,12 @@ impl Listened {
     }
 
     /// Adds what servers listen on now; gives what is new, if anything is. A port stays when its server
-    /// has gone: one that restarts is heard from its first packet on.
+    /// has gone: one that restarts is seen from its first packet on.
     fn look(&mut self, proc_root: &Path) -> Option<Vec<u16>> {
-        let mut new = listeners::find(proc_root, SEARCH).ok()?.ports();
+        self.add(find(proc_root)?)
+    }
+
+    fn add(&mut self, mut new: Vec<u16>) -> Option<Vec<u16>> {
         new.retain(|port| !self.ranges.iter().any(|(low, high)| (low..=high).contains(&port)));
         new.truncate(MAX_FOUND.saturating_sub(self.ranges.len()));
         if new.is_empty() {
@@ -78,11 +85,16 @@ impl Listened {
         Some(new)
     }
 
-    /// Looks again every ten seconds, until `stop` has no sender any more; `changed` is called with all
+    /// Calls `find` every ten seconds, until `stop` has no sender any more; `changed` is called with all
     /// ports, and what is new of them in words.
-    pub fn follow(mut self, proc_root: PathBuf, stop: &Receiver<()>, mut changed: impl FnMut(&Self, String)) {
+    pub fn follow(
+        mut self,
+        find: impl Fn() -> Option<Vec<u16>>,
+        stop: &Receiver<()>,
+        mut changed: impl FnMut(&Self, String),
+    ) {
         while stop.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-            if let Some(new) = self.look(&proc_root) {
+            if let Some(new) = find().and_then(|found| self.add(found)) {
                 let new: Vec<_> = new.into_iter().map(|port| (port, port)).collect();
                 changed(&self, format!("{} too: a mongod or mongos here listens on it now", list(&new)));
             }
@@ -105,6 +117,16 @@ impl Listened {
         })
     }
 
+    /// The same once a server has been found, without looking it up again.
+    pub fn origin_with_servers(&self, interfaces: &str) -> PacketOrigin {
+        PacketOrigin::Network(Network {
+            interfaces: interfaces.to_owned(),
+            ports: list(&self.ranges),
+            nobody_listens: false,
+            servers: self.ranges.iter().map(|(low, _)| *low).collect(),
+        })
+    }
+
     /// For the decoder.
     pub fn ports(&self) -> Ports {
         Ports::Ranges(self.ranges.clone())
@@ -114,6 +136,38 @@ impl Listened {
     pub fn ranges(&self) -> Vec<std::ops::RangeInclusive<u16>> {
         self.ranges.iter().map(|&(low, high)| low..=high).collect()
     }
+}
+
+/// What servers listen on here now, by `proc_root`, which is `/proc`.
+pub fn find(proc_root: &Path) -> Option<Vec<u16>> {
+    Some(listeners::find(proc_root, SEARCH).ok()?.ports())
+}
+
+/// Starts the helper that looks for servers when this process may not look into those of others any more.
+pub fn helper() -> Option<Helper> {
+    const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
+    privileges::helper("listening to servers that start later", KEPT, Duty::Reading, |mut socket| {
+        loop {
+            socket.read_exact(&mut [0])?;
+            let ports = find(Path::new("/proc")).unwrap_or_default();
+            let count = u16::try_from(ports.len()).unwrap_or(u16::MAX);
+            let numbers = std::iter::once(count).chain(ports).take(1 + usize::from(count));
+            socket.write_all(&numbers.flat_map(u16::to_le_bytes).collect::<Vec<_>>())?;
+        }
+    })
+}
+
+/// Asks the helper.
+pub fn ask(helper: &Helper) -> Option<Vec<u16>> {
+    let mut socket = helper.socket().ok()?;
+    socket.write_all(&[0]).ok()?;
+    let mut number = || {
+        let mut bytes = [0; 2];
+        socket.read_exact(&mut bytes).ok()?;
+        Some(u16::from_le_bytes(bytes))
+    };
+    let count = number()?;
+    (0..count).map(|_| number()).collect()
 }
 
 /// The ports, and why these.
@@ -137,6 +191,7 @@ fn list(ranges: &[(u16, u16)]) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
     use super::*;
 

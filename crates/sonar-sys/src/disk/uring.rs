@@ -42,7 +42,16 @@ impl Uring {
     /// # Errors
     /// Where the kernel refuses a ring.
     pub fn new(file: Arc<TestFile>, most_threads: u32) -> Result<Self, UringRefused> {
-        try_ring().map_err(|source| UringRefused {
+        Self::available()?;
+        Ok(Self { file, most_threads: most_threads.max(1) })
+    }
+
+    /// Whether the kernel gives this process a ring. Found by asking for one.
+    ///
+    /// # Errors
+    /// Where it refuses.
+    pub fn available() -> Result<(), UringRefused> {
+        try_ring().map(drop).map_err(|source| UringRefused {
             reason: match source.raw_os_error() {
                 Some(libc::ENOSYS) => "the kernel was built without it, or a seccomp filter hides it",
                 Some(libc::EPERM | libc::EACCES) => {
@@ -52,8 +61,7 @@ impl Uring {
                 _ => "the kernel says no",
             },
             source,
-        })?;
-        Ok(Self { file, most_threads: most_threads.max(1) })
+        })
     }
 }
 

@@ -110,6 +110,15 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     for (row, (_, line)) in lines.iter().enumerate() {
         put(buffer, area, row, line);
     }
+    if let (Some(problem), false) = (&app.problem, lines.is_empty()) {
+        let problem = fit(&escape(problem), usize::from(area.width).saturating_sub(1));
+        put(
+            buffer,
+            area,
+            0,
+            &Line::styled(format!(" {problem:width$}", width = usize::from(area.width)), palette.bad),
+        );
+    }
     let below = lines.len() as u16;
     let body =
         Rect { y: area.y + below, height: area.height.saturating_sub(below + footer.len() as u16), ..area };

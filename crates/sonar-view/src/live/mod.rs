@@ -18,7 +18,7 @@ use sonar_core::Window;
 use sonar_core::time::NS_PER_S;
 
 pub use draw::KEYS;
-pub use screen::Screen;
+pub use screen::{Screen, restore as restore_terminal};
 
 use crate::column::{Sort, sortable};
 use crate::model::{By, Classes, Key, NamespaceFilter, Report, Selection};
@@ -116,6 +116,8 @@ pub struct App {
     settings: Settings,
     selection: Selection,
     cost: Cost,
+    /// What has gone wrong for good.
+    problem: Option<String>,
     /// The last intervals, the oldest first.
     windows: VecDeque<Window>,
     /// They together.
@@ -155,6 +157,7 @@ impl App {
             settings,
             selection,
             cost: Cost::default(),
+            problem: None,
             windows: VecDeque::new(),
             recent: None,
             total: None,
@@ -218,6 +221,11 @@ impl App {
     pub fn source(&mut self, source: String, origin: Origin) {
         self.settings.source = source;
         self.settings.origin = origin;
+    }
+
+    /// Takes in what has gone wrong for good, to be shown in the first line from now on.
+    pub fn problem(&mut self, problem: String) {
+        self.problem = Some(problem);
     }
 
     /// All that was heard since the start; `None` when nothing was handed in.

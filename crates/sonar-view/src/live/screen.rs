@@ -60,6 +60,32 @@ impl Screen {
         out.flush()
     }
 
+    /// Gives the terminal back while `stopped` runs, which stops the program as Ctrl-Z does; then takes it again
+    /// and clears it, for the next drawing.
+    ///
+    /// # Errors
+    /// What `stopped` gives, or when the terminal is gone.
+    pub fn suspend(&mut self, stopped: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        restore();
+        let stopped = stopped();
+        self.resume()?;
+        stopped
+    }
+
+    /// Takes the terminal again after the program was stopped, whatever has become of it meanwhile, and clears
+    /// it for the next drawing.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn resume(&mut self) -> io::Result<()> {
+        // A shell gives the terminal modes of its own meanwhile; without this nothing would be set again.
+        let _ = disable_raw_mode();
+        enable_raw_mode()?;
+        TAKEN.store(true, Ordering::SeqCst);
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        self.terminal.clear()
+    }
+
     /// Columns and lines.
     ///
     /// # Errors
@@ -97,8 +123,8 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, if it is ours. There is nobody left to tell of an error.
-fn restore() {
+/// Gives the terminal back, if it is ours: for a way out that drops nothing.
+pub fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();

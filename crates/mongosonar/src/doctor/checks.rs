@@ -1,0 +1,233 @@
+//! What each command needs beside packets: eBPF, other users' processes, logs, servers, io_uring.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use sonar_sys::capabilities::grant_line;
+use sonar_sys::disk::Uring;
+use sonar_sys::io::{Mode, TraceError, Tracer};
+use sonar_sys::listeners::Listener;
+use sonar_sys::privileges;
+use sonar_sys::process::{self, Process};
+
+use super::Line;
+use crate::disk::log_of;
+
+/// How long a server may take to accept a connection.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Most bytes of a configuration file that are read.
+const MOST_BYTES: usize = 1 << 20;
+
+/// All of them.
+pub fn all(listeners: &[Listener]) -> Vec<Line> {
+    let servers = process::named(Path::new("/proc"), &["mongod", "mongos"]);
+    vec![
+        tracing(),
+        processes(&servers),
+        logs(&servers),
+        tls(&servers),
+        profiler(listeners),
+        disk(),
+        confinement(),
+    ]
+}
+
+/// `io live`, `io record`: tried on this process.
+fn tracing() -> Line {
+    let line = Line::new("ebpf", "io live, io record");
+    match Tracer::start(&[std::process::id()], Mode::Totals, None) {
+        Ok(tracer) => line.ok(format!("accesses to files can be traced, by {}", tracer.way())),
+        Err(TraceError::Permission(why)) => {
+            line.problem(format!("no permission to load eBPF programs: {why}"), grant_line())
+        }
+        Err(error) => Line { verdict: "problem", found: error.to_string(), ..line },
+    }
+}
+
+/// Which ports and files another user's process has open.
+fn processes(servers: &[Process]) -> Line {
+    let line = Line::new("processes", "queries without --port, io live, io record");
+    let hidden = |server: &&Process| {
+        let open = fs::read_dir(format!("/proc/{}/fd", server.pid));
+        open.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    let hidden: Vec<_> = servers.iter().filter(hidden).map(|server| server.pid.to_string()).collect();
+    match (servers.len(), hidden.is_empty()) {
+        (0, _) => line.ok("no mongod or mongos runs here".to_owned()),
+        (_, true) => line.ok("what mongod and mongos have open can be seen".to_owned()),
+        _ => {
+            let found =
+                format!("what process {} has open cannot be seen: ports and paths", hidden.join(", "));
+            line.warning(found, grant_line())
+        }
+    }
+}
+
+/// `logs report`: the log of each server.
+fn logs(servers: &[Process]) -> Line {
+    let line = Line::new("log", "logs report");
+    let of = |server: &Process| {
+        server.option(&["--logpath"]).map(str::to_owned).or_else(|| log_of(&configuration(server)?))
+    };
+    let paths: Vec<String> = servers.iter().filter_map(of).collect();
+    if let Some(path) = paths.iter().find(|path| File::open(path).is_err()) {
+        return line.warning(format!("{path} cannot be read"), format!("sudo mongosonar logs report {path}"));
+    }
+    match paths.as_slice() {
+        [] if servers.is_empty() => line.ok("no mongod or mongos runs here; any log can be named".to_owned()),
+        [] => line
+            .ok("no server here writes its log into a file that its arguments or configuration name"
+                .to_owned()),
+        paths => line.ok(format!("can be read: {}", paths.join(", "))),
+    }
+}
+
+/// The configuration file that a server was started with.
+fn configuration(server: &Process) -> Option<String> {
+    let text = fs::read(server.option(&["--config", "-f"])?).ok()?;
+    Some(String::from_utf8_lossy(text.get(..text.len().min(MOST_BYTES))?).into_owned())
+}
+
+/// Whether queries can be read on the wire at all.
+fn tls(servers: &[Process]) -> Line {
+    let line = Line::new("tls", "queries");
+    let mode = |server: &Process| {
+        let given = server.option(&["--tlsMode", "--sslMode"]).map(str::to_owned);
+        given.or_else(|| tls_mode(&configuration(server)?))
+    };
+    let encrypted: Vec<String> = servers
+        .iter()
+        .filter_map(|server| Some((server, mode(server)?)))
+        .filter(|(_, mode)| mode.starts_with("require") || mode.starts_with("prefer"))
+        .map(|(server, mode)| format!("{} ({}): {mode}", server.name, server.pid))
+        .collect();
+    if encrypted.is_empty() {
+        return line.ok("no server here is known to encrypt; encrypted connections are counted, not read".to_owned());
+    }
+    line.warning(
+        format!("TLS connections cannot be read on the wire: {}", encrypted.join(", ")),
+        "mongosonar profiler tail, or mongosonar logs report FILE".to_owned(),
+    )
+}
+
+/// `mode:` below `tls:` or `ssl:` in YAML.
+fn tls_mode(text: &str) -> Option<String> {
+    let mut inside = false;
+    for line in text.lines().map(str::trim) {
+        match line.split_once(':').map(|(key, value)| (key.trim(), value.trim())) {
+            Some(("tls" | "ssl", "")) => inside = true,
+            Some(("mode", value)) if inside => return Some(value.trim_matches(['"', '\'']).to_owned()),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `profiler …`, `io reorder`, `--uri`: whether the servers here take connections.
+fn profiler(listeners: &[Listener]) -> Line {
+    let line = Line::new("connection", "profiler, io reorder, --uri");
+    let here = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+        _ => address,
+    };
+    let addresses: Vec<_> = listeners.iter().map(|listener| here(listener.address)).collect();
+    let refused = addresses.iter().find(|address| TcpStream::connect_timeout(address, PATIENCE).is_err());
+    match (addresses.first(), refused) {
+        (None, _) => line.ok("no server to connect to is known here; name one with --uri".to_owned()),
+        (_, Some(address)) => {
+            let found = format!("{address} takes no connection within {} ms", PATIENCE.as_millis());
+            line.warning(found, format!("mongosonar profiler status --uri mongodb://{address}"))
+        }
+        (Some(first), None) => line.ok(format!("connections are taken: mongodb://{first}")),
+    }
+}
+
+/// `disk bench`: its first engine, and what `disk check` and `disk stat` read.
+fn disk() -> Line {
+    let line = Line::new("disk", "disk bench, check, stat");
+    let unreadable = ["/proc/diskstats", "/proc/self/mountinfo", "/sys/block"];
+    if let Some(path) = unreadable.iter().find(|path| fs::metadata(path).is_err()) {
+        return line
+            .warning(format!("{path} cannot be read"), "mount /proc and /sys into the container".to_owned());
+    }
+    match Uring::available() {
+        Ok(()) => line.ok("io_uring works; /proc and /sys can be read".to_owned()),
+        Err(error) => line.warning(error.to_string(), "mongosonar disk bench --engine threads".to_owned()),
+    }
+}
+
+/// What privileges can be given up.
+fn confinement() -> Line {
+    let line = Line::new("confinement", "queries, io live, io record");
+    let seccomp = Path::new("/proc/sys/kernel/seccomp/actions_avail").exists();
+    match (seccomp, privileges::landlock()) {
+        (true, Some(version)) => {
+            line.ok(format!("privileges are dropped after the start: seccomp, Landlock version {version}"))
+        }
+        (seccomp, landlock) => {
+            let lacks = [(seccomp, "seccomp"), (landlock.is_some(), "Landlock")];
+            let lacks: Vec<_> = lacks.iter().filter(|one| !one.0).map(|one| one.1).collect();
+            Line {
+                verdict: "warning",
+                found: format!("this kernel offers no {}", lacks.join(", no ")),
+                ..line
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_sys::listeners::Origin;
+
+    use super::*;
+
+    #[test]
+    fn the_mode_of_tls_is_found_in_a_configuration() {
+        assert_eq!(
+            tls_mode("net:\n  port: 1\n  tls:\n    mode: requireTLS\n").as_deref(),
+            Some("requireTLS")
+        );
+        assert_eq!(tls_mode("net:\n  ssl:\n    mode: \"preferSSL\"\n").as_deref(), Some("preferSSL"));
+        assert_eq!(tls_mode("operationProfiling:\n  mode: all\n"), None);
+    }
+
+    #[test]
+    fn every_command_is_among_those_that_are_checked() {
+        let lines = all(&[]);
+        for command in [
+            "queries",
+            "io live",
+            "io record",
+            "io reorder",
+            "logs report",
+            "profiler",
+            "disk bench",
+            "check",
+            "stat",
+        ] {
+            assert!(lines.iter().any(|line| line.commands.contains(command)), "{command}");
+        }
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.verdict == "ok" || line.verdict == "warning" || line.verdict == "problem")
+        );
+    }
+
+    #[test]
+    fn a_server_that_takes_no_connection_is_named() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let listener = |address| Listener { pid: 1, name: "mongod".into(), address, origin: Origin::Socket };
+        let line = profiler(&[listener(free)]);
+        assert_eq!(line.verdict, "warning");
+        assert!(line.remedy.unwrap().ends_with(&format!("mongodb://{free}")));
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), taken.local_addr().unwrap().port());
+        assert_eq!(profiler(&[listener(everywhere)]).verdict, "ok");
+    }
+}

@@ -1,0 +1,148 @@
+//! Finding the paths of files once privileges are gone: a helper process goes on to look into other users' processes.
+
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use sonar_sys::helper::Helper;
+use sonar_sys::io::FileKey;
+use sonar_sys::privileges::{Duty, capability};
+
+use super::paths::{Found, Paths};
+use crate::privileges;
+
+/// The longest path that is taken from the helper, in bytes.
+const MAX_PATH: usize = 16 * 1024;
+
+/// Finds paths, here or in the helper.
+pub enum Finder {
+    /// In this process, which keeps its privileges.
+    Here(Box<Paths>),
+    /// In the helper.
+    There {
+        /// Kept, so that it ends with us.
+        _helper: Helper,
+        socket: UnixStream,
+        unplaced: u64,
+    },
+}
+
+impl Finder {
+    /// Moves the search into a helper where this process is to give up its privileges. Call it before any thread is
+    /// started.
+    pub fn new(paths: Paths, confined: bool) -> Self {
+        if !confined {
+            return Self::Here(Box::new(paths));
+        }
+        const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
+        // What is not moved is needed where there can be no helper.
+        let mut paths = Some(paths);
+        let helper = privileges::helper("finding the folders of files", KEPT, Duty::Reading, |socket| {
+            paths.take().map_or(Ok(()), |mut paths| serve(&mut paths, socket))
+        });
+        match helper.and_then(|helper| Some((helper.socket().ok()?, helper))) {
+            Some((socket, helper)) => Self::There { _helper: helper, socket, unplaced: 0 },
+            None => Self::Here(Box::new(paths.unwrap_or_else(|| Paths::new(None, &[])))),
+        }
+    }
+
+    /// As [`Paths::of`].
+    pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> Found {
+        match self {
+            Self::Here(paths) => paths.of(key, process, fd, name),
+            Self::There { socket, unplaced, .. } => ask(socket, unplaced, (key, process, fd, name))
+                // It has gone: a name is better than nothing.
+                .unwrap_or_else(|_| Found { path: OsStr::from_bytes(name).into(), wanted: true }),
+        }
+    }
+
+    /// As [`Paths::unplaced`].
+    pub fn unplaced(&self) -> u64 {
+        match self {
+            Self::Here(paths) => paths.unplaced(),
+            Self::There { unplaced, .. } => *unplaced,
+        }
+    }
+}
+
+type Question<'a> = (FileKey, u32, i32, &'a [u8]);
+
+fn ask(
+    socket: &mut UnixStream,
+    unplaced: &mut u64,
+    (key, process, fd, name): Question<'_>,
+) -> io::Result<Found> {
+    let name = &name[..name.len().min(255)];
+    let mut question = Vec::with_capacity(25 + name.len());
+    question.extend(key.inode.to_ne_bytes());
+    question.extend(key.device.to_ne_bytes());
+    question.extend(process.to_ne_bytes());
+    question.extend(fd.to_ne_bytes());
+    question.push(name.len() as u8);
+    question.extend_from_slice(name);
+    socket.write_all(&question)?;
+    let wanted = array::<1>(socket)? == [1];
+    *unplaced = u64::from_ne_bytes(array(socket)?);
+    let mut path = vec![0; (u32::from_ne_bytes(array(socket)?) as usize).min(MAX_PATH)];
+    socket.read_exact(&mut path)?;
+    Ok(Found { path: PathBuf::from(std::ffi::OsString::from_vec(path)), wanted })
+}
+
+/// In the helper: answers each question.
+fn serve(paths: &mut Paths, mut socket: UnixStream) -> io::Result<()> {
+    loop {
+        let key = FileKey {
+            inode: u64::from_ne_bytes(array(&mut socket)?),
+            device: u64::from_ne_bytes(array(&mut socket)?),
+        };
+        let process = u32::from_ne_bytes(array(&mut socket)?);
+        let fd = i32::from_ne_bytes(array(&mut socket)?);
+        let mut name = vec![0; usize::from(array::<1>(&mut socket)?[0])];
+        socket.read_exact(&mut name)?;
+        let Found { path, wanted } = paths.of(key, process, fd, &name);
+        let path = cut(&path);
+        let mut answer = vec![u8::from(wanted)];
+        answer.extend(paths.unplaced().to_ne_bytes());
+        answer.extend((path.len() as u32).to_ne_bytes());
+        answer.extend_from_slice(path);
+        socket.write_all(&answer)?;
+    }
+}
+
+fn cut(path: &Path) -> &[u8] {
+    let bytes = path.as_os_str().as_bytes();
+    &bytes[..bytes.len().min(MAX_PATH)]
+}
+
+fn array<const N: usize>(socket: &mut UnixStream) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    socket.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn the_other_side_finds_what_is_found_here() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let worker = std::thread::spawn(move || serve(&mut Paths::new(None, &[]), theirs));
+        let path = std::env::current_exe().unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let key = FileKey { inode, device: 0 };
+        let name = path.file_name().unwrap().as_bytes();
+        let question = (key, std::process::id(), file.as_raw_fd(), name);
+        let mut unplaced = 0;
+        let found = ask(&mut ours, &mut unplaced, question).unwrap();
+        assert_eq!((found, unplaced), (Found { path, wanted: true }, 0));
+        drop(ours);
+        assert_eq!(worker.join().unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,232 @@
+//! Being asked to stop: by a signal, or because the terminal or the reader of the output has gone. One set-up for
+//! all commands.
+//!
+//! The first signal asks, and a command ends at its next look at the flag. A thread sees to the rest: it silences
+//! standard streams that have gone, so that nothing fails or spins that still uses them, and ends what does not
+//! end by itself.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use sonar_sys::terminal::{Streams, Woken};
+use sonar_view::live::Screen;
+
+/// How long a command may take to end that has nothing to put back, once nobody sees what it says any more.
+const ABANDONED: Duration = Duration::from_millis(1_500);
+/// The same where somebody may wait for its summary.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a command does once it is asked to stop.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It ends. If it takes long, or is asked again, it is ended.
+    Prompt,
+    /// It has something to put back or to remove, and takes the time that this takes.
+    Careful,
+}
+
+/// Whether the program was asked to stop, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    flag: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Stop {
+    /// Set as soon as it was asked.
+    pub fn flag(&self) -> &Arc<AtomicBool> {
+        &self.flag
+    }
+
+    /// The number of the last signal, 0 before the first one. A terminal that has gone counts as SIGHUP.
+    pub fn signal(&self) -> &Arc<AtomicUsize> {
+        &self.signal
+    }
+
+    fn ask(&self, signal: i32) {
+        let _ = self.signal.compare_exchange(0, signal as usize, Ordering::Relaxed, Ordering::Relaxed);
+        self.flag.store(true, Ordering::Relaxed);
+    }
+}
+
+static STOP: OnceLock<Stop> = OnceLock::new();
+
+/// Whether the terminal, or the reader of the output, has gone: an error is no news to anybody then.
+pub fn is_abandoned() -> bool {
+    STOP.get().is_some_and(|stop| stop.signal.load(Ordering::Relaxed) as i32 == SIGHUP)
+}
+
+/// Listens for signals, and for a terminal that goes away, from now on; later calls give the same.
+///
+/// # Errors
+/// When a handler or the thread cannot be had.
+pub fn listen(ending: Ending) -> Result<Stop> {
+    listen_confined(ending, || {})
+}
+
+/// The same; `confine` gives up privileges once all is open that listening needs, and before its thread starts.
+///
+/// # Errors
+/// When a handler or the thread cannot be had.
+pub fn listen_confined(ending: Ending, confine: impl FnOnce()) -> Result<Stop> {
+    if let Some(stop) = STOP.get() {
+        return Ok(stop.clone());
+    }
+    let stop = Stop::default();
+    set_up(&stop, ending, confine).context("cannot listen for signals")?;
+    Ok(STOP.get_or_init(|| stop).clone())
+}
+
+fn set_up(stop: &Stop, ending: Ending, confine: impl FnOnce()) -> std::io::Result<()> {
+    let (woken, wakes) = UnixStream::pair()?;
+    wakes.set_nonblocking(true)?;
+    woken.set_nonblocking(true)?;
+    let mut signals = vec![SIGINT, SIGTERM];
+    if ending == Ending::Careful {
+        signals.push(SIGQUIT);
+    }
+    // nohup has it ignored, which a handler would undo.
+    if !is_ignored(SIGHUP) {
+        signals.push(SIGHUP);
+    }
+    for signal in signals {
+        signal_hook::flag::register_usize(signal, stop.signal.clone(), signal as usize)?;
+        signal_hook::flag::register(signal, stop.flag.clone())?;
+        signal_hook::low_level::pipe::register(signal, wakes.try_clone()?)?;
+    }
+    let streams = Streams::standard()?;
+    let stop = stop.clone();
+    confine();
+    std::thread::Builder::new()
+        .name("stop".to_owned())
+        .spawn(move || guard(&stop, ending, streams, woken))?;
+    Ok(())
+}
+
+/// Whether the program was started with a signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+fn guard(stop: &Stop, ending: Ending, mut streams: Streams, mut woken: UnixStream) {
+    let mut asked = 0usize;
+    let (mut first, mut until): (Option<Instant>, Option<Instant>) = (None, None);
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        match streams.wait(&woken, left) {
+            Ok(Woken::Gone) => {
+                stop.ask(SIGHUP);
+                asked = asked.max(1);
+            }
+            Ok(Woken::Readable) => {
+                let mut bytes = [0; 64];
+                asked += woken.read(&mut bytes).unwrap_or(0);
+            }
+            Ok(Woken::Unheard | Woken::TimedOut) => {}
+            // Without it the flags still work.
+            Err(_) => return,
+        }
+        if ending == Ending::Careful || asked == 0 {
+            continue;
+        }
+        let now = Instant::now();
+        let since = *first.get_or_insert(now);
+        let abandoned = stop.signal.load(Ordering::Relaxed) as i32 == SIGHUP;
+        let deadline = since + if abandoned { ABANDONED } else { PATIENCE };
+        until = Some(deadline);
+        // The terminal that closes and its SIGHUP are one request, and so are the signals of one moment.
+        let again = asked > 1 && now.duration_since(since) > MOMENT;
+        if again || now >= deadline {
+            sonar_view::live::restore_terminal();
+            std::process::exit(128 + stop.signal.load(Ordering::Relaxed) as i32);
+        }
+        asked = 1;
+    }
+}
+
+/// Ctrl-Z in a live view, and what stops and continues the program otherwise.
+pub struct Job {
+    stopped: Arc<AtomicBool>,
+    continued: Arc<AtomicBool>,
+}
+
+impl Job {
+    /// Follows the signals from now on.
+    ///
+    /// # Errors
+    /// When a handler cannot be had.
+    pub fn listen() -> Result<Self> {
+        let job = Self { stopped: Arc::default(), continued: Arc::default() };
+        for (signal, flag) in [(SIGTSTP, &job.stopped), (SIGCONT, &job.continued)] {
+            signal_hook::flag::register(signal, flag.clone()).context("cannot listen for signals")?;
+        }
+        Ok(job)
+    }
+
+    /// Whether this key is Ctrl-Z.
+    pub fn is_asked(key: &KeyEvent) -> bool {
+        key.code == KeyCode::Char('z') && key.modifiers.contains(KeyModifiers::CONTROL)
+    }
+
+    /// Gives the terminal back, stops, and takes the terminal again when the program goes on.
+    ///
+    /// # Errors
+    /// When the terminal has gone.
+    pub fn suspend(&self, screen: &mut Screen) -> std::io::Result<()> {
+        let suspended = screen.suspend(sonar_sys::terminal::stop_group);
+        self.stopped.store(false, Ordering::Relaxed);
+        self.continued.store(false, Ordering::Relaxed);
+        suspended
+    }
+
+    /// Does what a signal has asked for since the last call; gives whether the screen is to be drawn again.
+    ///
+    /// # Errors
+    /// When the terminal has gone.
+    pub fn follow(&self, screen: &mut Screen) -> std::io::Result<bool> {
+        if self.stopped.load(Ordering::Relaxed) {
+            self.suspend(screen)?;
+            return Ok(true);
+        }
+        if self.continued.swap(false, Ordering::Relaxed) {
+            screen.resume()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+/// Signals that come within this time of the first one are one request: a shell or a supervisor may send several.
+const MOMENT: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_stays() {
+        let stop = Stop::default();
+        assert!(!stop.flag().load(Ordering::Relaxed));
+        stop.ask(SIGHUP);
+        stop.ask(SIGTERM);
+        assert!(stop.flag().load(Ordering::Relaxed));
+        assert_eq!(stop.signal().load(Ordering::Relaxed), SIGHUP as usize);
+    }
+
+    #[test]
+    fn a_signal_that_is_not_ignored_is_not() {
+        // Rust ignores SIGPIPE (13) at the start of every program.
+        assert!(is_ignored(13));
+        assert!(!is_ignored(SIGTERM));
+    }
+}

@@ -1,0 +1,113 @@
+//! A second process that keeps the privileges which the first one gives up.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::sys_process;
+
+/// The process that helps. It ends when this is dropped, and when this process ends, however it does.
+#[derive(Debug)]
+pub struct Helper {
+    child: u32,
+    socket: Option<UnixStream>,
+}
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Helper {
+    /// Starts one, which runs `serve` over its end of a socket until that returns. Call it before any thread is
+    /// started, and before descriptors are opened that it should not have.
+    ///
+    /// # Errors
+    /// When there are threads already, or no process can be made.
+    pub fn start(serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
+        if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+            return Err(io::Error::other("the program has several threads already"));
+        }
+        let (ours, theirs) = UnixStream::pair()?;
+        let parent = std::process::id();
+        match sys_process::fork()? {
+            Some(child) => {
+                ours.set_read_timeout(Some(PATIENCE))?;
+                ours.set_write_timeout(Some(PATIENCE))?;
+                Ok(Self { child, socket: Some(ours) })
+            }
+            None => {
+                drop(ours);
+                let _ = sys_process::prctl(libc::PR_SET_PDEATHSIG, [libc::SIGKILL as _, 0]);
+                // The parent ends it by closing the socket; Ctrl-C goes to the whole group.
+                if std::os::unix::process::parent_id() == parent {
+                    sys_process::ignore_signals();
+                    let _ = catch_unwind(AssertUnwindSafe(|| serve(theirs)));
+                }
+                sys_process::exit_now(0)
+            }
+        }
+    }
+
+    /// The socket to it.
+    ///
+    /// # Errors
+    /// When it cannot be duplicated.
+    pub fn socket(&self) -> io::Result<UnixStream> {
+        self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?.try_clone()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child
+    }
+}
+
+/// Sends an open file to the other side, which gets it with [`receive_file`].
+///
+/// # Errors
+/// When the other side has gone.
+pub fn send_file(socket: &UnixStream, file: &File) -> io::Result<()> {
+    sys_process::send_descriptor(socket.as_fd(), file.as_fd())
+}
+
+/// The file that [`send_file`] has sent; `None` where the other side has sent a byte of its own instead.
+///
+/// # Errors
+/// When the other side has gone.
+pub fn receive_file(socket: &UnixStream) -> io::Result<Option<File>> {
+    Ok(sys_process::receive_descriptor(socket.as_fd())?.map(File::from))
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+        sys_process::wait_for(self.child);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_file_goes_to_the_other_side() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let path = std::env::temp_dir().join(format!("sonar-sys-helper-{}", std::process::id()));
+        std::fs::write(&path, "whole").unwrap();
+        send_file(&one, &File::open(&path).unwrap()).unwrap();
+        let mut text = String::new();
+        receive_file(&other).unwrap().unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "whole");
+        (&one).write_all(b"x").unwrap();
+        assert!(receive_file(&other).unwrap().is_none());
+        drop(one);
+        assert_eq!(receive_file(&other).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,306 @@
+"""How commands end: terminals that close, signals, readers that go away, Ctrl-Z, and what is left afterwards."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+import labkit
+
+pytestmark = pytest.mark.root
+
+QUERIES = ["queries", "--interface", "lo", "--port", "1"]
+# On a busy machine the program itself may need a while to be scheduled.
+SOON = 3.0
+
+
+class Terminal:
+    """A program on a terminal of its own, of which we hold the other side."""
+
+    def __init__(self, command, rows=24, columns=100):
+        self.pid, self.side = pty.fork()
+        if self.pid == 0:
+            os.execvp(command[0], [str(word) for word in command])
+        fcntl.ioctl(self.side, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.shown = b""
+        self.code = None
+
+    def read(self, seconds=0.05):
+        """Takes what has been written to the terminal."""
+        if self.side is None:
+            time.sleep(seconds)
+            return self.shown
+        ready, _, _ = select.select([self.side], [], [], seconds)
+        if ready:
+            try:
+                written = os.read(self.side, 1 << 16)
+                self.shown += written
+                # Where is the cursor? A terminal answers.
+                os.write(self.side, b"\x1b[1;1R" * written.count(b"\x1b[6n"))
+            except OSError as error:
+                assert error.errno == errno.EIO
+        return self.shown
+
+    def wait_for(self, text, seconds=20.0):
+        deadline = time.monotonic() + seconds
+        while text not in self.read():
+            assert time.monotonic() < deadline and self.running(), f"{text!r} did not come: {self.shown[-2000:]!r}"
+
+    def type(self, keys):
+        os.write(self.side, keys)
+
+    def close(self):
+        os.close(self.side)
+        self.side = None
+
+    def running(self):
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+        return self.code is None
+
+    def end(self, seconds=SOON):
+        """The exit code, which must come soon; nothing of the program's session may be left."""
+        deadline = time.monotonic() + seconds
+        while self.running():
+            assert time.monotonic() < deadline, f"still running: {self.shown[-2000:]!r}"
+            self.read(0.02)
+        labkit.wait_until(lambda: not session(self.pid), "the end of all its processes", seconds=2)
+        return self.code
+
+    def modes(self):
+        return termios.tcgetattr(self.side)
+
+
+def session(leader):
+    """The processes of a session that still run."""
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == leader and fields[0] not in "ZX":
+                found.append(int(stat.parent.name))
+    return found
+
+
+@contextlib.contextmanager
+def on_terminal(*words, **options):
+    terminal = Terminal([labkit.MONGOSONAR, *words], **options)
+    try:
+        yield terminal
+    finally:
+        for process in session(terminal.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        if terminal.side is not None:
+            terminal.close()
+        with contextlib.suppress(ChildProcessError):
+            if terminal.code is None:
+                os.waitpid(terminal.pid, 0)
+
+
+@pytest.fixture
+def traced():
+    """A process with files that are read."""
+    program = "import time\nwhile True: open('/etc/hostname').read(); time.sleep(0.01)"
+    with labkit.process([sys.executable, "-c", program]) as child:
+        yield child.pid
+
+
+def commands(tmp_path, traced):
+    """Each command that goes on until it is ended, and what it shows once it runs."""
+    return {
+        "queries": (QUERIES, b"mongosonar "),
+        "queries --each": ([*QUERIES, "--each"], b"listening"),
+        "queries --json": ([*QUERIES, "--json"], b'"interval"'),
+        "queries --write": ([*QUERIES, "--write", tmp_path / "kept.pcapng"], b"mongosonar "),
+        "queries --threads": ([*QUERIES, "--threads", "3"], b"mongosonar "),
+        "queries --read -": (["queries", "--read", "-"], b""),
+        "io live": (["io", "live", "--pid", traced], b"busy"),
+        "io live --json": (["io", "live", "--json", "--pid", traced], b'"files"'),
+        "io record": (["io", "record", tmp_path / "kept.msio", "--pid", traced], b"recording"),
+        "disk stat": (["disk", "stat"], b"r/s"),
+    }
+
+
+NAMES = list(commands(pathlib.Path(), 0))
+
+
+@pytest.mark.parametrize("how", ["closed", "SIGHUP", "SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", NAMES)
+def test_it_ends_at_once_and_leaves_nothing_behind(name, how, tmp_path, traced):
+    words, shown = commands(tmp_path, traced)[name]
+    with on_terminal(*words) as terminal:
+        terminal.wait_for(shown)
+        if not shown:
+            labkit.wait_until(lambda: catches(terminal.pid, signal.SIGTERM), "its handlers")
+        time.sleep(0.3)
+        if how == "closed":
+            terminal.close()
+        else:
+            os.kill(terminal.pid, getattr(signal, how))
+        assert terminal.end() == 0
+    if name == "io record":
+        report = subprocess.run([labkit.MONGOSONAR, "io", "report", tmp_path / "kept.msio", "--json"], capture_output=True, text=True)
+        assert report.returncode == 0, report.stderr
+        assert json.loads(report.stdout)
+    if name == "queries --write":
+        labkit.read_capture(tmp_path / "kept.pcapng")
+
+
+def catches(pid, number):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return int(caught.split()[1], 16) >> (number - 1) & 1
+
+
+def test_a_terminal_that_closes_costs_no_processor_time(tmp_path, traced):
+    # The program is not the leader of the session, so that no SIGHUP helps it: sudo and ssh do so too.
+    script = 'trap "" HUP; "$0" "$@"; echo "code $?" > code'
+    with contextlib.chdir(tmp_path), on_terminal_of("bash", "-c", script, labkit.MONGOSONAR, *QUERIES) as terminal:
+        terminal.wait_for(b"mongosonar ")
+        terminal.close()
+        labkit.wait_until(lambda: (tmp_path / "code").exists() and (tmp_path / "code").read_text(), "its end", seconds=SOON)
+    assert (tmp_path / "code").read_text() == "code 0\n"
+
+
+@contextlib.contextmanager
+def on_terminal_of(*command):
+    terminal = Terminal(command)
+    try:
+        yield terminal
+    finally:
+        for process in session(terminal.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        if terminal.side is not None:
+            terminal.close()
+
+
+def test_a_reader_that_goes_away_ends_it_before_there_is_more_to_write():
+    command = [labkit.MONGOSONAR, *QUERIES, "--each"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    assert b"listening" in child.stderr.readline()
+    child.stdout.close()
+    assert child.wait(SOON) == 0
+    child.stderr.close()
+
+
+def test_a_reader_that_does_not_read_holds_nothing_up():
+    """Its pipe is full, so that a write would wait for ever."""
+    with open("/dev/zero", "rb") as zero:
+        command = [labkit.MONGOSONAR, *QUERIES, "--json", "--interval", "10ms"]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=zero)
+    labkit.wait_until(lambda: waits_to_write(child.pid), "a full pipe", seconds=60)
+    child.send_signal(signal.SIGTERM)
+    # It has been given time for a summary.
+    assert child.wait(8) == 128 + signal.SIGTERM
+    child.stdout.close()
+
+
+def waits_to_write(pid):
+    return "pipe_w" in pathlib.Path(f"/proc/{pid}/wchan").read_text() or "pipe_write" in stack(pid)
+
+
+def stack(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/stack").read_text()
+    return ""
+
+
+def test_under_nohup_a_hangup_changes_nothing(tmp_path):
+    with open(tmp_path / "out", "wb") as out:
+        with labkit.process(["nohup", labkit.MONGOSONAR, *QUERIES, "--json"], stdout=out, stderr=out, stdin=subprocess.DEVNULL) as child:
+            labkit.wait_until(lambda: catches(child.pid, signal.SIGTERM), "its handlers")
+            child.send_signal(signal.SIGHUP)
+            time.sleep(1)
+            assert child.poll() is None
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(SOON) == 0
+
+
+@pytest.mark.parametrize("words", ["queries", "io"])
+@pytest.mark.parametrize("how", ["key", "signal"])
+def test_ctrl_z_gives_the_terminal_back_and_fg_draws_it_again(words, how, traced):
+    arguments = QUERIES if words == "queries" else ["io", "live", "--pid", str(traced)]
+    # A shell with job control, as a person has it.
+    with on_terminal_of("bash", "--norc", "--noediting", "-i") as terminal:
+        terminal.type(b"PS1='ready'\"> \"; stty -echo\n")
+        terminal.wait_for(b"ready> ")
+        before = terminal.modes()
+        terminal.type(" ".join([labkit.MONGOSONAR, *map(str, arguments)]).encode() + b"\n")
+        terminal.wait_for(b"\x1b[?1049h")
+        program = labkit.wait_until(lambda: [pid for pid in session(terminal.pid) if pid != terminal.pid and stops(pid) is not None], "the program")[0]
+        labkit.wait_until(lambda: terminal.read() and not terminal.modes()[3] & termios.ICANON, "raw mode")
+        time.sleep(0.5)
+        for _ in range(2):
+            terminal.read()
+            terminal.shown = b""
+            if how == "key":
+                terminal.type(b"\x1a")
+            else:
+                os.kill(program, signal.SIGTSTP)
+            terminal.wait_for(b"ready> ")
+            assert b"\x1b[?1049l" in terminal.shown and b"Stopped" in terminal.shown
+            assert stops(program)
+            assert terminal.modes()[3] & termios.ICANON
+            terminal.shown = b""
+            terminal.type(b"fg\n")
+            terminal.wait_for(b"\x1b[?1049h")
+            terminal.wait_for(b"mongosonar" if words == "queries" else b"busy")
+            assert not stops(program)
+            labkit.wait_until(lambda: terminal.read() and not terminal.modes()[3] & termios.ICANON, "raw mode")
+        terminal.shown = b""
+        terminal.type(b"q")
+        terminal.wait_for(b"ready> ")
+        assert terminal.modes()[3] == before[3]
+        terminal.type(b"exit\n")
+
+
+def stops(pid):
+    """Whether a process of ours is stopped; `None` where it is none of mongosonar."""
+    with contextlib.suppress(OSError):
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        if "mongosonar" in fields:
+            return fields.rpartition(")")[2].split()[0] in "Tt"
+    return None
+
+
+@pytest.mark.parametrize("dies", ["make", "script", "terminal"])
+def test_make_run_leaves_no_server_and_no_files(dies, tmp_path):
+    if not shutil.which("go"):
+        pytest.skip("no Go to build the server with")
+    # A network and processes of its own: other servers of this machine are not seen.
+    makefile = tmp_path / "Makefile"
+    makefile.write_text(f"run:\n\t@{labkit.LAB.parent / 'scripts/run.sh'}\n")
+    environment = {**os.environ, "MONGOSONAR": str(labkit.MONGOSONAR), "TMPDIR": str(tmp_path)}
+    inside = f"ip link set lo up; exec make -f {makefile} run"
+    command = ["env", *(f"{key}={environment[key]}" for key in ("MONGOSONAR", "TMPDIR")), "unshare", "--net", "bash", "-c", inside]
+    if subprocess.run(["pgrep", "-x", "mongod|mongos"], capture_output=True).returncode == 0:
+        pytest.skip("a mongod runs on this machine, and would be shown")
+    with on_terminal_of(*command) as terminal:
+        terminal.wait_for(b"port 27017", seconds=120)
+        started = session(terminal.pid)
+        if dies == "terminal":
+            terminal.close()
+        elif dies == "make":
+            os.kill(terminal.pid, signal.SIGKILL)
+        else:
+            script = [pid for pid in started if "run.sh" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+            os.kill(min(script), signal.SIGKILL)
+        labkit.wait_until(lambda: not [pid for pid in session(terminal.pid) if pid != terminal.pid], "the end of all", seconds=15)
+    assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]

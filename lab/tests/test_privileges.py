@@ -1,0 +1,262 @@
+"""What a running mongosonar may still do, and what works without its privileges; a full disk, and files that follow each other."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+import labkit
+from test_ending import on_terminal
+
+pytestmark = pytest.mark.root
+
+
+def tasks(pid):
+    """What the kernel says of each thread of a process, by its name."""
+    found = {}
+    for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
+        fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+        found[fields["Name"] + " " + fields["Pid"]] = fields
+    return found
+
+
+def children(pid):
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+SYS_PTRACE, DAC_READ_SEARCH, DAC_OVERRIDE = 1 << 19, 1 << 2, 1 << 1
+
+
+def assert_confined(pid, helpers_keep=0):
+    for name, fields in tasks(pid).items():
+        facts = {key: fields[key].strip() for key in ("CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd", "NoNewPrivs", "Seccomp")}
+        none = "0" * 16
+        assert facts == dict.fromkeys(["CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd"], none) | {"NoNewPrivs": "1", "Seccomp": "2"}, name
+    for child in children(pid):
+        for name, fields in tasks(child).items():
+            assert int(fields["CapEff"], 16) & ~helpers_keep == 0 and fields["NoNewPrivs"].strip() == "1" and fields["Seccomp"].strip() == "2", name
+
+
+def test_queries_gives_up_its_privileges_in_every_thread(served_v4, tmp_path):
+    port = labkit.port_of(served_v4)
+    kept = tmp_path / "kept.pcapng"
+    arguments = ["--interface", "lo", "--port", str(port), "--threads", "3", "--json", "--interval", "500ms", "--write", str(kept)]
+    with labkit.listening(tmp_path, arguments) as running:
+        labkit.wait_until(running.lines, "an interval")
+        assert_confined(running.child.pid)
+        names = [name.rsplit(" ", 1)[0] for name in tasks(running.child.pid)]
+        assert {"capture-0", "capture-1", "capture-2"} < set(names)
+        # A capture thread has a filter more than the others.
+        filters = {name: int(fields["Seccomp_filters"]) for name, fields in tasks(running.child.pid).items() if "Seccomp_filters" in fields}
+        assert all(count == (2 if name.startswith("capture") else 1) for name, count in filters.items()), filters
+        labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
+        labkit.wait_until(lambda: any(row["calls"] for line in running.lines() for row in line["rows"]), "rows")
+        running.stop()
+    assert "privileges" not in running.err.read_text()
+    assert len(labkit.read_capture(kept)) > 100
+
+
+def test_servers_that_start_later_are_found_without_privileges(tmp_path):
+    """The server runs as somebody else, so that finding its port takes a capability, which only the helper has."""
+    server = tmp_path / "mongod"
+    shutil.copy(labkit.LAB / "bin/server", server)
+    os.chmod(tmp_path, 0o755)
+    data = tmp_path / "data"
+    data.mkdir()
+    shutil.chown(data, "nobody")
+    for folder in tmp_path.parents[:2]:
+        os.chmod(folder, 0o755)
+    with labkit.listening(tmp_path, ["--json", "--interval", "1s"]) as running:
+        assert_confined(running.child.pid, SYS_PTRACE | DAC_READ_SEARCH)
+        assert children(running.child.pid)
+        command = ["setpriv", "--reuid", "nobody", "--clear-groups", server, "--demo", "--listen", "127.0.0.1:0", "--dir", data]
+        with labkit.ready(command) as address:
+            port = labkit.port_of(address)
+            labkit.wait_until(lambda: f"port {port} too" in running.err.read_text(), "the new port", seconds=30)
+            labkit.wait_until(
+                lambda: [row for line in running.lines() for row in line["rows"] if row["server"].endswith(f":{port}")], "its queries", seconds=15
+            )
+
+
+@pytest.fixture
+def reader(tmp_path):
+    """Somebody else's process that reads a file in a folder of its own."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "collection.wt").write_bytes(bytes(1 << 16))
+    for path in [folder, *tmp_path.parents[:2], tmp_path]:
+        os.chmod(path, 0o755)
+    shutil.chown(folder, "nobody")
+    program = "import os, sys, time\nf = os.open(sys.argv[1], os.O_RDONLY)\nwhile True: os.pread(f, 4096, 0); time.sleep(0.005)"
+    command = ["setpriv", "--reuid", "nobody", "--clear-groups", "/usr/bin/python3", "-c", program, folder / "collection.wt"]
+    with labkit.process(command) as child:
+        labkit.wait_until(lambda: "collection.wt" in " ".join(links(child.pid)), "the open file")
+        yield child.pid, folder / "collection.wt"
+
+
+def links(pid):
+    with contextlib.suppress(OSError):
+        return [os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+    return []
+
+
+@pytest.mark.parametrize("command", ["live", "record"])
+def test_io_gives_up_its_privileges_and_still_finds_paths(command, reader, tmp_path):
+    pid, path = reader
+    recording = tmp_path / "kept.msio"
+    words = ["live", "--json", "--interval", "500ms"] if command == "live" else ["record", recording]
+    with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err:
+        arguments = [labkit.MONGOSONAR, "io", *words, "--pid", str(pid), "--dbpath", str(path.parent)]
+        with labkit.process(arguments, stdout=out, stderr=err, stdin=subprocess.DEVNULL) as child:
+            labkit.wait_until(lambda: b"process" in (tmp_path / "err").read_bytes() or child.poll() is not None, "its start")
+            time.sleep(2.5)
+            assert child.poll() is None, (tmp_path / "err").read_text()
+            assert_confined(child.pid, SYS_PTRACE | DAC_READ_SEARCH)
+            assert labkit.stop(child) == 0, (tmp_path / "err").read_text()
+    if command == "live":
+        names = {file["name"] for line in labkit.read_lines(tmp_path / "out") for file in line["files"]}
+    else:
+        done = subprocess.run([labkit.MONGOSONAR, "io", "report", recording, "--json"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        names = {str(path)} if str(path) in done.stdout else set()
+    assert names == {str(path)}
+
+
+def test_they_are_kept_on_request(tmp_path):
+    with labkit.listening(tmp_path, ["--interface", "lo", "--port", "1", "--keep-privileges"]) as running:
+        assert all(fields["Seccomp"].strip() == "0" for fields in tasks(running.child.pid).values())
+        assert not children(running.child.pid)
+
+
+@contextlib.contextmanager
+def small_disk(path, size):
+    path.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", path], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no file system in memory: {done.stderr}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+@pytest.mark.parametrize("view", ["screen", "lines"])
+def test_a_full_disk_is_told_and_ends_the_writing_alone(view, served_v4, tmp_path):
+    port = labkit.port_of(served_v4)
+    with small_disk(tmp_path / "disk", "300k") as disk:
+        kept = disk / "kept.pcapng"
+        arguments = ["queries", "--interface", "lo", "--port", str(port), "--interval", "500ms", "--write", kept]
+        if view == "screen":
+            with on_terminal(*arguments, columns=120) as terminal:
+                terminal.wait_for(b"cpu")
+                labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
+                terminal.wait_for(b"writing ")
+                terminal.wait_for(b"No space left")
+                terminal.shown = b""
+                terminal.wait_for(b"cpu", seconds=3) if b"cpu" in terminal.read(1) else None
+                assert terminal.running(), "it goes on showing"
+                terminal.type(b"q")
+                assert terminal.end() == 1
+                assert b"No space left on device" in terminal.shown
+        else:
+            out = tmp_path / "out"
+            with open(out, "wb") as stdout:
+                command = [labkit.MONGOSONAR, *map(str, arguments), "--json"]
+                child = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+                labkit.wait_until(lambda: labkit.packet_sockets(child.pid), "a packet socket")
+                labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
+                time.sleep(2)
+                assert child.poll() is None
+                child.terminate()
+                said = child.communicate(timeout=20)[1]
+            assert child.returncode == 1
+            assert said.count("No space left on device") == 2, said
+            # What came after the disk was full is shown all the same.
+            calls = labkit.summary(labkit.read_lines(out))["totals"]["calls"]
+            assert calls > len(labkit.read_capture(kept))
+        assert 64 << 10 < kept.stat().st_size <= 300 << 10
+        assert labkit.read_capture(kept)
+        if shutil.which("tshark"):
+            done = subprocess.run(["tshark", "-n", "-r", kept], capture_output=True, text=True)
+            assert done.returncode == 0 and "cut short" not in done.stderr, done.stderr
+
+
+def test_a_full_disk_ends_a_recording_that_can_be_read(tmp_path):
+    program = "import os\nf = os.open('/etc/hostname', os.O_RDONLY)\nwhile True: os.pread(f, 1, 0)"
+    with small_disk(tmp_path / "disk", "200k") as disk, labkit.process([sys.executable, "-c", program]) as reader:
+        kept = disk / "kept.msio"
+        done = subprocess.run(
+            [labkit.MONGOSONAR, "io", "record", kept, "--pid", str(reader.pid), "--duration", "60s"], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 1 and "No space left on device" in done.stderr, done.stderr
+        report = subprocess.run([labkit.MONGOSONAR, "io", "report", kept, "--json"], capture_output=True, text=True)
+        assert report.returncode == 3, report.stderr
+        reads = re.search(r'"reads":\s*(\d+)', report.stdout)
+        assert reads and int(reads[1]) > 1_000, report.stdout[:2000]
+
+
+def test_each_file_of_a_series_is_complete_and_the_oldest_go(served_v4, tmp_path):
+    """The folder is somebody else's: only with a capability may files be made in it."""
+    port = labkit.port_of(served_v4)
+    folder = tmp_path / "series"
+    folder.mkdir(mode=0o700)
+    shutil.chown(folder, "nobody")
+    arguments = ["--interface", "lo", "--port", str(port), "--interval", "200ms", "--write", str(folder / "kept.pcapng")]
+    with labkit.listening(tmp_path, [*arguments, "--rotate", "256K", "--keep", "3"]) as running:
+        assert_confined(running.child.pid, DAC_OVERRIDE)
+        for _ in range(3):
+            labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
+            time.sleep(0.5)
+        assert labkit.stop(running.child) == 0, running.err.read_text()
+    files = sorted(path.name for path in folder.iterdir())
+    assert len(files) == 3 and all(re.fullmatch(r"kept-\d{5}\.pcapng", name) for name in files), files
+    assert files[0] > "kept-00001.pcapng"
+    for name in files:
+        assert (folder / name).stat().st_mode & 0o777 == 0o600
+        labkit.read_capture(folder / name)
+        if shutil.which("capinfos"):
+            done = subprocess.run(["capinfos", "-T", "-c", folder / name], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+
+
+def test_one_line_grants_all_that_is_needed(tmp_path):
+    """The line that error messages, doctor and README print; with it both the wire and files can be watched without root."""
+    program = tmp_path / "mongosonar"
+    shutil.copy(labkit.MONGOSONAR, program)
+    os.chmod(tmp_path, 0o755)
+    for folder in tmp_path.parents[:2]:
+        os.chmod(folder, 0o755)
+    user = ["setpriv", "--reuid", "nobody", "--clear-groups"]
+    lines = set()
+    for words in (["queries", "--duration", "1s"], ["io", "live", "--pid", str(os.getpid()), "--duration", "1s"], ["doctor"]):
+        refused = subprocess.run([*user, program, *words], capture_output=True, text=True)
+        assert refused.returncode != 0
+        lines |= set(re.findall(r"sudo setcap (\S+) ", refused.stderr + refused.stdout))
+    readme = (labkit.LAB.parent / "README.md").read_text()
+    assert len(lines) == 1 and lines < set(re.findall(r"sudo setcap (\S+) ", readme)), lines
+    granted = subprocess.run(["setcap", lines.pop(), program], capture_output=True, text=True)
+    if granted.returncode:
+        pytest.skip(f"no file capabilities here: {granted.stderr}")
+    with open(tmp_path / "out", "wb") as out:
+        for words in (["queries", "--interface", "lo", "--json"], ["io", "live", "--json", "--pid", str(os.getpid())]):
+            with labkit.process([*user, program, *words], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as child:
+                time.sleep(2.5)
+                assert child.poll() is None, (tmp_path / "out").read_text()
+                assert_confined_user(child.pid)
+
+
+def assert_confined_user(pid):
+    """Without CAP_SETPCAP the bounding set stays as it is; nothing can be gained from it any more."""
+    for name, fields in tasks(pid).items():
+        assert int(fields["CapEff"], 16) == int(fields["CapPrm"], 16) == 0, name
+        assert fields["NoNewPrivs"].strip() == "1" and fields["Seccomp"].strip() == "2", name
