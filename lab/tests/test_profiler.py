@@ -678,7 +678,7 @@ def test_a_rate_limit_counts_only_where_the_server_keeps_to_it(plays, weight, tm
 
 def test_impact_does_not_measure_a_rate_limit_that_the_server_does_not_keep():
     with mongod("percona-4.4.6") as mock:
-        done = run("impact", "--clients", "1", "--rounds", "2", "--slice", "200ms", "--documents", "300", "--json", mock.uri)
+        done = run("impact", "--clients", "1", "--rounds", "3", "--slice", "200ms", "--documents", "300", "--json", mock.uri)
         assert [cell["name"] for cell in json.loads(done.stdout)["cells"]] == ["0", "1", "2"]
         assert "PSMDB-876" in done.stderr
 
