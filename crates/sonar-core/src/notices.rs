@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use crate::{Application, Timestamp};
+use crate::{Application, Timestamp, UtcOffsets};
 
 /// The most kinds of errors and warnings that are told apart.
 pub const MAX_KINDS: usize = 512;
@@ -12,6 +12,8 @@ pub const MAX_KINDS: usize = 512;
 pub const MAX_STARTS: usize = 1_000;
 /// The most clients that are told apart.
 pub const MAX_CLIENTS: usize = 1_024;
+/// The most versions of running servers that are kept.
+pub const MAX_VERSIONS: usize = 64;
 /// The most bytes of a message that are kept.
 pub const MAX_MESSAGE: usize = 200;
 
@@ -115,6 +117,10 @@ pub struct Notices {
     pub starts: Vec<Start>,
     /// Starts beyond those.
     pub starts_other: u64,
+    /// Versions that running servers stated without starting, as they do after each rotation of their log.
+    pub running_versions: Vec<Box<str>>,
+    /// Offsets from UTC of the log's times.
+    pub offsets: UtcOffsets,
     /// Errors and warnings by kind.
     pub messages: BTreeMap<Message, Said>,
     /// Errors and warnings of further kinds.
@@ -146,9 +152,7 @@ impl Notices {
     /// A server started, or said something about its start, at `at`: what is said within a few seconds on
     /// one process is of one start.
     pub fn start(&mut self, at: Timestamp) -> &mut Start {
-        const SAME_NS: u64 = 5_000_000_000;
-        let same = self.starts.last().is_some_and(|last| at >= last.at && at.since(last.at) <= SAME_NS);
-        if !same {
+        if self.recent_start(at).is_none() {
             if self.starts.len() >= MAX_STARTS {
                 self.starts.pop();
                 self.starts_other += 1;
@@ -157,6 +161,20 @@ impl Notices {
         }
         let last = self.starts.len() - 1;
         &mut self.starts[last]
+    }
+
+    /// The start that a line at `at` belongs to: the last one, if it was a few seconds ago.
+    pub fn recent_start(&mut self, at: Timestamp) -> Option<&mut Start> {
+        const SAME_NS: u64 = 5_000_000_000;
+        self.starts.last_mut().filter(|last| at >= last.at && at.since(last.at) <= SAME_NS)
+    }
+
+    /// A running server stated its version.
+    pub fn running_version(&mut self, version: &str) {
+        let is_known = self.running_versions.iter().any(|known| &**known == version);
+        if !version.is_empty() && !is_known && self.running_versions.len() < MAX_VERSIONS {
+            self.running_versions.push(version.into());
+        }
     }
 
     /// An error or warning was said.
@@ -172,9 +190,10 @@ impl Notices {
     /// Versions that were said, each once, in order.
     pub fn versions(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();
-        for start in self.starts.iter().filter(|start| !start.version.is_empty()) {
-            if !all.contains(&&*start.version) {
-                all.push(&start.version);
+        let started = self.starts.iter().map(|start| &*start.version).filter(|version| !version.is_empty());
+        for version in started.chain(self.running_versions.iter().map(|version| &**version)) {
+            if !all.contains(&version) {
+                all.push(version);
             }
         }
         all

@@ -22,12 +22,14 @@ counters! {
         lines_other,
         /// Empty lines.
         lines_empty,
-        /// Neither a log line of any version nor the continuation of one: rubbish.
+        /// Not recognised as a line of a MongoDB log of any version.
         lines_unknown: loss,
         /// Longer than is read; the rest of each was passed over.
         lines_too_long: loss,
-        /// JSON that contradicts itself, or ends too early.
+        /// Look like lines of a MongoDB log but cannot be parsed: cut, damaged, or changed on the way.
         lines_malformed: loss,
+        /// Of all lines: their log line was taken out of the line of another program (a prefix, or an envelope).
+        lines_unwrapped,
         /// The last line of a file ends without a line feed and cannot be read: it is still being written.
         lines_unfinished: loss,
         /// Documents of profiles.
@@ -42,6 +44,8 @@ counters! {
         entries_weighted,
         /// Statements joined with the command that held them.
         statements_joined,
+        /// Statements shown without the command that held them, because too many waited for theirs.
+        statements_unjoined: loss,
         /// Commands that held statements of which the source says nothing.
         statements_unsaid: loss,
         /// Operations whose shape is known exactly.
@@ -69,7 +73,25 @@ counters! {
     }
 }
 
+/// Lines that look like those of a MongoDB log and could not be parsed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Unparsed {
+    /// How many there are.
+    pub lines: u64,
+    /// Of how many lines that are not empty.
+    pub of: u64,
+    /// They are at least half of all: what is shown is not the log.
+    pub is_most: bool,
+}
+
 impl Reading {
+    /// The lines that look like MongoDB's but could not be parsed, which a report states before anything
+    /// else; `None` if there are none.
+    pub fn unparsed(&self) -> Option<Unparsed> {
+        let (lines, of) = (self.lines_malformed, self.lines - self.lines_empty.min(self.lines));
+        (lines > 0).then(|| Unparsed { lines, of, is_most: lines >= of.div_ceil(2) })
+    }
+
     /// What does not add up: each of these equations holds at any time. Empty when all do.
     pub fn imbalances(&self) -> Vec<String> {
         let mut wrong = Vec::new();
