@@ -29,12 +29,12 @@ fn a_log_is_told_in_full_and_its_counters_balance() {
     let told = object(&output);
     let count = |name: &str| told["reading"][name].as_u64().unwrap();
     // By `wc -l` and grep over the same file.
-    assert_eq!((count("lines"), count("lines_operation")), (5_595, 5_399));
-    assert_eq!(told["totals"]["calls"], 4_295);
+    assert_eq!((count("lines"), count("lines_operation")), (5_595, 5_404));
+    assert_eq!(told["totals"]["calls"], 4_300);
     assert_eq!(count("statements_joined"), 1_104);
     assert_eq!(told["notices"]["versions"], serde_json::json!(["4.0.3"]));
     let rows = told["rows"].as_array().unwrap();
-    assert_eq!(rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum::<u64>(), 4_295);
+    assert_eq!(rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum::<u64>(), 4_300);
 }
 
 #[test]
@@ -70,9 +70,10 @@ fn what_is_still_written_and_what_is_rubbish_is_counted_and_never_fatal() {
     bytes.extend_from_slice(&plain);
     bytes.extend_from_slice(b"\xff\xfe\n");
     let told = object(&report("logs", &[&folder.file("rubbish", &bytes)], "--json"));
+    // None of them looks like MongoDB's.
     assert_eq!(
         (&told["reading"]["lines_unknown"], &told["reading"]["lines_malformed"]),
-        (&2.into(), &1.into())
+        (&3.into(), &0.into())
     );
     assert_eq!(told["totals"]["calls"], 4_201);
     // A compressed file that was cut.

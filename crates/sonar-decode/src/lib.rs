@@ -14,6 +14,7 @@ pub mod frame;
 pub mod io_file;
 pub mod log;
 pub mod message;
+mod names;
 pub mod peer;
 pub mod profile;
 pub mod shape;

@@ -1,7 +1,7 @@
 //! Documents of `system.profile`, of every version: as BSON (from a server, or a dump), as JSON, or as a shell
 //! prints them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{OnceCell, RefCell};
 
 use sonar_core::{Identity, Reading};
 
@@ -110,7 +110,7 @@ impl Profile {
             Ok(left_out) => {
                 self.documents += 1;
                 let scratch = RefCell::new(std::mem::take(&mut self.scratch));
-                let json = crate::log::JsonDocument { line: &text, scratch: &scratch, cut: Cell::new(None) };
+                let json = crate::log::JsonDocument { line: &text, scratch: &scratch, cut: OnceCell::new() };
                 match self.teller.take(&Printed { json, left_out }, &Extra::default(), sink) {
                     Ok(told) => self.other += u64::from(!told),
                     Err(_) => self.malformed += 1,

@@ -42,11 +42,13 @@ const DIFFER: [Differ; 4] = [
             ("find shop.people {filter: {city: ?string}, projection: {age: 1}}", 1),
             ("noSuchCommand shop {}", 4),
         ],
-        // A getLastError is told with its write on the wire; the rest the server asked of itself.
+        // A getLastError is told with its write on the wire; a transaction has no message of its own; the rest
+        // the server asked of itself.
         told: &[
             ("find config.transactions {filter: {_id: ?object}, limit: ?number, singleBatch: true}", 11),
             ("find shop.people {filter: {city: ?string}}", 1),
             ("getlasterror stats {}", 2),
+            ("transaction  {}", 5),
         ],
         unsaid: &[],
     },
@@ -421,7 +423,7 @@ fn rubbish_is_counted_by_reason() {
             reading.lines_event,
             reading.lines_other
         ),
-        (1, 2, 1, 2, 1)
+        (1, 3, 1, 2, 0)
     );
     let messages: Vec<_> =
         log.notices().messages.iter().map(|(kind, said)| (&*kind.text, said.count)).collect();

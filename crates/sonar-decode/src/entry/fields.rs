@@ -6,6 +6,7 @@
 use sonar_core::PlanFlags;
 
 use crate::bson::{Kind, Value};
+use crate::names;
 
 /// The most bytes of a text field that are kept.
 pub const MAX_TEXT: usize = 1_024;
@@ -23,13 +24,22 @@ pub enum Op {
     Update,
     Remove,
     KillCursors,
+    /// `none`: the server's own work, such as an index build.
+    Internal,
+    /// An entry of the oplog that a secondary applied.
+    Applied,
+    /// A transaction as a whole.
+    Transaction,
 }
 
 impl Op {
     /// From the word in the source; `None` for a word that names no operation.
     pub fn of(word: &[u8]) -> Option<Self> {
         Some(match word {
-            b"command" | b"count" | b"distinct" | b"geoNear" | b"group" | b"mapReduce" => Self::Command,
+            b"command" | b"count" | b"distinct" | b"geoNear" | b"group" | b"mapReduce" | b"bulkWrite" => {
+                Self::Command
+            }
+            b"none" => Self::Internal,
             b"query" => Self::Query,
             b"getmore" => Self::GetMore,
             b"insert" => Self::Insert,
@@ -50,6 +60,13 @@ impl TextField {
     pub fn set(&mut self, bytes: &[u8]) {
         self.0.clear();
         self.0.extend_from_slice(&bytes[..bytes.len().min(MAX_TEXT)]);
+    }
+
+    /// Keeps the beginning of what `write` writes.
+    fn set_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.0.clear();
+        write(&mut self.0);
+        self.0.truncate(MAX_TEXT);
     }
 
     /// As it came.
@@ -116,7 +133,10 @@ pub struct Fields {
     pub write_concern_ms: Option<u64>,
     pub spills: Option<u64>,
     pub spilled_bytes: Option<u64>,
-    pub cursor: Option<f64>,
+    /// The cursor that was opened or used.
+    pub cursor: Option<i64>,
+    /// The source wrote `cursor` as a double, so its last digits are lost.
+    pub cursor_is_rounded: bool,
     /// `ntoreturn` of the old protocol.
     pub to_return: Option<i64>,
     /// `ntoskip` of the old protocol.
@@ -134,6 +154,10 @@ pub struct Fields {
     pub failed: bool,
     pub rate_limit: Option<u64>,
     pub shards: Option<u64>,
+    /// Has a field that only servers before 3.2 write: an empty query is left out.
+    pub is_old: bool,
+    /// How a transaction ended.
+    pub is_committed: Option<bool>,
 }
 
 impl Fields {
@@ -165,10 +189,12 @@ impl Fields {
             Value::Long => &[],
         };
         let number = || crate::shape::number(kind, bytes);
-        let count = || number().filter(|number| *number >= 0.0).map(|number| number as u64);
+        let integer = || crate::shape::integer(kind, bytes);
+        let count = || integer().and_then(|number| u64::try_from(number).ok());
         match name {
-            b"op" | b"type" => self.op = Op::of(bytes).unwrap_or_default(),
-            b"ns" => self.namespace.set(bytes),
+            // A kind that is not known is nobody's request, as far as can be said.
+            b"op" | b"type" => self.op = Op::of(bytes).unwrap_or(Op::Internal),
+            b"ns" => self.set_namespace(bytes),
             b"ts" => {
                 if kind == Kind::DateTime {
                     self.end_ms = bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
@@ -176,8 +202,11 @@ impl Fields {
             }
             b"millis" | b"durationMillis" => self.millis = count(),
             b"micros" | b"durationMicros" => self.micros = count(),
-            b"keysExamined" | b"nscanned" | b"totalKeysExamined" => self.keys_examined = count(),
-            b"docsExamined" | b"nscannedObjects" | b"totalDocsExamined" => self.docs_examined = count(),
+            b"keysExamined" | b"totalKeysExamined" => self.keys_examined = count(),
+            b"docsExamined" | b"totalDocsExamined" => self.docs_examined = count(),
+            b"nscanned" => (self.keys_examined, self.is_old) = (count(), true),
+            b"nscannedObjects" => (self.docs_examined, self.is_old) = (count(), true),
+            b"keyUpdates" => self.is_old = true,
             b"nreturned" => self.returned = count(),
             b"ninserted" => self.inserted = count(),
             b"ndeleted" => self.deleted = count(),
@@ -187,19 +216,21 @@ impl Fields {
             b"responseLength" | b"reslen" => self.response_bytes = count(),
             b"numYield" | b"numYields" => self.yields = count(),
             b"writeConflicts" => self.write_conflicts = count(),
-            b"cursorid" => self.cursor = number(),
-            b"ntoreturn" => self.to_return = number().map(|number| number as i64),
-            b"ntoskip" => self.to_skip = number().map(|number| number as i64),
+            b"cursorid" => (self.cursor, self.cursor_is_rounded) = (integer(), kind == Kind::Double),
+            b"ntoreturn" => (self.to_return, self.is_old) = (integer(), true),
+            b"ntoskip" => self.to_skip = integer(),
             b"planSummary" => {
-                self.plan.set(bytes);
+                self.plan.set_with(|out| names::write_plan(&bytes[..bytes.len().min(16 * MAX_TEXT)], out));
                 self.flags.collection_scan = sonar_core::Execution::scans_collection(self.plan.text());
             }
             b"hasSortStage" | b"scanAndOrder" => self.flags.memory_sort = number() == Some(1.0),
             b"usedDisk" => self.flags.used_disk = number() == Some(1.0),
             b"fromMultiPlanner" => self.flags.multi_planner = number() == Some(1.0),
             b"replanned" => self.flags.replanned = number() == Some(1.0),
-            b"queryHash" | b"planCacheShapeHash" => self.query_hash.set(bytes),
-            b"queryShapeHash" => self.query_shape_hash.set(bytes),
+            b"queryHash" | b"planCacheShapeHash" if names::is_hash(bytes) => self.query_hash.set(bytes),
+            b"queryShapeHash" if names::is_hash(bytes) => self.query_shape_hash.set(bytes),
+            b"queryHash" | b"planCacheShapeHash" | b"queryShapeHash" => {}
+            b"terminationCause" => self.is_committed = Some(bytes == b"committed"),
             b"appName" => self.app.set(bytes),
             b"client" => {
                 if self.client.is_empty() {
@@ -210,7 +241,7 @@ impl Fields {
             b"protocol" => self.protocol.set(bytes),
             b"errCode" | b"exceptionCode" | b"code" => {
                 self.failed = true;
-                self.error_code = number().map(|number| number as i32);
+                self.error_code = integer().map(|number| number as i32);
             }
             b"errMsg" | b"errName" | b"exception" => self.failed = true,
             b"ok" => self.failed |= number() == Some(0.0),
@@ -230,6 +261,18 @@ impl Fields {
             _ => return false,
         }
         true
+    }
+
+    /// Takes the namespace as the server wrote it beside the command; what cannot be one is not shown.
+    pub fn set_namespace(&mut self, namespace: &[u8]) {
+        self.namespace.set(if names::is_namespace(namespace) { namespace } else { names::UNPROVEN });
+    }
+
+    /// The namespace's database and collection.
+    pub fn split_namespace(&self) -> (&[u8], &[u8]) {
+        let namespace = self.namespace.bytes();
+        let dot = memchr::memchr(b'.', namespace).unwrap_or(namespace.len());
+        (&namespace[..dot], namespace.get(dot + 1..).unwrap_or_default())
     }
 
     /// Whether a name at the top of an entry is one that [`scalar`](Self::scalar) takes.
@@ -272,8 +315,7 @@ impl Fields {
             Section::Queues if name == b"totalTimeQueuedMicros" => self.queued(kind, value),
             Section::FlowControl if name == b"timeAcquiringMicros" => {
                 let Value::Bytes(bytes) = value else { return };
-                let number = crate::shape::number(kind, bytes).filter(|number| *number >= 0.0);
-                add(&mut self.flow_control_us, number.map(|number| number as u64));
+                add(&mut self.flow_control_us, unsigned(kind, bytes));
             }
             Section::Queues | Section::Locks | Section::FlowControl => {}
         }
@@ -282,8 +324,8 @@ impl Fields {
     /// Takes a scalar inside `storage`, below the section `section`.
     pub fn storage(&mut self, section: Section, name: &[u8], kind: Kind, value: Value<'_>) {
         let Value::Bytes(bytes) = value else { return };
-        let Some(number) = crate::shape::number(kind, bytes).filter(|number| *number >= 0.0) else { return };
-        let add = |sum: &mut Option<u64>| *sum = Some(sum.unwrap_or(0).saturating_add(number as u64));
+        let Some(number) = unsigned(kind, bytes) else { return };
+        let add = |sum: &mut Option<u64>| *sum = Some(sum.unwrap_or(0).saturating_add(number));
         match (section, name) {
             (Section::StorageWait, _) => add(&mut self.storage_wait_us),
             (_, b"bytesRead") => add(&mut self.storage_read_bytes),
@@ -296,21 +338,22 @@ impl Fields {
 
     /// Adds to the time of waiting for locks.
     pub fn lock_wait(&mut self, kind: Kind, value: Value<'_>) {
-        if let Value::Bytes(bytes) = value
-            && let Some(number) = crate::shape::number(kind, bytes).filter(|number| *number >= 0.0)
-        {
-            self.lock_wait_us = Some(self.lock_wait_us.unwrap_or(0).saturating_add(number as u64));
+        if let Value::Bytes(bytes) = value {
+            add(&mut self.lock_wait_us, unsigned(kind, bytes));
         }
     }
 
     /// Adds to the time in the server's queues.
     pub fn queued(&mut self, kind: Kind, value: Value<'_>) {
-        if let Value::Bytes(bytes) = value
-            && let Some(number) = crate::shape::number(kind, bytes).filter(|number| *number >= 0.0)
-        {
-            self.queued_us = Some(self.queued_us.unwrap_or(0).saturating_add(number as u64));
+        if let Value::Bytes(bytes) = value {
+            add(&mut self.queued_us, unsigned(kind, bytes));
         }
     }
+}
+
+/// A number that counts something, exactly.
+fn unsigned(kind: Kind, bytes: &[u8]) -> Option<u64> {
+    crate::shape::integer(kind, bytes).and_then(|number| u64::try_from(number).ok())
 }
 
 fn add(sum: &mut Option<u64>, more: Option<u64>) {

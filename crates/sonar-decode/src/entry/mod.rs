@@ -6,15 +6,18 @@
 //! wire. So a query has one shape, wherever it was met.
 
 mod fields;
+mod hint;
 mod tell;
 
 pub use fields::{Fields, MAX_TEXT, Op, Section, TextField};
+pub(crate) use hint::Finder;
 pub use tell::{Cause, Extra, Known, MAX_APPLICATIONS, Sink, Teller};
 
 use sonar_core::operation::Opcode;
 
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
 use crate::message::Request;
+use crate::names;
 use crate::shape::{CommandKind, Field, Mode, Text};
 
 /// Where in the entry the reader is. The depth counts open documents inside the part.
@@ -37,6 +40,10 @@ enum Inside {
     Section {
         section: Section,
         depth: u32,
+    },
+    /// In an entry of the oplog; `object` once in what it did.
+    Oplog {
+        object: bool,
     },
 }
 
@@ -87,8 +94,45 @@ pub struct Entry<T: Text> {
     pub is_statement: bool,
     /// `locks` holds nothing that is wanted: most operations have waited for none.
     pub no_lock_waits: bool,
+    /// The server left the query out because it was too large (`{$msg: …}`).
+    pub withheld: bool,
+    /// The source is a log that leaves an empty query out.
+    pub leaves_out_empty: bool,
+    /// The command by the name that stands beside its document; for documents whose keys come in another
+    /// order than the server's.
+    hint: Option<Hint>,
+    filter: Filter,
+    /// What the oplog's entry did.
+    applied: u8,
+    /// The command is the one that opened the cursor.
+    in_origin: bool,
+    /// The first value is no proof of the collection: it is taken from the entry.
+    collection_unproven: bool,
     single_batch: bool,
     inside: Inside,
+}
+
+/// A command that was found before its document is read.
+#[derive(Clone, Debug, Default)]
+pub struct Hint {
+    /// Its name.
+    pub command: Vec<u8>,
+    /// Its collection, where its value is a string.
+    pub collection: Option<Vec<u8>>,
+    /// The cursor of a getMore.
+    pub cursor: Option<i64>,
+}
+
+/// What is known of the filter of a write before 3.6.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+enum Filter {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It matches everything.
+    Empty,
+    /// It has conditions.
+    Given,
 }
 
 impl<T: Text> Default for Entry<T> {
@@ -103,6 +147,13 @@ impl<T: Text> Default for Entry<T> {
             by_server: false,
             is_statement: false,
             no_lock_waits: false,
+            withheld: false,
+            leaves_out_empty: false,
+            hint: None,
+            filter: Filter::Absent,
+            applied: 0,
+            in_origin: false,
+            collection_unproven: false,
             single_batch: false,
             inside: Inside::Top,
         }
@@ -121,40 +172,22 @@ impl<T: Text> Entry<T> {
         self.by_server = false;
         self.is_statement = false;
         self.no_lock_waits = false;
+        self.withheld = false;
+        self.leaves_out_empty = false;
+        self.hint = None;
+        self.filter = Filter::Absent;
+        self.applied = 0;
+        self.in_origin = false;
+        self.collection_unproven = false;
         self.single_batch = false;
         self.inside = Inside::Top;
     }
 
     /// Ends the entry: closes what is open, and says what the version leaves unsaid.
     pub fn finish(&mut self) {
-        while self.request.builder.is_open() {
-            self.request.end_part();
-        }
+        self.finish_old();
+        self.finish_unsaid();
         let Self { request, fields, .. } = self;
-        match (self.held, fields.op) {
-            (Held::Nothing, Op::Insert | Op::GetMore | Op::KillCursors) => {
-                // An insert is its namespace, and there is no more to say of one.
-                request.set_namespace(fields.namespace.bytes());
-                let (name, held): (&[u8], _) = match fields.op {
-                    Op::Insert => (b"insert", Held::Whole),
-                    Op::GetMore => (b"getMore", Held::Nothing),
-                    _ => (b"killCursors", Held::Nothing),
-                };
-                request.set_command(name);
-                self.held = held;
-            }
-            (Held::Nothing, op) => {
-                request.set_namespace(fields.namespace.bytes());
-                let name: &[u8] = match op {
-                    Op::Query => b"find",
-                    Op::Update => b"update",
-                    Op::Remove => b"delete",
-                    _ => b"",
-                };
-                request.set_command(name);
-            }
-            _ => {}
-        }
         let has_limit = self.single_batch && fields.to_return.is_some_and(|limit| limit != 0);
         let is_find = request.kind == CommandKind::Find;
         if has_limit && is_find {
@@ -164,10 +197,82 @@ impl<T: Text> Entry<T> {
         // A client of the new protocol has no `ntoreturn`: the server asks itself.
         self.by_server |= is_find && fields.to_return.is_some() && fields.protocol.bytes() == b"op_msg";
         if !request.has_database {
-            let namespace = fields.namespace.bytes();
-            let dot = memchr::memchr(b'.', namespace).unwrap_or(namespace.len());
-            request.set_database(&namespace[..dot]);
+            request.set_database(fields.split_namespace().0);
         }
+    }
+
+    /// Says what servers before 3.2 leave out: a query that matches everything.
+    fn finish_old(&mut self) {
+        let leaves_out_empty = (self.leaves_out_empty || self.fields.is_old) && !self.withheld;
+        match (self.held, self.fields.op) {
+            (Held::Nothing, Op::Query) if leaves_out_empty => {
+                self.begin_find();
+                self.request.end_part();
+            }
+            (Held::Nothing, Op::Remove) if leaves_out_empty => {
+                self.begin_part(false);
+                self.request.end_part();
+                self.filter = Filter::Empty;
+            }
+            (Held::Most, Op::Update | Op::Remove)
+                if self.filter == Filter::Absent && self.request.builder.is_open() =>
+            {
+                self.begin_part(false);
+                self.request.end_part();
+                self.filter = Filter::Empty;
+            }
+            _ => {}
+        }
+        self.inside = Inside::Top;
+        while self.request.builder.is_open() {
+            self.request.end_part();
+        }
+        // A remove of everything, or of more than one document, had no limit: nothing is left unsaid.
+        let is_of_many = self.filter == Filter::Empty || self.fields.deleted > Some(1);
+        if self.held == Held::Most && self.fields.op == Op::Remove && is_of_many {
+            self.held = Held::Whole;
+        }
+    }
+
+    /// Names what an entry without a command did.
+    fn finish_unsaid(&mut self) {
+        let Self { request, fields, hint, applied, .. } = self;
+        let told: (&[u8], Held) = match (self.held, fields.op) {
+            // An insert is its namespace, and there is no more to say of one.
+            (Held::Nothing, Op::Insert) => (b"insert", Held::Whole),
+            (Held::Nothing, Op::GetMore) => (b"getMore", Held::Nothing),
+            (Held::Nothing, Op::KillCursors) => (b"killCursors", Held::Nothing),
+            (Held::Nothing, Op::Query) => (b"find", Held::Nothing),
+            (Held::Nothing, Op::Update) => (b"update", Held::Nothing),
+            (Held::Nothing, Op::Remove) => (b"delete", Held::Nothing),
+            (Held::Nothing, Op::Internal) => (b"none", Held::Nothing),
+            (Held::Nothing, Op::Command) => match hint {
+                Some(hint) => (&hint.command, Held::Nothing),
+                None => (names::UNPROVEN, Held::Nothing),
+            },
+            (_, Op::Applied) => {
+                let is_known = !fields.namespace.is_empty();
+                (names::applied(*applied), if is_known { Held::Whole } else { Held::Cut })
+            }
+            (_, Op::Transaction) => (b"transaction", Held::Whole),
+            _ => return,
+        };
+        request.set_namespace(fields.namespace.bytes());
+        request.set_command(told.0);
+        self.held = told.1;
+    }
+
+    /// A command found beforehand: the keys of its document come in another order than the server's, or its
+    /// document does not name it.
+    pub fn set_hint(&mut self, hint: Option<Hint>) {
+        self.hint = hint;
+    }
+
+    fn begin_find(&mut self) {
+        self.request.set_namespace(self.fields.namespace.bytes());
+        self.request.set_command(b"find");
+        self.request.begin_legacy_query();
+        self.held = Held::Whole;
     }
 
     /// Which part of the entry comes next.
@@ -177,6 +282,7 @@ impl<T: Text> Entry<T> {
             Inside::Command { .. } => Place::Command,
             Inside::Filter { .. } | Inside::Update { .. } => Place::Write,
             Inside::Section { section, .. } => Place::Section(section),
+            Inside::Oplog { .. } => Place::Write,
         }
     }
 
@@ -200,15 +306,24 @@ impl<T: Text> Entry<T> {
         Opened::Enter
     }
 
-    /// The first key of what stands under `command` or `query`: is it a command, a statement, or the filter
-    /// of a query of the old protocol?
-    fn begin(&mut self, key: &Key<'_>, text: Option<&[u8]>) {
+    /// The first key of what stands under `command` or `query`: is it a command, a statement, the filter of a
+    /// query of the old protocol, or a document that was inserted? Whether it is read.
+    fn begin(&mut self, key: &Key<'_>, text: Option<&[u8]>) -> bool {
         self.inside = Inside::Command { depth: 0, begun: true };
         self.held = Held::Whole;
-        let namespace = self.fields.namespace.bytes();
-        let dot = memchr::memchr(b'.', namespace).unwrap_or(namespace.len());
-        let (database, collection) = (&namespace[..dot], namespace.get(dot + 1..).unwrap_or_default());
-        let names_it = text.is_some_and(|text| text == collection);
+        let (database, collection) = self.fields.split_namespace();
+        let names_it =
+            text.is_some_and(|text| text == collection || collection_of_cursor(collection) == text);
+        if key.bytes == b"$msg" && text.is_some() {
+            // Not a query but a remark that there was one.
+            self.withheld = true;
+            return self.pass_over();
+        }
+        if self.in_origin {
+            self.follows = Some("getMore");
+            // It may be a query of the old protocol, on a field of the name of a command.
+            self.collection_unproven = text.is_some() && !names_it;
+        }
         match self.fields.op {
             Op::Update | Op::Remove if self.is_statement => {
                 // 4.0 and earlier may hold the command itself.
@@ -219,37 +334,56 @@ impl<T: Text> Entry<T> {
                     self.request.begin_statement();
                 }
             }
-            Op::Query if !(names_it && key.bytes == b"find") && key.bytes != b"$truncated" => {
-                self.request.set_namespace(self.fields.namespace.bytes());
-                self.request.set_command(b"find");
-                self.request.begin_legacy_query();
-            }
-            Op::GetMore
-                if !matches!(
-                    key.bytes,
-                    b"getMore" | b"find" | b"aggregate" | b"listCollections" | b"listIndexes"
-                ) =>
+            Op::Insert if !(names_it && key.bytes == b"insert") => return self.pass_over(),
+            Op::Query
+                if !self.in_origin && !(names_it && key.bytes == b"find") && key.bytes != b"$truncated" =>
             {
-                self.follows = Some("getMore");
-                self.request.set_namespace(self.fields.namespace.bytes());
-                self.request.set_command(b"find");
-                self.request.begin_legacy_query();
+                self.begin_find();
             }
-            _ => self.request.set_database(database),
+            Op::GetMore if !self.in_origin && !is_cursor_command(key.bytes, text.is_none(), names_it) => {
+                self.follows = Some("getMore");
+                self.begin_find();
+            }
+            _ if self.in_origin && !is_opener(key.bytes) => self.begin_find(),
+            _ => {
+                self.request.set_database(database);
+                if let Some(hint) = self.hint.take_if(|_| !is_known_first(key.bytes)) {
+                    // Of another document the key may be any: its collection is the entry's, if it has one.
+                    let is_named = !collection.is_empty() && collection != b"$cmd";
+                    let collection = if is_named { Some(collection) } else { hint.collection.as_deref() };
+                    self.request.name_command(&hint.command, collection);
+                    self.request.cursor = hint.cursor;
+                }
+            }
         }
+        true
+    }
+
+    /// What is open is no query: none of it is read.
+    fn pass_over(&mut self) -> bool {
+        self.held = Held::Nothing;
+        self.inside = Inside::Top;
+        false
     }
 
     /// The command that opened the cursor takes the place of the getMore.
     fn begin_origin(&mut self) -> Opened {
         self.note_cursor();
-        self.follows = Some("getMore");
+        self.in_origin = true;
         self.request.reset(Opcode::Msg);
-        let namespace = self.fields.namespace.bytes();
-        let dot = memchr::memchr(b'.', namespace).unwrap_or(namespace.len());
-        self.request.set_database(&namespace[..dot]);
-        self.inside = Inside::Command { depth: 0, begun: true };
-        self.held = Held::Whole;
+        self.inside = Inside::Command { depth: 0, begun: false };
         Opened::Enter
+    }
+
+    /// `command: {}` or `query: {}`: of the old protocol it matches everything.
+    fn close_empty(&mut self) {
+        if self.fields.op == Op::GetMore || self.in_origin {
+            self.follows = Some("getMore");
+        } else if self.fields.op != Op::Query {
+            return;
+        }
+        self.begin_find();
+        self.request.end_part();
     }
 
     /// Keeps of a getMore what its origin does not tell.
@@ -285,7 +419,11 @@ impl<T: Text> Entry<T> {
             return Opened::Skip;
         }
         let section = match (key.bytes, self.fields.op) {
-            (b"command" | b"query" | b"q", Op::None) => return Opened::Skip,
+            (b"command" | b"query" | b"q", Op::None | Op::Transaction) => return Opened::Skip,
+            (b"CRUD" | b"command", Op::Applied) => {
+                self.inside = Inside::Oplog { object: false };
+                return Opened::Enter;
+            }
             (b"query", Op::Update | Op::Remove) => return self.begin_part(false),
             (b"updateobj" | b"update", Op::Update) => return self.begin_part(true),
             (b"command" | b"query", _) => return self.begin_command(),
@@ -335,10 +473,9 @@ impl<T: Text> Visitor for Entry<T> {
                             (Kind::String, Value::Bytes(bytes)) => Some(bytes),
                             _ => None,
                         };
-                        if self.is_cut(&key, kind) {
+                        if self.is_cut(&key, kind) || !self.begin(&key, text) {
                             return Step::Leave;
                         }
-                        self.begin(&key, text);
                     }
                     match key.bytes {
                         b"$truncated" if self.is_cut(&key, kind) => return Step::Leave,
@@ -352,18 +489,29 @@ impl<T: Text> Visitor for Entry<T> {
                         _ => {}
                     }
                 }
-                self.delegate(|request| request.element(key, kind, value), depth)
+                let step = self.delegate(|request| request.element(key, kind, value), depth);
+                if std::mem::take(&mut self.collection_unproven) {
+                    self.request.set_collection(self.fields.split_namespace().1);
+                }
+                step
             }
             Inside::Filter { depth } | Inside::Update { depth } => {
                 if depth == 0 && self.is_cut(&key, kind) {
                     return Step::Leave;
                 }
+                if depth == 0 && key.bytes == b"$msg" && kind == Kind::String {
+                    self.withheld = true;
+                    (self.held, self.inside) = (Held::Cut, Inside::Top);
+                    return Step::Leave;
+                }
+                self.note_filter();
                 self.delegate(|request| request.element(key, kind, value), depth)
             }
             Inside::Section { section, .. } => {
                 self.fields.in_section(section, key.bytes, kind, value);
                 Step::Next
             }
+            Inside::Oplog { object } => self.oplog_element(&key, value, object),
         }
     }
 
@@ -371,13 +519,19 @@ impl<T: Text> Visitor for Entry<T> {
         match self.inside {
             Inside::Top => self.top_open(&key, array),
             Inside::Command { depth, begun } => {
-                if depth == 0 && !begun {
-                    self.begin(&key, None);
+                if depth == 0 && !begun && !self.begin(&key, None) {
+                    return Opened::Leave;
                 }
                 let opened = self.request.open(key, array);
                 self.opened(opened)
             }
+            Inside::Oplog { object: false } if key.bytes == b"o" && !array && self.applied == b'c' => {
+                self.inside = Inside::Oplog { object: true };
+                Opened::Enter
+            }
+            Inside::Oplog { .. } => Opened::Skip,
             Inside::Filter { .. } | Inside::Update { .. } => {
+                self.note_filter();
                 let opened = self.request.open(key, array);
                 self.opened(opened)
             }
@@ -398,7 +552,12 @@ impl<T: Text> Visitor for Entry<T> {
 
     fn close(&mut self) {
         match &mut self.inside {
-            Inside::Top => {}
+            Inside::Top | Inside::Oplog { object: false } => self.inside = Inside::Top,
+            Inside::Oplog { object } => *object = false,
+            Inside::Command { depth: 0, begun: false } => {
+                self.inside = Inside::Top;
+                self.close_empty();
+            }
             Inside::Command { depth: 0, .. } => {
                 if self.fields.op == Op::Query || self.follows.is_some() {
                     // The query of the old protocol is a part of its own.
@@ -408,6 +567,9 @@ impl<T: Text> Visitor for Entry<T> {
                 self.inside = Inside::Top;
             }
             Inside::Filter { depth: 0 } | Inside::Update { depth: 0 } => {
+                if matches!(self.inside, Inside::Filter { .. }) && self.filter == Filter::Absent {
+                    self.filter = Filter::Empty;
+                }
                 self.request.end_part();
                 self.inside = Inside::Top;
             }
@@ -455,6 +617,29 @@ impl<T: Text> Entry<T> {
         opened
     }
 
+    fn note_filter(&mut self) {
+        if matches!(self.inside, Inside::Filter { .. }) {
+            self.filter = Filter::Given;
+        }
+    }
+
+    /// `op` and `ns` of an entry of the oplog, which stand before what it did.
+    fn oplog_element(&mut self, key: &Key<'_>, value: Value<'_>, object: bool) -> Step {
+        let Value::Bytes(bytes) = value else { return Step::Next };
+        match (key.bytes, bytes) {
+            (command, _) if object => {
+                // The first key of a command names it, if it is one.
+                if self.applied == b'c' {
+                    self.applied = names::applied_command(command);
+                }
+            }
+            (b"op", [letter]) if self.applied == 0 => self.applied = *letter,
+            (b"ns", namespace) if self.fields.namespace.is_empty() => self.fields.set_namespace(namespace),
+            _ => {}
+        }
+        Step::Next
+    }
+
     /// The document at `depth` is passed over without being closed.
     fn left(&mut self, at: u32) {
         if at == 0 {
@@ -467,4 +652,33 @@ impl<T: Text> Entry<T> {
             *depth -= 1;
         }
     }
+}
+
+/// The collection in the namespace of a cursor of `listIndexes` (`$cmd.listIndexes.people`).
+fn collection_of_cursor(collection: &[u8]) -> &[u8] {
+    collection.strip_prefix(b"$cmd.listIndexes.").unwrap_or(collection)
+}
+
+/// Whether a first key is that of a command that opens a cursor.
+fn is_opener(key: &[u8]) -> bool {
+    matches!(
+        key,
+        b"find"
+            | b"aggregate"
+            | b"listCollections"
+            | b"listIndexes"
+            | b"parallelCollectionScan"
+            | b"bulkWrite"
+    )
+}
+
+/// Whether a first key is that of a command that opens or follows a cursor. Where its value is a string,
+/// that has to be the collection: else it is a query on a field of this name.
+fn is_cursor_command(key: &[u8], no_text: bool, names_it: bool) -> bool {
+    (key == b"getMore" && no_text) || (is_opener(key) && (no_text || names_it))
+}
+
+/// Whether a first key is that of a command, so that the keys come in the server's order.
+fn is_known_first(key: &[u8]) -> bool {
+    CommandKind::of(key) != CommandKind::Other || names::names_a_collection(key)
 }

@@ -2,20 +2,22 @@
 //! log, with the shape that the wire would give it, and joins the statements of a write to the command
 //! that held them.
 
+mod join;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use sonar_core::operation::{ErrorCodes, Opcode};
 use sonar_core::{
-    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, PlanFlags, Reading, Role, ShapeId,
-    ShapeInfo, Statement, Timestamp,
+    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Reading, Role, ShapeId, ShapeInfo,
+    Statement, Timestamp,
 };
 
 use super::{Entry, Fields, Held, Op, TextField};
 use crate::class::{Classes, Facts};
-use crate::decoder::{base_of, ids_of, info_of, join_texts};
-use crate::shape::{Builder, CommandKind, Rendered, Text, hash};
+use crate::decoder::{base_of, ids_of, info_of};
+use crate::shape::{CommandKind, Rendered, Text, hash};
 use crate::shared::{MAX_CURSORS, MAX_SHAPES, TEXT_BUDGET};
 
 /// The most applications that are told apart.
@@ -72,20 +74,6 @@ pub trait Sink {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64);
 }
 
-/// A statement that waits for the command that held it.
-#[derive(Clone, Debug)]
-struct Waiting {
-    shape: Arc<ShapeInfo>,
-    ordered: ShapeId,
-    identity: Identity,
-    kind: CommandKind,
-    class: Class,
-    app: Arc<Application>,
-    fields: Fields,
-    end: Timestamp,
-    weight: u32,
-}
-
 /// The shape of a cursor's opener.
 #[derive(Clone, Debug)]
 struct Opener {
@@ -93,6 +81,8 @@ struct Opener {
     ordered: ShapeId,
     identity: Identity,
 }
+
+use self::join::Waiting;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
@@ -111,10 +101,14 @@ pub struct Teller {
     no_app: Arc<Application>,
     other_app: Arc<Application>,
     other_shape: Arc<ShapeInfo>,
-    cursors: Map<u64, Opener>,
-    cursor_order: VecDeque<u64>,
+    cursors: Map<CursorKey, Opener>,
+    cursor_order: VecDeque<CursorKey>,
     waiting: Map<u64, Vec<Waiting>>,
     waiting_count: usize,
+    /// Threads in the order in which their statements began to wait, some of which wait no more.
+    waiting_order: VecDeque<u64>,
+    /// [`MAX_WAITING`], or less in tests.
+    max_waiting: usize,
     /// Whether what the next entry comes to is to be remembered.
     remembers: bool,
     remembered: Option<Known>,
@@ -137,6 +131,8 @@ impl Default for Teller {
             cursor_order: VecDeque::new(),
             waiting: Map::default(),
             waiting_count: 0,
+            waiting_order: VecDeque::new(),
+            max_waiting: MAX_WAITING,
             remembers: false,
             remembered: None,
         }
@@ -215,17 +211,18 @@ impl Teller {
     pub fn take_known(&mut self, known: &Known, extra: &Extra<'_>, sink: &mut impl Sink) -> bool {
         let Known { fields, told, is_statement, opens, over_cap, unsaid } = known;
         if let Some(thread) = extra.thread
-            && ((*is_statement && self.waiting_count >= MAX_WAITING)
-                || (!is_statement && self.waiting_count > 0 && self.waiting.contains_key(&thread)))
+            && !is_statement
+            && self.waiting_count > 0
+            && self.waiting.contains_key(&thread)
         {
             return false;
         }
         let app = self.app(fields, extra);
         let (end, weight) = (end_of(fields, extra), self.weight_of(fields, extra));
         self.reading.shapes_over_cap += u64::from(*over_cap);
-        if *opens && let Some(cursor) = fields.cursor.filter(|id| *id != 0.0) {
+        if *opens && let Some(key) = CursorKey::of(fields, None) {
             let opener = Opener { shape: told.shape.clone(), ordered: told.ordered, identity: told.identity };
-            self.open_cursor(cursor_key(cursor), opener);
+            self.open_cursor(key, opener);
         }
         if *is_statement && let Some(thread) = extra.thread {
             self.wait(thread, told, fields, app, end, weight, sink);
@@ -254,42 +251,6 @@ impl Teller {
         )
     }
 
-    /// A statement waits for the command that held it.
-    #[allow(clippy::too_many_arguments)]
-    fn wait(
-        &mut self,
-        thread: u64,
-        told: &Told,
-        fields: &Fields,
-        app: Arc<Application>,
-        end: Timestamp,
-        weight: u32,
-        sink: &mut impl Sink,
-    ) {
-        // Statements of another command have none around them that is told of.
-        let other = self
-            .waiting
-            .get(&thread)
-            .and_then(|all| all.last())
-            .is_some_and(|last| last.kind != told.kind || last.fields.namespace != fields.namespace);
-        if other {
-            self.release(thread, sink);
-        }
-        let waiting = Waiting {
-            shape: told.shape.clone(),
-            ordered: told.ordered,
-            identity: told.identity,
-            kind: told.kind,
-            class: told.class,
-            app,
-            fields: fields.clone(),
-            end,
-            weight,
-        };
-        self.waiting.entry(thread).or_default().push(waiting);
-        self.waiting_count += 1;
-    }
-
     fn taken<C: Cause>(&mut self, cause: &C, entry: &mut Entry<()>, extra: &Extra<'_>, sink: &mut impl Sink) {
         let told = self.told(cause, entry, extra);
         let app = self.app(&entry.fields, extra);
@@ -307,11 +268,14 @@ impl Teller {
             self.remembered = self.known(entry, &told, unsaid, cursor_named);
         }
         if let Some(thread) = extra.thread {
-            if entry.is_statement && self.waiting_count < MAX_WAITING {
+            if entry.is_statement {
                 return self.wait(thread, &told, &entry.fields, app, end, weight, sink);
             }
             if self.waiting_count > 0 && self.waiting.contains_key(&thread) {
-                if matches!(told.kind, CommandKind::Update | CommandKind::Delete | CommandKind::BulkWrite) {
+                if matches!(
+                    told.kind,
+                    CommandKind::Update | CommandKind::Delete | CommandKind::BulkWrite | CommandKind::Insert
+                ) {
                     return self.join(thread, entry, told, &app, end, weight, sink);
                 }
                 self.release(thread, sink);
@@ -330,6 +294,8 @@ impl Teller {
         let from_server = entry.request.from_server || entry.by_server || extra.from_server;
         let (kind, follows) = (entry.request.kind, entry.follows);
         let is_legacy_internal = entry.request.is_get_last_error();
+        // The time of a transaction is that of its operations, which are told one by one, and of the client.
+        let is_of_server = matches!(entry.fields.op, Op::Internal | Op::Transaction);
         let class = {
             let request = &entry.request;
             let facts = Facts {
@@ -345,31 +311,32 @@ impl Teller {
                 _ => false,
             };
             match Classes::of(&facts).class(from_server, waits) {
-                Class::User if extra.internal || is_legacy_internal => Class::Internal,
+                _ if entry.fields.op == Op::Applied => Class::Replication,
+                Class::User if extra.internal || is_legacy_internal || is_of_server => Class::Internal,
                 class => class,
             }
         };
         let mut identity = match entry.held {
             Held::Whole => Identity::Exact,
             Held::Most | Held::Cut => Identity::Partial,
-            Held::Nothing if kind == CommandKind::Insert => Identity::Exact,
+            Held::Nothing if kind == CommandKind::Insert && !entry.withheld => Identity::Exact,
             Held::Nothing => Identity::Unsaid,
         };
         if let Some(worse) = cause.doubt() {
             // Of these the body has no say in the shape, so it may read as it will.
             let by_name = matches!(kind, CommandKind::Other | CommandKind::Hello | CommandKind::Insert);
-            if !by_name || entry.request.command.bytes().is_empty() {
+            let is_unsaid = entry.fields.op == Op::Applied && entry.fields.namespace.is_empty();
+            if !by_name || is_unsaid || entry.request.command.bytes().is_empty() {
                 identity = identity.max(worse);
             }
         }
         // A getMore or killCursors whose opener was told of earlier.
         if matches!(kind, CommandKind::GetMore | CommandKind::KillCursors)
             && follows.is_none()
-            && let Some(opener) = entry
-                .request
-                .cursor
-                .or(entry.used_cursor)
-                .and_then(|id| self.cursors.get(&cursor_key(id as f64)))
+            && let Some(opener) = entry.request.cursor.or(entry.used_cursor).and_then(|id| {
+                let exact = self.cursors.get(&CursorKey::Exact(id));
+                exact.or_else(|| self.cursors.get(&CursorKey::rounded(id)))
+            })
         {
             let Opener { shape, ordered, identity } = opener.clone();
             let command = if kind == CommandKind::GetMore { "getMore" } else { "killCursors" };
@@ -408,13 +375,9 @@ impl Teller {
             Identity::Unsaid => (hash::mix(UNSAID, base), 0),
         };
         let shape = self.shape(id, identity, cause, cut);
-        let (opened, named) = (entry.fields.cursor, entry.used_cursor);
         let opens = !matches!(kind, CommandKind::GetMore | CommandKind::KillCursors);
-        if opens && let Some(cursor) = opened.or(named.map(|id| id as f64)).filter(|id| *id != 0.0) {
-            self.open_cursor(
-                cursor_key(cursor),
-                Opener { shape: shape.clone(), ordered: ShapeId(ordered), identity },
-            );
+        if opens && let Some(key) = CursorKey::of(&entry.fields, entry.used_cursor) {
+            self.open_cursor(key, Opener { shape: shape.clone(), ordered: ShapeId(ordered), identity });
         }
         Told {
             shape,
@@ -482,7 +445,7 @@ impl Teller {
         info
     }
 
-    fn open_cursor(&mut self, key: u64, opener: Opener) {
+    fn open_cursor(&mut self, key: CursorKey, opener: Opener) {
         if self.cursors.insert(key, opener).is_none() {
             self.cursor_order.push_back(key);
             if self.cursor_order.len() > MAX_CURSORS
@@ -491,6 +454,12 @@ impl Teller {
                 self.cursors.remove(&oldest);
             }
         }
+    }
+
+    /// The most statements that wait for their command, for tests of the cap.
+    #[cfg(test)]
+    pub(crate) fn set_max_waiting(&mut self, most: usize) {
+        self.max_waiting = most;
     }
 
     /// Who the client is: as its connection said, or by the name in the entry alone.
@@ -580,7 +549,7 @@ impl Teller {
             },
             compressor: None,
             request_id: 0,
-            cursor_id: cursor.or(fields.cursor.map(|id| id as i64)).filter(|id| *id != 0),
+            cursor_id: cursor.or(fields.cursor).filter(|id| *id != 0),
             request_bytes: 0,
             response_bytes: fields.response_bytes.unwrap_or(0),
             docs_returned: fields.returned,
@@ -621,147 +590,12 @@ impl Teller {
         sink.operation(&op, told.identity, &execution, entries);
     }
 
-    /// The statements that wait on a thread belong to this command: one operation.
-    #[allow(clippy::too_many_arguments)]
-    fn join(
-        &mut self,
-        thread: u64,
-        entry: &mut Entry<()>,
-        mut told: Told,
-        app: &Arc<Application>,
-        end: Timestamp,
-        weight: u32,
-        sink: &mut impl Sink,
-    ) {
-        // Statements that ended before the command began are another's, which was not told of.
-        let length_ms = entry.fields.millis.unwrap_or(0).saturating_add(1);
-        let begin = end.unix_ns().saturating_sub(length_ms.saturating_mul(NS_PER_MS));
-        let is_own = |one: &Waiting| {
-            one.kind == told.kind
-                && one.end.unix_ns() >= begin
-                && (one.shape.database == told.shape.database
-                    && one.shape.collection == told.shape.collection)
-        };
-        let all = self.waiting.remove(&thread).unwrap_or_default();
-        self.waiting_count -= all.len();
-        let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
-        for one in others {
-            self.tell_alone(&one, sink);
-        }
-        if own.is_empty() {
-            if entry.request.builder.statement_count == 0 {
-                self.reading.statements_unsaid += 1;
-                told.identity = told.identity.max(Identity::Unsaid);
-            }
-            return self.tell(&told, &entry.fields, app, end, weight, 1, None, sink);
-        }
-        self.reading.statements_joined += own.len() as u64;
-        for one in &own {
-            entry.fields.add(&one.fields);
-        }
-        if entry.request.builder.statement_count == 0 {
-            self.put_together(&mut told, &own, base_of(&entry.request));
-        }
-        let entries = own.len() as u64 + 1;
-        self.tell(&told, &entry.fields, app, end, weight, entries, None, sink);
-    }
-
-    /// The shape of a command whose statements were told of one by one: as on the wire.
-    fn put_together(&mut self, told: &mut Told, own: &[Waiting], base: u64) {
-        let mut distinct: Vec<(&Waiting, u32)> = Vec::new();
-        for one in own {
-            match distinct.iter_mut().find(|(known, _)| known.shape.id == one.shape.id) {
-                Some((_, count)) => *count += 1,
-                None => distinct.push((one, 1)),
-            }
-        }
-        told.statement_count = own.len() as u32;
-        told.identity = own.iter().map(|one| one.identity).max().unwrap_or_default();
-        if let [(one, _)] = distinct.as_slice() {
-            (told.shape, told.ordered) = (one.shape.clone(), one.ordered);
-            return;
-        }
-        let mut statements: Vec<Statement> =
-            distinct.iter().map(|(one, count)| Statement { shape: one.shape.id, count: *count }).collect();
-        let ordered = Builder::<()>::mixed(distinct.iter().map(|(one, _)| one.ordered.0));
-        statements.sort_unstable_by_key(|one| one.shape);
-        let mixed = Builder::<()>::mixed(statements.iter().map(|one| one.shape.0));
-        let id = hash::mix(base, mixed);
-        told.ordered = ShapeId(hash::mix(base, ordered));
-        told.shape = match self.known.get(&id) {
-            Some(info) => info.clone(),
-            None if self.known.len() >= MAX_SHAPES => {
-                self.reading.shapes_folded += 1;
-                self.other_shape.clone()
-            }
-            None => {
-                let rendered = |one: &Waiting| Rendered {
-                    typed: one.shape.typed.to_string(),
-                    plain: one.shape.plain.to_string(),
-                    cut: one.shape.cut,
-                };
-                let text = join_texts(distinct.iter().map(|(one, _)| rendered(one)).collect());
-                let info = ShapeInfo {
-                    id: ShapeId(id),
-                    command: told.shape.command.clone(),
-                    database: told.shape.database.clone(),
-                    collection: told.shape.collection.clone(),
-                    typed: text.typed.into(),
-                    plain: text.plain.into(),
-                    cut: text.cut,
-                    statements: statements.iter().map(|one| one.shape).collect(),
-                };
-                self.keep(info)
-            }
-        };
-        told.statements = statements.into();
-    }
-
-    /// Tells of the statements that wait on a thread: no command of theirs came.
-    fn release(&mut self, thread: u64, sink: &mut impl Sink) {
-        let all = self.waiting.remove(&thread).unwrap_or_default();
-        self.waiting_count -= all.len();
-        for one in all {
-            self.tell_alone(&one, sink);
-        }
-    }
-
-    fn tell_alone(&mut self, one: &Waiting, sink: &mut impl Sink) {
-        let told = Told {
-            shape: one.shape.clone(),
-            ordered: one.ordered,
-            identity: one.identity,
-            statements: Arc::default(),
-            statement_count: 1,
-            class: one.class,
-            kind: one.kind,
-            command: "",
-        };
-        self.tell(&told, &one.fields, &one.app, one.end, one.weight, 1, None, sink);
-    }
-
-    /// Tells of all that waits: the source has ended, or the connection has.
-    pub fn finish(&mut self, sink: &mut impl Sink) {
-        let mut threads: Vec<_> = self.waiting.keys().copied().collect();
-        threads.sort_unstable();
-        for thread in threads {
-            self.release(thread, sink);
-        }
-    }
-
     /// How many operations an entry stands for.
     fn weight_of(&mut self, fields: &Fields, extra: &Extra<'_>) -> u32 {
         let limit = u32::try_from(fields.rate_limit.unwrap_or(1)).unwrap_or(u32::MAX).clamp(1, 1_000_000);
         let own = if self.ignores_rate_limit { 1 } else { limit };
         self.reading.entries_weighted += u64::from(own > 1);
         extra.weight.max(1).saturating_mul(own)
-    }
-
-    /// Tells of what waits on one connection, which has ended.
-    pub fn end_thread(&mut self, thread: u64, sink: &mut impl Sink) {
-        if self.waiting_count > 0 {
-            self.release(thread, sink);
-        }
     }
 }
 
@@ -773,9 +607,27 @@ fn end_of(fields: &Fields, extra: &Extra<'_>) -> Timestamp {
     }
 }
 
-/// Cursors as they are looked for: 3.2 to 4.4 write them as doubles in profiles.
-fn cursor_key(id: f64) -> u64 {
-    id.to_bits()
+/// Cursors as they are looked up. 3.2 to 4.4 write them as doubles in profiles, whose last digits are lost.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+enum CursorKey {
+    /// The id.
+    Exact(i64),
+    /// The bits of the double nearest to it.
+    Rounded(u64),
+}
+
+impl CursorKey {
+    fn of(fields: &Fields, named: Option<i64>) -> Option<Self> {
+        match (fields.cursor, named) {
+            (Some(0), _) | (None, Some(0) | None) => None,
+            (Some(id), _) if fields.cursor_is_rounded => Some(Self::rounded(id)),
+            (Some(id), _) | (None, Some(id)) => Some(Self::Exact(id)),
+        }
+    }
+
+    fn rounded(id: i64) -> Self {
+        Self::Rounded((id as f64).to_bits())
+    }
 }
 
 /// `10.0.0.9`, `10.0.0.9:51234`, `[::1]:51234` or `::1`; port 0 where there is none.
@@ -789,62 +641,6 @@ pub(crate) fn endpoint(text: &str) -> Option<Endpoint> {
     // Old servers write IPv6 addresses without brackets.
     let (ip, port) = text.rsplit_once(':')?;
     Some(std::net::SocketAddr::new(ip.parse().ok()?, port.parse().ok()?).into())
-}
-
-impl Fields {
-    /// Adds what a statement did to what its command did: time is the command's.
-    fn add(&mut self, statement: &Self) {
-        let pairs = [
-            (&mut self.keys_examined, statement.keys_examined),
-            (&mut self.docs_examined, statement.docs_examined),
-            (&mut self.inserted, statement.inserted),
-            (&mut self.deleted, statement.deleted),
-            (&mut self.matched, statement.matched),
-            (&mut self.modified, statement.modified),
-            (&mut self.upserted, statement.upserted),
-            (&mut self.yields, statement.yields),
-            (&mut self.write_conflicts, statement.write_conflicts),
-            (&mut self.storage_read_bytes, statement.storage_read_bytes),
-            (&mut self.storage_read_us, statement.storage_read_us),
-            (&mut self.storage_written_bytes, statement.storage_written_bytes),
-            (&mut self.storage_write_us, statement.storage_write_us),
-            (&mut self.storage_wait_us, statement.storage_wait_us),
-            (&mut self.prepare_read_conflicts, statement.prepare_read_conflicts),
-            (&mut self.spills, statement.spills),
-            (&mut self.spilled_bytes, statement.spilled_bytes),
-        ];
-        for (sum, more) in pairs {
-            if let Some(more) = more {
-                *sum = Some(sum.unwrap_or(0).saturating_add(more));
-            }
-        }
-        // Locks are counted over the whole command where it tells of them at all.
-        self.lock_wait_us = self.lock_wait_us.max(statement.lock_wait_us);
-        if self.plan.is_empty() {
-            self.plan.set(statement.plan.bytes());
-        } else if !statement.plan.is_empty()
-            && self.plan != statement.plan
-            && !self.other_plans.contains(&statement.plan)
-            && self.other_plans.len() < sonar_core::digest::MAX_PLANS
-        {
-            self.other_plans.push(statement.plan.clone());
-        }
-        if self.query_hash.is_empty() {
-            self.query_hash.set(statement.query_hash.bytes());
-        }
-        let (mine, theirs) = (self.flags, statement.flags);
-        self.flags = PlanFlags {
-            collection_scan: mine.collection_scan | theirs.collection_scan,
-            memory_sort: mine.memory_sort | theirs.memory_sort,
-            used_disk: mine.used_disk | theirs.used_disk,
-            multi_planner: mine.multi_planner | theirs.multi_planner,
-            replanned: mine.replanned | theirs.replanned,
-        };
-        if statement.failed {
-            self.failed = true;
-            self.error_code = self.error_code.or(statement.error_code);
-        }
-    }
 }
 
 impl Op {

@@ -1,19 +1,21 @@
 //! Lines of 4.4 and later: one JSON object each.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use sonar_core::Identity;
 
 use super::client::ClientReader;
 use super::layout::{self, Found};
-use super::{Head, Line, Log, decimal, timestamp};
+use super::{Head, Line, Log, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
-use crate::entry::{Cause, Entry, Sink};
+use crate::entry::{Cause, Entry, Finder, Op, Sink};
 use crate::shape::Text;
 use crate::syntax::json::{self, Scratch, Wrong};
 use crate::syntax::time;
 
 const SLOW_QUERY: u32 = 51_803;
+const APPLIED_OP: u32 = 51_801;
+const TRANSACTION: u32 = 51_802;
 const SLOW_IN_PROGRESS: u32 = 1_794_200;
 const CLIENT_METADATA: u32 = 51_800;
 const ACCEPTED: u32 = 22_943;
@@ -28,13 +30,54 @@ struct Attributes<'a> {
     at: usize,
     /// Where it ends, once it was told.
     end: Cell<usize>,
+    /// What they tell of, if they do not say.
+    op: Op,
+    /// The line says before them that something of them was left out.
+    is_truncated: bool,
     scratch: &'a RefCell<Scratch>,
+}
+
+impl<'a> Attributes<'a> {
+    fn of(line: &'a [u8], at: usize, top: &Top<'_>, scratch: &'a RefCell<Scratch>) -> Self {
+        let op = match top.id {
+            APPLIED_OP => Op::Applied,
+            TRANSACTION => Op::Transaction,
+            _ => Op::Internal,
+        };
+        Self { line, at, end: Cell::new(line.len()), op, is_truncated: top.is_truncated, scratch }
+    }
+}
+
+/// Finds what has to be known of an object before it is read, unless it begins with `first`, as servers
+/// write it.
+fn foresee<T: Text>(
+    line: &[u8],
+    at: usize,
+    first: &[u8],
+    (scratch, entry): (&RefCell<Scratch>, &mut Entry<T>),
+) -> Result<(), Wrong> {
+    if line[at..].starts_with(first) {
+        return Ok(());
+    }
+    let mut finder = Finder::default();
+    json::walk(line, at, &mut scratch.borrow_mut(), &mut finder)?;
+    let (op, fields, hint) = finder.into_parts();
+    if op != Op::None {
+        entry.fields.op = op;
+    }
+    entry.fields.namespace = fields.namespace;
+    entry.set_hint(hint);
+    Ok(())
 }
 
 impl Cause for Attributes<'_> {
     type Error = Wrong;
 
     fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Wrong> {
+        entry.fields.op = self.op;
+        if self.op == Op::Internal {
+            foresee(self.line, self.at, b"{\"type\":\"", (self.scratch, entry))?;
+        }
         entry.no_lock_waits = memchr::memmem::find(&self.line[self.at..], b"timeAcquiringMicros").is_none();
         let end = json::walk(self.line, self.at, &mut self.scratch.borrow_mut(), entry)?;
         self.end.set(end);
@@ -44,8 +87,9 @@ impl Cause for Attributes<'_> {
     fn doubt(&self) -> Option<Identity> {
         // Behind the attributes stands `truncated` where something of them was left out.
         let rest = &self.line[self.end.get().min(self.line.len())..];
-        (rest.len() > 2 && memchr::memmem::find(rest, b"\"truncated\"").is_some())
-            .then_some(Identity::Partial)
+        let is_truncated =
+            self.is_truncated || (rest.len() > 2 && memchr::memmem::find(rest, b"\"truncated\"").is_some());
+        is_truncated.then_some(Identity::Partial)
     }
 }
 
@@ -53,7 +97,7 @@ impl Cause for Attributes<'_> {
 pub(crate) struct Document<'a> {
     pub line: &'a [u8],
     pub scratch: &'a RefCell<Scratch>,
-    pub cut: Cell<Option<(usize, usize)>>,
+    pub cut: OnceCell<Vec<u8>>,
 }
 
 impl Cause for Document<'_> {
@@ -64,24 +108,33 @@ impl Cause for Document<'_> {
         if self.line.get(at) != Some(&b'{') {
             return Err(Wrong::Unexpected(at));
         }
+        foresee(self.line, at, b"{\"op\":\"", (self.scratch, entry))?;
         let end = json::walk(self.line, at, &mut self.scratch.borrow_mut(), entry)?;
-        const MARK: &[u8] = b"\"$truncated\":\"";
-        if let Some(found) = memchr::memmem::find(&self.line[at..end], MARK) {
-            self.cut.set(Some((at + found + MARK.len(), end)));
+        const MARK: &[u8] = b"\"$truncated\":";
+        if self.cut.get().is_none()
+            && let Some(found) = memchr::memmem::find(&self.line[at..end], MARK)
+        {
+            let from = json::space(self.line, at + found + MARK.len());
+            let mut unescaped = Vec::new();
+            if self.line.get(from) == Some(&b'"')
+                && let Ok((text, _)) = json::text(self.line, from, &mut unescaped)
+            {
+                let _ = self.cut.set(text.to_vec());
+            }
         }
         Ok(())
     }
 
     fn cut_command(&self) -> Option<&[u8]> {
-        let (from, to) = self.cut.get()?;
-        self.line.get(from..to)
+        self.cut.get().map(Vec::as_slice)
     }
 }
 
-/// What is read of a line before its attributes.
+/// What is read of a line beside its attributes.
 #[derive(Default)]
 struct Top<'a> {
     ms: Option<i64>,
+    offset: Option<i16>,
     severity: u8,
     component: &'a [u8],
     id: u32,
@@ -89,27 +142,55 @@ struct Top<'a> {
     message: &'a [u8],
     /// Where the attributes begin.
     attributes: Option<usize>,
+    /// Something of the attributes was left out.
+    is_truncated: bool,
+    /// The attributes stand behind all else, as servers write them.
+    is_usual: bool,
+    /// The value that may hold the line, if this is the line of another program.
+    inner: Option<(usize, usize)>,
 }
 
 impl Log {
-    pub(super) fn json_line(&mut self, line: &[u8], sink: &mut impl Sink) -> Line {
+    pub(super) fn json_line(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
         let top = match top(line) {
             Ok(top) => top,
-            Err(Wrong::Cut) => return Line::Malformed,
-            Err(Wrong::Unexpected(_)) => return Line::Unknown,
+            Err(_) if envelope::looks_like_json(line) => return Line::Malformed,
+            Err(_) => return Line::Unknown,
         };
-        let Some(ms) = top.ms else { return Line::Unknown };
+        let Some(ms) = top.ms else { return self.enveloped(line, &top, depth, sink) };
         let at = timestamp(ms);
-        self.in_text = false;
-        self.last = Some(at);
-        if self.is_outside(at) {
+        let head = Head {
+            at,
+            severity: top.severity,
+            component: top.component,
+            context: top.context,
+            offset: top.offset,
+        };
+        if !self.noted(&head) {
             return Line::Outside;
         }
-        let head = Head { at, severity: top.severity, component: top.component, context: top.context };
         let scratch = RefCell::new(std::mem::take(&mut self.scratch));
         let what = self.json_message(line, &top, &head, &scratch, sink);
         self.scratch = scratch.into_inner();
         what
+    }
+
+    /// An object that is no log line, but may hold one.
+    fn enveloped(&mut self, line: &[u8], top: &Top<'_>, depth: u8, sink: &mut impl Sink) -> Line {
+        let unknown = if envelope::looks_like_json(line) { Line::Malformed } else { Line::Unknown };
+        let Some((from, to)) = top.inner.filter(|_| depth < envelope::MAX_DEPTH) else { return unknown };
+        let mut unescaped = Vec::new();
+        let inner = match line.get(from) {
+            Some(b'"') => match json::text(line, from, &mut unescaped) {
+                Ok((text, _)) => text,
+                Err(_) => return unknown,
+            },
+            _ => &line[from..to],
+        };
+        match self.unwrapped(inner, depth, sink) {
+            Line::Unknown => unknown,
+            what => what,
+        }
     }
 
     fn json_message(
@@ -125,6 +206,22 @@ impl Log {
             json::walk(line, at, &mut scratch.borrow_mut(), visitor).ok()
         };
         match (top.id, top.attributes) {
+            (APPLIED_OP | TRANSACTION, Some(at)) => {
+                let thread = self.thread(head.context);
+                let extra = Self::extra(&self.connections, head.at, thread);
+                match self.teller.take(&Attributes::of(line, at, top, scratch), &extra, sink) {
+                    Ok(_) => Line::Operation,
+                    Err(_) => Line::Malformed,
+                }
+            }
+            (SLOW_QUERY, Some(at)) if !top.is_usual || !line[at..].starts_with(b"{\"type\":\"") => {
+                let thread = self.thread(head.context);
+                let extra = Self::extra(&self.connections, head.at, thread);
+                match self.teller.take(&Attributes::of(line, at, top, scratch), &extra, sink) {
+                    Ok(_) => Line::Operation,
+                    Err(_) => Line::Malformed,
+                }
+            }
             (SLOW_QUERY, Some(at)) => {
                 let thread = self.thread(head.context);
                 let extra = Self::extra(&self.connections, head.at, thread);
@@ -138,7 +235,7 @@ impl Log {
                     Found::Wanted => true,
                     Found::Known(_) | Found::Unknown => false,
                 };
-                let cause = Attributes { line, at, end: Cell::new(line.len()), scratch };
+                let cause = Attributes::of(line, at, top, scratch);
                 let told = if wanted {
                     self.teller.take_and_remember(&cause, &extra, sink).map(|(told, known)| {
                         if let Some(known) = known {
@@ -179,7 +276,7 @@ impl Log {
                 self.ended(head.context, sink);
                 Line::Event
             }
-            (STARTING | BUILD_INFO, _) => {
+            (STARTING, _) => {
                 let mut wanted = AttributesOf::default();
                 let _ = attributes(&mut wanted);
                 let start = self.notices.start(head.at);
@@ -188,11 +285,14 @@ impl Log {
                 if !wanted.host.is_empty() {
                     start.host = wanted.host.into();
                 }
+                self.connections.clear();
+                Line::Event
+            }
+            (BUILD_INFO, _) => {
+                let mut wanted = AttributesOf::default();
+                let _ = attributes(&mut wanted);
                 if !wanted.version.is_empty() {
-                    start.version = wanted.version.into();
-                }
-                if top.id == STARTING {
-                    self.connections.clear();
+                    self.stated_version(head, &wanted.version);
                 }
                 Line::Event
             }
@@ -215,8 +315,7 @@ struct AttributesOf {
 impl Visitor for AttributesOf {
     fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         let Value::Bytes(bytes) = value else { return Step::Next };
-        let number =
-            || crate::shape::number(kind, bytes).filter(|number| *number >= 0.0).map(|number| number as u64);
+        let number = || crate::shape::integer(kind, bytes).and_then(|number| u64::try_from(number).ok());
         let text = || String::from_utf8_lossy(&bytes[..bytes.len().min(255)]).into_owned();
         match (key.bytes, kind) {
             (b"connectionCount", _) => self.open = number(),
@@ -236,14 +335,14 @@ impl Visitor for AttributesOf {
     fn close(&mut self) {}
 }
 
-/// Reads a line up to its attributes, which stand last but for what says that they were cut.
+/// Reads a line up to its attributes where these stand last, as servers write them, else all of it.
 fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
     let mut top = Top::default();
     let mut at = json::space(line, 1);
     loop {
         if line.get(at) != Some(&b'"') {
             return match line.get(at) {
-                Some(b'}') if top.ms.is_some() => Ok(top),
+                Some(b'}') => Ok(top),
                 None => Err(Wrong::Cut),
                 _ => Err(Wrong::Unexpected(at)),
             };
@@ -258,21 +357,21 @@ fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
         match key {
             b"attr" if line.get(at) == Some(&b'{') => {
                 top.attributes = Some(at);
-                return Ok(top);
+                if top.ms.is_some() && top.id != 0 && !top.context.is_empty() && !top.message.is_empty() {
+                    top.is_usual = true;
+                    return Ok(top);
+                }
+                at = json::skip(line, at)?;
             }
             b"t" => {
                 at = json::skip(line, at)?;
-                // `{"$date":"…"}`
-                let value = &line[from..at];
-                let text = value.strip_prefix(b"{\"$date\":\"").and_then(|rest| rest.strip_suffix(b"\"}"));
-                top.ms = text.and_then(time::iso);
-                if top.ms.is_none() {
-                    return Err(Wrong::Unexpected(from));
+                if let Some((ms, offset)) = time_of(line, from, at) {
+                    (top.ms, top.offset) = (Some(ms), offset);
                 }
             }
             b"id" => {
                 at = json::skip(line, at)?;
-                top.id = decimal(&line[from..at]).and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+                top.id = id_of(&line[from..at]).unwrap_or(0);
             }
             b"s" | b"c" | b"ctx" | b"msg" if line.get(at) == Some(&b'"') => {
                 let (value, end) = plain(line, at)?;
@@ -281,19 +380,77 @@ fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
                     b"s" => top.severity = value.first().copied().unwrap_or(0),
                     b"c" => top.component = value,
                     b"ctx" => top.context = value,
-                    _ => top.message = value,
+                    _ => {
+                        top.message = value;
+                        top.inner = top.inner.or(Some((from, end)));
+                    }
                 }
             }
-            _ => at = json::skip(line, at)?,
+            _ => {
+                at = json::skip(line, at)?;
+                top.is_truncated |= key == b"truncated";
+                if envelope::is_key(key) && matches!(line[from], b'"' | b'{') {
+                    top.inner = Some((from, at));
+                }
+            }
         }
         at = json::space(line, at);
         match line.get(at) {
             Some(b',') => at = json::space(line, at + 1),
-            Some(b'}') => return if top.ms.is_some() { Ok(top) } else { Err(Wrong::Unexpected(at)) },
+            Some(b'}') => return Ok(top),
             None => return Err(Wrong::Cut),
             Some(_) => return Err(Wrong::Unexpected(at)),
         }
     }
+}
+
+/// The time of a line and its offset from UTC: `{"$date":"…"}` as servers write it, or the text alone.
+#[inline]
+fn time_of(line: &[u8], from: usize, to: usize) -> Option<(i64, Option<i16>)> {
+    let value = &line[from..to];
+    if let Some(text) = value.strip_prefix(b"{\"$date\":\"").and_then(|rest| rest.strip_suffix(b"\"}")) {
+        return time::iso_with_offset(text);
+    }
+    if let Some(text) = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) {
+        return time::iso_with_offset(text);
+    }
+    let mut date = DateOf(None);
+    if value.first() == Some(&b'{') {
+        json::walk(line, from, &mut Scratch::default(), &mut date).ok()?;
+    }
+    date.0
+}
+
+/// What `$date` holds.
+struct DateOf(Option<(i64, Option<i16>)>);
+
+impl Visitor for DateOf {
+    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+        if let (b"$date", Value::Bytes(bytes)) = (key.bytes, value) {
+            self.0 = match kind {
+                Kind::String => time::iso_with_offset(bytes),
+                _ => crate::shape::integer(kind, bytes).map(|ms| (ms, None)),
+            };
+        }
+        Step::Next
+    }
+
+    fn open(&mut self, _: Key<'_>, _: bool) -> Opened {
+        Opened::Skip
+    }
+
+    fn close(&mut self) {}
+}
+
+/// The id of a message: a number, the number as a text, or `{"$numberInt":"…"}`.
+fn id_of(value: &[u8]) -> Option<u32> {
+    let text = match value {
+        [b'"' | b'{', ..] => {
+            value.rsplit(|byte| *byte == b'"').find(|part| part.first().is_some_and(u8::is_ascii_digit))?
+        }
+        _ => value.trim_ascii_end(),
+    };
+    decimal(text).and_then(|id| u32::try_from(id).ok())
 }
 
 /// A string as it stands, its escapes left as they are.

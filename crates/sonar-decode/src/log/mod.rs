@@ -6,6 +6,7 @@
 //! counted by reason.
 
 mod client;
+mod envelope;
 mod json;
 mod layout;
 mod remotes;
@@ -26,6 +27,9 @@ use crate::syntax::json::Scratch;
 
 /// The most connections that are known at once.
 pub const MAX_CONNECTIONS: usize = 100_000;
+
+/// The largest object over several lines, in bytes.
+const MAX_SPREAD: usize = 1 << 20;
 
 /// What is asked of a log.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -56,8 +60,11 @@ pub struct Log {
     apps: HashMap<Application, Arc<Application>, RandomState>,
     /// Which server's log this is: connections of several are told apart.
     server: u64,
-    /// The line before was text of a log: what has no head may go on from it.
-    in_text: bool,
+    /// The lines so far of an object that is spread over several.
+    spread: Vec<u8>,
+    spread_lines: u64,
+    /// The line that is read was inside a line of another program.
+    is_unwrapped: bool,
     /// The time of the last line that had one.
     last: Option<Timestamp>,
     scratch: Scratch,
@@ -82,6 +89,15 @@ struct Head<'a> {
     severity: u8,
     component: &'a [u8],
     context: &'a [u8],
+    /// Minutes east of UTC that its time is written with.
+    offset: Option<i16>,
+}
+
+impl Head<'_> {
+    /// Whether a server that starts wrote the line: it has no connections yet.
+    fn is_startup(&self) -> bool {
+        matches!(self.context, b"initandlisten" | b"main" | b"mongosMain" | b"thread1" | b"-")
+    }
 }
 
 impl Log {
@@ -92,9 +108,17 @@ impl Log {
 
     /// What comes next is the log of another server, or one about which nothing is known.
     pub fn next_server(&mut self) {
+        if !self.spread.is_empty() {
+            self.abandon_spread();
+        }
         self.server += 1;
         self.connections.clear();
-        self.in_text = false;
+    }
+
+    /// The most statements that wait for their command, for tests of the cap.
+    #[cfg(test)]
+    pub(crate) fn set_max_waiting(&mut self, most: usize) {
+        self.teller.set_max_waiting(most);
     }
 
     /// Dates without a year lie before a day after this.
@@ -135,13 +159,20 @@ impl Log {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.reading.lines += 1;
         let what = match line.first() {
-            None => {
-                self.reading.lines_empty += 1;
-                return;
+            _ if !self.spread.is_empty() => self.spread_line(line, sink),
+            Some(b'{') if line.len() == 1 => self.begin_spread(),
+            Some(b'{') => self.json_line(line, 0, sink),
+            Some(b'0'..=b'9' | b'A'..=b'Z') => self.text_line(line, 0, sink),
+            _ => {
+                let line = line.strip_prefix(envelope::BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
+                if line.is_empty() {
+                    self.reading.lines_empty += 1;
+                    return;
+                }
+                self.inner_line(line, 0, sink)
             }
-            Some(b'{') => self.json_line(line, sink),
-            Some(_) => self.text_line(line, sink),
         };
+        self.reading.lines_unwrapped += u64::from(std::mem::take(&mut self.is_unwrapped));
         let counter = match what {
             Line::Operation => &mut self.reading.lines_operation,
             Line::Event => &mut self.reading.lines_event,
@@ -154,6 +185,90 @@ impl Log {
             }
         };
         *counter += 1;
+    }
+
+    /// `{` alone: what follows is an object over several lines, as `jq` writes it.
+    fn begin_spread(&mut self) -> Line {
+        self.spread.push(b'{');
+        self.spread_lines = 1;
+        Line::Other
+    }
+
+    /// A line of an object over several lines: indented, but for the last.
+    fn spread_line(&mut self, line: &[u8], sink: &mut impl Sink) -> Line {
+        let is_end = matches!(line.trim_ascii_end(), b"}" | b"},");
+        let is_inside = line.first().is_none_or(|byte| matches!(byte, b' ' | b'\t'));
+        if !(is_end || is_inside) || self.spread.len() + line.len() > MAX_SPREAD {
+            self.abandon_spread();
+            return self.inner_line(line, 0, sink);
+        }
+        self.spread.push(b'\n');
+        self.spread.extend_from_slice(line);
+        if !is_end {
+            self.spread_lines += 1;
+            return Line::Other;
+        }
+        let mut object = std::mem::take(&mut self.spread);
+        let what = self.json_line(&object, 0, sink);
+        if matches!(what, Line::Unknown | Line::Malformed) {
+            self.spread = object;
+            self.abandon_spread();
+        } else {
+            self.is_unwrapped = true;
+            object.clear();
+            self.spread = object;
+        }
+        what
+    }
+
+    /// What was taken for an object over several lines is none: its lines are not what they were counted as.
+    fn abandon_spread(&mut self) {
+        let lines = std::mem::take(&mut self.spread_lines);
+        self.reading.lines_other -= lines.min(self.reading.lines_other);
+        if envelope::looks_like_json(&self.spread) {
+            self.reading.lines_malformed += lines;
+        } else {
+            self.reading.lines_unknown += lines;
+        }
+        self.spread.clear();
+    }
+
+    /// A line, or what was inside the line of another program.
+    fn inner_line(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
+        match line.first() {
+            Some(b'{') => self.json_line(line, depth, sink),
+            _ => self.text_line(line, depth, sink),
+        }
+    }
+
+    /// A line inside the line of another program.
+    fn unwrapped(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
+        let what = self.inner_line(line.trim_ascii(), depth + 1, sink);
+        self.is_unwrapped |= what != Line::Unknown;
+        what
+    }
+
+    /// A line that has a time: notes it. Whether it is of the time asked for.
+    fn noted(&mut self, head: &Head<'_>) -> bool {
+        self.last = Some(head.at);
+        if self.is_outside(head.at) {
+            return false;
+        }
+        if let Some(minutes) = head.offset {
+            self.notices.offsets.record(head.at, minutes);
+        }
+        true
+    }
+
+    /// A server stated its version, when it started or because its log was rotated.
+    fn stated_version(&mut self, head: &Head<'_>, version: &str) {
+        if let Some(start) = self.notices.recent_start(head.at) {
+            start.version = version.into();
+        } else if head.is_startup() {
+            self.notices.start(head.at).version = version.into();
+        } else {
+            self.notices.running_version(version);
+        }
     }
 
     /// The last line of a file that has no line feed: it may still be written.
@@ -170,6 +285,9 @@ impl Log {
 
     /// Tells of what waits: the source has ended.
     pub fn finish(&mut self, sink: &mut impl Sink) {
+        if !self.spread.is_empty() {
+            self.abandon_spread();
+        }
         self.teller.finish(sink);
     }
 
@@ -245,7 +363,8 @@ impl Log {
     /// An error or warning, if it is one; whether it is.
     fn grave(&mut self, head: &Head<'_>, id: Option<u32>, text: &[u8]) -> bool {
         let Some(severity) = Severity::of(head.severity) else { return false };
-        let text = if id.is_some() { lossy(text) } else { masked(text) };
+        // Since 4.4 a message is constant, and what differs stands in its attributes.
+        let text = if id.is_some_and(|id| id != 0) { lossy(text) } else { masked(text) };
         let message = Message {
             severity,
             component: lossy(head.component).into(),
@@ -261,30 +380,31 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MAX_MESSAGE)]).into_owned()
 }
 
-/// A message with what differs from time to time taken out: numbers, addresses and quoted texts.
+/// A message with what differs from time to time taken out: numbers, addresses, and all from the first
+/// quoted text or document on. Behind these nothing is provably the server's own words.
 fn masked(text: &[u8]) -> String {
     let text = lossy(text);
     let mut out = String::with_capacity(text.len().min(MAX_MESSAGE));
-    let mut quote = None;
-    for word in text.split_inclusive(' ') {
-        if out.len() > MAX_MESSAGE {
+    for c in text.chars() {
+        let begins_value = match c {
+            '"' | '{' | '`' => true,
+            // `doesn't` is no quote.
+            '\'' | '/' => !out.ends_with(char::is_alphanumeric),
+            _ => false,
+        };
+        if begins_value {
+            out.push('#');
             break;
         }
-        for c in word.chars() {
-            match quote {
-                Some(end) if c == end => quote = None,
-                Some(_) => {}
-                None if matches!(c, '"' | '\'') && !out.ends_with(char::is_alphabetic) => {
-                    quote = Some(c);
-                    out.push('#');
-                }
-                None if c.is_ascii_digit() => {
-                    if !out.ends_with('#') {
-                        out.push('#');
-                    }
-                }
-                None => out.push(c),
+        if c.is_ascii_digit() {
+            if !out.ends_with('#') {
+                out.push('#');
             }
+        } else {
+            out.push(c);
+        }
+        if out.len() > MAX_MESSAGE {
+            break;
         }
     }
     out.trim().to_owned()

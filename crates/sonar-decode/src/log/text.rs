@@ -11,9 +11,10 @@ use memchr::memmem;
 use sonar_core::Identity;
 
 use super::client::ClientReader;
-use super::{Head, Line, Log, decimal, timestamp};
+use super::{Head, Line, Log, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
-use crate::entry::{Cause, Entry, Held, Op, Sink};
+use crate::entry::{Cause, Entry, Held, Hint, Op, Sink};
+use crate::names;
 use crate::shape::Text;
 use crate::syntax::shell::{self, Wrong};
 use crate::syntax::time;
@@ -24,15 +25,11 @@ const CUT: &[u8] = b" .......... ";
 const CUT_WARNING: &[u8] = b"warning: log line attempted (";
 
 impl Log {
-    pub(super) fn text_line(&mut self, line: &[u8], sink: &mut impl Sink) -> Line {
+    pub(super) fn text_line(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
         let Some((head, message)) = head(line, self.settings.reference_ms) else {
-            // Stack traces and options go on over several lines.
-            let is_text = self.in_text && line.iter().all(|byte| *byte >= b' ' || *byte == b'\t');
-            return if is_text && std::str::from_utf8(line).is_ok() { Line::Other } else { Line::Unknown };
+            return self.line_without_head(line, depth, sink);
         };
-        self.in_text = true;
-        self.last = Some(head.at);
-        if self.is_outside(head.at) {
+        if !self.noted(&head) {
             return Line::Outside;
         }
         let (message, was_cut) = match message.strip_prefix(CUT_WARNING) {
@@ -52,6 +49,21 @@ impl Log {
             };
         }
         self.text_message(&head, message, sink)
+    }
+
+    /// A line that does not begin as one of a log. It may hold one.
+    fn line_without_head(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
+        let reference_ms = self.settings.reference_ms;
+        let is_head = |rest: &[u8]| head(rest, reference_ms).is_some();
+        if depth < envelope::MAX_DEPTH
+            && let Some(inner) = envelope::behind_prefix(line, is_head)
+        {
+            return self.unwrapped(inner, depth, sink);
+        }
+        if envelope::is_journal_field(line) {
+            return Line::Other;
+        }
+        if envelope::looks_like_text(line) { Line::Malformed } else { Line::Unknown }
     }
 
     fn text_message(&mut self, head: &Head<'_>, message: &[u8], sink: &mut impl Sink) -> Line {
@@ -99,8 +111,7 @@ impl Log {
             });
         if let Some(version) = version {
             let version = version.split(|byte| matches!(byte, b' ' | b',')).next().unwrap_or_default();
-            self.notices.start(head.at).version =
-                String::from_utf8_lossy(&version[..version.len().min(64)]).into();
+            self.stated_version(head, &String::from_utf8_lossy(&version[..version.len().min(64)]));
             return Line::Event;
         }
         if !message.is_empty() && self.grave(head, None, message) { Line::Event } else { Line::Other }
@@ -109,14 +120,15 @@ impl Log {
 
 /// What stands before the message, and the message.
 fn head(line: &[u8], reference_ms: i64) -> Option<(Head<'_>, &[u8])> {
-    let (ms, rest) = match line.first()? {
+    let (ms, offset, rest) = match line.first()? {
         b'0'..=b'9' => {
             let end = memchr::memchr(b' ', line.get(..40.min(line.len()))?)?;
-            (time::iso(&line[..end])?, &line[end + 1..])
+            let (ms, offset) = time::iso_with_offset(&line[..end])?;
+            (ms, offset, &line[end + 1..])
         }
         _ => {
             let (ms, length) = time::ctime(line, reference_ms)?;
-            (ms, line.get(length..)?.strip_prefix(b" ")?)
+            (ms, None, line.get(length..)?.strip_prefix(b" ")?)
         }
     };
     let (severity, component, rest) = match rest {
@@ -130,7 +142,8 @@ fn head(line: &[u8], reference_ms: i64) -> Option<(Head<'_>, &[u8])> {
     let close = open + memchr::memchr(b']', &rest[open..])?;
     let message = rest.get(close + 1..)?;
     let message = message.strip_prefix(b" ").unwrap_or(message);
-    Some((Head { at: timestamp(ms), severity, component, context: &rest[open + 1..close] }, message))
+    let context = &rest[open + 1..close];
+    Some((Head { at: timestamp(ms), severity, component, context, offset }, message))
 }
 
 fn component(rest: &[u8]) -> Option<&[u8]> {
@@ -168,6 +181,9 @@ impl<'a> Said<'a> {
             b"update" => Op::Update,
             b"remove" => Op::Remove,
             b"killcursors" => Op::KillCursors,
+            b"none" => Op::Internal,
+            b"applied" if message[space..].starts_with(b" op: ") => Op::Applied,
+            b"transaction" if message[space..].starts_with(b" parameters:{") => Op::Transaction,
             _ => return None,
         };
         let rest = message.get(space + 1..before.len() - digits)?;
@@ -237,10 +253,24 @@ impl Cause for Said<'_> {
     fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Infallible> {
         entry.fields.op = self.op;
         entry.fields.millis = Some(self.millis);
+        // An empty query is left out.
+        entry.leaves_out_empty = matches!(self.op, Op::Query | Op::Remove);
         let rest = self.rest;
-        let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
-        entry.fields.namespace.set(&rest[..end]);
-        let mut at = end;
+        let mut at = match self.op {
+            // `op: CRUD { … }, took `
+            Op::Applied => {
+                let Some(open) = memchr::memchr(b'{', rest) else { return Ok(()) };
+                self.document(open, b"CRUD", entry);
+                return Ok(());
+            }
+            // `parameters:{ … }, readTimestamp:… `: no strings in them but the read concern.
+            Op::Transaction => shell::end_of_plain(rest, b"parameters:{".len()).unwrap_or(rest.len()),
+            _ => {
+                let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+                entry.fields.set_namespace(&rest[..end]);
+                end
+            }
+        };
         while at < rest.len() {
             if rest[at] == b' ' {
                 at += 1;
@@ -296,7 +326,12 @@ impl Said<'_> {
         match (key, value.first()) {
             (b"planSummary", _) => {
                 let end = at + plan_length(value);
-                entry.fields.scalar(b"planSummary", Kind::String, Value::Bytes(&rest[at..end]));
+                let plan = &rest[at..end];
+                // Behind a document with several readings, patterns may be part of one of its strings.
+                let is_certain = self.doubt.get().is_none();
+                let shown =
+                    if is_certain { plan.len() } else { memchr::memchr(b'{', plan).unwrap_or(plan.len()) };
+                entry.fields.scalar(b"planSummary", Kind::String, Value::Bytes(&plan[..shown]));
                 end
             }
             (b"exception", _) => {
@@ -324,12 +359,18 @@ impl Said<'_> {
                     _ => nexts.iter().filter_map(|next| memmem::find(text, next)).min().or(near),
                 };
                 let Some(end) = end else { return rest.len() };
-                entry.fields.scalar(key, Kind::String, Value::Bytes(&text[..end]));
+                if key == b"appName" {
+                    entry.fields.scalar(key, Kind::String, Value::Bytes(&text[..end]));
+                }
                 at + 1 + end + 1
             }
             // `command: find { find: … }`
             (b"command", Some(_)) => {
                 let name = memchr::memchr(b' ', value).unwrap_or(value.len());
+                if value[name..].starts_with(b" { $msg: ") && names::is_command_like(&value[..name]) {
+                    let command = value[..name].to_vec();
+                    entry.set_hint(Some(Hint { command, ..Hint::default() }));
+                }
                 match value.get(name + 1) {
                     Some(b'{') => self.document(at + name + 1, b"command", entry),
                     _ => at + name,
@@ -355,14 +396,18 @@ fn known(key: &[u8]) -> &'static [u8] {
 }
 
 fn scalar<T: Text>(entry: &mut Entry<T>, key: &[u8], value: &[u8]) {
-    if let Some(number) = decimal(value).and_then(|number| i64::try_from(number).ok()) {
-        entry.fields.scalar(key, Kind::Int64, Value::Bytes(&number.to_le_bytes()));
-    } else if let Some(number) = value.strip_prefix(b"-").and_then(decimal) {
-        let number = -i64::try_from(number).unwrap_or(i64::MAX);
-        entry.fields.scalar(key, Kind::Int64, Value::Bytes(&number.to_le_bytes()));
-    } else {
-        entry.fields.scalar(key, Kind::String, Value::Bytes(value));
+    // Text lines have no such keys, but strings in their documents may.
+    if matches!(key, b"op" | b"type" | b"ns" | b"ts" | b"appName" | b"client" | b"remote") {
+        return;
     }
+    let number = match value {
+        [b'0'..=b'9' | b'-', ..] => std::str::from_utf8(value).ok().and_then(|text| text.parse::<i64>().ok()),
+        _ => None,
+    };
+    match number {
+        Some(number) => entry.fields.scalar(key, Kind::Int64, Value::Bytes(&number.to_le_bytes())),
+        None => entry.fields.scalar(key, Kind::String, Value::Bytes(value)),
+    };
 }
 
 /// Length of a plan summary: names in capitals, each with its key pattern where it has one, joined by

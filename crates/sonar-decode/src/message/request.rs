@@ -3,6 +3,7 @@
 use sonar_core::operation::Opcode;
 
 use crate::bson::{Key, Kind, Opened, Slot, Step, Use, Value, Visitor};
+use crate::names;
 use crate::shape::{Builder, CommandKind, Field, Mode, Text};
 
 /// The longest name of a database, collection or command that is kept; the server allows 255.
@@ -194,6 +195,20 @@ impl<T: Text> Request<T> {
         false
     }
 
+    /// Takes the command from a key that is not the first one: its document's keys come in another order.
+    pub fn name_command(&mut self, name: &[u8], collection: Option<&[u8]>) {
+        self.first_key_seen = true;
+        self.set_command(name);
+        if let Some(collection) = collection.filter(|_| names::names_a_collection(name)) {
+            self.collection.set(collection);
+        }
+    }
+
+    /// Corrects the collection, where the source itself names it.
+    pub fn set_collection(&mut self, collection: &[u8]) {
+        self.collection.set(collection);
+    }
+
     /// The database alone, as OP_COMMAND gives it.
     pub fn set_database(&mut self, database: &[u8]) {
         self.database.set(database);
@@ -233,6 +248,10 @@ impl<T: Text> Request<T> {
         if self.inside == Inside::Shape && self.builder.is_open() {
             self.builder.close();
         }
+        if self.legacy_query && self.explain {
+            // A find with `$explain` is what the `explain` command does today.
+            self.command.set(b"explain");
+        }
         self.legacy_query = false;
         self.inside = if self.builder.is_open() { Inside::Shape } else { Inside::Top };
     }
@@ -247,7 +266,7 @@ impl<T: Text> Request<T> {
         if !self.explain_open || self.command.bytes() == b"explain" {
             let inner = self.explain_open;
             if !inner {
-                self.command.set(key.bytes);
+                self.command.set(if names::is_command_like(key.bytes) { key.bytes } else { names::UNPROVEN });
             }
             self.kind = CommandKind::of(key.bytes);
             self.builder.set_command(self.kind);
@@ -263,16 +282,14 @@ impl<T: Text> Request<T> {
             Value::Bytes(bytes) => bytes,
             Value::Long => &[],
         };
-        let integer = || crate::shape::number(kind, bytes).map(|number| number as i64);
+        let integer = || crate::shape::integer(kind, bytes);
         if first {
             return match (self.kind, kind) {
                 (CommandKind::GetMore, Kind::Int64) => {
                     self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b));
                     Step::Using(Use::Number(Slot::Cursor))
                 }
-                (kind, Kind::String)
-                    if kind != CommandKind::Other || names_a_collection(self.command.bytes()) =>
-                {
+                (_, Kind::String) if names::names_a_collection(key.bytes) => {
                     self.collection.set(bytes);
                     Step::Next
                 }
@@ -387,7 +404,10 @@ impl<T: Text> Visitor for Request<T> {
                 if self.legacy_query && self.builder.depth() == 2 && key.is_operator() {
                     // Modifiers of legacy queries that are no part of the shape.
                     match key.bytes {
-                        b"$explain" => self.explain = true,
+                        b"$explain" => {
+                            let Value::Bytes(bytes) = value else { return Step::Next };
+                            self.explain |= crate::shape::integer(kind, bytes).is_some_and(|flag| flag != 0);
+                        }
                         b"$where" => return self.builder.element(key, kind, value),
                         _ => {}
                     }
@@ -480,51 +500,5 @@ impl<T: Text> Request<T> {
     /// Whether the cursor that is opened waits for data.
     pub fn opens_waiting_cursor(&self) -> bool {
         self.builder.change_stream || (self.await_data && (self.tailable || self.opcode == Opcode::Query))
-    }
-}
-
-/// Commands whose first value is something else than a collection, like the name of a replica set or of a
-/// user: it is a value, so it must not become part of a namespace. Sorted.
-const NAMES_NO_COLLECTION: [&[u8]; 25] = [
-    b"addShard",
-    b"configureFailPoint",
-    b"createRole",
-    b"createUser",
-    b"dropRole",
-    b"dropUser",
-    b"enableSharding",
-    b"getLog",
-    b"getParameter",
-    b"grantPrivilegesToRole",
-    b"grantRolesToRole",
-    b"grantRolesToUser",
-    b"logRotate",
-    b"movePrimary",
-    b"removeShard",
-    b"replSetHeartbeat",
-    b"replSetSyncFrom",
-    b"revokePrivilegesFromRole",
-    b"revokeRolesFromRole",
-    b"revokeRolesFromUser",
-    b"rolesInfo",
-    b"setFeatureCompatibilityVersion",
-    b"updateRole",
-    b"updateUser",
-    b"usersInfo",
-];
-
-/// Whether the first value of a command, where it is a string, is a collection.
-fn names_a_collection(command: &[u8]) -> bool {
-    NAMES_NO_COLLECTION.binary_search(&command).is_err()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_commands_that_name_no_collection_can_be_searched() {
-        assert!(NAMES_NO_COLLECTION.is_sorted());
-        assert!(names_a_collection(b"drop") && !names_a_collection(b"dropUser"));
     }
 }

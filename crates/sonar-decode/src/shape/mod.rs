@@ -14,7 +14,7 @@ mod rules;
 mod text;
 
 pub use builder::{Body, Builder, StatementBody};
-pub(crate) use builder::{number, placeholder};
+pub(crate) use builder::{integer, number, placeholder};
 pub use rules::{CommandKind, Field, Mode, field};
 pub use text::{Rendered, Text};
 

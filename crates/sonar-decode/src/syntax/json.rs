@@ -333,8 +333,9 @@ pub fn skip(bytes: &[u8], at: usize) -> Result<usize, Wrong> {
         Some(b'[') => rest_of(bytes, at + 1, true),
         Some(_) => {
             let rest = &bytes[at..];
-            let length =
-                rest.iter().position(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r'));
+            let length = rest
+                .iter()
+                .position(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'));
             match length {
                 Some(0) => Err(Wrong::Unexpected(at)),
                 Some(length) => Ok(at + length),

@@ -295,7 +295,9 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
             if rest.first() == word.first() && rest.starts_with(word) {
                 let Some(end) = memchr(b')', &rest[word.len()..]) else { return Err(Wrong::Cut) };
                 let inside = &rest[word.len()..word.len() + end];
-                let inside = inside.strip_prefix(b"\"").and_then(|i| i.strip_suffix(b"\"")).unwrap_or(inside);
+                let inside = inside.trim_ascii();
+                let quoted = |quote: &[u8]| inside.strip_prefix(quote).and_then(|i| i.strip_suffix(quote));
+                let inside = quoted(b"\"").or_else(|| quoted(b"'")).unwrap_or(inside);
                 let scalar = match kind {
                     Kind::Int64 | Kind::Int32 => match number(inside) {
                         Some(number @ Number::Long(_)) => Scalar::Number(number),

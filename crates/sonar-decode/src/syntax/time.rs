@@ -20,6 +20,12 @@ fn digits(bytes: &[u8]) -> Option<i64> {
 /// with more or fewer decimals; `None` for anything else. Without an offset it is taken as UTC.
 #[inline]
 pub fn iso(text: &[u8]) -> Option<i64> {
+    iso_with_offset(text).map(|(ms, _)| ms)
+}
+
+/// The same, and the offset from UTC it is written with, in minutes; `None` if it has none.
+#[inline]
+pub fn iso_with_offset(text: &[u8]) -> Option<(i64, Option<i16>)> {
     let (year, month, day) = (digits(text.get(..4)?)?, digits(text.get(5..7)?)?, digits(text.get(8..10)?)?);
     let (hour, minute, second) =
         (digits(text.get(11..13)?)?, digits(text.get(14..16)?)?, digits(text.get(17..19)?)?);
@@ -39,7 +45,8 @@ pub fn iso(text: &[u8]) -> Option<i64> {
         rest = &after[length..];
     }
     let offset = match rest {
-        [] | [b'Z'] => 0,
+        [] => None,
+        [b'Z'] => Some(0),
         [sign @ (b'+' | b'-'), rest @ ..] => {
             let (hours, minutes) = match rest {
                 [_, _, _, _] => (&rest[..2], &rest[2..]),
@@ -48,12 +55,14 @@ pub fn iso(text: &[u8]) -> Option<i64> {
                 _ => return None,
             };
             let minutes = digits(hours)? * 60 + digits(minutes)?;
-            if *sign == b'-' { -minutes } else { minutes }
+            Some(if *sign == b'-' { -minutes } else { minutes })
         }
         _ => return None,
     };
-    let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - offset * 60;
-    Some(seconds * 1_000 + millis)
+    let east = offset.unwrap_or(0);
+    let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - east * 60;
+    // At most 99:99 either way.
+    Some((seconds * 1_000 + millis, offset.map(|minutes| minutes as i16)))
 }
 
 /// The offset from UTC, in seconds, of the clock that wrote a log line: that of its `$date`, else of the last time
@@ -172,6 +181,14 @@ mod tests {
             "2026-11-21T00:39:39.510999Z",
         ] {
             assert_eq!(iso(text.as_bytes()), expected, "{text}");
+        }
+        for (text, offset) in [
+            ("2026-11-21T00:39:39.510Z", Some(0)),
+            ("2026-11-21T00:39:39.510+0530", Some(330)),
+            ("2026-11-21T00:39:39.510-08:00", Some(-480)),
+            ("2026-11-21T00:39:39.510", None),
+        ] {
+            assert_eq!(iso_with_offset(text.as_bytes()).unwrap().1, offset, "{text}");
         }
         assert_eq!(iso(b"1970-01-01T00:00:00.000Z"), Some(0));
         assert_eq!(iso(b"2000-02-29T00:00:00.5Z"), Some(951_782_400_500));

@@ -3,6 +3,7 @@
 
 use super::{Builder, EMPTY_ARRAY, FIELD_PATH, KEPT, MIXED_ARRAY, Node, PLACEHOLDER, TYPED_ARRAY, Types};
 use crate::bson::{Key, Kind, Step, Use, Value};
+use crate::names;
 use crate::shape::hash::{self, mix};
 use crate::shape::text::Text;
 
@@ -52,19 +53,49 @@ impl<T: Text> Builder<T> {
         }
     }
 
-    /// A string or scalar in an aggregation expression: paths and variables are kept.
-    pub(super) fn expression_leaf(&self, kind: Kind, value: Value<'_>) -> (Node<T>, bool) {
+    /// A literal where a name is expected: kept if it is no string or provably a name, else a placeholder;
+    /// and what has a say of it.
+    pub(super) fn name(
+        &self,
+        kind: Kind,
+        value: Value<'_>,
+        is_name: impl FnOnce(&[u8]) -> bool,
+    ) -> (Node<T>, Step) {
+        let is_kept = match (kind, value) {
+            (Kind::String | Kind::Symbol, Value::Bytes(bytes)) => is_name(bytes),
+            _ => true,
+        };
+        // Whether a string is a name depends on all of it.
+        let node = if is_kept { self.literal(kind, value) } else { self.placeholder(kind) };
+        (node, literal_of(kind))
+    }
+
+    /// A string or scalar in an aggregation expression: paths and variables are kept, literals are not. What
+    /// has a say of it, and whether it is a path.
+    pub(super) fn expression_leaf(
+        &self,
+        key: &Key<'_>,
+        kind: Kind,
+        value: Value<'_>,
+    ) -> (Node<T>, Step, bool) {
+        let is_literal = matches!(key.bytes, b"$literal" | b"$const")
+            || self.frames.last().is_some_and(|frame| frame.opaque);
+        if is_literal {
+            return (self.placeholder(kind), TYPE, false);
+        }
         if let (Kind::String, Value::Bytes(bytes @ [b'$', ..])) = (kind, value) {
             let id = mix(FIELD_PATH, hash::path(&Key::new(bytes)));
             let text = if T::WANTED {
-                let quoted = [b"'".as_slice(), &hash::normalised(bytes), b"'"].concat();
+                let path = hash::normalised(bytes);
+                let is_plain = names::is_plain_path(bytes);
+                let quoted = [b"'".as_slice(), if is_plain { &path } else { b"$?" }, b"'"].concat();
                 T::literal(&quoted, false)
             } else {
                 T::default()
             };
-            return (Node { unordered: id, ordered: id, text }, true);
+            return (Node { unordered: id, ordered: id, text }, expression_of(kind, true), true);
         }
-        (self.placeholder(kind), false)
+        (self.placeholder(kind), expression_of(kind, false), false)
     }
 
     /// The node of an array of literals.
@@ -127,6 +158,14 @@ pub(crate) fn number(kind: Kind, bytes: &[u8]) -> Option<f64> {
         Kind::Boolean => f64::from(u8::from(*bytes.first()? != 0)),
         _ => return None,
     })
+}
+
+/// The whole number that a scalar is, exactly; a double without its decimals.
+pub(crate) fn integer(kind: Kind, bytes: &[u8]) -> Option<i64> {
+    match kind {
+        Kind::Int64 => Some(i64::from_le_bytes(*bytes.first_chunk()?)),
+        _ => number(kind, bytes).filter(|number| !number.is_nan()).map(|number| number as i64),
+    }
 }
 
 /// A number as it is kept: whole ones without a point, so that 1, 1.0 and true are one.

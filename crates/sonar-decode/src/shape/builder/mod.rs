@@ -17,7 +17,7 @@ use super::rules::{self, CommandKind, Field, Mode};
 use super::text::{Element, MESSAGE_BUDGET, Style, Text};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
 
-pub(crate) use leaf::{number, placeholder};
+pub(crate) use leaf::{integer, number, placeholder};
 
 /// The most distinct children of one set. A set with more has the hash of "too many".
 pub const MAX_CHILDREN: usize = 1_024;
@@ -87,6 +87,8 @@ struct Frame {
     /// An array of literals or an expression list holds more than literals.
     structural: bool,
     too_many: bool,
+    /// Inside a stage that holds no expressions: strings that begin with `$` are literals.
+    opaque: bool,
     /// Where the label of this container begins in the stack of labels.
     rank: u8,
     /// The field of the command that this container is, though it stands inside another one.
@@ -275,6 +277,7 @@ impl<T: Text> Builder<T> {
         op: &[u8],
     ) {
         let own = self.frames.len();
+        let opaque = self.frames.last().is_some_and(|frame| frame.opaque);
         self.frames.push(Frame {
             mode,
             collector: collector.unwrap_or(own) as u32,
@@ -288,6 +291,7 @@ impl<T: Text> Builder<T> {
             types: Types::None,
             structural: false,
             too_many: false,
+            opaque,
             rank,
             belongs_to_command: None,
         });

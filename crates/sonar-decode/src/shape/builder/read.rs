@@ -1,8 +1,9 @@
 //! Reading: what an element means where it stands, by the mode of the container around it.
 
-use super::leaf::{TYPE, bytes_of, expression_of, literal_of, number, truth_of};
+use super::leaf::{TYPE, bytes_of, literal_of, number, truth_of};
 use super::{Builder, EQUAL, Node, PRESENT, REGEX_LITERAL, REPLACEMENT, operator};
 use crate::bson::{Key, Kind, Opened, Step, Use, Value};
+use crate::names;
 use crate::shape::hash::{self, mix};
 use crate::shape::rules::{self, CommandKind, Field, Mode, stage, statement_field};
 use crate::shape::text::{EQUALITY, Text};
@@ -33,6 +34,8 @@ impl<T: Text> Builder<T> {
                 Node { unordered: PRESENT, ordered: PRESENT, text: self.placeholder(Kind::Int32).text }
             }
             Field::Flag => self.kept(b"true", false),
+            // A collation is a document.
+            Field::Literal if key.bytes == b"collation" => self.name(kind, value, |_| false).0,
             Field::Literal => self.literal(kind, value),
             Field::Masked | Field::Part(_) => self.placeholder(kind),
         };
@@ -147,28 +150,28 @@ impl<T: Text> Builder<T> {
                 return Step::Using(Use::Member);
             }
             Mode::Expression | Mode::WindowFields => {
-                let (node, path) = self.expression_leaf(kind, value);
+                let (node, step, _) = self.expression_leaf(&key, kind, value);
                 self.add_keyed(&key, node);
-                return expression_of(kind, path);
+                return step;
             }
             Mode::ExpressionList => {
-                let (node, path) = self.expression_leaf(kind, value);
+                let (node, step, path) = self.expression_leaf(&key, kind, value);
                 if path {
                     self.frames[top].structural = true;
                 } else {
                     self.see_type(top, kind);
                 }
                 self.attach(top, 0, node, T::Label::default());
-                return expression_of(kind, path);
+                return step;
             }
             Mode::Stage => {
                 let (node, step) = match key.bytes {
-                    b"$unionWith" | b"$out" | b"$unwind" | b"$unset" | b"$count" => {
-                        (self.literal(kind, value), literal_of(kind))
-                    }
+                    b"$unionWith" | b"$out" | b"$unset" | b"$count" => self.name(kind, value, |_| true),
+                    b"$unwind" => self.name(kind, value, |text| text.first() == Some(&b'$')),
+                    stage if !names::holds_expressions(stage) => (self.placeholder(kind), TYPE),
                     _ => {
-                        let (node, path) = self.expression_leaf(kind, value);
-                        (node, expression_of(kind, path))
+                        let (node, step, _) = self.expression_leaf(&key, kind, value);
+                        (node, step)
                     }
                 };
                 self.add_keyed(&key, node);
@@ -178,9 +181,9 @@ impl<T: Text> Builder<T> {
                 if mode == Mode::Index && matches!(key.bytes, b"name" | b"v" | b"ns" | b"background") {
                     return TYPE;
                 }
-                let node = self.literal(kind, value);
+                let (node, step) = self.kept_field(mode, &key, kind, value);
                 self.add_keyed(&key, node);
-                return literal_of(kind);
+                return step;
             }
             Mode::Projection => {
                 let (node, step) = match number(kind, bytes_of(value)) {
@@ -188,8 +191,8 @@ impl<T: Text> Builder<T> {
                         (self.kept(if number == 0.0 { b"0" } else { b"1" }, true), truth_of(kind))
                     }
                     None => {
-                        let (node, path) = self.expression_leaf(kind, value);
-                        (node, expression_of(kind, path))
+                        let (node, step, _) = self.expression_leaf(&key, kind, value);
+                        (node, step)
                     }
                 };
                 self.add_keyed(&key, node);
@@ -222,6 +225,25 @@ impl<T: Text> Builder<T> {
         TYPE
     }
 
+    /// A scalar in a part that keeps its literals. A string is kept only if it is a name there.
+    fn kept_field(&self, mode: Mode, key: &Key<'_>, kind: Kind, value: Value<'_>) -> (Node<T>, Step) {
+        match (mode, key.bytes) {
+            (Mode::Kept, b"startWith") => {
+                let (node, step, _) = self.expression_leaf(key, kind, value);
+                (node, step)
+            }
+            // Members of `$unset` and `on`, the only arrays that are kept.
+            (Mode::Kept, key) if key.iter().all(u8::is_ascii_digit) => self.name(kind, value, |_| true),
+            (Mode::Kept, key) => self.name(kind, value, |text| names::is_name_field(key, text)),
+            (Mode::Sort, _) => self.name(kind, value, names::is_index_type),
+            (Mode::Literal, b"$meta") => self.name(kind, value, names::is_meta),
+            // `out` of mapReduce.
+            (Mode::Literal, b"replace" | b"merge" | b"reduce" | b"db") => self.name(kind, value, |_| true),
+            (Mode::Literal, key) => self.name(kind, value, |text| names::is_collation_setting(key, text)),
+            _ => self.name(kind, value, |_| false),
+        }
+    }
+
     /// A `$` key with a scalar in a filter.
     pub(super) fn filter_operator(&mut self, key: Key<'_>, kind: Kind) {
         if key.bytes == b"$comment" {
@@ -242,7 +264,7 @@ impl<T: Text> Builder<T> {
                 (self.kept(if exists { b"true" } else { b"false" }, true), truth_of(kind))
             }
             b"$regex" => (self.placeholder(Kind::String), TYPE),
-            b"$meta" => (self.literal(kind, value), literal_of(kind)),
+            b"$meta" => self.name(kind, value, names::is_meta),
             _ => (self.placeholder(kind), TYPE),
         }
     }
@@ -324,7 +346,11 @@ impl<T: Text> Builder<T> {
                     Mode::Expression if array => Mode::ExpressionList,
                     mode => mode,
                 };
-                self.enter(inner, hash::key(&key), (0, key.bytes, &[]))
+                let opened = self.enter(inner, hash::key(&key), (0, key.bytes, &[]));
+                if opened == Opened::Enter && !names::holds_expressions(key.bytes) {
+                    self.frames[top + 1].opaque = true;
+                }
+                opened
             }
             Mode::Facet => self.enter(Mode::Pipeline, hash::path(&key), (0, key.bytes, &[])),
             Mode::Kept => {
@@ -334,6 +360,8 @@ impl<T: Text> Builder<T> {
                     b"let" => return Opened::Skip,
                     b"startWith" if array => Mode::ExpressionList,
                     b"startWith" => Mode::Expression,
+                    b"on" => Mode::Kept,
+                    _ if array => Mode::Literals,
                     _ => Mode::Kept,
                 };
                 self.enter(inner, hash::key(&key), (0, key.bytes, &[]))

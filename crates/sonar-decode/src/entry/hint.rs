@@ -1,0 +1,59 @@
+//! What has to be known of an entry before it is read: its kind, its namespace and its command.
+//!
+//! Servers write these first. Programs that pass log lines on may sort the keys.
+
+use super::{Fields, Hint, Op, is_known_first};
+use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+
+/// Looks for them without reading anything else.
+#[derive(Default)]
+pub(crate) struct Finder {
+    fields: Fields,
+    hint: Option<Hint>,
+    in_command: bool,
+}
+
+impl Finder {
+    /// What was found: the kind, the namespace and the command.
+    pub fn into_parts(self) -> (Op, Fields, Option<Hint>) {
+        (self.fields.op, self.fields, self.hint)
+    }
+
+    /// A key of the command: the first that names a command whose value fits is it.
+    fn command_key(&mut self, key: &Key<'_>, kind: Kind, value: Value<'_>) {
+        let Value::Bytes(bytes) = value else { return };
+        if self.hint.is_some() || !is_known_first(key.bytes) {
+            return;
+        }
+        let number = crate::shape::integer(kind, bytes);
+        let text = (kind == Kind::String).then(|| bytes.to_vec());
+        // `limit: 5` names nothing, nor does `sort: 1`; `aggregate: 1` does.
+        if text.is_some() || number.is_some() {
+            let cursor = number.filter(|_| key.bytes == b"getMore");
+            self.hint = Some(Hint { command: key.bytes.to_vec(), collection: text, cursor });
+        }
+    }
+}
+
+impl Visitor for Finder {
+    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+        if self.in_command {
+            self.command_key(&key, kind, value);
+        } else if matches!(key.bytes, b"op" | b"type" | b"ns") {
+            self.fields.scalar(key.bytes, kind, value);
+        }
+        Step::Next
+    }
+
+    fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
+        if !self.in_command && !array && matches!(key.bytes, b"command" | b"query") {
+            self.in_command = true;
+            return Opened::Enter;
+        }
+        Opened::Skip
+    }
+
+    fn close(&mut self) {
+        self.in_command = false;
+    }
+}

@@ -1,0 +1,382 @@
+//! Statements and the command that held them. Logs write the statements of a write one by one, and then the
+//! command: they are one operation.
+
+use std::sync::Arc;
+
+use sonar_core::{Application, Class, Identity, PlanFlags, ShapeId, ShapeInfo, Statement, Timestamp};
+
+use super::{MAX_SHAPES, NS_PER_MS, Sink, Teller, Told};
+use crate::decoder::{base_of, join_texts};
+use crate::entry::{Entry, Fields};
+use crate::shape::{Builder, CommandKind, Rendered, hash};
+
+/// A statement that waits for the command that held it.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    shape: Arc<ShapeInfo>,
+    ordered: ShapeId,
+    identity: Identity,
+    kind: CommandKind,
+    class: Class,
+    app: Arc<Application>,
+    fields: Fields,
+    end: Timestamp,
+    weight: u32,
+}
+
+impl Teller {
+    /// A statement waits for the command that held it.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn wait(
+        &mut self,
+        thread: u64,
+        told: &Told,
+        fields: &Fields,
+        app: Arc<Application>,
+        end: Timestamp,
+        weight: u32,
+        sink: &mut impl Sink,
+    ) {
+        // Statements of another command have none around them that is told of.
+        let other = self
+            .waiting
+            .get(&thread)
+            .and_then(|all| all.last())
+            .is_some_and(|last| last.kind != told.kind || last.fields.namespace != fields.namespace);
+        if other {
+            self.release(thread, sink);
+        }
+        let waiting = Waiting {
+            shape: told.shape.clone(),
+            ordered: told.ordered,
+            identity: told.identity,
+            kind: told.kind,
+            class: told.class,
+            app,
+            fields: fields.clone(),
+            end,
+            weight,
+        };
+        while self.waiting_count >= self.max_waiting {
+            // Those that have waited longest will hardly be asked for.
+            let Some(oldest) = self.waiting_order.pop_front() else { break };
+            self.reading.statements_unjoined += self.waiting.get(&oldest).map_or(0, |all| all.len() as u64);
+            self.release(oldest, sink);
+        }
+        let own = self.waiting.entry(thread).or_default();
+        if own.is_empty() {
+            self.waiting_order.push_back(thread);
+        }
+        own.push(waiting);
+        self.waiting_count += 1;
+        if self.waiting_order.len() > 2 * self.waiting.len() + 64 {
+            let mut seen = std::collections::HashSet::with_hasher(foldhash::quality::RandomState::default());
+            let waiting = &self.waiting;
+            self.waiting_order.retain(|thread| waiting.contains_key(thread) && seen.insert(*thread));
+        }
+    }
+
+    /// The statements that wait on a thread belong to this command: one operation.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn join(
+        &mut self,
+        thread: u64,
+        entry: &mut Entry<()>,
+        mut told: Told,
+        app: &Arc<Application>,
+        end: Timestamp,
+        weight: u32,
+        sink: &mut impl Sink,
+    ) {
+        // Statements that ended before the command began are another's, which was not told of.
+        let length_ms = entry.fields.millis.unwrap_or(0).saturating_add(1);
+        let begin = end.unix_ns().saturating_sub(length_ms.saturating_mul(NS_PER_MS));
+        let is_own = |one: &Waiting| {
+            let is_statement = one.kind == told.kind && one.shape.collection == told.shape.collection;
+            // An insert into a time series updates its buckets.
+            let buckets = one.shape.collection.strip_prefix("system.buckets.");
+            let is_bucket = told.kind == CommandKind::Insert && buckets == Some(&*told.shape.collection);
+            one.end.unix_ns() >= begin
+                && one.shape.database == told.shape.database
+                && (is_statement || is_bucket)
+        };
+        let all = self.waiting.remove(&thread).unwrap_or_default();
+        self.waiting_count -= all.len();
+        let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
+        for one in others {
+            self.tell_alone(&one, sink);
+        }
+        let is_insert = told.kind == CommandKind::Insert;
+        if own.is_empty() {
+            if entry.request.builder.statement_count == 0 && !is_insert {
+                self.reading.statements_unsaid += 1;
+                told.identity = told.identity.max(Identity::Unsaid);
+            }
+            return self.tell(&told, &entry.fields, app, end, weight, 1, None, sink);
+        }
+        self.reading.statements_joined += own.len() as u64;
+        for one in &own {
+            if is_insert {
+                // The documents are those of the insert, not the buckets that hold them.
+                let buckets = Fields { matched: None, modified: None, upserted: None, ..one.fields.clone() };
+                entry.fields.add(&buckets);
+            } else {
+                entry.fields.add(&one.fields);
+            }
+        }
+        // An insert is its namespace, whatever it did to the buckets below.
+        if entry.request.builder.statement_count == 0 && !is_insert {
+            self.put_together(&mut told, &own, base_of(&entry.request));
+        }
+        let entries = own.len() as u64 + 1;
+        self.tell(&told, &entry.fields, app, end, weight, entries, None, sink);
+    }
+
+    /// The shape of a command whose statements were told of one by one: as on the wire.
+    fn put_together(&mut self, told: &mut Told, own: &[Waiting], base: u64) {
+        let mut distinct: Vec<(&Waiting, u32)> = Vec::new();
+        for one in own {
+            match distinct.iter_mut().find(|(known, _)| known.shape.id == one.shape.id) {
+                Some((_, count)) => *count += 1,
+                None => distinct.push((one, 1)),
+            }
+        }
+        told.statement_count = own.len() as u32;
+        told.identity = own.iter().map(|one| one.identity).max().unwrap_or_default();
+        if let [(one, _)] = distinct.as_slice() {
+            (told.shape, told.ordered) = (one.shape.clone(), one.ordered);
+            return;
+        }
+        let mut statements: Vec<Statement> =
+            distinct.iter().map(|(one, count)| Statement { shape: one.shape.id, count: *count }).collect();
+        let ordered = Builder::<()>::mixed(distinct.iter().map(|(one, _)| one.ordered.0));
+        statements.sort_unstable_by_key(|one| one.shape);
+        let mixed = Builder::<()>::mixed(statements.iter().map(|one| one.shape.0));
+        let id = hash::mix(base, mixed);
+        told.ordered = ShapeId(hash::mix(base, ordered));
+        told.shape = match self.known.get(&id) {
+            Some(info) => info.clone(),
+            None if self.known.len() >= MAX_SHAPES => {
+                self.reading.shapes_folded += 1;
+                self.other_shape.clone()
+            }
+            None => {
+                let rendered = |one: &Waiting| Rendered {
+                    typed: one.shape.typed.to_string(),
+                    plain: one.shape.plain.to_string(),
+                    cut: one.shape.cut,
+                };
+                let text = join_texts(distinct.iter().map(|(one, _)| rendered(one)).collect());
+                let info = ShapeInfo {
+                    id: ShapeId(id),
+                    command: told.shape.command.clone(),
+                    database: told.shape.database.clone(),
+                    collection: told.shape.collection.clone(),
+                    typed: text.typed.into(),
+                    plain: text.plain.into(),
+                    cut: text.cut,
+                    statements: statements.iter().map(|one| one.shape).collect(),
+                };
+                self.keep(info)
+            }
+        };
+        told.statements = statements.into();
+    }
+
+    /// Tells of the statements that wait on a thread: no command of theirs came.
+    pub(super) fn release(&mut self, thread: u64, sink: &mut impl Sink) {
+        let all = self.waiting.remove(&thread).unwrap_or_default();
+        self.waiting_count -= all.len();
+        for one in all {
+            self.tell_alone(&one, sink);
+        }
+    }
+
+    fn tell_alone(&mut self, one: &Waiting, sink: &mut impl Sink) {
+        let told = Told {
+            shape: one.shape.clone(),
+            ordered: one.ordered,
+            identity: one.identity,
+            statements: Arc::default(),
+            statement_count: 1,
+            class: one.class,
+            kind: one.kind,
+            command: "",
+        };
+        self.tell(&told, &one.fields, &one.app, one.end, one.weight, 1, None, sink);
+    }
+
+    /// Tells of all that waits: the source has ended, or the connection has.
+    pub fn finish(&mut self, sink: &mut impl Sink) {
+        let mut threads: Vec<_> = self.waiting.keys().copied().collect();
+        threads.sort_unstable();
+        for thread in threads {
+            self.release(thread, sink);
+        }
+    }
+
+    /// Tells of what waits on one connection, which has ended.
+    pub fn end_thread(&mut self, thread: u64, sink: &mut impl Sink) {
+        if self.waiting_count > 0 {
+            self.release(thread, sink);
+        }
+    }
+}
+
+impl Fields {
+    /// Adds what a statement did to what its command did: time is the command's.
+    fn add(&mut self, statement: &Self) {
+        let pairs = [
+            (&mut self.keys_examined, statement.keys_examined),
+            (&mut self.docs_examined, statement.docs_examined),
+            (&mut self.inserted, statement.inserted),
+            (&mut self.deleted, statement.deleted),
+            (&mut self.matched, statement.matched),
+            (&mut self.modified, statement.modified),
+            (&mut self.upserted, statement.upserted),
+            (&mut self.yields, statement.yields),
+            (&mut self.write_conflicts, statement.write_conflicts),
+            (&mut self.storage_read_bytes, statement.storage_read_bytes),
+            (&mut self.storage_read_us, statement.storage_read_us),
+            (&mut self.storage_written_bytes, statement.storage_written_bytes),
+            (&mut self.storage_write_us, statement.storage_write_us),
+            (&mut self.storage_wait_us, statement.storage_wait_us),
+            (&mut self.prepare_read_conflicts, statement.prepare_read_conflicts),
+            (&mut self.spills, statement.spills),
+            (&mut self.spilled_bytes, statement.spilled_bytes),
+        ];
+        for (sum, more) in pairs {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0).saturating_add(more));
+            }
+        }
+        // Locks are counted over the whole command where it tells of them at all.
+        self.lock_wait_us = self.lock_wait_us.max(statement.lock_wait_us);
+        if self.plan.is_empty() {
+            self.plan.set(statement.plan.bytes());
+        } else if !statement.plan.is_empty()
+            && self.plan != statement.plan
+            && !self.other_plans.contains(&statement.plan)
+            && self.other_plans.len() < sonar_core::digest::MAX_PLANS
+        {
+            self.other_plans.push(statement.plan.clone());
+        }
+        if self.query_hash.is_empty() {
+            self.query_hash.set(statement.query_hash.bytes());
+        }
+        let (mine, theirs) = (self.flags, statement.flags);
+        self.flags = PlanFlags {
+            collection_scan: mine.collection_scan | theirs.collection_scan,
+            memory_sort: mine.memory_sort | theirs.memory_sort,
+            used_disk: mine.used_disk | theirs.used_disk,
+            multi_planner: mine.multi_planner | theirs.multi_planner,
+            replanned: mine.replanned | theirs.replanned,
+        };
+        if statement.failed {
+            self.failed = true;
+            self.error_code = self.error_code.or(statement.error_code);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::{Execution, Operation};
+
+    use super::*;
+    use crate::log::{Log, Settings};
+
+    #[derive(Default)]
+    struct Seen(Vec<(String, u64)>);
+
+    impl Sink for Seen {
+        fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, entries: u64) {
+            self.0.push((format!("{} {}", op.shape.typed, op.latency_ns.unwrap_or(0) / NS_PER_MS), entries));
+        }
+    }
+
+    fn statement(connection: u32, ms: u32) -> String {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.100+00:00"}},"s":"I","c":"WRITE","id":51803,"ctx":"conn{connection}","msg":"Slow query","attr":{{"type":"update","ns":"t.d","command":{{"q":{{"_id":1}},"u":{{"$set":{{"a":1}}}},"multi":false,"upsert":false}},"durationMillis":{ms}}}}}"#
+        )
+    }
+
+    fn command(connection: u32) -> String {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.101+00:00"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn{connection}","msg":"Slow query","attr":{{"type":"command","ns":"t.$cmd","command":{{"update":"d","ordered":true,"$db":"t"}},"durationMillis":50}}}}"#
+        )
+    }
+
+    /// Reads lines with a cap of three waiting statements.
+    fn read(lines: &[String]) -> (Seen, Log) {
+        let (mut log, mut seen) = (Log::new(Settings::default()), Seen::default());
+        log.set_max_waiting(3);
+        for line in lines {
+            log.line(line.as_bytes(), &mut seen);
+        }
+        log.finish(&mut seen);
+        (seen, log)
+    }
+
+    #[test]
+    fn at_the_cap_the_oldest_statements_stop_waiting_and_none_becomes_a_command() {
+        let text = "{q: {_id: ?number}, u: {$set: {a: ?number}}}";
+        let lines = [
+            statement(1, 1),
+            statement(2, 2),
+            statement(3, 3),
+            statement(4, 4),
+            command(4),
+            command(2),
+            command(3),
+        ];
+        let (seen, log) = read(&lines);
+        let expected = [
+            (format!("{text} 1"), 1),
+            (format!("{text} 50"), 2),
+            (format!("{text} 50"), 2),
+            (format!("{text} 50"), 2),
+        ];
+        assert_eq!(seen.0, expected);
+        assert_eq!((log.reading().statements_unjoined, log.reading().statements_joined), (1, 3));
+    }
+
+    #[test]
+    fn a_bulk_of_more_statements_than_can_wait_is_still_one_command() {
+        let mut lines: Vec<String> = (1..=5).map(|ms| statement(1, ms)).collect();
+        lines.push(command(1));
+        let (seen, log) = read(&lines);
+        let entries: Vec<u64> = seen.0.iter().map(|(_, entries)| *entries).collect();
+        assert_eq!(entries, [1, 1, 1, 3]);
+        assert_eq!((log.reading().statements_unjoined, log.reading().statements_joined), (3, 2));
+    }
+
+    #[test]
+    fn what_remembers_who_waits_does_not_grow() {
+        let mut teller = Teller::default();
+        let fields = Fields::default();
+        let told = Told {
+            shape: Arc::default(),
+            ordered: ShapeId::default(),
+            identity: Identity::Exact,
+            statements: Arc::default(),
+            statement_count: 1,
+            class: Class::User,
+            kind: CommandKind::Update,
+            command: "",
+        };
+        for thread in 0..10_000 {
+            teller.wait(
+                thread,
+                &told,
+                &fields,
+                Arc::default(),
+                Timestamp::default(),
+                1,
+                &mut Seen::default(),
+            );
+            teller.end_thread(thread, &mut Seen::default());
+        }
+        assert!(teller.waiting_order.len() <= 66, "{}", teller.waiting_order.len());
+    }
+}
