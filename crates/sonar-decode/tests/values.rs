@@ -394,7 +394,7 @@ fn profiles(user: &Document, value: &str) -> Vec<Document> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn no_value_comes_out(user in user_document(), value in prop::sample::select(VALUES.as_slice())) {
         // The wire.
