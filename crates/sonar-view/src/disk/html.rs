@@ -12,12 +12,12 @@ const STYLE: &str = "\
 :root{--ink:#1d2733;--soft:#5b6b7c;--line:#d8dfe6;--paper:#fff;--card:#f6f8fa;--a:#0b6bcb;--b:#c2410c;--c:#15803d}
 @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9aa8b5;--line:#30373f;--paper:#0f1419;--card:#171d24;--a:#58a6ff;--b:#ff9e64;--c:#6ad08a}}
 *{box-sizing:border-box}
-body{margin:0 auto;padding:2rem 1.5rem;max-width:72rem;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}
+body{margin:0 auto;padding:2rem 1.5rem;max-width:72rem;overflow-wrap:anywhere;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}
 h1{font-size:1.5rem;margin:0 0 .25rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}
 p{margin:.25rem 0}.soft{color:var(--soft)}
 ul{padding-left:1.2rem}li{margin:.35rem 0}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:1rem;margin-top:1rem}
-figure{margin:0;padding:.75rem;background:var(--card);border:1px solid var(--line);border-radius:.5rem}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1rem;margin-top:1rem}
+figure{margin:0;min-width:0;padding:.75rem;background:var(--card);border:1px solid var(--line);border-radius:.5rem}
 figcaption{font-weight:600}
 svg{width:100%;height:auto;display:block}
 svg text{font-size:12px;fill:var(--soft)}svg .grid{stroke:var(--line);stroke-width:1}
