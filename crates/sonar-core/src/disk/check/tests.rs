@@ -18,7 +18,7 @@ fn remedy(facts: &Facts, name: &str) -> String {
 }
 
 /// Commands that can destroy data, or an array or a volume that holds it.
-const DESTRUCTIVE: [&str; 28] = [
+const DESTRUCTIVE: [&str; 26] = [
     "mkfs",
     "mke2fs",
     "dd",
@@ -41,8 +41,6 @@ const DESTRUCTIVE: [&str; 28] = [
     "mkswap",
     "blkdiscard",
     "fstrim",
-    "zpool",
-    "zfs",
     "cryptsetup",
     "dropdb",
     "resize2fs",
@@ -59,9 +57,20 @@ fn destructive(text: &str) -> Option<&str> {
             DESTRUCTIVE.contains(&command.as_str())
         })
         .or_else(|| {
-            ["--create", "--zero-superblock", "--stop", "--remove", "--fail", "of=/dev", "> /dev/", ">/dev/"]
-                .into_iter()
-                .find(|part| text.contains(part))
+            [
+                "--create",
+                "--zero-superblock",
+                "--stop",
+                "--remove",
+                "--fail",
+                "of=/dev",
+                "> /dev/",
+                ">/dev/",
+                "zfs destroy",
+                "zpool destroy",
+            ]
+            .into_iter()
+            .find(|part| text.contains(part))
         })
 }
 
@@ -74,6 +83,7 @@ fn a_destructive_command_is_recognised() {
         "mdadm --create /dev/md0",
         "dd if=/dev/zero",
         "x > /dev/sda",
+        "zpool destroy tank",
     ] {
         assert!(destructive(text).is_some(), "{text}");
     }
