@@ -448,7 +448,10 @@ def test_a_recording_says_whether_it_is_worth_it(client, orders, replica, tmp_pa
     if os.geteuid() != 0 or not STUDY.exists():
         pytest.skip("tracing needs root, and the study libwiredtiger-dev")
     details = {"wiredTiger": {"uri": "statistics:table:collection-2-1"}, "indexDetails": {"_id_": {"uri": "statistics:table:index-3-1"}}}
-    kept = lambda command, reply: {**reply, **details} if command["collStats"] == "orders" else reply
+    # As many and as large as what the study reads: on a small collection there is no advice.
+    size = {"count": 30_000, "storageSize": 100 << 20}
+    sized = lambda command, reply: {**reply, **size} if command["collStats"] == "orders" else reply
+    kept = lambda command, reply: {**sized(command, reply), **details} if command["collStats"] == "orders" else reply
     folder = tmp_path / "db"
     subprocess.run([STUDY, "make", folder, "hashed", "30000"], check=True)
 
@@ -489,13 +492,17 @@ def test_a_recording_says_whether_it_is_worth_it(client, orders, replica, tmp_pa
     said = reorder(replica, "--recording", straight)
     assert "rewriting it does not help" in said.stdout or "another order does not" in said.stdout, said
     # By the names in the recording, where the server does not say which file it is.
-    replica.amend.clear()
+    replica.amend["collStats"] = sized
     said = reorder(replica, "--recording", named)
     assert "It was fetched through shop.orders index {_id: 1} in an order" in said.stdout and "The order asked for" not in said.stdout, said
     said = reorder(replica, "--recording", named, "--index", "customer_1")
     assert "The order asked for is that of shop.orders index {customer: 1}; what was walked is shop.orders index {_id: 1}" in said.stdout, said
     said = reorder(replica, "--recording", fetch)
     assert said.returncode == 0 and "says nothing of it: neither does the recording name collections" in said.stdout, said
+    assert "Cannot tell whether rewriting it is worth it: how much of the sample came from the device is not known here" in said.stdout, said
+    replica.amend.clear()
+    said = reorder(replica, "--recording", named)
+    assert "It is small" in said.stdout and "worth it" not in said.stdout and "reads of shop.orders" not in said.stdout, said
 
 
 @pytest.mark.parametrize("role", ["mongos", "sharded", "shard", "marked", "config"])

@@ -279,6 +279,69 @@ fn times_of_memory_are_not_taken_for_the_disk_s() {
     assert_eq!(report["verdict"]["of_memory"], true);
 }
 
+/// Reads of 4 KiB of a collection, `blocks` times at random; so many of them from the device.
+fn small_reads(writer: &mut Writer, out: &mut Vec<u8>, (file, blocks, from_device): (u32, u64, u64)) {
+    let path = format!("/db/collection-{file}-2.wt");
+    writer.file(&FileEntry { file, device: 264_241_152, inode: u64::from(file), path: &path }, out);
+    for n in 0..2_000u64 {
+        let access = IoAccess {
+            start: Timestamp::from_unix_ns(1_000_000_000 + n * 100_000),
+            latency_ns: if n < from_device { 80_000 } else { 60_000 },
+            thread: file,
+            file,
+            kind: AccessKind::Read,
+            offset: (n * 37 % blocks) * 4_096,
+            asked: 4_096,
+            given: 4_096,
+            error: 0,
+            device_bytes: Some(if n < from_device { 4_096 } else { 0 }),
+        };
+        writer.access(&access, out);
+    }
+}
+
+fn small_recording(files: &[(u32, u64, u64)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut writer = Writer::begin(&[("source", "a test")], &mut out);
+    for file in files {
+        small_reads(&mut writer, &mut out, *file);
+    }
+    writer.end(&IoLosses::default(), &mut out);
+    out
+}
+
+/// A file of 400 kB that lay in the page cache: nothing is concluded, and nothing contradicts that.
+#[test]
+fn a_file_that_was_cached_gets_no_verdict() {
+    let folder = Folder::new("io-cached");
+    for (name, files, why) in [
+        (
+            "whole",
+            &[(1, 100, 0)][..],
+            "most of collection-1-2.wt, a file of the kind collection, came from the page cache, 0 %",
+        ),
+        ("most", &[(1, 100, 40)], "came from the page cache, 40 %"),
+        ("few", &[(1, 50, 50)], "waited for the device: 50 of 2,000."),
+    ] {
+        let path = folder.file(name, &small_recording(files)).display().to_string();
+        let said = text(&run(&format!("io report {path}")).stdout).to_string();
+        let (verdict, _) = said.split_once("\nFiles, by time").unwrap();
+        assert!(verdict.contains("No verdict: ") && verdict.contains(why), "{name}: {said}");
+        for word in ["bound by I/O", "Random reads", "A fetch", "order of the disk would", "Evidence"] {
+            assert!(!verdict.contains(word), "{name}, {word}: {said}");
+        }
+    }
+    // A file that waited for the device is judged, also where more time was spent in one that was cached.
+    let path = folder.file("both", &small_recording(&[(1, 100, 0), (2, 2_000, 1_500)]));
+    let report: Value =
+        serde_json::from_slice(&run(&format!("io report --json {}", path.display())).stdout).unwrap();
+    assert_eq!(
+        (&report["verdict"]["file"], &report["verdict"]["finding"]),
+        (&2.into(), &"random_reads".into())
+    );
+    assert_eq!(report["verdict"]["device_reads"], 1_500);
+}
+
 #[test]
 fn threads_are_told_apart_by_what_they_are_for() {
     let folder = Folder::new("io-roles");

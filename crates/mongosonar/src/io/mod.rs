@@ -1,6 +1,7 @@
 //! `mongosonar io`: how the files of a process are read and written.
 
 mod compare;
+mod device_reads;
 mod devices;
 mod finder;
 mod live;

@@ -6,18 +6,17 @@ use std::path::Path;
 
 use anyhow::Result;
 use sonar_core::io::verdict::Finding;
-use sonar_core::io::{FileRole, judge_file};
-use sonar_mongo::reorder::{Plan, Stage};
+use sonar_core::io::worth::{MIN_DOCUMENTS, WORTH_FROM};
+use sonar_core::io::{FileRole, SampleRead, Verdict, Worth, judge_file, worth};
+use sonar_mongo::reorder::{Plan, Sample, Stage};
 use sonar_mongo::{Server, Stop};
 use sonar_view::text::escape;
 use sonar_view::units::{Count, Nanos};
 
+use super::device_reads::DeviceReads;
 use super::report::{Loaded, load};
 use crate::cli::{IoReorderArgs, OK};
 use crate::stop::{self, Ending};
-
-/// An order that is at most so many times slower to walk than the collection's own is as good.
-const WORTH_FROM: f64 = 1.5;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &IoReorderArgs) -> Result<u8> {
@@ -38,11 +37,15 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
         }
         return Ok(OK);
     }
-    let plan = server.reorder_plan(&args.namespace, &args.index)?;
+    let reads = DeviceReads::of(&server.info().address);
+    let device_bytes = || reads.as_ref()?.bytes();
+    let plan = server.reorder_plan(&args.namespace, &args.index, &device_bytes)?;
     for line in told(&plan, args, &server.info().label()) {
         writeln!(out, "{line}")?;
     }
-    if let Some(path) = &args.recording {
+    if let Some(path) =
+        args.recording.as_ref().filter(|_| !matches!(judged(&plan), Worth::Empty | Worth::Small))
+    {
         for line in recorded(path, &plan, &args.namespace)? {
             writeln!(out, "{line}")?;
         }
@@ -71,6 +74,65 @@ fn nanos(time: std::time::Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// What the samples show.
+fn judged(plan: &Plan) -> Worth {
+    let read = |sample: &Sample| SampleRead {
+        documents: sample.documents,
+        time: sample.time,
+        device_bytes: sample.device_bytes,
+    };
+    let (index, own) = &plan.sample;
+    worth(&read(index), &read(own), (plan.documents, plan.storage_bytes))
+}
+
+/// What reading the samples took.
+fn sampled((index, own): &(Sample, Sample), args: &IoReorderArgs) -> Option<String> {
+    let from = |sample: &Sample| {
+        sample
+            .device_bytes
+            .map_or(String::new(), |bytes| format!(" ({}B from the device)", Count(bytes as f64)))
+    };
+    (own.documents > 0).then(|| {
+        format!(
+            "A sample of {} documents took {}{} in the order of {}, {}{} in the collection's own.",
+            own.documents,
+            nanos(index.time),
+            from(index),
+            escape(&args.index),
+            nanos(own.time),
+            from(own),
+        )
+    })
+}
+
+/// What follows from the samples, in a line.
+fn advised(worth: Worth, args: &IoReorderArgs) -> String {
+    let how = format!(
+        "To find out, record the reads of the server while they are slow: mongosonar io record reads.msio --duration 10m on its host; then mongosonar io reorder {} --index {} --uri URI --recording reads.msio.",
+        escape(&args.namespace),
+        escape(&args.index)
+    );
+    match worth {
+        Worth::Empty => "It is empty: there is nothing to rewrite.".to_owned(),
+        Worth::Small => {
+            "It is small, so that a cache holds it whole: its order on the disk makes no difference."
+                .to_owned()
+        }
+        Worth::NotMeasured => format!(
+            "Cannot tell whether rewriting it is worth it: how much of the sample came from the device is not known here (that takes a mongod on this host, and root). {how}"
+        ),
+        Worth::FromCache => format!(
+            "Cannot tell whether rewriting it is worth it: too little of the sample came from the device, so that its times are those of memory. {how}"
+        ),
+        Worth::Yes(times) => format!(
+            "That is {times:.1} times as long, from the device: rewriting it is worth it where it is walked in that order."
+        ),
+        Worth::No(times) => {
+            format!("That is {times:.1} times as long, from the device: rewriting it is hardly worth it.")
+        }
+    }
+}
+
 /// What it would do and take.
 fn told(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
     let mut lines = vec![format!(
@@ -83,20 +145,8 @@ fn told(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
         plan.indexes(),
         Count(plan.index_bytes as f64),
     )];
-    let (index, own) = &plan.sample;
-    let times = index.time.as_secs_f64() / own.time.as_secs_f64().max(1e-9);
-    lines.push(format!(
-        "A sample of {} documents took {} in the order of {}, {} in the collection's own: {times:.1} times as long. {}",
-        own.documents,
-        nanos(index.time),
-        escape(&args.index),
-        nanos(own.time),
-        if times < WORTH_FROM {
-            "Rewriting it is hardly worth it, unless the sample came from the cache: --recording tells, from a recording of `io record`."
-        } else {
-            "Rewriting it is worth it where it is walked in that order, or the next reads of it are from the disk."
-        },
-    ));
+    lines.extend(sampled(&plan.sample, args));
+    lines.push(advised(judged(plan), args));
     let space = match (plan.fits(), plan.free_bytes) {
         (Some(true), Some(free)) => format!("{}B are free.", Count(free as f64)),
         (Some(false), Some(free)) => {
@@ -197,11 +247,18 @@ fn advice(loaded: &Loaded, file: u32, namespace: &str, key: &str) -> Option<Vec<
     let walked = index.map(|index| loaded.recording().name(index));
     let through = walked.as_deref().map_or(String::new(), |name| format!(" through {name}"));
     let what = match (verdict.finding, verdict.in_order_ns) {
-        (Finding::TooFewReads, _) => "That is too little to tell whether it is worth it.".to_owned(),
+        (Finding::FromCache, _) => {
+            "Cannot tell whether rewriting it is worth it: most of it came from the page cache. Record it again when more of it is read from the device: with more data in use than memory, or after a restart of the host.".to_owned()
+        }
+        (Finding::TooFewReads, _) => "That is too little to tell whether rewriting it is worth it: record for longer.".to_owned(),
         (Finding::SequentialPass, _) => {
             "It was read in the order in which it lies: rewriting it does not help what was recorded.".to_owned()
         }
         (Finding::ReadAgain, _) => "It was read in the order in which it lies, and again and again: a larger cache helps, another order does not.".to_owned(),
+        _ if !is_measured(&verdict) => format!(
+            "Cannot tell whether rewriting it is worth it: {} reads are known to have waited for the device, and it takes {MIN_DOCUMENTS}. Record for longer.",
+            verdict.device_reads.unwrap_or(0)
+        ),
         (_, Some(ns)) if (ns as f64) * WORTH_FROM < waited as f64 => format!(
             "It was fetched{through} in an order that is not the disk's: in order the same bytes would take about {}, at the {}B/s of this recording's own reads in order. Rewriting it is worth it.",
             Nanos(ns),
@@ -218,7 +275,7 @@ fn advice(loaded: &Loaded, file: u32, namespace: &str, key: &str) -> Option<Vec<
     let mut lines = vec![format!("{evidence}."), what];
     let labelled = index.and_then(|index| loaded.labels.get(&index));
     let slow =
-        !matches!(verdict.finding, Finding::TooFewReads | Finding::SequentialPass | Finding::ReadAgain);
+        verdict.is_evident() && !matches!(verdict.finding, Finding::SequentialPass | Finding::ReadAgain);
     if let Some(label) = labelled.filter(|label| slow && **label != wanted) {
         lines.push(format!(
             "The order asked for is that of {}; what was walked is {}: --index names another.",
@@ -227,6 +284,11 @@ fn advice(loaded: &Loaded, file: u32, namespace: &str, key: &str) -> Option<Vec<
         ));
     }
     Some(lines)
+}
+
+/// Whether enough reads waited for the device: each is of a document at least.
+fn is_measured(verdict: &Verdict) -> bool {
+    verdict.device_reads.is_some_and(|reads| reads >= MIN_DOCUMENTS)
 }
 
 /// A bar on a terminal, a line for each stage elsewhere.

@@ -1,6 +1,6 @@
 //! `io report`: what a recording says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
@@ -34,6 +34,17 @@ pub struct Loaded {
     pub device_names: HashMap<u64, String>,
     pub bench: Option<Bench>,
     pub damage: Option<String>,
+    /// Accesses to files of pseudo file systems, which are left out of all other figures.
+    left_out: u64,
+    /// Devices of pseudo file systems, and files on them; `None` where they are shown like others.
+    pseudo: Option<(HashSet<u64>, HashSet<u32>)>,
+}
+
+/// Whether a file is of a pseudo file system: by its path, and as no disk is behind its device. A recording that was
+/// made by default holds none.
+fn is_pseudo(path: &str, device: u64) -> bool {
+    let major = device >> 20;
+    major == 0 && ["/proc/", "/sys/"].iter().any(|point| path.starts_with(point))
 }
 
 impl Loaded {
@@ -50,6 +61,7 @@ impl Loaded {
             devices: &self.devices,
             device_names: &self.device_names,
             bench: self.bench.as_ref(),
+            left_out: self.left_out,
         }
     }
 }
@@ -61,7 +73,7 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     }
     // What is wrong with it is said before a long recording is read.
     let bench = args.bench.as_deref().map(bench).transpose()?;
-    let mut loaded = load(&args.file)?;
+    let mut loaded = load_as(&args.file, args.pseudo_filesystems)?;
     loaded.bench = bench;
     let out = BufWriter::new(io::stdout());
     let limit = args.limit.unwrap_or(20);
@@ -197,9 +209,13 @@ fn write_page(recording: &Path, loaded: &Loaded, limit: usize, to: &Path) -> Res
     Ok(())
 }
 
-/// Reads a recording.
+/// Reads a recording; files of pseudo file systems are left out.
 pub fn load(path: &Path) -> Result<Loaded> {
-    let mut loaded = Loaded::default();
+    load_as(path, false)
+}
+
+fn load_as(path: &Path, with_pseudo: bool) -> Result<Loaded> {
+    let mut loaded = Loaded { pseudo: (!with_pseudo).then(Default::default), ..Loaded::default() };
     let damage = blocks(path, |block| loaded.block(block))?;
     loaded.damage = loaded.damage.or(damage);
     loaded.analysis.finish();
@@ -271,6 +287,20 @@ fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>
 }
 
 impl Loaded {
+    /// Whether accesses to this file are left out.
+    fn leaves_out(&mut self, file: u32, path: &str, device: u64) -> bool {
+        let Some((devices, files)) = &mut self.pseudo else { return false };
+        if is_pseudo(path, device) && devices.len() < MAX_NAMES {
+            devices.insert(device);
+        }
+        // One that has no folder in its name is known by the others of its device.
+        let out = devices.contains(&device) && (files.len() < MAX_NAMES || files.contains(&file));
+        if out {
+            files.insert(file);
+        }
+        out
+    }
+
     fn block(&mut self, block: Block<'_>) {
         let mut damaged = false;
         match block {
@@ -296,6 +326,9 @@ impl Loaded {
             }
             Block::Files(mut files) => {
                 for file in &mut files {
+                    if self.leaves_out(file.file, file.path, file.device) {
+                        continue;
+                    }
                     if self.files.len() < MAX_NAMES || self.files.contains_key(&file.file) {
                         self.files.insert(file.file, file.path.into());
                         self.devices.insert(file.file, file.device);
@@ -313,18 +346,20 @@ impl Loaded {
             }
             Block::Accesses(mut accesses) => {
                 for access in &mut accesses {
-                    self.analysis.record(&access);
+                    if self.pseudo.as_ref().is_some_and(|(_, files)| files.contains(&access.file)) {
+                        self.left_out += 1;
+                    } else {
+                        self.analysis.record(&access);
+                    }
                 }
                 damaged = accesses.is_damaged();
             }
             Block::Lost(lost) => self.losses = lost.losses(),
             Block::End { accesses } => {
-                if accesses != self.analysis.accesses() {
+                let held = self.analysis.accesses() + self.left_out;
+                if accesses != held {
                     self.damage.get_or_insert_with(|| {
-                        format!(
-                            "its end tells of {accesses} accesses, and it holds {}",
-                            self.analysis.accesses()
-                        )
+                        format!("its end counts {accesses} accesses, and it holds {held}")
                     });
                 }
             }

@@ -34,6 +34,7 @@ pub mod speeds;
 pub mod thread;
 pub mod usage;
 pub mod verdict;
+pub mod worth;
 
 pub use access::{AccessKind, IoAccess};
 pub use analysis::{Analysis, ThreadUse};
@@ -50,3 +51,4 @@ pub use speeds::Speeds;
 pub use thread::ThreadRole;
 pub use usage::Usage;
 pub use verdict::{Verdict, judge, judge_file};
+pub use worth::{SampleRead, Worth, worth};

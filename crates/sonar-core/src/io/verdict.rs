@@ -8,8 +8,10 @@ use super::naming::FileRole;
 use super::phase::{Path, SEQUENTIAL_BELOW};
 use super::thread::ThreadRole;
 
-/// With fewer reads nothing is said.
+/// With fewer reads, or fewer that waited for the device where that is known, nothing is said.
 pub const MIN_READS: u64 = 64;
+/// Unless they fetched so many bytes: readahead lets a long pass wait seldom.
+const MIN_DEVICE_BYTES: u64 = 8 << 20;
 /// An order is called the disk's own with less than so many bytes read for each one touched.
 const AMPLIFIED_FROM: f64 = 1.5;
 /// With less of what was touched from the device, the rest lay in the page cache before.
@@ -20,8 +22,10 @@ const MIN_RATE_BYTES: u64 = 1 << 20;
 /// Which access path was seen.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Finding {
-    /// Fewer than [`MIN_READS`] reads.
+    /// Fewer than [`MIN_READS`] reads, or fewer that waited for the device.
     TooFewReads,
+    /// Most of what was read lay in the page cache: the order on the disk had no part in it.
+    FromCache,
     /// The file was walked in its own order.
     SequentialPass,
     /// The thread that read this file at random walked an index beside it: documents were fetched in
@@ -43,6 +47,7 @@ impl Finding {
     pub const fn name(self) -> &'static str {
         match self {
             Self::TooFewReads => "too_few_reads",
+            Self::FromCache => "from_cache",
             Self::SequentialPass => "sequential_pass",
             Self::IndexFetch { .. } => "index_fetch",
             Self::RandomReads => "random_reads",
@@ -52,7 +57,8 @@ impl Finding {
     }
 }
 
-/// What a recording comes to. It speaks of the file on which most time was spent in reads.
+/// What a recording comes to. It speaks of the file on which most time was spent waiting for the device, or in reads
+/// where none waited.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Verdict {
     /// The file; `None` when nothing was read.
@@ -61,6 +67,8 @@ pub struct Verdict {
     pub finding: Finding,
     /// Reads of the file.
     pub reads: u64,
+    /// Of them: that waited for the device; `None` where it is not known of any.
+    pub device_reads: Option<u64>,
     /// Different places at which they began.
     pub blocks: u64,
     /// Bytes that they gave.
@@ -103,9 +111,14 @@ impl Verdict {
     pub fn is_of_memory(&self) -> Option<bool> {
         self.device_per_touched.map(|share| share < COLD_FROM)
     }
+
+    /// Whether the reads are evidence of how the file is read from the disk.
+    pub const fn is_evident(&self) -> bool {
+        !matches!(self.finding, Finding::TooFewReads | Finding::FromCache)
+    }
 }
 
-/// Judges the file on which most time was spent in reads; `role` says what a file is for, `thread_role` what a
+/// Judges the file on which most time was spent waiting for the device, or in reads where none waited; `role` says what a file is for, `thread_role` what a
 /// thread.
 pub fn judge(
     analysis: &Analysis,
@@ -115,11 +128,12 @@ pub fn judge(
     let worst = analysis
         .files()
         .filter(|(_, file)| file.reads.count > 0)
-        .max_by_key(|(id, file)| (read_ns(&file.reads), Reverse(*id)));
+        .max_by_key(|(id, file)| (waited_ns(&file.reads), read_ns(&file.reads), Reverse(*id)));
     worst.and_then(|(file, _)| judge_file(analysis, file, role, thread_role)).unwrap_or(Verdict {
         file: None,
         finding: Finding::TooFewReads,
         reads: 0,
+        device_reads: None,
         blocks: 0,
         bytes: 0,
         touched: 0,
@@ -137,6 +151,11 @@ pub fn judge(
         in_order_ns: None,
         in_order_rate: None,
     })
+}
+
+/// Time in reads that waited for the device, or may have.
+fn waited_ns(flow: &super::Flow) -> u128 {
+    flow.uncached.sum_ns() + flow.unknown.sum_ns()
 }
 
 fn read_ns(flow: &super::Flow) -> u128 {
@@ -179,8 +198,16 @@ pub fn judge_file(
     let randomness = reads.distances.randomness();
     let amplification = reads.amplification();
     let path = Path::of(randomness);
+    let is_known = reads.device_given > 0;
+    let device_reads = is_known.then(|| reads.uncached.count());
+    let device_per_touched = (is_known && reads.extent.bytes() > 0)
+        .then(|| reads.device_bytes as f64 / reads.extent.bytes() as f64);
+    // Reads of which it is not known count as if they had waited.
+    let waited = device_reads.map_or(reads.count, |count| count + reads.unknown.count());
     let finding = match path {
         _ if reads.count < MIN_READS => Finding::TooFewReads,
+        _ if device_per_touched.is_some_and(|share| share < COLD_FROM) => Finding::FromCache,
+        _ if waited < MIN_READS && reads.device_bytes < MIN_DEVICE_BYTES => Finding::TooFewReads,
         Path::Unknown => Finding::TooFewReads,
         Path::Sequential if amplification.is_none_or(|times| times < AMPLIFIED_FROM) => {
             Finding::SequentialPass
@@ -197,6 +224,7 @@ pub fn judge_file(
         file: Some(id),
         finding,
         reads: reads.count,
+        device_reads,
         blocks: reads.blocks.granules(),
         bytes: reads.given,
         touched: reads.extent.bytes(),
@@ -211,8 +239,7 @@ pub fn judge_file(
         thread_role: main_role,
         role_threads,
         role_share: (known_reads > 0).then(|| role_reads as f64 / known_reads as f64),
-        device_per_touched: (reads.device_given > 0 && reads.extent.bytes() > 0)
-            .then(|| reads.device_bytes as f64 / reads.extent.bytes() as f64),
+        device_per_touched,
         depth: analysis.depth(),
         in_order_ns: in_order_rate.map(|rate| (reads.extent.bytes() as f64 / rate * 1e9) as u64),
         in_order_rate,

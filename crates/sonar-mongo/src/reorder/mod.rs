@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::server::Server;
 use crate::stop::Stop;
 use content::{Content, copy_all, read_all};
-pub use plan::{Plan, Sample};
+pub use plan::{DeviceBytes, Plan, Sample};
 use watch::{Check, Watch, until_aside, written};
 
 /// What the copy's name ends with.

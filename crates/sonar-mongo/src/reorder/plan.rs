@@ -24,7 +24,12 @@ pub struct Sample {
     pub time: Duration,
     /// Seconds for a document in the quickest and in the slowest part of it.
     pub pace: (f64, f64),
+    /// Bytes that the server read from its devices meanwhile, also for others; `None` where that is not known.
+    pub device_bytes: Option<u64>,
 }
+
+/// Bytes that the server has read from its devices so far; `None` where that is not known.
+pub type DeviceBytes<'a> = &'a dyn Fn() -> Option<u64>;
 
 /// What would be done.
 #[derive(Clone, Debug)]
@@ -105,12 +110,12 @@ impl Plan {
 
 impl Server {
     /// Looks at a collection: what rewriting it in the order of the index called `order` takes. Changes
-    /// nothing.
+    /// nothing. `device_bytes` is asked before and after each sample of its documents.
     ///
     /// # Errors
     /// It is not there, is in a sharded cluster, is no plain collection, or has no such index; or the server is
     /// a secondary.
-    pub fn reorder_plan(&self, namespace: &str, order: &str) -> Result<Plan> {
+    pub fn reorder_plan(&self, namespace: &str, order: &str, device_bytes: DeviceBytes<'_>) -> Result<Plan> {
         let refused = |why: String| Err(Error::Refused(why));
         let (database, collection) = split(namespace)?;
         if ["admin", "config", "local"].contains(&database) || collection.starts_with("system.") {
@@ -157,8 +162,8 @@ impl Server {
         let raw = self.raw(database, collection);
         let sample = self.runtime().block_on(async {
             // Each reads what the other did not bring in, as far as orders differ.
-            let own = walk(&raw, Hint::Keys(doc! { "$natural": 1 })).await?;
-            let index = walk(&raw, Hint::Name(order.to_owned())).await?;
+            let own = walk(&raw, Hint::Keys(doc! { "$natural": 1 }), device_bytes).await?;
+            let index = walk(&raw, Hint::Name(order.to_owned()), device_bytes).await?;
             Ok((index, own))
         });
         let sample = sample.map_err(|error| self.link().error("read a sample of it", ROLE, &error))?;
@@ -244,8 +249,8 @@ impl Server {
 }
 
 /// Reads a sample in an order.
-async fn walk(raw: &Raw, hint: Hint) -> mongodb::error::Result<Sample> {
-    let begun = Instant::now();
+async fn walk(raw: &Raw, hint: Hint, device_bytes: DeviceBytes<'_>) -> mongodb::error::Result<Sample> {
+    let (begun, before) = (Instant::now(), device_bytes());
     let mut cursor = raw.find(doc! {}).hint(hint).limit(SAMPLE).batch_size(CHUNK).await?;
     let (mut sample, mut chunk, mut since) = (Sample::default(), 0_u32, begun);
     let mut pace: Option<(f64, f64)> = None;
@@ -265,6 +270,8 @@ async fn walk(raw: &Raw, hint: Hint) -> mongodb::error::Result<Sample> {
         if !more {
             sample.time = begun.elapsed();
             sample.pace = pace.unwrap_or_default();
+            sample.device_bytes =
+                device_bytes().zip(before).and_then(|(now, before)| now.checked_sub(before));
             return Ok(sample);
         }
     }

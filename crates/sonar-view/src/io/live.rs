@@ -95,7 +95,7 @@ fn columns(room: usize) -> Vec<Column> {
         column!("max", 12, |usage, s, row| or_unknown(usage.histogram().max_ns().map(Nanos))),
         column!("cached", 4, |usage, s, row| percent(usage.cached_share())),
         column!("seq", 9, |usage, s, row| percent(usage.sequential_share())),
-        column!("rnd", 2, |usage, s, row| score(usage.randomness())),
+        column!("random", 2, |usage, s, row| score(usage.randomness())),
         column!("amplif", 6, |usage, s, row| score(row.amplification)),
         column!("dev/B", 10, |usage, s, row| score(usage.device_per_byte())),
         column!("w/s", 5, |usage, seconds, row| Count(usage.writes as f64 / seconds)),

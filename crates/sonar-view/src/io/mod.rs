@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use sonar_core::io::verdict::Finding;
+use sonar_core::io::verdict::{Finding, MIN_READS};
 use sonar_core::io::{Analysis, FilePattern, FileRole, Flow, IoLosses, ThreadRole, Verdict, judge};
 
 pub use bench::Bench;
@@ -49,6 +49,8 @@ pub struct Recording<'a> {
     pub device_names: &'a HashMap<u64, String>,
     /// What a disk was found to do.
     pub bench: Option<&'a Bench>,
+    /// Accesses to files of pseudo file systems, which are in none of these.
+    pub left_out: u64,
 }
 
 impl Recording<'_> {
@@ -117,10 +119,14 @@ impl Recording<'_> {
             role => format!(", a file of the kind {role}"),
         };
         let by = by_whom(verdict.thread_role, verdict.role_threads);
+        if !verdict.is_evident() {
+            let comma = if role.is_empty() { "" } else { "," };
+            words.push(self.no_verdict(&verdict, &format!("{name}{role}{comma}")));
+            words.extend(self.bench.into_iter().flat_map(|bench| bench.words(self, &verdict)));
+            return (verdict, words);
+        }
         words.push(match verdict.finding {
-            Finding::TooFewReads => {
-                format!("Too few reads to tell: {} of {name}{role}.", verdict.reads)
-            }
+            Finding::TooFewReads | Finding::FromCache => self.no_verdict(&verdict, &name),
             Finding::SequentialPass => {
                 format!("A sequential pass{by}: {name}{role}, was read in the order in which it lies on the disk.")
             }
@@ -163,27 +169,39 @@ impl Recording<'_> {
         if let Some(share) = verdict.role_share.filter(|_| verdict.role_threads > 1 && !by.is_empty()) {
             words.push(format!("{:.0} % of the reads were made{by}.", share * 100.0).replace(", by", " by"));
         }
-        if verdict.finding != Finding::TooFewReads {
-            words.extend(self.estimates(&verdict));
-        }
+        words.extend(self.estimates(&verdict));
         (verdict, words)
+    }
+
+    /// Why nothing can be concluded from the reads of a file.
+    fn no_verdict(&self, verdict: &Verdict, name: &str) -> String {
+        let share = verdict.device_per_touched.unwrap_or_default() * 100.0;
+        match (verdict.finding, verdict.device_reads) {
+            (Finding::FromCache, _) => format!(
+                "No verdict: most of {name} came from the page cache, {share:.0} % of what was touched from the device. The times are those of memory and not of the disk, and the order on the disk had no part in them{}.",
+                if self.bench.is_some() {
+                    ""
+                } else {
+                    " (--bench takes the disk's times from a run of disk bench)"
+                },
+            ),
+            (_, Some(device)) if verdict.reads >= MIN_READS => format!(
+                "No verdict: too few reads of {name} waited for the device: {} of {}.",
+                grouped(device),
+                grouped(verdict.reads)
+            ),
+            _ => format!("No verdict: {} reads of {name} are too few.", verdict.reads),
+        }
     }
 
     /// What other orders would take.
     fn estimates(&self, verdict: &Verdict) -> Vec<String> {
         let mut words = Vec::new();
-        if let (Some(true), Some(share)) = (verdict.is_of_memory(), verdict.device_per_touched) {
-            words.push(format!(
-                "Most of it came from the page cache, {:.0} % of what was touched from the device: the times here, and rates taken from them, are those of memory and not of the disk{}.",
-                share * 100.0,
-                if self.bench.is_some() { "" } else { " (--bench takes the disk's from a run of disk bench)" },
-            ));
-        }
         let took = u64::try_from(verdict.read_ns).unwrap_or(u64::MAX);
         let slow =
             matches!(verdict.finding, Finding::IndexFetch { .. } | Finding::RandomReads | Finding::Mixed);
         match (verdict.in_order_ns, verdict.in_order_rate) {
-            _ if !slow || verdict.is_of_memory() == Some(true) => {}
+            _ if !slow => {}
             (Some(ns), Some(_)) if ns >= took => words.push(
                 "Reading in the order of the disk would not be quicker: most of this came from the page cache, which has no order."
                     .to_string(),
@@ -312,6 +330,13 @@ pub fn text(
     }
     for (name, count) in own_losses(analysis).into_iter().filter(|(_, count)| *count > 0) {
         writeln!(out, "  not told apart: {name} {}", grouped(count))?;
+    }
+    if recording.left_out > 0 {
+        let count = grouped(recording.left_out);
+        writeln!(
+            out,
+            "  left out: {count} accesses to files of /proc and /sys (--pseudo-filesystems shows them)"
+        )?;
     }
     if let Some(damage) = recording.damage {
         writeln!(out, "  incomplete: {}", escape(damage))?;
@@ -491,6 +516,7 @@ fn document(recording: &Recording<'_>, limit: usize) -> Value {
         "end_ns": span.map(|(_, last)| last.unix_ns()),
         "accesses": analysis.accesses(),
         "lost": lost,
+        "left_out": recording.left_out,
         "incomplete": recording.damage,
         "info": recording.info.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))).collect::<serde_json::Map<_, _>>(),
         "verdict": {
@@ -501,6 +527,7 @@ fn document(recording: &Recording<'_>, limit: usize) -> Value {
             "index": index,
             "index_path": index_path,
             "reads": verdict.reads,
+            "device_reads": verdict.device_reads,
             "blocks": verdict.blocks,
             "bytes": verdict.bytes,
             "touched_bytes": verdict.touched,

@@ -1,0 +1,82 @@
+//! What a server on this host has read from its devices.
+
+use std::fs;
+use std::path::Path;
+
+use sonar_sys::listeners::{self, Listener, Search};
+
+/// The process of a server, whose reads the kernel counts.
+pub struct DeviceReads {
+    process: u32,
+}
+
+impl DeviceReads {
+    /// Of the server at this address (`host:port`), if it is a mongod of this host, and we may look into it.
+    pub fn of(address: &str) -> Option<Self> {
+        let (host, port) = address.rsplit_once(':')?;
+        let port: u16 = port.parse().ok()?;
+        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        if !["localhost", "127.0.0.1", "[::1]", "::1", name.trim_end()].contains(&host) {
+            return None;
+        }
+        let search = Search { names: &["mongod"], port_options: &["--port"] };
+        let found = listeners::find(Path::new("/proc"), search).ok()?;
+        let process = only(&found.listeners, port)?;
+        let reads = Self { process };
+        reads.bytes().map(|_| reads)
+    }
+
+    /// Bytes so far, of all its threads.
+    pub fn bytes(&self) -> Option<u64> {
+        read_bytes(&fs::read_to_string(format!("/proc/{}/io", self.process)).ok()?)
+    }
+}
+
+/// The process that listens on this port, if it is only one: in another network namespace there may be another.
+fn only(listeners: &[Listener], port: u16) -> Option<u32> {
+    let mut processes: Vec<u32> =
+        listeners.iter().filter(|found| found.address.port() == port).map(|found| found.pid).collect();
+    processes.dedup();
+    match processes.as_slice() {
+        [process] => Some(*process),
+        _ => None,
+    }
+}
+
+/// Of `/proc/PID/io`.
+fn read_bytes(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("read_bytes:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sonar_sys::listeners::Origin;
+
+    #[test]
+    fn the_counter_is_what_came_from_the_device() {
+        let text = "rchar: 323934931\nwchar: 323929600\nsyscr: 632687\nread_bytes: 4096\nwrite_bytes: 0\n";
+        assert_eq!(read_bytes(text), Some(4_096));
+        assert_eq!(read_bytes("rchar: 1\n"), None);
+    }
+
+    #[test]
+    fn a_port_of_two_processes_says_nothing() {
+        let listener = |pid, port| Listener {
+            pid,
+            name: "mongod".into(),
+            address: ([127, 0, 0, 1], port).into(),
+            origin: Origin::Socket,
+        };
+        let all = [listener(1, 27_017), listener(2, 27_018), listener(3, 27_018)];
+        assert_eq!(only(&all, 27_017), Some(1));
+        assert_eq!(only(&all, 27_018), None);
+        assert_eq!(only(&all, 27_019), None);
+    }
+
+    #[test]
+    fn a_server_elsewhere_is_not_measured() {
+        assert!(DeviceReads::of("db7.example.net:27017").is_none());
+        assert!(DeviceReads::of("localhost").is_none());
+    }
+}

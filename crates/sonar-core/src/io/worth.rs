@@ -1,0 +1,104 @@
+//! Whether rewriting a collection in another order is worth it, by samples of its documents in both orders.
+
+use std::time::Duration;
+
+/// A sample with fewer documents shows nothing.
+pub const MIN_DOCUMENTS: u64 = 1_000;
+/// A collection of fewer bytes on the disk is small: any cache holds it, and its order is no matter.
+pub const SMALL_BYTES: u64 = 1 << 20;
+/// An order that takes at most so many times as long as another one is as good.
+pub const WORTH_FROM: f64 = 1.5;
+/// A sample was read from the device where so much of what its documents take up on the disk was.
+const READ_FROM: f64 = 0.5;
+
+/// What reading some documents in one order took.
+#[derive(Copy, Clone, Debug, Default, PartialEq)]
+pub struct SampleRead {
+    /// Documents that were read.
+    pub documents: u64,
+    /// How long it took.
+    pub time: Duration,
+    /// Bytes that the server read from its devices meanwhile; `None` where that is not known.
+    pub device_bytes: Option<u64>,
+}
+
+/// What two samples show.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum Worth {
+    /// There is nothing in it.
+    Empty,
+    /// It has fewer than [`MIN_DOCUMENTS`] or less than [`SMALL_BYTES`].
+    Small,
+    /// What came from the device is not known.
+    NotMeasured,
+    /// Too little of the samples came from the device: they are of memory.
+    FromCache,
+    /// So many times as long as in the collection's own order; [`WORTH_FROM`] or more.
+    Yes(f64),
+    /// The same, less than [`WORTH_FROM`].
+    No(f64),
+}
+
+/// What samples of a collection with so many documents and so many bytes on the disk show: the first read in the
+/// order that is asked for, the second in the collection's own.
+pub fn worth(asked: &SampleRead, own: &SampleRead, (documents, bytes): (u64, u64)) -> Worth {
+    if documents == 0 {
+        return Worth::Empty;
+    }
+    if documents < MIN_DOCUMENTS || bytes < SMALL_BYTES {
+        return Worth::Small;
+    }
+    if asked.documents.min(own.documents) < MIN_DOCUMENTS {
+        return Worth::FromCache;
+    }
+    let each = bytes as f64 / documents as f64;
+    let from_device = |sample: &SampleRead| {
+        sample.device_bytes.map(|read| read as f64 >= sample.documents as f64 * each * READ_FROM)
+    };
+    match (from_device(asked), from_device(own)) {
+        (None, _) | (_, None) => return Worth::NotMeasured,
+        (Some(true), Some(true)) => {}
+        _ => return Worth::FromCache,
+    }
+    let times = asked.time.as_secs_f64() / own.time.as_secs_f64().max(1e-9);
+    if times < WORTH_FROM { Worth::No(times) } else { Worth::Yes(times) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEBIBYTE: u64 = 1 << 20;
+
+    fn sample(documents: u64, millis: u64, device_bytes: Option<u64>) -> SampleRead {
+        SampleRead { documents, time: Duration::from_millis(millis), device_bytes }
+    }
+
+    /// 100,000 documents of 1 KiB: 2,000 of them take up 2,048,000 bytes.
+    const COLLECTION: (u64, u64) = (100_000, 100_000 * 1_024);
+
+    #[test]
+    fn worth_it_needs_both_samples_from_the_device() {
+        let device = Some(2 * MEBIBYTE);
+        let of = |asked, own| worth(&sample(2_000, 500, asked), &sample(2_000, 100, own), COLLECTION);
+        assert_eq!(of(device, device), Worth::Yes(5.0));
+        assert_eq!(of(device, Some(0)), Worth::FromCache);
+        assert_eq!(of(Some(0), device), Worth::FromCache);
+        assert_eq!(of(Some(900_000), device), Worth::FromCache);
+        assert_eq!(of(None, device), Worth::NotMeasured);
+        assert_eq!(of(None, None), Worth::NotMeasured);
+        let own = sample(2_000, 400, device);
+        assert_eq!(worth(&sample(2_000, 500, device), &own, COLLECTION), Worth::No(1.25));
+    }
+
+    #[test]
+    fn empty_and_small_collections_get_no_advice_whatever_was_measured() {
+        let slow = sample(2_000, 9_000, Some(1 << 30));
+        let quick = sample(2_000, 1, Some(1 << 30));
+        assert_eq!(worth(&slow, &quick, (0, 4_096)), Worth::Empty);
+        assert_eq!(worth(&slow, &quick, (999, 1 << 30)), Worth::Small);
+        assert_eq!(worth(&slow, &quick, (100_000, MEBIBYTE - 1)), Worth::Small);
+        // Documents that are gone by now: the sample is smaller than the collection should be.
+        assert_eq!(worth(&sample(5, 900, Some(1 << 30)), &quick, COLLECTION), Worth::FromCache);
+    }
+}
