@@ -290,7 +290,7 @@ fn small_reads(writer: &mut Writer, out: &mut Vec<u8>, (file, blocks, from_devic
             thread: file,
             file,
             kind: AccessKind::Read,
-            offset: (n * 37 % blocks) * 4_096,
+            offset: (n * 1_009 % blocks) * 4_096,
             asked: 4_096,
             given: 4_096,
             error: 0,

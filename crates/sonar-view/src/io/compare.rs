@@ -48,7 +48,7 @@ const COLUMNS: [Head; 13] = [
     Head::figure("   p99", 3),
     Head::figure("cached", 2),
     Head::figure("  seq", 5),
-    Head::figure("  rnd", 4),
+    Head::figure("random", 4),
     Head::figure("amplif", 7),
     Head::figure("dev/B", 8),
     Head::figure(" writes", 10),

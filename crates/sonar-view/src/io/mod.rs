@@ -287,7 +287,7 @@ const FILES: [Head; 14] = [
     Head::figure("   p99", 3),
     Head::figure("cached", 2),
     Head::figure("  seq", 5),
-    Head::figure("  rnd", 4),
+    Head::figure("random", 4),
     Head::figure(" run", 9),
     Head::figure("amplif", 7),
     Head::figure("dev/B", 8),
