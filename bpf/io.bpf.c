@@ -11,10 +11,13 @@
 // Between two reads a server runs through more memory than the nearest caches hold, so that what a program
 // costs is the lines of memory that it touches. What begins an access therefore notes the time and no more;
 // what it is about is found out at its end, when the kernel has just used the same structures. What a thread
-// needs for the files that it reads lies in the thread's own storage, and no table is searched for them again.
+// needs for the files that it reads lies in a slot of its own, and no table is searched for them again.
 //
 // An access is either handed on (`io record`) or added to the figures of its file (`io live`). Which files
 // are of interest is decided here too, by a map that user space fills as files appear.
+//
+// Processes that start under the name that user space gave are followed from their first access on, and
+// forgotten when they exit; user space learns of both by a record.
 //
 // Structures of the kernel are declared with the fields that are used; CO-RE finds where they are on the
 // running kernel.
@@ -34,6 +37,7 @@ typedef _Bool bool;
 enum {
     BPF_MAP_TYPE_HASH = 1,
     BPF_MAP_TYPE_ARRAY = 2,
+    BPF_MAP_TYPE_QUEUE = 22,
     BPF_MAP_TYPE_RINGBUF = 27,
     BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
@@ -51,6 +55,7 @@ enum {
     CALL_PWRITE = 18,
     CALL_READV = 19,
     CALL_WRITEV = 20,
+    CALL_MSYNC = 26,
     CALL_FSYNC = 74,
     CALL_FDATASYNC = 75,
     CALL_PREADV = 295,
@@ -64,6 +69,7 @@ struct pt_regs {
 #define CALL(r) ((r)->orig_ax)
 #define ARG1(r) ((r)->di)
 #define ARG1_OF(r) BPF_CORE_READ(r, di)
+#define CALL_OF(r) BPF_CORE_READ(r, orig_ax)
 #define ARG2(r) ((r)->si)
 #define ARG3(r) ((r)->dx)
 #define ARG4(r) ((r)->r10)
@@ -79,6 +85,7 @@ enum {
     CALL_PWRITEV = 70,
     CALL_FSYNC = 82,
     CALL_FDATASYNC = 83,
+    CALL_MSYNC = 227,
     CALL_PREADV2 = 286,
     CALL_PWRITEV2 = 287,
 };
@@ -91,6 +98,7 @@ struct pt_regs {
 #define CALL(r) ((r)->syscallno)
 #define ARG1(r) ((r)->orig_x0)
 #define ARG1_OF(r) BPF_CORE_READ(r, orig_x0)
+#define CALL_OF(r) BPF_CORE_READ(r, syscallno)
 #define ARG2(r) ((r)->regs[1])
 #define ARG3(r) ((r)->regs[2])
 #define ARG4(r) ((r)->regs[3])
@@ -101,11 +109,13 @@ enum { CALL_IO_URING_ENTER = 426 };
 
 struct super_block {
     __u32 s_dev;
+    unsigned long s_magic;
 } CORE;
 struct inode {
     __u16 i_mode;
     unsigned long i_ino;
     struct super_block *i_sb;
+    __u32 i_generation;
 } CORE;
 struct address_space {
     struct inode *host;
@@ -114,6 +124,7 @@ struct qstr {
     const unsigned char *name;
 } CORE;
 struct dentry {
+    struct dentry *d_parent;
     struct qstr d_name;
 } CORE;
 struct path {
@@ -138,11 +149,22 @@ struct files_struct {
 struct task_io_accounting {
     __u64 read_bytes;
 } CORE;
+typedef struct {
+    int counter;
+} atomic_t;
+struct signal_struct {
+    atomic_t live;
+} CORE;
 struct task_struct {
     int pid;
     int tgid;
+    char comm[16];
     struct files_struct *files;
+    struct signal_struct *signal;
     struct task_io_accounting ioac;
+} CORE;
+struct linux_binprm {
+    struct file *file;
 } CORE;
 struct folio {
     struct address_space *mapping;
@@ -157,6 +179,7 @@ struct vm_area_struct {
 struct vm_fault {
     struct vm_area_struct *vma;
     unsigned long pgoff;
+    unsigned int flags;
 } CORE;
 struct kiocb {
     long long ki_pos;
@@ -183,6 +206,9 @@ struct io_kiocb {
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+// Helpers that this kernel has (bpf_task_pt_regs since 5.15).
+enum bpf_func_id { BPF_FUNC_task_pt_regs = 175 };
+
 // Since 6.2: fields of what was found by its address are read without a helper.
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 
@@ -196,6 +222,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define S_IFMT 0170000
 #define S_IFREG 0100000
+#define FAULT_FLAG_USER 0x40
 #define MAX_SEGMENTS 64
 #define RING_BYTES (16 << 20)
 #define NEAR (1ULL << 20)
@@ -203,11 +230,13 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define GOLDEN 0x9e3779b97f4a7c15ULL
 
 enum { READ, WRITE, SYNC, DATASYNC, FAULT, PAGE_IN };
-enum { RING_FULL, STARTS_FULL, FILES_FULL, UNREADABLE, NOT_FOLLOWED, LOSSES };
-enum { RECORD_ACCESS, RECORD_FILE, RECORD_THREAD };
+enum { RING_FULL, STARTS_FULL, FILES_FULL, UNREADABLE, NOT_FOLLOWED, ENDS_UNSEEN, LOSSES };
+enum { RECORD_ACCESS, RECORD_FILE, RECORD_THREAD, RECORD_PROCESS };
+enum { PROCESS_STARTED, PROCESS_ENDED, PROCESS_REFUSED };
 // How a call gives its place and length; bits over the kind.
 enum { KIND = 3, AT_OFFSET = 4, VECTOR = 8, URING = 16, NO_CALL = 32 };
-enum { BUCKETS = 256, PLACES = 256, STREAMS = 16, MAX_FILES = 65536, MAX_USAGES = 16384 };
+enum { BUCKETS = 256, PLACES = 256, STREAMS = 16, MAX_FILES = 65536, MAX_USAGES = 16384, SLOTS = 4096 };
+enum { NAME = 96, PARENTS = 6, PARENT_NAME = 32, PROGRAM_NAME = 16 };
 // Numbers of a file that is left out, by the wish of user space or for want of room to tell of it.
 #define IGNORED (~0U)
 #define UNTOLD (~1U)
@@ -215,7 +244,11 @@ enum { BUCKETS = 256, PLACES = 256, STREAMS = 16, MAX_FILES = 65536, MAX_USAGES 
 // Set by user space before loading.
 const volatile bool live = 0;       // add up instead of handing on
 const volatile bool uring_seen = 0; // io_uring is followed by its own tracepoints
+const volatile bool pseudo_seen = 0; // files of /proc, /sys and their like are of interest too
 const volatile __u32 page_shift = 12;
+// Processes of this name, or whose program has it, are followed as soon as they start; empty where only those
+// are that user space names.
+const volatile char program_name[PROGRAM_NAME] = {};
 
 // Written by user space at any time. What a thread remembers of a process or a file holds as long as the
 // generation is the same. Of the processes that are followed there is a bit each, by the last digits of their
@@ -226,13 +259,18 @@ struct control {
     __u32 unused;
 };
 volatile struct control control SEC(".data.control") = {};
+// The same bits of processes that were followed here, which user space never writes.
+__u64 started[4] SEC(".data.started") = {};
 
-// The number that the next new file gets.
+// The number that the next new file gets where none was given back.
 __u32 next_file = 0;
 
+// An inode's number is given again soon after the file is deleted; its generation is another one then.
 struct file_key {
     __u64 inode;
     __u64 device;
+    __u32 generation;
+    __u32 unused;
 };
 
 // What a thread remembers of a file: where it lies in the kernel, its number, and where the thread's last read
@@ -242,8 +280,10 @@ struct stream {
     __u64 super_block;
     __u64 inode;
     __u64 end;
+    __u32 inode_generation;
     __u32 generation;
     __u32 file;
+    __u32 unused[5]; // a line of memory each
 };
 
 // What is kept of a thread. Files share the places of `streams` by their inode: a thread reads few at a
@@ -253,14 +293,17 @@ struct thread {
     __u64 ns;
     __u64 device_bytes;
     __u64 file;   // at the VFS: which
+    __u64 frame;  // at the VFS: where on the thread's stack; what is called from within lies below
     __u64 offset; // of a page fault: where
     __u32 stream; // of a page fault: which
+    __u32 owner;  // the thread whose slot this is
     __u8 pending;
     __u8 kind;
     __u8 followed;
     __u8 told; // user space knows its name
     __u32 generation;
     __u32 count;
+    __u32 unused;
     struct stream streams[STREAMS];
 };
 
@@ -284,7 +327,18 @@ struct file_record {
     struct file_key key;
     __u32 file;
     __u32 process;
-    char name[96];
+    char name[NAME];
+    // Of a pseudo file system, whose files are often closed before their path can be looked up: the magic
+    // number of the file system, and the folders above, the nearest first, up to an empty name.
+    __u64 magic;
+    char parents[PARENTS][PARENT_NAME];
+};
+
+struct process_record {
+    __u32 record;
+    __u32 process;
+    __u32 what;
+    __u32 unused;
 };
 
 struct thread_record {
@@ -312,7 +366,9 @@ struct usage {
     __u8 places[PLACES];
 };
 
-_Static_assert(sizeof(struct access_record) == 64 && sizeof(struct file_record) == 128, "read by user space");
+_Static_assert(sizeof(struct access_record) == 64 && sizeof(struct file_record) == 336, "read by user space");
+_Static_assert(sizeof(struct process_record) == 16 && sizeof(struct file_key) == 24, "read by user space");
+_Static_assert(sizeof(struct stream) == 64 && sizeof(struct thread) == 64 * 17, "whole lines of memory");
 _Static_assert(sizeof(struct thread_record) == 32 && sizeof(struct usage) == 1424, "read by user space");
 _Static_assert(sizeof(struct control) == 40, "written by user space");
 
@@ -341,6 +397,13 @@ struct {
     __type(value, __u32);
 } files SEC(".maps");
 
+// Numbers of files that user space gave back.
+struct {
+    __uint(type, BPF_MAP_TYPE_QUEUE);
+    __uint(max_entries, MAX_FILES);
+    __type(value, __u32);
+} free_numbers SEC(".maps");
+
 // By the number of the file; user space makes it small where nothing is added up.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -349,6 +412,16 @@ struct {
     __type(value, struct usage);
 } usages SEC(".maps");
 
+// What is kept of threads, by the last digits of their ids: finding a thread's own storage costs more than all
+// the rest of what begins an access.
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, SLOTS);
+    __type(key, __u32);
+    __type(value, struct thread);
+} slots SEC(".maps");
+
+// Of threads whose slot is another's.
 struct {
     __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
     __uint(map_flags, BPF_F_NO_PREALLOC);
@@ -387,7 +460,32 @@ static __always_inline void lost(__u32 reason)
 
 static __always_inline bool maybe_followed(__u32 process)
 {
-    return control.some[process >> 6 & 3] >> (process & 63) & 1;
+    __u32 word = process >> 6 & 3;
+    return (control.some[word] | started[word]) >> (process & 63) & 1;
+}
+
+// What is kept of a thread that has not the slot of its number so far; 0 where nothing is.
+static __always_inline struct thread *without_slot(struct task_struct *task, struct thread *slot, bool create)
+{
+    struct thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
+    if (thread || !create)
+        return thread;
+    if (slot && !slot->owner && !__sync_val_compare_and_swap(&slot->owner, 0, (__u32)task->pid)) {
+        slot->pending = slot->told = 0;
+        slot->generation = 0;
+        for (int i = 0; i < STREAMS; i++)
+            slot->streams[i].at = 0;
+        return slot;
+    }
+    return bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+// What is kept of a thread; `create` where nothing is yet.
+static __always_inline struct thread *state_of(struct task_struct *task, bool create)
+{
+    __u32 id = task->pid, number = id & (SLOTS - 1);
+    struct thread *slot = bpf_map_lookup_elem(&slots, &number);
+    return likely(slot && slot->owner == id) ? slot : without_slot(task, slot, create);
 }
 
 // What is kept of the current thread, where its process is followed.
@@ -396,7 +494,7 @@ static __always_inline struct thread *followed(struct task_struct *task)
     __u32 process = task->tgid;
     if (!maybe_followed(process))
         return 0;
-    struct thread *thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+    struct thread *thread = state_of(task, 1);
     if (unlikely(!thread)) {
         lost(STARTS_FULL);
         return 0;
@@ -414,7 +512,7 @@ static __always_inline struct thread *under_way(struct task_struct *task)
 {
     if (!maybe_followed(task->tgid))
         return 0;
-    struct thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
+    struct thread *thread = state_of(task, 0);
     return thread && thread->pending ? thread : 0;
 }
 
@@ -426,19 +524,57 @@ static __always_inline __u64 device_bytes(struct task_struct *task)
     return task->ioac.read_bytes;
 }
 
-// Tells user space of a file that was not seen before, which decides whether it is of interest; gives its number, or
-// UNTOLD.
-static __always_inline __u32 new_file(const struct file_key *key, struct file *file, __s32 fd)
+// Whether a file system holds what the kernel makes up as it is read: no device is behind its files.
+static __always_inline bool is_pseudo(__u64 magic)
+{
+    switch (magic) {
+    case 0x9fa0:     // proc
+    case 0x62656572: // sysfs
+    case 0x27e0eb:   // cgroup
+    case 0x63677270: // cgroup2
+    case 0x64626720: // debugfs
+    case 0x74726163: // tracefs
+    case 0x73636673: // securityfs
+    case 0xf97cff8c: // selinuxfs
+    case 0x62656570: // configfs
+    case 0x6165676c: // pstore
+    case 0xde5e81e4: // efivarfs
+    case 0xcafe4a11: // bpf
+    case 0x7655821:  // resctrl
+        return 1;
+    }
+    return 0;
+}
+
+static __always_inline void name_of(struct dentry *dentry, char *name, __u32 size)
+{
+    const unsigned char *from = BPF_CORE_READ(dentry, d_name.name);
+    if (bpf_probe_read_kernel_str(name, size, from) < 0)
+        name[0] = 0;
+}
+
+// Gives a number back.
+static __always_inline void unused_number(__u32 number)
+{
+    bpf_map_push_elem(&free_numbers, &number, 0);
+}
+
+// Reports a file that was not seen before to user space, which decides whether it is of interest; gives its
+// number, or UNTOLD.
+static __always_inline __u32 new_file(const struct file_key *key, struct file *file, __s32 fd, __u64 magic)
 {
     struct file_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
     if (!record) {
         lost(RING_FULL);
         return UNTOLD;
     }
-    __u32 number = __sync_fetch_and_add(&next_file, 1);
+    __u32 number = 0;
+    if (bpf_map_pop_elem(&free_numbers, &number))
+        number = __sync_fetch_and_add(&next_file, 1);
     long error = bpf_map_update_elem(&files, key, &number, BPF_NOEXIST);
     if (error) {
         bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+        unused_number(number);
         __u32 *first = bpf_map_lookup_elem(&files, key); // another thread was first
         if (first)
             return *first;
@@ -451,26 +587,41 @@ static __always_inline __u32 new_file(const struct file_key *key, struct file *f
     record->file = number;
     record->process = bpf_get_current_pid_tgid() >> 32;
     record->name[0] = 0;
+    record->magic = magic;
+    for (int i = 0; i < PARENTS; i++)
+        record->parents[i][0] = 0;
     if (file) {
-        const unsigned char *name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
-        if (bpf_probe_read_kernel_str(record->name, sizeof(record->name), name) < 0)
-            record->name[0] = 0;
+        struct dentry *dentry = BPF_CORE_READ(file, f_path.dentry);
+        name_of(dentry, record->name, NAME);
+        for (int i = 0; magic && i < PARENTS; i++) {
+            struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
+            // The root of a file system is its own parent.
+            if (!parent || parent == dentry || BPF_CORE_READ(parent, d_parent) == parent)
+                break;
+            dentry = parent;
+            name_of(dentry, record->parents[i], PARENT_NAME);
+        }
     }
     // While it is open its path can be found out.
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
     return number;
 }
 
-// The number of a file, or IGNORED, or UNTOLD: then it is told of with its next access.
+// The number of a file; IGNORED; or UNTOLD: then it is reported with its next access.
 static __always_inline __u32 number_of(struct inode *inode, struct file *file, __s32 fd)
 {
     struct super_block *super_block = FIELD(inode, inode, i_sb);
+    __u64 magic = FIELD(super_block, super_block, s_magic);
+    bool pseudo = is_pseudo(magic);
+    if (pseudo && !pseudo_seen)
+        return IGNORED;
     struct file_key key = {
         .inode = FIELD(inode, inode, i_ino),
         .device = FIELD(super_block, super_block, s_dev),
+        .generation = FIELD(inode, inode, i_generation),
     };
     __u32 *known = bpf_map_lookup_elem(&files, &key);
-    return known ? *known : new_file(&key, file, fd);
+    return known ? *known : new_file(&key, file, fd, pseudo ? magic : 0);
 }
 
 static __always_inline bool is_regular(struct inode *inode)
@@ -491,8 +642,9 @@ static __always_inline struct stream *stream_of(struct thread *thread, struct in
         return 0;
     __u64 super_block = (__u64)FIELD(inode, inode, i_sb), number = FIELD(inode, inode, i_ino);
     struct stream *stream = &thread->streams[stream_at(number)];
-    __u32 generation = control.generation;
-    bool same = stream->at == (__u64)inode && stream->super_block == super_block && stream->inode == number;
+    __u32 generation = control.generation, inode_generation = FIELD(inode, inode, i_generation);
+    bool same = stream->at == (__u64)inode && stream->super_block == super_block && stream->inode == number &&
+                stream->inode_generation == inode_generation;
     if (unlikely(!same || stream->generation != generation)) {
         stream->file = number_of(inode, file, fd);
         stream->generation = stream->file == UNTOLD ? 0 : generation;
@@ -500,6 +652,7 @@ static __always_inline struct stream *stream_of(struct thread *thread, struct in
             stream->at = (__u64)inode;
             stream->super_block = super_block;
             stream->inode = number;
+            stream->inode_generation = inode_generation;
             stream->end = UNKNOWN;
         }
     }
@@ -755,10 +908,13 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
     struct thread *thread = followed(task);
     if (!thread)
         return 0;
-    if (what == URING)
+    if (what == URING) {
         lost(NOT_FOLLOWED);
-    else
-        begin(thread, task, what);
+        return 0;
+    }
+    if (unlikely(thread->pending))
+        lost(ENDS_UNSEEN);
+    begin(thread, task, what);
     return 0;
 }
 
@@ -901,14 +1057,53 @@ int BPF_PROG(page_in, struct folio *folio)
 
 // ---- at the functions of the VFS
 
-static __always_inline void enter(struct file *file, __u32 kind)
+// Whether the current thread is in a system call that flushes.
+static __always_inline bool is_flushing(struct task_struct *task)
+{
+    if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+        return 0;
+    struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+    __u64 number = CALL_OF(regs);
+    return number == CALL_FSYNC || number == CALL_FDATASYNC || number == CALL_MSYNC;
+}
+
+// Whether what begins now belongs to the access under way: a write that is flushed at once, a flush of what lies
+// below an overlay, a fault of the buffer. If not, the end of that one was missed.
+static __always_inline bool is_within(struct thread *thread, struct task_struct *task, __u32 kind, __u64 frame)
+{
+    if (kind == READ || kind == WRITE || frame >= thread->frame)
+        return 0;
+    if (kind == FAULT)
+        return 1;
+    switch (thread->kind) {
+    case WRITE:
+        return !is_flushing(task);
+    case SYNC:
+    case DATASYNC:
+        return 1;
+    }
+    return 0;
+}
+
+// Whether an access that begins counts. One whose end was never seen gives way.
+static __always_inline bool counts(struct thread *thread, struct task_struct *task, __u32 kind, __u64 frame)
+{
+    if (unlikely(thread->pending)) {
+        if (is_within(thread, task, kind, frame))
+            return 0;
+        lost(ENDS_UNSEEN);
+    }
+    thread->frame = frame;
+    return 1;
+}
+
+static __always_inline void enter(void *context, struct file *file, __u32 kind)
 {
     if (!is_regular(file->f_inode))
         return;
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct thread *thread = followed(task);
-    // Within another access (a write that is flushed at once, a fault of the buffer): that one counts.
-    if (!thread || thread->pending)
+    if (!thread || !counts(thread, task, kind, (__u64)context))
         return;
     thread->file = (__u64)file;
     begin(thread, task, kind);
@@ -953,7 +1148,7 @@ static __always_inline void transferred(struct file *file, __u32 kind, long long
 SEC("fentry/vfs_read")
 int BPF_PROG(read_enter, struct file *file)
 {
-    enter(file, READ);
+    enter(ctx, file, READ);
     return 0;
 }
 
@@ -967,7 +1162,7 @@ int BPF_PROG(read_leave, struct file *file, char *buffer, unsigned long count, l
 SEC("fentry/vfs_write")
 int BPF_PROG(write_enter, struct file *file)
 {
-    enter(file, WRITE);
+    enter(ctx, file, WRITE);
     return 0;
 }
 
@@ -981,7 +1176,7 @@ int BPF_PROG(write_leave, struct file *file, char *buffer, unsigned long count, 
 SEC("fentry/vfs_readv")
 int BPF_PROG(readv_enter, struct file *file)
 {
-    enter(file, READ);
+    enter(ctx, file, READ);
     return 0;
 }
 
@@ -996,7 +1191,7 @@ int BPF_PROG(readv_leave, struct file *file, void *vector, unsigned long count, 
 SEC("fentry/vfs_writev")
 int BPF_PROG(writev_enter, struct file *file)
 {
-    enter(file, WRITE);
+    enter(ctx, file, WRITE);
     return 0;
 }
 
@@ -1011,7 +1206,7 @@ int BPF_PROG(writev_leave, struct file *file, void *vector, unsigned long count,
 SEC("fentry/vfs_fsync_range")
 int BPF_PROG(sync_enter, struct file *file, long long from, long long to, int data)
 {
-    enter(file, data ? DATASYNC : SYNC);
+    enter(ctx, file, data ? DATASYNC : SYNC);
     return 0;
 }
 
@@ -1034,8 +1229,16 @@ int BPF_PROG(fault_enter, struct vm_fault *fault)
     struct file *file = fault->vma->vm_file;
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct thread *thread = followed(task);
-    if (!thread || thread->pending)
+    if (!thread)
         return 0;
+    // A fault of user space is in no system call, so that what is under way has ended unseen.
+    if (unlikely(thread->pending && fault->flags & FAULT_FLAG_USER)) {
+        lost(ENDS_UNSEEN);
+        thread->pending = 0;
+    }
+    if (!counts(thread, task, FAULT, (__u64)ctx))
+        return 0;
+    thread->pending = 0;
     // Found out now: when the fault has ended, the mapping may have gone.
     struct inode *inode = file->f_inode;
     if (!stream_of(thread, inode, file, -1))
@@ -1155,5 +1358,117 @@ int BPF_PROG(uring_complete, void *context, void *of)
         ended(0, &access, 1);
     }
     bpf_map_delete_elem(&uring, &key);
+    return 0;
+}
+
+// ---- processes that start and end
+
+// Whether user space asked for processes of this name; `name` has PROGRAM_NAME bytes.
+static __always_inline bool is_asked_for(const char *name)
+{
+    for (int i = 0; i < PROGRAM_NAME; i++) {
+        if (name[i] != program_name[i])
+            return 0;
+        if (!name[i])
+            return i > 0;
+    }
+    return 1;
+}
+
+// Whether a name in the kernel's memory is the one that was asked for.
+static __always_inline bool is_named(const void *from)
+{
+    char name[PROGRAM_NAME] = {};
+    return bpf_probe_read_kernel_str(name, sizeof(name), from) > 0 && is_asked_for(name);
+}
+
+static __always_inline void report_process(__u32 process, __u32 what)
+{
+    struct process_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+    if (!record) {
+        lost(RING_FULL);
+        return;
+    }
+    record->record = RECORD_PROCESS;
+    record->process = process;
+    record->what = what;
+    record->unused = 0;
+    // While it runs, more can be found out about it.
+    bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+}
+
+// Follows a process from now on; `task` is a thread of it.
+static __always_inline void start(struct task_struct *task)
+{
+    __u32 process = task->tgid, one = 1;
+    if (bpf_map_lookup_elem(&processes, &process))
+        return;
+    if (bpf_map_update_elem(&processes, &process, &one, 0)) {
+        report_process(process, PROCESS_REFUSED);
+        return;
+    }
+    __sync_fetch_and_or(&started[process >> 6 & 3], 1ULL << (process & 63));
+    // It may be remembered as one that is not followed.
+    struct thread *thread = state_of(task, 0);
+    if (thread)
+        thread->generation = 0;
+    report_process(process, PROCESS_STARTED);
+}
+
+static __always_inline void end(__u32 process)
+{
+    if (!bpf_map_delete_elem(&processes, &process))
+        report_process(process, PROCESS_ENDED);
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_binprm *program)
+{
+    if (!program_name[0])
+        return 0;
+    const void *name = BPF_CORE_READ(program, file, f_path.dentry, d_name.name);
+    if (is_named(task->comm) || is_named(name)) {
+        start(task);
+    } else {
+        end(task->tgid);
+        struct thread *thread = state_of(task, 0);
+        if (thread)
+            thread->generation = 0;
+    }
+    return 0;
+}
+
+// A child has its parent's name.
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+{
+    __u32 process = parent->tgid;
+    if (program_name[0] && child->pid == child->tgid && maybe_followed(process) &&
+        bpf_map_lookup_elem(&processes, &process))
+        start(child);
+    return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(task_rename, struct task_struct *task, const char *name)
+{
+    if (program_name[0] && task->pid == task->tgid && is_named(name))
+        start(task);
+    return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+    __u32 process = task->tgid, id = task->pid, number = id & (SLOTS - 1);
+    if (!maybe_followed(process))
+        return 0;
+    struct thread *slot = bpf_map_lookup_elem(&slots, &number);
+    if (slot && slot->owner == id) {
+        slot->pending = 0;
+        slot->owner = 0;
+    }
+    if (!task->signal->live.counter)
+        end(process);
     return 0;
 }

@@ -294,6 +294,18 @@ def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
 
 
 @pytest.mark.vm
+def test_a_missed_end_blinds_no_thread_on_a_stock_kernel():
+    """The library's own test of it, where fentry works: it detaches the programs that see ends, for one access."""
+    command = ["cargo", "test", "-q", "-p", "sonar-sys", "--lib", "--no-run", "--message-format=json"]
+    built = subprocess.run(command, cwd=LAB.parent, capture_output=True, text=True, check=True)
+    artifacts = [json.loads(line) for line in built.stdout.splitlines()]
+    program = next(a["executable"] for a in artifacts if a.get("executable") and a["target"]["name"] == "sonar_sys")
+    test = "io::tests::an_access_whose_end_was_missed_gives_way_to_the_next"
+    done = vm.run(f"library-test --exact {test} --nocapture 2>&1", files=[(program, "/bin/library-test")])
+    assert done.code == 0 and "1 passed" in done.out and "skipped" not in done.out, done
+
+
+@pytest.mark.vm
 def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
     """The same oracle where fentry works, on ext4, at the functions of the VFS and at the system calls."""
     if not ORACLE.exists():

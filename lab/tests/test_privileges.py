@@ -132,6 +132,44 @@ def test_io_gives_up_its_privileges_and_still_finds_paths(command, reader, tmp_p
     assert names == {str(path)}
 
 
+def test_io_follows_a_mongod_that_starts_later_without_privileges(tmp_path):
+    """Somebody else's mongods, whose folder only their open files show: to see those takes a capability."""
+    server = tmp_path / "mongod"
+    shutil.copy(shutil.which("tail"), server)
+    folders = [tmp_path / "db", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    for folder in [tmp_path, *tmp_path.parents[:2], *folders]:
+        os.chmod(folder, 0o755)
+    files = [folders[0] / "first.wt", folders[0] / "second.wt", folders[1] / "third.wt"]
+    for file in files:
+        file.write_bytes(b"x" * 4096)
+    command = ["setpriv", "--reuid", "nobody", "--clear-groups", server, "-f"]
+    recording, err = tmp_path / "kept.msio", tmp_path / "err"
+    with contextlib.ExitStack() as stack:
+        def follow(file):
+            child = stack.enter_context(labkit.process([*command, file], stdout=subprocess.DEVNULL))
+            labkit.wait_until(lambda: str(file) in links(child.pid), "the open file")
+            return child.pid
+
+        first = follow(files[0])
+        arguments = [labkit.MONGOSONAR, "io", "record", "--dbpath", folders[0], recording]
+        recorder = stack.enter_context(labkit.process(arguments, stderr=open(err, "wb"), stdin=subprocess.DEVNULL))
+        labkit.wait_until(lambda: "Ctrl-C" in err.read_text() or recorder.poll() is not None, "its start")
+        labkit.wait_until(lambda: tasks(recorder.pid) and all(f["Seccomp"].strip() == "2" for f in tasks(recorder.pid).values()), "its confinement")
+        assert_confined(recorder.pid, SYS_PTRACE | DAC_READ_SEARCH)
+        second, third = follow(files[1]), follow(files[2])
+        labkit.wait_until(lambda: f"process {second} is a mongod that has started" in err.read_text(), "the second mongod", seconds=15)
+        time.sleep(1.5)
+        assert_confined(recorder.pid, SYS_PTRACE | DAC_READ_SEARCH)
+        assert labkit.stop(recorder) == 0, err.read_text()
+    said = err.read_text()
+    assert f"recording process {first} by" in said and str(third) not in said, said
+    done = subprocess.run([labkit.MONGOSONAR, "io", "report", recording, "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(files[1]) in done.stdout and str(files[2]) not in done.stdout, done.stdout
+
+
 def test_they_are_kept_on_request(tmp_path):
     with labkit.listening(tmp_path, ["--interface", "lo", "--port", "1", "--keep-privileges"]) as running:
         assert all(fields["Seccomp"].strip() == "0" for fields in tasks(running.child.pid).values())

@@ -195,6 +195,9 @@ pub struct IoLiveArgs {
     /// Keep the privileges that the program was started with, for the search of a fault
     #[arg(long)]
     pub keep_privileges: bool,
+    /// Also files of pseudo file systems: /proc, /sys and their like
+    #[arg(long)]
+    pub pseudo_filesystems: bool,
 }
 
 /// What a row of `io live` is.
@@ -252,6 +255,9 @@ pub struct IoRecordArgs {
     /// Keep the privileges that the program was started with, for the search of a fault
     #[arg(long)]
     pub keep_privileges: bool,
+    /// Also files of pseudo file systems: /proc, /sys and their like
+    #[arg(long)]
+    pub pseudo_filesystems: bool,
 }
 
 /// What `io report` can be asked for.

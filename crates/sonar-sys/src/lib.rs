@@ -1,7 +1,7 @@
 //! All of mongosonar that touches the Linux kernel: capture, disk tests, and what `/proc` and `/sys` tell.
 //!
 //! Knows nothing of MongoDB: names of processes and ports are arguments. Imports nothing of ours but
-//! `sonar-core`. This is the one crate with `unsafe`, and all of it is in `sys`, `sys_disk`, `sys_process` and
+//! `sonar-core`. This is the one crate with `unsafe`, and all of it is in `sys`, `sys_bpf`, `sys_disk`, `sys_process` and
 //! `sys_uring`, which wrap the system calls; the rest is safe code. Nothing here prints, and nothing starts a
 //! thread but the engines of the disk test, which end theirs before they return.
 
@@ -24,6 +24,7 @@ pub mod process;
 pub mod resource;
 pub mod ring;
 mod sys;
+mod sys_bpf;
 mod sys_disk;
 mod sys_process;
 mod sys_uring;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sonar_sys::capabilities::grant_line;
 use sonar_sys::disk::Uring;
-use sonar_sys::io::{Mode, TraceError, Tracer};
+use sonar_sys::io::{Mode, Trace, TraceError, Tracer};
 use sonar_sys::listeners::Listener;
 use sonar_sys::privileges;
 use sonar_sys::process::{self, Process};
@@ -38,7 +38,14 @@ pub fn all(listeners: &[Listener]) -> Vec<Line> {
 /// `io live`, `io record`: tried on this process.
 fn tracing() -> Line {
     let line = Line::new("ebpf", "io live, io record");
-    match Tracer::start(&[std::process::id()], Mode::Totals, None) {
+    let trace = Trace {
+        processes: &[std::process::id()],
+        program: None,
+        mode: Mode::Totals,
+        way: None,
+        pseudo: false,
+    };
+    match Tracer::start(&trace) {
         Ok(tracer) => line.ok(format!("accesses to files can be traced, by {}", tracer.way())),
         Err(TraceError::Permission(why)) => {
             line.problem(format!("no permission to load eBPF programs: {why}"), grant_line())

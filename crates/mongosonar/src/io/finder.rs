@@ -7,14 +7,17 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use sonar_sys::helper::Helper;
-use sonar_sys::io::FileKey;
+use sonar_sys::io::{FileKey, PseudoFolders};
 use sonar_sys::privileges::{Duty, capability};
 
-use super::paths::{Found, Paths};
+use super::paths::{Found, Paths, PseudoPaths};
 use crate::privileges;
 
 /// The longest path that is taken from the helper, in bytes.
 const MAX_PATH: usize = 16 * 1024;
+
+/// The capabilities for looking into other users' processes and their folders.
+pub const INSPECTING: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
 
 /// Finds paths, here or in the helper.
 pub enum Finder {
@@ -26,6 +29,8 @@ pub enum Finder {
         _helper: Helper,
         socket: UnixStream,
         unplaced: u64,
+        /// Needs no privileges.
+        pseudo: PseudoPaths,
     },
 }
 
@@ -36,14 +41,15 @@ impl Finder {
         if !confined {
             return Self::Here(Box::new(paths));
         }
-        const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
+        let pseudo = paths.pseudo.clone();
         // What is not moved is needed where there can be no helper.
         let mut paths = Some(paths);
-        let helper = privileges::helper("finding the folders of files", KEPT, Duty::Reading, |socket| {
-            paths.take().map_or(Ok(()), |mut paths| serve(&mut paths, socket))
-        });
+        let helper =
+            privileges::helper("finding the folders of files", INSPECTING, Duty::Reading, |socket| {
+                paths.take().map_or(Ok(()), |mut paths| serve(&mut paths, socket))
+            });
         match helper.and_then(|helper| Some((helper.socket().ok()?, helper))) {
-            Some((socket, helper)) => Self::There { _helper: helper, socket, unplaced: 0 },
+            Some((socket, helper)) => Self::There { _helper: helper, socket, unplaced: 0, pseudo },
             None => Self::Here(Box::new(paths.unwrap_or_else(|| Paths::new(None, &[])))),
         }
     }
@@ -55,6 +61,14 @@ impl Finder {
             Self::There { socket, unplaced, .. } => ask(socket, unplaced, (key, process, fd, name))
                 // It has gone: a name is better than nothing.
                 .unwrap_or_else(|_| Found { path: OsStr::from_bytes(name).into(), wanted: true }),
+        }
+    }
+
+    /// As [`PseudoPaths::of`].
+    pub fn of_pseudo(&mut self, key: FileKey, folders: PseudoFolders<'_>, name: &[u8]) -> Found {
+        match self {
+            Self::Here(paths) => paths.pseudo.of(key, folders, name),
+            Self::There { pseudo, .. } => pseudo.of(key, folders, name),
         }
     }
 
@@ -75,9 +89,10 @@ fn ask(
     (key, process, fd, name): Question<'_>,
 ) -> io::Result<Found> {
     let name = &name[..name.len().min(255)];
-    let mut question = Vec::with_capacity(25 + name.len());
+    let mut question = Vec::with_capacity(29 + name.len());
     question.extend(key.inode.to_ne_bytes());
     question.extend(key.device.to_ne_bytes());
+    question.extend(key.generation.to_ne_bytes());
     question.extend(process.to_ne_bytes());
     question.extend(fd.to_ne_bytes());
     question.push(name.len() as u8);
@@ -96,6 +111,7 @@ fn serve(paths: &mut Paths, mut socket: UnixStream) -> io::Result<()> {
         let key = FileKey {
             inode: u64::from_ne_bytes(array(&mut socket)?),
             device: u64::from_ne_bytes(array(&mut socket)?),
+            generation: u32::from_ne_bytes(array(&mut socket)?),
         };
         let process = u32::from_ne_bytes(array(&mut socket)?);
         let fd = i32::from_ne_bytes(array(&mut socket)?);
@@ -116,7 +132,8 @@ fn cut(path: &Path) -> &[u8] {
     &bytes[..bytes.len().min(MAX_PATH)]
 }
 
-fn array<const N: usize>(socket: &mut UnixStream) -> io::Result<[u8; N]> {
+/// What comes next from the other side.
+pub fn array<const N: usize>(socket: &mut UnixStream) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     socket.read_exact(&mut bytes)?;
     Ok(bytes)
@@ -136,7 +153,7 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         let file = std::fs::File::open(&path).unwrap();
         let inode = file.metadata().unwrap().ino();
-        let key = FileKey { inode, device: 0 };
+        let key = FileKey { inode, device: 0, generation: 0 };
         let name = path.file_name().unwrap().as_bytes();
         let question = (key, std::process::id(), file.as_raw_fd(), name);
         let mut unplaced = 0;

@@ -1,6 +1,7 @@
 //! `io live`: the files of a process as `top` shows processes, added up in the kernel.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -10,15 +11,16 @@ use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
 use sonar_core::io::{FileRole, Usage};
 use sonar_sys::devices::{self, Counted, Devices};
-use sonar_sys::io::{Event, FileKey, Mode, Tracer};
+use sonar_sys::io::{Event, FileKey, Mode, Trace, Tracer};
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::io::live::{Interval, Row, amplification};
 use sonar_view::live::Screen;
 
 use super::finder::Finder;
 use super::names::Names;
-use super::paths::Paths;
+use super::paths::{Found as PathFound, Paths};
 use super::process::{self, Watch};
+use super::table::FileTable;
 use crate::cli::{IoBy, IoLiveArgs, OK};
 use crate::stop::{self, Ending, Job};
 
@@ -33,26 +35,32 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let confined = !args.keep_privileges;
     // Before the driver starts threads.
     let mut places = Finder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
-    let names = Names::ask(&args.server)?;
-    let tracer =
-        Tracer::start(&watch.running(), Mode::Totals, args.way.map(Into::into)).map_err(process::refused)?;
-    eprintln!("mongosonar: process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
-    if let Some(obstacle) = watch.obstacle() {
-        eprintln!("mongosonar: {obstacle}");
+    if confined {
+        watch.search_in_helper();
     }
-    let mut look = Look {
-        paths: HashMap::new(),
-        ignored: HashSet::new(),
-        before: HashMap::new(),
-        disks: Disks::new(),
-        at: Instant::now(),
+    let names = Names::ask(&args.server)?;
+    let trace = Trace {
+        processes: &watch.running(),
+        program: watch.program(),
+        mode: Mode::Totals,
+        way: args.way.map(Into::into),
+        pseudo: args.pseudo_filesystems,
     };
+    let tracer = Tracer::start(&trace).map_err(process::refused)?;
+    // Seen while there are privileges, and said when Ctrl-C can end it.
+    let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
+    let obstacle = watch.obstacle();
+    let mut look =
+        Look { files: FileTable::of_totals(), looks: 0, disks: Disks::new(), at: Instant::now(), watch };
     let stop = stop::listen_confined(Ending::Prompt, || {
         if confined {
             super::give_up_privileges(&tracer);
         }
     })?;
     let stop = stop.flag().clone();
+    for line in [Some(begins), obstacle].into_iter().flatten() {
+        eprintln!("mongosonar: {line}");
+    }
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let mut screen = if screen { Some(Screen::enter().context("cannot use the terminal")?) } else { None };
     let job = if screen.is_some() { Some(Job::listen()?) } else { None };
@@ -61,31 +69,41 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let mut next = begun + args.interval;
     let mut failed = None;
     let mut found = Vec::new();
+    let messages = RefCell::new(Vec::new());
     tracer
         .run_with(
             &mut look,
             |look, event| {
-                let Event::File { key, process, fd, name, .. } = event else { return };
-                let file = places.of(key, process, fd, name);
-                let path = file.path;
-                if file.wanted {
-                    look.paths.insert(key, path.to_string_lossy().into_owned());
-                } else {
-                    // Where this fails the file's accesses go on to be left out here.
-                    let _ = tracer.ignore(key);
-                    look.ignored.insert(key);
-                }
+                let lines = match event {
+                    Event::File { file, key, process, fd, name, pseudo } => {
+                        let found = match pseudo {
+                            Some(folders) => places.of_pseudo(key, folders, name),
+                            None => places.of(key, process, fd, name),
+                        };
+                        look.file(&tracer, file, key, found);
+                        return;
+                    }
+                    Event::Process { process, change } => look.watch.event(process, change),
+                    _ => return,
+                };
+                messages.borrow_mut().extend(lines);
             },
             |look| {
-                for line in watch.look(&tracer) {
+                messages.borrow_mut().extend(look.watch.look(&tracer));
+                for line in messages.take() {
                     // On a screen the last line shows who is followed.
                     if screen.is_none() {
                         eprintln!("mongosonar: {line}");
                     }
                 }
+                let surplus = look.files.surplus();
+                if !surplus.is_empty() {
+                    // Where this fails the kernel's table fills up, and counts what it turns away.
+                    let _ = tracer.release(&surplus);
+                }
                 let ended = stop.load(Ordering::Relaxed)
                     || args.duration.is_some_and(|duration| begun.elapsed() >= duration)
-                    || watch.is_over();
+                    || look.watch.is_over();
                 let (mut redraw, mut suspend) = (false, false);
                 if screen.is_some() {
                     match keys() {
@@ -119,7 +137,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
                     look.take(&tracer).map(|rows| found = rows)
                 };
                 let interval = look.interval(&tracer, &found, by, &names);
-                let shown = shown.and_then(|()| show(&interval, args, &watch, screen.as_mut()));
+                let shown = shown.and_then(|()| show(&interval, args, &look.watch, screen.as_mut()));
                 if let Err(error) = shown {
                     failed = Some(error);
                     return false;
@@ -194,29 +212,50 @@ struct Found {
     before: Option<Usage>,
 }
 
+/// A file that is shown, with its figures when they were taken last.
+struct Shown {
+    path: String,
+    before: Option<Usage>,
+}
+
 /// What is known from look to look.
 struct Look {
-    paths: HashMap<FileKey, String>,
-    ignored: HashSet<FileKey>,
-    before: HashMap<FileKey, Usage>,
+    files: FileTable<Shown>,
+    looks: u64,
     disks: Disks,
     at: Instant,
+    watch: Watch,
 }
 
 impl Look {
+    /// Takes a file that was not seen before.
+    fn file(&mut self, tracer: &Tracer, number: u32, key: FileKey, found: PathFound) {
+        if found.wanted {
+            let path = found.path.to_string_lossy().into_owned();
+            self.files.insert(number, key, self.looks, Shown { path, before: None });
+        } else {
+            // What happened before it was set aside is left out too.
+            self.files.ignore(key);
+            // Where this fails the file's accesses go on to be left out here.
+            let _ = tracer.ignore(key, number);
+        }
+    }
+
     fn take(&mut self, tracer: &Tracer) -> Result<Vec<Found>> {
         let usages = tracer.usages().context("cannot read the kernel's figures")?;
         let elapsed = self.at.elapsed();
         self.at += elapsed;
-        self.disks.take(&self.paths, elapsed);
+        self.disks.take(self.files.keys().map(|key| key.device).collect(), elapsed);
+        self.looks += 1;
         let mut found = Vec::with_capacity(usages.len());
-        for (key, now) in usages {
-            // What happened before it was set aside is left out too.
-            if self.ignored.contains(&key) {
-                continue;
+        for (number, key, now) in usages {
+            // One that was set aside meanwhile has no entry.
+            let Some(file) = self.files.of(number, key) else { continue };
+            let (path, before) = (file.path.clone(), file.before.replace(now.clone()));
+            if before.as_ref() != Some(&now) {
+                self.files.used(number, self.looks);
             }
-            let path = self.paths.get(&key).cloned().unwrap_or_else(|| format!("inode {}", key.inode));
-            found.push(Found { path, before: self.before.insert(key, now.clone()), now });
+            found.push(Found { path, before, now });
         }
         Ok(found)
     }
@@ -287,14 +326,15 @@ impl Disks {
         }
     }
 
-    fn take(&mut self, paths: &HashMap<FileKey, String>, elapsed: Duration) {
+    /// Of the file systems with these devices.
+    fn take(&mut self, devices: HashSet<u64>, elapsed: Duration) {
         self.elapsed = elapsed;
         self.rates.clear();
         let Ok(now) = devices::counters(Path::new("/proc")) else { return };
         let Some(all) = &self.all else { return };
         // The kernel's own encoding of a device: 20 bits of minor number.
-        let numbers: HashSet<_> =
-            paths.keys().map(|key| ((key.device >> 20) as u32, (key.device & 0xf_ffff) as u32)).collect();
+        let numbers: Vec<_> =
+            devices.iter().map(|device| ((device >> 20) as u32, (device & 0xf_ffff) as u32)).collect();
         let mut wanted = HashSet::new();
         for device in numbers.into_iter().filter_map(|number| all.numbered(number)) {
             wanted.extend(all.disks(device).into_iter().map(|disk| all.whole(disk).number));

@@ -11,6 +11,8 @@ mod process;
 mod record;
 mod reorder;
 mod report;
+mod search;
+mod table;
 
 use anyhow::Result;
 use sonar_sys::io::Tracer;

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use sonar_sys::io::FileKey;
+use sonar_sys::io::{FileKey, PseudoFolders};
+use sonar_sys::mounts;
 
 /// Bytes of a name that the kernel hands on; a longer one comes cut.
 const NAME_BYTES: usize = 95;
@@ -239,6 +240,8 @@ fn is(found: &Metadata, key: FileKey) -> Option<Match> {
 pub struct Paths {
     folder: Option<Folder>,
     processes: HashMap<u32, Known>,
+    /// Files of pseudo file systems.
+    pub pseudo: PseudoPaths,
     /// Time that searches may take, as of then.
     credit: Duration,
     searched: Instant,
@@ -254,12 +257,39 @@ pub struct Found {
     pub wanted: bool,
 }
 
+/// Finds the paths of files of pseudo file systems, which takes no privileges, and says which were asked for.
+#[derive(Clone)]
+pub struct PseudoPaths {
+    folder: Option<Folder>,
+    /// Where pseudo file systems are mounted, by their devices.
+    points: HashMap<u64, PathBuf>,
+}
+
+impl PseudoPaths {
+    /// As [`Paths::of`]: by what the kernel says of the folders above it, and by where
+    /// the file system is mounted here.
+    pub fn of(&mut self, key: FileKey, folders: PseudoFolders<'_>, name: &[u8]) -> Found {
+        let point = self.points.entry(key.device).or_insert_with(|| {
+            let mounts = mounts::all(Path::new("/proc"), "self").unwrap_or_default();
+            let device = ((key.device >> 20) as u32, (key.device & 0xf_ffff) as u32);
+            let mount = mounts.into_iter().find(|mount| mount.device == device);
+            // Of a mount namespace of its own; the kernel names it by number alone.
+            mount.map_or_else(|| PathBuf::from("/proc"), |mount| mount.point)
+        });
+        let mut path = point.clone();
+        path.extend(folders.names().chain([name]).map(OsStr::from_bytes));
+        let wanted = self.folder.as_ref().is_none_or(|folder| folder.holds_by_path(&path));
+        Found { path, wanted }
+    }
+}
+
 impl Paths {
     /// Of files in this folder, or of all; these processes may soon be gone.
     pub fn new(folder: Option<Folder>, processes: &[u32]) -> Self {
         let known =
             processes.iter().map(|process| (*process, Known::new(*process, folder.as_ref()))).collect();
-        Self { folder, processes: known, credit: MOST_SEARCH, searched: Instant::now(), unplaced: 0 }
+        let pseudo = PseudoPaths { folder: folder.clone(), points: HashMap::new() };
+        Self { folder, processes: known, pseudo, credit: MOST_SEARCH, searched: Instant::now(), unplaced: 0 }
     }
 
     /// Files that were left out because they were closed and gone before their folder could be found out, and
@@ -377,7 +407,7 @@ mod tests {
 
     fn key(path: &Path) -> FileKey {
         let found = fs::metadata(path).unwrap();
-        FileKey { inode: found.ino(), device: kernel_device(found.dev()) }
+        FileKey { inode: found.ino(), device: kernel_device(found.dev()), generation: 0 }
     }
 
     const SELF: fn() -> u32 = std::process::id;

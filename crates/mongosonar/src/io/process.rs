@@ -1,30 +1,26 @@
 //! Whose accesses are traced: the processes that were named, or each mongod of this machine, also one that
 //! starts later.
+//!
+//! The kernel reports processes that start and exit, and follows a new mongod before it makes its first access.
+//! `/proc` is listed once when tracing begins, and again only where such a report was lost.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use sonar_sys::capabilities::grant_line;
-use sonar_sys::io::{TraceError, Tracer};
+use sonar_sys::io::{ProcessChange, TraceError, Tracer};
 
 use super::paths::Folder;
+use super::search::{SERVER, Search};
 
-/// Name of the processes that are looked for.
-const SERVER: &str = "mongod";
-/// How often is looked for processes that have ended, and for new ones.
+/// How often mongods are checked that were not seen to use the folder yet.
 const EVERY: Duration = Duration::from_secs(1);
-/// Where so many processes and threads or fewer were made since the last look, each is looked at; where it
-/// were more, all processes are listed.
-const MAX_EACH: u32 = 512;
-/// In a second, of what `/proc` counts in: 100 on every architecture that this runs on (`USER_HZ`).
-const TICKS: u64 = 100;
-/// Open files of a mongod that are looked at to tell which folder is its own; its locks are among the first.
-const MOST_OPEN: usize = 1_024;
+/// How long a new mongod is followed before it has to be seen to use the folder: it may take its dbpath from a
+/// configuration file.
+const TRIAL: Duration = Duration::from_secs(10);
 /// Processes that are told of by number.
 const MAX_LISTED: usize = 256;
 
@@ -47,10 +43,47 @@ pub struct Watch {
     /// Also those that have ended.
     every: Vec<u32>,
     search: Option<Search>,
+    /// Mongods that were not seen to use the folder so far.
+    candidates: Vec<Candidate>,
     /// Those that the kernel's table has no room for.
     refused: Vec<u32>,
     folder: Option<Folder>,
     next: Instant,
+    /// Records that the kernel could not hand on, when `/proc` was listed last; `None` before that.
+    lost: Option<u64>,
+}
+
+/// A mongod that was not seen to use the folder so far.
+#[derive(Copy, Clone, Debug)]
+struct Candidate {
+    id: u32,
+    since: Instant,
+    /// When it is checked again.
+    next: Instant,
+    followed: bool,
+}
+
+/// The kernel's table of processes.
+trait Table {
+    fn follow(&self, process: u32) -> Result<(), TraceError>;
+    fn leave(&self, process: u32);
+    /// Records that were lost.
+    fn lost(&self) -> u64;
+}
+
+impl Table for Tracer {
+    fn follow(&self, process: u32) -> Result<(), TraceError> {
+        Self::follow(self, process)
+    }
+
+    fn leave(&self, process: u32) {
+        // Where the kernel's table keeps it, it only has a place less.
+        drop(Self::leave(self, process));
+    }
+
+    fn lost(&self) -> u64 {
+        self.losses().ring_full
+    }
 }
 
 /// A process, which is told apart from a later one of its number.
@@ -75,28 +108,51 @@ impl Watch {
             bail!("there is no process {none}");
         }
         let mut search = named.is_empty().then(|| Search::new("/proc"));
-        let found = match &mut search {
-            Some(search) => search.look(),
-            None => named.to_vec(),
-        };
+        let found = search.as_mut().map_or_else(|| named.to_vec(), Search::all);
         if found.is_empty() {
             bail!("no mongod runs here: name a process with --pid");
         }
         let folder = dbpath.map(|path| Folder::new(path, &found)).transpose()?;
         let chosen = match (&mut search, &folder) {
             (Some(search), Some(folder)) => search.choose(&found, folder),
-            _ => found,
+            _ => found.clone(),
         };
-        let mut watch = Self {
+        let mut watch = Self::of(search, folder);
+        for process in found {
+            if chosen.contains(&process) {
+                watch.add(process);
+            } else {
+                watch.candidate(process, Instant::now(), false);
+            }
+        }
+        Ok(watch)
+    }
+
+    fn of(search: Option<Search>, folder: Option<Folder>) -> Self {
+        Self {
             running: Vec::new(),
             every: Vec::new(),
             search,
+            candidates: Vec::new(),
             refused: Vec::new(),
             folder,
-            next: Instant::now() + EVERY,
-        };
-        chosen.into_iter().for_each(|process| watch.add(process));
-        Ok(watch)
+            next: Instant::now(),
+            lost: None,
+        }
+    }
+
+    /// Goes on to look into processes from a helper, as this process is to give up its privileges. Call it before any
+    /// thread is started.
+    pub fn search_in_helper(&mut self) {
+        if let Some(search) = &mut self.search {
+            search.move_to_helper(self.folder.as_ref());
+        }
+    }
+
+    /// The program whose processes are followed as soon as they start; `None` where only those are that were
+    /// named.
+    pub fn program(&self) -> Option<&'static str> {
+        self.search.as_ref().map(|_| SERVER)
     }
 
     /// The folder whose files are asked for.
@@ -137,62 +193,135 @@ impl Watch {
         ))
     }
 
-    /// Whether all have ended, and no others are looked for.
+    /// Whether all have ended, and no others are waited for.
     pub fn is_over(&self) -> bool {
-        let is_gone = |process: &Process| !Path::new(&format!("/proc/{}", process.id)).exists();
-        self.search.is_none() && self.running.iter().all(is_gone)
+        self.search.is_none() && self.running.is_empty()
     }
 
-    /// Looks, once a second, which have ended, and follows what has started; gives what there is to say
-    /// about it, a line each.
+    /// Takes what the kernel says of a process; gives what there is to say about it, a line each.
+    pub fn event(&mut self, process: u32, change: ProcessChange) -> Vec<String> {
+        match change {
+            ProcessChange::Started => self.started(process, Instant::now()),
+            ProcessChange::Ended => self.ended(process),
+            ProcessChange::Refused => self.refuse(process, "too many processes are followed"),
+        }
+    }
+
+    /// Checks, once a second, what the kernel does not report: whether a mongod uses the folder that was asked
+    /// for. Gives what there is to say, a line each.
     pub fn look(&mut self, tracer: &Tracer) -> Vec<String> {
-        // Where the kernel's table keeps one that has ended, it only has a place less.
-        let leave = |process| drop(tracer.leave(process));
-        self.look_at(Instant::now(), |process| tracer.follow(process), leave)
+        self.look_at(Instant::now(), tracer)
     }
 
-    fn look_at(
-        &mut self,
-        now: Instant,
-        follow: impl Fn(u32) -> Result<(), TraceError>,
-        leave: impl Fn(u32),
-    ) -> Vec<String> {
+    fn look_at(&mut self, now: Instant, table: &impl Table) -> Vec<String> {
         if now < self.next {
             return Vec::new();
         }
         self.next = now + EVERY;
-        let mut said = Vec::new();
-        let ended: Vec<u32> = self.running.extract_if(.., |process| !process.runs()).map(|p| p.id).collect();
-        ended.iter().copied().for_each(leave);
-        let Some(search) = &mut self.search else { return said };
-        let found = search.look();
+        let lost = Some(table.lost());
+        let mut lines = Vec::new();
+        if self.lost != lost {
+            self.lost = lost;
+            lines = self.list_again(now, table);
+        }
+        lines.extend(self.check(now, table));
+        lines
+    }
+
+    /// Compares what is known with `/proc`.
+    fn list_again(&mut self, now: Instant, table: &impl Table) -> Vec<String> {
+        let gone: Vec<u32> = self.running.iter().filter(|process| !process.runs()).map(|p| p.id).collect();
+        let mut lines: Vec<String> = gone.into_iter().flat_map(|process| self.ended(process)).collect();
+        let found = self.search.as_mut().map(Search::all).unwrap_or_default();
         self.refused.retain(|process| found.contains(process));
-        let known = |process: &u32| {
-            self.refused.contains(process) || self.running.iter().any(|running| running.id == *process)
-        };
-        let new: Vec<u32> = found.into_iter().filter(|process| !known(process)).collect();
-        let new: Vec<u32> = match &self.folder {
-            Some(folder) => new.into_iter().filter(|new| search.is_chosen(*new, folder)).collect(),
-            None => new,
-        };
-        let waits = self.running.is_empty() && new.is_empty();
-        for process in ended {
-            let more = if waits { "; waiting for the next mongod" } else { "" };
-            said.push(format!("process {process} has ended{more}"));
+        if self.search.is_some() {
+            self.candidates.retain(|candidate| found.contains(&candidate.id));
         }
-        for process in new {
-            match follow(process) {
-                Ok(()) => {
-                    self.add(process);
-                    said.push(format!("process {process} is a mongod that has started: it is followed"));
-                }
-                Err(error) => {
-                    self.refused.push(process);
-                    said.push(format!("process {process} cannot be followed: {error}"));
-                }
+        for process in found.into_iter().filter(|process| !self.is_known(*process)).collect::<Vec<_>>() {
+            lines.extend(match table.follow(process) {
+                Ok(()) => self.started(process, now),
+                Err(error) => self.refuse(process, &error.to_string()),
+            });
+        }
+        lines
+    }
+
+    fn is_known(&self, process: u32) -> bool {
+        self.refused.contains(&process)
+            || self.running.iter().any(|running| running.id == process)
+            || self.candidates.iter().any(|candidate| candidate.id == process)
+    }
+
+    /// Checks the candidates that are due.
+    fn check(&mut self, now: Instant, table: &impl Table) -> Vec<String> {
+        let mut lines = Vec::new();
+        let (due, rest) = std::mem::take(&mut self.candidates).into_iter().partition(|c| c.next <= now);
+        self.candidates = rest;
+        for mut candidate in Vec::from_iter::<Vec<Candidate>>(due) {
+            let id = candidate.id;
+            if self.uses_folder(id) {
+                let followed = if candidate.followed { Ok(()) } else { table.follow(id) };
+                lines.extend(match followed {
+                    Ok(()) => self.follow(id),
+                    Err(error) => self.refuse(id, &error.to_string()),
+                });
+                continue;
             }
+            let age = now - candidate.since;
+            if candidate.followed && age >= TRIAL {
+                table.leave(id);
+                candidate.followed = false;
+            }
+            // Later when it is older: it will hardly come to use the folder.
+            candidate.next = now + if candidate.followed { EVERY } else { age.max(EVERY) };
+            self.candidates.push(candidate);
         }
-        said
+        lines
+    }
+
+    fn uses_folder(&mut self, process: u32) -> bool {
+        let Some((search, folder)) = self.search.as_mut().zip(self.folder.as_ref()) else { return true };
+        search.is_chosen(process, folder)
+    }
+
+    fn started(&mut self, process: u32, now: Instant) -> Vec<String> {
+        if self.is_known(process) {
+            return Vec::new();
+        }
+        if self.uses_folder(process) {
+            return self.follow(process);
+        }
+        self.candidate(process, now, true);
+        Vec::new()
+    }
+
+    fn candidate(&mut self, id: u32, now: Instant, followed: bool) {
+        self.candidates.push(Candidate { id, since: now, next: now + EVERY, followed });
+    }
+
+    fn follow(&mut self, process: u32) -> Vec<String> {
+        self.add(process);
+        vec![format!("process {process} is a mongod that has started: it is followed")]
+    }
+
+    fn refuse(&mut self, process: u32, why: &str) -> Vec<String> {
+        if self.is_known(process) {
+            return Vec::new();
+        }
+        self.refused.push(process);
+        vec![format!("process {process} cannot be followed: {why}")]
+    }
+
+    fn ended(&mut self, process: u32) -> Vec<String> {
+        self.candidates.retain(|candidate| candidate.id != process);
+        self.refused.retain(|refused| *refused != process);
+        let before = self.running.len();
+        self.running.retain(|running| running.id != process);
+        if self.running.len() == before || self.search.is_none() {
+            return Vec::new();
+        }
+        let more = if self.running.is_empty() { "; waiting for the next mongod" } else { "" };
+        vec![format!("process {process} has ended{more}")]
     }
 
     fn add(&mut self, id: u32) {
@@ -229,421 +358,115 @@ fn stat(proc_root: &Path, process: u32) -> Option<Stat> {
     Some(Stat { state: *fields.first()?.as_bytes().first()?, threads: number(20)?, started: number(22)? })
 }
 
-/// Looks for processes called mongod.
-///
-/// A look costs next to nothing: the kernel tells the last number that it gave (`/proc/loadavg`), and only
-/// what came since is looked at. A process may become a mongod later (a shell that ends in `exec mongod`),
-/// so each is looked at again when it is twice as old.
-struct Search {
-    proc_root: PathBuf,
-    last: Option<u32>,
-    /// Seconds that the machine had been up at the first look.
-    up: Option<u64>,
-    looks: u64,
-    others: HashMap<u32, Other>,
-    servers: Vec<u32>,
-    /// Of those the ones that do not use the folder so far.
-    elsewhere: HashMap<u32, Other>,
-    /// Only those that use the folder that was asked for.
-    by_folder: bool,
-    /// Whether the folder is recognised by its path alone.
-    by_path: bool,
-}
-
-/// What is not what is looked for, so far.
-#[derive(Copy, Clone)]
-struct Other {
-    /// At which look it was first seen, and how many looks it was old.
-    first: u64,
-    age: u64,
-    /// When it is looked at again.
-    next: u64,
-}
-
-impl Other {
-    fn new(look: u64, age: u64) -> Self {
-        Self { first: look, age, next: look }
-    }
-
-    /// Whether it is to be looked at; then again when it is twice as old. Those that were there when the search
-    /// began are not all looked at again at once.
-    fn is_due(&mut self, look: u64, process: u32) -> bool {
-        let due = self.next <= look;
-        if due {
-            let age = self.age + look - self.first;
-            let spread = look == self.first && age > 1;
-            self.next = look + if spread { 1 + u64::from(process) % age } else { age.max(1) };
-        }
-        due
-    }
-}
-
-impl Search {
-    fn new(proc_root: impl Into<PathBuf>) -> Self {
-        Self {
-            proc_root: proc_root.into(),
-            last: None,
-            up: None,
-            looks: 0,
-            others: HashMap::new(),
-            servers: Vec::new(),
-            elsewhere: HashMap::new(),
-            by_folder: false,
-            by_path: false,
-        }
-    }
-
-    /// Every mongod that is there now, the lowest number first.
-    fn look(&mut self) -> Vec<u32> {
-        let last = self.last_number();
-        let before = self.last;
-        self.looks += 1;
-        let new = |process: u32| match (before, last) {
-            // Numbers begin anew after the highest.
-            (Some(before), Some(last)) if before <= last => process > before && process <= last,
-            (Some(before), Some(last)) => process > before || process <= last,
-            _ => true,
-        };
-        let (from, to) = (before.unwrap_or(0), last.unwrap_or(0));
-        if before.is_some() && from <= to && to - from <= MAX_EACH {
-            (from + 1..=to).for_each(|process| self.look_at(process, true));
-        } else {
-            let listed: Vec<u32> = fs::read_dir(&self.proc_root)
-                .into_iter()
-                .flatten()
-                .flatten()
-                .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-                .collect();
-            for process in listed {
-                let is_new = new(process) || !self.others.contains_key(&process);
-                self.look_at(process, is_new);
-            }
-        }
-        let due: Vec<u32> =
-            self.others.iter().filter(|(_, other)| other.next <= self.looks).map(|(id, _)| *id).collect();
-        due.into_iter().for_each(|process| self.look_at(process, false));
-        self.last = last;
-        let root = &self.proc_root;
-        self.servers.retain(|process| is_server(root, *process) == Some(true));
-        self.servers.sort_unstable();
-        self.elsewhere.retain(|process, _| self.servers.contains(process));
-        self.servers.clone()
-    }
-
-    fn look_at(&mut self, process: u32, new: bool) {
-        let look = self.looks;
-        if new {
-            let age = if self.last.is_none() { self.age(process) } else { 0 };
-            self.others.insert(process, Other::new(look, age));
-        }
-        if !self.others.get_mut(&process).is_some_and(|other| other.is_due(look, process)) {
-            return;
-        }
-        match is_server(&self.proc_root, process) {
-            Some(false) => {}
-            found => {
-                self.others.remove(&process);
-                if found == Some(true) && !self.servers.contains(&process) {
-                    self.servers.push(process);
-                }
-            }
-        }
-    }
-
-    /// How many looks ago a process would have been seen first.
-    fn age(&mut self, process: u32) -> u64 {
-        let up = *self.up.get_or_insert_with(|| {
-            let up = fs::read_to_string(self.proc_root.join("uptime")).unwrap_or_default();
-            up.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
-        });
-        let started = stat(&self.proc_root, process).map_or(up, |stat| stat.started / TICKS);
-        up.saturating_sub(started) / EVERY.as_secs()
-    }
-
-    /// The last number that was given to a process or thread.
-    fn last_number(&self) -> Option<u32> {
-        let text = fs::read_to_string(self.proc_root.join("loadavg")).ok()?;
-        text.split_ascii_whitespace().nth(4)?.parse().ok()
-    }
-
-    /// Those of the processes that use the folder, if any does; else all. Later ones are chosen likewise.
-    fn choose(&mut self, found: &[u32], folder: &Folder) -> Vec<u32> {
-        let of = |by_path| -> Vec<u32> {
-            found.iter().copied().filter(|process| self.uses(*process, folder, by_path)).collect()
-        };
-        let (itself, by_path) = (of(false), of(true));
-        self.by_path = itself.is_empty();
-        let chosen = if self.by_path { by_path } else { itself };
-        self.by_folder = !chosen.is_empty();
-        if chosen.is_empty() { found.to_vec() } else { chosen }
-    }
-
-    fn is_chosen(&mut self, process: u32, folder: &Folder) -> bool {
-        let look = self.looks;
-        let mut due = || self.elsewhere.entry(process).or_insert(Other::new(look, 0)).is_due(look, process);
-        !self.by_folder || due() && self.uses(process, folder, self.by_path)
-    }
-
-    /// Whether the folder is what the process was given as its dbpath, or it has files open in it.
-    fn uses(&self, process: u32, folder: &Folder, by_path: bool) -> bool {
-        let holds = |path: &Path| match by_path {
-            true => folder.holds_by_path(path),
-            false => folder.holds_itself(process, path),
-        };
-        let own = self.proc_root.join(process.to_string());
-        let arguments = fs::read(own.join("cmdline")).unwrap_or_default();
-        if dbpath(&arguments).is_some_and(|path| {
-            let at = fs::read_link(own.join("cwd")).unwrap_or_default();
-            holds(&at.join(path))
-        }) {
-            return true;
-        }
-        let open = fs::read_dir(own.join("fd")).into_iter().flatten().flatten().take(MOST_OPEN);
-        let files = open.filter_map(|entry| fs::read_link(entry.path()).ok());
-        // Pipes and sockets have no path.
-        let folders: HashSet<PathBuf> =
-            files.filter(|path| path.is_absolute()).filter_map(|path| Some(path.parent()?.into())).collect();
-        folders.iter().any(|path| holds(path))
-    }
-}
-
-/// The folder that a command line names.
-fn dbpath(arguments: &[u8]) -> Option<&Path> {
-    use std::os::unix::ffi::OsStrExt;
-    let mut words = arguments.split(|byte| *byte == 0);
-    while let Some(word) = words.next() {
-        let value = match word.strip_prefix(b"--dbpath") {
-            Some([]) => words.next(),
-            Some(rest) => rest.strip_prefix(b"="),
-            None => None,
-        };
-        if let Some(value) = value {
-            return Some(Path::new(OsStr::from_bytes(value)));
-        }
-    }
-    None
-}
-
-/// Whether a process is called mongod, or its program is; `None` where it is gone, or a thread of another
-/// one.
-fn is_server(proc_root: &Path, process: u32) -> Option<bool> {
-    let own = proc_root.join(process.to_string());
-    let name = fs::read(own.join("comm")).ok()?;
-    let named = name.trim_ascii_end() == SERVER.as_bytes();
-    let is = named || {
-        let program = fs::read_link(own.join("exe")).unwrap_or_default();
-        let last = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        // It may have been replaced by a newer one.
-        last.strip_suffix(" (deleted)").unwrap_or(last) == SERVER
-    };
-    if !is {
-        return Some(false);
-    }
-    // A thread is found by its number too, though it is not listed; and what has ended until it is collected.
-    let status = fs::read_to_string(own.join("status")).ok()?;
-    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start);
-    let ended = field("State:")?.starts_with(['Z', 'X']);
-    (!ended && field("Tgid:")?.parse() == Ok(process)).then_some(true)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::search::testing::Proc;
     use super::*;
 
-    /// A `/proc` of our own.
-    struct Proc(PathBuf);
-
-    impl Proc {
-        fn new(name: &str) -> Self {
-            let root = std::env::temp_dir().join(format!("mongosonar-proc-{}-{name}", std::process::id()));
-            fs::create_dir_all(&root).unwrap();
-            Self(root)
-        }
-
-        /// The kernel gave numbers up to this one.
-        fn last(&self, last: u32) {
-            fs::write(self.0.join("loadavg"), format!("0.10 0.20 0.30 1/500 {last}\n")).unwrap();
-        }
-
-        fn process(&self, id: u32, group: u32, name: &str, program: &str) {
-            let own = self.0.join(id.to_string());
-            fs::create_dir_all(&own).unwrap();
-            fs::write(own.join("comm"), format!("{name}\n")).unwrap();
-            self.state(id, group, "S (sleeping)");
-            let _ = fs::remove_file(own.join("exe"));
-            std::os::unix::fs::symlink(program, own.join("exe")).unwrap();
-        }
-
-        fn state(&self, id: u32, group: u32, state: &str) {
-            let status = format!("Name:\tx\nState:\t{state}\nTgid:\t{group}\nPid:\t{id}\n");
-            fs::write(self.0.join(format!("{id}/status")), status).unwrap();
-        }
-
-        fn ends(&self, id: u32) {
-            fs::remove_dir_all(self.0.join(id.to_string())).unwrap();
-        }
+    /// The kernel's table, which has this much room.
+    #[derive(Default)]
+    struct Room {
+        free: std::cell::Cell<usize>,
+        followed: std::cell::RefCell<Vec<u32>>,
+        left: std::cell::RefCell<Vec<u32>>,
+        lost: std::cell::Cell<u64>,
     }
 
-    impl Drop for Proc {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+    impl Table for Room {
+        fn follow(&self, process: u32) -> Result<(), TraceError> {
+            let free = self.free.get().checked_sub(1).ok_or(TraceError::Load("no room".into()))?;
+            self.free.set(free);
+            self.followed.borrow_mut().push(process);
+            Ok(())
+        }
+
+        fn leave(&self, process: u32) {
+            self.left.borrow_mut().push(process);
+        }
+
+        fn lost(&self) -> u64 {
+            self.lost.get()
         }
     }
 
     #[test]
-    fn what_has_started_since_is_found_by_its_number() {
-        let proc = Proc::new("started");
-        proc.process(100, 100, "mongod", "/usr/bin/mongod");
-        proc.process(101, 101, "bash", "/bin/bash");
-        proc.process(102, 102, "worker", "/opt/bin/mongod (deleted)");
-        proc.process(103, 103, "mongodump", "/usr/bin/mongodump");
-        proc.last(103);
-        let mut search = Search::new(&proc.0);
-        assert_eq!(search.look(), [100, 102]);
-        assert_eq!(search.look(), [100, 102], "nothing has changed");
-        // One of its threads has its name, and a number.
-        proc.process(104, 100, "mongod", "/usr/bin/mongod");
-        proc.process(105, 105, "mongod", "/usr/bin/mongod");
-        proc.last(105);
-        assert_eq!(search.look(), [100, 102, 105]);
-        proc.ends(100);
-        assert_eq!(search.look(), [102, 105]);
-        // It has ended, and is not collected yet: no new one.
-        proc.process(106, 106, "mongod", "/usr/bin/mongod");
-        proc.last(106);
-        assert_eq!(search.look(), [102, 105, 106]);
-        proc.state(106, 106, "Z (zombie)");
-        assert_eq!(search.look(), [102, 105]);
-        // More than can be tried one by one.
-        proc.process(5_000, 5_000, "mongod", "/usr/bin/mongod");
-        proc.last(5_001);
-        assert_eq!(search.look(), [102, 105, 5_000]);
-        // Numbers begin anew.
-        proc.process(50, 50, "mongod", "/usr/bin/mongod");
-        proc.last(60);
-        assert_eq!(search.look(), [50, 102, 105, 5_000]);
-    }
-
-    #[test]
-    fn a_number_that_is_given_again_is_looked_at_again() {
-        let proc = Proc::new("again");
-        proc.process(100, 100, "bash", "/bin/bash");
-        proc.last(100);
-        let mut search = Search::new(&proc.0);
-        (0..40).for_each(|_| assert!(search.look().is_empty()));
-        proc.process(100, 100, "mongod", "/usr/bin/mongod");
-        proc.last(4_000_000);
-        assert!(search.look().is_empty(), "an old process is seldom looked at");
-        proc.last(120);
-        assert_eq!(search.look(), [100], "a new one of its number at once");
-    }
-
-    #[test]
-    fn a_process_that_becomes_a_mongod_is_found_before_it_is_twice_as_old() {
-        for age in [1, 2, 7, 30, 100] {
-            let proc = Proc::new(&format!("becomes-{age}"));
-            proc.last(7);
-            let mut search = Search::new(&proc.0);
-            assert!(search.look().is_empty());
-            proc.process(8, 8, "docker-entrypoi", "/bin/bash");
-            proc.last(8);
-            (0..age).for_each(|_| assert!(search.look().is_empty()));
-            proc.process(8, 8, "mongod", "/usr/bin/mongod");
-            let found = (1..).find(|_| search.look() == [8]).unwrap();
-            assert!(found <= age + 1, "{age}: after {found}");
-        }
-    }
-
-    #[test]
-    fn what_is_old_already_is_seldom_looked_at_and_not_all_at_once() {
-        let proc = Proc::new("old");
-        fs::write(proc.0.join("uptime"), "1000.55 2000.00\n").unwrap();
-        for id in 1..=100 {
-            proc.process(id, id, "bash", "/bin/bash");
-            // Started 900 s after the machine.
-            let zeros = "0 ".repeat(16);
-            fs::write(proc.0.join(format!("{id}/stat")), format!("{id} (a) b) S {zeros}1 0 90000 0\n"))
-                .unwrap();
-        }
-        proc.last(100);
-        let mut search = Search::new(&proc.0);
-        assert!(search.look().is_empty());
-        (1..=100).for_each(|id| proc.process(id, id, "mongod", "/usr/bin/mongod"));
-        let mut before = 0;
-        for _ in 0..100 {
-            let found = search.look().len();
-            assert!(found - before <= 2, "{before} {found}");
-            before = found;
-        }
-        assert_eq!(before, 100, "before they were twice as old");
-    }
-
-    #[test]
-    fn a_machine_that_does_not_tell_its_last_number_is_listed() {
-        let proc = Proc::new("listed");
-        let mut search = Search::new(&proc.0);
-        assert!(search.look().is_empty());
-        proc.process(17, 17, "mongod", "/usr/bin/mongod");
-        assert_eq!(search.look(), [17]);
-        proc.process(18, 18, "mongod", "/usr/bin/mongod");
-        assert_eq!(search.look(), [17, 18]);
-    }
-
-    #[test]
-    fn what_starts_and_ends_is_said_once() {
-        let proc = Proc::new("said");
-        proc.last(1);
-        let mut watch = Watch {
-            running: Vec::new(),
-            every: Vec::new(),
-            search: Some(Search::new(&proc.0)),
-            refused: Vec::new(),
-            folder: None,
-            next: Instant::now(),
-        };
-        let left = std::cell::RefCell::new(Vec::new());
-        let mut seconds = 0;
-        let mut look = |watch: &mut Watch, room: bool| {
-            seconds += 1;
-            let now = Instant::now() + EVERY * seconds;
-            let follow = |_| if room { Ok(()) } else { Err(TraceError::Load("no room".into())) };
-            watch.look_at(now, follow, |process| left.borrow_mut().push(process))
-        };
-        assert!(look(&mut watch, true).is_empty() && !watch.is_over());
-        let mut child =
-            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let id = child.id();
-        proc.process(id, id, "mongod", "/usr/bin/mongod");
-        proc.last(id);
+    fn what_the_kernel_reports_is_shown_once() {
+        let proc = Proc::new("reports");
+        let mut watch = Watch::of(Some(Search::new(&proc.0)), None);
+        let started = [String::from("process 7 is a mongod that has started: it is followed")];
+        assert_eq!(watch.event(7, ProcessChange::Started), started);
+        assert!(watch.event(7, ProcessChange::Started).is_empty(), "known already");
+        assert_eq!((watch.list(), watch.running()), ("7".to_string(), vec![7]));
+        let refused = watch.event(9, ProcessChange::Refused);
+        assert!(refused.len() == 1 && refused[0].contains("process 9 cannot be followed"), "{refused:?}");
         assert_eq!(
-            look(&mut watch, true),
-            [format!("process {id} is a mongod that has started: it is followed")]
+            watch.event(7, ProcessChange::Ended),
+            ["process 7 has ended; waiting for the next mongod"]
         );
-        proc.process(id + 1, id + 1, "mongod", "/usr/bin/mongod");
-        proc.last(id + 1);
-        let refused = look(&mut watch, false);
-        assert!(refused.len() == 1 && refused[0].contains("cannot be followed"), "{refused:?}");
-        assert!(look(&mut watch, true).is_empty(), "it is not tried again");
-        assert_eq!((watch.list(), watch.running()), (id.to_string(), vec![id]));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        proc.ends(id);
-        proc.ends(id + 1);
-        assert_eq!(look(&mut watch, true), [format!("process {id} has ended; waiting for the next mongod")]);
-        assert!(look(&mut watch, true).is_empty());
-        assert_eq!((watch.list(), watch.list_running()), (id.to_string(), String::new()));
-        assert_eq!(*left.borrow(), [id], "the kernel's side has its place back");
+        assert!(watch.event(7, ProcessChange::Ended).is_empty());
+        assert_eq!((watch.list(), watch.list_running()), ("7".to_string(), String::new()));
+        assert!(!watch.is_over(), "another mongod may start");
+        // Its number is given to another one.
+        assert_eq!(watch.event(7, ProcessChange::Started), started);
     }
 
     #[test]
-    fn the_folder_of_a_command_line_is_found() {
-        let of = |line: &[u8]| dbpath(line).map(|path| path.display().to_string());
-        assert_eq!(of(b"mongod\0--port\x0027017\0--dbpath\0/data\0"), Some("/data".into()));
-        assert_eq!(of(b"mongod\0--dbpath=/data/db\0"), Some("/data/db".into()));
-        assert_eq!(of(b"mongod\0--dbpathx\0/data\0-f\0/etc/mongod.conf\0"), None);
-        assert_eq!(of(b"mongod\0--dbpath\0"), Some(String::new()), "what follows its last zero");
-        assert_eq!(of(b""), None);
+    fn processes_are_listed_when_tracing_begins_and_after_a_loss_and_at_no_other_time() {
+        let proc = Proc::new("loss");
+        let mut watch = Watch::of(Some(Search::new(&proc.0)), None);
+        let room = Room::default();
+        room.free.set(9);
+        let mut seconds = 0;
+        let mut look = |watch: &mut Watch| {
+            seconds += 1;
+            watch.look_at(Instant::now() + EVERY * seconds, &room)
+        };
+        // Started after the first list was made, and before the kernel reported anything.
+        proc.process(5, "mongod", "/usr/bin/mongod");
+        assert_eq!(look(&mut watch).len(), 1);
+        proc.process(6, "mongod", "/usr/bin/mongod");
+        assert!(look(&mut watch).is_empty(), "nobody lists processes each second");
+        room.lost.set(1);
+        let mut lines = look(&mut watch);
+        // No process of this machine has this number and started at 0, so it counts as ended.
+        lines.retain(|line| !line.contains("has ended"));
+        assert!(lines.iter().any(|line| line.contains("process 6 is a mongod")), "{lines:?}");
+        proc.process(8, "mongod", "/usr/bin/mongod");
+        room.free.set(0);
+        room.lost.set(2);
+        assert!(look(&mut watch).iter().any(|line| line.contains("process 8 cannot be followed")));
+    }
+
+    #[test]
+    fn a_mongod_of_another_folder_is_left_after_a_trial_and_followed_when_it_comes_to_use_it() {
+        let proc = Proc::new("trial");
+        let (db, other) = (proc.0.join("db"), proc.0.join("other"));
+        fs::create_dir_all(&db).unwrap();
+        fs::create_dir_all(&other).unwrap();
+        let folder = Folder::new(&db, &[]).unwrap();
+        let search = Search::by_path(&proc.0);
+        let mut watch = Watch::of(Some(search), Some(folder));
+        let room = Room::default();
+        room.free.set(9);
+        watch.lost = Some(0);
+        let begun = Instant::now();
+        let arguments = |id: u32, dbpath: &Path| {
+            proc.process(id, "mongod", "/usr/bin/mongod");
+            let line = format!("mongod\0--dbpath\0{}\0", dbpath.display());
+            fs::write(proc.0.join(format!("{id}/cmdline")), line).unwrap();
+        };
+        arguments(7, &db);
+        assert_eq!(watch.event(7, ProcessChange::Started).len(), 1, "its command line names the folder");
+        arguments(8, &other);
+        assert!(watch.event(8, ProcessChange::Started).is_empty());
+        assert!(watch.look_at(begun + TRIAL / 2, &room).is_empty() && room.left.borrow().is_empty());
+        assert!(watch.look_at(begun + TRIAL * 2, &room).is_empty());
+        assert_eq!(*room.left.borrow(), [8], "the kernel's table has its place back");
+        assert_eq!(watch.running(), [7]);
+        arguments(8, &db);
+        assert_eq!(watch.look_at(begun + TRIAL * 5, &room).len(), 1);
+        assert_eq!((watch.running(), room.followed.borrow().clone()), (vec![7, 8], vec![8]));
     }
 
     #[test]

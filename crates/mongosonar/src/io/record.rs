@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use sonar_core::io::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
-use sonar_sys::io::{Event, FileKey, Mode, Tracer};
+use sonar_sys::io::{Event, FileKey, Mode, Trace, Tracer};
 
 use super::devices::DeviceNames;
 use super::finder::Finder;
 use super::names::Names;
 use super::paths::{Found, Paths};
 use super::process::{self, Watch};
+use super::table::FileTable;
 use super::{DEVICE, HOLDS};
 use crate::cli::{IoRecordArgs, OK};
 use crate::stop::{self, Ending};
@@ -38,37 +39,46 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let confined = !args.keep_privileges;
     // Before the driver starts threads.
     let paths = Finder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
+    if confined {
+        watch.search_in_helper();
+    }
     let names = Names::ask(&args.server)?;
     let mode = if args.readahead { Mode::EachAndPages } else { Mode::Each };
-    let tracer = Tracer::start(&watch.running(), mode, args.way.map(Into::into)).map_err(process::refused)?;
+    let trace = Trace {
+        processes: &watch.running(),
+        program: watch.program(),
+        mode,
+        way: args.way.map(Into::into),
+        pseudo: args.pseudo_filesystems,
+    };
+    let tracer = Tracer::start(&trace).map_err(process::refused)?;
     let way = tracer.way();
     let mut keep = Keep::create(args, &watch, &way, (names, paths))?;
-    eprintln!(
-        "mongosonar: recording process {} by {} into {}; Ctrl-C ends it",
-        watch.list(),
-        way,
-        args.file.display()
-    );
-    if let Some(obstacle) = watch.obstacle() {
-        eprintln!("mongosonar: {obstacle}");
-    }
+    // Seen while there are privileges, and said when Ctrl-C can end it.
+    let begins =
+        format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
+    let obstacle = watch.obstacle();
     let stop = stop::listen_confined(Ending::Prompt, || {
         if confined {
             super::give_up_privileges(&tracer);
         }
     })?;
     let stop = stop.flag().clone();
+    for line in [Some(begins), obstacle].into_iter().flatten() {
+        eprintln!("mongosonar: {line}");
+    }
     let until = args.duration.map(|duration| Instant::now() + duration);
     tracer
         .run_with(
-            &mut keep,
-            |keep, event| keep.event(&event, &tracer),
-            |keep| {
+            &mut (&mut keep, &mut watch),
+            |(keep, watch), event| match event {
+                Event::Process { process, change } => keep.processes(watch.event(process, change), watch),
+                event => keep.event(&event, &tracer),
+            },
+            |(keep, watch)| {
                 keep.flush_in_time();
-                for line in watch.look(&tracer) {
-                    eprintln!("mongosonar: {line}");
-                    keep.processes(&watch);
-                }
+                keep.processes(watch.look(&tracer), watch);
+                keep.release(&tracer);
                 keep.failed.is_none()
                     && !stop.load(Ordering::Relaxed)
                     && until.is_none_or(|until| Instant::now() < until)
@@ -97,9 +107,11 @@ struct Keep {
     path: PathBuf,
     writer: Option<Writer>,
     buffer: Vec<u8>,
-    /// The kernel's numbers of files to those of the recording; `None` of those that are left out.
-    numbers: HashMap<u32, Option<u32>>,
+    /// The recording's numbers of files.
+    numbers: FileTable<u32>,
     next: u32,
+    /// Start of the latest access.
+    latest_ns: u64,
     /// What threads were called last.
     threads: HashMap<u32, Vec<u8>>,
     paths: Finder,
@@ -141,8 +153,9 @@ impl Keep {
             path: path.into(),
             writer: Some(writer),
             buffer,
-            numbers: HashMap::new(),
+            numbers: FileTable::of_each(),
             next: 1,
+            latest_ns: 0,
             threads: HashMap::new(),
             paths,
             names,
@@ -165,23 +178,42 @@ impl Keep {
         }
     }
 
-    /// Tells of the processes that were traced so far.
-    fn processes(&mut self, watch: &Watch) {
-        if let Some(writer) = &mut self.writer {
+    /// Shows what became of processes, and notes those that were traced so far.
+    fn processes(&mut self, lines: Vec<String>, watch: &Watch) {
+        for line in &lines {
+            eprintln!("mongosonar: {line}");
+        }
+        if let Some(writer) = self.writer.as_mut().filter(|_| !lines.is_empty()) {
             writer.info(&[(PROCESSES, &watch.list())], &mut self.buffer);
+        }
+    }
+
+    /// Gives numbers back where there are too many files.
+    fn release(&mut self, tracer: &Tracer) {
+        let surplus = self.numbers.surplus();
+        if !surplus.is_empty() {
+            // Where this fails the kernel's table fills up, and counts what it turns away.
+            let _ = tracer.release(&surplus);
         }
     }
 
     fn event(&mut self, event: &Event<'_>, tracer: &Tracer) {
         match *event {
-            Event::File { file, key, process, fd, name } => {
-                let Found { path, wanted } = self.paths.of(key, process, fd, name);
-                self.file(file, key, &path.to_string_lossy(), wanted);
-                if !wanted {
+            Event::File { file, key, process, fd, name, pseudo } => {
+                let Found { path, wanted } = match pseudo {
+                    Some(folders) => self.paths.of_pseudo(key, folders, name),
+                    None => self.paths.of(key, process, fd, name),
+                };
+                if wanted {
+                    self.file(file, key, &path.to_string_lossy());
+                } else {
+                    self.numbers.ignore(key);
                     // Where this fails the file's accesses go on to be left out here.
-                    let _ = tracer.ignore(key);
+                    let _ = tracer.ignore(key, file);
                 }
             }
+            // Taken by the caller, who knows the processes.
+            Event::Process { .. } => {}
             Event::Thread { thread, process, name } => {
                 let room = self.threads.len() < MAX_NAMES;
                 let known = self.threads.get(&thread);
@@ -195,8 +227,9 @@ impl Keep {
                 }
             }
             Event::Access { file, kind, start, latency_ns, offset, asked, result, device_bytes, thread } => {
-                // The kernel tells of a file before it tells of its accesses.
-                let Some(Some(file)) = self.numbers.get(&file).copied() else { return };
+                // The kernel reports a file before its accesses.
+                self.latest_ns = self.latest_ns.max(start.unix_ns());
+                let Some(file) = self.numbers.used(file, start.unix_ns()).copied() else { return };
                 let Some(writer) = &mut self.writer else { return };
                 let sync = kind.is_sync();
                 let access = IoAccess {
@@ -219,13 +252,10 @@ impl Keep {
         }
     }
 
-    fn file(&mut self, kernel: u32, key: FileKey, path: &str, wanted: bool) {
-        self.numbers.insert(kernel, wanted.then_some(self.next));
-        if !wanted {
-            return;
-        }
+    fn file(&mut self, number: u32, key: FileKey, path: &str) {
         let file = self.next;
         self.next += 1;
+        self.numbers.insert(number, key, self.latest_ns, file);
         let Some(writer) = &mut self.writer else { return };
         writer.file(&FileEntry { file, device: key.device, inode: key.inode, path }, &mut self.buffer);
         if let Some(names) = self.devices.first(key.device, path) {

@@ -67,6 +67,12 @@ impl Oracle {
         assert_eq!(done, "done\n", "{code}");
     }
 
+    /// Has it do this, after which it says no more.
+    pub fn last(&mut self, code: &str) {
+        let line = serde_json::to_string(code).unwrap();
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
     /// Has it say something.
     pub fn says(&mut self, expression: &str) -> String {
         let line = serde_json::to_string(&format!("print({expression})")).unwrap();

@@ -13,6 +13,11 @@ pub struct IoLosses {
     pub unreadable: u64,
     /// Operations of a kind that is asked for but cannot be followed here (io_uring without fentry).
     pub not_followed: u64,
+    /// Accesses whose end was not seen; their thread's next access took their place.
+    pub ends_unseen: u64,
+    /// Times that the kernel skipped a program, as another was under way on the same processor. Each may be the
+    /// beginning or the end of an access, or a call of no interest: at most so many accesses are missing.
+    pub programs_skipped: u64,
 }
 
 impl IoLosses {
@@ -24,6 +29,8 @@ impl IoLosses {
             (3, "files_full", self.files_full),
             (4, "unreadable", self.unreadable),
             (5, "not_followed", self.not_followed),
+            (6, "ends_unseen", self.ends_unseen),
+            (7, "programs_skipped", self.programs_skipped),
         ]
         .into_iter()
     }
@@ -36,6 +43,8 @@ impl IoLosses {
             3 => &mut self.files_full,
             4 => &mut self.unreadable,
             5 => &mut self.not_followed,
+            6 => &mut self.ends_unseen,
+            7 => &mut self.programs_skipped,
             _ => return false,
         };
         *counter = value;

@@ -1,0 +1,171 @@
+//! Files by the number that the kernel's programs gave them, so few that the programs never run out of numbers.
+//!
+//! A server makes new files for as long as it runs: WiredTiger writes `WiredTiger.turtle` anew at each checkpoint.
+//! Where the table is full the files that were idle longest give their numbers back.
+
+use std::collections::{HashMap, VecDeque};
+
+use sonar_sys::io::{FileKey, MAX_FILES, MAX_TOTALS};
+
+/// A file, and its number where it has one.
+pub type Released = (FileKey, Option<u32>);
+
+/// Files by their number.
+pub struct FileTable<T> {
+    files: HashMap<u32, Entry<T>>,
+    /// Files that are left out, the oldest first.
+    ignored: VecDeque<FileKey>,
+    most: usize,
+}
+
+struct Entry<T> {
+    key: FileKey,
+    /// When it was last used, on the caller's clock.
+    used: u64,
+    value: T,
+}
+
+impl<T> FileTable<T> {
+    /// For accesses that are added up. A quarter of the room is left for what comes between two looks.
+    pub fn of_totals() -> Self {
+        Self::new(MAX_TOTALS / 4 * 3)
+    }
+
+    /// For accesses that are handed on.
+    pub fn of_each() -> Self {
+        Self::new(MAX_FILES / 2)
+    }
+
+    fn new(most: usize) -> Self {
+        Self { files: HashMap::new(), ignored: VecDeque::new(), most }
+    }
+
+    /// A file with this number, which another one may have had before.
+    pub fn insert(&mut self, number: u32, key: FileKey, used: u64, value: T) {
+        self.files.insert(number, Entry { key, used, value });
+    }
+
+    /// A file that is left out.
+    pub fn ignore(&mut self, key: FileKey) {
+        self.ignored.push_back(key);
+    }
+
+    /// What is kept of the file that has this number.
+    pub fn of(&mut self, number: u32, key: FileKey) -> Option<&mut T> {
+        self.files.get_mut(&number).filter(|entry| entry.key == key).map(|entry| &mut entry.value)
+    }
+
+    /// What is kept of the file of this number, which is used now.
+    pub fn used(&mut self, number: u32, now: u64) -> Option<&mut T> {
+        let entry = self.files.get_mut(&number)?;
+        entry.used = entry.used.max(now);
+        Some(&mut entry.value)
+    }
+
+    /// All files that are kept.
+    pub fn keys(&self) -> impl Iterator<Item = FileKey> {
+        self.files.values().map(|entry| entry.key)
+    }
+
+    /// Files that have to go, if there are too many: a third, those that were idle longest.
+    pub fn surplus(&mut self) -> Vec<Released> {
+        let mut released = Vec::new();
+        if self.files.len() > self.most {
+            let mut by_use: Vec<_> = self.files.iter().map(|(number, entry)| (entry.used, *number)).collect();
+            by_use.sort_unstable();
+            by_use.truncate(self.files.len() - self.most / 3 * 2);
+            for (_, number) in by_use {
+                let entry = self.files.remove(&number);
+                released.extend(entry.map(|entry| (entry.key, Some(number))));
+            }
+        }
+        let most_ignored = MAX_FILES / 4;
+        if self.ignored.len() > most_ignored {
+            let surplus = self.ignored.len() - most_ignored / 3 * 2;
+            released.extend(self.ignored.drain(..surplus).map(|key| (key, None)));
+        }
+        released
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn key(inode: u64, generation: u32) -> FileKey {
+        FileKey { inode, device: 1, generation }
+    }
+
+    /// The programs' side: numbers that were given back come first.
+    #[derive(Default)]
+    struct Numbers {
+        next: u32,
+        free: Vec<u32>,
+    }
+
+    impl Numbers {
+        fn next(&mut self) -> u32 {
+            self.free.pop().unwrap_or_else(|| {
+                self.next += 1;
+                self.next - 1
+            })
+        }
+    }
+
+    /// Six months of checkpoints, one a minute, each with a new turtle file on one of two inodes, beside collections
+    /// that are read all the time, and a new log file outside of the folder each day.
+    #[test]
+    fn six_months_of_turtle_files_need_no_more_numbers_than_there_are() {
+        const COLLECTIONS: u32 = 20;
+        const DAYS: u32 = 182;
+        let mut table = FileTable::of_totals();
+        let mut numbers = Numbers::default();
+        for collection in 0..COLLECTIONS {
+            table.insert(numbers.next(), key(1_000 + u64::from(collection), 1), 0, ());
+        }
+        let mut released = 0u32;
+        for minute in 1..=60 * 24 * DAYS {
+            let time = u64::from(minute);
+            for collection in 0..COLLECTIONS {
+                assert!(
+                    table.used(collection, time).is_some(),
+                    "minute {minute}: a file in use was released"
+                );
+            }
+            table.insert(numbers.next(), key(u64::from(minute % 2), minute), time, ());
+            if minute % 1_440 == 0 {
+                table.ignore(key(9, minute));
+            }
+            for (key, number) in table.surplus() {
+                assert!(key.inode < 2);
+                numbers.free.extend(number);
+                released += 1;
+            }
+            assert!(numbers.next <= MAX_TOTALS as u32, "minute {minute}: out of numbers");
+        }
+        assert!(released > 60 * 24 * (DAYS - 12));
+    }
+
+    #[test]
+    fn files_that_are_left_out_make_room_oldest_first() {
+        let mut table = FileTable::<()>::of_each();
+        for file in 0..=(MAX_FILES / 4) as u64 {
+            assert!(table.surplus().is_empty());
+            table.ignore(key(file, 0));
+        }
+        let released = table.surplus();
+        assert_eq!(released.first(), Some(&(key(0, 0), None)));
+        assert!(released.len() > MAX_FILES / 16 && released.len() < MAX_FILES / 4);
+    }
+
+    #[test]
+    fn a_number_speaks_of_the_file_that_has_it_now() {
+        let mut table = FileTable::of_each();
+        table.insert(3, key(7, 1), 10, "old");
+        table.insert(3, key(7, 2), 20, "new");
+        assert_eq!(table.of(3, key(7, 1)), None, "another generation of the inode");
+        assert_eq!(table.of(3, key(7, 2)), Some(&mut "new"));
+        assert_eq!(table.keys().collect::<Vec<_>>(), [key(7, 2)]);
+    }
+}
