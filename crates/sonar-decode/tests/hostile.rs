@@ -42,14 +42,14 @@ impl Sink for Sunk {
 }
 
 /// A decoder with a window behind it, and where memory stood before.
-struct Ear {
+struct Victim {
     decoder: Decoder,
     sunk: Sunk,
     now: Timestamp,
     frame: Frame,
 }
 
-impl Ear {
+impl Victim {
     fn new() -> Self {
         let window = Window::new(Timestamp::default(), WindowSettings { sample: 1, split_by_order: true });
         let ends = ([10, 0, 0, 9], 50_000);
@@ -112,20 +112,20 @@ impl Ear {
 
 /// Runs `attack` on a fresh decoder. Its peak must stay below `cap` bytes; afterwards the counters balance,
 /// at the end of the capture too, and all memory is given back.
-fn within(name: &str, cap: usize, attack: impl FnOnce(&mut Ear)) -> Coverage {
+fn within(name: &str, cap: usize, attack: impl FnOnce(&mut Victim)) -> Coverage {
     let before = ALLOCATOR.current_usage();
     let resident = resident();
     ALLOCATOR.reset_peak_usage();
-    let mut ear = Ear::new();
-    attack(&mut ear);
+    let mut victim = Victim::new();
+    attack(&mut victim);
     let peak = ALLOCATOR.peak_usage().saturating_sub(before);
     let grown = self::resident().saturating_sub(resident);
-    assert_eq!(ear.coverage().imbalances(ear.decoder.in_progress()), []);
-    let now = ear.now;
-    ear.decoder.finish(now, &mut ear.sunk);
-    let coverage = ear.coverage();
-    assert_eq!(coverage.imbalances(ear.decoder.in_progress()), []);
-    drop(ear);
+    assert_eq!(victim.coverage().imbalances(victim.decoder.in_progress()), []);
+    let now = victim.now;
+    victim.decoder.finish(now, &mut victim.sunk);
+    let coverage = victim.coverage();
+    assert_eq!(coverage.imbalances(victim.decoder.in_progress()), []);
+    drop(victim);
     let left = ALLOCATOR.current_usage().saturating_sub(before);
     eprintln!("{name}: at most {} KiB, resident {} KiB more", peak >> 10, grown >> 10);
     assert!(peak < cap, "{name}: {} KiB, and {} KiB are the most", peak >> 10, cap >> 10);
@@ -168,31 +168,31 @@ fn places(bytes: &[u8], what: &[u8]) -> Vec<usize> {
 #[test]
 fn lengths_beyond_all_bounds() {
     let _turn = turn();
-    let coverage = within("huge lengths", 4 * MIB, |ear| {
-        ear.open(1);
+    let coverage = within("huge lengths", 4 * MIB, |victim| {
+        victim.open(1);
         // A message of 48 MB, that is a document of one string, that is never ended.
         let length = 48_000_000_u32;
         let mut head = vec![0; 5];
         head.extend((length - 21).to_le_bytes());
         head.extend(b"\x02find\0");
         head.extend((length - 40).to_le_bytes());
-        let mut at = ear.say(1, End::Client, 1, &message(1, 0, 2013, length, &head));
+        let mut at = victim.say(1, End::Client, 1, &message(1, 0, 2013, length, &head));
         for _ in 0..600 {
-            at = ear.say(1, End::Client, at, &[b'x'; 60_000]);
+            at = victim.say(1, End::Client, at, &[b'x'; 60_000]);
         }
         // A document whose length is above that of its message, strings of negative length, a length of
         // 2 GiB, of 0, of 15, each on a connection of its own.
         for (client, length) in (2..).zip([0x7fff_ffff, 0xffff_ffff, 0, 15, 16, 17, 48_000_001]) {
-            ear.open(client);
-            let mut at = ear.say(client, End::Client, 1, &find(1));
+            victim.open(client);
+            let mut at = victim.say(client, End::Client, 1, &find(1));
             for inner in [0x7fff_ffff_u32, 0xffff_ffff, 0, 4, 5] {
                 let body = [&[0; 5][..], &inner.to_le_bytes(), b"\x02find\0", &inner.to_le_bytes(), b"c\0\0"]
                     .concat();
-                at = ear.say(client, End::Client, at, &message(2, 0, 2013, 16 + body.len() as u32, &body));
+                at = victim.say(client, End::Client, at, &message(2, 0, 2013, 16 + body.len() as u32, &body));
             }
-            at = ear.say(client, End::Client, at, &message(2, 0, 2013, length, &[0; 100]));
+            at = victim.say(client, End::Client, at, &message(2, 0, 2013, length, &[0; 100]));
             for _ in 0..100 {
-                at = ear.say(client, End::Client, at, &[0xff; 60_000]);
+                at = victim.say(client, End::Client, at, &[0xff; 60_000]);
             }
         }
     });
@@ -202,8 +202,8 @@ fn lengths_beyond_all_bounds() {
 #[test]
 fn documents_of_any_depth_and_breadth() {
     let _turn = turn();
-    let coverage = within("deep and broad documents", 8 * MIB, |ear| {
-        ear.open(1);
+    let coverage = within("deep and broad documents", 8 * MIB, |victim| {
+        victim.open(1);
         let mut at = 1;
         for (kind, depth) in [(3_u8, 150), (4, 150), (3, 100_000), (4, 100_000)] {
             // A filter of documents or arrays inside one another.
@@ -218,7 +218,7 @@ fn documents_of_any_depth_and_breadth() {
             let inner =
                 [b"\x02find\0\x02\0\0\0c\0\x03filter\0", &filter[..], b"\x02$db\0\x02\0\0\0d\0"].concat();
             let body = [&[0; 5], &(inner.len() as u32 + 5).to_le_bytes()[..], &inner, &[0]].concat();
-            at = ear.say(1, End::Client, at, &message(1, 0, 2013, 16 + body.len() as u32, &body));
+            at = victim.say(1, End::Client, at, &message(1, 0, 2013, 16 + body.len() as u32, &body));
         }
         // Branches, each another one, of 40 MB; fields of 16 MB; keys as long as they may be and longer.
         for (branch, length) in [(true, 40_000_000), (false, 16_000_000)] {
@@ -230,7 +230,7 @@ fn documents_of_any_depth_and_breadth() {
                 head.extend(b"\x04$or\0");
                 head.extend((length as u32 - 80).to_le_bytes());
             }
-            at = ear.say(1, End::Client, at, &message(1, 0, 2013, length as u32, &head));
+            at = victim.say(1, End::Client, at, &message(1, 0, 2013, length as u32, &head));
             let mut chunk = Vec::new();
             for n in 0..length / 40 {
                 if branch {
@@ -242,7 +242,7 @@ fn documents_of_any_depth_and_breadth() {
                     chunk.extend([1, 0, 0, 0]);
                 }
                 if chunk.len() > 50_000 {
-                    at = ear.say(1, End::Client, at, &chunk);
+                    at = victim.say(1, End::Client, at, &chunk);
                     chunk.clear();
                 }
             }
@@ -280,29 +280,29 @@ fn compressed_bombs() {
             liar
         })
         .collect();
-    let coverage = within("compressed bombs", 48 * MIB, |ear| {
+    let coverage = within("compressed bombs", 48 * MIB, |victim| {
         let mut client = 0;
         for round in 0..3 {
             for bomb in bombs.iter().chain(&liars) {
                 client += 1;
-                ear.open(client);
-                let at = ear.say(client, End::Client, 1, &find(1));
-                let at = ear.say(client, End::Client, at, bomb);
+                victim.open(client);
+                let at = victim.say(client, End::Client, 1, &find(1));
+                let at = victim.say(client, End::Client, at, bomb);
                 if round == 0 {
-                    ear.say(client, End::Server, 1, bomb);
+                    victim.say(client, End::Server, 1, bomb);
                 }
-                ear.say(client, End::Client, at, &find(3));
+                victim.say(client, End::Client, at, &find(3));
             }
         }
         // Many at once, each half way through.
         for bomb in &bombs {
             for _ in 0..400 {
                 client += 1;
-                ear.open(client);
+                victim.open(client);
                 let half = bomb.len() / 2;
-                let at = ear.say(client, End::Client, 1, &find(1));
-                let at = ear.say(client, End::Client, at, &bomb[..half.min(1_000)]);
-                ear.segment(client, End::Client, PSH | ACK, at, &bomb[half.min(1_000)..half.min(40_000)]);
+                let at = victim.say(client, End::Client, 1, &find(1));
+                let at = victim.say(client, End::Client, at, &bomb[..half.min(1_000)]);
+                victim.segment(client, End::Client, PSH | ACK, at, &bomb[half.min(1_000)..half.min(40_000)]);
             }
         }
     });
@@ -312,18 +312,18 @@ fn compressed_bombs() {
 #[test]
 fn endless_half_messages() {
     let _turn = turn();
-    let coverage = within("half messages", 96 * MIB, |ear| {
+    let coverage = within("half messages", 96 * MIB, |victim| {
         // Short ones are put together, up to a budget; long ones are walked, up to a number.
         for client in 0..60_000 {
-            ear.open(client);
+            victim.open(client);
             let length = if client % 2 == 0 { 16_000 } else { 1_000_000 };
-            let at = ear.say(client, End::Client, 1, &find(1));
-            ear.say(client, End::Client, at, &message(2, 0, 2013, length, &[0; 5]));
+            let at = victim.say(client, End::Client, 1, &find(1));
+            victim.say(client, End::Client, at, &message(2, 0, 2013, length, &[0; 5]));
         }
         // They go on a little, again and again.
         for client in 0..60_000_u32 {
             let at = 1 + find(1).len() as u32 + 21;
-            ear.say(client, End::Client, at, b"\x00\x10\x00\x00\x02find\0\x02\0\0\0c\0");
+            victim.say(client, End::Client, at, b"\x00\x10\x00\x00\x02find\0\x02\0\0\0c\0");
         }
     });
     assert!(coverage.messages_cut + coverage.messages_unfinished >= 60_000, "{coverage:?}");
@@ -332,11 +332,11 @@ fn endless_half_messages() {
 #[test]
 fn holes_that_are_never_filled() {
     let _turn = turn();
-    let coverage = within("held segments", 64 * MIB, |ear| {
+    let coverage = within("held segments", 64 * MIB, |victim| {
         for client in 0..2_000 {
-            ear.open(client);
+            victim.open(client);
             for n in 1..80_u32 {
-                ear.segment(client, End::Client, PSH | ACK, n * 3_000, &[0; 1_400]);
+                victim.segment(client, End::Client, PSH | ACK, n * 3_000, &[0; 1_400]);
             }
         }
     });
@@ -346,7 +346,7 @@ fn holes_that_are_never_filled() {
 #[test]
 fn a_million_connections_and_applications() {
     let _turn = turn();
-    let coverage = within("a million connections", 160 * MIB, |ear| {
+    let coverage = within("a million connections", 160 * MIB, |victim| {
         let (hello, ok) = (msg(7, 0, &hello(&"x".repeat(70))), msg(1, 7, &rawdoc! { "ok": 1.0 }));
         let names: Vec<usize> = places(&hello, b"xxxxxxx");
         assert_eq!(names.len(), 3);
@@ -354,9 +354,9 @@ fn a_million_connections_and_applications() {
         for client in 0..1_000_000_u32 {
             let number = format!("{client:07}");
             names.iter().for_each(|at| hello[*at..at + 7].copy_from_slice(number.as_bytes()));
-            ear.segment(client, End::Client, SYN, 0, &[]);
-            ear.say(client, End::Client, 1, &hello);
-            ear.say(client, End::Server, 1, &ok);
+            victim.segment(client, End::Client, SYN, 0, &[]);
+            victim.say(client, End::Client, 1, &hello);
+            victim.say(client, End::Server, 1, &ok);
         }
     });
     assert!(coverage.streams_evicted > 900_000 && coverage.apps_folded > 900_000, "{coverage:?}");
@@ -365,27 +365,27 @@ fn a_million_connections_and_applications() {
 #[test]
 fn requests_that_are_never_answered() {
     let _turn = turn();
-    let coverage = within("requests in flight", 160 * MIB, |ear| {
+    let coverage = within("requests in flight", 160 * MIB, |victim| {
         let requests: Vec<u8> = (0..1_100).flat_map(find).collect();
         for client in 0..1_000 {
-            ear.open(client);
-            ear.say(client, End::Client, 1, &requests);
+            victim.open(client);
+            victim.say(client, End::Client, 1, &requests);
         }
         // And answers to what nobody asked.
         let answers: Vec<u8> = (0..20).flat_map(|n| msg(n, 5_000_000 + n, &rawdoc! { "ok": 1.0 })).collect();
         for client in 1_000..11_000 {
-            ear.say(client, End::Server, 1, &answers);
+            victim.say(client, End::Server, 1, &answers);
         }
     });
     assert!(coverage.requests_evicted > 500_000 && coverage.replies_joined_late > 150_000, "{coverage:?}");
     // Bursts that are answered, but for their last request, leave no room behind.
-    let coverage = within("bursts", 24 * MIB, |ear| {
+    let coverage = within("bursts", 24 * MIB, |victim| {
         let requests: Vec<u8> = (0..1_000).flat_map(find).collect();
         let answers: Vec<u8> = (0..999).flat_map(|n| msg(n, n, &rawdoc! { "ok": 1.0 })).collect();
         for client in 0..300 {
-            ear.open(client);
-            ear.say(client, End::Client, 1, &requests);
-            ear.say(client, End::Server, 1, &answers);
+            victim.open(client);
+            victim.say(client, End::Client, 1, &requests);
+            victim.say(client, End::Server, 1, &answers);
         }
     });
     assert_eq!((coverage.requests_answered, coverage.requests_in_flight), (999 * 300, 300));
@@ -394,18 +394,18 @@ fn requests_that_are_never_answered() {
 #[test]
 fn a_million_shapes_and_cursors() {
     let _turn = turn();
-    let coverage = within("a million shapes", 96 * MIB, |ear| {
-        ear.open(1);
+    let coverage = within("a million shapes", 96 * MIB, |victim| {
+        victim.open(1);
         let (mut client, mut server) = (1, 1);
         for n in 0..1_000_000_u32 {
             let mut filter = RawDocumentBuf::new();
             filter
                 .append(bson::raw::CString::try_from(format!("field_{n}_{}", "long".repeat(10))).unwrap(), 1);
             let find = rawdoc! { "find": format!("c{}", n % 977), "filter": filter, "$db": "d" };
-            client = ear.say(1, End::Client, client, &msg(n, 0, &find));
+            client = victim.say(1, End::Client, client, &msg(n, 0, &find));
             let reply =
                 rawdoc! { "ok": 1.0, "cursor": { "id": i64::from(n) + 1, "ns": "d.c", "firstBatch": [] } };
-            server = ear.say(1, End::Server, server, &msg(n, n, &reply));
+            server = victim.say(1, End::Server, server, &msg(n, n, &reply));
         }
     });
     assert!(coverage.shapes_folded > 900_000, "{coverage:?}");
@@ -421,20 +421,20 @@ fn a_conversation_among_hostile_ones_is_heard_as_it_is() {
     for n in 1..=200 {
         talk.send(End::Client, &find(n)).send(End::Server, &msg(1_000 + n, n, &rawdoc! { "ok": 1.0 }));
     }
-    let mut ear = Ear::new();
+    let mut victim = Victim::new();
     let bomb = bomb(2, 4_000_000);
     for (n, packet) in talk.packets.iter().enumerate() {
         let client = n as u32;
-        ear.open(client);
-        ear.say(client, End::Client, 1, &find(1));
-        ear.say(client, End::Client, 1 + find(1).len() as u32, &bomb[..bomb.len() / (1 + n % 3)]);
-        ear.segment(client, End::Server, ACK, 1 << 23, &[0; 500]);
+        victim.open(client);
+        victim.say(client, End::Client, 1, &find(1));
+        victim.say(client, End::Client, 1 + find(1).len() as u32, &bomb[..bomb.len() / (1 + n % 3)]);
+        victim.segment(client, End::Server, ACK, 1 << 23, &[0; 500]);
         let mut packet = packet.clone();
-        packet.time = ear.now;
-        ear.decoder.packet(&packet.as_packet(), &mut ear.sunk);
+        packet.time = victim.now;
+        victim.decoder.packet(&packet.as_packet(), &mut victim.sunk);
     }
-    let now = ear.now;
-    ear.decoder.finish(now, &mut ear.sunk);
-    assert!(ear.coverage().requests_answered >= 200, "{:?}", ear.coverage());
-    assert!(ear.sunk.operations >= 200);
+    let now = victim.now;
+    victim.decoder.finish(now, &mut victim.sunk);
+    assert!(victim.coverage().requests_answered >= 200, "{:?}", victim.coverage());
+    assert!(victim.sunk.operations >= 200);
 }

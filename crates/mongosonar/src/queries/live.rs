@@ -52,14 +52,14 @@ fn now() -> Timestamp {
 }
 
 /// One capture thread.
-struct Listener {
+struct CaptureThread {
     ring: Ring,
     filter: Filter,
-    /// What is to be listened to from now on.
+    /// Changes of the ports to capture.
     ports: Receiver<Arc<Listened>>,
-    /// Where it is said when that cannot be done.
+    /// Where failures to apply them go.
     complaints: Sender<News>,
-    ear: Ear,
+    pipeline: Pipeline,
     /// How much later than it came a packet may be handed over.
     delay: Duration,
     stop: Arc<AtomicBool>,
@@ -67,8 +67,8 @@ struct Listener {
     confined: bool,
 }
 
-/// What becomes of packets: operations, in windows that are handed over at the boundaries of intervals.
-struct Ear {
+/// Decodes packets into operations and collects these in windows, which it hands over at the boundaries of intervals.
+struct Pipeline {
     decoder: Decoder,
     sink: LiveSink,
     keep: Option<Arc<Mutex<Recorder>>>,
@@ -113,20 +113,19 @@ impl Sink for LiveSink {
     }
 }
 
-impl Listener {
+impl CaptureThread {
     fn run(mut self) -> Result<()> {
         if self.confined {
             privileges::confine_decoder();
         }
-        while !self.ear.orphaned {
-            let until = self.ear.boundary.plus_ns(self.delay.as_nanos() as u64);
+        while !self.pipeline.orphaned {
+            let until = self.pipeline.boundary.plus_ns(self.delay.as_nanos() as u64);
             let wait = Duration::from_nanos(until.since(now())).clamp(Duration::from_millis(1), LONG_NAP);
             let wake = self.ring.poll(wait)?;
             if wake == Wake::InterfaceDown {
-                let said =
-                    "an interface went down; it is heard again once it is up, but one that is removed \
-                            and made anew is not: then start again"
-                        .into();
+                let said = "an interface went down; capture resumes once it is up, but not if it is removed \
+                            and created again: then restart mongosonar"
+                    .into();
                 self.complaints.send(News::Complaint(said)).ok();
             }
             self.count_drops();
@@ -134,29 +133,29 @@ impl Listener {
             self.follow();
             let time = now();
             // Also where the clock was set back.
-            let is_over = time >= until || self.ear.boundary.since(time) > self.ear.interval_ns;
+            let is_over = time >= until || self.pipeline.boundary.since(time) > self.pipeline.interval_ns;
             if is_over {
-                self.ear.rotate(time);
+                self.pipeline.rotate(time);
             }
             if wake == Wake::Stopped || self.stop.load(Ordering::Relaxed) {
                 break;
             }
         }
-        let ear = &mut self.ear;
-        self.ring.finish(|packet| ear.packet(&packet))?;
+        let pipeline = &mut self.pipeline;
+        self.ring.finish(|packet| pipeline.packet(&packet))?;
         self.count_drops();
-        self.ear.finish(now());
+        self.pipeline.finish(now());
         Ok(())
     }
 
-    /// Listens to other ports, when it has been told to.
+    /// Applies changes of the ports.
     fn follow(&mut self) {
         for listened in self.ports.try_iter() {
             let filter = Filter { ports: listened.ranges(), ..self.filter.clone() };
             match self.ring.set_filter(&filter) {
                 Ok(()) => {
                     self.filter = filter;
-                    self.ear.decoder.set_ports(listened.ports());
+                    self.pipeline.decoder.set_ports(listened.ports());
                 }
                 Err(error) => {
                     let said = format!("cannot listen on {listened}: {error}");
@@ -168,9 +167,9 @@ impl Listener {
 
     /// Takes what the ring holds.
     fn read(&mut self) {
-        let ear = &mut self.ear;
-        self.ring.for_each(|packet| ear.packet(&packet));
-        let sink = &self.ear.sink;
+        let pipeline = &mut self.pipeline;
+        self.ring.for_each(|packet| pipeline.packet(&packet));
+        let sink = &self.pipeline.sink;
         if let Some(output) = &sink.each
             && output.lock().unwrap_or_else(PoisonError::into_inner).flush().is_err()
         {
@@ -180,7 +179,7 @@ impl Listener {
 
     fn count_drops(&mut self) {
         if let Ok(statistics) = self.ring.statistics() {
-            let kernel = &mut self.ear.kernel;
+            let kernel = &mut self.pipeline.kernel;
             kernel.kernel_drops = statistics.drops;
             kernel.kernel_freezes = statistics.freezes;
             kernel.kernel_blocks_malformed = statistics.malformed_blocks;
@@ -188,7 +187,7 @@ impl Listener {
     }
 }
 
-impl Ear {
+impl Pipeline {
     #[inline]
     fn packet(&mut self, packet: &sonar_core::Packet<'_>) {
         if packet.time >= self.boundary {
@@ -313,7 +312,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let stoppers: Vec<_> = rings.iter().map(Ring::stopper).collect();
     let mut handles = Vec::new();
     lookup.recv_timeout(applications::PATIENCE).ok();
-    let mut listeners = Vec::new();
+    let mut port_changes = Vec::new();
     for (number, ring) in rings.into_iter().enumerate() {
         let decoder_settings = Settings {
             ports: listened.ports(),
@@ -323,9 +322,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             sample: 0,
         };
         let first = Window::new(start.floor_to(interval_ns), settings);
-        let (tell, told) = channel();
-        listeners.push(tell);
-        let ear = Ear {
+        let (change, changes) = channel();
+        port_changes.push(change);
+        let pipeline = Pipeline {
             decoder: Decoder::new(decoder_settings, shared.clone()),
             boundary: first.start.plus_ns(interval_ns),
             sink: LiveSink { window: Window { start, ..first }, each: each.clone(), broken: stop.clone() },
@@ -337,22 +336,22 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             to: to.clone(),
             orphaned: false,
         };
-        let listener = Listener {
+        let capture = CaptureThread {
             ring,
             filter: config.filter.clone(),
-            ports: told,
+            ports: changes,
             complaints: say.clone(),
-            ear,
+            pipeline,
             // The kernel looks at a block twice before it takes it for one that does not fill.
             delay: 2 * config.retire + Duration::from_millis(50),
             stop: stop.clone(),
             confined,
         };
         let builder = std::thread::Builder::new().name(format!("capture-{number}"));
-        handles.push(builder.spawn(move || listener.run()).context("cannot start a capture thread")?);
+        handles.push(builder.spawn(move || capture.run()).context("cannot start a capture thread")?);
     }
     drop(to);
-    let follower = follow(listened, finder, on, Changes { listeners, say })?;
+    let follower = follow(listened, finder, on, Changes { ports: port_changes, say })?;
     let mut joiner = Joiner { from, threads, waiting: Vec::new() };
     let until = args.duration.map(|duration| Instant::now() + duration);
     let total = if screen {
@@ -403,7 +402,7 @@ fn follow(
     listened: Listened,
     finder: Option<Helper>,
     on: String,
-    Changes { listeners, say }: Changes,
+    Changes { ports, say }: Changes,
 ) -> Result<Sender<()>> {
     let (keep, stop) = channel();
     let find = move || match &finder {
@@ -413,8 +412,8 @@ fn follow(
     if listened.follows() {
         let changed = move |listened: &Listened, news| {
             let listened = Arc::new(listened.clone());
-            for listener in &listeners {
-                listener.send(listened.clone()).ok();
+            for thread in &ports {
+                thread.send(listened.clone()).ok();
             }
             let origin = listened.origin_with_servers(&on);
             let source = format!("{on}, {listened}");
@@ -428,9 +427,10 @@ fn follow(
     Ok(keep)
 }
 
-/// Who is to know that the ports have changed.
+/// Where changes of the ports are sent.
 struct Changes {
-    listeners: Vec<Sender<Arc<Listened>>>,
+    /// The capture threads.
+    ports: Vec<Sender<Arc<Listened>>>,
     say: Sender<News>,
 }
 
