@@ -38,6 +38,8 @@ SYS_PTRACE, DAC_READ_SEARCH, DAC_OVERRIDE = 1 << 19, 1 << 2, 1 << 1
 
 
 def assert_confined(pid, helpers_keep=0):
+    """Waits for the main thread, which gives up its privileges after it has opened the packet sockets, and checks all threads."""
+    labkit.wait_until(lambda: any(fields["Pid"].strip() == str(pid) and fields["Seccomp"].strip() == "2" for fields in tasks(pid).values()), "a filter of system calls")
     for name, fields in tasks(pid).items():
         facts = {key: fields[key].strip() for key in ("CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd", "NoNewPrivs", "Seccomp")}
         none = "0" * 16
@@ -199,6 +201,11 @@ def test_a_full_disk_is_told_and_ends_the_writing_alone(view, served_v4, tmp_pat
                 terminal.wait_for(b"cpu")
                 labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
                 terminal.wait_for(b"writing ")
+                # The kernel drops packets on a busy machine: it takes more of them to fill the disk.
+                for _ in range(10):
+                    if b"No space left" in terminal.read(1):
+                        break
+                    labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
                 terminal.wait_for(b"No space left")
                 terminal.shown = b""
                 terminal.wait_for(b"cpu", seconds=3) if b"cpu" in terminal.read(1) else None
@@ -241,6 +248,8 @@ def test_a_full_disk_ends_a_recording_that_can_be_read(tmp_path):
         assert report.returncode == 3, report.stderr
         reads = re.search(r'"reads":\s*(\d+)', report.stdout)
         assert reads and int(reads[1]) > 1_000, report.stdout[:2000]
+        counted = re.search(r"at least (\d+) accesses recorded", done.stderr)
+        assert counted and 0 < int(counted[1]) <= int(reads[1]), (done.stderr, reads[1])
 
 
 def test_each_file_of_a_series_is_complete_and_the_oldest_go(served_v4, tmp_path):
@@ -281,7 +290,7 @@ def test_one_line_grants_all_that_is_needed(tmp_path):
         assert refused.returncode != 0
         lines |= set(re.findall(r"sudo setcap (\S+) ", refused.stderr + refused.stdout))
     readme = (labkit.LAB.parent / "README.md").read_text()
-    assert len(lines) == 1 and lines < set(re.findall(r"sudo setcap (\S+) ", readme)), lines
+    assert len(lines) == 1 and lines <= set(re.findall(r"sudo setcap (\S+) ", readme)), lines
     granted = subprocess.run(["setcap", lines.pop(), program], capture_output=True, text=True)
     if granted.returncode:
         pytest.skip(f"no file capabilities here: {granted.stderr}")

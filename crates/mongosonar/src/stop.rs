@@ -144,14 +144,20 @@ fn guard(stop: &Stop, ending: Ending, mut streams: Streams, mut woken: UnixStrea
         let abandoned = stop.signal.load(Ordering::Relaxed) as i32 == SIGHUP;
         let deadline = since + if abandoned { ABANDONED } else { PATIENCE };
         until = Some(deadline);
-        // The terminal that closes and its SIGHUP are one request, and so are the signals of one moment.
-        let again = asked > 1 && now.duration_since(since) > MOMENT;
+        let again = is_repeated(asked, now.duration_since(since), abandoned);
         if again || now >= deadline {
             sonar_view::live::restore_terminal();
             std::process::exit(128 + stop.signal.load(Ordering::Relaxed) as i32);
         }
         asked = 1;
     }
+}
+
+/// Whether the program was asked once more, after the signals that belong to the first request. The terminal that
+/// closes and its SIGHUP are one request, and the signal may come much later on a busy machine; nobody can ask again
+/// from a terminal that has gone.
+fn is_repeated(asked: usize, since_first: Duration, abandoned: bool) -> bool {
+    asked > 1 && !abandoned && since_first > MOMENT
 }
 
 /// Ctrl-Z in a live view, and what stops and continues the program otherwise.
@@ -221,6 +227,15 @@ mod tests {
         stop.ask(SIGTERM);
         assert!(stop.flag().load(Ordering::Relaxed));
         assert_eq!(stop.signal().load(Ordering::Relaxed), SIGHUP as usize);
+    }
+
+    #[test]
+    fn the_late_signal_of_a_closed_terminal_is_no_second_request() {
+        let late = MOMENT * 10;
+        assert!(is_repeated(2, late, false));
+        assert!(!is_repeated(2, late, true));
+        assert!(!is_repeated(2, MOMENT / 2, false));
+        assert!(!is_repeated(1, late, false));
     }
 
     #[test]

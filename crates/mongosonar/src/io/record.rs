@@ -88,8 +88,9 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         .context("cannot read what the kernel hands on")?;
     let losses = tracer.losses();
     let unplaced = keep.paths.unplaced();
-    let accesses = keep.end(&losses)?;
-    eprintln!("mongosonar: {accesses} accesses recorded, {} lost", losses.total());
+    let (accesses, ended) = keep.end(&losses);
+    let at_least = if ended.is_err() { "at least " } else { "" };
+    eprintln!("mongosonar: {at_least}{accesses} accesses recorded, {} lost", losses.total());
     for (_, name, count) in losses.iter().filter(|(_, _, count)| *count > 0) {
         eprintln!("mongosonar: lost: {name} {count}");
     }
@@ -98,6 +99,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
             "mongosonar: {unplaced} files left out: closed before it could be found out whether they are in the folder"
         );
     }
+    ended?;
     Ok(OK)
 }
 
@@ -119,6 +121,8 @@ struct Keep {
     devices: DeviceNames,
     failed: Option<io::Error>,
     flushed: Instant,
+    /// Accesses whose blocks have been written to the file as a whole.
+    written: u64,
 }
 
 impl Keep {
@@ -162,6 +166,7 @@ impl Keep {
             devices: DeviceNames::default(),
             failed: None,
             flushed: Instant::now(),
+            written: 0,
         };
         // Even one that is killed at once can be read then.
         keep.flush();
@@ -273,25 +278,29 @@ impl Keep {
         if self.failed.is_none() {
             // Of what is written in part, each whole block can be read.
             self.failed = self.file.write_all(&self.buffer).err();
+            if let (None, Some(writer)) = (&self.failed, &self.writer) {
+                self.written = writer.flushed_accesses();
+            }
         }
         self.buffer.clear();
     }
 
-    /// Ends the recording; gives how many accesses it holds.
-    fn end(mut self, losses: &sonar_core::io::IoLosses) -> Result<u64> {
+    /// Ends the recording. Returns how many accesses it holds, at least so many if it could not be written to its end.
+    fn end(mut self, losses: &sonar_core::io::IoLosses) -> (u64, Result<()>) {
         let accesses = self.writer.as_ref().map_or(0, Writer::accesses);
         if let Some(writer) = self.writer.take() {
             writer.end(losses, &mut self.buffer);
         }
         self.flush();
         match self.failed {
-            Some(error) => Err(error).with_context(|| {
-                format!(
+            Some(error) => {
+                let error = anyhow::Error::new(error).context(format!(
                     "the recording ends early, and can be read up to there: cannot write {}",
                     self.path.display()
-                )
-            }),
-            None => Ok(accesses),
+                ));
+                (self.written, Err(error))
+            }
+            None => (accesses, Ok(())),
         }
     }
 }

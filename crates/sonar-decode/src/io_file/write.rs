@@ -149,6 +149,11 @@ impl Writer {
         self.block(END, &payload, out);
     }
 
+    /// Accesses in the blocks that have been handed out so far.
+    pub const fn flushed_accesses(&self) -> u64 {
+        self.accesses
+    }
+
     /// Accesses so far.
     pub const fn accesses(&self) -> u64 {
         self.accesses + self.pending_count
