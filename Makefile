@@ -1,5 +1,5 @@
 # The two commands: `make run` shows the queries of this machine, `make test` runs every test.
-.PHONY: run test test-long lint bench install clean
+.PHONY: run test test-long lint bench install dist-musl clean
 
 run:
 	@scripts/install-prerequisites.sh run
@@ -26,6 +26,10 @@ bench:
 # Into ~/.cargo/bin; `mongosonar doctor` then says how to run it without sudo.
 install:
 	cargo install --locked --path crates/mongosonar
+
+# A static binary, which runs on every distribution: target/ARCH-unknown-linux-musl/release/mongosonar.
+dist-musl:
+	@scripts/dist-musl.sh
 
 clean:
 	cargo clean

@@ -4,12 +4,14 @@
 #
 #   scripts/install-prerequisites.sh run     compiler, Rust, Go (for the lab's server)
 #   scripts/install-prerequisites.sh test    the same, and what the tests use
+#   scripts/install-prerequisites.sh musl    compiler, Rust, musl-gcc (for a static binary)
 set -euo pipefail
 
 what=${1:-run}
 go_version=1.24.5
 # clang compiles the eBPF programs; libbpf, which comes with its crate, wants libelf and zlib.
 packages=(build-essential ca-certificates clang curl git libelf-dev pkg-config zlib1g-dev)
+[ "$what" != musl ] || packages+=(musl-tools python3)
 if [ "$what" = test ]; then
     # A Node.js that did not come from Debian brings its own npm, and Debian's would not go beside it.
     have='^(#|$)'
@@ -51,7 +53,7 @@ have_go() {
     version=$(PATH="/usr/local/go/bin:$PATH" go env GOVERSION 2>/dev/null | sed 's/^go//') || return 1
     [ -n "$version" ] && [ "$(printf '%s\n1.22\n' "$version" | sort -V | head -1)" = 1.22 ]
 }
-if ! have_go; then
+if [ "$what" != musl ] && ! have_go; then
     case $(uname -m) in
         x86_64) arch=amd64 ;;
         aarch64) arch=arm64 ;;

@@ -60,6 +60,20 @@ if [ $code -ne 0 ]; then
     [ "$(count failed)" = 0 ] && failed=$((failed + 1)) && tail -50 "$logs/cargo"
 fi
 
+echo "== a static binary with musl"
+scripts/dist-musl.sh dev >"$logs/musl" 2>&1
+code=$?
+if [ $code = 77 ]; then
+    echo "skipped: $(grep '^dist-musl:' "$logs/musl" | tail -1)"
+    skipped=$((skipped + 1))
+elif [ $code = 0 ]; then
+    passed=$((passed + 1))
+else
+    echo "FAILED: a static binary with musl"
+    tail -40 "$logs/musl"
+    failed=$((failed + 1))
+fi
+
 wait "$lab"
 if [ "$(cat "$logs/lab.code")" = 0 ]; then
     echo "== tests of the whole program, against real servers and drivers"

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Builds a static binary with musl, which runs on every distribution: target/ARCH-unknown-linux-musl/PROFILE/mongosonar.
+# Installs what is missing. Exits with 77 where the tools cannot be installed, and otherwise with 1 on failure.
+#
+#   scripts/dist-musl.sh [PROFILE]    release (default) or dev
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$HOME/.cargo/bin:$PATH"
+profile=${1:-release}
+arch=$(uname -m)
+target=$arch-unknown-linux-musl
+
+unavailable() {
+    echo "dist-musl: $*" >&2
+    exit 77
+}
+
+if ! rustc --print target-libdir --target "$target" 2>/dev/null | xargs -r ls >/dev/null 2>&1; then
+    command -v rustup >/dev/null || unavailable "the standard library of Rust for $target is missing, and so is rustup"
+    rustup target add "$target" >&2 || unavailable "rustup cannot install the standard library of Rust for $target"
+fi
+command -v musl-gcc >/dev/null || scripts/install-prerequisites.sh musl || true
+command -v musl-gcc >/dev/null || unavailable "musl-gcc is missing (Debian's package musl-tools)"
+
+# The sources of libelf and zlib that come with the crate libbpf-sys. No distribution packages these libraries for musl.
+sources=$(dirname "$(cargo metadata --locked --format-version 1 --filter-platform "$target" |
+    python3 -c 'import json, sys; print(next(p["manifest_path"] for p in json.load(sys.stdin)["packages"] if p["name"] == "libbpf-sys"))')")
+# Another folder for other sources or flags: cargo then links anew.
+libraries=$PWD/target/musl-libraries/$(cat scripts/dist-musl.sh scripts/musl/config.h "$sources/Cargo.toml" | sha256sum | cut -c1-16)
+mkdir -p "$libraries/kernel"
+# The kernel's headers are the same for every libc. The rest of /usr/include belongs to glibc and stays out.
+ln -sfn /usr/include/linux "$libraries/kernel/linux"
+ln -sfn /usr/include/asm-generic "$libraries/kernel/asm-generic"
+asm=/usr/include/$arch-linux-gnu/asm
+[ -e "$asm" ] || asm=/usr/include/asm
+ln -sfn "$asm" "$libraries/kernel/asm"
+headers="-idirafter $libraries/kernel"
+
+# archive NAME FLAGS -- SOURCES: compiles the sources into libNAME.a, unless it is there.
+archive() {
+    local name=$1 flags=() objects file
+    shift
+    while [ "$1" != -- ]; do
+        flags+=("$1")
+        shift
+    done
+    shift
+    [ ! -e "$libraries/lib$name.a" ] || return 0
+    objects=$(mktemp -d)
+    for file in "$@"; do
+        # The warnings are about code of others.
+        musl-gcc -O2 -fPIC -w "${flags[@]}" -c "$file" -o "$objects/$(basename "$file" .c).o" || return 1
+    done
+    ar rcs "$objects/lib$name.a" "$objects"/*.o
+    mv "$objects/lib$name.a" "$libraries/"
+    rm -rf "$objects"
+}
+zlib=$sources/zlib elf=$sources/elfutils
+archive z -DHAVE_UNISTD_H -- "$zlib"/*.c
+# shellcheck disable=SC2086  # the flag and the folder are two words
+archive elf -std=gnu11 -DHAVE_CONFIG_H -Iscripts/musl -I"$elf/libelf" -I"$elf/lib" -I"$zlib" $headers -- "$elf"/libelf/*.c
+
+variable=${target//-/_}
+export "LIBBPF_SYS_LIBRARY_PATH_$variable=$libraries"
+export "CC_$variable=musl-gcc"
+export "CFLAGS_$variable=$headers -I$elf/libelf -I$zlib"
+cargo build --locked --target "$target" --profile "$profile" -p mongosonar
+[ "$profile" != dev ] || profile=debug
+echo "target/$target/$profile/mongosonar"
