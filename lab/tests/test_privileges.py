@@ -238,7 +238,8 @@ def test_a_full_disk_is_told_and_ends_the_writing_alone(view, served_v4, tmp_pat
 
 def test_a_full_disk_ends_a_recording_that_can_be_read(tmp_path):
     program = "import os\nf = os.open('/etc/hostname', os.O_RDONLY)\nwhile True: os.pread(f, 1, 0)"
-    with small_disk(tmp_path / "disk", "200k") as disk, labkit.process([sys.executable, "-c", program]) as reader:
+    # More than is written at a time, so that some is written as a whole.
+    with small_disk(tmp_path / "disk", "2m") as disk, labkit.process([sys.executable, "-c", program]) as reader:
         kept = disk / "kept.msio"
         done = subprocess.run(
             [labkit.MONGOSONAR, "io", "record", kept, "--pid", str(reader.pid), "--duration", "60s"], capture_output=True, text=True, timeout=60
