@@ -421,7 +421,7 @@ fn lines_that_other_programs_passed_on_are_read() {
         let expected = one(plain);
         for (how, line) in wrapped(plain) {
             let (all, log) = read(&[&line]);
-            assert_eq!(all, [expected.clone()], "{how}: {line}");
+            assert_eq!(all, std::slice::from_ref(&expected), "{how}: {line}");
             assert_eq!(log.reading().unparsed(), None, "{how}");
         }
     }
@@ -452,7 +452,7 @@ fn keys_may_come_in_any_order_with_white_space_anywhere() {
         let pretty = format!("{before}{}{after}", serde_json::to_string_pretty(&value).unwrap());
         let lines: Vec<&str> = pretty.split('\n').collect();
         let (all, log) = read(&lines);
-        assert_eq!(all, [expected.clone()], "{pretty}");
+        assert_eq!(all, std::slice::from_ref(&expected), "{pretty}");
         assert_eq!((log.reading().lines_operation, log.reading().unparsed()), (1, None));
     }
     let (all, log) = read(&["{", "  \"a\": 1", "}", "{", "  \"b\": 1", FIND, "{", "  \"c\": 1"]);

@@ -336,7 +336,7 @@ impl<T: Text> Entry<T> {
             }
             Op::Insert if !(names_it && key.bytes == b"insert") => return self.pass_over(),
             Op::Query
-                if !self.in_origin && !(names_it && key.bytes == b"find") && key.bytes != b"$truncated" =>
+                if !(self.in_origin || names_it && key.bytes == b"find" || key.bytes == b"$truncated") =>
             {
                 self.begin_find();
             }
@@ -626,13 +626,14 @@ impl<T: Text> Entry<T> {
     /// `op` and `ns` of an entry of the oplog, which stand before what it did.
     fn oplog_element(&mut self, key: &Key<'_>, value: Value<'_>, object: bool) -> Step {
         let Value::Bytes(bytes) = value else { return Step::Next };
-        match (key.bytes, bytes) {
-            (command, _) if object => {
-                // The first key of a command names it, if it is one.
-                if self.applied == b'c' {
-                    self.applied = names::applied_command(command);
-                }
+        if object {
+            // The first key of a command names it, if it is one.
+            if self.applied == b'c' {
+                self.applied = names::applied_command(key.bytes);
             }
+            return Step::Next;
+        }
+        match (key.bytes, bytes) {
             (b"op", [letter]) if self.applied == 0 => self.applied = *letter,
             (b"ns", namespace) if self.fields.namespace.is_empty() => self.fields.set_namespace(namespace),
             _ => {}

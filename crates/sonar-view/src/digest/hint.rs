@@ -307,7 +307,7 @@ mod tests {
         assert!(!serves(&[("a", 1), ("d", -1), ("e", 1), ("b", 1), ("c", 1)]), "the sort comes too early");
         assert!(!serves(&[("a", 1), ("b", 1)]), "too short");
         let ab = vec![("a".to_owned(), 1), ("b".to_owned(), -1)];
-        assert_eq!(patterns("IXSCAN { a: 1, b: -1.0 }, COLLSCAN"), [ab.clone()]);
+        assert_eq!(patterns("IXSCAN { a: 1, b: -1.0 }, COLLSCAN"), std::slice::from_ref(&ab));
         assert_eq!(patterns("COUNT_SCAN { c: 1 }, DISTINCT_SCAN { a: 1, b: -1 }")[1], ab);
         assert!(patterns("COLLSCAN").is_empty());
     }
