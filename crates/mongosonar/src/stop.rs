@@ -76,38 +76,65 @@ pub fn listen(ending: Ending) -> Result<Stop> {
 /// # Errors
 /// When a handler or the thread cannot be had.
 pub fn listen_confined(ending: Ending, confine: impl FnOnce()) -> Result<Stop> {
-    if let Some(stop) = STOP.get() {
-        return Ok(stop.clone());
+    match STOP.get() {
+        Some(stop) => Ok(stop.clone()),
+        None => Signals::catch(ending)?.watch(confine),
     }
-    let stop = Stop::default();
-    set_up(&stop, ending, confine).context("cannot listen for signals")?;
-    Ok(STOP.get_or_init(|| stop).clone())
 }
 
-fn set_up(stop: &Stop, ending: Ending, confine: impl FnOnce()) -> std::io::Result<()> {
-    let (woken, wakes) = UnixStream::pair()?;
-    wakes.set_nonblocking(true)?;
-    woken.set_nonblocking(true)?;
-    let mut signals = vec![SIGINT, SIGTERM];
-    if ending == Ending::Careful {
-        signals.push(SIGQUIT);
+/// Signals that are caught, while nothing is done about them but to set the flag.
+#[derive(Debug)]
+pub struct Signals {
+    stop: Stop,
+    ending: Ending,
+    woken: UnixStream,
+}
+
+impl Signals {
+    /// Catches signals from now on. No thread is started, so privileges can still be given up for all.
+    ///
+    /// # Errors
+    /// When a handler cannot be had.
+    pub fn catch(ending: Ending) -> Result<Self> {
+        Self::register(ending).context("cannot listen for signals")
     }
-    // nohup has it ignored, which a handler would undo.
-    if !is_ignored(SIGHUP) {
-        signals.push(SIGHUP);
+
+    fn register(ending: Ending) -> std::io::Result<Self> {
+        let stop = Stop::default();
+        let (woken, wakes) = UnixStream::pair()?;
+        wakes.set_nonblocking(true)?;
+        woken.set_nonblocking(true)?;
+        let mut signals = vec![SIGINT, SIGTERM];
+        if ending == Ending::Careful {
+            signals.push(SIGQUIT);
+        }
+        // nohup has it ignored, which a handler would undo.
+        if !is_ignored(SIGHUP) {
+            signals.push(SIGHUP);
+        }
+        for signal in signals {
+            signal_hook::flag::register_usize(signal, stop.signal.clone(), signal as usize)?;
+            signal_hook::flag::register(signal, stop.flag.clone())?;
+            signal_hook::low_level::pipe::register(signal, wakes.try_clone()?)?;
+        }
+        Ok(Self { stop, ending, woken })
     }
-    for signal in signals {
-        signal_hook::flag::register_usize(signal, stop.signal.clone(), signal as usize)?;
-        signal_hook::flag::register(signal, stop.flag.clone())?;
-        signal_hook::low_level::pipe::register(signal, wakes.try_clone()?)?;
+
+    /// Calls `confine`, and then watches the standard streams too, and ends what does not end by itself.
+    ///
+    /// # Errors
+    /// When the thread cannot be had.
+    pub fn watch(self, confine: impl FnOnce()) -> Result<Stop> {
+        let Self { stop, ending, woken } = self;
+        let streams = Streams::standard().context("cannot listen for signals")?;
+        let watched = stop.clone();
+        confine();
+        std::thread::Builder::new()
+            .name("stop".to_owned())
+            .spawn(move || guard(&watched, ending, streams, woken))
+            .context("cannot listen for signals")?;
+        Ok(STOP.get_or_init(|| stop).clone())
     }
-    let streams = Streams::standard()?;
-    let stop = stop.clone();
-    confine();
-    std::thread::Builder::new()
-        .name("stop".to_owned())
-        .spawn(move || guard(&stop, ending, streams, woken))?;
-    Ok(())
 }
 
 /// Whether the program was started with a signal ignored.

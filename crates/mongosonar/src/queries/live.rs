@@ -28,7 +28,7 @@ use super::write::Recorder;
 use crate::cli::{ColorArg, OK, QueriesArgs};
 use crate::exit::FAILED;
 use crate::privileges;
-use crate::stop::{self, Ending, Job};
+use crate::stop::{Ending, Job, Signals};
 
 /// The longest time that the main thread sleeps, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);
@@ -235,6 +235,8 @@ impl Pipeline {
 /// Listens until told to stop; gives the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let confined = !args.keep_privileges;
+    // A signal that comes while all is opened ends the command as one that comes later does.
+    let signals = Signals::catch(Ending::Prompt)?;
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let finder = if listened_later(args) && confined { ports::helper() } else { None };
     let series = match (&args.write, args.rotate) {
@@ -295,7 +297,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let lookup = Lookup::open(args, Path::new("/proc"))?.start(shared.clone(), complain)?;
     // From here on nothing is opened.
     Usage::now()?;
-    let stop = stop::listen_confined(Ending::Prompt, || {
+    let stop = signals.watch(|| {
         if confined {
             privileges::give_up(Duty::Showing, &[], &[]);
         }

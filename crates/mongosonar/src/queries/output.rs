@@ -15,7 +15,7 @@ use sonar_view::{By, Hidden, Origin, Report, Selection, Silence, csv, each, json
 use crate::cli::QueriesArgs;
 use crate::exit::usage;
 use crate::outfile::OutFile;
-use crate::screen;
+use crate::{screen, stop};
 
 /// How figures are written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -183,6 +183,9 @@ impl Output {
         if self.each && self.format == Format::Json {
             let left = json::Left { hidden: &hidden, silence: silence.as_ref(), coverage: &window.coverage };
             return json::end(self.shown, &left, &mut self.out);
+        }
+        if stop::is_abandoned() {
+            return Ok(());
         }
         let said = silence.iter().map(Silence::text).chain(hidden.line(window.sample, Reader::CommandLine));
         said.for_each(|line| eprintln!("mongosonar: {line}"));

@@ -26,6 +26,7 @@ polyline{fill:none!important;stroke-width:2.5;stroke-linejoin:round}circle{strok
 .dash{stroke-dasharray:6 4}
 .key{display:inline-block;width:1.4em;height:0;border-top:3px solid;vertical-align:middle;margin:0 .3em 0 .8em}
 .nowrap{white-space:nowrap}
+@media(max-width:600px){.nowrap{white-space:normal;overflow-wrap:anywhere}}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
