@@ -60,16 +60,18 @@ fn compressed_piped_and_split_logs_say_the_same() {
 }
 
 #[test]
-fn what_is_still_written_and_what_is_rubbish_is_counted_and_never_fatal() {
-    let folder = Folder::new("rubbish");
+fn what_is_still_written_and_what_is_foreign_is_counted_and_never_fatal() {
+    let folder = Folder::new("foreign-lines");
     let plain = inflated(LOG);
     let cut = folder.file("growing", &plain[..plain.len() - 40]);
-    let told = object(&report("logs", &[&cut], "--json"));
+    let output = report("logs", &[&cut], "--json");
+    assert_eq!(output.status.code(), Some(3), "it ends inside a line");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["reading"]["lines"], 5_595);
-    let mut bytes = b"\x00\x01\x02 rubbish\n{\"a\":\n".to_vec();
+    let mut bytes = b"\x00\x01\x02 foreign\n{\"a\":\n".to_vec();
     bytes.extend_from_slice(&plain);
     bytes.extend_from_slice(b"\xff\xfe\n");
-    let told = object(&report("logs", &[&folder.file("rubbish", &bytes)], "--json"));
+    let told = object(&report("logs", &[&folder.file("foreign", &bytes)], "--json"));
     // None of them looks like MongoDB's.
     assert_eq!(
         (&told["reading"]["lines_unknown"], &told["reading"]["lines_malformed"]),

@@ -106,11 +106,13 @@ proptest! {
     #[test]
     fn what_is_written_is_read(
         accesses in proptest::collection::vec(access(), 0..200),
-        lost in any::<[u64; 5]>(),
+        lost in any::<[u64; 7]>(),
         piece in 1usize..5_000,
     ) {
-        let [ring_full, starts_full, files_full, unreadable, not_followed] = lost;
-        let losses = IoLosses { ring_full, starts_full, files_full, unreadable, not_followed };
+        let mut losses = IoLosses::default();
+        for (number, count) in lost.into_iter().enumerate() {
+            prop_assert!(losses.set(number as u8 + 1, count));
+        }
         let file = write(&accesses, &losses);
         let (content, end) = read(&file, piece);
         prop_assert_eq!(end, Ok(()));

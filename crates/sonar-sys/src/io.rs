@@ -57,6 +57,9 @@ impl Control {
 
 /// Files that the programs have room for, those that are left out included.
 pub const MAX_FILES: usize = 65_536;
+
+/// The most records read at once: where more come than can be handled, the tick still runs.
+const DRAIN: u32 = 16_384;
 /// Files whose accesses can be added up ([`Mode::Totals`]).
 pub const MAX_TOTALS: usize = 16_384;
 /// Number of a file that is left out.
@@ -450,31 +453,48 @@ impl Tracer {
         let map = self.map("ring").map_err(io::Error::other)?;
         // The ring's callback and the tick never run at once; the cell says so to the compiler.
         let state = std::cell::RefCell::new(state);
+        let left = std::cell::Cell::new(DRAIN);
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&map, |bytes: &[u8]| {
                 if let Some(event) = parse(bytes, offset) {
                     each(*state.borrow_mut(), event);
                 }
-                0
+                // The record counts as read; what comes after it waits until the tick has run.
+                left.set(left.get() - 1);
+                if left.get() == 0 { -libc::EAGAIN } else { 0 }
             })
             .map_err(io::Error::other)?;
         let ring = builder.build().map_err(io::Error::other)?;
         loop {
-            match ring.poll(Duration::from_millis(100)) {
-                Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
-                    return Err(io::Error::other(error));
-                }
-                _ => {}
-            }
+            left.set(DRAIN);
+            drained(ring.poll(Duration::from_millis(100)))?;
             // The kernel's side wakes us only where the ring fills quickly.
-            ring.consume().map_err(io::Error::other)?;
+            if left.get() > 0 {
+                drained(ring.consume())?;
+            }
             self.give_back().map_err(io::Error::other)?;
             if !tick(*state.borrow_mut()) {
-                ring.consume().map_err(io::Error::other)?;
+                left.set(u32::MAX);
+                drained(ring.consume())?;
                 return Ok(());
             }
         }
+    }
+}
+
+/// The outcome of reading the ring, where a signal or a full measure is none.
+fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error)
+            if !matches!(
+                error.kind(),
+                libbpf_rs::ErrorKind::Interrupted | libbpf_rs::ErrorKind::WouldBlock
+            ) =>
+        {
+            Err(io::Error::other(error))
+        }
+        _ => Ok(()),
     }
 }
 

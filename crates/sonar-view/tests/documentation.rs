@@ -119,6 +119,7 @@ fn every_field_of_a_disk_run_is_documented() {
 fn every_check_is_documented() {
     use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, findings};
     let facts = Facts {
+        has_mongod: true,
         kernel: Some("6.1".into()),
         version: Some((8, 0)),
         file_system: Some(FileSystem { kind: "nfs4".into(), space: Some((2, 1)), ..FileSystem::default() }),
