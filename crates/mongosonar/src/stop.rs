@@ -19,7 +19,7 @@ use sonar_sys::terminal::{Streams, Woken};
 use sonar_view::live::Screen;
 
 /// How long a command may take to end that has nothing to put back, once nobody sees what it says any more.
-const ABANDONED: Duration = Duration::from_millis(1_500);
+const ABANDONED: Duration = Duration::from_secs(3);
 /// The same where somebody may wait for its summary.
 const PATIENCE: Duration = Duration::from_secs(5);
 

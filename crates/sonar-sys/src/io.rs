@@ -58,8 +58,8 @@ impl Control {
 /// Files that the programs have room for, those that are left out included.
 pub const MAX_FILES: usize = 65_536;
 
-/// The most records read at once: where more come than can be handled, the tick still runs.
-const DRAIN: u32 = 16_384;
+/// How long records are read at once: where more come than can be handled, the tick still runs.
+const DRAIN: Duration = Duration::from_millis(100);
 /// Files whose accesses can be added up ([`Mode::Totals`]).
 pub const MAX_TOTALS: usize = 16_384;
 /// Number of a file that is left out.
@@ -453,7 +453,7 @@ impl Tracer {
         let map = self.map("ring").map_err(io::Error::other)?;
         // The ring's callback and the tick never run at once; the cell says so to the compiler.
         let state = std::cell::RefCell::new(state);
-        let left = std::cell::Cell::new(DRAIN);
+        let until = std::cell::Cell::new(Some(Instant::now() + DRAIN));
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&map, |bytes: &[u8]| {
@@ -461,26 +461,27 @@ impl Tracer {
                     each(*state.borrow_mut(), event);
                 }
                 // The record counts as read; what comes after it waits until the tick has run.
-                left.set(left.get() - 1);
-                if left.get() == 0 { -libc::EAGAIN } else { 0 }
+                if is_over(until.get()) { -libc::EAGAIN } else { 0 }
             })
             .map_err(io::Error::other)?;
         let ring = builder.build().map_err(io::Error::other)?;
         loop {
-            left.set(DRAIN);
+            until.set(Some(Instant::now() + DRAIN));
             drained(ring.poll(Duration::from_millis(100)))?;
             // The kernel's side wakes us only where the ring fills quickly.
-            if left.get() > 0 {
-                drained(ring.consume())?;
-            }
+            drained(ring.consume())?;
             self.give_back().map_err(io::Error::other)?;
             if !tick(*state.borrow_mut()) {
-                left.set(u32::MAX);
+                until.set(None);
                 drained(ring.consume())?;
                 return Ok(());
             }
         }
     }
+}
+
+fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
 }
 
 /// The outcome of reading the ring, where a signal or a full measure is none.
