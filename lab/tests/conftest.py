@@ -12,6 +12,10 @@ sys.path.insert(0, str(labkit.LAB / "vm"))
 import vm
 
 
+# What is written to a pipe has no width, unless this says one.
+os.environ.pop("COLUMNS", None)
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs root (packet sockets, network namespaces)")
     config.addinivalue_line("markers", "vm: needs a virtual machine (QEMU and a stock kernel)")

@@ -173,7 +173,7 @@ def test_what_is_never_answered_and_what_asked_for_no_answer(tmp_path):
         peer.ask(mock.msg([find()], 2))
         peer.ask(mock.msg([mock.kind_0(command(ping=1))], 3))
         peer.answer(mock.msg([OK], 100, 3))
-    assert {op["request_id"]: op["outcome"] for op in peer.heard()} == {1: "unacknowledged", 2: "unanswered", 3: "ok"}
+    assert {op["request_id"]: op["outcome"] for op in peer.heard()} == {1: "unacknowledged", 2: "unknown", 3: "ok"}
 
 
 def test_a_query_that_hangs_is_shown_while_it_hangs(tmp_path):

@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 
@@ -347,6 +348,8 @@ def test_a_password_is_asked_for_and_not_shown():
                     seen += piece
                     if not typed and b"Password of ops: " in seen:
                         typed = True
+                        # The prompt comes first, and then the terminal stops to show what is typed.
+                        labkit.wait_until(lambda: not termios.tcgetattr(main)[3] & termios.ECHO, "no echo")
                         os.write(main, password.encode() + b"\n")
             child.wait(30)
             os.close(main)
