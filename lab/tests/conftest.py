@@ -12,8 +12,9 @@ sys.path.insert(0, str(labkit.LAB / "vm"))
 import vm
 
 
-# What is written to a pipe has no width, unless this says one.
-os.environ.pop("COLUMNS", None)
+# What is written to a pipe has no width, unless this says one. Readline, which pytest loads, sets it behind
+# Python's back.
+os.unsetenv("COLUMNS")
 
 
 def pytest_configure(config):
