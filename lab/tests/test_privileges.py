@@ -200,7 +200,7 @@ def test_a_full_disk_is_told_and_ends_the_writing_alone(view, served_v4, tmp_pat
             with on_terminal(*arguments, columns=120) as terminal:
                 terminal.wait_for(b"cpu")
                 labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
-                terminal.wait_for(b"writing ")
+                terminal.wait_for(b"find")
                 # The kernel drops packets on a busy machine: it takes more of them to fill the disk.
                 for _ in range(10):
                     if b"No space left" in terminal.read(1):

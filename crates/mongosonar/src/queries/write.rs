@@ -113,10 +113,11 @@ impl Recorder {
                 self.written += whole;
                 // Half a block would look like damage.
                 let _ = self.file.set_len(self.written);
+                // The reason comes first: a narrow screen cuts a long path.
                 let failed = format!(
-                    "writing {} ended after {}: {error}; the file can be read up to there",
-                    self.path.display(),
-                    Size(self.written)
+                    "{error}: writing ended after {}; {} can be read up to there",
+                    Size(self.written),
+                    self.path.display()
                 );
                 self.news.send(News::WritingEnded(failed.clone())).ok();
                 self.failed = Some(failed);
