@@ -422,7 +422,7 @@ def test_readahead_on_a_stock_kernel_is_what_it_counts_as_fetched(tmp_path):
         assert wasted == brought - given > 0 and file["reads"]["bytes"] == given, (way, wasted)
 
 
-@pytest.mark.skip(reason="does not end in the virtual machine since io record drops its privileges; not yet understood")
+@pytest.mark.skip(reason="does not end in the virtual machine; the cause is not known")
 @pytest.mark.vm
 def test_at_the_functions_of_the_vfs_a_restart_is_followed_and_files_have_names(tmp_path):
     """There no number of an open file is told, so that each path has to be looked for. A shell called mongod reads files,

@@ -66,7 +66,8 @@ fn the_very_first_reads_of_a_new_mongod_are_recorded() {
     for id in ids {
         assert_eq!(reads.remove(&id), Some(of_dd.clone()), "process {id}");
     }
-    // It is followed, but its very first reads are not always seen.
+    // The tracer said above that it is followed. A known fault: its first reads are sometimes missed, so all that
+    // is asked here is that those seen are the last ones.
     let forked: Vec<_> = (0..5).map(|n| ("read", n * 1_000, 100, 100)).collect();
     assert!(reads.remove(&child).is_none_or(|reads| forked.ends_with(&reads)));
     assert!(reads.is_empty(), "{reads:?}");
