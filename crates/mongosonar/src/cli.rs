@@ -340,6 +340,9 @@ pub struct QueriesArgs {
     /// Read a capture file (pcap or pcapng, also gzip or zstd) instead of the network; - is standard input
     #[arg(short, long, value_name = "FILE", help_heading = "What to capture")]
     pub read: Option<PathBuf>,
+    /// Show the file of --read in the live view, at the speed of its recording, again and again
+    #[arg(long, requires = "read", conflicts_with_all = ["each", "digest", "html", "log"], help_heading = "What to capture")]
+    pub replay: bool,
     /// Also write the captured packets into this file (pcapng, mode 0600). It holds values, not only shapes
     #[arg(short, long, value_name = "FILE", conflicts_with = "read", help_heading = "What to capture")]
     pub write: Option<PathBuf>,

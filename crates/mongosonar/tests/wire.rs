@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
+
 use bson::{Document, doc};
 use sonar_decode::testing::{Conversation, End, pcap};
 use support::*;
@@ -59,4 +61,36 @@ fn replies_are_not_cut_shorter_than_what_they_are_recognised_by() {
         assert_eq!(output.status.code(), Some(2), "{bytes}");
         assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
     }
+}
+
+#[test]
+fn a_replay_begins_again_at_the_end_of_its_recording() {
+    let recording = recording("mongod-4.0-mixed");
+    let once = lines(&read(&recording, "--json"))[0]["totals"]["calls"].as_u64().unwrap();
+    let mut child = queries(&recording, "--replay --json --interval 500ms")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut intervals = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut calls = 0;
+    while calls <= once {
+        let interval: serde_json::Value = serde_json::from_str(&intervals.next().unwrap().unwrap()).unwrap();
+        assert_eq!(interval["kind"], "interval");
+        calls += interval["totals"]["calls"].as_u64().unwrap();
+    }
+    signal(&child, "INT");
+    let summary: serde_json::Value = serde_json::from_str(&intervals.last().unwrap().unwrap()).unwrap();
+    assert_eq!(summary["kind"], "summary");
+    assert!(summary["totals"]["calls"].as_u64().unwrap() >= calls);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_capture_without_packets_cannot_be_replayed() {
+    let folder = Folder::new("replay");
+    let file = folder.file("empty.pcap", &pcap(&[]));
+    let output = read(&file, "--replay");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("holds no packets to replay"), "{}", text(&output.stderr));
 }

@@ -1,26 +1,21 @@
 //! Reading a capture file: time comes from the file.
 
-use std::io::{self, Read};
+use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
-use sonar_decode::capture_file::{Error, Parser, Step};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 use sonar_view::{Origin, Selection};
 
-use super::input::open;
 use super::output::Output;
+use super::packets::{self, End, PacketSink};
 use crate::cli::{OK, QueriesArgs, TRUNCATED};
-use crate::content::{self, Content};
 use crate::stop::{self, Ending};
-
-/// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
-/// than this makes the buffer grow, up to the parser's own cap.
-const BUFFER: usize = 256 << 10;
 
 /// Takes operations into the open window, or writes them.
 struct Collect {
@@ -91,101 +86,21 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         last: Timestamp::default(),
         end_ns: args.duration.map(|duration| duration.as_nanos() as u64),
     };
-    let truncated = run.read(path, &name, &stop)?;
+    let end = packets::read(path, &stop, &mut run)?;
     run.finish()?;
-    if let Some(what) = truncated {
+    if let End::Damaged(what) = end {
         eprintln!("mongosonar: {name}: {what}; all before it has been read and shown");
         return Ok(TRUNCATED);
     }
     Ok(OK)
 }
 
-impl Run {
-    /// Reads all packets. Gives what is wrong with the end of the file, if something is.
-    fn read(&mut self, path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<Option<String>> {
-        let (mut input, progress) = match open(path, name, stop) {
-            Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
-            opened => opened?,
-        };
-        let mut parser = Parser::new();
-        let mut buffer = vec![0; BUFFER];
-        let (mut begin, mut end) = (0, 0);
-        loop {
-            let step = match parser.next(&buffer[begin..end]) {
-                // What came before the damage is good.
-                Err(error) if self.collect.window.start != Timestamp::default() => {
-                    progress.done();
-                    return Ok(Some(error.to_string()));
-                }
-                Err(error) => {
-                    bail!(
-                        "{name}: {}",
-                        content::instead(&buffer[begin..end], &mut input, Content::Capture, &error)
-                    )
-                }
-                Ok(step) => step,
-            };
-            let need = match step {
-                Step::Packet { packet, consumed } => {
-                    if self
-                        .end_ns
-                        .is_some_and(|ns| packet.time.since(*self.first.get_or_insert(packet.time)) >= ns)
-                    {
-                        return Ok(None);
-                    }
-                    self.packet(&packet)?;
-                    begin += consumed;
-                    continue;
-                }
-                Step::Skip { consumed } => {
-                    begin += consumed;
-                    continue;
-                }
-                Step::Need { at_least } => at_least,
-            };
-            if stop.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            if self.collect.output.wants_each() {
-                // What comes next may be long in coming.
-                self.collect.output.flush()?;
-            }
-            buffer.copy_within(begin..end, 0);
-            end -= begin;
-            begin = 0;
-            if buffer.len() < need {
-                buffer.resize(need, 0);
-            }
-            let got = match input.read(&mut buffer[end..]) {
-                Ok(got) => got,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
-                // A compressed file that was cut, or is damaged further on: what came before is good.
-                Err(error) => {
-                    progress.done();
-                    return Ok(Some(format!("cannot be read further: {error}")));
-                }
-            };
-            progress.show();
-            if got == 0 {
-                progress.done();
-                return match parser.end(end - begin) {
-                    Ok(()) => Ok(None),
-                    Err(error @ Error::Truncated { .. }) => Ok(Some(error.to_string())),
-                    Err(error) => {
-                        bail!(
-                            "{name}: {}",
-                            content::instead(&buffer[..end], &mut input, Content::Capture, &error)
-                        )
-                    }
-                };
-            }
-            end += got;
-        }
-    }
-
-    fn packet(&mut self, packet: &sonar_core::Packet<'_>) -> Result<()> {
+impl PacketSink for Run {
+    fn packet(&mut self, packet: &sonar_core::Packet<'_>) -> Result<ControlFlow<()>> {
         let time = packet.time;
+        if self.end_ns.is_some_and(|ns| time.since(*self.first.get_or_insert(time)) >= ns) {
+            return Ok(ControlFlow::Break(()));
+        }
         if self.collect.window.start == Timestamp::default() {
             super::applications::read_logs(&self.logs, time, &self.shared, &self.stop)?;
             let width = self.clock.as_mut().map(|clock| {
@@ -209,10 +124,19 @@ impl Run {
         self.decoder.packet(packet, &mut self.collect);
         match self.collect.error.take() {
             Some(error) => Err(error.into()),
-            None => Ok(()),
+            None => Ok(ControlFlow::Continue(())),
         }
     }
 
+    fn waiting(&mut self) -> Result<()> {
+        if self.collect.output.wants_each() {
+            self.collect.output.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl Run {
     /// Closes the open window at `end` and opens the next one.
     fn rotate(&mut self, end: Timestamp, next: Timestamp) -> Result<()> {
         let mut window = std::mem::replace(&mut self.collect.window, Window::new(next, self.settings));

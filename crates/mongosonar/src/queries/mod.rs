@@ -1,4 +1,4 @@
-//! `mongosonar queries`: hear the queries on the wire, or in a capture file.
+//! `mongosonar queries`: shows the queries on the wire, or in a capture file.
 
 mod applications;
 mod baseline;
@@ -6,7 +6,9 @@ mod file;
 pub mod input;
 mod live;
 mod output;
+mod packets;
 mod ports;
+mod replay;
 mod rotate;
 mod write;
 
@@ -34,7 +36,7 @@ pub fn run(args: &QueriesArgs) -> Result<u8> {
             if !args.interface.is_empty() {
                 return Err(usage!("--interface is for capturing live; --read reads a whole file"));
             }
-            file::run(args, &selection, path)
+            if args.replay { replay::run(args, &selection, path) } else { file::run(args, &selection, path) }
         }
         None => live::run(args, &selection),
     }

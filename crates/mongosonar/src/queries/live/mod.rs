@@ -1,37 +1,37 @@
-//! Listening on the network: a thread for each ring, windows handed over at the boundaries of intervals.
+//! Captures from the network: a thread for each ring, windows handed over at the boundaries of intervals.
+
+mod pipeline;
+mod show;
 
 use std::io::IsTerminal;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use crossterm::event::{self, Event};
-use sonar_core::window::WindowSettings;
-use sonar_core::{Coverage, Operation, Timestamp, Window};
-use sonar_decode::{Decoder, Settings, Shared, Sink};
+use sonar_core::{Coverage, Timestamp, Window};
+use sonar_decode::{Decoder, Settings, Shared};
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::Usage;
 use sonar_sys::{Filter, Ring, RingConfig, Wake};
-use sonar_view::live::{Action, App, Cost, Screen};
 use sonar_view::{Origin, Selection};
 
+pub use self::pipeline::{LiveSink, Pipeline};
+pub use self::show::{Feed, add};
 use super::applications::{self, Lookup};
 use super::output::Output;
 use super::ports::{self, Listened};
 use super::rotate::Files;
 use super::write::Recorder;
-use crate::cli::{ColorArg, OK, QueriesArgs};
+use crate::cli::{OK, QueriesArgs};
 use crate::exit::FAILED;
 use crate::privileges;
-use crate::stop::{Ending, Job, Signals};
+use crate::stop::{Ending, Signals};
 
-/// The longest time that the main thread sleeps, so that it ends soon after Ctrl-C.
-const NAP: Duration = Duration::from_millis(250);
 /// The longest time that a capture thread sleeps, so that it soon listens to other ports.
 const LONG_NAP: Duration = Duration::from_secs(1);
 /// When the kernel hands over a block that is not full: the fewer wake-ups, the less they cost, as each finds
@@ -46,7 +46,7 @@ const MAX_BLOCK_BYTES: usize = 4 << 20;
 /// And the smallest: a frame is captured whole only where it fits in a block, and segmentation offload makes long ones.
 const MIN_BLOCK_BYTES: usize = 512 << 10;
 
-fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_unix(since.as_secs(), since.subsec_nanos())
 }
@@ -67,23 +67,6 @@ struct CaptureThread {
     confined: bool,
 }
 
-/// Decodes packets into operations and collects these in windows, which it hands over at the boundaries of intervals.
-struct Pipeline {
-    decoder: Decoder,
-    sink: LiveSink,
-    keep: Option<Arc<Mutex<Recorder>>>,
-    counted: Coverage,
-    kernel: Coverage,
-    interval_ns: u64,
-    /// End of the interval that is open. It ends with the first packet that is later, or when none can come
-    /// any more that is earlier.
-    boundary: Timestamp,
-    settings: WindowSettings,
-    to: SyncSender<Window>,
-    /// Nobody takes the windows any more.
-    orphaned: bool,
-}
-
 /// Something to be said once while listening.
 pub enum News {
     /// What is new, and where the packets come from now.
@@ -92,25 +75,6 @@ pub enum News {
     Complaint(String),
     /// Why nothing is written to the file of `--write` any more; listening goes on.
     WritingEnded(String),
-}
-
-/// Takes operations into the open window, and writes them where that is asked for.
-struct LiveSink {
-    window: Window,
-    each: Option<Arc<Mutex<Output>>>,
-    broken: Arc<AtomicBool>,
-}
-
-impl Sink for LiveSink {
-    fn operation(&mut self, op: &Operation<'_>) {
-        self.window.record(op);
-        if let Some(output) = &self.each {
-            let written = output.lock().unwrap_or_else(PoisonError::into_inner).operation(op);
-            if written.is_err() {
-                self.broken.store(true, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 impl CaptureThread {
@@ -187,51 +151,6 @@ impl CaptureThread {
     }
 }
 
-impl Pipeline {
-    #[inline]
-    fn packet(&mut self, packet: &sonar_core::Packet<'_>) {
-        if packet.time >= self.boundary {
-            self.rotate(packet.time);
-        }
-        if let Some(keep) = &self.keep {
-            keep.lock().unwrap_or_else(PoisonError::into_inner).packet(packet);
-        }
-        self.decoder.packet(packet, &mut self.sink);
-    }
-
-    /// Hands the open window over and opens the one in which `time` lies.
-    #[cold]
-    fn rotate(&mut self, time: Timestamp) {
-        let end = self.boundary;
-        let next = time.floor_to(self.interval_ns);
-        self.boundary = next.plus_ns(self.interval_ns);
-        self.decoder.tick(end, &mut self.sink);
-        let in_flight = self.decoder.in_flight(end);
-        self.hand_over(end, next, in_flight);
-    }
-
-    /// Hands the last window over.
-    fn finish(&mut self, end: Timestamp) {
-        let in_flight = self.decoder.in_flight(end);
-        self.decoder.finish(end, &mut self.sink);
-        self.hand_over(end, end, in_flight);
-    }
-
-    fn hand_over(&mut self, end: Timestamp, next: Timestamp, in_flight: Vec<sonar_core::InFlight>) {
-        let mut window = std::mem::replace(&mut self.sink.window, Window::new(next, self.settings));
-        window.end = end.max(window.start);
-        window.in_flight = in_flight;
-        let mut coverage = self.decoder.coverage();
-        coverage.add(&self.kernel);
-        window.coverage.add(&coverage.since(&self.counted));
-        self.counted = coverage;
-        if let Some(keep) = &self.keep {
-            keep.lock().unwrap_or_else(PoisonError::into_inner).flush();
-        }
-        self.orphaned |= self.to.send(window).is_err();
-    }
-}
-
 /// Listens until told to stop; gives the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let confined = !args.keep_privileges;
@@ -271,12 +190,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     };
     let on = if args.interface.is_empty() { "all interfaces".to_owned() } else { args.interface.join(" ") };
     let source = format!("{on}, {listened}");
-    let screen = !args.each
-        && !super::digest(args)
-        && !args.json
-        && !args.csv
-        && std::io::stdout().is_terminal()
-        && std::io::stdin().is_terminal();
+    let screen = on_screen(args);
     if !screen {
         eprintln!("mongosonar: listening on {source}");
     }
@@ -354,21 +268,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     }
     drop(to);
     let follower = follow(listened, finder, on, Changes { ports: port_changes, say })?;
-    let mut joiner = Joiner { from, threads, waiting: Vec::new() };
-    let until = args.duration.map(|duration| Instant::now() + duration);
-    let total = if screen {
-        show(args, selection, (&source, origin), &mut joiner, &news, &stop, until)
-    } else {
-        print(args, &mut output, &mut joiner, &news, &stop, until)
-    };
+    let mut feed = Feed::new((from, threads), news, stop.clone(), args.duration);
+    let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
     stop.store(true, Ordering::Relaxed);
     stoppers.iter().for_each(sonar_sys::Stopper::stop);
     drop(follower);
     // The last windows, of what came until the rings were closed.
-    let mut rest = None;
-    while let Some(window) = joiner.next(Duration::from_secs(2)) {
-        add(&mut rest, window);
-    }
+    let rest = feed.rest();
     // Whatever went wrong, what was captured is written first.
     for handle in handles {
         handle.join().map_err(|_| anyhow::anyhow!("a capture thread has failed"))??;
@@ -390,6 +296,16 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         return Ok(FAILED);
     }
     Ok(OK)
+}
+
+/// Whether the live view is shown, rather than a text for each interval.
+pub fn on_screen(args: &QueriesArgs) -> bool {
+    !args.each
+        && !super::digest(args)
+        && !args.json
+        && !args.csv
+        && std::io::stdout().is_terminal()
+        && std::io::stdin().is_terminal()
 }
 
 /// Bytes of a block of a ring of `ring_bytes`.
@@ -436,163 +352,7 @@ struct Changes {
     say: Sender<News>,
 }
 
-/// Whether servers that start later are looked for.
+/// Whether the ports of servers that start later are captured too.
 fn listened_later(args: &QueriesArgs) -> bool {
     args.port.is_empty()
-}
-
-/// Puts the windows of several threads together.
-struct Joiner {
-    from: Receiver<Window>,
-    threads: usize,
-    waiting: Vec<(Window, usize)>,
-}
-
-impl Joiner {
-    /// The next interval of which all threads have handed over their part; `None` when there is none in
-    /// time, or no thread is left.
-    fn next(&mut self, wait: Duration) -> Option<Window> {
-        let until = Instant::now() + wait;
-        loop {
-            match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(window) => {
-                    let same = |one: &&mut (Window, usize)| one.0.start == window.start;
-                    match self.waiting.iter_mut().find(same) {
-                        Some((joined, parts)) => {
-                            joined.join(&window);
-                            *parts += 1;
-                        }
-                        None => self.waiting.push((window, 1)),
-                    }
-                    let full = |one: &(Window, usize)| one.1 >= self.threads;
-                    if let Some(at) = self.waiting.iter().position(full) {
-                        return Some(self.waiting.remove(at).0);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => return None,
-                Err(RecvTimeoutError::Disconnected) => return self.waiting.pop().map(|one| one.0),
-            }
-        }
-    }
-}
-
-fn add(total: &mut Option<Window>, window: Window) {
-    match total {
-        Some(total) => total.merge(&window),
-        None => *total = Some(window),
-    }
-}
-
-fn is_over(stop: &AtomicBool, until: Option<Instant>) -> bool {
-    stop.load(Ordering::Relaxed) || until.is_some_and(|until| Instant::now() >= until)
-}
-
-/// A table, or an object, for each interval.
-fn print(
-    args: &QueriesArgs,
-    output: &mut Output,
-    joiner: &mut Joiner,
-    news: &Receiver<News>,
-    stop: &AtomicBool,
-    until: Option<Instant>,
-) -> Result<Option<Window>> {
-    let mut total = None;
-    while !is_over(stop, until) {
-        for said in news.try_iter() {
-            match said {
-                News::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
-                News::Complaint(what) | News::WritingEnded(what) => eprintln!("mongosonar: {what}"),
-            }
-        }
-        if let Some(window) = joiner.next(NAP) {
-            if !args.each {
-                output.interval(&window)?;
-            }
-            add(&mut total, window);
-        }
-    }
-    Ok(total)
-}
-
-/// The live view.
-fn show(
-    args: &QueriesArgs,
-    selection: &Selection,
-    (source, origin): (&str, Origin),
-    joiner: &mut Joiner,
-    news: &Receiver<News>,
-    stop: &AtomicBool,
-    until: Option<Instant>,
-) -> Result<Option<Window>> {
-    let color = match args.color.unwrap_or(ColorArg::Auto) {
-        ColorArg::Always => true,
-        ColorArg::Never => false,
-        ColorArg::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-    };
-    let mut app = App::new(sonar_view::live::Settings {
-        selection: selection.clone(),
-        source: source.to_owned(),
-        origin,
-        split_by_order: super::window_settings(args).split_by_order,
-        color,
-        ..Default::default()
-    });
-    let job = Job::listen()?;
-    let mut screen = Screen::enter().context("cannot use the terminal")?;
-    let mut usage: Option<(Usage, Instant)> = None;
-    // They would spoil the screen.
-    let mut complaints: Vec<String> = Vec::new();
-    screen.draw(&mut app)?;
-    while !is_over(stop, until) {
-        let mut changed = false;
-        for said in news.try_iter() {
-            match said {
-                News::Source { source, origin, .. } => app.source(source, origin),
-                News::Complaint(what) => complaints.push(what),
-                News::WritingEnded(what) => app.problem(what),
-            }
-            changed = true;
-        }
-        while let Some(window) = joiner.next(Duration::ZERO) {
-            app.window(window);
-            changed = true;
-        }
-        if changed {
-            let last = usage.replace((Usage::now()?, Instant::now()));
-            if let (Some((before, then)), Some((after, at))) = (last, &usage) {
-                let spent = after.processor().saturating_sub(before.processor()).as_secs_f64();
-                let passed = at.duration_since(then).as_secs_f64().max(0.001);
-                app.cost(Cost {
-                    cpu_percent: Some(100.0 * spent / passed),
-                    rss_bytes: Some(after.resident_bytes),
-                });
-            }
-        }
-        changed |= job.follow(&mut screen)?;
-        if event::poll(Duration::from_millis(100))? {
-            match event::read()? {
-                Event::Key(key) if Job::is_asked(&key) => {
-                    job.suspend(&mut screen)?;
-                    changed = true;
-                }
-                Event::Key(key) => match app.key(key) {
-                    Action::Quit => break,
-                    Action::Redraw => screen.redraw(&mut app)?,
-                    Action::Copy(text) => {
-                        screen.copy(&text, std::env::var_os("TMUX").is_some())?;
-                        changed = true;
-                    }
-                    Action::Continue => changed = true,
-                },
-                Event::Resize(..) => changed = true,
-                _ => {}
-            }
-        }
-        if changed {
-            screen.draw(&mut app)?;
-        }
-    }
-    drop(screen);
-    complaints.iter().for_each(|what| eprintln!("mongosonar: {what}"));
-    Ok(app.into_total())
 }

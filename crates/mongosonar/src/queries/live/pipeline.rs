@@ -1,0 +1,101 @@
+//! From packets to windows of a live view.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sonar_core::window::WindowSettings;
+use sonar_core::{Coverage, Operation, Timestamp, Window};
+use sonar_decode::{Decoder, Sink};
+
+use crate::queries::output::Output;
+use crate::queries::write::Recorder;
+
+/// Decodes packets into operations and collects these in windows, which it hands over at the boundaries of intervals.
+pub struct Pipeline {
+    pub decoder: Decoder,
+    pub sink: LiveSink,
+    pub keep: Option<Arc<Mutex<Recorder>>>,
+    pub counted: Coverage,
+    pub kernel: Coverage,
+    pub interval_ns: u64,
+    /// End of the interval that is open. It ends with the first packet that is later, or when none can come
+    /// any more that is earlier.
+    pub boundary: Timestamp,
+    pub settings: WindowSettings,
+    pub to: SyncSender<Window>,
+    /// Nobody takes the windows any more.
+    pub orphaned: bool,
+}
+
+/// Takes operations into the open window, and writes them where that is asked for.
+pub struct LiveSink {
+    pub window: Window,
+    pub each: Option<Arc<Mutex<Output>>>,
+    pub broken: Arc<AtomicBool>,
+}
+
+impl Sink for LiveSink {
+    fn operation(&mut self, op: &Operation<'_>) {
+        self.window.record(op);
+        if let Some(output) = &self.each {
+            let written = output.lock().unwrap_or_else(PoisonError::into_inner).operation(op);
+            if written.is_err() {
+                self.broken.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Pipeline {
+    #[inline]
+    pub fn packet(&mut self, packet: &sonar_core::Packet<'_>) {
+        if packet.time >= self.boundary {
+            self.rotate(packet.time);
+        }
+        if let Some(keep) = &self.keep {
+            keep.lock().unwrap_or_else(PoisonError::into_inner).packet(packet);
+        }
+        self.decoder.packet(packet, &mut self.sink);
+    }
+
+    /// Hands the open window over and opens the one in which `time` lies.
+    #[cold]
+    pub fn rotate(&mut self, time: Timestamp) {
+        let end = self.boundary;
+        let next = time.floor_to(self.interval_ns);
+        self.boundary = next.plus_ns(self.interval_ns);
+        self.decoder.tick(end, &mut self.sink);
+        let in_flight = self.decoder.in_flight(end);
+        self.hand_over(end, next, in_flight);
+    }
+
+    /// Hands the last window over.
+    pub fn finish(&mut self, end: Timestamp) {
+        let in_flight = self.decoder.in_flight(end);
+        self.decoder.finish(end, &mut self.sink);
+        self.hand_over(end, end, in_flight);
+    }
+
+    /// Goes on with another decoder, which has seen nothing yet.
+    pub fn restart(&mut self, decoder: Decoder, time: Timestamp) {
+        self.decoder.finish(time, &mut self.sink);
+        self.sink.window.coverage.add(&self.decoder.coverage().since(&self.counted));
+        self.counted = Coverage::default();
+        self.decoder = decoder;
+    }
+
+    fn hand_over(&mut self, end: Timestamp, next: Timestamp, in_flight: Vec<sonar_core::InFlight>) {
+        let mut window = std::mem::replace(&mut self.sink.window, Window::new(next, self.settings));
+        window.end = end.max(window.start);
+        window.in_flight = in_flight;
+        let mut coverage = self.decoder.coverage();
+        coverage.add(&self.kernel);
+        window.coverage.add(&coverage.since(&self.counted));
+        self.counted = coverage;
+        if let Some(keep) = &self.keep {
+            keep.lock().unwrap_or_else(PoisonError::into_inner).flush();
+        }
+        self.orphaned |= self.to.send(window).is_err();
+    }
+}

@@ -1,0 +1,205 @@
+//! Shows the windows as they come: the live view, or a table or an object for each interval.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use crossterm::event::{self, Event};
+use sonar_core::Window;
+use sonar_sys::resource::Usage;
+use sonar_view::live::{Action, App, Cost, Screen};
+use sonar_view::{Origin, Selection};
+
+use super::News;
+use crate::cli::{ColorArg, QueriesArgs};
+use crate::queries::output::Output;
+use crate::stop::Job;
+
+/// The longest time that the main thread sleeps, so that it ends soon after Ctrl-C.
+const NAP: Duration = Duration::from_millis(250);
+
+/// Puts the windows of several threads together.
+struct Joiner {
+    from: Receiver<Window>,
+    threads: usize,
+    waiting: Vec<(Window, usize)>,
+    /// No thread is left.
+    ended: bool,
+}
+
+impl Joiner {
+    /// The next interval of which all threads have handed over their part; `None` when there is none in
+    /// time, or no thread is left.
+    fn next(&mut self, wait: Duration) -> Option<Window> {
+        let until = Instant::now() + wait;
+        loop {
+            match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(window) => {
+                    let same = |one: &&mut (Window, usize)| one.0.start == window.start;
+                    match self.waiting.iter_mut().find(same) {
+                        Some((joined, parts)) => {
+                            joined.join(&window);
+                            *parts += 1;
+                        }
+                        None => self.waiting.push((window, 1)),
+                    }
+                    let full = |one: &(Window, usize)| one.1 >= self.threads;
+                    if let Some(at) = self.waiting.iter().position(full) {
+                        return Some(self.waiting.remove(at).0);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.ended = true;
+                    return self.waiting.pop().map(|one| one.0);
+                }
+            }
+        }
+    }
+}
+
+/// Adds a window to the sum of those before.
+pub fn add(total: &mut Option<Window>, window: Window) {
+    match total {
+        Some(total) => total.merge(&window),
+        None => *total = Some(window),
+    }
+}
+
+/// The windows of the threads that capture, and what there is to say beside them.
+pub struct Feed {
+    joiner: Joiner,
+    news: Receiver<News>,
+    stop: Arc<AtomicBool>,
+    until: Option<Instant>,
+}
+
+impl Feed {
+    /// Windows of `threads` threads, until `stop` is set or, if there is one, after `duration`.
+    pub fn new(
+        (from, threads): (Receiver<Window>, usize),
+        news: Receiver<News>,
+        stop: Arc<AtomicBool>,
+        duration: Option<Duration>,
+    ) -> Self {
+        let joiner = Joiner { from, threads, waiting: Vec::new(), ended: false };
+        Self { joiner, news, stop, until: duration.map(|duration| Instant::now() + duration) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+            || self.joiner.ended
+            || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// The sum of the windows that come until all threads have ended; each may take two seconds.
+    pub fn rest(&mut self) -> Option<Window> {
+        let mut rest = None;
+        while let Some(window) = self.joiner.next(Duration::from_secs(2)) {
+            add(&mut rest, window);
+        }
+        rest
+    }
+
+    /// A table, or an object, for each interval; gives the sum of all windows.
+    pub fn print(&mut self, output: &mut Output) -> Result<Option<Window>> {
+        let mut total = None;
+        while !self.is_over() {
+            for said in self.news.try_iter() {
+                match said {
+                    News::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
+                    News::Complaint(what) | News::WritingEnded(what) => eprintln!("mongosonar: {what}"),
+                }
+            }
+            if let Some(window) = self.joiner.next(NAP) {
+                if !output.wants_each() {
+                    output.interval(&window)?;
+                }
+                add(&mut total, window);
+            }
+        }
+        Ok(total)
+    }
+
+    /// The live view, until the user quits; gives the sum of all windows.
+    pub fn show(
+        &mut self,
+        args: &QueriesArgs,
+        selection: &Selection,
+        (source, origin): (&str, Origin),
+    ) -> Result<Option<Window>> {
+        let color = match args.color.unwrap_or(ColorArg::Auto) {
+            ColorArg::Always => true,
+            ColorArg::Never => false,
+            ColorArg::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        };
+        let mut app = App::new(sonar_view::live::Settings {
+            selection: selection.clone(),
+            source: source.to_owned(),
+            origin,
+            split_by_order: crate::queries::window_settings(args).split_by_order,
+            color,
+            ..Default::default()
+        });
+        let job = Job::listen()?;
+        let mut screen = Screen::enter().context("cannot use the terminal")?;
+        let mut usage: Option<(Usage, Instant)> = None;
+        // They would spoil the screen.
+        let mut complaints: Vec<String> = Vec::new();
+        screen.draw(&mut app)?;
+        while !self.is_over() {
+            let mut changed = false;
+            for said in self.news.try_iter() {
+                match said {
+                    News::Source { source, origin, .. } => app.source(source, origin),
+                    News::Complaint(what) => complaints.push(what),
+                    News::WritingEnded(what) => app.problem(what),
+                }
+                changed = true;
+            }
+            while let Some(window) = self.joiner.next(Duration::ZERO) {
+                app.window(window);
+                changed = true;
+            }
+            if changed {
+                let last = usage.replace((Usage::now()?, Instant::now()));
+                if let (Some((before, then)), Some((after, at))) = (last, &usage) {
+                    let spent = after.processor().saturating_sub(before.processor()).as_secs_f64();
+                    let passed = at.duration_since(then).as_secs_f64().max(0.001);
+                    app.cost(Cost {
+                        cpu_percent: Some(100.0 * spent / passed),
+                        rss_bytes: Some(after.resident_bytes),
+                    });
+                }
+            }
+            changed |= job.follow(&mut screen)?;
+            if event::poll(Duration::from_millis(100))? {
+                match event::read()? {
+                    Event::Key(key) if Job::is_asked(&key) => {
+                        job.suspend(&mut screen)?;
+                        changed = true;
+                    }
+                    Event::Key(key) => match app.key(key) {
+                        Action::Quit => break,
+                        Action::Redraw => screen.redraw(&mut app)?,
+                        Action::Copy(text) => {
+                            screen.copy(&text, std::env::var_os("TMUX").is_some())?;
+                            changed = true;
+                        }
+                        Action::Continue => changed = true,
+                    },
+                    Event::Resize(..) => changed = true,
+                    _ => {}
+                }
+            }
+            if changed {
+                screen.draw(&mut app)?;
+            }
+        }
+        drop(screen);
+        complaints.iter().for_each(|what| eprintln!("mongosonar: {what}"));
+        Ok(app.into_total())
+    }
+}

@@ -1,0 +1,121 @@
+//! Reads the packets of a capture file, one after another.
+
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail};
+use sonar_core::Packet;
+use sonar_decode::capture_file::{Error, Parser, Step};
+
+use super::input::{self, open};
+use crate::content::{self, Content};
+
+/// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
+/// than this makes the buffer grow, up to the parser's own cap.
+const BUFFER: usize = 256 << 10;
+
+/// Takes the packets of a capture file.
+pub trait PacketSink {
+    /// Takes the next packet; `Break` ends the reading.
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>>;
+
+    /// Called before each read of the input, which may wait long for a pipe.
+    fn waiting(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// How the reading of a capture file ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// At the end of the file, or because the sink said so or `stop` was set.
+    Complete,
+    /// The file is cut or damaged at its end, and how; all packets before were read.
+    Damaged(String),
+}
+
+/// Reads the packets of `path` (`-` is standard input) into `sink`, until `stop` is set.
+///
+/// # Errors
+/// When the file cannot be opened, holds something else, or when `sink` fails.
+pub fn read(path: &Path, stop: &Arc<AtomicBool>, sink: &mut impl PacketSink) -> Result<End> {
+    let name = input::name(path);
+    let (mut input, progress) = match open(path, &name, stop) {
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(End::Complete),
+        opened => opened?,
+    };
+    let mut parser = Parser::new();
+    let mut buffer = vec![0; BUFFER];
+    let (mut begin, mut end) = (0, 0);
+    let mut any = false;
+    loop {
+        let step = match parser.next(&buffer[begin..end]) {
+            // What came before the damage is good.
+            Err(error) if any => {
+                progress.done();
+                return Ok(End::Damaged(error.to_string()));
+            }
+            Err(error) => {
+                bail!(
+                    "{name}: {}",
+                    content::instead(&buffer[begin..end], &mut input, Content::Capture, &error)
+                )
+            }
+            Ok(step) => step,
+        };
+        let need = match step {
+            Step::Packet { packet, consumed } => {
+                any = true;
+                if sink.packet(&packet)?.is_break() {
+                    progress.done();
+                    return Ok(End::Complete);
+                }
+                begin += consumed;
+                continue;
+            }
+            Step::Skip { consumed } => {
+                begin += consumed;
+                continue;
+            }
+            Step::Need { at_least } => at_least,
+        };
+        if stop.load(Ordering::Relaxed) {
+            return Ok(End::Complete);
+        }
+        sink.waiting()?;
+        buffer.copy_within(begin..end, 0);
+        end -= begin;
+        begin = 0;
+        if buffer.len() < need {
+            buffer.resize(need, 0);
+        }
+        let got = match input.read(&mut buffer[end..]) {
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) if stop.load(Ordering::Relaxed) => return Ok(End::Complete),
+            // A compressed file that was cut, or is damaged further on: what came before is good.
+            Err(error) => {
+                progress.done();
+                return Ok(End::Damaged(format!("cannot be read further: {error}")));
+            }
+        };
+        progress.show();
+        if got == 0 {
+            progress.done();
+            return match parser.end(end - begin) {
+                Ok(()) => Ok(End::Complete),
+                Err(error @ Error::Truncated { .. }) => Ok(End::Damaged(error.to_string())),
+                Err(error) => {
+                    bail!(
+                        "{name}: {}",
+                        content::instead(&buffer[..end], &mut input, Content::Capture, &error)
+                    )
+                }
+            };
+        }
+        end += got;
+    }
+}

@@ -1,0 +1,153 @@
+//! Replays a capture file in the live view, at its own speed and again and again.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, sync_channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use sonar_core::{Coverage, Packet, Timestamp, Window};
+use sonar_decode::{Decoder, Settings, Shared};
+use sonar_view::{Origin, Selection};
+
+use super::live::{Feed, LiveSink, Pipeline, now, on_screen};
+use super::output::Output;
+use super::packets::{self, End, PacketSink};
+use crate::cli::{OK, QueriesArgs};
+use crate::stop::{self, Ending};
+
+/// The longest sleep, so that the replay ends soon after Ctrl-C.
+const NAP: Duration = Duration::from_millis(100);
+/// The pause before the recording begins again, so that its parts do not run into each other.
+const PAUSE_NS: u64 = 200_000_000;
+
+/// One capture file, played in a loop.
+struct Replay {
+    path: PathBuf,
+    settings: Settings,
+    pipeline: Pipeline,
+    stop: Arc<AtomicBool>,
+    /// When the first packet of this pass was recorded, and when it is played.
+    first: Option<(Timestamp, Timestamp)>,
+}
+
+impl PacketSink for Replay {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>> {
+        let (recorded, played) = *self.first.get_or_insert_with(|| (packet.time, now()));
+        let due = played.plus_ns(packet.time.since(recorded));
+        self.wait_until(due);
+        if self.is_over() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.pipeline.packet(&Packet { time: due, ..*packet });
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl Replay {
+    fn is_over(&self) -> bool {
+        self.pipeline.orphaned || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until `due`; intervals that pass meanwhile are handed over.
+    fn wait_until(&mut self, due: Timestamp) {
+        loop {
+            let time = now();
+            if time >= due || self.is_over() {
+                return;
+            }
+            if time >= self.pipeline.boundary {
+                self.pipeline.rotate(time);
+            }
+            std::thread::sleep(Duration::from_nanos(due.since(time)).min(NAP));
+        }
+    }
+
+    fn run(mut self) -> Result<()> {
+        while !self.is_over() {
+            self.first = None;
+            let path = self.path.clone();
+            let stop = self.stop.clone();
+            let end = packets::read(&path, &stop, &mut self)?;
+            if self.first.is_none() {
+                anyhow::bail!("{}: this capture file holds no packets to replay", path.display());
+            }
+            if let End::Damaged(what) = end {
+                anyhow::bail!(
+                    "{}: {what}; `mongosonar queries --read` shows what comes before",
+                    path.display()
+                );
+            }
+            self.wait_until(now().plus_ns(PAUSE_NS));
+            // The same connections come again from their beginning.
+            self.pipeline.restart(Decoder::new(self.settings.clone(), Arc::new(Shared::default())), now());
+        }
+        self.pipeline.finish(now());
+        Ok(())
+    }
+}
+
+/// Replays `path` until told to stop; gives the exit code.
+///
+/// # Errors
+/// When the file cannot be opened, is damaged, or holds no packets.
+pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8> {
+    let stop = stop::listen(Ending::Prompt)?.flag().clone();
+    let settings = Settings {
+        ports: super::ports(args),
+        snap_replies: None,
+        verify_checksums: args.verify_checksums,
+        show_values: args.show_values,
+        sample: args.sample.unwrap_or(0),
+    };
+    let interval_ns = args.interval.unwrap_or(Duration::from_secs(1)).as_nanos() as u64;
+    let window_settings = super::window_settings(args);
+    let start = now();
+    let first = Window::new(start.floor_to(interval_ns), window_settings);
+    let (to, from) = sync_channel(4);
+    let (_say, news) = channel();
+    let replay = Replay {
+        path: path.to_owned(),
+        settings: settings.clone(),
+        pipeline: Pipeline {
+            decoder: Decoder::new(settings, Arc::new(Shared::default())),
+            boundary: first.start.plus_ns(interval_ns),
+            sink: LiveSink { window: Window { start, ..first }, each: None, broken: stop.clone() },
+            keep: None,
+            counted: Coverage::default(),
+            kernel: Coverage::default(),
+            interval_ns,
+            settings: window_settings,
+            to,
+            orphaned: false,
+        },
+        stop: stop.clone(),
+        first: None,
+    };
+    let source = format!("replay of {}", super::input::name(path));
+    let screen = on_screen(args);
+    if !screen {
+        eprintln!("mongosonar: {source}; Ctrl-C ends it");
+    }
+    let thread = std::thread::Builder::new()
+        .name("replay".to_owned())
+        .spawn(move || replay.run())
+        .context("cannot start a thread")?;
+    let mut output = Output::new(args, selection, Origin::File)?;
+    let mut feed = Feed::new((from, 1), news, stop.clone(), args.duration);
+    let total =
+        if screen { feed.show(args, selection, (&source, Origin::File)) } else { feed.print(&mut output) };
+    stop.store(true, Ordering::Relaxed);
+    let rest = feed.rest();
+    thread.join().map_err(|_| anyhow::anyhow!("the thread of the replay has failed"))??;
+    let mut total = total?;
+    if let Some(rest) = rest {
+        super::live::add(&mut total, rest);
+    }
+    if let Some(total) = &total {
+        output.summary(total)?;
+    }
+    Ok(OK)
+}
