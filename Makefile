@@ -1,10 +1,33 @@
 # The two commands: `make run` shows the queries of this machine, `make test` runs every test.
-.PHONY: run test test-long lint bench install dist-musl clean
+.PHONY: run demo check fmt lab test test-long bench dist dist-musl install clean
 
+# Where no MongoDB runs here, it replays a recording of a real one.
 run:
-	@scripts/install-prerequisites.sh run
+	@scripts/install-prerequisites.sh build
 	@scripts/run.sh
 
+# The live view of a server with a small workload, which ends with it.
+demo:
+	@scripts/install-prerequisites.sh run
+	@scripts/run.sh --demo
+
+# Format, lint and the tests of the workspace: what to run before a commit.
+check:
+	@scripts/install-prerequisites.sh check
+	@scripts/check.sh
+
+# Formats all sources.
+fmt:
+	@scripts/lint.sh --fix
+
+# One test of the whole program: make lab TEST=test_cli.py, or TEST="test_io.py -k oracle".
+lab:
+	@scripts/install-prerequisites.sh test
+	cargo build --locked -p mongosonar
+	@$(MAKE) --no-print-directory -C lab setup
+	cd lab/tests && MONGOSONAR=$(CURDIR)/target/debug/mongosonar ../.venv/bin/python -m pytest -rs $(TEST)
+
+# Everything, each part in a short form.
 test:
 	@scripts/install-prerequisites.sh test
 	@scripts/test.sh
@@ -14,14 +37,14 @@ test-long:
 	@scripts/install-prerequisites.sh test
 	@LONG=1 scripts/test.sh
 
-lint:
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --all-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
-
 bench:
 	@scripts/install-prerequisites.sh test
 	@for bench in bench/*.sh; do echo "== $$bench"; $$bench || exit 1; done
+
+# The release build: target/release/mongosonar.
+dist:
+	@scripts/install-prerequisites.sh build
+	cargo build --release --locked -p mongosonar
 
 # Into ~/.cargo/bin; `mongosonar doctor` then says how to run it without sudo.
 install:

@@ -14,8 +14,33 @@ import tempfile
 import time
 
 # Quantiles of Student's t, two-sided 95 %, by degrees of freedom.
-T = dict(enumerate((4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-                    2.110, 2.101, 2.093, 2.086, 2.080), start=2))
+T = dict(
+    enumerate(
+        (
+            4.303,
+            3.182,
+            2.776,
+            2.571,
+            2.447,
+            2.365,
+            2.306,
+            2.262,
+            2.228,
+            2.201,
+            2.179,
+            2.160,
+            2.145,
+            2.131,
+            2.120,
+            2.110,
+            2.101,
+            2.093,
+            2.086,
+            2.080,
+        ),
+        start=2,
+    )
+)
 # A row whose interval is wider than this, either way, is measured on, for at most so many times the pairs: the
 # width decides, not what the row says.
 WIDE, MOST = 0.035, 8
@@ -28,8 +53,28 @@ def output(command):
 
 
 def own_command(args, engine, mode, depth, seconds, size):
-    return [args.mongosonar, "disk", "bench", "--dir", args.dir, "--fileSizeMB", str(size), "--nThreads", str(depth), "--step-seconds",
-            str(seconds), "--probe-seconds", "0", "--no-ramp", "--no-fdatasync", "--engine", engine, "--quiet", "--json", *MODES[mode]]
+    return [
+        args.mongosonar,
+        "disk",
+        "bench",
+        "--dir",
+        args.dir,
+        "--fileSizeMB",
+        str(size),
+        "--nThreads",
+        str(depth),
+        "--step-seconds",
+        str(seconds),
+        "--probe-seconds",
+        "0",
+        "--no-ramp",
+        "--no-fdatasync",
+        "--engine",
+        engine,
+        "--quiet",
+        "--json",
+        *MODES[mode],
+    ]
 
 
 def ours(args, engine, mode, depth, path, seconds=None):
@@ -52,8 +97,22 @@ def ours(args, engine, mode, depth, path, seconds=None):
 
 
 def fio_command(engine, mode, depth, seconds, size, path):
-    command = ["fio", "--name=disk", f"--filename={path}", f"--size={size}m", "--bs=4k", "--direct=1", f"--rw={FIO_MODES[mode]}", "--time_based",
-               f"--runtime={seconds}", "--output-format=json", "--group_reporting", "--thread", "--randrepeat=1", "--norandommap"]
+    command = [
+        "fio",
+        "--name=disk",
+        f"--filename={path}",
+        f"--size={size}m",
+        "--bs=4k",
+        "--direct=1",
+        f"--rw={FIO_MODES[mode]}",
+        "--time_based",
+        f"--runtime={seconds}",
+        "--output-format=json",
+        "--group_reporting",
+        "--thread",
+        "--randrepeat=1",
+        "--norandommap",
+    ]
     if engine == "threads":
         return [*command, "--ioengine=psync", f"--numjobs={depth}"]
     return [*command, "--ioengine=io_uring", f"--iodepth={depth}", "--fixedbufs=1", "--registerfiles=1"]
@@ -95,7 +154,9 @@ def instructions(args, engine, mode, depth, path):
         (few, begun), (many, ended) = (counted(command(seconds), operations) for seconds in (1, 4))
         return (many - few) / (ended - begun)
 
-    mine = each(lambda seconds: own_command(args, engine, mode, depth, seconds, 16), lambda run: run["steps"][0]["operations"])
+    mine = each(
+        lambda seconds: own_command(args, engine, mode, depth, seconds, 16), lambda run: run["steps"][0]["operations"]
+    )
     output(["fio", "--name=lay", f"--filename={path}", "--size=16m", "--bs=1m", "--rw=write", "--direct=1"])
     return mine, each(lambda seconds: fio_command(engine, mode, depth, seconds, 16, path), of_fio)
 
@@ -134,7 +195,9 @@ def main():
     path = os.path.join(args.dir, f"fio-{os.getpid()}")
     missed = rows = 0
     try:
-        print("engine   mode   in flight   ours ops/s    fio ops/s   ratio   95 % interval    pairs   operations/s        ours CPU/op   fio CPU/op   CPU")
+        print(
+            "engine   mode   in flight   ours ops/s    fio ops/s   ratio   95 % interval    pairs   operations/s        ours CPU/op   fio CPU/op   CPU"
+        )
         for engine in args.engines.split(","):
             for mode in args.modes.split(","):
                 for depth in map(int, args.depths.split(",")):
@@ -146,11 +209,15 @@ def main():
                         pairs.append(pair(args, engine, mode, depth, path, len(pairs)))
                         ratio, low, high = interval([m[0] / t[0] for m, t in pairs])
                     mine, theirs, my_cpu, their_cpu = (
-                        statistics.median(p[i][j] for p in pairs) for j in (0, 1) for i in (0, 1))
+                        statistics.median(p[i][j] for p in pairs) for j in (0, 1) for i in (0, 1)
+                    )
                     verdict, cpu = judged(low, high), "met" if my_cpu <= their_cpu else "MISSED"
                     rows, missed = rows + 1, missed + ("MISSED" in verdict + cpu)
-                    print(f"{engine:8} {mode:6} {depth:9} {mine:12.0f} {theirs:12.0f} {ratio:7.3f}   {low:.3f} to {high:.3f}   {len(pairs):5}   {verdict:17} "
-                          f"{my_cpu / 1000:11.2f}µs {their_cpu / 1000:10.2f}µs   {cpu}", flush=True)
+                    print(
+                        f"{engine:8} {mode:6} {depth:9} {mine:12.0f} {theirs:12.0f} {ratio:7.3f}   {low:.3f} to {high:.3f}   {len(pairs):5}   {verdict:17} "
+                        f"{my_cpu / 1000:11.2f}µs {their_cpu / 1000:10.2f}µs   {cpu}",
+                        flush=True,
+                    )
         print(f"{rows - missed} of {rows} rows met")
         if not shutil.which("valgrind"):
             print("skipped: instructions (valgrind is not installed)")
@@ -160,7 +227,10 @@ def main():
             for mode in args.modes.split(","):
                 depth = 16 if engine == "uring" else 1
                 mine, theirs = instructions(args, engine, mode, depth, path)
-                print(f"{engine:8} {mode:6} {depth:9} {mine:35.0f} {theirs:12.0f}   {'met' if mine <= theirs else 'MISSED'}", flush=True)
+                print(
+                    f"{engine:8} {mode:6} {depth:9} {mine:35.0f} {theirs:12.0f}   {'met' if mine <= theirs else 'MISSED'}",
+                    flush=True,
+                )
     finally:
         if os.path.exists(path):
             os.unlink(path)

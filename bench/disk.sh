@@ -7,7 +7,10 @@
 #   bench/disk.sh [DIR]    PAIRS=7 SECONDS_EACH=3 choose how many pairs and how long
 set -eu
 cd "$(dirname "$0")/.."
-command -v fio >/dev/null || { echo "skipped: fio is not installed"; exit 0; }
+command -v fio >/dev/null || {
+    echo "skipped: fio is not installed"
+    exit 0
+}
 cargo build --quiet --release --locked -p mongosonar
 exec python3 bench/disk.py "${CARGO_TARGET_DIR:-target}/release/mongosonar" "${1:-target}" \
     --pairs "${PAIRS:-7}" --seconds "${SECONDS_EACH:-3}"

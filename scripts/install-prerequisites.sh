@@ -2,16 +2,22 @@
 # Installs what is missing on a Debian machine to build, run or test mongosonar. Says what it does, and
 # does nothing when everything is there.
 #
-#   scripts/install-prerequisites.sh run     compiler, Rust, Go (for the lab's server)
+#   scripts/install-prerequisites.sh build   compiler, Rust
+#   scripts/install-prerequisites.sh run     the same, and Go (for the lab's server)
+#   scripts/install-prerequisites.sh check   the same, and Python (for the tools that check)
 #   scripts/install-prerequisites.sh test    the same, and what the tests use
 #   scripts/install-prerequisites.sh musl    compiler, Rust, musl-gcc (for a static binary)
 set -euo pipefail
 
-what=${1:-run}
+what=${1:-build}
+rust_version=$(sed -nE 's/^channel = "(.*)"$/\1/p' "$(dirname "$0")/../rust-toolchain.toml")
 go_version=1.24.5
 # clang compiles the eBPF programs; libbpf, which comes with its crate, wants libelf and zlib.
 packages=(build-essential ca-certificates clang curl git libelf-dev pkg-config zlib1g-dev)
-[ "$what" != musl ] || packages+=(musl-tools python3)
+case $what in
+musl) packages+=(musl-tools python3) ;;
+check) packages+=(python3 python3-venv) ;;
+esac
 if [ "$what" = test ]; then
     # A Node.js that did not come from Debian brings its own npm, and Debian's would not go beside it.
     have='^(#|$)'
@@ -45,7 +51,14 @@ fi
 
 if ! PATH="$HOME/.cargo/bin:$PATH" command -v cargo >/dev/null; then
     say "installing Rust by rustup"
-    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal -c rustfmt -c clippy
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+        sh -s -- -y --profile minimal -c rustfmt -c clippy --default-toolchain "$rust_version"
+fi
+# The version that rust-toolchain.toml names, where there is another one.
+export PATH="$HOME/.cargo/bin:$PATH"
+if command -v rustup >/dev/null && ! rustup run "$rust_version" rustc --version >/dev/null 2>&1; then
+    say "installing Rust $rust_version by rustup"
+    rustup toolchain install "$rust_version" --profile minimal -c rustfmt -c clippy
 fi
 
 have_go() {
@@ -53,11 +66,14 @@ have_go() {
     version=$(PATH="/usr/local/go/bin:$PATH" go env GOVERSION 2>/dev/null | sed 's/^go//') || return 1
     [ -n "$version" ] && [ "$(printf '%s\n1.22\n' "$version" | sort -V | head -1)" = 1.22 ]
 }
-if [ "$what" != musl ] && ! have_go; then
+if [[ $what != build && $what != musl ]] && ! have_go; then
     case $(uname -m) in
-        x86_64) arch=amd64 ;;
-        aarch64) arch=arm64 ;;
-        *) say "no Go for $(uname -m)"; exit 1 ;;
+    x86_64) arch=amd64 ;;
+    aarch64) arch=arm64 ;;
+    *)
+        say "no Go for $(uname -m)"
+        exit 1
+        ;;
     esac
     say "installing Go $go_version into /usr/local/go"
     archive=$(mktemp)

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Shows the queries of the MongoDB that serves on this machine. Where none does, starts a real server of
-# MongoDB's wire protocol with a small workload first, and stops it at the end, however that comes.
+# Shows the queries of the MongoDB that serves on this machine. Where none does, replays a recording of a real one.
+#
+#   scripts/run.sh           the live view
+#   scripts/run.sh --demo    the live view of a server of MongoDB's wire protocol (FerretDB) with a small workload,
+#                            which is started first and stopped at the end, however that comes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:/usr/local/go/bin:$PATH"
@@ -8,11 +11,22 @@ export PATH="$HOME/.cargo/bin:/usr/local/go/bin:$PATH"
 # A program that is built already can be named.
 sonar=${MONGOSONAR:-}
 if [ -z "$sonar" ]; then
-    cargo build --release --locked -p mongosonar
-    sonar=$PWD/target/release/mongosonar
+    # A debug build decodes 100,000 frames a second, and is there in a third of the time of a release build.
+    cargo build --locked -p mongosonar
+    sonar=$PWD/target/debug/mongosonar
 fi
+# Whether something listens on MongoDB's port, and whether a MongoDB serves here, on whatever port.
+port_taken() { ss -Hltn 'sport = :27017' 2>/dev/null | grep -q .; }
+serves() { port_taken || pgrep -x 'mongod|mongos' >/dev/null; }
+
 arguments=()
 [ -t 1 ] || arguments=(--duration 15s --interval 5s)
+
+recording=fixtures/mongod-4.0-mixed/wire.pcap.gz
+if [ "${1:-}" != --demo ] && ! serves; then
+    echo "No MongoDB serves here: replaying a recording of MongoDB 4.0 ($recording). \`make demo\` shows a live server." >&2
+    exec "$sonar" queries --replay --read "$recording" "${arguments[@]}"
+fi
 
 root=()
 if [ "$(id -u)" != 0 ]; then
@@ -52,12 +66,16 @@ show() {
     )
 }
 
-if ss -Hltn 'sport = :27017' 2>/dev/null | grep -q . || pgrep -x 'mongod|mongos' >/dev/null; then
+if [ "${1:-}" != --demo ]; then
     show
     exit
 fi
+if port_taken; then
+    echo "Something listens on port 27017 already, which the demonstration uses; \`make run\` shows a MongoDB there." >&2
+    exit 1
+fi
 
-echo "No MongoDB serves here: starting FerretDB with a small workload, so that there is something to show." >&2
+echo "Starting FerretDB with a small workload." >&2
 mkdir -p lab/bin
 (cd lab/server && go build -o ../bin/server .)
 mkdir "$files/data"
@@ -66,7 +84,10 @@ server=$!
 echo "$server" >"$files/server.pid"
 for _ in $(seq 100); do
     grep -q '^ready' "$files/log" && break
-    kill -0 "$server" 2>/dev/null || { cat "$files/log" >&2; exit 1; }
+    kill -0 "$server" 2>/dev/null || {
+        cat "$files/log" >&2
+        exit 1
+    }
     sleep 0.1
 done
 show --port 27017

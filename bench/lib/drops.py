@@ -4,7 +4,17 @@ import contextlib
 import time
 
 from kit import (
-    RECORDING, RECORDING_PORT, folder, links, listening, main, processor_time, processors, say, softirq, verdict,
+    RECORDING,
+    RECORDING_PORT,
+    folder,
+    links,
+    listening,
+    main,
+    processor_time,
+    processors,
+    say,
+    softirq,
+    verdict,
 )
 from wire import Sender, of_recording
 
@@ -31,12 +41,17 @@ def one(work, senders, rates, cpu):
     frames, volume = (sum(each[what] for each in sent) for what in ("frames", "bytes"))
     seconds = max(each["seconds"] for each in sent)
     coverage, rate = found["coverage"], frames / seconds
-    say(f"  sent {rate:,.0f} frames a second, {8 * volume / seconds / 1e6:,.0f} Mbit/s; heard {coverage['frames']:,} of {frames:,}, "
+    say(
+        f"  sent {rate:,.0f} frames a second, {8 * volume / seconds / 1e6:,.0f} Mbit/s; heard {coverage['frames']:,} of {frames:,}, "
         f"dropped {coverage['kernel_drops']:,}; {found['totals']['calls']:,} operations; processor {100 * used / seconds:.0f} %, "
-        f"software interrupts of the host {100 * interrupts / seconds:.0f} %")
+        f"software interrupts of the host {100 * interrupts / seconds:.0f} %"
+    )
     if abs(frames - coverage["frames"] - coverage["kernel_drops"]) > 0.001 * frames:
         raise SystemExit("the frames sent and those heard or dropped are not the same number")
-    whole = coverage["messages_decoded"] > 0.999 * coverage["messages"] and coverage["frames_decoded"] > 0.999 * coverage["frames"]
+    whole = (
+        coverage["messages_decoded"] > 0.999 * coverage["messages"]
+        and coverage["frames_decoded"] > 0.999 * coverage["frames"]
+    )
     if not coverage["kernel_drops"] and not whole or not coverage["messages"]:
         raise SystemExit(f"not all was decoded: {coverage}")
     return rate, coverage["kernel_drops"]
@@ -49,9 +64,15 @@ def bench():
         senders = []
         for number, cpu in enumerate((sending, hearing)):
             schedule = of_recording(RECORDING, 3_000, ROUNDS, host=1 + number)
-            senders.append(stack.enter_context(Sender("v0", schedule, cpu, namespace_of=senders[0].pid if senders else "new")))
+            senders.append(
+                stack.enter_context(Sender("v0", schedule, cpu, namespace_of=senders[0].pid if senders else "new"))
+            )
         # The largest frame of the recording's small operations is above the usual 1,500.
-        links("link add v0 mtu 9000 type veth peer name v1 mtu 9000", f"link set v0 netns {senders[0].pid}", "link set v1 up")
+        links(
+            "link add v0 mtu 9000 type veth peer name v1 mtu 9000",
+            f"link set v0 netns {senders[0].pid}",
+            "link set v1 up",
+        )
         runs = [one(work, senders, [RATE * share for share in SHARES], hearing) for _ in range(TURNS)]
         slowest = min(rate for rate, _ in runs)
         if slowest < RATE * (1 - TOLERANCE):

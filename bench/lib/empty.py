@@ -32,7 +32,12 @@ class Empty:
         self.fds, self.programs = [], []
         code, licence = ctypes.create_string_buffer(self.code), ctypes.create_string_buffer(b"GPL")
         for name in (b"sys_enter", b"sys_exit"):
-            program = _bpf(PROG_LOAD, struct.pack("<IIQQ", RAW_TRACEPOINT, len(self.code) // 8, ctypes.addressof(code), ctypes.addressof(licence)))
+            program = _bpf(
+                PROG_LOAD,
+                struct.pack(
+                    "<IIQQ", RAW_TRACEPOINT, len(self.code) // 8, ctypes.addressof(code), ctypes.addressof(licence)
+                ),
+            )
             self.programs.append(program)
             point = ctypes.create_string_buffer(name)
             self.fds.append(_bpf(RAW_TRACEPOINT_OPEN, struct.pack("<QI", ctypes.addressof(point), program)))

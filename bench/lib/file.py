@@ -7,8 +7,20 @@ import shutil
 import subprocess
 
 from kit import (
-    MIB, MONGOSONAR, RECORDING_PORT, ROOT, folder, last_processor, main, median, multiply, run, runs, say,
-    summary, verdict,
+    MIB,
+    MONGOSONAR,
+    RECORDING_PORT,
+    ROOT,
+    folder,
+    last_processor,
+    main,
+    median,
+    multiply,
+    run,
+    runs,
+    say,
+    summary,
+    verdict,
 )
 
 PIPELINE = ROOT / "lab/bin/pipeline"
@@ -20,7 +32,16 @@ ROUNDS = 3
 TSHARK = {
     "tshark, opcodes": ("-T", "fields", "-e", "mongo.opcode"),
     "tshark, ids and names of elements": (
-        "-T", "fields", "-e", "mongo.opcode", "-e", "mongo.request_id", "-e", "mongo.response_to", "-e", "mongo.element.name"
+        "-T",
+        "fields",
+        "-e",
+        "mongo.opcode",
+        "-e",
+        "mongo.request_id",
+        "-e",
+        "mongo.response_to",
+        "-e",
+        "mongo.element.name",
     ),
 }
 
@@ -85,8 +106,10 @@ def mixed(work):
         say("skipped: tshark is not installed")
     os.sync()
     same_messages(work, frames, commands)
-    say(f"  {frames:,} frames, {held['bytes'] / MIB:.0f} MiB in the page cache; {held['ipv6']:,} frames are IPv6; "
-        f"medians of {ROUNDS} rounds, in each one after the other")
+    say(
+        f"  {frames:,} frames, {held['bytes'] / MIB:.0f} MiB in the page cache; {held['ipv6']:,} frames are IPv6; "
+        f"medians of {ROUNDS} rounds, in each one after the other"
+    )
     each = {name: [] for name in commands}
     for _ in range(ROUNDS):
         for name, command in commands.items():
@@ -96,8 +119,10 @@ def mixed(work):
     took = {name: median([one.cpu for one in taken]) for name, taken in each.items()}
     for name, taken in each.items():
         wall, most = median([one.wall for one in taken]), max(one.rss for one in taken)
-        say(f"  {name}: {took[name]:.3f} s of processor time, {wall:.3f} s by the clock, "
-            f"{took[name] / frames * 1e6:.2f} us a frame, peak {most / MIB:.0f} MiB")
+        say(
+            f"  {name}: {took[name]:.3f} s of processor time, {wall:.3f} s by the clock, "
+            f"{took[name] / frames * 1e6:.2f} us a frame, peak {most / MIB:.0f} MiB"
+        )
     for name in commands:
         if name != "mongosonar":
             least = 10 if name == "Go pipeline" else 100
@@ -115,8 +140,10 @@ def same_messages(work, frames, commands):
         run(commands["Go pipeline"], output=out)
         says = json.loads(out.read_text())
         paired = sum(one["calls"] for one in says["calls"].values())
-        say(f"  Go pipeline: {says['messages']:,} messages, {paired:,} operations "
-            f"(it leaves {says['other_messages']:,} messages: snappy, and opcodes before OP_MSG)")
+        say(
+            f"  Go pipeline: {says['messages']:,} messages, {paired:,} operations "
+            f"(it leaves {says['other_messages']:,} messages: snappy, and opcodes before OP_MSG)"
+        )
         if says["messages"] != messages or says["frames"] != frames:
             raise SystemExit("the Go pipeline did not hear the same messages: no comparison")
     name = next(iter(TSHARK))

@@ -11,13 +11,24 @@ import sys
 import time
 
 import empty
+
 import kit
 
 STUDY = kit.ROOT / "lab/bin/study"
 COUNT, CACHE_MB = 300_000, 30
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 LITTLE_MB = 128
-T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}  # Student's, 95 %, by degrees of freedom
+T = {
+    1: 12.706,
+    2: 4.303,
+    3: 3.182,
+    4: 2.776,
+    5: 2.571,
+    6: 2.447,
+    7: 2.365,
+    8: 2.306,
+    9: 2.262,
+}  # Student's, 95 %, by degrees of freedom
 STATISTICS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 
 READER = """
@@ -54,7 +65,9 @@ def run_time_ns(pid):
 def attach(what, pid, recording):
     recording.unlink(missing_ok=True)
     command = [kit.MONGOSONAR, "io", what, "--pid", str(pid)] + ([str(recording)] if what == "record" else ["--json"])
-    tracer = subprocess.Popen(command, stdout=subprocess.PIPE if what == "live" else None, stderr=subprocess.PIPE, text=True)
+    tracer = subprocess.Popen(
+        command, stdout=subprocess.PIPE if what == "live" else None, stderr=subprocess.PIPE, text=True
+    )
     said = tracer.stderr.readline()
     if "Ctrl-C ends it" not in said:
         sys.exit(f"nothing can be traced here: {said}")
@@ -90,8 +103,14 @@ def fetch(folder, what, recording, group):
     os.sync()
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
     enter = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group else None
-    program = subprocess.Popen([STUDY, "fetch", folder, str(CACHE_MB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, "WAIT": "1"}, preexec_fn=enter)
+    program = subprocess.Popen(
+        [STUDY, "fetch", folder, str(CACHE_MB)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "WAIT": "1"},
+        preexec_fn=enter,
+    )
     program.stdout.readline()
     idle = subprocess.Popen(["sleep", "1000"])
     tracer, nothing = None, contextlib.ExitStack()
@@ -138,16 +157,24 @@ def cost(folder, where, rounds, group=None):
                 each[way].append(run)
     finally:
         STATISTICS.write_text("0")
-    print(f"fetch through an index, {COUNT:,} documents in hashed order, {where}: {statistics.median(seconds[None]):.2f} s")
+    print(
+        f"fetch through an index, {COUNT:,} documents in hashed order, {where}: {statistics.median(seconds[None]):.2f} s"
+    )
     nothing = statistics.median(shares["bystander"])
     for way in ("record", "live"):
         share = statistics.median(shares[way])
         mean, half = interval([(b - a) / a * 100 for a, b in zip(seconds[None], seconds[way])])
-        print(f"  io {way}: programs ran {share:.2f} % of it (target 0.80 %: {'met' if share <= 0.8 else 'MISSED'}); {statistics.median(each[way]):.0f} ns a run; run time {mean:+.1f} % ± {half:.1f} % ({rounds} pairs)")
-    print(f"  the same programs, when another process is traced: {nothing:.2f} %, {statistics.median(each['bystander']):.0f} ns a run")
+        print(
+            f"  io {way}: programs ran {share:.2f} % of it (target 0.80 %: {'met' if share <= 0.8 else 'MISSED'}); {statistics.median(each[way]):.0f} ns a run; run time {mean:+.1f} % ± {half:.1f} % ({rounds} pairs)"
+        )
+    print(
+        f"  the same programs, when another process is traced: {nothing:.2f} %, {statistics.median(each['bystander']):.0f} ns a run"
+    )
     for way, what in (("empty", "that do nothing"), ("clock", "that only read the clock")):
         share = statistics.median(shares[way])
-        print(f"  programs {what}, at the same places: {share:.2f} %, {statistics.median(each[way]):.0f} ns a run; {0.8 - share:.2f} % of the target are left for more")
+        print(
+            f"  programs {what}, at the same places: {share:.2f} %, {statistics.median(each[way]):.0f} ns a run; {0.8 - share:.2f} % of the target are left for more"
+        )
 
 
 def losses(folder):
@@ -155,7 +182,12 @@ def losses(folder):
     data.write_bytes(os.urandom(16 << 20))
     for what, rate in (("record", 100_000), ("live", 200_000)):
         count = rate * 10
-        reader = subprocess.Popen([sys.executable, "-c", READER, data, str(rate), str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        reader = subprocess.Popen(
+            [sys.executable, "-c", READER, data, str(rate), str(count)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         tracer = attach(what, reader.pid, folder / "rate.msio")
         reader.stdin.write("go\n")
         reader.stdin.flush()
@@ -169,13 +201,20 @@ def losses(folder):
             lines = [json.loads(line) for line in out.splitlines()]
             seen = sum(f["reads"] for line in lines for f in line["files"] if f["name"] == str(data))
             lost = sum(lines[-1]["lost"].values()) + count - seen
-        print(f"  io {what}: {reached:,.0f} accesses/s for {count / reached:.0f} s, {lost} lost (target 0 at {rate:,}/s: {'met' if lost == 0 and reached > 0.9 * rate else 'MISSED'})")
+        print(
+            f"  io {what}: {reached:,.0f} accesses/s for {count / reached:.0f} s, {lost} lost (target 0 at {rate:,}/s: {'met' if lost == 0 and reached > 0.9 * rate else 'MISSED'})"
+        )
 
 
 def report(folder):
     data, recording = folder / "data", folder / "many.msio"
     count = 10_000_000
-    reader = subprocess.Popen([sys.executable, "-c", READER, data, "250000", str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, data, "250000", str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     tracer = attach("record", reader.pid, recording)
     reader.stdin.write("go\n")
     reader.stdin.flush()
@@ -183,7 +222,13 @@ def report(folder):
     tracer.send_signal(2)
     tracer.communicate()
     reader.communicate()
-    for what, more in (("report", ["--json"]), ("the same with a page and an SVG", ["--json", "--html", str(folder / "many.html"), "--svg", str(folder / "many.svg")])):
+    for what, more in (
+        ("report", ["--json"]),
+        (
+            "the same with a page and an SVG",
+            ["--json", "--html", str(folder / "many.html"), "--svg", str(folder / "many.svg")],
+        ),
+    ):
         took = []
         for _ in range(3):
             begun = time.monotonic()

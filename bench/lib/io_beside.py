@@ -83,7 +83,9 @@ def traced(what, pid, folder):
     else:
         said = folder / what
         with said.open("w") as out:
-            tracer = subprocess.Popen(command(what, pid), stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+            tracer = subprocess.Popen(
+                command(what, pid), stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+            )
         until = time.monotonic() + 60
         while not READY.search(text := said.read_text(errors="replace")):
             if tracer.poll() is not None or time.monotonic() > until:
@@ -91,7 +93,12 @@ def traced(what, pid, folder):
                 tracer.wait()
                 # The first line that names what cannot be had, else the last that is no frame of a traceback.
                 lines = [line for line in text.splitlines() if line.strip() and not line.startswith(" ")]
-                raise Unable(next((line for line in lines if re.search("Unable|ERROR: Error|annot attach", line)), lines[-1] if lines else "it says nothing"))
+                raise Unable(
+                    next(
+                        (line for line in lines if re.search("Unable|ERROR: Error|annot attach", line)),
+                        lines[-1] if lines else "it says nothing",
+                    )
+                )
             time.sleep(0.05)
         yield tracer
         end(tracer)
@@ -101,8 +108,13 @@ def fetch(folder, what):
     """One fetch; gives its seconds, nanoseconds that the tool's programs ran, and how often they did."""
     os.sync()
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
-    program = subprocess.Popen([bench_io.STUDY, "fetch", folder / "hashed", str(bench_io.CACHE_MB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               text=True, env={**os.environ, "WAIT": "1"})
+    program = subprocess.Popen(
+        [bench_io.STUDY, "fetch", folder / "hashed", str(bench_io.CACHE_MB)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "WAIT": "1"},
+    )
     program.stdout.readline()
     took = runs = 0
     try:
@@ -123,7 +135,10 @@ def fetch(folder, what):
 @contextlib.contextmanager
 def tracefs():
     """bpftrace and bcc attach to tracepoints through it."""
-    mounted = not (TRACEFS / "events").exists() and subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], capture_output=True).returncode == 0
+    mounted = (
+        not (TRACEFS / "events").exists()
+        and subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACEFS], capture_output=True).returncode == 0
+    )
     try:
         yield
     finally:
@@ -158,7 +173,9 @@ def bench():
         notes = {}
         if "each" in found:
             lines = (folder / "each").read_text(errors="replace").splitlines()
-            notes["each"] = f"; {sum(line.split(' ')[1:2] == ['study'] for line in lines):,} lines, {sum(map(int, LOST.findall(' '.join(lines)))):,} lost"
+            notes["each"] = (
+                f"; {sum(line.split(' ')[1:2] == ['study'] for line in lines):,} lines, {sum(map(int, LOST.findall(' '.join(lines)))):,} lost"
+            )
     print(f"beside bpftrace and fileslower, the same fetch by turns, {bench_io.ROUNDS} rounds:")
     for what, all in found.items():
         line = f"  {names[what]}: {statistics.median(seconds for seconds, *_ in all):.2f} s"

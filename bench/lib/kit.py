@@ -88,7 +88,10 @@ def run(command, cpu=None, output=None):
     with open(output or os.devnull, "wb") as out, tempfile.TemporaryFile() as errors:
         began = time.perf_counter()
         child = subprocess.Popen(
-            [str(word) for word in command], stdout=out, stderr=errors, stdin=subprocess.DEVNULL,
+            [str(word) for word in command],
+            stdout=out,
+            stderr=errors,
+            stdin=subprocess.DEVNULL,
             preexec_fn=pin,
         )
         try:
@@ -101,7 +104,9 @@ def run(command, cpu=None, output=None):
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode != 0:
             errors.seek(0)
-            raise SystemExit(f"{command[0]} ended with {child.returncode}: {errors.read().decode(errors='replace')[-2000:]}")
+            raise SystemExit(
+                f"{command[0]} ended with {child.returncode}: {errors.read().decode(errors='replace')[-2000:]}"
+            )
     # A process begins as a copy of this one, which counts; a peak below our own is not known exactly.
     floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return Run(wall, used.ru_utime, used.ru_stime, max(used.ru_maxrss, floor) * 1024)

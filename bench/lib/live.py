@@ -3,7 +3,18 @@
 import time
 
 from kit import (
-    RECORDING, RECORDING_PORT, folder, links, listening, main, median, processor_time, processors, say, softirq, verdict,
+    RECORDING,
+    RECORDING_PORT,
+    folder,
+    links,
+    listening,
+    main,
+    median,
+    processor_time,
+    processors,
+    say,
+    softirq,
+    verdict,
 )
 from wire import Sender, of_recording
 
@@ -29,8 +40,13 @@ def one(work, sender, arguments, cpu, silent=False):
         sent = {} if silent else sender.end()
         time.sleep(1)
         found, _ = ear.stop()
-    return {"percent": 100 * used / seconds, "softirq": 100 * interrupts / seconds,
-            "sent": sent, "coverage": found["coverage"], "calls": found["totals"]["calls"]}
+    return {
+        "percent": 100 * used / seconds,
+        "softirq": 100 * interrupts / seconds,
+        "sent": sent,
+        "coverage": found["coverage"],
+        "calls": found["totals"]["calls"],
+    }
 
 
 def bench():
@@ -51,13 +67,17 @@ def bench():
         say(f"== {name}")
         verdict("user and system", median([run["percent"] for run in runs]), 0.5, " % of a processor")
         say("  each run " + ", ".join(f"{run['percent']:.3f}" for run in runs))
-        say(f"  apart from it, software interrupts of the host: {median([run['softirq'] for run in runs]):.2f} % "
-            f"(without traffic {silence['softirq']:.2f} %)")
+        say(
+            f"  apart from it, software interrupts of the host: {median([run['softirq'] for run in runs]):.2f} % "
+            f"(without traffic {silence['softirq']:.2f} %)"
+        )
         verdict("frames dropped by the kernel", max(run["coverage"]["kernel_drops"] for run in runs), 0)
         for run in runs:
             check(name, run)
         coverage = runs[-1]["coverage"]
-        say(f"  heard {coverage['frames']:,} of {runs[-1]['sent']['frames']:,} frames, {runs[-1]['calls']:,} operations")
+        say(
+            f"  heard {coverage['frames']:,} of {runs[-1]['sent']['frames']:,} frames, {runs[-1]['calls']:,} operations"
+        )
 
 
 def check(name, run):

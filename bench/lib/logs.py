@@ -34,8 +34,15 @@ def rate(kind, least, peer, work):
         size = path.stat().st_size
         say(f"== {kind} log of {size / 1e6:.0f} MB, {shapes} shapes, on one processor")
         each = runs(5, [MONGOSONAR, "logs", "report", path, "--limit", "1"], cpu=cpu)
-        verdict("MB/s of processor time to the final digest, median of 5", size / median([r.cpu for r in each]) / 1e6, least, least=True)
-        say(f"  by the clock {size / median([r.wall for r in each]) / 1e6:,.0f} MB/s; peak memory {max(r.rss for r in each) / MIB:.0f} MiB")
+        verdict(
+            "MB/s of processor time to the final digest, median of 5",
+            size / median([r.cpu for r in each]) / 1e6,
+            least,
+            least=True,
+        )
+        say(
+            f"  by the clock {size / median([r.wall for r in each]) / 1e6:,.0f} MB/s; peak memory {max(r.rss for r in each) / MIB:.0f} MiB"
+        )
         if shapes == SHAPES:
             peer(path, size, cpu)
     path.unlink()
@@ -78,7 +85,9 @@ def memory(work):
     make(piece, "json", 200, 5_000)
     say(f"== peak memory over {LARGE_GB:g} GB with 5,000 shapes")
     # The same piece again and again, through a pipe: nothing of that size is kept on disk.
-    reader = subprocess.Popen([MONGOSONAR, "logs", "report", "-", "--limit", "1"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    reader = subprocess.Popen(
+        [MONGOSONAR, "logs", "report", "-", "--limit", "1"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
     left = round(LARGE_GB * 1e9)
     while left > 0:
         with open(piece, "rb", buffering=0) as file:

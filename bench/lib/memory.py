@@ -12,7 +12,19 @@ import threading
 import time
 
 from kit import (
-    MIB, MONGOSONAR, Memory, folder, links, listening, main, process, processors, say, stop, verdict, wait_until,
+    MIB,
+    MONGOSONAR,
+    Memory,
+    folder,
+    links,
+    listening,
+    main,
+    process,
+    processors,
+    say,
+    stop,
+    verdict,
+    wait_until,
 )
 from wire import Conversation, Schedule, Sender, bson, client_address, message
 
@@ -29,12 +41,23 @@ def command(shape):
     """A find of a shape of its own, about as long as finds are."""
     names = [f"field{(shape * step) % 97}" for step in (1, 3, 7)]
     condition = {"tenant": 7, f"only{shape}": "x", names[0]: {"$gt": 5, "$lt": 9}, names[1]: {"$in": [1, 2, 3]}}
-    return bson({"find": f"orders{shape % 50}", "filter": condition, "sort": {names[2]: -1}, "limit": 10,
-                 "lsid": {"id": "0123456789abcdef"}, "$db": "shop"})
+    return bson(
+        {
+            "find": f"orders{shape % 50}",
+            "filter": condition,
+            "sort": {names[2]: -1},
+            "limit": 10,
+            "lsid": {"id": "0123456789abcdef"},
+            "$db": "shop",
+        }
+    )
 
 
 def hello(application):
-    client = {"application": {"name": f"application-{application:02}"}, "driver": {"name": "PyMongo", "version": "4.7.3"}}
+    client = {
+        "application": {"name": f"application-{application:02}"},
+        "driver": {"name": "PyMongo", "version": "4.7.3"},
+    }
     return bson({"hello": 1, "client": client, "$db": "admin"})
 
 
@@ -88,7 +111,9 @@ class Watch:
         self.thread.join()
         most = max(self.seen, key=lambda memory: memory.resident - memory.ring)
         peak = max(memory.peak for memory in self.seen)
-        say(f"  resident {most.resident / MIB:.1f} MiB, of it the ring {most.ring / MIB:.1f} MiB; high-water mark {peak / MIB:.1f} MiB")
+        say(
+            f"  resident {most.resident / MIB:.1f} MiB, of it the ring {most.ring / MIB:.1f} MiB; high-water mark {peak / MIB:.1f} MiB"
+        )
         if most.ring < RING_MIB * MIB // 2:
             say("  the ring does not count as resident memory of the process here")
         own = max(peak - most.ring, most.resident - most.ring)
@@ -107,8 +132,10 @@ def as_json(work, sender, cpu, *more):
         watch.report()
         found, intervals = ear.stop()
     coverage = found["coverage"]
-    say(f"  {sent['frames']:,} frames in {intervals} intervals: {coverage['streams']:,} connections, {found['rows_total']:,} shapes, "
-        f"{found['totals']['calls']:,} operations, {coverage['kernel_drops']:,} frames dropped")
+    say(
+        f"  {sent['frames']:,} frames in {intervals} intervals: {coverage['streams']:,} connections, {found['rows_total']:,} shapes, "
+        f"{found['totals']['calls']:,} operations, {coverage['kernel_drops']:,} frames dropped"
+    )
     if not more:
         check(found)
 
@@ -140,7 +167,9 @@ def in_live_view(sender, cpu):
     words = [MONGOSONAR, "queries", *ARGUMENTS]
     environment = {**os.environ, "TERM": "xterm-256color"}
     pin = lambda: os.sched_setaffinity(0, {cpu})
-    with process(words, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=environment, preexec_fn=pin) as child:
+    with process(
+        words, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=environment, preexec_fn=pin
+    ) as child:
         wait_until(lambda: sum(drawn) > 1_000, "the live view")
         watch = Watch(child.pid)
         sender.begin(RATE, 600, 1)

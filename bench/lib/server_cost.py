@@ -101,9 +101,13 @@ def bench():
             heard.append(with_capture(work, load))
             if turn % 2 == 1:
                 silent.append(load.turn())
-    say(f"  {median([rate for rate, _ in silent]):,.0f} commands a second without mongosonar, "
-        f"{median([one[0] for one in heard]):,.0f} with it; {WORKERS} clients, {ALTERNATIONS} alternations of {SECONDS:g} s")
-    say(f"  mongosonar takes {median([one[2] for one in heard]):.2f} % of a processor; {sum(one[3] for one in heard)} frames dropped")
+    say(
+        f"  {median([rate for rate, _ in silent]):,.0f} commands a second without mongosonar, "
+        f"{median([one[0] for one in heard]):,.0f} with it; {WORKERS} clients, {ALTERNATIONS} alternations of {SECONDS:g} s"
+    )
+    say(
+        f"  mongosonar takes {median([one[2] for one in heard]):.2f} % of a processor; {sum(one[3] for one in heard)} frames dropped"
+    )
     by_clock = loss([quiet[0] / loud[0] for quiet, loud in zip(silent, heard)])
     by_time = loss([loud[1] / quiet[1] for quiet, loud in zip(silent, heard)])
     verdict("loss of throughput, by the clock", by_clock[0], LIMIT, " %")

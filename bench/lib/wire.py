@@ -149,8 +149,18 @@ class Conversation:
         ip = struct.pack(">BBHHHBBH", 0x45, 0, length, 0, 0x4000, 64, 6, 0)
         ip += self.addresses[source] + self.addresses[target]
         ip = ip[:10] + struct.pack(">H", ip_checksum(ip)) + ip[12:]
-        tcp = struct.pack(">HHIIBBHHH", self.ports[source], self.ports[target], self.next[source],
-                          self.next[target] if flags & 0x10 else 0, 5 << 4, flags, 65_535, 0, 0)
+        tcp = struct.pack(
+            ">HHIIBBHHH",
+            self.ports[source],
+            self.ports[target],
+            self.next[source],
+            self.next[target] if flags & 0x10 else 0,
+            5 << 4,
+            flags,
+            65_535,
+            0,
+            0,
+        )
         self.next[source] = (self.next[source] + len(payload) + bool(flags & 0x03)) & 0xFFFF_FFFF
         return bytes(12) + b"\x08\x00" + ip + tcp + payload
 

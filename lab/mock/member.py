@@ -59,7 +59,12 @@ class Front:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         app = ""
         try:
-            with peer, socket.create_connection(self.upstream) as server, peer.makefile("rb") as asked, server.makefile("rb") as answered:
+            with (
+                peer,
+                socket.create_connection(self.upstream) as server,
+                peer.makefile("rb") as asked,
+                server.makefile("rb") as answered,
+            ):
                 server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 while len(header := asked.read(16)) == 16:
                     length, request, _, opcode = struct.unpack("<iiii", header)
@@ -112,7 +117,11 @@ class Front:
         if name in ("hello", "isMaster", "ismaster"):
             reply |= self.hello()
         if not self.majority and command.get("writeConcern", {}).get("w") == "majority" and name == "create":
-            reply["writeConcernError"] = {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out"}
+            reply["writeConcernError"] = {
+                "code": 64,
+                "codeName": "WriteConcernFailed",
+                "errmsg": "waiting for replication timed out",
+            }
         return self.amend[name](command, reply) if name in self.amend else reply
 
     def hello(self):
@@ -121,7 +130,12 @@ class Front:
         if self.plays == "standalone":
             return {}
         return {
-            "setName": "rs", "setVersion": 1, "hosts": [self.address], "primary": self.address, "me": self.address, "secondary": False,
+            "setName": "rs",
+            "setVersion": 1,
+            "hosts": [self.address],
+            "primary": self.address,
+            "me": self.address,
+            "secondary": False,
             "electionId": bson.ObjectId(f"7fffffff{self.term:016x}"),
         }
 
@@ -132,7 +146,9 @@ class Front:
             self.events.append({"operationType": operation, "ns": {"db": db, "coll": collection}, **more})
 
         if name in ("insert", "update", "delete"):
-            count = reply.get("nModified", 0) + len(reply.get("upserted", [])) if name == "update" else reply.get("n", 0)
+            count = (
+                reply.get("nModified", 0) + len(reply.get("upserted", [])) if name == "update" else reply.get("n", 0)
+            )
             for _ in range(count):
                 event(name, command[name])
         elif name == "findAndModify" and reply.get("value"):
@@ -154,7 +170,11 @@ class Front:
         with self.lock:
             position = int(token["_data"], 16) if token else len(self.events)
             if position < self.oldest:
-                return failed(HISTORY_LOST, "ChangeStreamHistoryLost", "Resume of change stream was not possible, as the resume point may no longer be in the oplog.")
+                return failed(
+                    HISTORY_LOST,
+                    "ChangeStreamHistoryLost",
+                    "Resume of change stream was not possible, as the resume point may no longer be in the oplog.",
+                )
             self.next_stream += 1
             self.streams[self.next_stream] = {"db": db, "collection": command["aggregate"], "at": position}
             return self.batch(self.next_stream, "firstBatch", [], position, f"{db}.{command['aggregate']}")
@@ -167,7 +187,11 @@ class Front:
             while True:
                 if stream["at"] < self.oldest:
                     del self.streams[key]
-                    return failed(HISTORY_LOST, "ChangeStreamHistoryLost", "PlanExecutor error: the resume point may no longer be in the oplog.")
+                    return failed(
+                        HISTORY_LOST,
+                        "ChangeStreamHistoryLost",
+                        "PlanExecutor error: the resume point may no longer be in the oplog.",
+                    )
                 found, at = [], stream["at"]
                 for event in self.events[at:] if self.majority else []:
                     at += 1
@@ -189,7 +213,15 @@ class Front:
 
     @staticmethod
     def batch(key, name, found, at, namespace):
-        return {"cursor": {"id": bson.Int64(key), "ns": namespace, name: found, "postBatchResumeToken": {"_data": f"{at:016x}"}}, "ok": 1.0}
+        return {
+            "cursor": {
+                "id": bson.Int64(key),
+                "ns": namespace,
+                name: found,
+                "postBatchResumeToken": {"_data": f"{at:016x}"},
+            },
+            "ok": 1.0,
+        }
 
 
 def failed(code, name, message):

@@ -59,7 +59,9 @@ def compressed(whole, compressor, compress):
     """The same message as OP_COMPRESSED."""
     _, request_id, response_to, opcode = struct.unpack_from("<iIIi", whole)
     body = whole[16:]
-    return message(OP_COMPRESSED, struct.pack("<iiB", opcode, len(body), compressor) + compress(body), request_id, response_to)
+    return message(
+        OP_COMPRESSED, struct.pack("<iiB", opcode, len(body), compressor) + compress(body), request_id, response_to
+    )
 
 
 def query(namespace, document, request_id, flags=0, skip=0, limit=0):

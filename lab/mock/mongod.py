@@ -24,7 +24,6 @@ import threading
 import time
 
 import bson
-
 import scram
 
 PLAYED = {
@@ -46,7 +45,7 @@ CHANGES = {"profile", "create", "drop", "dropDatabase", "setParameter"}
 
 def now():
     """The time as BSON has it: whole milliseconds, UTC, without a zone, as the decoder gives it back."""
-    time_now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+    time_now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
     return time_now.replace(microsecond=time_now.microsecond // 1000 * 1000)
 
 
@@ -153,7 +152,9 @@ class Mongod:
     def do_saslStart(self, db, command):
         if not self.user or command["mechanism"] != "SCRAM-SHA-256" or db != "admin":
             raise Refused(18, "AuthenticationFailed", "Authentication failed.")
-        self.peer.conversation = scram.Conversation(*self.user, command.get("options", {}).get("skipEmptyExchange", False))
+        self.peer.conversation = scram.Conversation(
+            *self.user, command.get("options", {}).get("skipEmptyExchange", False)
+        )
         return self.said(self.peer.conversation.start(command["payload"]))
 
     def do_saslContinue(self, db, command):
@@ -180,7 +181,9 @@ class Mongod:
             was["sampleRate"] = self.sample_rate
         if self.numbers >= (4, 4, 2) and db in self.filters:
             was["filter"] = self.filters[db]
-            was["note"] = "When a filter expression is set, slowMs and sampleRate are not used for profiling and slow-query log lines."
+            was["note"] = (
+                "When a filter expression is set, slowMs and sampleRate are not used for profiling and slow-query log lines."
+            )
         if self.plays.startswith("percona"):
             was["ratelimit"] = self.rate_limit
         level = command["profile"]
@@ -213,17 +216,36 @@ class Mongod:
         level = self.levels.get(db, 0)
         if name in ("profile", "hello", "isMaster", "ismaster", "mock", "dropDatabase"):
             return
-        operation = {"find": "query", "insert": "insert", "update": "update", "delete": "remove", "getMore": "getmore"}.get(name, "command")
+        operation = {
+            "find": "query",
+            "insert": "insert",
+            "update": "update",
+            "delete": "remove",
+            "getMore": "getmore",
+        }.get(name, "command")
         target = command.get("collection") if name == "getMore" else command.get(name)
         namespace = f"{db}.{target if isinstance(target, str) else '$cmd'}"
         document = {
-            "op": operation, "ns": namespace,
+            "op": operation,
+            "ns": namespace,
             "command": {key: value for key, value in command.items() if not key.startswith("$") and key != "lsid"},
-            "keysExamined": 1, "docsExamined": 1, "numYield": 0, "nreturned": 1, "responseLength": 100,
-            "protocol": "op_msg", "millis": int(millis), "planSummary": "IDHACK",
-            "ts": now(), "client": "127.0.0.1", "appName": "mock", "allUsers": [], "user": "",
+            "keysExamined": 1,
+            "docsExamined": 1,
+            "numYield": 0,
+            "nreturned": 1,
+            "responseLength": 100,
+            "protocol": "op_msg",
+            "millis": int(millis),
+            "planSummary": "IDHACK",
+            "ts": now(),
+            "client": "127.0.0.1",
+            "appName": "mock",
+            "allUsers": [],
+            "user": "",
         }
-        if level == 0 or (level == 1 and millis < self.slowms and not (db in self.filters and matches(document, self.filters[db]))):
+        if level == 0 or (
+            level == 1 and millis < self.slowms and not (db in self.filters and matches(document, self.filters[db]))
+        ):
             return
         with self.grown:
             # Servers from 4.4 on log what is slow, whatever the level.
@@ -253,7 +275,11 @@ class Mongod:
             if not collection:
                 return [], 0, None  # as mongod: a cursor that is dead at once
             if not collection.capped:
-                raise Refused(2, "BadValue", f"error processing query: ns={db}.{name} tailable cursor requested on non capped collection")
+                raise Refused(
+                    2,
+                    "BadValue",
+                    f"error processing query: ns={db}.{name} tailable cursor requested on non capped collection",
+                )
         batch, rest = rows[:size], rows[size:]
         cursor = 0
         if rest or command.get("tailable"):
@@ -261,19 +287,32 @@ class Mongod:
             cursor = self.next_cursor
             last = batch[-1][0] if batch else 0
             self.cursors[cursor] = {
-                "db": db, "name": name, "collection": collection, "rest": rest, "tail": bool(command.get("tailable")),
-                "await": bool(command.get("awaitData")), "last": last, "show": command.get("showRecordId"), "filter": command.get("filter", {}),
+                "db": db,
+                "name": name,
+                "collection": collection,
+                "rest": rest,
+                "tail": bool(command.get("tailable")),
+                "await": bool(command.get("awaitData")),
+                "last": last,
+                "show": command.get("showRecordId"),
+                "filter": command.get("filter", {}),
                 "seen": max(collection.rows, default=0) if not rest else last,
             }
         return batch, cursor, command.get("showRecordId")
 
     @staticmethod
     def shown(batch, show):
-        return [{**document, "$recordId": bson.Int64(record)} for record, document in batch] if show else [document for _, document in batch]
+        return (
+            [{**document, "$recordId": bson.Int64(record)} for record, document in batch]
+            if show
+            else [document for _, document in batch]
+        )
 
     def do_find(self, db, command):
         batch, cursor, show = self.first_batch(db, command["find"], command)
-        return {"cursor": {"firstBatch": self.shown(batch, show), "id": bson.Int64(cursor), "ns": f"{db}.{command['find']}"}}
+        return {
+            "cursor": {"firstBatch": self.shown(batch, show), "id": bson.Int64(cursor), "ns": f"{db}.{command['find']}"}
+        }
 
     def do_getMore(self, db, command):
         key = int(command["getMore"])
@@ -297,11 +336,14 @@ class Mongod:
                 if cursor["seen"] and cursor["seen"] < oldest:
                     del self.cursors[key]
                     raise Refused(
-                        136, "CappedPositionLost",
+                        136,
+                        "CappedPositionLost",
                         "CollectionScan died due to position in capped collection being deleted. "
                         f"Last seen record id: RecordId({cursor['seen']})",
                     )
-                newer = [(record, document) for record, (document, _) in collection.rows.items() if record > cursor["seen"]]
+                newer = [
+                    (record, document) for record, (document, _) in collection.rows.items() if record > cursor["seen"]
+                ]
                 taken = newer[: size * 4]
                 if taken:
                     cursor["seen"] = taken[-1][0]
@@ -310,7 +352,13 @@ class Mongod:
                 if batch or left <= 0 or not cursor["await"]:
                     break
                 self.grown.wait(min(left, 0.2))
-        return {"cursor": {"nextBatch": self.shown(batch, cursor["show"]), "id": bson.Int64(key), "ns": f"{db}.{cursor['name']}"}}
+        return {
+            "cursor": {
+                "nextBatch": self.shown(batch, cursor["show"]),
+                "id": bson.Int64(key),
+                "ns": f"{db}.{cursor['name']}",
+            }
+        }
 
     def do_killCursors(self, db, command):
         killed = [key for key in command["cursors"] if self.cursors.pop(int(key), None)]
@@ -359,7 +407,9 @@ class Mongod:
         n = 0
         collection = self.databases.get(db, {}).get(command["update"])
         for statement in command["updates"]:
-            for _, document in (collection.scan(statement["q"]) if collection else [])[: None if statement.get("multi") else 1]:
+            for _, document in (collection.scan(statement["q"]) if collection else [])[
+                : None if statement.get("multi") else 1
+            ]:
                 for key, by in statement["u"].get("$inc", {}).items():
                     document[key] = document.get(key, 0) + by
                 document.update(statement["u"].get("$set", {}))
@@ -380,8 +430,15 @@ class Mongod:
         """What `$currentOp` with idle connections says of each that is open, in the fields of 4.4 and later."""
         return [
             {
-                "type": "idleSession" if client is None else "op", "host": "mock", "desc": f"conn{number}", "client": f"{host}:{port}",
-                **({"appName": client.get("application", {}).get("name", ""), "clientMetadata": client} if client else {}),
+                "type": "idleSession" if client is None else "op",
+                "host": "mock",
+                "desc": f"conn{number}",
+                "client": f"{host}:{port}",
+                **(
+                    {"appName": client.get("application", {}).get("name", ""), "clientMetadata": client}
+                    if client
+                    else {}
+                ),
                 "active": False,
             }
             for number, ((host, port), client) in enumerate(list(self.clients.items()))
@@ -390,8 +447,12 @@ class Mongod:
     def do_aggregate(self, db, command):
         stage = command["pipeline"][0].get("$currentOp") if command["pipeline"] else None
         if stage is not None:
-            if self.plays == "6.0" and not (db == "admin" and command["aggregate"] == 1 and stage.get("allUsers") and stage.get("idleConnections")):
-                raise Refused(73, "InvalidNamespace", "$currentOp must be run against the 'admin' database with {aggregate: 1}")
+            if self.plays == "6.0" and not (
+                db == "admin" and command["aggregate"] == 1 and stage.get("allUsers") and stage.get("idleConnections")
+            ):
+                raise Refused(
+                    73, "InvalidNamespace", "$currentOp must be run against the 'admin' database with {aggregate: 1}"
+                )
             if self.plays == "4.0":
                 raise Refused(40324, "Location40324", "Unrecognized pipeline stage name: '$currentOp'")
             rows, size = self.connections(), command["cursor"].get("batchSize", 101)
@@ -399,13 +460,28 @@ class Mongod:
                 return {"cursor": {"firstBatch": rows, "id": bson.Int64(0), "ns": "admin.$cmd.aggregate"}}
             self.next_cursor += 1
             rest = list(enumerate(rows[size:]))
-            self.cursors[self.next_cursor] = {"db": db, "name": "", "collection": None, "rest": rest, "tail": False, "show": None}
-            return {"cursor": {"firstBatch": rows[:size], "id": bson.Int64(self.next_cursor), "ns": "admin.$cmd.aggregate"}}
+            self.cursors[self.next_cursor] = {
+                "db": db,
+                "name": "",
+                "collection": None,
+                "rest": rest,
+                "tail": False,
+                "show": None,
+            }
+            return {
+                "cursor": {"firstBatch": rows[:size], "id": bson.Int64(self.next_cursor), "ns": "admin.$cmd.aggregate"}
+            }
         collection = self.databases.get(db, {}).get(command["aggregate"])
         query = next((stage["$match"] for stage in command["pipeline"] if "$match" in stage), {})
         rows = collection.scan(query) if collection else []
         total = sum(document.get("k", 0) for _, document in rows)
-        return {"cursor": {"firstBatch": [{"_id": None, "n": len(rows), "total": total}], "id": bson.Int64(0), "ns": f"{db}.c"}}
+        return {
+            "cursor": {
+                "firstBatch": [{"_id": None, "n": len(rows), "total": total}],
+                "id": bson.Int64(0),
+                "ns": f"{db}.c",
+            }
+        }
 
     def do_distinct(self, db, command):
         collection = self.databases.get(db, {}).get(command["distinct"])
@@ -421,20 +497,35 @@ class Mongod:
         if "client" in command:
             self.clients[self.peer.address] = command["client"]
         reply = {
-            "ismaster": True, "isWritablePrimary": True, "helloOk": True, "maxBsonObjectSize": 16777216,
-            "maxMessageSizeBytes": 48000000, "maxWriteBatchSize": 100000, "localTime": now(),
-            "minWireVersion": 0, "maxWireVersion": self.wire, "readOnly": False, "connectionId": 1,
+            "ismaster": True,
+            "isWritablePrimary": True,
+            "helloOk": True,
+            "maxBsonObjectSize": 16777216,
+            "maxMessageSizeBytes": 48000000,
+            "maxWriteBatchSize": 100000,
+            "localTime": now(),
+            "minWireVersion": 0,
+            "maxWireVersion": self.wire,
+            "readOnly": False,
+            "connectionId": 1,
         }
         if self.wire >= 6:
             reply["logicalSessionTimeoutMinutes"] = 30
         if self.plays == "mongos":
             reply["msg"] = "isdbgrid"
         if self.user and "saslSupportedMechs" in command:
-            reply["saslSupportedMechs"] = ["SCRAM-SHA-256"] if command["saslSupportedMechs"] == f"admin.{self.user[0]}" else []
+            reply["saslSupportedMechs"] = (
+                ["SCRAM-SHA-256"] if command["saslSupportedMechs"] == f"admin.{self.user[0]}" else []
+            )
         if self.members:
             reply |= {
-                "setName": "rs", "setVersion": 1, "hosts": self.members, "me": self.me, "ismaster": self.primary,
-                "isWritablePrimary": self.primary, "secondary": not self.primary,
+                "setName": "rs",
+                "setVersion": 1,
+                "hosts": self.members,
+                "me": self.me,
+                "ismaster": self.primary,
+                "isWritablePrimary": self.primary,
+                "secondary": not self.primary,
             }
             if self.primary:
                 reply["electionId"] = bson.ObjectId(f"{self.term:024x}")
@@ -458,7 +549,12 @@ class Mongod:
         entries = []
         for name, collection in self.databases.get(db, {}).items():
             options = {"capped": True, "size": collection.capped} if collection.capped else {}
-            entry = {"name": name, "type": "collection", "options": options, "info": {"uuid": bson.Binary(struct.pack("<QQ", id(collection), 0), 4)}}
+            entry = {
+                "name": name,
+                "type": "collection",
+                "options": options,
+                "info": {"uuid": bson.Binary(struct.pack("<QQ", id(collection), 0), 4)},
+            }
             if matches(entry, command.get("filter", {})):
                 entries.append(entry)
         return {"cursor": {"firstBatch": entries, "id": bson.Int64(0), "ns": f"{db}.$cmd.listCollections"}}
@@ -468,16 +564,34 @@ class Mongod:
         if not collection:
             raise Refused(26, "NamespaceNotFound", f"Collection [{db}.{command['collStats']}] not found.")
         extra = {"maxSize": collection.capped} if collection.capped else {}
-        return {"ns": f"{db}.{command['collStats']}", "size": collection.size, "count": len(collection.rows), "capped": bool(collection.capped), **extra}
+        return {
+            "ns": f"{db}.{command['collStats']}",
+            "size": collection.size,
+            "count": len(collection.rows),
+            "capped": bool(collection.capped),
+            **extra,
+        }
 
     def do_serverStatus(self, db, command):
         times = os.times()
         return {
-            "version": self.version, "process": "mongod", "pid": bson.Int64(os.getpid()), "host": socket.gethostname(),
-            "extra_info": {"user_time_us": bson.Int64(int(times.user * 1e6)), "system_time_us": bson.Int64(int(times.system * 1e6)), "output_blocks": bson.Int64(0)},
-            "locks": {"Database": {"acquireWaitCount": {"w": bson.Int64(3)}, "timeAcquiringMicros": {"w": bson.Int64(40)}}},
+            "version": self.version,
+            "process": "mongod",
+            "pid": bson.Int64(os.getpid()),
+            "host": socket.gethostname(),
+            "extra_info": {
+                "user_time_us": bson.Int64(int(times.user * 1e6)),
+                "system_time_us": bson.Int64(int(times.system * 1e6)),
+                "output_blocks": bson.Int64(0),
+            },
+            "locks": {
+                "Database": {"acquireWaitCount": {"w": bson.Int64(3)}, "timeAcquiringMicros": {"w": bson.Int64(40)}}
+            },
             "globalLock": {"currentQueue": {"total": 0, "readers": 0, "writers": 0}},
-            "wiredTiger": {"block-manager": {"bytes written": bson.Int64(self.inserted * 200)}, "log": {"log bytes written": bson.Int64(self.inserted * 100)}},
+            "wiredTiger": {
+                "block-manager": {"bytes written": bson.Int64(self.inserted * 200)},
+                "log": {"log bytes written": bson.Int64(self.inserted * 100)},
+            },
             "opcounters": {"insert": self.inserted},
         }
 
@@ -495,7 +609,9 @@ class Mongod:
             return {"log": self.log}
         if command["mock"] == "fill":
             collections = self.databases.setdefault(command["db"], {})
-            collection = collections.setdefault("system.profile", Collection(command.get("size", DEFAULT_PROFILE_BYTES)))
+            collection = collections.setdefault(
+                "system.profile", Collection(command.get("size", DEFAULT_PROFILE_BYTES))
+            )
             for document in command["documents"]:
                 collection.insert({**document, "ts": document.get("ts") or now()})
             self.grown.notify_all()
@@ -524,7 +640,13 @@ class Mongod:
         begun = time.monotonic()
         with self.lock:
             if name in CHANGES and self.is_known() and command.get(name) != -1:
-                self.log.append({key: value for key, value in command.items() if key not in ("lsid", "$readPreference", "$clusterTime")})
+                self.log.append(
+                    {
+                        key: value
+                        for key, value in command.items()
+                        if key not in ("lsid", "$readPreference", "$clusterTime")
+                    }
+                )
             try:
                 if name not in OPEN_TO_ALL and not self.is_known():
                     raise Refused(13, "Unauthorized", f"Command {name} requires authentication")
@@ -602,8 +724,15 @@ def main():
         signal.signal(number, lambda *_: os._exit(0))
     members, me = (arguments.members or "").split(",") if arguments.members else [], f"127.0.0.1:{arguments.port}"
     primary = not members or members[0] == me
-    mongod = Mongod(arguments.plays, arguments.cost_us, arguments.databases.split(","), members, me, primary,
-                    arguments.user and arguments.user.split(":", 1))
+    mongod = Mongod(
+        arguments.plays,
+        arguments.cost_us,
+        arguments.databases.split(","),
+        members,
+        me,
+        primary,
+        arguments.user and arguments.user.split(":", 1),
+    )
     mongod.run(arguments.port)
 
 

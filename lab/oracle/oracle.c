@@ -16,39 +16,34 @@ static char list[1 << 20];
 static size_t listed;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void did(const char *kind, long offset, long asked, long given)
-{
+static void did(const char *kind, long offset, long asked, long given) {
     pthread_mutex_lock(&lock);
     listed += snprintf(list + listed, sizeof list - listed, "%s %ld %ld %ld\n", kind, offset, asked, given);
     pthread_mutex_unlock(&lock);
 }
 
-static void must(long result, const char *what)
-{
+static void must(long result, const char *what) {
     if (result < 0) {
         perror(what);
         exit(1);
     }
 }
 
-static void get(long offset, long length)
-{
+static void get(long offset, long length) {
     char buffer[1 << 16];
     long got = pread(file, buffer, length, offset);
     must(got, "pread");
     did("read", offset, length, got);
 }
 
-static void *thread(void *of)
-{
+static void *thread(void *of) {
     unsigned random = (unsigned)(size_t)of;
     for (int n = 0; n < 200; n++)
         get((long)(rand_r(&random) % 4096) * 4096, 1 + rand_r(&random) % 8192);
     return NULL;
 }
 
-static void by_ring(void)
-{
+static void by_ring(void) {
     struct io_uring ring;
     static char buffers[32][4096];
     must(io_uring_queue_init(32, &ring, 0), "io_uring");
@@ -84,8 +79,7 @@ static void by_ring(void)
     io_uring_queue_exit(&ring);
 }
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     if (count != 2)
         return 2;
     file = open(words[1], O_RDWR);

@@ -19,6 +19,7 @@ os.unsetenv("COLUMNS")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs root (packet sockets, network namespaces)")
+    config.addinivalue_line("markers", "alone: runs beside no other test: it looks at the whole machine, or measures time")
     config.addinivalue_line("markers", "vm: needs a virtual machine (QEMU and a stock kernel)")
 
 

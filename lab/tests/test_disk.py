@@ -18,6 +18,8 @@ import pytest
 
 import labkit
 
+pytestmark = pytest.mark.alone
+
 MIB = 1 << 20
 
 

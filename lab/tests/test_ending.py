@@ -20,7 +20,7 @@ import pytest
 
 import labkit
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 QUERIES = ["queries", "--interface", "lo", "--port", "1"]
 # On a busy machine the program itself may need a while to be scheduled.
@@ -281,17 +281,15 @@ def stops(pid):
 
 
 @pytest.mark.parametrize("dies", ["make", "script", "terminal"])
-def test_make_run_leaves_no_server_and_no_files(dies, tmp_path):
+def test_make_demo_leaves_no_server_and_no_files(dies, tmp_path):
     if not shutil.which("go"):
         pytest.skip("no Go to build the server with")
     # A network and processes of its own: other servers of this machine are not seen.
     makefile = tmp_path / "Makefile"
-    makefile.write_text(f"run:\n\t@{labkit.LAB.parent / 'scripts/run.sh'}\n")
+    makefile.write_text(f"demo:\n\t@{labkit.LAB.parent / 'scripts/run.sh'} --demo\n")
     environment = {**os.environ, "MONGOSONAR": str(labkit.MONGOSONAR), "TMPDIR": str(tmp_path)}
-    inside = f"ip link set lo up; exec make -f {makefile} run"
+    inside = f"ip link set lo up; exec make -f {makefile} demo"
     command = ["env", *(f"{key}={environment[key]}" for key in ("MONGOSONAR", "TMPDIR")), "unshare", "--net", "bash", "-c", inside]
-    if subprocess.run(["pgrep", "-x", "mongod|mongos"], capture_output=True).returncode == 0:
-        pytest.skip("a mongod runs on this machine, and would be shown")
     with on_terminal_of(*command) as terminal:
         terminal.wait_for(b"port 27017", seconds=120)
         started = session(terminal.pid)

@@ -11,7 +11,7 @@ import pytest
 
 import labkit
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 # MOCK: a mongod that answers $currentOp, which the lab's server does not.
 MOCK = [sys.executable, labkit.LAB / "mock/mongod.py", "--plays", "6.0"]

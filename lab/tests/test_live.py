@@ -48,6 +48,7 @@ def test_a_duration_ends_it(tmp_path):
     assert labkit.summary([json.loads(line) for line in done.stdout.splitlines()])["totals"]["calls"] == 0
 
 
+@pytest.mark.alone
 def test_a_server_that_starts_later_is_listened_to_and_that_is_said_once(tmp_path):
     server = tmp_path / "mongod"
     server.symlink_to(labkit.LAB / "bin/server")

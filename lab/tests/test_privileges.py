@@ -15,7 +15,7 @@ import pytest
 import labkit
 from test_ending import on_terminal
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 
 def tasks(pid):

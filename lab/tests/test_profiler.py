@@ -745,6 +745,7 @@ def test_a_report_of_what_is_written_from_now_on(tmp_path):
 # -- impact
 
 
+@pytest.mark.alone
 def test_impact_finds_a_cost_that_is_there_and_cleans_up(tmp_path):
     with mongod("6.0", "--cost-us", "2000") as mock:
         arguments = ["--clients", "1,2", "--rounds", "4", "--slice", "400ms", "--documents", "300"]
@@ -773,6 +774,7 @@ def test_impact_finds_a_cost_that_is_there_and_cleans_up(tmp_path):
         assert mock.profile("mongosonar_impact")["was"] == 0
 
 
+@pytest.mark.alone
 def test_impact_with_percona_measures_the_rate_limit_too():
     with mongod("percona") as mock:
         mock.client.admin.command("profile", 0, ratelimit=7)
@@ -788,6 +790,7 @@ def test_impact_refuses_a_database_that_exists():
         assert "exists" in told and mock.changes() == [] and "shop" in mock.client.list_database_names()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "lost"])
 def test_impact_cleans_up_however_it_ends(end, tmp_path):
     with mongod("6.0") as mock:
@@ -816,6 +819,7 @@ def test_a_long_run_marks_the_wrap():
         assert "mongosonar_impact" not in mock.client.list_database_names()
 
 
+@pytest.mark.alone
 def test_nothing_against_nothing_is_no_difference_on_a_real_server(served_v4):
     # So sure that chance alone fails this once in ten thousand runs.
     arguments = ["--level", "0,0", "--clients", "1,4", "--rounds", "5", "--slice", "600ms", "--documents", "300", "--confidence", "99.99"]

@@ -142,12 +142,38 @@ def run(script, files=(), disks=(), memory=512, modules=(), processors=1, take=(
                     file.truncate(disk << 20)
             serial = "lab-take" if take and number == len(disks) else f"lab-{number}"
             # Nothing of it is wanted after a crash of this machine.
-            images += ["-drive", f"file={image},format=raw,if=none,cache=unsafe,discard=unmap,id=disk{number}",
-                       "-device", f"virtio-blk-pci,drive=disk{number},serial={serial}"]
+            images += [
+                "-drive",
+                f"file={image},format=raw,if=none,cache=unsafe,discard=unmap,id=disk{number}",
+                "-device",
+                f"virtio-blk-pci,drive=disk{number},serial={serial}",
+            ]
         ports = [work / name for name in ("console", "out", "err", "code")]
-        command = [QEMU, "-machine", "pc", "-accel", "tcg", "-cpu", "max", "-smp", str(processors), "-m", str(memory), "-display", "none",
-                   "-no-user-config", "-nodefaults", "-no-reboot", "-kernel", str(KERNEL / "vmlinuz"), "-initrd", str(pack(work, root)),
-                   "-append", "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off random.trust_cpu=on 8250.nr_uarts=4", *images]
+        command = [
+            QEMU,
+            "-machine",
+            "pc",
+            "-accel",
+            "tcg",
+            "-cpu",
+            "max",
+            "-smp",
+            str(processors),
+            "-m",
+            str(memory),
+            "-display",
+            "none",
+            "-no-user-config",
+            "-nodefaults",
+            "-no-reboot",
+            "-kernel",
+            str(KERNEL / "vmlinuz"),
+            "-initrd",
+            str(pack(work, root)),
+            "-append",
+            "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off random.trust_cpu=on 8250.nr_uarts=4",
+            *images,
+        ]
         for port in ports:
             command += ["-serial", f"file:{port}"]
         try:
@@ -228,9 +254,18 @@ def module_order(names):
 def pack(work, root):
     """The archive that the kernel takes its first files from."""
     archive = work / "initramfs"
-    names = subprocess.run(["find", ".", "-print0"], cwd=root, capture_output=True, check=True).stdout.replace(b"\0", b"\n")
+    names = subprocess.run(["find", ".", "-print0"], cwd=root, capture_output=True, check=True).stdout.replace(
+        b"\0", b"\n"
+    )
     with archive.open("wb") as file:
-        subprocess.run([BUSYBOX, "cpio", "-o", "-H", "newc", "-R", "0:0"], cwd=root, input=names, stdout=file, stderr=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            [BUSYBOX, "cpio", "-o", "-H", "newc", "-R", "0:0"],
+            cwd=root,
+            input=names,
+            stdout=file,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
     return archive
 
 

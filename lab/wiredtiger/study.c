@@ -24,16 +24,14 @@
 #define COLLECTION "collection-2-1"
 #define INDEX "index-3-1"
 
-static void must(int code, const char *what)
-{
+static void must(int code, const char *what) {
     if (code == 0)
         return;
     fprintf(stderr, "study: %s: %s\n", what, wiredtiger_strerror(code));
     exit(1);
 }
 
-static double now(void)
-{
+static double now(void) {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
     return at.tv_sec + at.tv_nsec / 1e9;
@@ -41,33 +39,32 @@ static double now(void)
 
 // splitmix64: a permutation of the numbers, so it serves for the hash of _id and for content that does not
 // shrink to nothing.
-static uint64_t mix(uint64_t x)
-{
+static uint64_t mix(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return x ^ x >> 31;
 }
 
-static WT_CONNECTION *open_at(const char *folder, int cache_mb)
-{
+static WT_CONNECTION *open_at(const char *folder, int cache_mb) {
     char config[256];
     WT_CONNECTION *connection;
     // MongoDB opens WiredTiger so, but for the size of the cache.
-    snprintf(config, sizeof config, "create,cache_size=%dM,session_max=100,eviction=(threads_min=1,threads_max=4),checkpoint=(wait=60)", cache_mb);
+    snprintf(
+        config, sizeof config,
+        "create,cache_size=%dM,session_max=100,eviction=(threads_min=1,threads_max=4),checkpoint=(wait=60)",
+        cache_mb);
     must(wiredtiger_open(folder, NULL, config, &connection), "open");
     return connection;
 }
 
-static WT_SESSION *session_of(WT_CONNECTION *connection)
-{
+static WT_SESSION *session_of(WT_CONNECTION *connection) {
     WT_SESSION *session;
     must(connection->open_session(connection, NULL, NULL, &session), "session");
     return session;
 }
 
-static WT_CURSOR *cursor_of(WT_SESSION *session, const char *table, const char *config)
-{
+static WT_CURSOR *cursor_of(WT_SESSION *session, const char *table, const char *config) {
     char uri[64];
     WT_CURSOR *cursor;
     snprintf(uri, sizeof uri, "table:%s", table);
@@ -75,39 +72,35 @@ static WT_CURSOR *cursor_of(WT_SESSION *session, const char *table, const char *
     return cursor;
 }
 
-static void create(WT_SESSION *session, const char *table, const char *keys, const char *values, const char *pages)
-{
+static void create(WT_SESSION *session, const char *table, const char *keys, const char *values,
+                   const char *pages) {
     char uri[64], config[256];
     snprintf(uri, sizeof uri, "table:%s", table);
-    snprintf(config, sizeof config, "key_format=%s,value_format=%s,allocation_size=4KB,%s", keys, values, pages);
+    snprintf(config, sizeof config, "key_format=%s,value_format=%s,allocation_size=4KB,%s", keys, values,
+             pages);
     must(session->create(session, uri, config), table);
 }
 
-static void create_collection(WT_SESSION *session, const char *name)
-{
+static void create_collection(WT_SESSION *session, const char *name) {
     create(session, name, "q", "u", "leaf_page_max=32KB,memory_page_max=10m,split_pct=90");
 }
 
-static void create_index(WT_SESSION *session, const char *name)
-{
+static void create_index(WT_SESSION *session, const char *name) {
     create(session, name, "Q", "q", "leaf_page_max=16KB,prefix_compression=true,split_pct=90");
 }
 
-static int by_hash(const void *a, const void *b)
-{
+static int by_hash(const void *a, const void *b) {
     uint64_t left = mix(*(const uint64_t *)a), right = mix(*(const uint64_t *)b);
     return left < right ? -1 : left > right;
 }
 
-static int by_id(const void *a, const void *b)
-{
+static int by_id(const void *a, const void *b) {
     const uint64_t *left = a, *right = b;
     return *left < *right ? -1 : *left > *right;
 }
 
 // An integer, a date, two strings, an array of one to four strings: 1 to 6 KB.
-static size_t document(uint64_t id, char *to)
-{
+static size_t document(uint64_t id, char *to) {
     size_t size = 1024 + mix(id ^ 1) % (5 * 1024);
     uint64_t word = id;
     memcpy(to, &id, 8);
@@ -124,8 +117,7 @@ struct pair {
 };
 
 // The index is made as MongoDB does it: the collection is walked, the keys are sorted, then loaded.
-static void build_index(WT_SESSION *session, const char *collection, const char *name)
-{
+static void build_index(WT_SESSION *session, const char *collection, const char *name) {
     WT_CURSOR *from = cursor_of(session, collection, NULL), *to;
     struct pair *pairs = NULL;
     size_t count = 0, room = 0;
@@ -159,8 +151,7 @@ static void build_index(WT_SESSION *session, const char *collection, const char 
     free(pairs);
 }
 
-static void make(const char *folder, int hashed, uint64_t count)
-{
+static void make(const char *folder, int hashed, uint64_t count) {
     mkdir(folder, 0755);
     WT_CONNECTION *connection = open_at(folder, 256);
     WT_SESSION *session = session_of(connection);
@@ -189,8 +180,7 @@ static void make(const char *folder, int hashed, uint64_t count)
 }
 
 // Waits for a tracer, then the clock starts.
-static double ready(void)
-{
+static double ready(void) {
     if (getenv("WAIT")) {
         puts("ready");
         fflush(stdout);
@@ -200,8 +190,7 @@ static double ready(void)
     return now();
 }
 
-static void walk(const char *folder, int cache_mb, const char *index, const char *what)
-{
+static void walk(const char *folder, int cache_mb, const char *index, const char *what) {
     WT_CONNECTION *connection = open_at(folder, cache_mb);
     WT_SESSION *session = session_of(connection);
     uint64_t records = 0, bytes = 0, sum = 0;
@@ -232,8 +221,7 @@ static void walk(const char *folder, int cache_mb, const char *index, const char
     must(connection->close(connection, NULL), "close");
 }
 
-static void rebuild(const char *folder)
-{
+static void rebuild(const char *folder) {
     WT_CONNECTION *connection = open_at(folder, 256);
     WT_SESSION *session = session_of(connection);
     must(session->drop(session, "table:" INDEX, NULL), "drop");
@@ -241,8 +229,7 @@ static void rebuild(const char *folder)
     must(connection->close(connection, NULL), "close");
 }
 
-static void reorder(const char *folder)
-{
+static void reorder(const char *folder) {
     WT_CONNECTION *connection = open_at(folder, 256);
     WT_SESSION *session = session_of(connection);
     WT_CURSOR *index = cursor_of(session, INDEX, NULL), *from = cursor_of(session, COLLECTION, NULL);
@@ -275,8 +262,7 @@ static void reorder(const char *folder)
 }
 
 // A second index whose keys run as the record ids do, so that a fetch through it goes as the disk does.
-static void disk(const char *folder, int cache_mb)
-{
+static void disk(const char *folder, int cache_mb) {
     WT_CONNECTION *connection = open_at(folder, 256);
     WT_SESSION *session = session_of(connection);
     WT_CURSOR *from = cursor_of(session, COLLECTION, NULL), *to;
@@ -298,8 +284,7 @@ static void disk(const char *folder, int cache_mb)
     walk(folder, cache_mb, "index-5-1", "disk");
 }
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     const char *what = count > 2 ? words[1] : "";
     int cache = count > 3 ? atoi(words[3]) : 0;
     if (!strcmp(what, "make") && count == 5)
@@ -315,7 +300,8 @@ int main(int count, char **words)
     else if (!strcmp(what, "disk") && cache > 0)
         disk(words[2], cache);
     else {
-        fprintf(stderr, "usage: study make DIR ordered|hashed COUNT, or pass|fetch|disk DIR CACHE_MB, or rebuild|reorder DIR\n");
+        fprintf(stderr, "usage: study make DIR ordered|hashed COUNT, or pass|fetch|disk DIR CACHE_MB, or "
+                        "rebuild|reorder DIR\n");
         return 2;
     }
     return 0;

@@ -7,7 +7,16 @@ import threading
 import bson
 import pymongo
 from pymongo import (
-    CursorType, DeleteMany, DeleteOne, InsertOne, MongoClient, ReplaceOne, UpdateMany, UpdateOne, WriteConcern, monitoring,
+    CursorType,
+    DeleteMany,
+    DeleteOne,
+    InsertOne,
+    MongoClient,
+    ReplaceOne,
+    UpdateMany,
+    UpdateOne,
+    WriteConcern,
+    monitoring,
 )
 from pymongo.errors import PyMongoError
 
@@ -51,9 +60,16 @@ class Recorder(monitoring.CommandListener):
         namespace, unacknowledged = self.started_events.pop(event.request_id)
         host, port = event.connection_id
         line = {
-            "driver": "python", "client": self.client, "request_id": event.request_id & 0xFFFFFFFF,
-            "command": event.command_name, "ns": namespace, "us": event.duration_micros, "outcome": outcome,
-            **facts, **({"unacknowledged": True} if unacknowledged else {}), "server": f"{host}:{port}",
+            "driver": "python",
+            "client": self.client,
+            "request_id": event.request_id & 0xFFFFFFFF,
+            "command": event.command_name,
+            "ns": namespace,
+            "us": event.duration_micros,
+            "outcome": outcome,
+            **facts,
+            **({"unacknowledged": True} if unacknowledged else {}),
+            "server": f"{host}:{port}",
         }
         with self.lock:
             self.output.write(json.dumps(line) + "\n")
@@ -70,7 +86,9 @@ def expect_error(call, *args, **options):
 def basics(db):
     items = db.items
     items.insert_one({"_id": 0, "kind": "single"})
-    items.insert_many([{"_id": i, "n": i % 7, "tag": f"t{i % 5}", "sub": {"x": i, "y": [i, i + 1]}} for i in range(1, 301)])
+    items.insert_many(
+        [{"_id": i, "n": i % 7, "tag": f"t{i % 5}", "sub": {"x": i, "y": [i, i + 1]}} for i in range(1, 301)]
+    )
     items.insert_many([{"_id": 1000 + i, "pad": "x" * 400_000} for i in range(8)])
     list(items.find({"n": 3}))
     list(items.find({"n": 3}, {"tag": 1}).sort("_id", -1).skip(2).limit(5))
@@ -87,7 +105,11 @@ def basics(db):
     items.count_documents({"n": 2})
     items.estimated_document_count()
     items.distinct("tag", {"n": {"$lt": 5}})
-    list(items.aggregate([{"$match": {"n": {"$gt": 1}}}, {"$group": {"_id": "$tag", "c": {"$sum": "$n"}}}, {"$sort": {"_id": 1}}]))
+    list(
+        items.aggregate(
+            [{"$match": {"n": {"$gt": 1}}}, {"$group": {"_id": "$tag", "c": {"$sum": "$n"}}}, {"$sort": {"_id": 1}}]
+        )
+    )
     items.create_index([("n", 1), ("tag", -1)])
     list(items.list_indexes())
     db.list_collection_names()
@@ -105,12 +127,19 @@ def writes(db):
     items.delete_one({"_id": 9})
     items.delete_many({"n": 4})
     requests = [
-        InsertOne({"_id": "b1"}), InsertOne({"_id": "b2"}), UpdateOne({"_id": "b1"}, {"$set": {"a": 1}}),
-        UpdateMany({"n": 1}, {"$inc": {"k": 1}}), ReplaceOne({"_id": "b2"}, {"a": 2}),
-        DeleteOne({"_id": "b1"}), DeleteMany({"_id": "b2"}), InsertOne({"_id": "b3"}),
+        InsertOne({"_id": "b1"}),
+        InsertOne({"_id": "b2"}),
+        UpdateOne({"_id": "b1"}, {"$set": {"a": 1}}),
+        UpdateMany({"n": 1}, {"$inc": {"k": 1}}),
+        ReplaceOne({"_id": "b2"}, {"a": 2}),
+        DeleteOne({"_id": "b1"}),
+        DeleteMany({"_id": "b2"}),
+        InsertOne({"_id": "b3"}),
     ]
     items.bulk_write(requests)
-    expect_error(items.bulk_write, [InsertOne({"_id": "b4"}), InsertOne({"_id": 1}), InsertOne({"_id": 2})], ordered=False)
+    expect_error(
+        items.bulk_write, [InsertOne({"_id": "b4"}), InsertOne({"_id": 1}), InsertOne({"_id": 2})], ordered=False
+    )
     items.bulk_write([UpdateOne({"_id": i}, {"$set": {"bulk": i}}) for i in range(100)], ordered=False)
 
 
@@ -151,7 +180,9 @@ def main():
     with open(path, "w", encoding="utf-8") as output:
 
         def client(name, **options):
-            return MongoClient(uri, appname=name, event_listeners=[Recorder(name, output)], retryWrites=False, **options)
+            return MongoClient(
+                uri, appname=name, event_listeners=[Recorder(name, output)], retryWrites=False, **options
+            )
 
         name = "lab_python" + suffix
         with client("py-main") as main_client:

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Checks the format of all sources, or lints those that are not Rust. Goes on after a finding, so that one run
+# shows all of them. A tool that is not installed is named and skipped.
+#
+#   scripts/lint.sh --format    format of Rust, C, Python, Go and shell
+#   scripts/lint.sh --fix       formats them
+#   scripts/lint.sh --lint      lints Python, Go and shell
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+. scripts/tools.sh
+tools
+
+failed=0
+# check TOOL ARGUMENT…: runs it, if it is installed.
+check() {
+    if ! command -v "$1" >/dev/null; then
+        echo "$1 is not installed: not checked" >&2
+    elif ! "$@"; then
+        failed=1
+    fi
+}
+
+mapfile -t c < <(git ls-files '*.c' '*.h' ':!scripts/musl')
+mapfile -t shell < <(git ls-files '*.sh' .ci/run)
+mapfile -t go < <(git ls-files '*.go')
+mapfile -t modules < <(git ls-files '*go.mod' | xargs -n1 dirname)
+
+case ${1:-} in
+--format)
+    check cargo fmt --all --check
+    check clang-format --dry-run -Werror "${c[@]}"
+    check ruff format --quiet --check .
+    check shfmt -i 4 -d "${shell[@]}"
+    unformatted=$(check gofmt -l "${go[@]}")
+    [ -z "$unformatted" ] || { echo "gofmt: $unformatted" && failed=1; }
+    ;;
+--fix)
+    check cargo fmt --all
+    check clang-format -i "${c[@]}"
+    check ruff check --quiet --fix .
+    check ruff format --quiet .
+    check shfmt -i 4 -w "${shell[@]}"
+    check gofmt -w "${go[@]}"
+    ;;
+--lint)
+    check shellcheck -x -P SCRIPTDIR "${shell[@]}"
+    check ruff check --quiet .
+    for module in "${modules[@]}"; do
+        (cd "$module" && check go vet ./... && exit $failed) || failed=1
+    done
+    ;;
+*)
+    echo "usage: scripts/lint.sh --format | --fix | --lint" >&2
+    exit 2
+    ;;
+esac
+exit $failed
