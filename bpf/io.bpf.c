@@ -176,9 +176,14 @@ enum pageflags { PG_head };
 struct vm_area_struct {
     struct file *vm_file;
 } CORE;
+enum fault_flag { FAULT_FLAG_USER = 0x40 };
 struct vm_fault {
     struct vm_area_struct *vma;
     unsigned long pgoff;
+    enum fault_flag flags; // CO-RE tells an enum from a number
+} CORE;
+// On older kernels.
+struct vm_fault___number {
     unsigned int flags;
 } CORE;
 struct kiocb {
@@ -222,7 +227,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define S_IFMT 0170000
 #define S_IFREG 0100000
-#define FAULT_FLAG_USER 0x40
 #define MAX_SEGMENTS 64
 #define RING_BYTES (16 << 20)
 #define NEAR (1ULL << 20)
@@ -1223,6 +1227,14 @@ int BPF_PROG(sync_leave, struct file *file, long long from, long long to, int da
     return 0;
 }
 
+// Whether user space needed the page, not the kernel within a system call.
+static __always_inline bool is_of_user_space(struct vm_fault *fault)
+{
+    struct vm_fault___number *older = (void *)fault;
+    __u32 flags = bpf_core_field_exists(fault->flags) ? fault->flags : older->flags;
+    return flags & FAULT_FLAG_USER;
+}
+
 SEC("fentry/filemap_fault")
 int BPF_PROG(fault_enter, struct vm_fault *fault)
 {
@@ -1232,7 +1244,7 @@ int BPF_PROG(fault_enter, struct vm_fault *fault)
     if (!thread)
         return 0;
     // A fault of user space is in no system call, so that what is under way has ended unseen.
-    if (unlikely(thread->pending && fault->flags & FAULT_FLAG_USER)) {
+    if (unlikely(thread->pending && is_of_user_space(fault))) {
         lost(ENDS_UNSEEN);
         thread->pending = 0;
     }
@@ -1397,12 +1409,15 @@ static __always_inline void report_process(__u32 process, __u32 what)
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
 }
 
-// Follows a process from now on; `task` is a thread of it.
-static __always_inline void start(struct task_struct *task)
+// Follows a process from now on; `task` is a thread of it. `again` reports one that is followed already.
+static __always_inline void start(struct task_struct *task, bool again)
 {
     __u32 process = task->tgid, one = 1;
-    if (bpf_map_lookup_elem(&processes, &process))
+    if (bpf_map_lookup_elem(&processes, &process)) {
+        if (again)
+            report_process(process, PROCESS_STARTED);
         return;
+    }
     if (bpf_map_update_elem(&processes, &process, &one, 0)) {
         report_process(process, PROCESS_REFUSED);
         return;
@@ -1428,7 +1443,8 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
         return 0;
     const void *name = BPF_CORE_READ(program, file, f_path.dentry, d_name.name);
     if (is_named(task->comm) || is_named(name)) {
-        start(task);
+        // It got its name within exec, when it had no command line yet.
+        start(task, 1);
     } else {
         end(task->tgid);
         struct thread *thread = state_of(task, 0);
@@ -1445,7 +1461,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
     __u32 process = parent->tgid;
     if (program_name[0] && child->pid == child->tgid && maybe_followed(process) &&
         bpf_map_lookup_elem(&processes, &process))
-        start(child);
+        start(child, 0);
     return 0;
 }
 
@@ -1453,7 +1469,7 @@ SEC("tp_btf/task_rename")
 int BPF_PROG(task_rename, struct task_struct *task, const char *name)
 {
     if (program_name[0] && task->pid == task->tgid && is_named(name))
-        start(task);
+        start(task, 0);
     return 0;
 }
 

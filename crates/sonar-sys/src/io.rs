@@ -102,7 +102,38 @@ impl Way {
             Self::Calls => "system calls (raw tracepoints)",
         }
     }
+
+    /// Those that it cannot do without, and the optional ones.
+    const fn programs(self) -> (&'static [(&'static str, &'static str)], &'static [Optional]) {
+        match self {
+            Self::Vfs => (&VFS, &VFS_OPTIONAL),
+            Self::Calls => (&CALLS, &CALLS_OPTIONAL),
+        }
+    }
+
+    /// What is seen beside reads, writes and flushes, where the kernel lets it be.
+    fn optional_parts(self) -> Vec<&'static str> {
+        let mut parts: Vec<_> = self.programs().1.iter().map(|(_, _, part)| *part).collect();
+        parts.dedup();
+        parts.push(URING);
+        parts
+    }
+
+    /// The programs of an optional part; `None` where the kernel lacks what one of them needs.
+    fn programs_of(self, part: &str, has: &dyn Fn(&str) -> bool) -> Option<Vec<&'static str>> {
+        if part == URING {
+            let (submit, _) = SUBMIT.iter().find(|(_, needs)| has(needs))?;
+            return has(COMPLETE.1).then(|| vec![*submit, COMPLETE.0]);
+        }
+        let programs = self.programs().1.iter().filter(|(_, _, of)| *of == part);
+        programs.map(|(program, needs, _)| has(needs).then_some(*program)).collect()
+    }
 }
+
+/// A program, what the kernel has to have for it, and what is not seen without it.
+type Optional = (&'static str, &'static str, &'static str);
+/// The optional part that both ways have.
+const URING: &str = "io_uring";
 
 /// What is to be traced.
 #[derive(Copy, Clone, Debug)]
@@ -143,7 +174,7 @@ const VFS: [(&str, &str); 6] = [
     ("sync_enter", "vfs_fsync_range"),
     ("sync_leave", "vfs_fsync_range"),
 ];
-const VFS_OPTIONAL: [(&str, &str, &str); 6] = [
+const VFS_OPTIONAL: [Optional; 6] = [
     ("readv_enter", "vfs_readv", "vectored reads"),
     ("readv_leave", "vfs_readv", "vectored reads"),
     ("writev_enter", "vfs_writev", "vectored writes"),
@@ -152,8 +183,7 @@ const VFS_OPTIONAL: [(&str, &str, &str); 6] = [
     ("fault_leave", "filemap_fault", "page faults"),
 ];
 const CALLS: [(&str, &str); 2] = [("sys_enter", "btf_trace_sys_enter"), ("sys_exit", "btf_trace_sys_exit")];
-const CALLS_OPTIONAL: [(&str, &str, &str); 1] =
-    [("fault_tracepoint", "btf_trace_mm_filemap_fault", "page faults")];
+const CALLS_OPTIONAL: [Optional; 1] = [("fault_tracepoint", "btf_trace_mm_filemap_fault", "page faults")];
 /// Programs of every way, which see processes start and end.
 const PROCESSES: [(&str, &str); 4] = [
     ("process_exec", "btf_trace_sched_process_exec"),
@@ -175,28 +205,20 @@ struct Plan {
 }
 
 impl Plan {
-    /// Of what this kernel has; `None` where it lacks what the way cannot do without.
-    fn new(way: Way, optional: bool, has: &dyn Fn(&str) -> bool) -> Option<Self> {
-        let (core, more): (&[_], &[_]) = match way {
-            Way::Vfs => (&VFS, &VFS_OPTIONAL),
-            Way::Calls => (&CALLS, &CALLS_OPTIONAL),
-        };
+    /// Of what this kernel has, less the optional parts that it refuses; `None` where it lacks what the way cannot do
+    /// without.
+    fn new(way: Way, refused: &[&str], has: &dyn Fn(&str) -> bool) -> Option<Self> {
+        let (core, _) = way.programs();
         let mut plan = Self { programs: Vec::new(), without: Vec::new() };
         for (program, needs) in core.iter().chain(&PROCESSES) {
             has(needs).then_some(())?;
             plan.programs.push(program);
         }
-        for (program, needs, what) in more {
-            if optional && has(needs) {
-                plan.programs.push(program);
-            } else if !plan.without.contains(what) {
-                plan.without.push(what);
+        for part in way.optional_parts() {
+            match way.programs_of(part, has) {
+                Some(programs) if !refused.contains(&part) => plan.programs.extend(programs),
+                _ => plan.without.push(part),
             }
-        }
-        let submit = SUBMIT.iter().find(|(_, needs)| has(needs));
-        match submit.filter(|_| optional && has(COMPLETE.1)) {
-            Some((submit, _)) => plan.programs.extend([submit, COMPLETE.0]),
-            None => plan.without.push("io_uring"),
         }
         Some(plan)
     }
@@ -208,7 +230,7 @@ impl Tracer {
     /// # Errors
     /// [`TraceError`], with what is missing.
     pub fn start(trace: &Trace<'_>) -> Result<Self, TraceError> {
-        let Trace { processes, mode, way, .. } = *trace;
+        let Trace { processes, way, .. } = *trace;
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(TraceError::NoBtf);
         }
@@ -217,35 +239,57 @@ impl Tracer {
         let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(|error| load_error(&error))?;
         let has = |name: &str| types.type_by_name::<libbpf_rs::btf::BtfType<'_>>(name).is_some();
         let mut failed = None;
-        // What may be absent may also be refused; the rest is worth having without it.
-        for (tried, optional) in
-            [(Way::Vfs, true), (Way::Vfs, false), (Way::Calls, true), (Way::Calls, false)]
-        {
-            if way.is_some_and(|way| way != tried) {
-                continue;
-            }
-            let Some(mut plan) = Plan::new(tried, optional, &has) else { continue };
-            if mode == Mode::EachAndPages {
-                // It was asked for, so nothing is traced without it.
-                if !has(PAGES.1) || !has("folio") {
-                    return Err(TraceError::Load(
-                        "pages that are brought in are seen from kernel 5.16 on, and this one does not tell of them: leave --readahead out".into(),
-                    ));
-                }
-                plan.programs.push(PAGES.0);
-            }
-            match Self::load(&plan, tried, trace) {
-                Ok(tracer) => {
+        for tried in [Way::Vfs, Way::Calls].into_iter().filter(|tried| way.is_none_or(|way| way == *tried)) {
+            match Self::load_most(tried, trace, &has) {
+                Some(Ok(tracer)) => {
                     for process in processes {
                         tracer.follow(*process)?;
                     }
                     return Ok(tracer);
                 }
-                Err(error) => failed = Some(error),
+                Some(Err(error)) => failed = Some(error),
+                None => {}
             }
         }
         Err(failed
             .unwrap_or_else(|| TraceError::Load("the kernel lacks what it would be attached to".into())))
+    }
+
+    /// Loads as many programs of a way as the kernel takes; `None` where it lacks what the way cannot do without.
+    fn load_most(
+        way: Way,
+        trace: &Trace<'_>,
+        has: &dyn Fn(&str) -> bool,
+    ) -> Option<Result<Self, TraceError>> {
+        let load = |refused: &[&str]| {
+            let mut plan = Plan::new(way, refused, has)?;
+            if trace.mode == Mode::EachAndPages {
+                // It was asked for, so nothing is traced without it.
+                if !has(PAGES.1) || !has("folio") {
+                    return Some(Err(TraceError::Load(
+                        "pages that are brought in are seen from kernel 5.16 on, and this one does not report them: leave --readahead out".into(),
+                    )));
+                }
+                plan.programs.push(PAGES.0);
+            }
+            Some(Self::load(&plan, way, trace))
+        };
+        let parts = way.optional_parts();
+        match load(&[])? {
+            Ok(tracer) => return Some(Ok(tracer)),
+            // Without the optional parts it fails too.
+            Err(_) => match load(&parts)? {
+                Ok(tracer) => drop(tracer),
+                Err(error) => return Some(Err(error)),
+            },
+        }
+        // One part that is refused must not take the others with it.
+        let is_refused = |part: &&'static str| {
+            let others: Vec<_> = parts.iter().copied().filter(|other| other != part).collect();
+            !matches!(load(&others), Some(Ok(_)))
+        };
+        let refused: Vec<_> = parts.iter().copied().filter(is_refused).collect();
+        load(&refused)
     }
 
     fn load(plan: &Plan, way: Way, trace: &Trace<'_>) -> Result<Self, TraceError> {
@@ -258,7 +302,7 @@ impl Tracer {
         }
         // The settings, as `bpf/io.bpf.c` declares them: three flags, the logarithm of the page, and a name.
         let page = (sys::page_size() as u32).ilog2();
-        let uring = !plan.without.contains(&"io_uring");
+        let uring = !plan.without.contains(&URING);
         for mut map in object.maps_mut() {
             if map.name().to_string_lossy().ends_with(".rodata") {
                 let value = map.initial_value_mut().unwrap_or_default();
@@ -512,6 +556,25 @@ mod tests {
     use super::*;
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_part_that_is_refused_or_absent_takes_no_other_with_it() {
+        let all = Plan::new(Way::Vfs, &[], &|_| true).unwrap();
+        assert!(all.without.is_empty());
+        for part in Way::Vfs.optional_parts() {
+            let plan = Plan::new(Way::Vfs, &[part], &|_| true).unwrap();
+            assert_eq!(plan.without, [part]);
+            let missing = Way::Vfs.programs_of(part, &|_| true).unwrap();
+            let expected: Vec<_> =
+                all.programs.iter().filter(|program| !missing.contains(program)).copied().collect();
+            assert!(expected.len() < all.programs.len() && plan.programs == expected, "{part}");
+        }
+        let old = Plan::new(Way::Calls, &[], &|needs| needs != "btf_trace_mm_filemap_fault").unwrap();
+        assert_eq!(old.without, ["page faults"]);
+        let older = Plan::new(Way::Vfs, &[], &|needs| !needs.contains("uring")).unwrap();
+        assert_eq!(older.without, ["io_uring"]);
+        assert!(Plan::new(Way::Vfs, &[], &|needs| needs != "vfs_read").is_none());
+    }
 
     /// Of our own reads, with the program that sees their ends detached for one of them: as where the kernel skips it.
     #[test]

@@ -285,6 +285,15 @@ impl Watch {
     }
 
     fn started(&mut self, process: u32, now: Instant) -> Vec<String> {
+        // A candidate may have run another program since, with a command line that names the folder.
+        let was_followed = |candidate: &Candidate| candidate.id == process && candidate.followed;
+        if let Some(at) = self.candidates.iter().position(was_followed) {
+            if self.uses_folder(process) {
+                self.candidates.swap_remove(at);
+                return self.follow(process);
+            }
+            return Vec::new();
+        }
         if self.is_known(process) {
             return Vec::new();
         }
@@ -458,6 +467,15 @@ mod tests {
         };
         arguments(7, &db);
         assert_eq!(watch.event(7, ProcessChange::Started).len(), 1, "its command line names the folder");
+        // It is reported when it gets its name, and again when it has a command line.
+        proc.process(9, "mongod", "/usr/bin/mongod");
+        assert!(watch.event(9, ProcessChange::Started).is_empty());
+        arguments(9, &db);
+        assert_eq!(watch.event(9, ProcessChange::Started).len(), 1);
+        assert!(
+            watch.event(9, ProcessChange::Started).is_empty()
+                && watch.event(9, ProcessChange::Ended).len() == 1
+        );
         arguments(8, &other);
         assert!(watch.event(8, ProcessChange::Started).is_empty());
         assert!(watch.look_at(begun + TRIAL / 2, &room).is_empty() && room.left.borrow().is_empty());
