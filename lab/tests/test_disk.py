@@ -640,23 +640,35 @@ def test_check_finds_which_mongod_it_is_or_says_what_it_could_not_see(machine, p
         assert "not known" in found and "--mongod-version" in unseen[0] and source in unseen[0], unseen
 
 
+# A mongod of root's in process ids of its own, so that no other one of this machine is seen; each command looks at it.
+OTHER_USER = """
+"$0" 60 & mongod=$!
+until [ "$(cat /proc/$mongod/comm)" = mongod ]; do sleep 0.01; done
+echo $mongod > "$1/pid"
+shift
+setpriv --reuid=65533 --regid=65533 --clear-groups "$@" > "$OUT/nobody"; echo $? >> "$OUT/codes"
+"$@" > "$OUT/root"; echo $? >> "$OUT/codes"
+kill $mongod
+"""
+
+
 @pytest.mark.root
-def test_check_without_root_says_what_it_could_not_see():
+def test_check_without_root_says_what_it_could_not_see(tmp_path):
     """A process of root's that is named mongod, looked at by nobody."""
-    needs("setpriv")
+    needs("setpriv", "unshare")
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         program = shutil.copy(shutil.which("sleep"), f"{folder}/mongod")
         binary = shutil.copy(labkit.MONGOSONAR, f"{folder}/mongosonar")
-        with labkit.process([program, "60"]) as mongod:
-            labkit.wait_until(lambda: pathlib.Path(f"/proc/{mongod.pid}/comm").read_text() == "mongod\n", "a process named mongod")
-            command = [binary, "disk", "check", "--json", "--dbpath", folder]
-            nobody = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", *command]
-            done, as_root = (subprocess.run(which, capture_output=True, text=True, timeout=60) for which in (nobody, command))
-    assert done.returncode in (0, 4, 5) and as_root.returncode in (0, 4, 5), done.stderr
-    seen, less = (json.loads(result.stdout) for result in (as_root, done))
-    assert f"mongod runs as {mongod.pid}" in less["about"]
-    # What is for everybody to read is judged alike.
+        inside = ["unshare", "--pid", "--fork", "--mount", "--mount-proc", "sh", "-c", OTHER_USER, program, tmp_path]
+        check = [binary, "disk", "check", "--json", "--dbpath", folder]
+        command = [str(word) for word in [*inside, *check]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "OUT": str(tmp_path)})
+    read = lambda name: (tmp_path / name).read_text()
+    assert done.returncode == 0 and set(map(int, read("codes").split())) <= {0, 4, 5}, done.stderr
+    seen, less = (json.loads(read(name)) for name in ("root", "nobody"))
+    assert f"mongod runs as {int(read('pid'))}" in less["about"]
+    # What everybody may read is judged alike.
     alike = {"kernel", "file-system", "atime", "readahead", "swappiness", "max-map-count", "limits", "free-space"}
     judged = lambda result: {f["name"]: f["verdict"] for f in result["findings"] if f["name"] in alike}
     assert judged(less) == judged(seen)
