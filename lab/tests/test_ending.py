@@ -162,6 +162,37 @@ def test_it_ends_at_once_and_leaves_nothing_behind(name, how, tmp_path, traced):
         labkit.read_capture(tmp_path / "kept.pcapng")
 
 
+@pytest.mark.parametrize("late", ["signal", "poll"])
+@pytest.mark.parametrize("name", ["queries", "io live"])
+def test_it_ends_well_in_whatever_order_the_end_of_the_terminal_is_noticed(name, late, traced):
+    """The signal, the error of a drawing, and the hang-up that a thread waits for come in any order. strace delays what
+    waits for the hang-up; a process that is not the leader of its session gets no signal."""
+    arguments = QUERIES if name == "queries" else ["io", "live", "--interval", "100ms", "--pid", str(traced)]
+    command = [labkit.MONGOSONAR, *map(str, arguments)]
+    if late == "poll":
+        if not shutil.which("strace"):
+            pytest.skip("strace is not installed")
+        command = ["strace", "-DDD", "-f", "-o", "/dev/null", "-e", "trace=poll", "-e", "inject=poll:delay_exit=400000", *command]
+    with on_terminal_of("bash", "-c", 'trap "" HUP; "$0" "$@"; exit $?', *command) as terminal:
+        terminal.wait_for(b"mongosonar " if name == "queries" else b"busy")
+        # Something to draw, now.
+        terminal.type(b"n")
+        terminal.close()
+        assert terminal.end(seconds=10) == 0
+
+
+@pytest.mark.parametrize("name", ["queries", "io live"])
+def test_it_ends_well_however_often_its_terminal_closes(name, traced):
+    arguments = QUERIES if name == "queries" else ["io", "live", "--interval", "100ms", "--pid", traced]
+    for wait in range(8):
+        with on_terminal(*arguments) as terminal:
+            terminal.wait_for(b"mongosonar " if name == "queries" else b"busy")
+            time.sleep(wait * 0.015)
+            terminal.type(b"n")
+            terminal.close()
+            assert terminal.end() == 0, wait
+
+
 def catches(pid, number):
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))

@@ -58,15 +58,14 @@ fn main() -> ExitCode {
 
 /// Whether it failed only because whoever read our output has gone: `mongosonar … | head`, a terminal that closed.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let kind = |cause: &(dyn std::error::Error + 'static)| {
-        let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        io.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind())
-    };
-    // EIO: a terminal that was hung up.
-    let code = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error)
-    };
+    use std::io::ErrorKind::BrokenPipe;
     error.chain().any(|cause| {
-        kind(cause) == Some(std::io::ErrorKind::BrokenPipe) || code(cause) == Some(5) && stop::is_abandoned()
+        if let Some(error) = cause.downcast_ref::<std::io::Error>() {
+            // 5 is EIO: a terminal that was hung up.
+            return error.kind() == BrokenPipe || error.raw_os_error() == Some(5) && stop::is_abandoned();
+        }
+        let json = cause.downcast_ref::<serde_json::Error>();
+        json.and_then(serde_json::Error::io_error_kind)
+            .is_some_and(|kind| kind == BrokenPipe || stop::is_abandoned())
     })
 }

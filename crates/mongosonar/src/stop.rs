@@ -50,17 +50,41 @@ impl Stop {
         &self.signal
     }
 
+    /// Whether the terminal has gone, by now or as a signal has said; it is silenced then.
+    fn look(&self, streams: &Streams) -> bool {
+        if streams.have_gone() {
+            // Before it is silenced: whoever sees that it is not what it was has to know why.
+            self.ask(SIGHUP);
+        }
+        // Where this fails, what is written fails, too.
+        let _ = streams.silence();
+        self.signal.load(Ordering::Relaxed) as i32 == SIGHUP
+    }
+
     fn ask(&self, signal: i32) {
         let _ = self.signal.compare_exchange(0, signal as usize, Ordering::Relaxed, Ordering::Relaxed);
         self.flag.store(true, Ordering::Relaxed);
     }
 }
 
-static STOP: OnceLock<Stop> = OnceLock::new();
+static STOP: OnceLock<(Stop, Streams)> = OnceLock::new();
 
-/// Whether the terminal, or the reader of the output, has gone: an error is no news to anybody then.
+/// Whether the terminal, or the reader of the output, has gone: an error is no news to anybody then. Whoever sees an
+/// error of the terminal may ask before the signal has come, and before the thread below has looked.
 pub fn is_abandoned() -> bool {
-    STOP.get().is_some_and(|stop| stop.signal.load(Ordering::Relaxed) as i32 == SIGHUP)
+    STOP.get().is_some_and(|(stop, streams)| stop.look(streams))
+}
+
+/// The outcome of using the terminal, for a live view; `None` where the terminal has gone, which is no failure.
+///
+/// # Errors
+/// Any other failure.
+pub fn unless_gone<T>(outcome: std::io::Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(_) if is_abandoned() => Ok(None),
+        Err(error) => Err(error).context("cannot use the terminal"),
+    }
 }
 
 /// Listens for signals, and for a terminal that goes away, from now on; later calls give the same.
@@ -77,7 +101,7 @@ pub fn listen(ending: Ending) -> Result<Stop> {
 /// When a handler or the thread cannot be had.
 pub fn listen_confined(ending: Ending, confine: impl FnOnce()) -> Result<Stop> {
     match STOP.get() {
-        Some(stop) => Ok(stop.clone()),
+        Some((stop, _)) => Ok(stop.clone()),
         None => Signals::catch(ending)?.watch(confine),
     }
 }
@@ -127,13 +151,14 @@ impl Signals {
     pub fn watch(self, confine: impl FnOnce()) -> Result<Stop> {
         let Self { stop, ending, woken } = self;
         let streams = Streams::standard().context("cannot listen for signals")?;
-        let watched = stop.clone();
+        // Before anything can go wrong that somebody asks about.
+        let (stop, streams) = STOP.get_or_init(|| (stop, streams));
         confine();
         std::thread::Builder::new()
             .name("stop".to_owned())
-            .spawn(move || guard(&watched, ending, streams, woken))
+            .spawn(move || guard(stop, ending, streams, woken))
             .context("cannot listen for signals")?;
-        Ok(STOP.get_or_init(|| stop).clone())
+        Ok(stop.clone())
     }
 }
 
@@ -145,21 +170,27 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-fn guard(stop: &Stop, ending: Ending, mut streams: Streams, mut woken: UnixStream) {
+fn guard(stop: &Stop, ending: Ending, streams: &Streams, mut woken: UnixStream) {
     let mut asked = 0usize;
     let (mut first, mut until): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         match streams.wait(&woken, left) {
-            Ok(Woken::Gone) => {
-                stop.ask(SIGHUP);
-                asked = asked.max(1);
+            Ok(gone @ (Woken::Gone | Woken::ErrorUnread)) => {
+                stop.look(streams);
+                if gone == Woken::Gone {
+                    asked = asked.max(1);
+                }
+                // It would be seen again and again.
+                if streams.silence().is_err() {
+                    return;
+                }
             }
             Ok(Woken::Readable) => {
                 let mut bytes = [0; 64];
                 asked += woken.read(&mut bytes).unwrap_or(0);
             }
-            Ok(Woken::Unheard | Woken::TimedOut) => {}
+            Ok(Woken::TimedOut) => {}
             // Without it the flags still work.
             Err(_) => return,
         }

@@ -62,7 +62,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         eprintln!("mongosonar: {line}");
     }
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
-    let mut screen = if screen { Some(Screen::enter().context("cannot use the terminal")?) } else { None };
+    let mut screen = if screen { stop::unless_gone(Screen::enter())? } else { None };
     let job = if screen.is_some() { Some(Job::listen()?) } else { None };
     let mut by = args.by;
     let begun = Instant::now();
@@ -119,10 +119,11 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
                 if let (Some(job), Some(screen)) = (&job, &mut screen) {
                     let followed =
                         if suspend { job.suspend(screen).map(|()| true) } else { job.follow(screen) };
-                    match followed {
-                        Ok(changed) => redraw |= changed,
+                    match stop::unless_gone(followed) {
+                        Ok(Some(changed)) => redraw |= changed,
+                        Ok(None) => return false,
                         Err(error) => {
-                            failed = Some(anyhow::Error::new(error).context("the terminal is gone"));
+                            failed = Some(error);
                             return false;
                         }
                     }
@@ -159,7 +160,7 @@ fn show(interval: &Interval, args: &IoLiveArgs, watch: &Watch, screen: Option<&m
         interval.json(args.limit.unwrap_or(usize::MAX), &mut out)?;
         out.flush()?;
     } else if let Some(screen) = screen {
-        let (width, height) = screen.size().context("the terminal is gone")?;
+        let Some((width, height)) = stop::unless_gone(screen.size())? else { return Ok(()) };
         let limit = args.limit.unwrap_or(usize::from(height));
         let mut lines = interval.lines(limit, usize::from(width));
         let who = match watch.list_running() {
@@ -167,7 +168,7 @@ fn show(interval: &Interval, args: &IoLiveArgs, watch: &Watch, screen: Option<&m
             some => format!("process {some}"),
         };
         lines.push(format!("{who}; q ends, n is by namespace or by file"));
-        screen.lines(&lines).context("the terminal is gone")?;
+        stop::unless_gone(screen.lines(&lines))?;
     } else {
         let mut out = io::stdout().lock();
         for line in interval.lines(args.limit.unwrap_or(ROWS), WIDTH) {

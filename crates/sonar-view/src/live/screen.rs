@@ -19,7 +19,28 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// restores it before its message is printed, so that the message can be read.
 #[derive(Debug)]
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Output>>,
+}
+
+/// Standard output. Once the terminal is given back, errors are nobody's concern: the library shows the cursor again
+/// when it is dropped, and would panic over a terminal that has gone.
+#[derive(Debug)]
+struct Output(Stdout);
+
+impl Output {
+    fn unless_given_back<T>(outcome: io::Result<T>, done: T) -> io::Result<T> {
+        outcome.or_else(|error| if TAKEN.load(Ordering::SeqCst) { Err(error) } else { Ok(done) })
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::unless_given_back(self.0.write(bytes), bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Self::unless_given_back(self.0.flush(), ())
+    }
 }
 
 impl Screen {
@@ -33,7 +54,7 @@ impl Screen {
         TAKEN.store(true, Ordering::SeqCst);
         let enter = || {
             execute!(io::stdout(), EnterAlternateScreen, Hide)?;
-            let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+            let mut terminal = Terminal::new(CrosstermBackend::new(Output(io::stdout())))?;
             terminal.clear()?;
             Ok(Self { terminal })
         };

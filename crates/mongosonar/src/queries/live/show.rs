@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use crossterm::event::{self, Event};
 use sonar_core::Window;
 use sonar_sys::resource::Usage;
@@ -15,7 +15,7 @@ use sonar_view::{Origin, Selection};
 use super::News;
 use crate::cli::{ColorArg, QueriesArgs};
 use crate::queries::output::Output;
-use crate::stop::Job;
+use crate::stop::{self, Job};
 
 /// The longest time that the main thread sleeps, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);
@@ -144,12 +144,12 @@ impl Feed {
             ..Default::default()
         });
         let job = Job::listen()?;
-        let mut screen = Screen::enter().context("cannot use the terminal")?;
+        let Some(mut screen) = stop::unless_gone(Screen::enter())? else { return Ok(app.into_total()) };
         let mut usage: Option<(Usage, Instant)> = None;
         // They would spoil the screen.
         let mut complaints: Vec<String> = Vec::new();
-        screen.draw(&mut app)?;
-        while !self.is_over() {
+        let mut drawn = stop::unless_gone(screen.draw(&mut app))?;
+        while drawn.is_some() && !self.is_over() {
             let mut changed = false;
             for said in self.news.try_iter() {
                 match said {
@@ -174,32 +174,49 @@ impl Feed {
                     });
                 }
             }
-            changed |= job.follow(&mut screen)?;
-            if event::poll(Duration::from_millis(100))? {
-                match event::read()? {
-                    Event::Key(key) if Job::is_asked(&key) => {
-                        job.suspend(&mut screen)?;
-                        changed = true;
-                    }
-                    Event::Key(key) => match app.key(key) {
-                        Action::Quit => break,
-                        Action::Redraw => screen.redraw(&mut app)?,
-                        Action::Copy(text) => {
-                            screen.copy(&text, std::env::var_os("TMUX").is_some())?;
-                            changed = true;
-                        }
-                        Action::Continue => changed = true,
-                    },
-                    Event::Resize(..) => changed = true,
-                    _ => {}
-                }
-            }
-            if changed {
-                screen.draw(&mut app)?;
-            }
+            drawn = match stop::unless_gone(keys(&mut app, &job, &mut screen))? {
+                Some(Keys::Quit) | None => None,
+                Some(Keys::Unchanged) if !changed => Some(()),
+                Some(Keys::Changed | Keys::Unchanged) => stop::unless_gone(screen.draw(&mut app))?,
+            };
         }
         drop(screen);
         complaints.iter().for_each(|what| eprintln!("mongosonar: {what}"));
         Ok(app.into_total())
     }
+}
+
+/// What a look at the keys and at job control came to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Keys {
+    Quit,
+    /// The view is to be drawn again.
+    Changed,
+    Unchanged,
+}
+
+/// Waits a moment for a key, and does what it or job control asks for.
+fn keys(app: &mut App, job: &Job, screen: &mut Screen) -> std::io::Result<Keys> {
+    let mut keys = if job.follow(screen)? { Keys::Changed } else { Keys::Unchanged };
+    if !event::poll(Duration::from_millis(100))? {
+        return Ok(keys);
+    }
+    match event::read()? {
+        Event::Key(key) if Job::is_asked(&key) => {
+            job.suspend(screen)?;
+            keys = Keys::Changed;
+        }
+        Event::Key(key) => match app.key(key) {
+            Action::Quit => return Ok(Keys::Quit),
+            Action::Redraw => screen.redraw(app)?,
+            Action::Copy(text) => {
+                screen.copy(&text, std::env::var_os("TMUX").is_some())?;
+                keys = Keys::Changed;
+            }
+            Action::Continue => keys = Keys::Changed,
+        },
+        Event::Resize(..) => keys = Keys::Changed,
+        _ => {}
+    }
+    Ok(keys)
 }
