@@ -83,7 +83,7 @@ pub fn message(error: &anyhow::Error) -> String {
 }
 
 /// `No such file or directory (os error 2)` without the parenthesis.
-fn without_number(text: &str) -> String {
+pub fn without_number(text: &str) -> String {
     let mut text = text.trim_end().to_owned();
     while let Some(begin) = text.find(" (os error ") {
         let Some(length) = text[begin..].find(')') else { break };

@@ -9,6 +9,7 @@ mod names;
 mod paths;
 mod process;
 mod record;
+mod recording;
 mod reorder;
 mod report;
 mod search;

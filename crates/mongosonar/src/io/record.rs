@@ -1,14 +1,11 @@
 //! `io record`: every access to the files of a process, into a recording.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::fs;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sonar_core::io::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 use sonar_sys::io::{Event, FileKey, Mode, Trace, Tracer};
@@ -18,19 +15,16 @@ use super::finder::Finder;
 use super::names::Names;
 use super::paths::{Found, Paths};
 use super::process::{self, Watch};
+use super::recording::{Ended, RecordingFile};
 use super::table::FileTable;
 use super::{DEVICE, HOLDS};
 use crate::cli::{IoRecordArgs, OK};
 use crate::stop::{self, Ending};
 
-/// Bytes gathered before they are written.
-const BUFFER: usize = 1 << 20;
-/// How long what was gathered may wait to be written.
-const FLUSH: Duration = Duration::from_secs(1);
-/// Threads that are told of by name; more go by number.
+/// Threads that are recorded by name; more go by number.
 const MAX_NAMES: usize = 65_536;
 
-/// What a recording tells its processes under.
+/// Under which key a recording names its processes.
 const PROCESSES: &str = "processes";
 
 /// Runs the command; gives the exit code.
@@ -53,7 +47,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     };
     let tracer = Tracer::start(&trace).map_err(process::refused)?;
     let way = tracer.way();
-    let mut keep = Keep::create(args, &watch, &way, (names, paths))?;
+    let mut recorder = Recorder::create(args, &watch, &way, (names, paths))?;
     // Seen while there are privileges, and said when Ctrl-C can end it.
     let begins =
         format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
@@ -70,27 +64,24 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let until = args.duration.map(|duration| Instant::now() + duration);
     tracer
         .run_with(
-            &mut (&mut keep, &mut watch),
-            |(keep, watch), event| match event {
-                Event::Process { process, change } => keep.processes(watch.event(process, change), watch),
-                event => keep.event(&event, &tracer),
+            &mut (&mut recorder, &mut watch),
+            |(recorder, watch), event| match event {
+                Event::Process { process, change } => recorder.processes(watch.event(process, change), watch),
+                event => recorder.event(&event, &tracer),
             },
-            |(keep, watch)| {
-                keep.flush_in_time();
-                keep.processes(watch.look(&tracer), watch);
-                keep.release(&tracer);
-                keep.failed.is_none()
-                    && !stop.load(Ordering::Relaxed)
+            |(recorder, watch)| {
+                recorder.recording.flush_in_time();
+                recorder.processes(watch.look(&tracer), watch);
+                recorder.release(&tracer);
+                !stop.load(Ordering::Relaxed)
                     && until.is_none_or(|until| Instant::now() < until)
                     && !watch.is_over()
             },
         )
         .context("cannot read what the kernel hands on")?;
-    let losses = tracer.losses();
-    let unplaced = keep.paths.unplaced();
-    let (accesses, ended) = keep.end(&losses);
-    let at_least = if ended.is_err() { "at least " } else { "" };
-    eprintln!("mongosonar: {at_least}{accesses} accesses recorded, {} lost", losses.total());
+    let unplaced = recorder.paths.unplaced();
+    let Ended { accesses, losses, failed } = recorder.recording.end(tracer.losses());
+    eprintln!("mongosonar: {accesses} accesses recorded, {} lost", losses.total());
     for (_, name, count) in losses.iter().filter(|(_, _, count)| *count > 0) {
         eprintln!("mongosonar: lost: {name} {count}");
     }
@@ -99,16 +90,15 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
             "mongosonar: {unplaced} files left out: closed before it could be found out whether they are in the folder"
         );
     }
-    ended?;
-    Ok(OK)
+    match failed {
+        Some(failed) => bail!("{failed}"),
+        None => Ok(OK),
+    }
 }
 
-/// A recording that is being made.
-struct Keep {
-    file: File,
-    path: PathBuf,
-    writer: Option<Writer>,
-    buffer: Vec<u8>,
+/// Makes a recording of what the kernel reports.
+struct Recorder {
+    recording: RecordingFile,
     /// The recording's numbers of files.
     numbers: FileTable<u32>,
     next: u32,
@@ -119,28 +109,19 @@ struct Keep {
     paths: Finder,
     names: Names,
     devices: DeviceNames,
-    failed: Option<io::Error>,
-    flushed: Instant,
-    /// Accesses whose blocks have been written to the file as a whole.
-    written: u64,
 }
 
-impl Keep {
+impl Recorder {
     fn create(
         args: &IoRecordArgs,
         watch: &Watch,
         way: &str,
         (names, paths): (Names, Finder),
     ) -> Result<Self> {
-        let path = args.file.as_path();
-        let file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(|| {
-                format!("cannot make {}: a new file is made, an existing one is left alone", path.display())
-            })?;
-        let mut buffer = Vec::with_capacity(BUFFER * 2);
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let begin = if args.readahead { Writer::begin_with_pages } else { Writer::begin };
+        let mut buffer = Vec::new();
         let writer = begin(
             &[
                 ("program", concat!("mongosonar ", env!("CARGO_PKG_VERSION"))),
@@ -152,11 +133,12 @@ impl Keep {
             ],
             &mut buffer,
         );
-        let mut keep = Self {
-            file,
-            path: path.into(),
-            writer: Some(writer),
-            buffer,
+        let path = args.file.as_path();
+        let recording = RecordingFile::create(path, (writer, buffer)).with_context(|| {
+            format!("cannot make {}: a new file is made, an existing one is left alone", path.display())
+        })?;
+        Ok(Self {
+            recording,
             numbers: FileTable::of_each(),
             next: 1,
             latest_ns: 0,
@@ -164,23 +146,7 @@ impl Keep {
             paths,
             names,
             devices: DeviceNames::default(),
-            failed: None,
-            flushed: Instant::now(),
-            written: 0,
-        };
-        // Even one that is killed at once can be read then.
-        keep.flush();
-        Ok(keep)
-    }
-
-    /// Writes what has been gathered, once a second: so much is lost at most by what cannot be caught.
-    fn flush_in_time(&mut self) {
-        if self.flushed.elapsed() >= FLUSH {
-            if let Some(writer) = &mut self.writer {
-                writer.flush(&mut self.buffer);
-            }
-            self.flush();
-        }
+        })
     }
 
     /// Shows what became of processes, and notes those that were traced so far.
@@ -188,8 +154,8 @@ impl Keep {
         for line in &lines {
             eprintln!("mongosonar: {line}");
         }
-        if let Some(writer) = self.writer.as_mut().filter(|_| !lines.is_empty()) {
-            writer.info(&[(PROCESSES, &watch.list())], &mut self.buffer);
+        if !lines.is_empty() {
+            self.recording.info(&[(PROCESSES, &watch.list())]);
         }
     }
 
@@ -227,15 +193,12 @@ impl Keep {
                 }
                 self.threads.insert(thread, name.to_vec());
                 let name = String::from_utf8_lossy(name);
-                if let Some(writer) = &mut self.writer {
-                    writer.thread(&ThreadEntry { thread, process, name: &name }, &mut self.buffer);
-                }
+                self.recording.thread(&ThreadEntry { thread, process, name: &name });
             }
             Event::Access { file, kind, start, latency_ns, offset, asked, result, device_bytes, thread } => {
                 // The kernel reports a file before its accesses.
                 self.latest_ns = self.latest_ns.max(start.unix_ns());
                 let Some(file) = self.numbers.used(file, start.unix_ns()).copied() else { return };
-                let Some(writer) = &mut self.writer else { return };
                 let sync = kind.is_sync();
                 let access = IoAccess {
                     start,
@@ -249,10 +212,7 @@ impl Keep {
                     error: if result < 0 { u16::try_from(-result).unwrap_or(u16::MAX) } else { 0 },
                     device_bytes,
                 };
-                writer.access(&access, &mut self.buffer);
-                if self.buffer.len() >= BUFFER {
-                    self.flush();
-                }
+                self.recording.access(&access);
             }
         }
     }
@@ -261,46 +221,14 @@ impl Keep {
         let file = self.next;
         self.next += 1;
         self.numbers.insert(number, key, self.latest_ns, file);
-        let Some(writer) = &mut self.writer else { return };
-        writer.file(&FileEntry { file, device: key.device, inode: key.inode, path }, &mut self.buffer);
+        self.recording.file(&FileEntry { file, device: key.device, inode: key.inode, path });
         if let Some(names) = self.devices.first(key.device, path) {
             let device = format!("{DEVICE}{}", key.device);
-            writer.info(&[(&device, &names)], &mut self.buffer);
+            self.recording.info(&[(&device, &names)]);
         }
         if let Some(held) = self.names.of(path) {
             let key = format!("{HOLDS}{file}");
-            writer.info(&[(&key, &held.label())], &mut self.buffer);
-        }
-    }
-
-    fn flush(&mut self) {
-        self.flushed = Instant::now();
-        if self.failed.is_none() {
-            // Of what is written in part, each whole block can be read.
-            self.failed = self.file.write_all(&self.buffer).err();
-            if let (None, Some(writer)) = (&self.failed, &self.writer) {
-                self.written = writer.flushed_accesses();
-            }
-        }
-        self.buffer.clear();
-    }
-
-    /// Ends the recording. Returns how many accesses it holds, at least so many if it could not be written to its end.
-    fn end(mut self, losses: &sonar_core::io::IoLosses) -> (u64, Result<()>) {
-        let accesses = self.writer.as_ref().map_or(0, Writer::accesses);
-        if let Some(writer) = self.writer.take() {
-            writer.end(losses, &mut self.buffer);
-        }
-        self.flush();
-        match self.failed {
-            Some(error) => {
-                let error = anyhow::Error::new(error).context(format!(
-                    "the recording ends early, and can be read up to there: cannot write {}",
-                    self.path.display()
-                ));
-                (self.written, Err(error))
-            }
-            None => (accesses, Ok(())),
+            self.recording.info(&[(&key, &held.label())]);
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct IoLosses {
     /// Times that the kernel skipped a program, as another was under way on the same processor. Each may be the
     /// beginning or the end of an access, or a call of no interest: at most so many accesses are missing.
     pub programs_skipped: u64,
+    /// Accesses that were seen, and that the recording's disk had no room for.
+    pub not_written: u64,
 }
 
 impl IoLosses {
@@ -31,6 +33,7 @@ impl IoLosses {
             (5, "not_followed", self.not_followed),
             (6, "ends_unseen", self.ends_unseen),
             (7, "programs_skipped", self.programs_skipped),
+            (8, "not_written", self.not_written),
         ]
         .into_iter()
     }
@@ -45,6 +48,7 @@ impl IoLosses {
             5 => &mut self.not_followed,
             6 => &mut self.ends_unseen,
             7 => &mut self.programs_skipped,
+            8 => &mut self.not_written,
             _ => return false,
         };
         *counter = value;

@@ -33,7 +33,7 @@ mod read;
 mod write;
 
 pub use read::{Accesses, Block, Error, FileEntry, Files, Info, Lost, Parser, Step, ThreadEntry, Threads};
-pub use write::Writer;
+pub use write::{Extent, Writer};
 
 /// How a file begins.
 pub const MAGIC: &[u8; 8] = b"MSONARIO";

@@ -13,6 +13,15 @@ const BLOCK: usize = 64 * 1024;
 /// Bytes a text has at most; longer ones are cut.
 const MAX_TEXT: usize = 8 * 1024;
 
+/// How much a recording holds up to the end of a block.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Extent {
+    /// Accesses.
+    pub accesses: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
 /// Makes the bytes of a recording. Each call appends whole blocks to the buffer it is given, or nothing
 /// yet.
 #[derive(Debug, Default)]
@@ -142,16 +151,23 @@ impl Writer {
     /// Ends the file.
     pub fn end(mut self, losses: &IoLosses, out: &mut Vec<u8>) {
         self.flush(out);
-        self.lost(losses, out);
-        let mut payload = Vec::new();
-        varint(self.accesses, &mut payload);
-        varint(self.blocks, &mut payload);
-        self.block(END, &payload, out);
+        Self::end_after(self.flushed(), losses, out);
     }
 
-    /// Accesses in the blocks that have been handed out so far.
-    pub const fn flushed_accesses(&self) -> u64 {
-        self.accesses
+    /// Ends a file that holds so much.
+    pub fn end_after(extent: Extent, losses: &IoLosses, out: &mut Vec<u8>) {
+        let Extent { accesses, blocks } = extent;
+        let mut writer = Self { accesses, blocks, ..Self::default() };
+        writer.lost(losses, out);
+        let mut payload = Vec::new();
+        varint(writer.accesses, &mut payload);
+        varint(writer.blocks, &mut payload);
+        writer.block(END, &payload, out);
+    }
+
+    /// What the blocks hold that have been handed out so far.
+    pub const fn flushed(&self) -> Extent {
+        Extent { accesses: self.accesses, blocks: self.blocks }
     }
 
     /// Accesses so far.

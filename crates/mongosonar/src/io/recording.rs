@@ -1,0 +1,334 @@
+//! The file of a recording. On a full disk the file ends, and accesses are counted on.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sonar_core::io::{IoAccess, IoLosses};
+use sonar_decode::io_file::{Extent, FileEntry, ThreadEntry, Writer};
+use sonar_view::units::Size;
+
+/// Bytes gathered before they are written.
+const BUFFER: usize = 1 << 20;
+/// How long what was gathered may wait to be written.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// What a recording is written to.
+pub trait Store: Write {
+    /// Cuts it to so many bytes.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+    /// Writes all of it at this place.
+    fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()>;
+}
+
+impl Store for File {
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.write_all_at(bytes, at)
+    }
+}
+
+/// A recording that is being made.
+pub struct RecordingFile<S = File> {
+    file: S,
+    path: PathBuf,
+    writer: Writer,
+    buffer: Vec<u8>,
+    /// Where blocks end in the buffer, and what the recording holds up to there.
+    ends: Vec<(usize, Extent)>,
+    /// Bytes of whole blocks in the file, and what they hold.
+    written: (u64, Extent),
+    flushed: Instant,
+    /// What ended the writing.
+    failed: Option<String>,
+    /// Accesses that came after that, or were gathered and could not be written.
+    not_written: u64,
+}
+
+/// What became of a recording.
+pub struct Ended {
+    /// Accesses that it holds.
+    pub accesses: u64,
+    /// What is missing in it.
+    pub losses: IoLosses,
+    /// What ended the writing early.
+    pub failed: Option<String>,
+}
+
+impl RecordingFile<File> {
+    /// Makes the file, readable by its owner only, with what `writer` began in `buffer`. An existing file is never
+    /// touched.
+    ///
+    /// # Errors
+    /// There is such a file, or none can be made.
+    pub fn create(path: &Path, (writer, buffer): (Writer, Vec<u8>)) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        Ok(Self::new(file, path, (writer, buffer)))
+    }
+}
+
+impl<S: Store> RecordingFile<S> {
+    fn new(file: S, path: &Path, (writer, buffer): (Writer, Vec<u8>)) -> Self {
+        let mut recording = Self {
+            file,
+            path: path.into(),
+            writer,
+            buffer,
+            ends: Vec::new(),
+            written: (0, Extent::default()),
+            flushed: Instant::now(),
+            failed: None,
+            not_written: 0,
+        };
+        // Even one that is killed at once can be read then.
+        recording.block_ended();
+        recording.flush();
+        recording
+    }
+
+    /// Adds an access.
+    pub fn access(&mut self, access: &IoAccess) {
+        if self.failed.is_some() {
+            self.not_written += 1;
+            return;
+        }
+        self.writer.access(access, &mut self.buffer);
+        self.block_ended();
+        if self.buffer.len() >= BUFFER {
+            self.flush();
+        }
+    }
+
+    /// Adds a file. To come before the accesses to it.
+    pub fn file(&mut self, entry: &FileEntry<'_>) {
+        if self.failed.is_none() {
+            self.writer.file(entry, &mut self.buffer);
+            self.block_ended();
+        }
+    }
+
+    /// Adds a thread.
+    pub fn thread(&mut self, entry: &ThreadEntry<'_>) {
+        if self.failed.is_none() {
+            self.writer.thread(entry, &mut self.buffer);
+            self.block_ended();
+        }
+    }
+
+    /// Adds information about the recording.
+    pub fn info(&mut self, info: &[(&str, &str)]) {
+        if self.failed.is_none() {
+            self.writer.info(info, &mut self.buffer);
+            self.block_ended();
+        }
+    }
+
+    /// Writes what has been gathered, once a second: at most so much is lost when the program is killed.
+    pub fn flush_in_time(&mut self) {
+        if self.flushed.elapsed() >= FLUSH {
+            self.writer.flush(&mut self.buffer);
+            self.block_ended();
+            self.flush();
+        }
+    }
+
+    /// Ends the recording. What could not be written counts among the losses, in the file too if it has room for
+    /// that.
+    pub fn end(mut self, mut losses: IoLosses) -> Ended {
+        self.writer.flush(&mut self.buffer);
+        self.block_ended();
+        self.flush();
+        if self.failed.is_none() {
+            Writer::end_after(self.writer.flushed(), &losses, &mut self.buffer);
+            self.flush();
+        }
+        let (whole, extent) = self.written;
+        if self.failed.is_some() {
+            losses.not_written = self.not_written;
+            let mut end = Vec::new();
+            if whole > 0 {
+                Writer::end_after(extent, &losses, &mut end);
+            }
+            // Half a block was removed when the writing ended, so that there may be room. Without its end the
+            // recording is cut, and can be read as far as it goes.
+            if self.file.write_at(&end, whole).is_err() {
+                let _ = self.file.cut(whole);
+            }
+        }
+        Ended { accesses: extent.accesses, losses, failed: self.failed }
+    }
+
+    fn block_ended(&mut self) {
+        if self.ends.last().is_none_or(|(end, _)| *end < self.buffer.len()) {
+            self.ends.push((self.buffer.len(), self.writer.flushed()));
+        }
+    }
+
+    fn flush(&mut self) {
+        self.flushed = Instant::now();
+        if self.failed.is_none() {
+            let (done, error) = write(&mut self.file, &self.buffer);
+            let (before, _) = self.written;
+            if let Some((end, extent)) = self.ends.iter().rfind(|(end, _)| *end <= done) {
+                self.written = (before + *end as u64, *extent);
+            }
+            if let Some(error) = error {
+                self.ends_early(&error);
+            }
+        }
+        self.buffer.clear();
+        self.ends.clear();
+    }
+
+    fn ends_early(&mut self, error: &io::Error) {
+        let (whole, extent) = self.written;
+        // Half a block would look like damage.
+        let _ = self.file.cut(whole);
+        self.not_written = self.writer.accesses() - extent.accesses;
+        let failed = format!(
+            "{}: writing ended after {}; {} can be read up to there",
+            crate::exit::without_number(&error.to_string()),
+            Size(whole),
+            self.path.display()
+        );
+        eprintln!("mongosonar: {failed}; accesses are counted on");
+        self.failed = Some(failed);
+    }
+}
+
+/// Writes all of it; gives the bytes that were written, and the error that ended it.
+fn write(to: &mut impl Write, bytes: &[u8]) -> (usize, Option<io::Error>) {
+    let mut done = 0;
+    while done < bytes.len() {
+        match to.write(&bytes[done..]) {
+            Ok(0) => return (done, Some(io::ErrorKind::WriteZero.into())),
+            Ok(written) => done += written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (done, Some(error)),
+        }
+    }
+    (done, None)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use sonar_core::Timestamp;
+    use sonar_core::io::AccessKind;
+    use sonar_decode::io_file::{Block, Parser, Step};
+
+    use super::*;
+
+    fn access(number: u64) -> IoAccess {
+        IoAccess {
+            start: Timestamp::from_unix_ns(number * 1_000_003),
+            latency_ns: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20,
+            thread: 7,
+            file: 1,
+            kind: AccessKind::Read,
+            offset: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12,
+            asked: 4_096,
+            given: 4_096,
+            error: 0,
+            device_bytes: None,
+        }
+    }
+
+    /// What a recording holds: accesses, and those that were not written; `None` where its end is missing.
+    fn held(bytes: &[u8]) -> (u64, Option<u64>) {
+        let (mut parser, mut rest, mut accesses, mut lost) = (Parser::new(), bytes, 0, None);
+        while !rest.is_empty() {
+            let Step::Block { block, consumed } = parser.next(rest).unwrap() else { break };
+            match block {
+                Block::Accesses(block) => accesses += block.count() as u64,
+                Block::Lost(counts) => lost = Some(counts.losses().not_written),
+                _ => {}
+            }
+            rest = &rest[consumed..];
+        }
+        (accesses, parser.finish(rest.len()).ok().and(lost))
+    }
+
+    /// A disk with room for so many bytes.
+    struct Small {
+        bytes: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Small {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.room - self.bytes.len()).min(9_999);
+            if taken == 0 {
+                return Err(io::Error::from_raw_os_error(28));
+            }
+            self.bytes.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Store for &mut Small {
+        fn cut(&mut self, length: u64) -> io::Result<()> {
+            self.bytes.truncate(length as usize);
+            Ok(())
+        }
+
+        fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+            assert_eq!(at, self.bytes.len() as u64);
+            Write::write_all(self, bytes)
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_full_leaves_whole_blocks_and_the_count_of_the_rest() {
+        let count = 200_000;
+        for room in [0, 11, 5_000, 100_000, 1_500_000, 2_000_001, 1 << 30] {
+            let mut disk = Small { bytes: Vec::new(), room };
+            let mut buffer = Vec::new();
+            let writer = Writer::begin(&[("host", "here")], &mut buffer);
+            let mut recording = RecordingFile::new(&mut disk, Path::new("x.msio"), (writer, buffer));
+            recording.file(&FileEntry { file: 1, device: 1, inode: 1, path: "/db/a.wt" });
+            (0..count).for_each(|number| recording.access(&access(number)));
+            let ended = recording.end(IoLosses::default());
+            assert_eq!(ended.failed.is_some(), room < 1 << 30, "{room}");
+            assert_eq!(ended.accesses + ended.losses.not_written, count, "{room}");
+            // Nearly all of the room is used: a block has 64 KiB.
+            assert!(
+                ended.failed.is_none() || room < 70_000 + disk.bytes.len(),
+                "{room}: {}",
+                disk.bytes.len()
+            );
+            match room {
+                0 | 11 => assert!(disk.bytes.is_empty(), "{room}: not even its beginning"),
+                _ => {
+                    assert_eq!(held(&disk.bytes), (ended.accesses, Some(ended.losses.not_written)), "{room}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_room_for_its_end_a_recording_is_cut_after_a_whole_block() {
+        let mut disk = Small { bytes: Vec::new(), room: usize::MAX };
+        let mut buffer = Vec::new();
+        let writer = Writer::begin(&[("host", "here")], &mut buffer);
+        let mut recording = RecordingFile::new(&mut disk, Path::new("x.msio"), (writer, buffer));
+        (0..100).for_each(|number| recording.access(&access(number)));
+        recording.writer.flush(&mut recording.buffer);
+        recording.block_ended();
+        recording.flush();
+        recording.file.room = recording.file.bytes.len() + 3;
+        recording.access(&access(100));
+        let ended = recording.end(IoLosses::default());
+        assert_eq!((ended.accesses, ended.losses.not_written), (100, 1));
+        assert_eq!(held(&disk.bytes), (100, None));
+    }
+}
