@@ -117,6 +117,17 @@ fi
 
 if command -v cargo-deny >/dev/null; then
     step "licences, bans and sources" cargo deny check licenses bans sources
+    heading "security advisories"
+    if timeout 120 cargo deny check advisories >"$logs/advisories" 2>&1; then
+        passed=$((passed + 1))
+    elif grep -q 'failed to fetch advisory database' "$logs/advisories"; then
+        echo "skipped: security advisories: the RustSec database cannot be fetched from here"
+        skipped=$((skipped + 1))
+    else
+        cat "$logs/advisories"
+        echo "FAILED: security advisories"
+        failed=$((failed + 1))
+    fi
 else
     echo "skipped: licences, bans and sources: cargo-deny could not be installed"
     skipped=$((skipped + 1))
