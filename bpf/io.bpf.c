@@ -180,7 +180,7 @@ enum fault_flag { FAULT_FLAG_USER = 0x40 };
 struct vm_fault {
     struct vm_area_struct *vma;
     unsigned long pgoff;
-    enum fault_flag flags; // CO-RE tells an enum from a number
+    enum fault_flag flags; // for CO-RE an enum is no number
 } CORE;
 // On older kernels.
 struct vm_fault___number {
@@ -241,9 +241,9 @@ enum { PROCESS_STARTED, PROCESS_ENDED, PROCESS_REFUSED };
 enum { KIND = 3, AT_OFFSET = 4, VECTOR = 8, URING = 16, NO_CALL = 32 };
 enum { BUCKETS = 256, PLACES = 256, STREAMS = 16, MAX_FILES = 65536, MAX_USAGES = 16384, SLOTS = 4096 };
 enum { NAME = 96, PARENTS = 6, PARENT_NAME = 32, PROGRAM_NAME = 16 };
-// Numbers of a file that is left out, by the wish of user space or for want of room to tell of it.
+// Numbers of a file that is left out: at the request of user space, or because there is no room to report it.
 #define IGNORED (~0U)
-#define UNTOLD (~1U)
+#define UNREPORTED (~1U)
 
 // Set by user space before loading.
 const volatile bool live = 0;       // add up instead of handing on
@@ -304,7 +304,7 @@ struct thread {
     __u8 pending;
     __u8 kind;
     __u8 followed;
-    __u8 told; // user space knows its name
+    __u8 reported; // user space knows its name
     __u32 generation;
     __u32 count;
     __u32 unused;
@@ -475,7 +475,7 @@ static __always_inline struct thread *without_slot(struct task_struct *task, str
     if (thread || !create)
         return thread;
     if (slot && !slot->owner && !__sync_val_compare_and_swap(&slot->owner, 0, (__u32)task->pid)) {
-        slot->pending = slot->told = 0;
+        slot->pending = slot->reported = 0;
         slot->generation = 0;
         for (int i = 0; i < STREAMS; i++)
             slot->streams[i].at = 0;
@@ -564,13 +564,13 @@ static __always_inline void unused_number(__u32 number)
 }
 
 // Reports a file that was not seen before to user space, which decides whether it is of interest; gives its
-// number, or UNTOLD.
+// number, or UNREPORTED.
 static __always_inline __u32 new_file(const struct file_key *key, struct file *file, __s32 fd, __u64 magic)
 {
     struct file_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
     if (!record) {
         lost(RING_FULL);
-        return UNTOLD;
+        return UNREPORTED;
     }
     __u32 number = 0;
     if (bpf_map_pop_elem(&free_numbers, &number))
@@ -583,7 +583,7 @@ static __always_inline __u32 new_file(const struct file_key *key, struct file *f
         if (first)
             return *first;
         lost(FILES_FULL);
-        return UNTOLD;
+        return UNREPORTED;
     }
     record->record = RECORD_FILE;
     record->fd = fd;
@@ -611,7 +611,7 @@ static __always_inline __u32 new_file(const struct file_key *key, struct file *f
     return number;
 }
 
-// The number of a file; IGNORED; or UNTOLD: then it is reported with its next access.
+// The number of a file; IGNORED; or UNREPORTED: then it is reported with its next access.
 static __always_inline __u32 number_of(struct inode *inode, struct file *file, __s32 fd)
 {
     struct super_block *super_block = FIELD(inode, inode, i_sb);
@@ -651,7 +651,7 @@ static __always_inline struct stream *stream_of(struct thread *thread, struct in
                 stream->inode_generation == inode_generation;
     if (unlikely(!same || stream->generation != generation)) {
         stream->file = number_of(inode, file, fd);
-        stream->generation = stream->file == UNTOLD ? 0 : generation;
+        stream->generation = stream->file == UNREPORTED ? 0 : generation;
         if (!same) {
             stream->at = (__u64)inode;
             stream->super_block = super_block;
@@ -660,7 +660,7 @@ static __always_inline struct stream *stream_of(struct thread *thread, struct in
             stream->end = UNKNOWN;
         }
     }
-    return stream->file < UNTOLD ? stream : 0;
+    return stream->file < UNREPORTED ? stream : 0;
 }
 
 static __always_inline __u32 log2_of(__u64 value)
@@ -801,10 +801,10 @@ static __always_inline void ended(struct stream *stream, const struct access *ac
     bpf_ringbuf_submit(record, wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
-// Tells user space what the current thread is called, where accesses are handed on.
-static __always_inline void tell(struct thread *thread)
+// Reports the name of the current thread to user space, where accesses are handed on.
+static __always_inline void report_thread(struct thread *thread)
 {
-    if (live || thread->told)
+    if (live || thread->reported)
         return;
     struct thread_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
     if (!record)
@@ -816,7 +816,7 @@ static __always_inline void tell(struct thread *thread)
     record->unused = 0;
     bpf_get_current_comm(record->name, sizeof(record->name));
     bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-    thread->told = 1;
+    thread->reported = 1;
 }
 
 static __always_inline void begin(struct thread *thread, struct task_struct *task, __u8 kind)
@@ -844,8 +844,8 @@ static __always_inline void finish(struct thread *thread, struct task_struct *ta
     // Threads are given other names as they are given other work.
     __u32 count = thread->count++;
     if (unlikely(count % 1024 == 0))
-        thread->told = 0;
-    tell(thread);
+        thread->reported = 0;
+    report_thread(thread);
     ended(stream, &access, count % 64 == 0);
 }
 
@@ -983,7 +983,7 @@ int BPF_PROG(fault_tracepoint, struct address_space *mapping, unsigned long inde
         .thread = task->pid,
         .kind = FAULT,
     };
-    tell(thread);
+    report_thread(thread);
     ended(stream, &access, 1);
     return 0;
 }
@@ -1006,7 +1006,7 @@ static __always_inline __u64 pages_of(struct folio *folio)
 }
 
 // The file with this inode that the access under way is about, and its number, so that one that is seen for the first
-// time here is told of by its name too; 0 and -1 where it is another, or none is known.
+// time here is reported with its name too; 0 and -1 where it is another, or none is known.
 static __always_inline struct file *file_under_way(struct thread *thread, struct task_struct *task,
                                                    struct inode *inode, __s32 *fd)
 {
@@ -1054,7 +1054,7 @@ int BPF_PROG(page_in, struct folio *folio)
         .thread = task->pid,
         .kind = PAGE_IN,
     };
-    tell(thread);
+    report_thread(thread);
     ended(stream, &access, thread->count++ % 64 == 0);
     return 0;
 }
@@ -1309,7 +1309,7 @@ static __always_inline int submitted(struct io_kiocb *request)
     struct thread *thread = followed(task);
     if (!thread)
         return 0;
-    tell(thread);
+    report_thread(thread);
     struct uring_start start = {.kind = call & KIND, .thread = task->pid, .fd = request->cqe.fd};
     // What a request is about lies in its first bytes, laid out by its kind.
     if (start.kind == SYNC) {
@@ -1353,7 +1353,7 @@ int BPF_PROG(uring_complete, void *context, void *of)
     struct file *file = BPF_CORE_READ(request, file);
     struct inode *inode = file ? BPF_CORE_READ(file, f_inode) : 0;
     struct access access = {.file = inode && is_regular(inode) ? number_of(inode, file, start->fd) : IGNORED};
-    if (access.file < UNTOLD) {
+    if (access.file < UNREPORTED) {
         access.ns = start->ns;
         access.latency_ns = bpf_ktime_get_ns() - start->ns;
         access.offset = start->offset;

@@ -95,7 +95,7 @@ fn the_recording_holds_exactly_what_the_process_did() {
     assert_eq!(of("collection-1-2.wt"), expected());
     assert_eq!(of("other/ignored"), [("read", 0, 10, 10)]);
     let threads: BTreeSet<_> = recorded.accesses.iter().map(|access| access.thread).collect();
-    assert!(threads.len() == 2 && threads.contains(&oracle.id), "the other thread is told apart");
+    assert!(threads.len() == 2 && threads.contains(&oracle.id), "the other thread is a thread of its own");
 
     let report = run(&format!("io report --json {}", recording.display()));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
@@ -103,7 +103,7 @@ fn the_recording_holds_exactly_what_the_process_did() {
     assert_eq!(report["lost"]["ring_full"], 0);
 }
 
-/// Reads four pages at each MiB of a cold file, with the advice that it is given; tells what the kernel counted as
+/// Reads four pages at each MiB of a cold file, with the advice that it is given; gives what the kernel counted as
 /// fetched from the device for it, and what it was given.
 const COLD: &str = r#"
 path = db + "/collection-7-8.wt"
@@ -123,7 +123,7 @@ before, given = fetched(), 0
 for mebibyte in range(48):
     for page in range(4):
         given += len(os.pread(cold, 4096, (mebibyte << 20) + page * 4096))
-told = f"{fetched() - before} {given}"
+counted = f"{fetched() - before} {given}"
 "#;
 
 /// What readahead fetches for nothing is what the kernel fetched beyond what was read.
@@ -139,10 +139,10 @@ fn readahead_that_nobody_reads_is_a_figure() {
             return;
         };
         oracle.does(STRIDES);
-        let told = oracle.says("told");
+        let counted = oracle.says("counted");
         assert!(tracer.end().status.success());
-        let told: Vec<u64> = told.trim().split(' ').map(|figure| figure.parse().unwrap()).collect();
-        let (fetched, given) = (told[0], told[1]);
+        let counted: Vec<u64> = counted.trim().split(' ').map(|figure| figure.parse().unwrap()).collect();
+        let (fetched, given) = (counted[0], counted[1]);
         assert_eq!(given, 48 * 4 * 4_096);
         if fetched == 0 {
             eprintln!("skipped, as this file system lies on no device");
@@ -306,7 +306,7 @@ fn a_mongod_that_starts_again_is_followed() {
     );
 }
 
-/// Reads of each file that `io live --json` tells of, over all intervals.
+/// Reads of each file that `io live --json` shows, over all intervals.
 fn live_reads(out: &[u8]) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text(out).lines() {
@@ -605,7 +605,7 @@ for n in range(12000):
     assert!(report.starts_with("12,000 accesses in "), "{report}");
     assert!(report.contains("\nFiles, by time spent in reading them (20 of 12000)\n"), "{report}");
     assert_eq!(report.lines().filter(|line| line.ends_with("-1.wt")).count(), 20, "{report}");
-    assert!(!report.contains("not told apart") && !report.contains("lost"), "{report}");
+    assert!(!report.contains("not distinguished") && !report.contains("lost"), "{report}");
     let report = run(&format!("io report --json --limit 100000 {recording}"));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     let files = report["files"].as_array().unwrap();

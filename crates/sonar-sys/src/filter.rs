@@ -54,7 +54,7 @@ pub enum FilterError {
         /// How many it would take.
         instructions: usize,
     },
-    /// Replies can only be told from requests by the port of the server.
+    /// Replies can be distinguished from requests only by the port of the server.
     #[error("replies cannot be cut when every port is listened to: name the ports of the servers")]
     SnapWithoutPorts,
     /// A jump in the generated program goes nowhere; a fault of this crate.
@@ -286,7 +286,7 @@ impl Writer<'_> {
         self.asm.place(tag);
     }
 
-    /// Keeps what only the network header tells and the end of the program needs.
+    /// Keeps what only the network header says and the end of the program needs.
     fn remember(&mut self, network: Network, addresses: u32, family: u32) {
         if self.sampled {
             self.asm.load_constant(network.base() + addresses);
@@ -500,7 +500,7 @@ mod tests {
     use super::*;
     use crate::bpf::machine::{Seen, run};
 
-    /// A frame to be built: TCP unless told otherwise.
+    /// A frame to be built: TCP unless set otherwise.
     #[derive(Clone)]
     struct Frame {
         tags: Vec<(u16, u16)>,

@@ -70,7 +70,7 @@ impl Names {
     }
 }
 
-/// The addresses of this host, of every interface: what tells a query that was served from one that was
+/// The addresses of this host, of every interface: which distinguishes a query that was served from one that was
 /// issued.
 pub fn local_addresses() -> io::Result<Vec<IpAddr>> {
     Ok(list()?.into_iter().flat_map(|interface| interface.addresses).collect())

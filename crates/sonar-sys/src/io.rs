@@ -22,7 +22,7 @@ use records::{USAGE_BYTES, parse, usage};
 /// Why nothing can be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The kernel tells nothing of its own types.
+    /// The kernel has no description of its own types.
     #[error(
         "this kernel has no BTF (/sys/kernel/btf/vmlinux): it needs to be built with CONFIG_DEBUG_INFO_BTF=y"
     )]

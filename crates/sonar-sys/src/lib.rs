@@ -1,4 +1,4 @@
-//! All of mongosonar that touches the Linux kernel: capture, disk tests, and what `/proc` and `/sys` tell.
+//! All of mongosonar that touches the Linux kernel: capture, disk tests, and what `/proc` and `/sys` say.
 //!
 //! Knows nothing of MongoDB: names of processes and ports are arguments. Imports nothing of ours but
 //! `sonar-core`. This is the one crate with `unsafe`, and all of it is in `sys`, `sys_bpf`, `sys_disk`, `sys_process` and

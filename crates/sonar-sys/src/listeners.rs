@@ -2,7 +2,7 @@
 //!
 //! A process is found by the name of its executable, a port by matching the sockets among its open files
 //! with the listening ones of its network namespace, so that a server in a container is found with the
-//! port it has there. Without leave to see another user's open files, an option of its command line tells
+//! port it has there. Without permission to see another user's open files, an option of its command line says
 //! the port, and the answer says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -25,7 +25,7 @@ pub struct Search<'a> {
 pub struct Listener {
     /// The process.
     pub pid: u32,
-    /// Its name, one of those that were looked for.
+    /// Its name, one of those that were searched.
     pub name: String,
     /// Address and port; the unspecified address means all of the process's network namespace.
     pub address: SocketAddr,

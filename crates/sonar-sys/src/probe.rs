@@ -17,7 +17,7 @@ pub struct Check {
     pub verdict: Verdict,
     /// What was found, in one line; with a warning or a problem, what is lost by it.
     pub found: String,
-    /// The command that mends it, where there is one.
+    /// The command that fixes it, where there is one.
     pub remedy: Option<String>,
 }
 
@@ -150,7 +150,7 @@ fn interfaces_up(config: &RingConfig) -> Check {
         return Check::new(
             NAME,
             Verdict::Warning,
-            format!("nothing is heard on what is down: {down}; up: {up}"),
+            format!("an interface that is down captures nothing: {down}; up: {up}"),
         )
         .remedy(format!("sudo ip link set {first} up"));
     }

@@ -1,4 +1,4 @@
-//! Processes by name, and what `/proc` tells of each: arguments, limits, memory policy.
+//! Processes by name, and what `/proc` says about each: arguments, limits, memory policy.
 
 use std::fs::{self, File};
 use std::io::Read;

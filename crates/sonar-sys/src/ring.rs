@@ -2,7 +2,7 @@
 //!
 //! The kernel copies what the [`Filter`] keeps into one block after the other and hands a block over when
 //! it is full, or when [`RingConfig::retire`] has passed with something in it. So there is a wake-up a block
-//! at most and none a packet; what is heard is about twice `retire` old at most when it is read. The kernel
+//! at most and none a packet; what is captured is about twice `retire` old at most when it is read. The kernel
 //! stamps each packet with `CLOCK_REALTIME` in nanoseconds.
 //!
 //! A ring sees the packets of the network namespace that the opening thread was in.
@@ -140,8 +140,8 @@ pub enum Wake {
     TimedOut,
     /// [`Stopper::stop`] was called.
     Stopped,
-    /// The interface that the ring listens on went down or away. It hears again when the same interface
-    /// comes up again; one that was removed and made anew needs a new ring. Told once each time.
+    /// The interface that the ring listens on went down or away. It captures again when the same interface
+    /// comes up again; one that was removed and made anew needs a new ring. Reported once each time.
     InterfaceDown,
 }
 
@@ -234,7 +234,7 @@ impl Ring {
     }
 
     /// Keeps from now on what `filter` says. What came before stays in the ring. Each ring of a group has
-    /// its own filter: all of them must be told.
+    /// its own filter: all of them must be updated.
     ///
     /// # Errors
     /// When the filter cannot be made or the kernel refuses it; the one before stays.

@@ -244,7 +244,7 @@ impl Drop for Block<'_> {
 pub(crate) fn prefetch(bytes: &[u8], lines: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..lines {
-        // SAFETY: a prefetch reads nothing as far as the program can tell, and never faults.
+        // SAFETY: a prefetch reads nothing as far as the program can see, and never faults.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
                 bytes.as_ptr().wrapping_add(64 * line).cast(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub(crate) struct Tree(pub(crate) PathBuf);
 
 impl Tree {
-    /// `name` tells the trees of one process apart; the files are paths with their text.
+    /// `name` distinguishes the trees of one process; the files are paths with their text.
     pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let root = std::env::temp_dir().join(format!("sonar-sys-{name}-{}", std::process::id()));
         for (path, text) in files {

@@ -135,7 +135,7 @@ fn stream_bytes<'a>(packets: impl IntoIterator<Item = &'a Kept>) -> u64 {
     sum
 }
 
-/// Two rings heard the same. Not in the same order: packets that two processors handle at once can reach
+/// Two rings captured the same. Not in the same order: packets that two processors handle at once can reach
 /// one ring this way round and the other that way.
 #[track_caller]
 fn assert_same(one: &[Kept], other: &[Kept]) {
@@ -202,7 +202,7 @@ fn talk(
 }
 
 #[test]
-fn loopback_is_heard_once_unless_twins_are_asked_for() {
+fn loopback_is_captured_once_unless_twins_are_asked_for() {
     let Some(here) = Namespace::new() else { return };
     let mut once = open(&here, config(&["lo"], &[27017]));
     let mut any = open(&here, config(&[], &[27017]));
@@ -247,14 +247,14 @@ fn both_ends_of_a_link_and_any_hear_the_same() {
     ];
     talk(&client, &server, "10.77.0.2:27017", 5, 50_000, 300_000);
     talk(&client, &server, "[fd77::2]:27017", 5, 50_000, 300_000);
-    let heard: Vec<Vec<Kept>> = rings.iter_mut().map(finish).collect();
-    assert_eq!((heard[5].len(), heard[6].len()), (0, 0));
-    assert_same(&heard[0], &heard[1]);
-    assert_same(&heard[0], &heard[2]);
-    assert_same(&heard[3], &heard[4]);
+    let captured: Vec<Vec<Kept>> = rings.iter_mut().map(finish).collect();
+    assert_eq!((captured[5].len(), captured[6].len()), (0, 0));
+    assert_same(&captured[0], &captured[1]);
+    assert_same(&captured[0], &captured[2]);
+    assert_same(&captured[3], &captured[4]);
     for (packets, index, to_server) in [
-        (&heard[0], client.index("va"), Direction::Outgoing),
-        (&heard[3], server.index("vb"), Direction::Incoming),
+        (&captured[0], client.index("va"), Direction::Outgoing),
+        (&captured[3], server.index("vb"), Direction::Incoming),
     ] {
         let (there, back): (Vec<&Kept>, Vec<&Kept>) =
             packets.iter().partition(|packet| packet.parse().1.port() == 27017);
@@ -267,7 +267,7 @@ fn both_ends_of_a_link_and_any_hear_the_same() {
         assert_eq!((stream_bytes(there), stream_bytes(back)), (10 * 50_000, 10 * 300_000));
     }
     // Segments are not cut to the MTU on their way through a veth pair: large frames come whole.
-    assert!(heard[3].iter().any(|p| p.data.len() > 9000), "no frame above the MTU");
+    assert!(captured[3].iter().any(|p| p.data.len() > 9000), "no frame above the MTU");
 }
 
 #[test]
@@ -417,14 +417,14 @@ fn a_tun_interface_gives_raw_packets() {
     let other = frame(("192.0.2.2", 27018), ("192.0.2.1", 40000));
     let packets = [&request, &v6, &reply, &other].map(|frame| frame.bytes().split_off(14));
     packets.iter().for_each(|packet| tun.write(packet));
-    let heard = finish(&mut ring);
-    assert_eq!(heard.len(), 3);
-    for (heard, sent) in heard.iter().zip(&packets) {
-        assert_eq!((heard.link, heard.wire_len as usize), (LinkType::Raw, sent.len()));
-        assert!(sent.starts_with(&heard.data));
+    let captured = finish(&mut ring);
+    assert_eq!(captured.len(), 3);
+    for (captured, sent) in captured.iter().zip(&packets) {
+        assert_eq!((captured.link, captured.wire_len as usize), (LinkType::Raw, sent.len()));
+        assert!(sent.starts_with(&captured.data));
     }
     // 40 bytes of headers and 10 of payload.
-    let lengths: Vec<usize> = heard.iter().map(|p| p.data.len()).collect();
+    let lengths: Vec<usize> = captured.iter().map(|p| p.data.len()).collect();
     assert_eq!(lengths, [packets[0].len(), packets[1].len(), 50]);
     assert_eq!(
         finish(&mut any).iter().map(|p| &p.data).collect::<Vec<_>>(),
@@ -517,7 +517,7 @@ fn a_group_shares_packets_by_connection() {
 }
 
 #[test]
-fn a_group_that_opens_under_load_hears_nothing_twice() {
+fn a_group_that_opens_under_load_captures_nothing_twice() {
     let (Some(here), Some(there)) = (Namespace::new(), Namespace::new()) else { return };
     here.join(&there);
     // Every frame is another: by client port and length.
@@ -536,9 +536,9 @@ fn a_group_that_opens_under_load_hears_nothing_twice() {
     while !sender.is_finished() {
         let shared = RingConfig { retire: Duration::from_millis(5), ..config(&["vb"], &[27017]) };
         let mut group = there.run(move || Ring::open_group(&shared, 8)).unwrap();
-        let mut heard = BTreeSet::new();
+        let mut captured = BTreeSet::new();
         for ring in &mut group {
-            ring.finish(|packet| assert!(heard.insert(packet.data.to_vec()), "heard twice")).unwrap();
+            ring.finish(|packet| assert!(captured.insert(packet.data.to_vec()), "captured twice")).unwrap();
         }
     }
     sender.join().unwrap();
@@ -565,7 +565,7 @@ fn waiting_ends_for_packets_time_and_stop() {
 }
 
 #[test]
-fn an_interface_that_goes_down_is_told_and_heard_again() {
+fn an_interface_that_goes_down_is_told_and_captured_again() {
     let (Some(here), Some(there)) = (Namespace::new(), Namespace::new()) else { return };
     here.join(&there);
     let mut ring = open(&there, config(&["vb"], &[27017]));

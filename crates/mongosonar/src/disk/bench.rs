@@ -602,7 +602,7 @@ fn explained(error: DiskError) -> anyhow::Error {
     let hint = match &error {
         DiskError::NoDirectIo { .. } => Some(
             "what still holds there: --buffered (reads and writes through the page cache) or --mmf (the file \
-             mapped); both then tell of memory as much as of a disk",
+             mapped); both then measure memory as much as a disk",
         ),
         DiskError::Space { .. } => Some("ask for a smaller --fileSizeMB, or another --dir"),
         DiskError::Alignment { .. } => Some("ask for another --recSizeKB"),

@@ -59,14 +59,14 @@ pub fn find(places: &Places) -> Result<(Version, String), String> {
         {
             Ok(Some(version)) => return Ok((version, "its diagnostic.data".to_owned())),
             Ok(None) => tried.push(format!("{} holds no file with it", path.display())),
-            Err(error) => tried.push(told(&path, &error)),
+            Err(error) => tried.push(describe(&path, &error)),
         }
     }
     if let Some(path) = places.log.as_ref().filter(|_| running).map(PathBuf::from) {
         match places.own(&path).map_or(Err(io::ErrorKind::NotFound.into()), |path| of_log(&path)) {
             Ok(Some(version)) => return Ok((version, "its log".to_owned())),
             Ok(None) => tried.push(format!("{} has no start in its last 64 MiB", path.display())),
-            Err(error) => tried.push(told(&path, &error)),
+            Err(error) => tried.push(describe(&path, &error)),
         }
     }
     let linked = || {
@@ -121,7 +121,7 @@ impl Places {
     }
 }
 
-fn told(path: &Path, error: &io::Error) -> String {
+fn describe(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             format!("{} may not be read (run as root, or as its user)", path.display())
@@ -168,7 +168,7 @@ fn of_metadata(head: &[u8]) -> Option<Version> {
     parsed(std::str::from_utf8(text).ok()?)
 }
 
-/// The last start that a log tells of; each rotated log begins with one.
+/// The last start that a log records; each rotated log begins with one.
 fn of_log(path: &Path) -> io::Result<Option<Version>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

@@ -6,21 +6,21 @@ use std::path::Path;
 use sonar_sys::devices::Devices;
 use sonar_sys::mounts;
 
-/// Devices that are told of.
+/// Devices that are recorded with their names.
 const MAX_DEVICES: usize = 1_024;
 
-/// Names of devices, each told once.
+/// Names of devices, each named once.
 #[derive(Default)]
 pub struct DeviceNames {
     devices: Option<Devices>,
-    told: HashSet<u64>,
+    named: HashSet<u64>,
 }
 
 impl DeviceNames {
     /// The first time that a file of this device (in the kernel's own encoding) comes: the name of the device
     /// and those of the disks below it, with a space between them. `None` later, and where it has no name.
     pub fn first(&mut self, device: u64, path: &str) -> Option<String> {
-        if self.told.len() >= MAX_DEVICES || !self.told.insert(device) {
+        if self.named.len() >= MAX_DEVICES || !self.named.insert(device) {
             return None;
         }
         let devices =

@@ -1,6 +1,6 @@
 //! The paths of the files that are accessed, and which of them were asked for.
 //!
-//! The kernel tells of a file by device, inode and the last part of its path, when it is first accessed.
+//! The kernel names a file by device, inode and the last part of its path, when it is first accessed.
 //! The rest is found out afterwards, while the process runs on: by then the file may have been closed,
 //! renamed, replaced or deleted. So each way to its folder is tried, and its name stays the one that it
 //! had at that access. Paths are those of the process's own mount namespace; `/proc/PID/root` leads there.
@@ -19,7 +19,7 @@ use sonar_sys::mounts;
 
 /// Bytes of a name that the kernel hands on; a longer one comes cut.
 const NAME_BYTES: usize = 95;
-/// Open files and folders of a process that are kept; more are looked for each time.
+/// Open files and folders of a process that are kept; more are searched each time.
 const MAX_KEPT: usize = 65_536;
 /// Folders in which a name is tried, those first where files were found last.
 const TRIED_FOLDERS: usize = 64;
@@ -303,7 +303,7 @@ impl Paths {
     pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> Found {
         let path = self.path_of(key, process, fd, name);
         let wanted = self.folder.as_ref().is_none_or(|folder| {
-            // One that is not found is not in the folder now, where it was looked for.
+            // One that is not found is not in the folder now, where it was searched.
             self.unplaced += u64::from(!path.is_absolute() && folder.is_beside(key, process));
             folder.holds(process, &path)
         });
@@ -444,7 +444,7 @@ mod tests {
         fs::remove_file(&one).unwrap();
         for fd in [opened.as_raw_fd(), 0, -1] {
             assert_eq!(found(&mut new(), of_one, fd, "one.wt"), wanted(&one));
-            // Whose name the kernel did not tell.
+            // Whose name the kernel did not give.
             if fd > 0 {
                 assert_eq!(found(&mut new(), of_one, fd, ""), wanted(&one));
             }

@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// How long a new mongod is followed before it has to be seen to use the folder: it may take its dbpath from a
 /// configuration file.
 const TRIAL: Duration = Duration::from_secs(10);
-/// Processes that are told of by number.
+/// Processes that are listed by number.
 const MAX_LISTED: usize = 256;
 
 /// Why nothing can be traced, with the command that helps: what the programs need, and what the paths of
@@ -86,14 +86,14 @@ impl Table for Tracer {
     }
 }
 
-/// A process, which is told apart from a later one of its number.
+/// A process, distinguished from a later one of its number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Process {
     id: u32,
     started: u64,
 }
 
-/// What of `/proc/PID/stat` tells whether it runs.
+/// The fields of `/proc/PID/stat` that say whether it runs.
 struct Stat {
     state: u8,
     threads: u64,

@@ -25,7 +25,8 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     let stop = Stop::following(flag);
     let terminal = io::stderr().is_terminal();
     let mut last = None;
-    let mut progress = |stage: Stage, done: u64, total: u64| tell(stage, done, total, terminal, &mut last);
+    let mut progress =
+        |stage: Stage, done: u64, total: u64| show_progress(stage, done, total, terminal, &mut last);
     let mut out = io::stdout().lock();
     if args.clean {
         let cleaned = server.reorder_clean(&args.namespace, &stop, &mut progress)?;
@@ -40,7 +41,7 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     let reads = DeviceReads::of(&server.info().address);
     let device_bytes = || reads.as_ref()?.bytes();
     let plan = server.reorder_plan(&args.namespace, &args.index, &device_bytes)?;
-    for line in told(&plan, args, &server.info().label()) {
+    for line in describe(&plan, args, &server.info().label()) {
         writeln!(out, "{line}")?;
     }
     if let Some(path) =
@@ -134,7 +135,7 @@ fn advised(worth: Worth, args: &IoReorderArgs) -> String {
 }
 
 /// What it would do and take.
-fn told(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
+fn describe(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
     let mut lines = vec![format!(
         "{} on {}: {} documents, {}B, {}B on the disk, {} indexes beside _id, {}B all indexes",
         escape(&args.namespace),
@@ -292,7 +293,7 @@ fn is_measured(verdict: &Verdict) -> bool {
 }
 
 /// A bar on a terminal, a line for each stage elsewhere.
-fn tell(stage: Stage, done: u64, total: u64, terminal: bool, last: &mut Option<Stage>) {
+fn show_progress(stage: Stage, done: u64, total: u64, terminal: bool, last: &mut Option<Stage>) {
     const CELLS: u64 = 40;
     let new = *last != Some(stage);
     *last = Some(stage);

@@ -95,7 +95,7 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     Ok(OK)
 }
 
-/// What a run of `disk bench` tells of reading.
+/// What a run of `disk bench` measured of reads.
 fn bench(path: &Path) -> Result<Bench> {
     let run = crate::disk::compare::read(path)?;
     Bench::of(&run).map_err(|why| anyhow!("{}: {why}", path.display()))
@@ -316,7 +316,7 @@ impl Loaded {
                             self.device_names.insert(device, value.into());
                         }
                     } else if let Some(known) = self.info.iter_mut().find(|(known, _)| known == key) {
-                        // Told again, as it has changed meanwhile.
+                        // Recorded again, as it has changed meanwhile.
                         known.1 = value.into();
                     } else if self.info.len() < 256 {
                         self.info.push((key.into(), value.into()));

@@ -19,7 +19,7 @@ use crate::privileges;
 
 /// Name of the processes that are followed.
 pub const SERVER: &str = "mongod";
-/// Open files of a mongod that are looked at to tell which folder is its own; its locks are among the first.
+/// Open files of a mongod that are checked to find which folder is its own; its locks are among the first.
 const MOST_OPEN: usize = 1_024;
 /// Processes that one answer of the helper names at most.
 const MAX_ANSWER: usize = 65_536;

@@ -137,7 +137,7 @@ pub fn signal(child: &Child, name: &str) {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// A new one; the name tells tests apart.
+    /// A new one; the name distinguishes tests.
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("mongosonar-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();

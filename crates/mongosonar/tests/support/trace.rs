@@ -11,8 +11,8 @@ use sonar_decode::io_file::{Block, Parser, Step};
 
 use super::{Folder, program, signal};
 
-/// Does what it is told, a JSON string of Python a line; `db` is the folder it is given.
-const TOLD: &str = r#"
+/// Runs the Python that it is sent, a JSON string a line; `db` is the folder it is given.
+const INTERPRETER: &str = r#"
 import json, os, resource, sys, threading
 db = sys.argv[-1]
 for line in sys.stdin:
@@ -20,10 +20,10 @@ for line in sys.stdin:
     print("done", flush=True)
 "#;
 
-/// Calls itself mongod, as there is none here: what is looked for is the name, and nothing else of a mongod.
+/// Calls itself mongod, as there is none here: only the name is searched, and nothing else of a mongod.
 pub const CALLED_MONGOD: &str = "open('/proc/self/comm', 'w').write('mongod')";
 
-/// A process that does what it is told. It is gone at the end.
+/// A process that runs the code it is sent. It is gone at the end.
 pub struct Oracle {
     child: Child,
     /// The process that does it, which a wrapper may have started.
@@ -39,7 +39,7 @@ impl Oracle {
 
     /// The same, started by another program.
     pub fn within(wrapper: &[&str], folder: &Folder, arguments: &[&str], db: impl AsRef<Path>) -> Self {
-        let script = folder.file("told.py", TOLD.as_bytes());
+        let script = folder.file("interpreter.py", INTERPRETER.as_bytes());
         let mut command = match wrapper {
             [] => Command::new("python3"),
             [first, rest @ ..] => {

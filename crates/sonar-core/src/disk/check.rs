@@ -406,14 +406,14 @@ fn stripe(facts: &Facts) -> Option<Finding> {
             Some(if (unit, total) == (chunk, width) {
                 made(Grade::Ok, format!("XFS knows chunk and stripe: {wanted}"), XFS)
             } else {
-                let told = if total == 0 {
+                let known = if total == 0 {
                     "nothing".to_owned()
                 } else {
                     format!("{} KiB and {} KiB", unit >> 10, total >> 10)
                 };
                 made(
                     Grade::Warning,
-                    format!("{} has chunk and stripe of {wanted}, XFS knows {told}", array.name),
+                    format!("{} has chunk and stripe of {wanted}, XFS knows {known}", array.name),
                     XFS,
                 )
                 .remedy(format!(
@@ -426,14 +426,14 @@ fn stripe(facts: &Facts) -> Option<Finding> {
         }
         "ext4" => {
             // In blocks, which are 4 KiB but on the smallest file systems.
-            let told = fs.value("stripe").unwrap_or(0) * 4096;
-            Some(if told == width {
+            let known = fs.value("stripe").unwrap_or(0) * 4096;
+            Some(if known == width {
                 made(Grade::Ok, format!("ext4 knows the stripe: {} KiB", width >> 10), EXT4)
             } else {
-                let told = if told == 0 { "nothing".to_owned() } else { format!("{} KiB", told >> 10) };
+                let known = if known == 0 { "nothing".to_owned() } else { format!("{} KiB", known >> 10) };
                 made(
                     Grade::Warning,
-                    format!("{} has a stripe of {} KiB, ext4 knows {told}", array.name, width >> 10),
+                    format!("{} has a stripe of {} KiB, ext4 knows {known}", array.name, width >> 10),
                     EXT4,
                 )
                 .remedy(format!(

@@ -29,7 +29,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Whether the interval leaves out 1: the two can be told apart.
+    /// Whether the interval leaves out 1: the two differ by more than chance.
     pub fn differs(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }

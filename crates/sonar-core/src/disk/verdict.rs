@@ -142,7 +142,7 @@ pub enum Limit {
     },
     /// The device had next to nothing to do: the page cache, or memory, served.
     Memory,
-    /// There are no counters to tell it from.
+    /// There are no counters to judge it by.
     Unknown,
 }
 

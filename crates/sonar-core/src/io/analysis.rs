@@ -10,11 +10,11 @@ use super::pattern::FilePattern;
 use super::phase::{MAX_SLICES, Phase, phases};
 use crate::Timestamp;
 
-/// Files that are told apart; accesses to more are counted in [`Analysis::files_other`].
+/// Files that are counted one by one; accesses to more are counted in [`Analysis::files_other`].
 pub const MAX_FILES: usize = 16_384;
 /// Memory for all files together, in bytes; when it is used up, no further file is taken.
 pub const FILES_BUDGET: usize = 192 << 20;
-/// Threads that are told apart.
+/// Threads that are counted one by one.
 pub const MAX_THREADS: usize = 16_384;
 /// Streams (a thread on a file in a direction) whose last position is kept; with more, all are
 /// forgotten at once and begin anew, which is counted.

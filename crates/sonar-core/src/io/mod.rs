@@ -2,7 +2,7 @@
 //!
 //! An [`IoAccess`] is one read, write, flush or page fault as a thread made it. [`Analysis`] takes them
 //! one by one and keeps, in bounded memory, what is needed to say how each file was used: one access
-//! path is told from another by *where each access lies as seen from the one before it of the same
+//! path is distinguished from another by *where each access lies as seen from the one before it of the same
 //! thread, file and direction* (its [distance](Distances)), and by how often the same place was read.
 //!
 //! # Words and their definitions

@@ -1,4 +1,4 @@
-//! What a file is for, as far as its name tells.
+//! What a file is for, as far as its name shows.
 
 /// The role of a file under a MongoDB server's dbpath, by the names that WiredTiger and the server
 /// give (`collection-<n>-<random>.wt`, also in sub-folders).

@@ -82,7 +82,7 @@ pub struct Flow {
     pub unknown: Histogram,
     /// Of contiguous accesses and skips: the bytes that they fetched from the device (that they gave, where
     /// that is not known) and the time of all of them. One of them fetches ahead and the next ones wait for
-    /// nothing, so only together they tell the rate at which the device serves what is asked for in order.
+    /// nothing, so only together they give the rate at which the device serves what is asked for in order.
     pub in_order: (u64, u64),
     /// Distances between consecutive accesses.
     pub distances: Distances,

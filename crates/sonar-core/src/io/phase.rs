@@ -75,7 +75,7 @@ pub enum Path {
     Mixed,
     /// Randomness of [`RANDOM_FROM`] or more.
     Random,
-    /// Too few reads to tell.
+    /// Too few reads to judge.
     Unknown,
 }
 
@@ -156,8 +156,8 @@ mod tests {
         slices.extend([Slice::default(); 20]);
         slices.extend([slice(1, 90); 4]);
         let phases = phases(&slices);
-        let told: Vec<_> = phases.iter().map(|phase| (phase.first, phase.last, phase.path)).collect();
-        assert_eq!(told, [(0, 9, Path::Sequential), (30, 33, Path::Random)]);
+        let found: Vec<_> = phases.iter().map(|phase| (phase.first, phase.last, phase.path)).collect();
+        assert_eq!(found, [(0, 9, Path::Sequential), (30, 33, Path::Random)]);
         assert_eq!(phases.iter().map(|phase| phase.total.reads).sum::<u64>(), 505 + 2 + 80 + 364);
     }
 }

@@ -1,4 +1,4 @@
-//! What a thread of a server is for, as far as its name tells.
+//! What a thread of a server is for, as far as its name shows.
 
 /// The work of a thread of mongod, by the name that it gives itself.
 ///

@@ -128,7 +128,7 @@ impl Usage {
         for (mine, theirs) in self.latency.iter_mut().zip(other.latency) {
             *mine = mine.saturating_add(theirs);
         }
-        // Blocks of different files are different blocks; the sketches cannot tell.
+        // Blocks of different files are different blocks; the sketches cannot know.
         self.places = [0; PLACES];
     }
 

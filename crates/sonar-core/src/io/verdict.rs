@@ -34,7 +34,7 @@ pub enum Finding {
         /// The index, by its number.
         index: u32,
     },
-    /// Read at random; nothing tells why.
+    /// Read at random, for no known reason.
     RandomReads,
     /// In the disk's order, but the same places again and again: what was read was not kept.
     ReadAgain,
@@ -99,7 +99,7 @@ pub struct Verdict {
     pub depth: Option<f64>,
     /// What reading every byte that was touched once, in order, would take on this disk, in
     /// nanoseconds: at the rate at which this recording's own reads in order were served. `None` where
-    /// it holds too few of them to tell.
+    /// it holds too few of them to judge.
     pub in_order_ns: Option<u64>,
     /// That rate, in bytes per second.
     pub in_order_rate: Option<f64>,

@@ -57,7 +57,7 @@ impl Writer {
         writer
     }
 
-    /// Tells more of how it is made.
+    /// Adds information on how it is made.
     pub fn info(&mut self, info: &[(&str, &str)], out: &mut Vec<u8>) {
         let mut payload = Vec::new();
         for (key, value) in info {
@@ -67,7 +67,7 @@ impl Writer {
         self.block(INFO, &payload, out);
     }
 
-    /// Tells of a file. To come before the accesses to it.
+    /// Adds a file. To come before the accesses to it.
     pub fn file(&mut self, entry: &FileEntry<'_>, out: &mut Vec<u8>) {
         let mut payload = Vec::with_capacity(entry.path.len() + 32);
         varint(u64::from(entry.file), &mut payload);
@@ -77,7 +77,7 @@ impl Writer {
         self.block(FILES, &payload, out);
     }
 
-    /// Tells of a thread.
+    /// Adds a thread.
     pub fn thread(&mut self, entry: &ThreadEntry<'_>, out: &mut Vec<u8>) {
         let mut payload = Vec::with_capacity(32);
         varint(u64::from(entry.thread), &mut payload);

@@ -57,7 +57,7 @@ pub enum Stage {
     /// The original is dropped.
     Dropping,
     /// What had the name when the original took it back is read, whether it holds anything of its own.
-    Mending,
+    Fixing,
 }
 
 impl Stage {
@@ -71,7 +71,7 @@ impl Stage {
             Self::Renaming => "renaming",
             Self::Deciding => "ruling out writes until then",
             Self::Dropping => "dropping the original",
-            Self::Mending => "reading what had its name",
+            Self::Fixing => "reading what had its name",
         }
     }
 }
@@ -218,9 +218,9 @@ impl Server {
             let mut read = |name: &str| {
                 let mut check = Check { stop, watch: None, next: Instant::now() };
                 let raw = self.raw(database, name);
-                progress(Stage::Mending, 0, 0);
-                let mut told = |done| progress(Stage::Mending, done, done);
-                self.runtime().block_on(read_all(&raw, &mut check, &mut told))
+                progress(Stage::Fixing, 0, 0);
+                let mut report = |done| progress(Stage::Fixing, done, done);
+                self.runtime().block_on(read_all(&raw, &mut check, &mut report))
             };
             let held = read(name)?;
             let same = held.documents == 0 || copied == Some(held);
@@ -257,7 +257,7 @@ impl Server {
         Ok(hello.get("electionId").cloned())
     }
 
-    /// Does it. `progress` is told of each stage with documents done so far and in all. Where writes in between
+    /// Does it. `progress` gets each stage with documents done so far and in all. Where writes in between
     /// cannot be followed, `writers_stopped` has to say that there are none.
     ///
     /// # Errors
@@ -304,12 +304,12 @@ impl Server {
         match done {
             Ok(()) => {}
             Err(error) => {
-                // A person who wants no more wants it mended all the same.
+                // A person who wants no more wants it fixed all the same.
                 return Err(match self.reorder_mend(&namespace, copied, &Stop::default(), progress) {
                     Ok(Cleaned { kept, .. }) if kept.is_empty() => error,
                     Ok(Cleaned { kept, .. }) => Error::Refused(format!("{error}; {}", kept.join("; "))),
                     Err(other) => Error::Refused(format!(
-                        "{error}; and what is left could not be mended ({other}): the original is {namespace}, or {namespace}\
+                        "{error}; and what is left could not be fixed ({other}): the original is {namespace}, or {namespace}\
                          {BEFORE} if there is such a collection. Run it again with --clean"
                     )),
                 });
@@ -382,9 +382,9 @@ impl Server {
         let index = plan.indexes.iter().find(|index| is_named(index, &plan.order));
         let key = index.and_then(|index| index.get_document("key").ok()).cloned().unwrap_or_default();
         progress(Stage::Copying, 0, total);
-        let mut told = |done| progress(Stage::Copying, done, total);
+        let mut report = |done| progress(Stage::Copying, done, total);
         let (order, validated) = ((plan.order.as_str(), key), plan.options.contains_key("validator"));
-        let copied = runtime.block_on(copy_all(&original, &copy, order, validated, check, &mut told))?;
+        let copied = runtime.block_on(copy_all(&original, &copy, order, validated, check, &mut report))?;
         *content = Some(copied);
 
         progress(Stage::Indexes, 0, plan.indexes() as u64);
@@ -441,13 +441,13 @@ impl Server {
         if let Some(watch) = &mut check.watch {
             runtime.block_on(until_aside(watch, check.stop))?;
         } else {
-            let mut told = |done| progress(Stage::Deciding, done, copied.documents);
+            let mut report = |done| progress(Stage::Deciding, done, copied.documents);
             let before = self.raw(database, &before_name);
-            if runtime.block_on(read_all(&before, check, &mut told))? != copied {
+            if runtime.block_on(read_all(&before, check, &mut report))? != copied {
                 return Err(written("its content has changed"));
             }
         }
-        // Neither of those tells of an index or a validator that was made meanwhile.
+        // Neither of those shows an index or a validator that was made meanwhile.
         let same = self
             .made(database, &before_name)?
             .is_some_and(|made| made.options == plan.options && made.indexes == plan.indexes);

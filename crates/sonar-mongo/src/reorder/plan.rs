@@ -67,7 +67,7 @@ impl Plan {
         self.indexes.iter().filter(|index| !is_named(index, "_id_")).count()
     }
 
-    /// Bytes on the disk that it takes until the end, as far as what there is tells.
+    /// Bytes on the disk that it takes until the end, as far as the present size shows.
     pub fn needed_bytes(&self) -> u64 {
         self.storage_bytes.saturating_add(self.index_bytes)
     }
@@ -83,7 +83,7 @@ impl Plan {
     }
 
     /// Time for reading all that is read, at the quickest and at the slowest pace of the sample. Writing comes
-    /// on top, of which a sample that changes nothing tells nothing.
+    /// on top, which a sample that changes nothing does not show.
     pub fn reading(&self) -> (Duration, Duration) {
         let (index, own) = (self.sample.0.pace, self.sample.1.pace);
         let all = |index: f64, own: f64| {
@@ -172,7 +172,7 @@ impl Server {
         } else {
             self.watch(database, collection, String::new())?.err()
         };
-        // Not every server tells, nor every user is told.
+        // Not every server reports it, and not to every user.
         let space = self.ask(database, doc! { "dbStats": 1 }, "ask for the space").unwrap_or_default();
         let free = |space: &Document| whole(space, "fsTotalSize")?.checked_sub(whole(space, "fsUsedSize")?);
         let number = |field: &str| whole(&stats, field).unwrap_or(0);
@@ -232,8 +232,8 @@ impl Server {
     fn reorder_leftover(&self, database: &str, collection: &str) -> Result<Option<String>> {
         let names = self.reorder_names(database)?;
         let has = |ending: &str| names.contains(&format!("{collection}{ending}"));
-        let told = |ending: &str| format!("{database}.{collection}{ending}");
-        let (copy, before) = (told(COPY), told(BEFORE));
+        let name = |ending: &str| format!("{database}.{collection}{ending}");
+        let (copy, before) = (name(COPY), name(BEFORE));
         Ok(match (has(BEFORE), names.iter().any(|name| name == collection)) {
             (true, false) => Some(format!("an interrupted run has left the original as {before}")),
             (true, true) => Some(format!(

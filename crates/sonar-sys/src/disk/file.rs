@@ -53,7 +53,7 @@ pub struct Leftover {
     pub bytes: u64,
 }
 
-/// Test files in `dir` whose process has ended. They are told of, never touched.
+/// Test files in `dir` whose process has ended. They are reported, never touched.
 pub fn leftovers(dir: &Path, proc_root: &Path) -> Vec<Leftover> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut found: Vec<Leftover> = entries
@@ -73,7 +73,7 @@ pub fn leftovers(dir: &Path, proc_root: &Path) -> Vec<Leftover> {
 }
 
 impl TestFile {
-    /// Checks the space, makes the file, allocates and fills it. `progress` is told the bytes that are
+    /// Checks the space, makes the file, allocates and fills it. `progress` gets the bytes that are
     /// written; `stop` ends it early, with nothing left behind.
     ///
     /// # Errors
@@ -264,9 +264,9 @@ mod tests {
     #[test]
     fn a_file_is_allocated_filled_with_noise_and_removed() {
         let dir = folder("made");
-        let mut told = 0;
-        let file = TestFile::create(&settings(&dir), &AtomicBool::new(false), &mut |n| told = n).unwrap();
-        assert_eq!((told, file.bytes()), (5 << 20, 5 << 20));
+        let mut filled = 0;
+        let file = TestFile::create(&settings(&dir), &AtomicBool::new(false), &mut |n| filled = n).unwrap();
+        assert_eq!((filled, file.bytes()), (5 << 20, 5 << 20));
         assert!(file.allocated_bytes().unwrap() >= 5 << 20);
         let contents = fs::read(file.path()).unwrap();
         assert_eq!(contents.len(), 5 << 20);

@@ -110,7 +110,7 @@ impl Engine for Threads {
     }
 }
 
-/// A thread panicked: a bug, told as an error.
+/// A thread panicked: a bug, reported as an error.
 pub(super) fn died() -> DiskError {
     DiskError::Resource { what: "a thread: it ended".into(), source: std::io::ErrorKind::Other.into() }
 }

@@ -101,7 +101,7 @@ impl Comparison {
                         Some("A") => "A is faster",
                         Some("B") => "B is faster",
                         Some(_) => "no difference to be seen",
-                        None => "too short to tell",
+                        None => "too short to judge",
                     }
                     .to_owned(),
                     or_unknown(pair.p99_ns[0].map(Nanos)),
@@ -202,8 +202,8 @@ mod tests {
         let a = run(&[(1, [100, 101, 99, 100]), (2, [100, 300, 50, 200]), (4, [1; 4])]);
         let b = run(&[(1, [150, 151, 149, 150]), (2, [110, 290, 60, 210]), (8, [1; 4])]);
         let found = Comparison::new(&a, &b, ["ext4".into(), "xfs".into()]);
-        let told: Vec<_> = found.steps.iter().map(|p| (p.in_flight, p.faster)).collect();
-        assert_eq!(told, [(1, Some("B")), (2, Some("neither"))]);
+        let faster: Vec<_> = found.steps.iter().map(|p| (p.in_flight, p.faster)).collect();
+        assert_eq!(faster, [(1, Some("B")), (2, Some("neither"))]);
         assert!((found.steps[0].ratio.unwrap() - 1.5).abs() < 1e-9);
         let back = Comparison::new(&b, &a, ["xfs".into(), "ext4".into()]);
         assert_eq!(back.steps[0].faster, Some("A"));

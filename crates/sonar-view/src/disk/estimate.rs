@@ -116,7 +116,7 @@ impl Estimate {
             ordered("in order, as fast as the disk streams", from, p.bytes_per_second)
         }));
         if ways.is_empty() {
-            return Err("that run has no steps and no probes to tell from");
+            return Err("that run has no steps and no probes to judge from");
         }
         Ok(Self::of(work, ways))
     }

@@ -10,7 +10,7 @@ use crate::disk::run::Run;
 use crate::text::escape;
 use crate::units::{Count, Nanos};
 
-/// A run of `disk bench`, as far as it tells of reading.
+/// A run of `disk bench`, as far as it measured reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bench {
     speeds: Speeds,
@@ -70,7 +70,7 @@ impl Bench {
         let in_order = streamed.and_then(|probe| rate(probe.bytes_per_second));
         let in_order = in_order.or_else(|| stepped.max_by(f64::total_cmp));
         if random.is_empty() && in_order.is_none() {
-            return Err("that run has no steps and no probes to tell from");
+            return Err("that run has no steps and no probes to judge from");
         }
         Ok(Self {
             speeds: Speeds { record_bytes, random, in_order },
@@ -201,7 +201,7 @@ fn place(device: Option<&str>, host: Option<&str>) -> String {
     }
 }
 
-/// By whom, in words; empty where nothing tells.
+/// By whom, in words; empty where nothing shows it.
 pub(super) fn by_whom(role: io::ThreadRole, threads: u64) -> String {
     use io::ThreadRole::*;
     let (one, many) = match role {

@@ -122,7 +122,7 @@ fn common_folder<'a>(mut names: impl Iterator<Item = &'a str>) -> &'a str {
     folder
 }
 
-/// A name in so many columns: of a file's, whose end tells it from others, the end.
+/// A name in so many columns: of a file's name the end, which distinguishes it from others.
 fn shortened(name: &str, room: usize) -> String {
     if text::width(name) <= room || !name.ends_with(".wt") || room < 2 {
         return fit(name, room);
@@ -317,7 +317,7 @@ mod tests {
                     "{lines:?}"
                 );
             }
-            // Its end tells a file from another.
+            // Its end distinguishes a file from another.
             assert!(lines[3].ends_with("3475.wt") && lines[4].ends_with("3475.wt"), "{lines:?}");
         }
         // What the server calls it is no path, and is not cut at its beginning.

@@ -135,7 +135,7 @@ impl Recording<'_> {
                 self.name(index)
             ),
             Finding::RandomReads => {
-                format!("Random reads of {name}{role}{by}; no index was walked beside them, so nothing here tells why.")
+                format!("Random reads of {name}{role}{by}; no index was walked beside them, so the recording does not show why.")
             }
             Finding::ReadAgain => format!(
                 "Blocks read again and again, in the order of the disk{by}: {name}{role}, was read in the order in which it lies there, but what was read was not kept. A larger cache helps; another order does not."
@@ -243,7 +243,7 @@ fn readahead(file: &FilePattern) -> Option<(String, bool)> {
     let wasted = file.reads.wasted_at_least().filter(|wasted| *wasted > 0)?;
     let share = wasted as f64 / file.reads.device_bytes as f64;
     let words = format!(
-        "Readahead: at least {}B ({:.0} %) of the {}B from the device were not read (a lower bound; io record --readahead tells all).",
+        "Readahead: at least {}B ({:.0} %) of the {}B from the device were not read (a lower bound; io record --readahead measures it).",
         Count(wasted as f64),
         share * 100.0,
         Count(file.reads.device_bytes as f64)
@@ -252,7 +252,7 @@ fn readahead(file: &FilePattern) -> Option<(String, bool)> {
 }
 
 /// Share of what was fetched for nothing from which on the verdict speaks of it, with at least so many bytes; share
-/// from which on a bound is told at all.
+/// from which on a bound is shown at all.
 const LARGE_WASTE: f64 = 0.25;
 const LEAST_WASTE: u64 = 1 << 20;
 const TOLD_WASTE: f64 = 0.01;
@@ -329,7 +329,7 @@ pub fn text(
         writeln!(out, "  lost: {name} {}", grouped(count))?;
     }
     for (name, count) in own_losses(analysis).into_iter().filter(|(_, count)| *count > 0) {
-        writeln!(out, "  not told apart: {name} {}", grouped(count))?;
+        writeln!(out, "  not distinguished: {name} {}", grouped(count))?;
     }
     if recording.left_out > 0 {
         let count = grouped(recording.left_out);
