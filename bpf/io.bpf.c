@@ -311,7 +311,7 @@ struct thread {
     struct stream streams[STREAMS];
 };
 
-// Read by user space; see sonar-sys/src/io.rs.
+// Read by user space; see sonar-sys/src/ebpf.rs.
 struct access_record {
     __u32 record;
     __u32 kind;
@@ -353,7 +353,7 @@ struct thread_record {
     char name[16];
 };
 
-// The figures of a file; see sonar-sys/src/io.rs. What a read from the page cache adds to comes first.
+// The figures of a file; see sonar-sys/src/ebpf.rs. What a read from the page cache adds to comes first.
 struct usage {
     __u64 reads, read_bytes, read_ns;
     __u64 contiguous, near, ahead, back;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sonar_core::io::{Analysis, FileRole, IoAccess, ThreadRole, judge};
+use sonar_core::files::{Analysis, FileRole, IoAccess, ThreadRole, judge};
 use sonar_decode::io_file::{Block, Error, MAX_PAYLOAD, Parser, Step};
 
 fuzz_target!(|input: &[u8]| {

@@ -13,7 +13,7 @@ use sonar_view::{Classes, Column};
 use crate::connection::ServerArgs;
 use crate::digest::{self, CompareArgs, DigestArgs};
 use crate::profiler::args::ProfilerCommand;
-use crate::{config, disk, doctor, io, manual, outfile, profiler, queries, screen};
+use crate::{config, disk, doctor, files, manual, outfile, profiler, queries, screen};
 
 pub use crate::exit::{OK, TRUNCATED, WORSE};
 
@@ -218,7 +218,7 @@ pub enum IoWay {
     Calls,
 }
 
-impl From<IoWay> for sonar_sys::io::Way {
+impl From<IoWay> for sonar_sys::ebpf::Way {
     fn from(way: IoWay) -> Self {
         match way {
             IoWay::Vfs => Self::Vfs,
@@ -584,7 +584,7 @@ pub fn run() -> Result<ExitCode> {
         Command::Profiler(command) => profiler::run(&command)?,
         Command::Compare(args) => digest::compare(&args)?,
         Command::Disk(command) => disk::run(&command)?,
-        Command::Io(command) => io::run(&command)?,
+        Command::Io(command) => files::run(&command)?,
         Command::Doctor { json } => doctor::run(json, cli.config.as_deref())?,
         Command::Completions { shell } => {
             manual::completions(&mut program(), shell)?;

@@ -34,7 +34,7 @@ mod digest;
 mod disk;
 mod doctor;
 mod exit;
-mod io;
+mod files;
 mod manual;
 mod outfile;
 mod privileges;

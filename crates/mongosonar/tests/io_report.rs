@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use sonar_core::Timestamp;
-use sonar_core::io::{AccessKind, IoAccess, IoLosses};
+use sonar_core::files::{AccessKind, IoAccess, IoLosses};
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 use support::{Folder, recorded_reads, run, text};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use sonar_core::Timestamp;
-use sonar_core::io::{
+use sonar_core::files::{
     AccessKind, Analysis, FileRole, IoAccess, NEAR, Path, ThreadRole, judge, verdict::Finding,
 };
 
@@ -119,7 +119,7 @@ proptest! {
             };
             for reads in [true, false] {
                 let want = model(&all, file, reads);
-                let none = sonar_core::io::Flow::default();
+                let none = sonar_core::files::Flow::default();
                 let flow = if reads { &pattern.reads } else { pattern.writes.as_deref().unwrap_or(&none) };
                 prop_assert_eq!(flow.count, want.count);
                 prop_assert_eq!(flow.errors, want.errors);

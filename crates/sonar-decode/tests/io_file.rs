@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use sonar_core::Timestamp;
-use sonar_core::io::{AccessKind, IoAccess, IoLosses};
+use sonar_core::files::{AccessKind, IoAccess, IoLosses};
 use sonar_decode::io_file::{Block, Error, FileEntry, Parser, Step, ThreadEntry, Writer};
 
 #[derive(Default, Debug, PartialEq)]

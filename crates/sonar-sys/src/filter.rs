@@ -15,7 +15,9 @@ use std::ops::RangeInclusive;
 
 use sonar_core::{Endpoint, sample};
 
-use crate::bpf::{Arithmetic, AssembleError, Assembler, Condition, Instruction, Label, Operand, Width};
+use crate::classic_bpf::{
+    Arithmetic, AssembleError, Assembler, Condition, Instruction, Label, Operand, Width,
+};
 use crate::hardware;
 
 /// Keeps a packet whole: more than any packet has.
@@ -498,7 +500,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::bpf::machine::{Seen, run};
+    use crate::classic_bpf::machine::{Seen, run};
 
     /// A frame to be built: TCP unless set otherwise.
     #[derive(Clone)]

@@ -6,16 +6,16 @@
 //! thread but the engines of the disk test, which end theirs before they return.
 
 mod block;
-mod bpf;
 pub mod capabilities;
+mod classic_bpf;
 pub mod devices;
 pub mod disk;
+pub mod ebpf;
 pub mod filter;
 mod hardware;
 pub mod helper;
 pub mod host;
 pub mod interfaces;
-pub mod io;
 pub mod listeners;
 pub mod mounts;
 pub mod privileges;

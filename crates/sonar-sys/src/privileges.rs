@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::bpf::{Assembler, Condition, Instruction, Label, Width};
+use crate::classic_bpf::{Assembler, Condition, Instruction, Label, Width};
 use crate::sys_process::{self, Ruleset};
 
 /// Numbers of capabilities, from `linux/capability.h`.

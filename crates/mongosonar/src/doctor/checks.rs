@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sonar_sys::capabilities::grant_line;
 use sonar_sys::disk::Uring;
-use sonar_sys::io::{Mode, Trace, TraceError, Tracer};
+use sonar_sys::ebpf::{Mode, Trace, TraceError, Tracer};
 use sonar_sys::listeners::Listener;
 use sonar_sys::privileges;
 use sonar_sys::process::{self, Process};

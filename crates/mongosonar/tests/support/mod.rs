@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use sonar_core::Timestamp;
-use sonar_core::io::{AccessKind, IoAccess, IoLosses};
+use sonar_core::files::{AccessKind, IoAccess, IoLosses};
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 
 /// The recordings of a real server, by the folder's name.

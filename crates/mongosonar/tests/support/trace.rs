@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use sonar_core::io::IoAccess;
+use sonar_core::files::IoAccess;
 use sonar_decode::io_file::{Block, Parser, Step};
 
 use super::{Folder, program, signal};

@@ -1,7 +1,7 @@
 //! Reads a recording, in pieces as it comes.
 
 use sonar_core::Timestamp;
-use sonar_core::io::{AccessKind, IoAccess, IoLosses};
+use sonar_core::files::{AccessKind, IoAccess, IoLosses};
 
 use super::{
     ACCESSES, BLOCK_HEADER, END, FILE_HEADER, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION,

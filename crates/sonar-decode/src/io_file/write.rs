@@ -1,6 +1,6 @@
 //! Writes a recording.
 
-use sonar_core::io::{AccessKind, IoAccess, IoLosses};
+use sonar_core::files::{AccessKind, IoAccess, IoLosses};
 
 use super::{
     ACCESSES, BLOCK_HEADER, END, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION, VERSION_WITH_PAGES,

@@ -1,9 +1,9 @@
 //! What the reads of a recording would take on a disk that `disk bench` tested.
 
 use serde_json::{Value, json};
-use sonar_core::io::Verdict;
-use sonar_core::io::speeds::{Reads, Speeds};
-use sonar_core::{Timestamp, io};
+use sonar_core::files::Verdict;
+use sonar_core::files::speeds::{Reads, Speeds};
+use sonar_core::{Timestamp, files};
 
 use super::{Recording, grouped};
 use crate::disk::run::Run;
@@ -202,8 +202,8 @@ fn place(device: Option<&str>, host: Option<&str>) -> String {
 }
 
 /// By whom, in words; empty where nothing shows it.
-pub(super) fn by_whom(role: io::ThreadRole, threads: u64) -> String {
-    use io::ThreadRole::*;
+pub(super) fn by_whom(role: files::ThreadRole, threads: u64) -> String {
+    use files::ThreadRole::*;
     let (one, many) = match role {
         IndexBuild => ("an index build's thread", "threads of index builds"),
         Client => ("a client's connection", "clients' connections"),

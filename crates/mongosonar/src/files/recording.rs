@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sonar_core::io::{IoAccess, IoLosses};
+use sonar_core::files::{IoAccess, IoLosses};
 use sonar_decode::io_file::{Extent, FileEntry, ThreadEntry, Writer};
 use sonar_view::units::Size;
 
@@ -219,7 +219,7 @@ fn write(to: &mut impl Write, bytes: &[u8]) -> (usize, Option<io::Error>) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use sonar_core::Timestamp;
-    use sonar_core::io::AccessKind;
+    use sonar_core::files::AccessKind;
     use sonar_decode::io_file::{Block, Parser, Step};
 
     use super::*;

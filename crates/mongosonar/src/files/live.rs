@@ -9,11 +9,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
-use sonar_core::io::{FileRole, Usage};
+use sonar_core::files::{FileRole, Usage};
 use sonar_sys::devices::{self, Counted, Devices};
-use sonar_sys::io::{Event, FileKey, Mode, Trace, Tracer};
+use sonar_sys::ebpf::{Event, FileKey, Mode, Trace, Tracer};
 use sonar_view::disk::run::DeviceRates;
-use sonar_view::io::live::{Interval, Row, amplification};
+use sonar_view::files::live::{Interval, Row, amplification};
 use sonar_view::live::Screen;
 
 use super::finder::Finder;

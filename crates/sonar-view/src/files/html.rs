@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sonar_core::Histogram;
-use sonar_core::io::{Density, FilePattern};
+use sonar_core::files::{Density, FilePattern};
 
 use super::{Recording, document};
 

@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Result;
-use sonar_core::io::verdict::Finding;
-use sonar_core::io::worth::{MIN_DOCUMENTS, WORTH_FROM};
-use sonar_core::io::{FileRole, SampleRead, Verdict, Worth, judge_file, worth};
+use sonar_core::files::verdict::Finding;
+use sonar_core::files::worth::{MIN_DOCUMENTS, WORTH_FROM};
+use sonar_core::files::{FileRole, SampleRead, Verdict, Worth, judge_file, worth};
 use sonar_mongo::reorder::{Plan, Sample, Stage};
 use sonar_mongo::{Server, Stop};
 use sonar_view::text::escape;

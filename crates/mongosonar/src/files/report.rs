@@ -6,10 +6,10 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use sonar_core::io::{Analysis, Density, IoAccess, IoLosses};
+use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
 use sonar_decode::io_file::{Block, Parser, Step};
-use sonar_view::io::html::page;
-use sonar_view::io::{Bench, Recording, json, svg, text};
+use sonar_view::files::html::page;
+use sonar_view::files::{Bench, Recording, json, svg, text};
 use sonar_view::text::escape;
 
 use super::{DEVICE, HOLDS};

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter};
 
 use anyhow::Result;
-use sonar_view::io::compare::{json, text};
+use sonar_view::files::compare::{json, text};
 use sonar_view::layout::Fitting;
 
 use super::report::load;

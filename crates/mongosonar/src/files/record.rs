@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use sonar_core::io::IoAccess;
+use sonar_core::files::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
-use sonar_sys::io::{Event, FileKey, Mode, Trace, Tracer};
+use sonar_sys::ebpf::{Event, FileKey, Mode, Trace, Tracer};
 
 use super::devices::DeviceNames;
 use super::finder::Finder;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sonar_core::io::{Density, FilePattern};
+use sonar_core::files::{Density, FilePattern};
 
 use super::grouped;
 use super::html::buckets;

@@ -79,7 +79,7 @@ impl Density {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::AccessKind;
+    use crate::files::AccessKind;
 
     #[test]
     fn each_access_is_in_one_cell() {

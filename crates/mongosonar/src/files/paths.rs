@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use sonar_sys::io::{FileKey, PseudoFolders};
+use sonar_sys::ebpf::{FileKey, PseudoFolders};
 use sonar_sys::mounts;
 
 /// Bytes of a name that the kernel hands on; a longer one comes cut.

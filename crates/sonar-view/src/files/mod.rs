@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use sonar_core::io::verdict::{Finding, MIN_READS};
-use sonar_core::io::{Analysis, FilePattern, FileRole, Flow, IoLosses, ThreadRole, Verdict, judge};
+use sonar_core::files::verdict::{Finding, MIN_READS};
+use sonar_core::files::{Analysis, FilePattern, FileRole, Flow, IoLosses, ThreadRole, Verdict, judge};
 
 pub use bench::Bench;
 pub use picture::svg;

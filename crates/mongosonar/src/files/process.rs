@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use sonar_sys::capabilities::grant_line;
-use sonar_sys::io::{ProcessChange, TraceError, Tracer};
+use sonar_sys::ebpf::{ProcessChange, TraceError, Tracer};
 
 use super::paths::Folder;
 use super::search::{SERVER, Search};

@@ -6,8 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use sonar_sys::ebpf::{FileKey, PseudoFolders};
 use sonar_sys::helper::Helper;
-use sonar_sys::io::{FileKey, PseudoFolders};
 use sonar_sys::privileges::{Duty, capability};
 
 use super::paths::{Found, Paths, PseudoPaths};

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use sonar_sys::io::{FileKey, MAX_FILES, MAX_TOTALS};
+use sonar_sys::ebpf::{FileKey, MAX_FILES, MAX_TOTALS};
 
 /// A file, and its number where it has one.
 pub type Released = (FileKey, Option<u32>);

@@ -16,7 +16,7 @@ mod search;
 mod table;
 
 use anyhow::Result;
-use sonar_sys::io::Tracer;
+use sonar_sys::ebpf::Tracer;
 use sonar_sys::privileges::{Duty, capability, works_without};
 
 use crate::cli::IoCommand;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use sonar_core::io::{IoLosses, Usage};
+use sonar_core::files::{IoLosses, Usage};
 
 use super::{SCHEMA, percent, score};
 use crate::disk::run::DeviceRates;

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
-use sonar_core::io::{IoLosses, Usage};
+use sonar_core::files::{IoLosses, Usage};
 
 pub use records::{Event, FileKey, ProcessChange, PseudoFolders};
 

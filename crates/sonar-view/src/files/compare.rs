@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use sonar_core::io::FilePattern;
+use sonar_core::files::FilePattern;
 
 use super::{Recording, SCHEMA, document, grouped, percent, score};
 use crate::layout::{self, Fitting, Head};

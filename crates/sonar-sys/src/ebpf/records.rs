@@ -1,7 +1,7 @@
 //! What the programs hand on, as `bpf/io.bpf.c` lays it out.
 
 use sonar_core::Timestamp;
-use sonar_core::io::{AccessKind, Usage};
+use sonar_core::files::{AccessKind, Usage};
 
 /// A file as the kernel knows it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
