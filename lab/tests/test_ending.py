@@ -54,6 +54,13 @@ class Terminal:
                 assert error.errno == errno.EIO
         return self.shown
 
+    def read_all(self):
+        """Takes what a program wrote before it ended."""
+        seen = None
+        while self.side is not None and seen != len(self.shown):
+            seen = len(self.shown)
+            self.read(0)
+
     def wait_for(self, text, seconds=20.0):
         deadline = time.monotonic() + seconds
         while text not in self.read():
@@ -79,6 +86,7 @@ class Terminal:
         while self.running():
             assert time.monotonic() < deadline, f"still running: {self.shown[-2000:]!r}"
             self.read(0.02)
+        self.read_all()
         labkit.wait_until(lambda: not session(self.pid), "the end of all its processes", seconds=2)
         return self.code
 
