@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use sonar_decode::capture_file::{Parser, Step};
 use sonar_decode::testing::OwnedPacket;
-use sonar_fuzz::hear;
+use sonar_fuzz::decode;
 
 /// So many packets of a file are read.
 const MOST: usize = 400;
@@ -23,5 +23,5 @@ fuzz_target!(|file: &[u8]| {
             Ok(Step::Need { .. }) | Err(_) => break,
         }
     }
-    hear(&packets);
+    decode(&packets);
 });

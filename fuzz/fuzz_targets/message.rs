@@ -1,10 +1,10 @@
 //! Requests and replies with any body and a true header: no panic, the counters balance, and the same
-//! operations are heard however the bytes are cut into packets.
+//! operations are seen however the bytes are cut into packets.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sonar_decode::testing::{Conversation, End};
-use sonar_fuzz::{Input, hear, message};
+use sonar_fuzz::{Input, decode, message};
 
 const OPCODES: [i32; 14] = [2013, 2004, 1, 2012, 2002, 2001, 2006, 2005, 2007, 2010, 2011, 1000, 2003, 2269];
 
@@ -30,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
             talk.send(*from, bytes);
         }
         talk.close();
-        hear(&talk.packets)
+        decode(&talk.packets)
     };
     assert_eq!(in_packets_of(4_096), in_packets_of(mss));
 });

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use sonar_core::{LinkType, Timestamp};
 use sonar_decode::testing::{Frame, OwnedPacket};
-use sonar_fuzz::{Input, hear, message};
+use sonar_fuzz::{Input, decode, message};
 
 fuzz_target!(|input: &[u8]| {
     let mut input = Input(input);
@@ -35,7 +35,7 @@ fuzz_target!(|input: &[u8]| {
         }
         packets.push(packet);
     }
-    hear(&packets);
+    decode(&packets);
 });
 
 /// Finds of one client, or the server's answers to them.

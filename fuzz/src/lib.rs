@@ -37,7 +37,7 @@ impl<'a> Input<'a> {
 
 /// What must not depend on how a message was cut into packets.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct Seen {
     /// Of the shape.
     pub shape_id: u64,
     /// With every order as sent.
@@ -48,12 +48,12 @@ pub struct Heard {
 
 /// Keeps what it hears.
 #[derive(Default)]
-pub struct Ears(pub Vec<Heard>);
+pub struct Ears(pub Vec<Seen>);
 
 impl Sink for Ears {
     fn operation(&mut self, op: &Operation<'_>) {
         assert!(op.end >= op.start || op.latency_ns.is_none(), "ended before it began");
-        self.0.push(Heard {
+        self.0.push(Seen {
             shape_id: op.shape.id.0,
             ordered_id: op.ordered_id.0,
             rest: format!(
@@ -77,8 +77,8 @@ impl Sink for Ears {
     }
 }
 
-/// Decodes the packets, checks after each that the counters balance, and gives what was heard.
-pub fn hear(packets: &[OwnedPacket]) -> Vec<Heard> {
+/// Decodes the packets, checks after each that the counters balance, and gives what was seen.
+pub fn decode(packets: &[OwnedPacket]) -> Vec<Seen> {
     let settings = Settings { show_values: true, ..Settings::default() };
     let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
     let mut ears = Ears::default();

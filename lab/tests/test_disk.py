@@ -279,7 +279,7 @@ def test_check_of_a_file_system_that_was_really_made(kind, options, grades):
 
 
 @pytest.mark.root
-def test_the_command_of_a_finding_mends_it():
+def test_the_command_of_a_finding_fixes_it():
     with loop_file_system("ext4", "strictatime") as (point, _):
         def atime():
             findings = json.loads(run("check", "--json", "--dbpath", point).stdout)["findings"]

@@ -305,6 +305,7 @@ def test_each_file_of_a_series_is_complete_and_the_oldest_go(served_v4, tmp_path
     assert files[0] > "kept-00001.pcapng"
     for name in files:
         assert (folder / name).stat().st_mode & 0o777 == 0o600
+        assert (folder / name).stat().st_size > 0, "also one that was begun just before the end has its header"
         labkit.read_capture(folder / name)
         if shutil.which("capinfos"):
             done = subprocess.run(["capinfos", "-T", "-c", folder / name], capture_output=True, text=True)

@@ -530,7 +530,7 @@ def test_tail_survives_a_restart_without_a_hole_or_a_double(tmp_path):
             said(child, "connection lost")
             labkit.wait_until(lambda: succeeds(lambda: mock.write(5, 5)), "the mock again")
             labkit.wait_until(lambda: len(examined(child)) >= 10, "what came after")
-            said(child, "following goes on")
+            said(child, "following continues")
             said(child, "the profiling level is 0 now, it was 1")
         assert examined(child) == list(range(10))
 
@@ -564,7 +564,7 @@ def test_tail_follows_a_fail_over(tmp_path):
             second.command("primary", **{"is": True, "term": 2})
             first.command("primary", **{"is": False})
             first.down(60)
-            said(child, f"following goes on at {second.address}, another server")
+            said(child, f"following continues at {second.address}, another server")
             second.write(5, 50)
             labkit.wait_until(lambda: examined(child) == [*range(5), *range(50, 55)], "the second primary's")
 
@@ -638,7 +638,7 @@ def test_tail_of_a_real_server_live_and_through_its_restart(tmp_path):
             first.close()
             said(child, "connection lost")
             stack.enter_context(real_server(directory, address))
-            said(child, "following goes on")
+            said(child, "following continues")
             labkit.wait_until(lambda: succeeds(lambda: profile.insert_many(recorded(5, 60))), "the server again")
             labkit.wait_until(lambda: 64 in examined(child), "what came after the restart")
             assert examined(child) == list(range(65))

@@ -184,7 +184,7 @@ CHANGES = [
 @pytest.mark.parametrize("plays", ["standalone", "replica"])
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change[0]}{change[1]}")
-def test_killed_at_every_command_it_is_mended(client, orders, plays, when, change):
+def test_killed_at_every_command_it_is_restored(client, orders, plays, when, change):
     name, nth, undone, done = change
     before, keys = content(orders), indexes(orders)
     with playing(client, plays) as front:
@@ -213,7 +213,7 @@ def test_killed_at_every_command_it_is_mended(client, orders, plays, when, chang
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("command_of_it", [("renameCollection", 1), ("renameCollection", 2), ("drop", 1)], ids=str)
-def test_mending_that_is_killed_is_mended_too(client, orders, replica, when, command_of_it):
+def test_a_restore_that_is_killed_is_finished(client, orders, replica, when, command_of_it):
     before, keys = content(orders), indexes(orders)
     # As it is left between the second rename and the drop: the copy has the name.
     client.shop[COPY].insert_many(sorted(orders.find(), key=lambda document: document["_id"]))

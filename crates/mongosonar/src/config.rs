@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use clap::{Args, Command, FromArgMatches};
 use toml::{Table, Value};
 
-use crate::cli::QueriesArgs;
 use crate::exit::usage;
+use crate::queries::args::QueriesArgs;
 
 /// The settings of `[queries]`: each is named, written and checked as the flag.
 pub const SETTINGS: [&str; 14] = [
@@ -34,7 +34,7 @@ pub struct File {
     pub queries: QueriesArgs,
 }
 
-/// Where a configuration file is looked for, the first one found is read.
+/// The places of a configuration file; the first one found is read.
 pub fn places() -> Vec<PathBuf> {
     let user = std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
@@ -150,7 +150,8 @@ pub fn merge(mut args: QueriesArgs, file: &File) -> QueriesArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{ByArg, program};
+    use crate::cli::program;
+    use crate::queries::args::ByArg;
 
     #[test]
     fn a_flag_goes_before_the_file() {

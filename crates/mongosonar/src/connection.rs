@@ -8,49 +8,70 @@ use sonar_mongo::Target;
 
 use crate::exit::usage;
 
-/// Where the connection string is looked for when no option names a server. It shows in no list of processes.
+/// Holds the connection string where no option names a server. It shows in no list of processes.
 const VARIABLE: &str = "MONGOSONAR_URI";
 /// The default of MongoDB's own tools.
 const DEFAULT: &str = "localhost:27017";
 
-/// The server to ask, named as in `mongodump` and `mongostat`.
+/// The options of [`PortlessServerArgs`], for arguments that exclude them.
+pub const SERVER_OPTIONS: [&str; 8] =
+    ["uri", "host", "username", "password", "auth_database", "tls", "tls_ca_file", "tls_key_file"];
+
+/// A server, named as in `mongodump` and `mongostat`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct ServerArgs {
+    #[command(flatten)]
+    pub address: AddressArgs,
+    /// The server's port [default: 27017]
+    #[arg(long, value_name = "PORT", conflicts_with = "uri", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    #[command(flatten)]
+    pub login: LoginArgs,
+}
+
+/// The same for a command whose `--port` is about something else.
+#[derive(Args, Debug, Default, Clone)]
+pub struct PortlessServerArgs {
+    #[command(flatten)]
+    address: AddressArgs,
+    #[command(flatten)]
+    login: LoginArgs,
+}
+
+/// Where a server is.
+#[derive(Args, Debug, Default, Clone)]
+pub struct AddressArgs {
     /// The server: a connection string (mongodb://… or mongodb+srv://…, with all options of the drivers), or host:port
-    #[arg(long, value_name = "URI", conflicts_with_all = ["host", "port"], help_heading = "Server")]
+    #[arg(long, value_name = "URI", conflicts_with = "host")]
     pub uri: Option<String>,
     /// The server's host, also host:port, or of a replica set NAME/host1,host2
-    #[arg(long, value_name = "HOST", help_heading = "Server")]
+    #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// The server's port [default: 27017]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Server")]
-    pub port: Option<u16>,
+}
+
+/// User and TLS.
+#[derive(Args, Debug, Default, Clone)]
+pub struct LoginArgs {
     /// User name; without a password you are asked for it
-    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    #[arg(long, value_name = "NAME")]
     pub username: Option<String>,
     /// Password; without a value you are asked for it
-    #[arg(long, value_name = "PASSWORD", num_args = 0..=1, default_missing_value = "", help_heading = "Server")]
+    #[arg(long, value_name = "PASSWORD", num_args = 0..=1, default_missing_value = "")]
     pub password: Option<Secret>,
     /// Database that knows the user [default: admin, or what the connection string says]
-    #[arg(
-        long = "authenticationDatabase",
-        alias = "authentication-database",
-        value_name = "NAME",
-        help_heading = "Server"
-    )]
+    #[arg(long = "authenticationDatabase", alias = "authentication-database", value_name = "NAME")]
     pub auth_database: Option<String>,
     /// Use TLS
-    #[arg(long, alias = "ssl", help_heading = "Server")]
+    #[arg(long, alias = "ssl")]
     pub tls: bool,
     /// Certificates of the authorities to trust (PEM) [default: the public ones]
-    #[arg(long = "tlsCAFile", aliases = ["tls-ca-file", "sslCAFile"], value_name = "FILE", help_heading = "Server")]
+    #[arg(long = "tlsCAFile", aliases = ["tls-ca-file", "sslCAFile"], value_name = "FILE")]
     pub tls_ca_file: Option<PathBuf>,
     /// Certificate and key to show to the server (PEM)
     #[arg(
         long = "tlsCertificateKeyFile",
         aliases = ["tls-certificate-key-file", "sslPEMKeyFile"],
-        value_name = "FILE",
-        help_heading = "Server"
+        value_name = "FILE"
     )]
     pub tls_key_file: Option<PathBuf>,
 }
@@ -72,18 +93,17 @@ impl From<&str> for Secret {
 }
 
 impl ServerArgs {
-    /// The server that the options name; `None` where no option does.
+    /// The server that the options name; `None` where none is given.
     ///
     /// # Errors
     /// Options contradict each other, or the password cannot be asked for.
     pub fn named(&self) -> Result<Option<Target>> {
-        let target = match (&self.uri, &self.host, self.port) {
-            (Some(uri), ..) => Target::from(uri),
-            (None, Some(host), port) => Target::of_host(host, port).map_err(|wrong| usage!("{wrong}"))?,
-            (None, None, Some(port)) => Target::from(format!("localhost:{port}")),
-            (None, None, None) => return Ok(None),
-        };
-        self.complete(target).map(Some)
+        match (&self.address, self.port) {
+            (AddressArgs { uri: None, host: None }, Some(port)) => {
+                self.complete(Target::from(format!("localhost:{port}"))).map(Some)
+            }
+            (address, port) => named(address, port, &self.login),
+        }
     }
 
     /// The server that the options name, else the one in the environment, else the local one.
@@ -91,18 +111,46 @@ impl ServerArgs {
     /// # Errors
     /// Those of [`Self::named`].
     pub fn target(&self) -> Result<Target> {
-        if let Some(target) = self.named()? {
-            return Ok(target);
+        match self.named()? {
+            Some(target) => Ok(target),
+            None => self.complete(default_target()),
         }
-        let variable = std::env::var(VARIABLE).ok().filter(|uri| !uri.is_empty());
-        self.complete(Target::from(variable.as_deref().unwrap_or(DEFAULT)))
     }
 
     /// Adds user and TLS to a server, and asks for the password where one is missing.
     ///
     /// # Errors
     /// The password cannot be asked for.
-    pub fn complete(&self, mut target: Target) -> Result<Target> {
+    pub fn complete(&self, target: Target) -> Result<Target> {
+        self.login.complete(target)
+    }
+}
+
+impl PortlessServerArgs {
+    /// The server that the options name; `None` where none is given. `port` counts for a host without one.
+    ///
+    /// # Errors
+    /// The password cannot be asked for.
+    pub fn named(&self, port: Option<u16>) -> Result<Option<Target>> {
+        // Here it is no option of the server, so it contradicts no port that the host has already.
+        let port = port.filter(|_| self.address.host.as_deref().is_some_and(|host| !Target::has_port(host)));
+        named(&self.address, port, &self.login)
+    }
+}
+
+impl LoginArgs {
+    /// Whether no option is given.
+    fn is_empty(&self) -> bool {
+        let Self { username, password, auth_database, tls, tls_ca_file, tls_key_file } = self;
+        username.is_none()
+            && password.is_none()
+            && auth_database.is_none()
+            && !tls
+            && tls_ca_file.is_none()
+            && tls_key_file.is_none()
+    }
+
+    fn complete(&self, mut target: Target) -> Result<Target> {
         target.username.clone_from(&self.username);
         target.password =
             self.password.as_ref().map(|secret| secret.0.clone()).filter(|text| !text.is_empty());
@@ -115,6 +163,23 @@ impl ServerArgs {
         }
         Ok(target)
     }
+}
+
+/// A user or TLS without an address is meant for the server that is asked without any option.
+fn named(address: &AddressArgs, port: Option<u16>, login: &LoginArgs) -> Result<Option<Target>> {
+    let target = match (&address.uri, &address.host) {
+        (Some(uri), _) => Target::from(uri),
+        (None, Some(host)) => Target::of_host(host, port).map_err(|wrong| usage!("{wrong}"))?,
+        (None, None) if login.is_empty() => return Ok(None),
+        (None, None) => default_target(),
+    };
+    login.complete(target).map(Some)
+}
+
+/// The server in the environment, else the local one.
+fn default_target() -> Target {
+    let variable = std::env::var(VARIABLE).ok().filter(|uri| !uri.is_empty());
+    Target::from(variable.as_deref().unwrap_or(DEFAULT))
 }
 
 /// Asks for a password at the terminal, without showing it.
@@ -160,8 +225,36 @@ mod tests {
             assert_eq!(named(arguments).unwrap().unwrap().uri(), uri, "{arguments}");
         }
         assert_eq!(named("").unwrap(), None);
+        assert_eq!(named("--tls").unwrap().unwrap().uri(), "mongodb://localhost:27017", "the default server");
         for wrong in ["--uri a --host b", "--uri a --port 5", "--host a:5 --port 6", "--port 0", "--port x"] {
             assert!(named(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[derive(Parser)]
+    struct Capture {
+        #[arg(long)]
+        port: Option<u16>,
+        #[command(flatten)]
+        server: PortlessServerArgs,
+    }
+
+    #[test]
+    fn a_port_to_capture_counts_for_a_host_without_one() {
+        let uri = |arguments: &str| {
+            let words = ["x"].into_iter().chain(arguments.split_whitespace());
+            let Capture { port, server } = Capture::try_parse_from(words).unwrap();
+            server.named(port).unwrap().map(|target| target.uri().to_owned())
+        };
+        for (arguments, expected) in [
+            ("--port 5", None),
+            ("--port 5 --uri db1", Some("mongodb://db1")),
+            ("--port 5 --host db1", Some("mongodb://db1:5")),
+            ("--port 5 --host db1:6", Some("mongodb://db1:6")),
+            ("--host rs0/a,b", Some("mongodb://a,b/?replicaSet=rs0")),
+            ("--port 5 --tls", Some("mongodb://localhost:27017")),
+        ] {
+            assert_eq!(uri(arguments).as_deref(), expected, "{arguments}");
         }
     }
 

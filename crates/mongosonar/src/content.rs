@@ -1,5 +1,5 @@
-//! What a file holds, by its first bytes. Every command that reads files asks here, so that one that was
-//! given the wrong kind of file names the command that reads it.
+//! Recognises a file by its first bytes, so that a command that was given the wrong kind of file can name the command
+//! that reads it.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use sonar_core::{Execution, Identity, Operation};
 use sonar_decode::entry::Sink;
 use sonar_decode::log::{Log, Settings};
 
-/// Bytes that are looked at.
+/// The most bytes to look at.
 pub const HEAD: usize = 64 << 10;
 
 /// What a file holds.
@@ -51,7 +51,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// What a file holds that begins with `head`, of which up to [`HEAD`] bytes are looked at.
+    /// The content of a file that begins with `head`, by its first [`HEAD`] bytes.
     pub fn of(head: &[u8]) -> Self {
         let head = head.get(..HEAD).unwrap_or(head);
         if head.is_empty() {
@@ -92,8 +92,8 @@ impl Content {
         }
     }
 
-    /// Whether this is surely something that none of `readable` is. What is only unknown is not foreign: the
-    /// reader finds out whether there is anything in it.
+    /// Whether this is certainly none of `readable`. Unknown content is not foreign: the reader finds out whether it
+    /// can read it.
     pub fn is_foreign_to(self, readable: &[Self]) -> bool {
         !matches!(self, Self::Empty | Self::Text | Self::Binary | Self::Compressed)
             && !readable.contains(&self)
@@ -126,10 +126,10 @@ impl fmt::Display for Content {
     }
 }
 
-/// Refuses what holds something else than `readable`, and names the command that reads it.
+/// Fails if the content is none of `readable`, with the command that reads it.
 ///
 /// # Errors
-/// It is surely something else.
+/// It is certainly something else.
 pub fn refuse_foreign(name: &str, content: Content, readable: &[Content]) -> Result<()> {
     if content.is_foreign_to(readable) {
         bail!("{name}: {}", advice(content));
@@ -145,11 +145,11 @@ pub fn advice(content: Content) -> String {
     }
 }
 
-/// The reason why a reader that wanted `wanted` could not read what begins with `head` and goes on with `rest`:
-/// what it is instead, where that is known, else `otherwise`.
+/// Why a reader of `wanted` could not read a file that begins with `head` and continues with `rest`: what the file is
+/// instead, if that is known, else `otherwise`.
 pub fn instead(head: &[u8], rest: impl Read, wanted: Content, otherwise: &dyn fmt::Display) -> String {
     let mut bytes = head.to_vec();
-    // What cannot be read does not matter: the error is there already.
+    // An error here does not matter: there is one already.
     let _ = rest.take(HEAD.saturating_sub(bytes.len()) as u64).read_to_end(&mut bytes);
     let content = Content::of(&bytes);
     if content == wanted || matches!(content, Content::Text | Content::Binary) {
@@ -159,23 +159,21 @@ pub fn instead(head: &[u8], rest: impl Read, wanted: Content, otherwise: &dyn fm
     format!("this is {content}, not {wanted}{use_it}")
 }
 
-/// A file whose beginning has been looked at.
+/// A file of known content.
 pub struct Peeked {
     /// What it holds.
     pub content: Content,
-    /// Its first bytes, up to [`HEAD`].
-    pub head: Vec<u8>,
     /// Reads all of it.
     pub reader: Box<dyn Read>,
 }
 
-/// Looks at the beginning of what `reader` gives.
+/// Recognises the content of `reader`.
 ///
 /// # Errors
 /// It cannot be read.
 pub fn peek(mut reader: Box<dyn Read>, name: &str) -> Result<Peeked> {
     let mut head = Vec::new();
-    // What is wrong further on does not matter yet: whoever reads it meets it again.
+    // An error further on does not matter yet: the reader gets it again.
     let read = reader.by_ref().take(HEAD as u64).read_to_end(&mut head);
     let content = Content::of(&head);
     let rest: Box<dyn Read> = match read {
@@ -183,10 +181,10 @@ pub fn peek(mut reader: Box<dyn Read>, name: &str) -> Result<Peeked> {
         Err(error) if head.is_empty() => return Err(error).with_context(|| format!("cannot read {name}")),
         Err(error) => Box::new(Failed(Some(error))),
     };
-    Ok(Peeked { content, reader: Box::new(io::Cursor::new(head.clone()).chain(rest)), head })
+    Ok(Peeked { content, reader: Box::new(io::Cursor::new(head).chain(rest)) })
 }
 
-/// Fails once more as a reader did before.
+/// Returns an error once more that a reader returned before.
 struct Failed(Option<io::Error>);
 
 impl Read for Failed {
@@ -216,7 +214,7 @@ fn by_magic(head: &[u8]) -> Option<Content> {
 
 /// Which command of this program wrote this JSON.
 fn own_kind(text: &[u8]) -> Option<Content> {
-    // Somebody may have laid it out anew.
+    // It may have been formatted.
     let start: Vec<u8> = text.iter().take(512).copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let after = |mark: &[u8]| memmem::find(&start, mark).map(|at| &start[at + mark.len()..]);
     if !start.starts_with(b"{\"schema\":") {
@@ -238,12 +236,12 @@ impl Sink for Nobody {
     fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
 }
 
-/// Whether one of the first lines is that of a log: the reader of logs says so itself.
+/// Whether one of the first lines is a log line, by the reader of logs.
 fn is_log(text: &[u8]) -> bool {
-    /// Lines that are looked at.
+    /// The most lines to look at.
     const LINES: usize = 50;
     if text.starts_with(b"{\"t\":{\"$date\"") {
-        // Its first line may be longer than what is looked at.
+        // The first line may be longer than `head`.
         return true;
     }
     let mut log = Log::new(Settings::default());

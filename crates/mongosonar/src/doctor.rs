@@ -6,15 +6,23 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Result;
+use clap::Args;
 use serde::Serialize;
 use sonar_sys::RingConfig;
 use sonar_sys::listeners::{self, Found};
 use sonar_sys::probe::{self, Verdict};
 
-use crate::cli::OK;
 use crate::config;
-use crate::exit::PROBLEM;
+use crate::exit::{OK, PROBLEM};
 use crate::queries::SERVERS;
+
+/// The arguments of `mongosonar doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
 
 /// One line.
 #[derive(Serialize)]
@@ -46,7 +54,8 @@ impl Line {
 }
 
 /// Prints the findings; the exit code tells whether there is a problem.
-pub fn run(json: bool, config_file: Option<&Path>) -> Result<u8> {
+pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
+    let json = args.json;
     let mut lines: Vec<Line> = probe::all(&RingConfig::default(), Path::new("/proc"), Path::new("/sys"))
         .into_iter()
         .map(|check| Line {

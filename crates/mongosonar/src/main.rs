@@ -35,6 +35,7 @@ mod disk;
 mod doctor;
 mod exit;
 mod files;
+mod input;
 mod manual;
 mod outfile;
 mod privileges;
@@ -42,6 +43,7 @@ mod profiler;
 mod queries;
 mod screen;
 mod stop;
+mod values;
 
 use std::process::ExitCode;
 

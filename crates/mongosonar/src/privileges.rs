@@ -1,8 +1,8 @@
-//! What a command that listens gives up once all is open that needs privileges.
+//! Drops privileges once everything that needs them is open.
 //!
 //! It drops every capability, can gain none again, and may no longer start programs, open sockets or open files
-//! (`io` reads on in `/proc` and `/sys`). What goes on to need more is done by a helper process that was started
-//! before, does one thing, and gets nothing from the threads that decode but the question.
+//! (`io` may still read below `/proc` and `/sys`). A helper process, started before, does the work that needs more. It
+//! does one thing, and gets only questions from the threads that decode.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -11,13 +11,13 @@ use std::path::Path;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{self, Duty};
 
-/// Says once what cannot be given up here, and why.
+/// Reports once which privileges cannot be dropped here, and why.
 fn lacking(what: &str, error: &io::Error) {
-    eprintln!("mongosonar: privileges are given up in part only: {what}: {error}");
+    eprintln!("mongosonar: privileges are dropped in part only: {what}: {error}");
 }
 
-/// Gives up what a command does not need any more, for this thread and those it starts from now on. `read` are the
-/// folders in which it goes on to read files; `keep` the capabilities without which it cannot go on.
+/// Drops the privileges that a command needs no longer, for this thread and those it starts from now on. `read` are
+/// the folders in which it still reads files, `keep` the capabilities that it still needs.
 pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
     if let Err(error) = privileges::drop_capabilities(keep) {
         lacking("capabilities", &error);
@@ -32,8 +32,8 @@ pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
     }
 }
 
-/// Gives up every capability and the system calls that lead to more, for this thread and those it starts, but not
-/// the network: for a thread that asks a server something.
+/// Drops every capability and the system calls that lead to more, for this thread and those it starts, but keeps
+/// the network: for a thread that talks to a server.
 pub fn give_up_but_network() {
     if let Err(error) = privileges::drop_capabilities(&[]) {
         lacking("capabilities", &error);
@@ -42,15 +42,15 @@ pub fn give_up_but_network() {
     }
 }
 
-/// Confines a thread that decodes what others have sent to the few system calls that this takes.
+/// Restricts a thread that decodes foreign input to the few system calls that it needs.
 pub fn confine_decoder() {
     if let Err(error) = privileges::confine(Duty::Decoding) {
         lacking("system calls of a capture thread, by seccomp", &error);
     }
 }
 
-/// Starts a helper that answers over its end of the socket, with these capabilities alone, as far as the program has
-/// them. `None`, with a word about what does not work then, where there can be none.
+/// Starts a helper that answers on its end of the socket and has only these capabilities, as far as the program has
+/// them. If that fails, returns `None` and prints what does not work.
 pub fn helper(
     what: &str,
     keep: &'static [u32],
@@ -59,7 +59,7 @@ pub fn helper(
 ) -> Option<Helper> {
     let started = Helper::start(|socket| {
         if privileges::drop_capabilities(keep).is_ok() && privileges::confine(duty).is_ok() {
-            // It ends with the other side.
+            // It ends when the other side does.
             let _ = serve(socket);
         }
     });

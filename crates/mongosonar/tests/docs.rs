@@ -224,29 +224,78 @@ fn the_reference_has_the_help_of_every_command() {
     }
 }
 
-/// Words that new users did not understand; the reference holds the help of every command.
+/// Words that new users did not understand.
+const CONFUSING: [&str; 11] = [
+    "mend",
+    "mends",
+    "mended",
+    "hear",
+    "hears",
+    "heard",
+    "rubbish",
+    "rnd",
+    "told",
+    "is looked for",
+    "are looked for",
+];
+
+/// The confusing words of a line.
+fn confusing(line: &str) -> Vec<&'static str> {
+    let words = line.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " ");
+    let words = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
+    CONFUSING.into_iter().filter(|word| words.contains(&format!(" {word} "))).collect()
+}
+
+/// The reference holds the help of every command.
 #[test]
 fn no_page_uses_a_word_that_confused() {
-    const WORDS: [&str; 10] = [
-        "mend",
-        "mends",
-        "mended",
-        "hear",
-        "hears",
-        "heard",
-        "rubbish",
-        "told",
-        "is looked for",
-        "are looked for",
-    ];
     let mut wrong = String::new();
     for page in pages() {
         let page_text = fs::read_to_string(&page).unwrap();
         for (number, line) in page_text.lines().enumerate() {
-            let words = line.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " ");
-            let words = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
-            for word in WORDS.iter().filter(|word| words.contains(&format!(" {word} "))) {
+            for word in confusing(line) {
                 writeln!(wrong, "{}:{}: {word:?} in: {line}", page.display(), number + 1).unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The texts in quotes of a line of Rust, without the names of variables in them.
+fn quoted(line: &str) -> String {
+    let code = line.split("//").next().unwrap_or_default();
+    let parts = code.split('"').skip(1).step_by(2).flat_map(|text| text.split('{'));
+    parts.map(|part| part.rsplit('}').next().unwrap_or_default()).collect::<Vec<_>>().join(" ")
+}
+
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+#[test]
+fn no_message_uses_a_word_that_confused() {
+    let mut files = Vec::new();
+    for package in fs::read_dir(root().join("crates")).unwrap() {
+        sources(&package.unwrap().path().join("src"), &mut files);
+    }
+    assert!(files.len() > 100);
+    let mut wrong = String::new();
+    for file in files {
+        let source = fs::read_to_string(&file).unwrap();
+        // Texts of tests are for nobody but us.
+        let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for (number, line) in source.lines().enumerate() {
+            // An attribute names a file or a feature.
+            let is_message = !line.trim_start().starts_with('#');
+            for word in confusing(&quoted(line)).into_iter().filter(|_| is_message) {
+                writeln!(wrong, "{}:{}: {word:?} in: {line}", file.display(), number + 1).unwrap();
             }
         }
     }
@@ -258,9 +307,11 @@ fn the_words_that_users_look_for_are_found() {
     let pages: Vec<_> =
         pages().into_iter().map(|page| fs::read_to_string(page).unwrap().to_lowercase()).collect();
     let help = text(&support::run("--help").stdout).to_lowercase();
+    let manual = text(&support::run("man").stdout).to_lowercase();
     for word in ["fix", "connection", "slow ms", "queries per second", "exit codes", "slow operations"] {
         assert!(pages.iter().any(|page| page.contains(word)), "no page has {word:?}");
         assert!(help.contains(word), "mongosonar --help lacks {word:?}");
+        assert!(manual.contains(word) || word == "exit codes", "mongosonar man lacks {word:?}");
     }
 }
 

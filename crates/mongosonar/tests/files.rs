@@ -369,6 +369,81 @@ fn told(output: &Output) -> Value {
 }
 
 #[test]
+fn a_capture_without_packets_is_no_error() {
+    let folder = Folder::new("no-packets");
+    let pcap = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
+    let section =
+        [0x0a0d_0d0a_u32, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28].map(u32::to_le_bytes).concat();
+    let interface = [1_u32, 20, 1, 0, 20].map(u32::to_le_bytes).concat();
+    let files =
+        [("a.pcap", pcap), ("b.pcapng", section.clone()), ("c.pcapng", [section, interface].concat())];
+    for (name, bytes) in files {
+        let file = folder.file(name, &bytes);
+        for words in ["", "--json", "--csv", "--each", "--each --json", "--digest", "--interval 1s"] {
+            let output = read(&file, words);
+            let (out, err) = (text(&output.stdout), text(&output.stderr));
+            assert_eq!(output.status.code(), Some(0), "{name} {words}: {err}");
+            assert!(
+                format!("{out}{err}").contains("The file holds no packets."),
+                "{name} {words}: {out}{err}"
+            );
+            assert!(!out.contains("1970"), "{name} {words}: {out}");
+        }
+    }
+    let empty = read(&folder.file("empty.pcap", b""), "");
+    assert_eq!(empty.status.code(), Some(1));
+    assert!(text(&empty.stderr).contains("this is an empty file"), "{}", text(&empty.stderr));
+}
+
+#[test]
+fn a_digest_says_what_class_filter_and_limit_leave_out() {
+    let capture = recording("mongod-4.0-mixed");
+    let all = told(&read(&capture, "--digest --json --class all --role all"));
+    let calls = |digest: &Value| digest["totals"]["calls"].as_u64().unwrap();
+    let (all, folder) = (calls(&all), Folder::new("hidden"));
+    let log = folder.file("mongod.log", &inflated("mongod-4.0-mixed/mongod.log.gz"));
+    let report = |words: &str| {
+        let output = program(["logs", "report"]).arg(&log).args(words.split_whitespace()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        output
+    };
+    let in_log = calls(&told(&report("--json --class all")));
+    for words in [
+        "",
+        "--filter people",
+        "--limit 3",
+        "--filter people --limit 3",
+        "--class internal",
+        "--by namespace --limit 1",
+    ] {
+        let wire = (told(&read(&capture, &format!("--digest --json {words}"))), all);
+        let log = (told(&report(&format!("--json {words}"))), in_log);
+        for (digest, all) in [wire, log] {
+            let rows: u64 =
+                digest["rows"].as_array().unwrap().iter().map(|row| row["calls"].as_u64().unwrap()).sum();
+            let hidden = digest["hidden"].as_array().unwrap();
+            let left_out: u64 = hidden.iter().map(|part| part["operations"].as_u64().unwrap()).sum();
+            assert_eq!(rows + left_out, all, "{words}: {hidden:?}");
+            for (word, reason) in [("--filter", "filter"), ("--limit", "limit")] {
+                let is_there = hidden.iter().any(|part| part["reason"] == reason);
+                assert_eq!(is_there, words.contains(word), "{words}: {hidden:?}");
+            }
+        }
+    }
+    for shown in [
+        text(&read(&capture, "--digest --filter people --limit 3").stdout),
+        text(&report("--filter people --limit 3").stdout),
+    ] {
+        let line =
+            shown.lines().find(|line| line.starts_with("Not shown: ")).unwrap_or_else(|| panic!("{shown}"));
+        assert!(line.contains("(without --filter)") && line.contains("(a larger --limit)"), "{line}");
+    }
+    // Where there is no room for it, it goes beside.
+    let csv = report("--csv --filter people");
+    assert!(text(&csv.stderr).contains("Not shown: ") && !text(&csv.stdout).contains("Not shown"));
+}
+
+#[test]
 fn a_capture_has_the_digest_of_logs_and_profiles() {
     let capture = recording("mongod-4.0-mixed");
     let summary = summary(&read(&capture, "--json"));

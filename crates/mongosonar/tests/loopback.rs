@@ -159,8 +159,8 @@ fn listening(words: &str) -> (Child, BufReader<ChildStderr>) {
     (child, errors)
 }
 
-/// Lets the program hear an exchange and ends it by a signal; gives the exchange's figures too.
-fn heard(words: &str, name: &str) -> (Output, (u64, u64)) {
+/// Lets the program capture an exchange and ends it by a signal; gives the exchange's figures too.
+fn captured(words: &str, name: &str) -> (Output, (u64, u64)) {
     let (child, errors) = listening(words);
     // Read meanwhile, so that it never waits for us.
     std::thread::scope(|scope| {
@@ -206,7 +206,7 @@ fn each_operation_on_loopback_is_counted_once() {
     for words in ["--interface lo", "", "--interface lo --threads 2", "--threads 2"] {
         for signal in ["INT", "TERM"] {
             let words = format!("--json --class all --interval 100ms {words}");
-            let (output, (calls, documents)) = heard(&words, signal);
+            let (output, (calls, documents)) = captured(&words, signal);
             assert!(output.stderr.is_empty(), "{words}: {}", text(&output.stderr));
             let summary = summary(&output);
             assert_counts(&summary, calls, documents, &words);
@@ -224,7 +224,7 @@ impl Sink for Count {
     }
 }
 
-/// What a ring heard: through a decoder, and as a capture file for the program.
+/// What a ring captured: through a decoder, and as a capture file for the program.
 #[test]
 fn what_a_ring_shows_twice_is_counted_once() {
     if !is_inside("what_a_ring_shows_twice_is_counted_once") {
@@ -268,7 +268,7 @@ fn what_is_written_is_private_and_reads_back_equally() {
     let folder = Folder::new("write");
     let kept = folder.path("kept.pcapng");
     let words = format!("--each --json --class all --role all --write {}", kept.display());
-    let (output, (calls, _)) = heard(&words, "INT");
+    let (output, (calls, _)) = captured(&words, "INT");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o7777, 0o600);
     let sorted = |output: &Output| {

@@ -253,3 +253,35 @@ fn a_comparison_ends_with_a_code_for_scripts() {
         told["rows"].as_array().unwrap().iter().filter(|row| row["in_a"] == true && row["in_b"] == true);
     assert!(both.count() >= 45);
 }
+
+#[test]
+fn shape_ids_of_other_rules_are_not_compared() {
+    let folder = Folder::new("rules");
+    let log = fixture(LOG);
+    let saved = String::from_utf8(report("logs", &[&log], "--json").stdout).unwrap();
+    let now = format!("\"shape_rules\":{},", sonar_core::shape::RULES_VERSION);
+    assert!(saved.contains(&now));
+    // As the first versions wrote it.
+    let old = folder.file("old.json", saved.replacen(&now, "", 1).as_bytes());
+    let same = folder.file("now.json", saved.as_bytes());
+    let by_namespace = String::from_utf8(report("logs", &[&log], "--json --by namespace").stdout).unwrap();
+    let rows_without_ids = folder.file("namespaces.json", by_namespace.replacen(&now, "", 1).as_bytes());
+    let compare = |a: &Path, b: &Path, words: &str| {
+        program(["compare"]).arg(a).arg(b).args(words.split_whitespace()).output().unwrap()
+    };
+    for (a, b) in [(&old, &log), (&log, &old), (&old, &same), (&same, &old)] {
+        let refused = compare(a, b, "");
+        assert_eq!(refused.status.code(), Some(1));
+        let said = text(&refused.stderr);
+        assert!(said.contains("old.json") && said.contains("version 1 of the rules"), "{said}");
+    }
+    for (a, b, words) in [(&old, &old, ""), (&same, &log, ""), (&rows_without_ids, &log, "--by namespace")] {
+        assert_eq!(compare(a, b, words).status.code(), Some(0));
+    }
+    let capture = recording("mongod-4.0-mixed");
+    let baseline = |path: &Path| read(&capture, &format!("--baseline {}", path.display()));
+    assert_eq!(baseline(&same).status.code(), Some(0));
+    let refused = baseline(&old);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("version 1 of the rules"), "{}", text(&refused.stderr));
+}

@@ -99,7 +99,7 @@ fn slot_of(ns: u64) -> usize {
     let top = (ns << (63 - octave)) >> 57;
     let guess = GUESS[(top as usize) & (GUESS_SLOTS - 1)] + octave as i32 * SUB_BUCKETS;
     // Below some 30 ns a bucket is narrower than a nanosecond and the guess may be a slot before the
-    // first one; the comparison mends both.
+    // first one; the comparison corrects both.
     let mut slot = guess.max(0) as usize;
     while slot + 1 < BUCKETS && ns > UPPER_NS[slot] {
         slot += 1;

@@ -31,7 +31,7 @@ impl std::fmt::Display for Variant {
 /// The order of `variants` settings in each of `rounds` rounds, drawn by lot from `seed`; every second
 /// round is the one before it backwards.
 pub fn alternation(variants: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>> {
-    let mut lot = Lot(seed);
+    let mut lot = SplitMix64(seed);
     let mut plan: Vec<Vec<usize>> = Vec::with_capacity(rounds);
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..variants).collect();
@@ -48,11 +48,11 @@ pub fn alternation(variants: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>>
     plan
 }
 
-/// A small generator of numbers by lot: SplitMix64.
+/// A small generator of pseudo-random numbers.
 #[derive(Clone, Debug)]
-pub struct Lot(pub u64);
+pub struct SplitMix64(pub u64);
 
-impl Lot {
+impl SplitMix64 {
     /// The next number.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
@@ -413,13 +413,13 @@ mod tests {
     use super::*;
 
     /// A standard normal number (Irwin-Hall of twelve).
-    fn normal(lot: &mut Lot) -> f64 {
+    fn normal(lot: &mut SplitMix64) -> f64 {
         (0..12).map(|_| lot.next() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }
 
     /// A machine whose speed wanders and drifts, and a second setting that costs `loss`.
     fn measure(loss: f64, noise: f64, seed: u64, clients: &[u32], rounds: usize) -> Run {
-        let mut lot = Lot(seed);
+        let mut lot = SplitMix64(seed);
         let variants = vec![Variant { level: 0, rate_limit: None }, Variant { level: 2, rate_limit: None }];
         let mut run = Run { variants, confidence: 0.95, ..Run::default() };
         let mut wander = 0.0;
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_wrap_that_costs_a_tenth_is_seen_and_one_that_costs_nothing_is_not() {
-        let mut lot = Lot(3);
+        let mut lot = SplitMix64(3);
         let mut run = |after: f64| LongRun {
             seconds: (0..120)
                 .map(|s| {

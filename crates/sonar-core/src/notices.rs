@@ -49,9 +49,9 @@ impl Severity {
     }
 }
 
-/// How often something was said, and when.
+/// How often a message occurred, and when.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Said {
+pub struct Occurrences {
     /// How often.
     pub count: u64,
     /// The first time.
@@ -60,7 +60,7 @@ pub struct Said {
     pub last: Timestamp,
 }
 
-impl Said {
+impl Occurrences {
     fn add(&mut self, at: Timestamp) {
         if self.count == 0 || at < self.first {
             self.first = at;
@@ -122,7 +122,7 @@ pub struct Notices {
     /// Offsets from UTC of the log's times.
     pub offsets: UtcOffsets,
     /// Errors and warnings by kind.
-    pub messages: BTreeMap<Message, Said>,
+    pub messages: BTreeMap<Message, Occurrences>,
     /// Errors and warnings of further kinds.
     pub messages_other: u64,
 }
@@ -181,9 +181,9 @@ impl Notices {
     pub fn message(&mut self, at: Timestamp, message: Message) {
         let is_full = self.messages.len() >= MAX_KINDS;
         match self.messages.entry(message) {
-            Entry::Occupied(said) => said.into_mut().add(at),
+            Entry::Occupied(known) => known.into_mut().add(at),
             Entry::Vacant(_) if is_full => self.messages_other += 1,
-            Entry::Vacant(place) => place.insert(Said::default()).add(at),
+            Entry::Vacant(place) => place.insert(Occurrences::default()).add(at),
         }
     }
 

@@ -178,7 +178,7 @@ pub struct Application {
 }
 
 impl Application {
-    /// The application of a connection whose `hello` we did not hear.
+    /// The application of a connection whose `hello` was not captured.
     pub fn late() -> Self {
         Self { joined_late: true, ..Self::default() }
     }

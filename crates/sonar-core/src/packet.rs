@@ -4,7 +4,7 @@ use crate::Timestamp;
 
 /// How the first bytes of a packet are laid out. Numbers are those of
 /// <https://www.tcpdump.org/linktypes.html>.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LinkType {
     /// Ethernet (1), with any number of VLAN tags.
     Ethernet,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Version of the shape rules; it seeds every id, so ids of different rules never meet.
-pub const RULES_VERSION: u32 = 1;
+pub const RULES_VERSION: u32 = 2;
 
 /// Identity of a query shape: 64 bits, written as 16 hex digits. The same query has the same id on
 /// every platform, however segments split its message and whichever source gave it.

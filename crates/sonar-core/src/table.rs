@@ -319,7 +319,7 @@ impl<R> Rows<R> {
         self.index.find(hash, |&at| is(&self.rows[at as usize])).map(|&at| at as usize)
     }
 
-    /// Adds a row whose key is not there yet; `hash` must be the one that it is looked for with.
+    /// Adds a row whose key is not there yet; `hash` must be the one used for the lookup.
     fn insert(&mut self, row: R, hash: impl Fn(&RandomState, &R) -> u64) -> usize {
         let at = self.rows.len();
         let own = hash(&self.hasher, &row);

@@ -1,4 +1,4 @@
-//! Windows of time: what was heard between two moments on wall-clock boundaries.
+//! Windows of time: what was captured between two moments on wall-clock boundaries.
 
 use crate::histogram::Bucket;
 use crate::table::{Figures, GroupRef, GroupTable, ShapeTable};

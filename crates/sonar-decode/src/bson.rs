@@ -12,7 +12,7 @@ use memchr::memchr;
 /// The most bytes of a key; a longer one makes the document [`Malformed::KeyTooLong`].
 pub const MAX_KEY: usize = 4_096;
 /// The most bytes of a string, code or binary value that is handed to the visitor; a longer one is
-/// passed over, and the visitor told [`Value::Long`].
+/// passed over, and the visitor gets [`Value::Long`].
 pub const MAX_VALUE: usize = 1_024;
 /// The most bytes that the skimmer may want to see at once.
 pub const MAX_ELEMENT: usize = MAX_KEY + MAX_VALUE + 64;
@@ -83,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of a value where the kind alone tells.
+    /// Bytes of a value where the kind alone decides.
     #[inline]
     pub(crate) const fn fixed_size(self) -> Option<u8> {
         match FIXED[self.number() as usize] {
@@ -218,11 +218,11 @@ pub enum Use {
     Truth,
     /// It is a string; and whether it begins with `$`, which it does not.
     Plain,
-    /// It is a number, which is told of each message anew.
+    /// It is a number, which is read from each message.
     Number(Slot),
 }
 
-/// The numbers that are told of each message, though its layout is known.
+/// The numbers that are read from each message, though its layout is known.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
     /// The id of a cursor.
@@ -235,7 +235,7 @@ pub enum Slot {
     Documents,
 }
 
-/// Who is told of the elements of a document.
+/// Receives the elements of a document.
 ///
 /// For one document the calls are: [`element`](Self::element) for each scalar and
 /// [`open`](Self::open) for each embedded document or array, in order; after [`Opened::Enter`] the calls
@@ -248,8 +248,8 @@ pub trait Visitor {
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened;
     /// The end of one that was entered.
     fn close(&mut self);
-    /// Where in its text stood the scalar, or the document or array that was passed over, that was told of
-    /// last. Told by those who walk text.
+    /// Where in its text stood the scalar, or the document or array that was passed over, of the call
+    /// before. Reported by walkers of text.
     #[inline(always)]
     fn stood(&mut self, _from: usize, _to: usize) {}
 }
@@ -343,7 +343,7 @@ impl Skimmer {
             self.ends.push(length as u64);
             at = 4;
         }
-        // Where the chunk begins, so that positions are told from `at` alone.
+        // Where the chunk begins, so that positions follow from `at` alone.
         let base = self.position;
         let fed = self.walk(chunk, at, base, visitor);
         if let Ok(Fed::Done(at) | Fed::More(at)) = fed {
@@ -467,7 +467,7 @@ struct Size {
     to: usize,
 }
 
-/// Size of a scalar whose kind does not tell; `None` when `body` is too short to tell.
+/// Size of a scalar whose kind does not determine it; `None` when `body` is too short.
 #[inline]
 fn size_of_value(kind: Kind, body: &[u8]) -> Result<Option<Size>, Malformed> {
     let prefixed = || body.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
@@ -549,7 +549,7 @@ pub(crate) fn key_at(bytes: &[u8]) -> Result<Option<Key<'_>>, Malformed> {
 mod tests {
     use super::*;
 
-    /// Writes down what it is told.
+    /// Records every call.
     #[derive(Default)]
     struct Log(Vec<String>);
 

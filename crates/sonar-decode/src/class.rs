@@ -17,7 +17,7 @@ pub struct Facts<'a> {
     pub collection: &'a [u8],
 }
 
-/// The class of a command, as far as its text tells: who sends it, and whether it waits, is asked later.
+/// The class of a command, as far as its text says: who sends it, and whether it waits, is asked later.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Classes {
     /// Sent by an application.

@@ -51,7 +51,7 @@ pub enum InflateError {
     /// The decoder could not be set up.
     #[error("no decoder")]
     Setup,
-    /// The real size is not the one that the message told.
+    /// The real size differs from the one in the message.
     #[error("message said {said} bytes, and there are {found} or more")]
     SizeMismatch {
         /// `uncompressedSize` of the message.
@@ -69,7 +69,7 @@ pub enum InflateError {
 pub enum Status {
     /// More compressed bytes are wanted.
     More,
-    /// All has been given out, and its size is what the message told.
+    /// All of it was handed out, and its size is the one in the message.
     Done,
     /// The consumer has had enough.
     Stopped,
@@ -85,7 +85,7 @@ pub struct Inflater {
     failed: Option<InflateError>,
 }
 
-/// Between decoder and consumer: holds to the size that the message told.
+/// Between decoder and consumer: never exceeds the size in the message.
 struct Gate {
     said: u32,
     given: u32,
@@ -143,7 +143,7 @@ impl Inflater {
     /// nothing more is done.
     ///
     /// # Errors
-    /// The data are damaged, or their size is not what the message told; no more than told is ever given
+    /// The data are damaged, or their size differs from the one in the message; no more than that is ever given
     /// out. After an error every call gives the same one.
     pub fn inflate(
         &mut self,

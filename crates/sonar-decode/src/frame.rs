@@ -248,14 +248,14 @@ fn with_care<'a>(packet: &Packet<'a>) -> Result<Segment<'a>, Skip> {
         }
         LinkType::LinuxCooked2 => {
             let (header, rest) = data.split_first_chunk::<20>().ok_or_else(|| short(packet))?;
-            // One capture of `any` holds many interfaces, and here the header tells which.
+            // One capture of `any` holds many interfaces, and here the header says which.
             let interface = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
             tagged(packet, interface, [header[0], header[1]], rest)
         }
         LinkType::Null | LinkType::Loop => {
             let (family, rest) = data.split_first_chunk::<4>().ok_or_else(|| short(packet))?;
             // The byte order of BSD null is that of the machine that captured, which the number itself
-            // tells: no address family reaches 65,536.
+            // shows: no address family reaches 65,536.
             let family = match u32::from_be_bytes(*family) {
                 family @ ..0x1_0000 => family,
                 family => family.swap_bytes(),
@@ -482,7 +482,7 @@ fn jumbo_payload(mut options: &[u8]) -> Option<usize> {
 }
 
 /// The payload and how much of it was cut. TCP options may be cut too: nothing here needs them, and the
-/// sequence numbers still tell what is missing.
+/// sequence numbers still show what is missing.
 fn payload<'a>(tcp: &[u8; 20], captured: &'a [u8], len: usize) -> Result<(&'a [u8], u32), Skip> {
     let header_len = tcp_header_len(tcp);
     if header_len < 20 || header_len > len {

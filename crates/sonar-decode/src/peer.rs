@@ -2,7 +2,7 @@
 //!
 //! One rule for the wire and for logs. Servers say so themselves since 3.6, by `internalClient` in their
 //! hello. Before that, and in logs, which do not repeat it, the driver's name is all there is: but the old
-//! `mongo` shell and the old tools use the server's own driver, and are told apart by the application name
+//! `mongo` shell and the old tools use the server's own driver, and are distinguished by the application name
 //! they give.
 
 use sonar_core::Application;

@@ -6,7 +6,7 @@ use std::cell::{OnceCell, RefCell};
 use sonar_core::{Identity, Reading};
 
 use crate::bson::{Fed, Malformed, Skimmer};
-use crate::entry::{Cause, Entry, Extra, Sink, Teller};
+use crate::entry::{Assembler, Entry, EntrySource, Extra, Sink};
 use crate::shape::Text;
 use crate::syntax::json::{self, Scratch};
 use crate::syntax::relaxed;
@@ -15,10 +15,10 @@ use crate::syntax::relaxed;
 #[derive(Copy, Clone, Debug)]
 pub struct Document<'a>(pub &'a [u8]);
 
-impl Cause for Document<'_> {
+impl EntrySource for Document<'_> {
     type Error = Malformed;
 
-    fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Malformed> {
+    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Malformed> {
         match Skimmer::new().feed(self.0, self.0.len() as u64, entry)? {
             Fed::Done(_) => Ok(()),
             Fed::More(_) => Err(Malformed::End),
@@ -47,11 +47,11 @@ struct Printed<'a> {
     left_out: bool,
 }
 
-impl Cause for Printed<'_> {
+impl EntrySource for Printed<'_> {
     type Error = json::Wrong;
 
-    fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), json::Wrong> {
-        self.json.tell(entry)
+    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), json::Wrong> {
+        self.json.read(entry)
     }
 
     fn cut_command(&self) -> Option<&[u8]> {
@@ -66,7 +66,7 @@ impl Cause for Printed<'_> {
 /// Reads profile documents one by one.
 #[derive(Default)]
 pub struct Profile {
-    teller: Teller,
+    assembler: Assembler,
     documents: u64,
     malformed: u64,
     other: u64,
@@ -79,7 +79,7 @@ impl Profile {
     /// stands for: each counts once.
     pub fn without_rate_limit() -> Self {
         let mut profile = Self::default();
-        profile.teller.ignores_rate_limit = true;
+        profile.assembler.ignores_rate_limit = true;
         profile
     }
 
@@ -89,14 +89,14 @@ impl Profile {
             documents: self.documents,
             documents_malformed: self.malformed,
             documents_other: self.other,
-            ..self.teller.reading
+            ..self.assembler.reading
         }
     }
 
     /// Reads one document; what is wrong with it is counted.
     pub fn document(&mut self, bson: &[u8], sink: &mut impl Sink) {
         self.documents += 1;
-        match self.teller.take(&Document(bson), &Extra::default(), sink) {
+        match self.assembler.take(&Document(bson), &Extra::default(), sink) {
             Ok(told) => self.other += u64::from(!told),
             Err(_) => self.malformed += 1,
         }
@@ -111,7 +111,7 @@ impl Profile {
                 self.documents += 1;
                 let scratch = RefCell::new(std::mem::take(&mut self.scratch));
                 let json = crate::log::JsonDocument { line: &text, scratch: &scratch, cut: OnceCell::new() };
-                match self.teller.take(&Printed { json, left_out }, &Extra::default(), sink) {
+                match self.assembler.take(&Printed { json, left_out }, &Extra::default(), sink) {
                     Ok(told) => self.other += u64::from(!told),
                     Err(_) => self.malformed += 1,
                 }
@@ -129,7 +129,7 @@ impl Profile {
     }
 }
 
-/// Length of the BSON document that `bytes` begin with: `Ok(None)` when more bytes are wanted to tell.
+/// Length of the BSON document that `bytes` begin with: `Ok(None)` when more bytes are needed.
 ///
 /// # Errors
 /// It is no document.

@@ -132,7 +132,7 @@ impl Shared {
     }
 
     /// The shape with this id, made by `new` when nobody has seen it; `None` when there are too many.
-    /// The flag tells whether its text was cut.
+    /// The flag is true if its text was cut.
     pub(crate) fn shape(
         &self,
         id: ShapeId,

@@ -412,7 +412,7 @@ fn a_million_shapes_and_cursors() {
     assert_eq!(coverage.requests_answered, 1_000_000);
 }
 
-/// None of it changes what is heard of others.
+/// None of it changes what is found of others.
 #[test]
 fn a_conversation_among_hostile_ones_is_heard_as_it_is() {
     let _turn = turn();

@@ -4,7 +4,7 @@
 
 use sonar_core::{Class, Execution, Identity, Operation, Reading};
 use sonar_decode::entry;
-use sonar_decode::log::{Log, Settings};
+use sonar_decode::log::{Bound, Log, Settings};
 use sonar_decode::profile::Profile;
 
 /// One operation.
@@ -511,4 +511,103 @@ fn a_text_line_without_its_head_is_unknown() {
     let (_, log) = read(&[TEXT, "  at mongod(_ZN5mongo+0x1)", "  continued"]);
     assert_eq!((log.reading().lines_operation, log.reading().lines_unknown), (1, 2));
     assert_eq!(texts(&[TEXT]).len(), 1);
+}
+
+/// A line of more than 16 KiB, in JSON and in text.
+fn long_lines() -> [String; 2] {
+    let who = "x".repeat(40_000);
+    [
+        FIND.replace(r#"x\"y"#, &who),
+        TEXT.replace("filter: { a: 1 }", &format!("filter: {{ a: 1, who: \"{who}\" }}")),
+    ]
+}
+
+/// A line as a container runtime writes it that cuts after so many bytes.
+fn cut(line: &str, runtime: &str, size: usize) -> Vec<String> {
+    let parts: Vec<_> = line.as_bytes().chunks(size).map(|part| std::str::from_utf8(part).unwrap()).collect();
+    let last = parts.len() - 1;
+    let write = |(at, part): (usize, &&str)| match runtime {
+        "CRI" => {
+            format!("2026-05-01T10:00:01.12345678{at}Z stdout {} {part}", if at == last { 'F' } else { 'P' })
+        }
+        _ => {
+            let text = serde_json::Value::from(format!("{part}{}", if at == last { "\n" } else { "" }));
+            format!(r#"{{"log":{text},"stream":"stdout","time":"2026-05-01T10:00:01Z"}}"#)
+        }
+    };
+    parts.iter().enumerate().map(write).collect()
+}
+
+#[test]
+fn a_line_that_a_container_runtime_cut_is_one_line() {
+    for plain in long_lines() {
+        let expected = one(&plain);
+        for (runtime, size) in [("CRI", 16 << 10), ("CRI", 7), ("docker", 16 << 10)] {
+            let lines = cut(&plain, runtime, size);
+            assert!(lines.len() > 2);
+            // A line of standard error between them, and a whole one behind.
+            let mut all: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let other = format!("2026-05-01T10:00:01.5Z stderr F {FIND}");
+            all.insert(1, &other);
+            all.push(FIND);
+            let (seen, log) = read(&all);
+            let reading = log.reading();
+            assert_eq!(seen, [one(FIND), expected.clone(), one(FIND)], "{runtime} {size}");
+            assert_eq!((reading.lines_operation, reading.lines_malformed), (3, 0), "{runtime}");
+            assert_eq!(reading.lines_other, lines.len() as u64 - 1);
+        }
+    }
+}
+
+#[test]
+fn a_part_that_is_never_finished_is_counted_and_takes_nothing_along() {
+    for plain in long_lines() {
+        for runtime in ["CRI", "docker"] {
+            let lines = cut(&plain, runtime, 16 << 10);
+            let whole = cut(FIND, runtime, 16 << 10);
+            let begun: Vec<&str> = lines[..2].iter().map(String::as_str).collect();
+            // The log ends, or the server is started again and writes its next line.
+            for (rest, operations) in [(&whole[..0], 0), (&whole[..], 1)] {
+                let all: Vec<&str> = begun.iter().copied().chain(rest.iter().map(String::as_str)).collect();
+                let (seen, log) = read(&all);
+                let reading = log.reading();
+                assert_eq!(seen.len(), operations, "{runtime}");
+                assert_eq!((reading.lines, reading.lines_malformed), (2 + operations as u64, 2), "{runtime}");
+                assert_eq!(reading.imbalances(), Vec::<String>::new());
+            }
+        }
+    }
+    // More than is kept of a line; what follows is read again.
+    let part = format!("2026-05-01T10:00:01Z stdout P {}", "x".repeat(1 << 20));
+    let (last, next) = ("2026-05-01T10:00:01Z stdout F x", format!("2026-05-01T10:00:01Z stdout F {FIND}"));
+    let mut lines = vec![part.as_str(); 9];
+    lines.extend([last, &next]);
+    let (seen, log) = read(&lines);
+    assert_eq!((seen.len(), log.reading().lines_too_long, log.reading().lines_other), (1, 10, 0));
+}
+
+#[test]
+fn a_range_by_the_log_s_clock_follows_its_offset() {
+    // The end of daylight saving time: 02:30 comes twice.
+    let line = |time: &str| FIND.replace("2026-05-01T12:00:00.120+02:00", time);
+    let lines = [
+        line("2026-10-25T01:30:00.000+02:00"),
+        line("2026-10-25T02:30:00.000+02:00"),
+        line("2026-10-25T02:30:00.000+01:00"),
+        line("2026-10-25T03:30:00.000+01:00"),
+    ];
+    let count = |from: Option<Bound>, to: Option<Bound>| {
+        let mut log = Log::new(Settings { from, to, ..Settings::default() });
+        let mut all = All::default();
+        lines.iter().for_each(|line| log.line(line.as_bytes(), &mut all));
+        (all.0.len(), log.reading().entries_outside)
+    };
+    // Midnight of that day on a clock.
+    let midnight = 1_792_886_400_000;
+    let clock = |minutes: i64| Some(Bound::Clock(midnight + minutes * 60_000));
+    assert_eq!(count(clock(120), None), (3, 1));
+    assert_eq!(count(clock(120), clock(180)), (2, 2));
+    assert_eq!(count(None, clock(210)), (3, 1));
+    let utc = Bound::At(sonar_core::Timestamp::from_unix(1_792_886_400 + 3_600, 0));
+    assert_eq!(count(Some(utc), None), (2, 2));
 }

@@ -1,4 +1,4 @@
-//! The recorded logs of real servers, held against what was heard on the wire in the same seconds.
+//! The recorded logs of real servers, compared with the wire of the same seconds.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,10 +6,10 @@ mod shapes;
 
 use std::collections::BTreeMap;
 
-use shapes::{Shapes, hear, unpacked, wire};
+use shapes::{Shapes, decode, unpacked, wire};
 use sonar_core::{Execution, Identity, Operation, Timestamp};
 use sonar_decode::entry;
-use sonar_decode::log::{Log, Settings};
+use sonar_decode::log::{Bound, Log, Settings};
 
 fn told(name: &str, settings: Settings) -> (Shapes, Log) {
     let bytes = unpacked(name);
@@ -102,7 +102,7 @@ fn log_and_wire_have_the_same_shapes_statement_by_statement() {
     let mut wrong = Vec::new();
     for differ in DIFFER {
         let wire = wire(differ.recording, "", differ.port);
-        let ms = |ns: u64, more: u64| Timestamp::from_unix_ns((ns / 1_000_000 + more) * 1_000_000);
+        let ms = |ns: u64, more: u64| Bound::At(Timestamp::from_unix_ns((ns / 1_000_000 + more) * 1_000_000));
         let settings =
             Settings { from: Some(ms(wire.first, 0)), to: Some(ms(wire.last, 1)), ..Settings::default() };
         let (told, _) = told(&format!("{}/{}.log.gz", differ.recording, differ.log), settings);
@@ -184,8 +184,8 @@ fn the_wire_takes_at_least_as_long_as_the_server_says() {
         ("mongod-4.0-sharded", "27218", 27_218, 2_000),
         ("mongod-4.0-sharded", "27220", 27_220, 1_900),
     ] {
-        let mut heard = Latencies { port, ..Latencies::default() };
-        hear(recording, &mut heard);
+        let mut seen = Latencies { port, ..Latencies::default() };
+        decode(recording, &mut seen);
         let (mut log, mut said) = (Log::new(Settings::default()), Latencies::default());
         let mut ports = BTreeMap::new();
         for line in unpacked(&format!("{recording}/{name}.log.gz")).split(|byte| *byte == b'\n') {
@@ -201,7 +201,7 @@ fn the_wire_takes_at_least_as_long_as_the_server_says() {
         }
         let (mut matched, mut shorter) = (0, Vec::new());
         for (key, of_log) in &said.all {
-            let Some(of_wire) = heard.all.get(key).filter(|all| key.0 != 0 && all.len() == of_log.len())
+            let Some(of_wire) = seen.all.get(key).filter(|all| key.0 != 0 && all.len() == of_log.len())
             else {
                 continue;
             };
@@ -220,9 +220,9 @@ fn the_wire_takes_at_least_as_long_as_the_server_says() {
 
 /// One operation in short.
 #[derive(Default)]
-struct Said(Vec<String>);
+struct Names(Vec<String>);
 
-impl entry::Sink for Said {
+impl entry::Sink for Names {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
         let ms = op.latency_ns.map_or(-1, |ns| (ns / 1_000_000) as i64);
         self.0.push(format!(
@@ -243,7 +243,7 @@ impl entry::Sink for Said {
 
 fn read(lines: &[&str]) -> (Vec<String>, Log) {
     let (mut log, mut said) =
-        (Log::new(Settings { reference_ms: 1_430_000_000_000, ..Settings::default() }), Said::default());
+        (Log::new(Settings { reference_ms: 1_430_000_000_000, ..Settings::default() }), Names::default());
     for line in lines {
         log.line(line.as_bytes(), &mut said);
     }
@@ -450,10 +450,10 @@ fn no_flipped_or_missing_byte_makes_it_panic() {
     let mut log = Log::new(Settings::default());
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate().step_by(97) {
         for at in 0..line.len() {
-            log.line(&line[..at], &mut Said::default());
+            log.line(&line[..at], &mut Names::default());
             let mut flipped = line.to_vec();
             flipped[at] ^= 1 << (number % 8);
-            log.line(&flipped, &mut Said::default());
+            log.line(&flipped, &mut Names::default());
         }
         assert_eq!(log.reading().imbalances(), Vec::<String>::new());
     }

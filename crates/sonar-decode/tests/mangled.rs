@@ -1,5 +1,5 @@
-//! Recordings of a real server with frames doubled, late, lost and cut on purpose. What is heard stays
-//! right; what is no longer heard has raised a counter; and nothing is invented.
+//! Recordings of a real server with frames doubled, late, lost and cut on purpose. What is found stays
+//! right; what is no longer found has raised a counter; and nothing is invented.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sonar_core::Coverage;
 use sonar_decode::frame::decode;
 use sonar_decode::testing::{Conversation, End};
-use support::{Heard, Recorded, hear, packets};
+use support::{Recorded, Seen, decode, packets};
 
 /// A packet and where it belongs.
 struct Frame {
@@ -29,7 +29,7 @@ struct Frame {
 /// Whole connections of the mixed recording with no very long messages: many small exchanges.
 struct Original {
     frames: Vec<Frame>,
-    heard: Vec<Heard>,
+    seen: Vec<Seen>,
     coverage: Coverage,
 }
 
@@ -74,10 +74,10 @@ static ORIGINAL: LazyLock<Original> = LazyLock::new(|| {
         *seen += 1;
     }
     let packets: Vec<Recorded> = frames.iter().map(|frame| frame.packet.clone()).collect();
-    let (heard, coverage) = hear(&packets);
-    assert!(heard.len() > 400, "{}", heard.len());
+    let (seen, coverage) = decode(&packets);
+    assert!(seen.len() > 400, "{}", seen.len());
     assert_eq!(coverage.losses().count(), 0);
-    Original { frames, heard, coverage }
+    Original { frames, seen, coverage }
 });
 
 /// What happens to a frame.
@@ -129,19 +129,19 @@ fn mangle(frames: &[Frame], fates: &HashMap<usize, Fate>) -> Vec<Recorded> {
 /// Who asked, and what: request ids of a driver are unique on a connection.
 type Key = (u16, u32, String);
 
-fn key(op: &Heard) -> Key {
+fn key(op: &Seen) -> Key {
     (op.client, op.request_id, op.command.clone())
 }
 
 /// Operations of the original that are not there, and those that do not tell all. Panics when an operation
 /// is there that never was, is there twice, or tells something that is not so.
-fn compare(heard: &[Heard], what: &dyn std::fmt::Debug) -> (Vec<Key>, Vec<Key>) {
-    let mut waiting: HashMap<Key, Vec<&Heard>> = HashMap::new();
-    for op in ORIGINAL.heard.iter().rev() {
+fn compare(seen: &[Seen], what: &dyn std::fmt::Debug) -> (Vec<Key>, Vec<Key>) {
+    let mut waiting: HashMap<Key, Vec<&Seen>> = HashMap::new();
+    for op in ORIGINAL.seen.iter().rev() {
         waiting.entry(key(op)).or_default().push(op);
     }
     let mut poorer = Vec::new();
-    for op in heard {
+    for op in seen {
         if op.command == "getlasterror" {
             // Told by itself only where its write was lost, or something between them.
             continue;
@@ -205,8 +205,8 @@ proptest! {
     /// Copies, at once and much later, change nothing: neither a figure nor a time.
     #[test]
     fn doubled_frames_change_nothing(fates in fates(200, (0usize..40).prop_map(Fate::Doubled))) {
-        let (heard, coverage) = hear(&mangle(&ORIGINAL.frames, &fates));
-        prop_assert!(heard == ORIGINAL.heard, "{:?}", heard.iter().zip(&ORIGINAL.heard).find(|(a, b)| a != b));
+        let (seen, coverage) = decode(&mangle(&ORIGINAL.frames, &fates));
+        prop_assert!(seen == ORIGINAL.seen, "{:?}", seen.iter().zip(&ORIGINAL.seen).find(|(a, b)| a != b));
         prop_assert_eq!(coverage.frames, ORIGINAL.coverage.frames + fates.len() as u64);
         let data = fates.keys().filter(|at| ORIGINAL.frames[**at].payload > 0).count() as u64;
         prop_assert_eq!(coverage.segments_duplicate, ORIGINAL.coverage.segments_duplicate + data);
@@ -226,22 +226,22 @@ proptest! {
             .into_iter()
             .filter(|(at, fate)| matches!(fate, Fate::Late(by) if soon(*at, *by)) && !frames[*at].syn && !frames[*at].last)
             .collect();
-        let (heard, coverage) = hear(&mangle(frames, &fates));
-        let (missing, poorer) = compare(&heard, &fates);
+        let (seen, coverage) = decode(&mangle(frames, &fates));
+        let (missing, poorer) = compare(&seen, &fates);
         prop_assert_eq!((missing, poorer), (vec![], vec![]));
         prop_assert_eq!(losses(&coverage), Vec::<&str>::new());
         prop_assert_eq!(coverage.segments_data, ORIGINAL.coverage.segments_data);
     }
 
-    /// Every byte that was lost is counted, exactly; and with it what cannot be heard any more.
+    /// Every byte that was lost is counted, exactly; and with it what cannot be found any more.
     #[test]
     fn lost_frames_are_counted(fates in fates(60, Just(Fate::Lost))) {
         let frames = &ORIGINAL.frames;
         let fates: HashMap<usize, Fate> =
             fates.into_iter().filter(|(at, _)| !frames[*at].syn && !frames[*at].last).collect();
         let bytes: u64 = fates.keys().map(|at| u64::from(frames[*at].payload)).sum();
-        let (heard, coverage) = hear(&mangle(frames, &fates));
-        let (missing, poorer) = compare(&heard, &fates);
+        let (seen, coverage) = decode(&mangle(frames, &fates));
+        let (missing, poorer) = compare(&seen, &fates);
         prop_assert_eq!(coverage.gap_bytes, bytes);
         if bytes == 0 {
             prop_assert_eq!((missing, poorer), (vec![], vec![]));
@@ -251,7 +251,7 @@ proptest! {
             prop_assert!(missing.len() + poorer.len() <= 2 * lost, "{lost} frames took {missing:?} {poorer:?}");
         }
         // What is left is known with its times.
-        for op in &heard {
+        for op in &seen {
             prop_assert!(op.latency_ns.is_some() || !["ok", "failed"].contains(&op.outcome), "{op:?}");
         }
     }
@@ -259,8 +259,8 @@ proptest! {
     /// Frames cut by a snap length: what they still tell is right, the rest is null and counted.
     #[test]
     fn cut_frames_are_counted(fates in fates(60, (-60i32..200).prop_map(Fate::Cut))) {
-        let (heard, coverage) = hear(&mangle(&ORIGINAL.frames, &fates));
-        let (missing, poorer) = compare(&heard, &fates);
+        let (seen, coverage) = decode(&mangle(&ORIGINAL.frames, &fates));
+        let (missing, poorer) = compare(&seen, &fates);
         let counted = coverage.segments_snapped + coverage.frames_header_truncated;
         if counted == 0 {
             prop_assert_eq!((missing, poorer), (vec![], vec![]));
@@ -279,8 +279,8 @@ proptest! {
             (-60i32..500).prop_map(Fate::Cut),
         ])
     ) {
-        let (heard, coverage) = hear(&mangle(&ORIGINAL.frames, &fates));
-        let (missing, _) = compare(&heard, &fates);
+        let (seen, coverage) = decode(&mangle(&ORIGINAL.frames, &fates));
+        let (missing, _) = compare(&seen, &fates);
         // Nothing can tell of a connection's last frames, where they are all lost.
         let end_lost = fates.keys().any(|at| ORIGINAL.frames[*at].last);
         prop_assert!(missing.is_empty() || end_lost || !losses(&coverage).is_empty(), "{missing:?}");
@@ -297,8 +297,8 @@ fn no_frame_can_be_lost_in_silence() {
             continue;
         }
         let fates = HashMap::from([(at, Fate::Lost)]);
-        let (heard, coverage) = hear(&mangle(frames, &fates));
-        let (missing, poorer) = compare(&heard, &fates);
+        let (seen, coverage) = decode(&mangle(frames, &fates));
+        let (missing, poorer) = compare(&seen, &fates);
         if !frames[at].syn {
             assert_eq!(
                 coverage.gap_bytes,
@@ -321,14 +321,14 @@ fn message(id: u32, response_to: u32, opcode: u32, body: &[u8]) -> Vec<u8> {
     [&words.map(u32::to_le_bytes).concat(), body].concat()
 }
 
-/// What was heard of hand-made packets: request id, command, outcome.
+/// Operations of hand-made packets: request id, command, outcome.
 fn told(packets: &[sonar_decode::testing::OwnedPacket]) -> (Vec<(u32, String, &'static str)>, Coverage) {
     let packets: Vec<Recorded> = packets
         .iter()
         .map(|packet| Recorded { time: packet.time, data: packet.data.clone(), cut: 0 })
         .collect();
-    let (heard, coverage) = hear(&packets);
-    (heard.into_iter().map(|op| (op.request_id, op.command, op.outcome)).collect(), coverage)
+    let (seen, coverage) = decode(&packets);
+    (seen.into_iter().map(|op| (op.request_id, op.command, op.outcome)).collect(), coverage)
 }
 
 #[test]
@@ -340,15 +340,15 @@ fn a_connection_seen_again_from_its_syn_after_its_end_is_no_new_one() {
     talk.handshake().send(End::Client, &message(1, 0, 2013, &body(&ping)));
     talk.send(End::Server, &message(2, 1, 2013, &body(&ok))).close();
     let again: Vec<_> = talk.packets.iter().chain(&talk.packets).cloned().collect();
-    let (heard, coverage) = told(&again);
-    assert_eq!(heard, [(1, "ping".to_owned(), "ok")]);
+    let (seen, coverage) = told(&again);
+    assert_eq!(seen, [(1, "ping".to_owned(), "ok")]);
     assert_eq!((coverage.streams, coverage.segments_duplicate, coverage.losses().count()), (1, 2, 0));
     // The same ports soon after, for another connection.
     let mut next = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017").with_seq(9_000, 90_000);
     next.handshake().send(End::Client, &message(3, 0, 2013, &body(&ping)));
     next.send(End::Server, &message(4, 3, 2013, &body(&ok))).close();
-    let (heard, coverage) = told(&[talk.packets, next.packets].concat());
-    assert_eq!((heard.len(), coverage.streams), (2, 2));
+    let (seen, coverage) = told(&[talk.packets, next.packets].concat());
+    assert_eq!((seen.len(), coverage.streams), (2, 2));
 }
 
 #[test]
@@ -361,8 +361,8 @@ fn a_syn_that_comes_after_the_end_opens_nothing() {
     let [syn, rest @ ..] = &*talk.packets else { panic!("no packets") };
     let request = rest.iter().max_by_key(|packet| packet.data.len()).unwrap();
     let late = [rest, &[syn.clone(), request.clone()]].concat();
-    let (heard, coverage) = told(&late);
-    assert_eq!(heard, [(1, "ping".to_owned(), "unanswered")]);
+    let (seen, coverage) = told(&late);
+    assert_eq!(seen, [(1, "ping".to_owned(), "unanswered")]);
     assert_eq!((coverage.streams, coverage.segments_duplicate, coverage.losses().count()), (1, 1, 0));
 }
 
@@ -392,9 +392,9 @@ fn the_answer_of_a_get_last_error_is_that_of_its_own_write() {
     talk.send(End::Client, &write(4, 3)).send(End::Client, &get_last_error(5));
     // The server takes longer than a tick.
     talk.wait(5_000_000_000).send(End::Server, &answer(2, true)).send(End::Server, &answer(5, false)).close();
-    let (mut heard, coverage) = told(&talk.packets);
-    heard.sort();
+    let (mut seen, coverage) = told(&talk.packets);
+    seen.sort();
     let insert = || "insert".to_owned();
-    assert_eq!(heard, [(1, insert(), "failed"), (3, insert(), "unacknowledged"), (4, insert(), "ok")]);
+    assert_eq!(seen, [(1, insert(), "failed"), (3, insert(), "unacknowledged"), (4, insert(), "ok")]);
     assert_eq!((coverage.requests, coverage.requests_folded, coverage.replies_paired), (5, 2, 2));
 }

@@ -1,4 +1,4 @@
-//! The recorded profiles of a real server, held against what was heard on the wire in the same seconds.
+//! The recorded profiles of a real server, compared with the wire of the same seconds.
 
 #![allow(clippy::unwrap_used)]
 
@@ -122,9 +122,9 @@ fn every_version_is_read() {
     use sonar_core::{Digest, Execution, Identity, Operation};
 
     #[derive(Default)]
-    struct Said(Vec<String>, Digest);
+    struct Names(Vec<String>, Digest);
 
-    impl sonar_decode::entry::Sink for Said {
+    impl sonar_decode::entry::Sink for Names {
         fn operation(
             &mut self,
             op: &Operation<'_>,
@@ -148,7 +148,7 @@ fn every_version_is_read() {
     }
 
     let read = |document: Document| {
-        let (mut profile, mut said) = (Profile::default(), Said::default());
+        let (mut profile, mut said) = (Profile::default(), Names::default());
         profile.document(&document.to_vec().unwrap(), &mut said);
         assert_eq!(said.0.len(), 1, "{document}");
         (said.0.remove(0), said.1)

@@ -1,4 +1,4 @@
-//! The driver as oracle: what the decoder hears on a recorded wire is held against what the driver
+//! The driver as oracle: what the decoder finds on a recorded wire is compared with what the driver
 //! itself wrote down of the same minutes, request id by request id.
 
 #![allow(clippy::unwrap_used)]
@@ -9,18 +9,18 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use sonar_core::{Class, Role};
-use support::{Heard, Recorded, hear, packets, unpacked};
+use support::{Recorded, Seen, decode, packets, unpacked};
 
 fn commands(recording: &str) -> Vec<Value> {
     let text = String::from_utf8(unpacked(&format!("{recording}/driver.jsonl.gz"))).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Joins the driver's commands with what was heard; every difference is a line.
-fn differences(commands: &[Value], heard: &[Heard]) -> Vec<String> {
+/// Joins the driver's commands with what was seen; every difference is a line.
+fn differences(commands: &[Value], seen: &[Seen]) -> Vec<String> {
     // Request ids are random; an id may come on two connections, so port, command and id together.
-    let mut by_id: HashMap<(u32, &str), Vec<&Heard>> = HashMap::new();
-    for op in heard {
+    let mut by_id: HashMap<(u32, &str), Vec<&Seen>> = HashMap::new();
+    for op in seen {
         by_id.entry((op.request_id, op.command.as_str())).or_default().push(op);
     }
     let mut wrong = Vec::new();
@@ -34,7 +34,7 @@ fn differences(commands: &[Value], heard: &[Heard]) -> Vec<String> {
         };
         let mut expect = |what: &str, same: bool| {
             if !same {
-                wrong.push(format!("{what}: {command} heard {op:?}"));
+                wrong.push(format!("{what}: {command} seen {op:?}"));
             }
         };
         let namespace = command["ns"].as_str().unwrap();
@@ -80,21 +80,21 @@ fn differences(commands: &[Value], heard: &[Heard]) -> Vec<String> {
     wrong
 }
 
-fn count(heard: &[Heard], command: &str) -> usize {
-    heard.iter().filter(|op| op.command == command).count()
+fn count(seen: &[Seen], command: &str) -> usize {
+    seen.iter().filter(|op| op.command == command).count()
 }
 
 #[test]
 fn the_mixed_recording_is_what_the_driver_recorded() {
-    let (heard, coverage) = hear(&packets("mongod-4.0-mixed"));
+    let (seen, coverage) = decode(&packets("mongod-4.0-mixed"));
     let commands = commands("mongod-4.0-mixed");
     assert_eq!(commands.len(), 4_206);
-    let wrong = differences(&commands, &heard);
+    let wrong = differences(&commands, &seen);
     assert!(wrong.is_empty(), "{} differences, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
     // None extra: what the driver does not tell of is handshakes, monitoring and what was made by hand.
     for name in ["aggregate", "findAndModify", "distinct", "count", "commitTransaction", "noSuchCommand"] {
         let told = commands.iter().filter(|command| command["command"] == name).count();
-        assert_eq!(count(&heard, name), told, "{name}");
+        assert_eq!(count(&seen, name), told, "{name}");
     }
     let losses: Vec<_> = coverage.losses().collect();
     assert!(losses.is_empty(), "{losses:?}");
@@ -102,32 +102,32 @@ fn the_mixed_recording_is_what_the_driver_recorded() {
 
 #[test]
 fn the_sharded_recording_is_what_the_driver_recorded() {
-    let (heard, coverage) = hear(&packets("mongod-4.0-sharded"));
+    let (seen, coverage) = decode(&packets("mongod-4.0-sharded"));
     let commands = commands("mongod-4.0-sharded");
     assert_eq!(commands.len(), 1_567);
-    let wrong = differences(&commands, &heard);
+    let wrong = differences(&commands, &seen);
     assert!(wrong.is_empty(), "{} differences, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
     // Seen by its server, a user's operation is served once: what mongos sends on is issued.
-    let users = heard.iter().filter(|op| op.class == Class::User && op.role == Role::Served).count();
+    let users = seen.iter().filter(|op| op.class == Class::User && op.role == Role::Served).count();
     let told = commands.len();
     assert!(users >= told && users - told < 40, "{users} served for {told} of the driver");
-    assert!(heard.iter().any(|op| op.role == Role::Issued && op.port == 27_218 && op.class == Class::User));
-    assert!(heard.iter().any(|op| op.class == Class::Replication));
+    assert!(seen.iter().any(|op| op.role == Role::Issued && op.port == 27_218 && op.class == Class::User));
+    assert!(seen.iter().any(|op| op.class == Class::Replication));
     assert_eq!(coverage.gaps, 0);
 }
 
 #[test]
 fn the_fetch_of_the_oplog_that_began_before_the_capture_is_replication_and_no_loss() {
-    let (heard, coverage) = hear(&packets("mongod-4.4-oplog"));
+    let (seen, coverage) = decode(&packets("mongod-4.4-oplog"));
     let commands = commands("mongod-4.4-oplog");
     assert_eq!(commands.len(), 177);
-    let wrong = differences(&commands, &heard);
+    let wrong = differences(&commands, &seen);
     assert!(wrong.is_empty(), "{} differences, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
     let losses: Vec<_> = coverage.losses().collect();
     assert!(losses.is_empty(), "{losses:?}");
     // Counted by their headers: on this connection the server sent 51 messages of 55,136 bytes in all,
     // each an answer to the one before.
-    let fetched: Vec<_> = heard.iter().filter(|op| (op.port, op.client) == (27_117, 44_408)).collect();
+    let fetched: Vec<_> = seen.iter().filter(|op| (op.port, op.client) == (27_117, 44_408)).collect();
     assert_eq!((fetched.len(), coverage.replies_exhaust), (51, 51));
     assert_eq!(fetched.iter().map(|op| op.bytes[1]).sum::<u64>(), 55_136);
     for (n, op) in fetched.iter().enumerate() {
@@ -151,8 +151,8 @@ fn one_missing_frame_is_noticed() {
         .0;
     let mut without = all.clone();
     without.remove(find);
-    let (heard, coverage) = hear(&without);
-    assert!(!differences(&commands, &heard).is_empty());
+    let (seen, coverage) = decode(&without);
+    assert!(!differences(&commands, &seen).is_empty());
     assert!(coverage.gaps > 0 || coverage.replies_orphan > 0, "a loss must be counted");
 }
 
@@ -202,25 +202,25 @@ fn messages_split_at_every_point_give_the_same_operations() {
         all.iter().filter(|packet| packet.data.len() >= 4_000).map(ports).collect();
     let small: Vec<Recorded> =
         all.iter().filter(|packet| !large.contains(&ports(packet))).take(2_400).cloned().collect();
-    let (expected, _) = hear(&small);
+    let (expected, _) = decode(&small);
     assert!(expected.len() > 500);
     for at in 1..=320 {
-        let (heard, _) = hear(&split_all(&small, |_| at));
-        let first = heard.iter().zip(&expected).find(|(heard, expected)| heard != expected);
-        assert!(heard == expected, "split after {at}: {first:#?}");
+        let (seen, _) = decode(&split_all(&small, |_| at));
+        let first = seen.iter().zip(&expected).find(|(seen, expected)| seen != expected);
+        assert!(seen == expected, "split after {at}: {first:#?}");
     }
 }
 
 #[test]
 fn long_messages_split_anywhere_give_the_same_operations() {
     let all = packets("mongod-4.0-mixed");
-    let (expected, _) = hear(&all);
+    let (expected, _) = decode(&all);
     for seed in 1..=6usize {
         // A different point in each packet, from its first bytes to far into it.
         let at =
             |number: usize| (number * 7_919 + seed * 104_729) % [17, 300, 5_000, 60_000][(number + seed) % 4];
-        let (heard, _) = hear(&split_all(&all, at));
-        let first = heard.iter().zip(&expected).find(|(heard, expected)| heard != expected);
-        assert!(heard == expected, "seed {seed}: {first:#?}");
+        let (seen, _) = decode(&split_all(&all, at));
+        let first = seen.iter().zip(&expected).find(|(seen, expected)| seen != expected);
+        assert!(seen == expected, "seed {seed}: {first:#?}");
     }
 }

@@ -10,7 +10,7 @@ pub const MAX_COLLECTIONS: usize = 10_000;
 
 /// What a file of WiredTiger holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct StoredFile {
     /// Its ident: its path under the dbpath without `.wt`, like `collection-7-4596081763205983475`.
     pub ident: String,
     /// `database.collection`.
@@ -19,7 +19,7 @@ pub struct Held {
     pub index: Option<String>,
 }
 
-impl Held {
+impl StoredFile {
     /// `shop.orders`, `shop.orders index {customer: 1}`.
     pub fn label(&self) -> String {
         match &self.index {
@@ -35,7 +35,7 @@ impl Server {
     ///
     /// # Errors
     /// The server did not answer, or the user may not list databases.
-    pub fn files(&self) -> Result<Vec<Held>> {
+    pub fn files(&self) -> Result<Vec<StoredFile>> {
         let mut files = Vec::new();
         let mut asked = 0;
         for database in self.databases()? {
@@ -71,16 +71,16 @@ pub(crate) fn ident(details: &Document) -> Option<&str> {
 }
 
 /// What replies to `collStats` and `listIndexes` say of a collection.
-fn held(namespace: &str, stats: &Document, indexes: &Document, files: &mut Vec<Held>) {
+fn held(namespace: &str, stats: &Document, indexes: &Document, files: &mut Vec<StoredFile>) {
     if let Some(ident) = stats.get_document("wiredTiger").ok().and_then(ident) {
-        files.push(Held { ident: ident.into(), namespace: namespace.into(), index: None });
+        files.push(StoredFile { ident: ident.into(), namespace: namespace.into(), index: None });
     }
     let Ok(details) = stats.get_document("indexDetails") else { return };
     for (name, detail) in details {
         let Some(ident) = detail.as_document().and_then(ident) else { continue };
         let entry = batch(indexes).find(|entry| entry.get_str("name").is_ok_and(|found| found == name));
         let key = entry.and_then(|entry| entry.get_document("key").ok()).map(key);
-        files.push(Held {
+        files.push(StoredFile {
             ident: ident.into(),
             namespace: namespace.into(),
             index: Some(key.unwrap_or_else(|| name.clone())),

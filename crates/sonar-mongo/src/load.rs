@@ -14,7 +14,7 @@ use mongodb::Collection;
 use mongodb::options::{CollectionOptions, IndexOptions};
 use mongodb::{IndexModel, error::ErrorKind};
 use sonar_core::Histogram;
-use sonar_core::impact::{BUCKET_NS, Counters, LongRun, Lot, Run, Slice, Variant, alternation};
+use sonar_core::impact::{BUCKET_NS, Counters, LongRun, Run, Slice, SplitMix64, Variant, alternation};
 
 use crate::control::{self, COLLECTION, Settings, State};
 use crate::error::{Error, NAMESPACE_NOT_FOUND, Result};
@@ -243,11 +243,11 @@ fn table(link: &Link, database: &str) -> Collection<Document> {
 }
 
 /// A document in sysbench's manner: 119 characters in ten groups of digits, 59 in five.
-fn document(id: u32, lot: &mut Lot, documents: u32) -> Document {
+fn document(id: u32, lot: &mut SplitMix64, documents: u32) -> Document {
     doc! { "_id": id as i32, "k": lot.below(u64::from(documents)) as i32, "c": digits(lot, 10), "pad": digits(lot, 5) }
 }
 
-fn digits(lot: &mut Lot, groups: usize) -> String {
+fn digits(lot: &mut SplitMix64, groups: usize) -> String {
     let mut text = String::with_capacity(groups * 12);
     for group in 0..groups {
         if group > 0 {
@@ -267,7 +267,7 @@ async fn fill(
 ) -> Result<()> {
     let wrong = |error: &mongodb::error::Error| link.error("fill the table", "readWriteAnyDatabase", error);
     let table = table(link, &what.database);
-    let mut lot = Lot(what.seed);
+    let mut lot = SplitMix64(what.seed);
     let mut id = 0;
     while id < what.documents {
         if stop.is_set() {
@@ -312,7 +312,12 @@ impl Clients {
         let counted: Vec<_> = (0..count).map(|_| Arc::new(Mutex::new(Counted::default()))).collect();
         let start = |(at, counted): (usize, &Arc<Mutex<Counted>>)| {
             let seed = what.seed ^ (at as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f);
-            tokio::spawn(client(table(link, &what.database), shared.clone(), counted.clone(), Lot(seed)))
+            tokio::spawn(client(
+                table(link, &what.database),
+                shared.clone(),
+                counted.clone(),
+                SplitMix64(seed),
+            ))
         };
         let tasks = counted.iter().enumerate().map(start).collect();
         Self { shared, counted, tasks }
@@ -369,7 +374,7 @@ async fn client(
     table: Collection<Document>,
     shared: Arc<Shared>,
     counted: Arc<Mutex<Counted>>,
-    mut lot: Lot,
+    mut lot: SplitMix64,
 ) {
     let mut step = lot.below(OPERATIONS) as usize;
     while !shared.stop.load(Ordering::Relaxed) {
@@ -407,7 +412,7 @@ const OPERATIONS: u64 = 18;
 async fn ask(
     table: &Collection<Document>,
     step: usize,
-    lot: &mut Lot,
+    lot: &mut SplitMix64,
     documents: u32,
 ) -> mongodb::error::Result<()> {
     let id = lot.below(u64::from(documents)) as i32;
@@ -719,7 +724,7 @@ mod tests {
 
     #[test]
     fn documents_are_those_of_sysbench() {
-        let document = document(7, &mut Lot(1), 100);
+        let document = document(7, &mut SplitMix64(1), 100);
         assert_eq!(document.get_i32("_id").unwrap(), 7);
         assert!((0..100).contains(&document.get_i32("k").unwrap()));
         // sysbench's c_value_template has ten groups of eleven digits, pad_value_template five.

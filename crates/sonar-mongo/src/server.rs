@@ -14,7 +14,7 @@ use crate::error::{COMMAND_NOT_FOUND, Error, Result};
 use crate::reach::{Obstacle, Reach};
 use crate::target::Target;
 
-/// How long a server is looked for where the connection string does not say.
+/// How long to search for a server where the connection string does not say.
 const SELECTION: Duration = Duration::from_secs(10);
 /// How long a TCP connection may take to open where the connection string does not say.
 const CONNECT: Duration = Duration::from_secs(5);

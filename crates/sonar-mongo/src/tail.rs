@@ -29,7 +29,7 @@ const AWAIT: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(30);
 /// Batches that wait to be taken; then the cursors are read no further.
 const QUEUE: usize = 64;
-/// How often new databases are looked for.
+/// How often to check for new databases.
 const NEW_DATABASES: Duration = Duration::from_secs(5);
 /// Most databases that are followed at once.
 const MOST_DATABASES: usize = 512;

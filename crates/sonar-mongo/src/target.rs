@@ -65,6 +65,12 @@ impl Target {
         Ok(Self { uri: format!("{SCHEME}{}{options}", list.join(",")), ..Self::default() })
     }
 
+    /// Whether a `--host` says a port for any of its hosts.
+    pub fn has_port(host: &str) -> bool {
+        let hosts = host.split_once('/').map_or(host, |(_, hosts)| hosts);
+        hosts.split(',').any(|host| split_port(host.trim()).1.is_some())
+    }
+
     /// The connection string, without what options add to it. It may hold a password.
     pub fn uri(&self) -> &str {
         &self.uri
@@ -188,13 +194,7 @@ fn with_port(host: &str, port: Option<u16>) -> std::result::Result<String, Strin
     if host.is_empty() {
         return Err("--host names no host".to_owned());
     }
-    // `[::1]:27017`, `[::1]`, `::1`, `name:27017`, `name`
-    let (name, own) = match (host.starts_with('['), host.rsplit_once(':')) {
-        (_, Some((name, own))) if name.ends_with(']') => (name.to_owned(), Some(own)),
-        (true, _) | (false, None) => (host.to_owned(), None),
-        (false, Some((name, _))) if name.contains(':') => (format!("[{host}]"), None),
-        (false, Some((name, own))) => (name.to_owned(), Some(own)),
-    };
+    let (name, own) = split_port(host);
     match (own, port) {
         (Some(own), Some(port)) if own != port.to_string() => {
             Err(format!("--port {port} differs from the port in --host {host}"))
@@ -202,6 +202,17 @@ fn with_port(host: &str, port: Option<u16>) -> std::result::Result<String, Strin
         (Some(own), _) => Ok(format!("{name}:{own}")),
         (None, Some(port)) => Ok(format!("{name}:{port}")),
         (None, None) => Ok(name),
+    }
+}
+
+/// A host as it stands in a connection string, and its port if it says one.
+fn split_port(host: &str) -> (String, Option<&str>) {
+    // `[::1]:27017`, `[::1]`, `::1`, `name:27017`, `name`
+    match (host.starts_with('['), host.rsplit_once(':')) {
+        (_, Some((name, own))) if name.ends_with(']') => (name.to_owned(), Some(own)),
+        (true, _) | (false, None) => (host.to_owned(), None),
+        (false, Some((name, _))) if name.contains(':') => (format!("[{host}]"), None),
+        (false, Some((name, own))) => (name.to_owned(), Some(own)),
     }
 }
 
@@ -248,6 +259,11 @@ mod tests {
         assert_eq!(uri("[fe80::1]", Some(6)).unwrap(), "mongodb://[fe80::1]:6");
         for wrong in ["db1:5", "a,b:7", ""] {
             assert!(uri(wrong, Some(6)).is_err(), "{wrong}");
+        }
+        for (host, has_port) in
+            [("db1", false), ("rs0/a,b:5", true), ("rs0/a,b", false), ("::1", false), ("[::1]:6", true)]
+        {
+            assert_eq!(Target::has_port(host), has_port, "{host}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Every operation as it ends, one line: for people, or JSON.
 //!
-//! This is written for each operation heard, so it builds no strings.
+//! It runs for each operation, so it builds no strings.
 
 use std::io::{self, Write};
 

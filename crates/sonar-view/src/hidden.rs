@@ -5,7 +5,7 @@ use sonar_core::{Class, Role};
 use crate::units::Count;
 
 /// Why an operation is left out of a view. One that would be left out for several reasons has the first of
-/// them, except that role and class are told together, as both switches are needed to show it.
+/// them, except that role and class are one reason together, as it takes both switches to show it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// Its class was not asked for.
@@ -67,12 +67,14 @@ pub struct Part {
     /// How many by class, in the order of [`Class::ALL`]: those that ended, and those in flight at the end
     /// of the span. Not scaled.
     pub by_class: [u64; Class::ALL.len()],
+    /// Those of a row that holds operations of several classes. Not scaled.
+    pub of_any_class: u64,
 }
 
 impl Part {
     /// How many, of all classes. Not scaled.
     pub fn operations(&self) -> u64 {
-        self.by_class.iter().fold(0, |sum, count| sum.saturating_add(*count))
+        self.by_class.iter().fold(self.of_any_class, |sum, count| sum.saturating_add(*count))
     }
 
     /// Its classes that are not empty.
@@ -92,12 +94,12 @@ pub struct Hidden {
     pub snapped: u64,
 }
 
-/// Whom the words are for: which switch, or which key, shows what is hidden.
+/// Where the line is shown, and so whether it names a switch or a key.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Reader {
-    /// Of what a command printed.
+    /// In the output of a command.
     CommandLine,
-    /// Of the live view.
+    /// In the live view.
     LiveView,
 }
 
@@ -107,16 +109,20 @@ impl Hidden {
         Self { role, ..Self::default() }
     }
 
-    /// Counts operations of one class that are left out.
-    pub fn add(&mut self, reason: Reason, class: Class, operations: u64) {
+    /// Counts operations of one class that are left out; `None` for a row with operations of several.
+    pub fn add(&mut self, reason: Reason, class: impl Into<Option<Class>>, operations: u64) {
         if operations == 0 {
             return;
         }
         let at = self.parts.iter().position(|part| part.reason == reason).unwrap_or_else(|| {
-            self.parts.push(Part { reason, by_class: [0; Class::ALL.len()] });
+            self.parts.push(Part { reason, by_class: [0; Class::ALL.len()], of_any_class: 0 });
             self.parts.len() - 1
         });
-        let count = &mut self.parts[at].by_class[class as usize];
+        let part = &mut self.parts[at];
+        let count = match class.into() {
+            Some(class) => &mut part.by_class[class as usize],
+            None => &mut part.of_any_class,
+        };
         *count = count.saturating_add(operations);
     }
 
@@ -132,7 +138,7 @@ impl Hidden {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.operations()))
     }
 
-    /// In one line: how many operations, why, and what shows them; `None` where nothing is left out.
+    /// One line: how many operations are left out, why, and what shows them; `None` where nothing is left out.
     /// Counts are scaled by `sample`.
     pub fn line(&self, sample: u32, reader: Reader) -> Option<String> {
         let mark = if sample > 1 { "~" } else { "" };

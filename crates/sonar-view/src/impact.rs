@@ -725,14 +725,14 @@ pub fn long_html(server: &str, long: &LongRun) -> String {
 #[cfg(test)]
 mod tests {
     use sonar_core::Histogram;
-    use sonar_core::impact::Lot;
+    use sonar_core::impact::SplitMix64;
 
     use super::*;
 
     fn run(loss: f64) -> Run {
         let variants = vec![Variant { level: 0, rate_limit: None }, Variant { level: 2, rate_limit: None }];
         let mut run = Run { variants, confidence: 0.95, processors: Some(2), ..Run::default() };
-        let mut lot = Lot(5);
+        let mut lot = SplitMix64(5);
         for clients in [1, 4] {
             for round in 0..6 {
                 for variant in 0..2 {

@@ -27,7 +27,7 @@ pub const SCHEMA: u32 = 1;
 pub enum Kind {
     /// One interval.
     Interval,
-    /// All that was heard.
+    /// The whole capture.
     Summary,
 }
 
@@ -173,8 +173,8 @@ impl Serialize for ByType<'_> {
 }
 
 /// Operations that are left out for one reason.
-#[derive(Serialize)]
-struct HiddenObject {
+#[derive(Serialize, Debug)]
+pub(crate) struct HiddenObject {
     reason: &'static str,
     operations: u64,
     classes: BTreeMap<&'static str, u64>,
@@ -182,7 +182,8 @@ struct HiddenObject {
 }
 
 impl HiddenObject {
-    fn parts(hidden: &Hidden, sample: u32) -> Vec<Self> {
+    /// All reasons, with counts scaled by `sample`.
+    pub(crate) fn parts(hidden: &Hidden, sample: u32) -> Vec<Self> {
         let part = |part: crate::hidden::Part| Self {
             reason: part.reason.name(),
             operations: scaled(part.operations(), sample),

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use sonar_core::time::NS_PER_S;
-use sonar_core::{CommandType, Coverage};
+use sonar_core::{CommandType, Coverage, Timestamp};
 
 use crate::column::{self, Column, Placed, place, push_cell};
 use crate::hidden::Reader;
@@ -31,8 +31,13 @@ pub fn interval(report: &Report<'_>, width: Option<usize>, mut out: impl Write) 
 pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
     let figures = &report.totals.figures;
     let zone = &report.selection.zone;
-    let (start, end) = (zone.show(report.start), zone.show(report.end));
-    writeln!(out, "Summary of {}: {start} to {end}", Nanos(report.elapsed_ns))?;
+    if report.end == Timestamp::default() {
+        // There was no packet to tell the time by.
+        writeln!(out, "Summary: no packets")?;
+    } else {
+        let (start, end) = (zone.show(report.start), zone.show(report.end));
+        writeln!(out, "Summary of {}: {start} to {end}", Nanos(report.elapsed_ns))?;
+    }
     writeln!(out, "  {}", totals(report))?;
     let quantiles = report.totals.quantiles;
     let shown = |ns: Option<u64>| or_unknown(ns.map(Nanos));
@@ -46,7 +51,7 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
         shown(quantiles.max)
     )?;
     let rates: Vec<_> =
-        type_rates(report).into_iter().map(|(name, rate)| format!("{name} {rate}/s")).collect();
+        type_rates(report).map(|(name, rate)| format!("{name} {}{}/s", report.mark(), Count(rate))).to_vec();
     writeln!(out, "  {}", rates.join("  "))?;
     let ends = [
         ("failed", figures.failed),
@@ -84,10 +89,9 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
 }
 
 /// Operations per second by type of command, as `mongostat` counts them, scaled and marked.
-pub(crate) fn type_rates(report: &Report<'_>) -> Vec<(&'static str, String)> {
+pub(crate) fn type_rates(report: &Report<'_>) -> [(&'static str, f64); CommandType::ALL.len()] {
     let per_second = f64::from(report.sample) * NS_PER_S as f64 / report.elapsed_ns.max(1) as f64;
-    let rate = |count: u64| format!("{}{}", report.mark(), Count(count as f64 * per_second));
-    CommandType::ALL.into_iter().zip(report.types).map(|(kind, count)| (kind.name(), rate(count))).collect()
+    std::array::from_fn(|at| (CommandType::ALL[at].name(), report.types[at] as f64 * per_second))
 }
 
 /// Time of the end of the span, in the zone that was asked for.

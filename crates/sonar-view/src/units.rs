@@ -57,6 +57,23 @@ impl fmt::Display for Count {
     }
 }
 
+/// A [`Count`] with two significant digits before a prefix, at most four characters: `0.1`, `3.4`, `123`, `3.4k`, `12k`.
+#[derive(Copy, Clone, Debug)]
+pub struct Brief(pub f64);
+
+impl fmt::Display for Brief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let long = Count(self.0).to_string();
+        let unit = long.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        match long[..long.len() - unit.len()].parse::<f64>() {
+            Err(_) if self.0.is_finite() => f.pad("0.0"),
+            Err(_) => f.pad(UNKNOWN),
+            Ok(number) if number == number.trunc() || number >= 9.95 => f.pad(&format!("{number:.0}{unit}")),
+            Ok(number) => f.pad(&format!("{number:.1}{unit}")),
+        }
+    }
+}
+
 /// Three significant digits.
 fn padded(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
     let decimals = if value < 9.995 {
@@ -150,5 +167,30 @@ mod tests {
             assert_eq!(Count(value).to_string(), text, "{value}");
         }
         assert_eq!(format!("{:>7}", Count(3_400.0)), "  3.40k");
+    }
+
+    #[test]
+    fn brief_counts_have_four_characters_at_most() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.0004, "0.0"),
+            (0.0512, "0.1"),
+            (3.44, "3.4"),
+            (9.94, "9.9"),
+            (9.96, "10"),
+            (123.0, "123"),
+            (999.6, "1k"),
+            (3_440.0, "3.4k"),
+            (99_960.0, "100k"),
+            (12_345_678.0, "12M"),
+            (f64::NAN, "-"),
+        ] {
+            assert_eq!(Brief(value).to_string(), text, "{value}");
+        }
+        let mut value = 1e-6;
+        while value < 1e20 {
+            assert!(Brief(value).to_string().len() <= 4, "{value}");
+            value *= 1.013;
+        }
     }
 }

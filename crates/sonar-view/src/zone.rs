@@ -3,11 +3,18 @@
 use std::fmt;
 
 use jiff::tz::{Offset, TimeZone};
-use sonar_core::Timestamp;
+use sonar_core::{Timestamp, UtcOffsets};
 
-/// A time zone: UTC, a fixed offset, or one by its IANA name.
+/// A time zone: UTC, a fixed offset, one by its IANA name, or that of the clock that wrote a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Zone(TimeZone);
+pub struct Zone(Rule);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Rule {
+    Zone(TimeZone),
+    /// Offsets that change, as the log says itself.
+    Log(UtcOffsets),
+}
 
 impl Default for Zone {
     fn default() -> Self {
@@ -18,12 +25,23 @@ impl Default for Zone {
 impl Zone {
     /// UTC.
     pub const fn utc() -> Self {
-        Self(TimeZone::UTC)
+        Self(Rule::Zone(TimeZone::UTC))
+    }
+
+    /// As the times of a log are written, each with the offset of the lines around it; UTC where they have none.
+    pub fn of_log(offsets: &UtcOffsets) -> Self {
+        match offsets.spans() {
+            [] => Self::utc(),
+            [first, rest @ ..] if rest.iter().all(|span| span.minutes == first.minutes) => {
+                Self::fixed(i32::from(first.minutes) * 60)
+            }
+            _ => Self(Rule::Log(offsets.clone())),
+        }
     }
 
     /// A fixed offset in seconds east of UTC; UTC where there is none such.
     pub fn fixed(seconds: i32) -> Self {
-        Offset::from_seconds(seconds).map_or(Self::utc(), |offset| Self(TimeZone::fixed(offset)))
+        Offset::from_seconds(seconds).map_or(Self::utc(), |offset| Self(Rule::Zone(TimeZone::fixed(offset))))
     }
 
     /// By its name in the IANA database (`Europe/Berlin`), `UTC`, an offset like `+02:00`, or `local` for the
@@ -33,12 +51,12 @@ impl Zone {
     /// There is none of that name; says what one may write.
     pub fn named(name: &str) -> Result<Self, String> {
         if name.eq_ignore_ascii_case("local") {
-            return Ok(Self(TimeZone::system()));
+            return Ok(Self(Rule::Zone(TimeZone::system())));
         }
         if let Some(seconds) = offset(name) {
             return Ok(Self::fixed(seconds));
         }
-        TimeZone::get(name).map(Self).map_err(|_| {
+        TimeZone::get(name).map(|zone| Self(Rule::Zone(zone))).map_err(|_| {
             format!("{name:?} is no time zone: write one like Europe/Berlin, America/New_York, +02:00, UTC or local")
         })
     }
@@ -55,7 +73,7 @@ impl Zone {
 
     /// Whether it is UTC itself.
     pub fn is_utc(&self) -> bool {
-        self.0 == TimeZone::UTC
+        self.0 == Rule::Zone(TimeZone::UTC)
     }
 
     /// The same without milliseconds.
@@ -65,23 +83,39 @@ impl Zone {
 
     /// The offset at a point in time, in seconds east of UTC.
     pub fn offset_at(&self, at: Timestamp) -> i32 {
-        instant(at).map_or(0, |instant| self.0.to_offset(instant).seconds())
+        match &self.0 {
+            Rule::Zone(zone) => instant(at).map_or(0, |instant| zone.to_offset(instant).seconds()),
+            Rule::Log(offsets) => offsets.at(at).map_or(0, |minutes| i32::from(minutes) * 60),
+        }
     }
 
     /// The point at which clocks in this zone show these seconds since 1970-01-01T00:00:00; of two such points
     /// the earlier.
     pub fn at_local(&self, seconds: i64) -> Option<i64> {
-        let civil = jiff::Timestamp::from_second(seconds).ok()?;
-        let civil = Offset::UTC.to_datetime(civil);
-        let found = self.0.to_ambiguous_timestamp(civil).compatible().ok()?;
-        Some(found.as_second())
+        match &self.0 {
+            Rule::Zone(zone) => {
+                let civil = jiff::Timestamp::from_second(seconds).ok()?;
+                let civil = Offset::UTC.to_datetime(civil);
+                let found = zone.to_ambiguous_timestamp(civil).compatible().ok()?;
+                Some(found.as_second())
+            }
+            Rule::Log(offsets) => {
+                let candidates = offsets.spans().iter().map(|span| seconds - i64::from(span.minutes) * 60);
+                let shows = |at: &i64| {
+                    let at = Timestamp::from_unix(u64::try_from(*at).unwrap_or(0), 0);
+                    i64::from(self.offset_at(at)) + (at.unix_ns() / 1_000_000_000) as i64 == seconds
+                };
+                candidates.clone().filter(shows).min().or_else(|| candidates.min())
+            }
+        }
     }
 }
 
 /// The zone as it stands behind "times are in".
 impl fmt::Display for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0.iana_name(), self.0.to_fixed_offset()) {
+        let Rule::Zone(zone) = &self.0 else { return f.write_str("the log's own time") };
+        match (zone.iana_name(), zone.to_fixed_offset()) {
             (Some(name), _) => f.write_str(name),
             (None, Ok(offset)) if offset.seconds() != 0 => write_offset(offset.seconds(), f),
             _ => f.write_str("UTC"),
@@ -156,6 +190,31 @@ mod tests {
         );
         assert_eq!(Zone::fixed(7_200).to_string(), "+02:00");
         assert!(Zone::named("Mars/Olympus").unwrap_err().contains("Europe/Berlin"));
+    }
+
+    #[test]
+    fn a_log_is_shown_with_the_offset_of_each_of_its_lines() {
+        let mut offsets = UtcOffsets::default();
+        assert_eq!(Zone::of_log(&offsets), Zone::utc());
+        // The end of daylight saving time in Berlin in 2026: October 25th, 01:00 UTC.
+        let change = 1_792_890_000;
+        for (seconds, minutes) in
+            [(change - 7_200, 120), (change - 1, 120), (change, 60), (change + 3_600, 60)]
+        {
+            offsets.record(Timestamp::from_unix(seconds, 0), minutes);
+        }
+        let zone = Zone::of_log(&offsets);
+        let shown = |seconds| zone.show_seconds(Timestamp::from_unix(seconds, 0)).to_string();
+        assert_eq!(shown(change - 1), "2026-10-25T02:59:59+02:00");
+        assert_eq!(shown(change), "2026-10-25T02:00:00+01:00");
+        // 02:30 comes twice, 01:30 once.
+        let local = change as i64 + 7_200;
+        assert_eq!(zone.at_local(local + 1_800 - 3_600), Some(change as i64 - 1_800));
+        assert_eq!(zone.at_local(local - 1_800 - 3_600), Some(change as i64 - 5_400));
+        assert_eq!(zone.at_local(local), Some(change as i64 + 3_600));
+        let mut fixed = UtcOffsets::default();
+        fixed.record(Timestamp::from_unix(change, 0), 330);
+        assert_eq!(Zone::of_log(&fixed).to_string(), "+05:30");
     }
 
     #[test]

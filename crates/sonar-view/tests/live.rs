@@ -384,6 +384,36 @@ fn rows_that_differ_in_server_role_and_class_say_so() {
 }
 
 #[test]
+fn the_rates_of_all_types_of_command_fit_80_columns() {
+    let commands = ["insert", "find", "update", "delete", "getMore", "aggregate"];
+    for (sample, calls) in [(1, 0), (1, 3), (1, 1_234), (7, 3), (65_536, 2)] {
+        let settings = WindowSettings { sample, ..WindowSettings::default() };
+        let mut window = Window::new(Timestamp::from_unix(5, 0), settings);
+        window.end = Timestamp::from_unix(6, 0);
+        let web = application("web", "", "");
+        for (id, command) in (1..).zip(commands) {
+            let shape = shape(id, command, "shop.orders", "{}", "{}");
+            (0..calls).for_each(|_| window.record(&operation(&shape, &web, Timestamp::from_unix(5, 500))));
+        }
+        let mut app = App::new(Settings::default());
+        app.window(window);
+        for columns in [80, 100, 132, 200] {
+            let shown = screen(&mut app, columns, 24);
+            let line = shown.lines().nth(2).unwrap();
+            let figures: Vec<_> = line.trim_matches([' ', '"']).split_whitespace().collect();
+            for name in ["insert", "query", "update", "delete", "getmore", "command"] {
+                let at = figures.iter().position(|word| *word == name);
+                let figure =
+                    at.and_then(|at| figures.get(at + 1)).unwrap_or_else(|| panic!("{name}: {line}"));
+                let number = figure.trim_start_matches('~').starts_with(|c: char| c.is_ascii_digit());
+                assert!(number && !figure.ends_with('…'), "{line}");
+            }
+            assert!(line.contains("/s") && line.contains('~') == (sample > 1), "{line}");
+        }
+    }
+}
+
+#[test]
 fn a_hostile_name_stays_in_its_cell() {
     let mut window = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
     let evil = "\x1b[31m\u{202e}\r\nx";

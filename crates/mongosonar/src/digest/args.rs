@@ -1,18 +1,43 @@
-//! What can be asked of a digest.
+//! The arguments of `logs report`, `profiler report` and `compare`.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use sonar_core::Timestamp;
 use sonar_decode::syntax::time;
 use sonar_view::Zone;
 use sonar_view::digest::By;
 
-use crate::cli::{ClassArg, ShapeArg};
 use crate::connection::ServerArgs;
 use crate::outfile;
+use crate::values::{ClassArg, ShapeArg};
 
-/// What `logs report` and `profiler report` can be asked for.
+/// The commands of `mongosonar logs`.
+#[derive(Subcommand, Debug)]
+pub enum LogsCommand {
+    /// Digest of log files
+    #[command(after_long_help = LOGS_EXAMPLES)]
+    Report(Box<DigestArgs>),
+}
+
+/// Examples for the help of `logs`.
+pub const LOGS_EXAMPLES: &str = "\
+Examples:
+  mongosonar logs report /var/log/mongodb/mongod.log            what took the most time
+  mongosonar logs report mongod.log.*.gz mongod.log --sort ratio
+  mongosonar logs report mongod.log --by plan --from 2026-05-01T10:00:00Z
+  mongosonar logs report mongod.log --html report.html          a page with charts
+  mongosonar logs report mongod.log --json > monday.json        for `mongosonar compare`
+  kubectl logs mongo-0 | mongosonar logs report -";
+
+/// Examples for the help of `compare`.
+pub const COMPARE_EXAMPLES: &str = "\
+Examples:
+  mongosonar compare monday.json mongod.log          a saved report and a log
+  mongosonar compare before.pcapng after.pcapng || echo something got worse
+  mongosonar compare --by namespace yesterday.log.gz today.log --json";
+
+/// The arguments of `logs report` and `profiler report`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct DigestArgs {
     /// Files to read, plain, gzip or zstd; - is standard input
@@ -43,8 +68,10 @@ pub struct DigestArgs {
     pub shape: Option<ShapeArg>,
     #[command(flatten)]
     pub zone: ZoneArgs,
-    /// Asked which indexes exist, so that no index is proposed where one of them serves
-    #[command(flatten)]
+    #[command(
+        flatten,
+        next_help_heading = "Server to ask which indexes exist, so that no index is proposed where one of them serves"
+    )]
     pub server: ServerArgs,
     /// One JSON object, which `mongosonar compare` reads too
     #[arg(long, conflicts_with = "csv", help_heading = "How to show it")]
@@ -57,7 +84,7 @@ pub struct DigestArgs {
     pub html: Option<PathBuf>,
 }
 
-/// What `compare` can be asked for.
+/// The arguments of `compare`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct CompareArgs {
     /// Before: a log, a profile, a capture, or what --json of a report wrote

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
+use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Digest, DigestSettings, Execution, GroupBy, Identity, Operation, Outcome, Role, Timestamp};
 use sonar_decode::capture_file::{Parser, Step};
 use sonar_decode::{Decoder, Settings, Shared};
@@ -15,12 +16,12 @@ use sonar_view::digest::saved::{self, Read};
 use sonar_view::{Classes, Zone};
 
 use super::{Collect, CompareArgs, Gathered, Span, read_logs, read_profiles, whole};
-use crate::cli::{ClassArg, OK, TRUNCATED, WORSE};
 use crate::content::{self, Content};
-use crate::exit::usage;
+use crate::exit::{OK, TRUNCATED, WORSE, usage};
+use crate::input;
 use crate::outfile;
-use crate::queries::input;
 use crate::screen;
+use crate::values::ClassArg;
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &CompareArgs) -> Result<u8> {
@@ -32,6 +33,12 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let settings = DigestSettings { by, points: false };
     let wanted = ClassArg::classes(&args.class);
     let (a, b) = (load(&args.a, settings, wanted, &stop)?, load(&args.b, settings, wanted, &stop)?);
+    // The older one has to be made again.
+    if a.shape_rules <= b.shape_rules {
+        a.refuse_other_rules(&input::name(&args.a), b.shape_rules)?;
+    } else {
+        b.refuse_other_rules(&input::name(&args.b), a.shape_rules)?;
+    }
     let is_damaged = a.damaged || b.damaged;
     let zone = args.zone.asked();
     let side = |loaded: &Loaded, path: &Path| Side {
@@ -47,7 +54,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     }
     if from_a != from_b {
         eprintln!(
-            "mongosonar: one is of a {}, the other of a {}: latencies of different sources are not set beside each other",
+            "mongosonar: one is of a {}, the other of a {}: latencies of different sources are not compared",
             from_a.name(),
             from_b.name(),
         );
@@ -63,7 +70,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     if let Some(path) = &args.html {
         outfile::write(path, |out| compare::html(&comparison, &sides, out))?;
     }
-    // What is missing may be what is worse, so that a script must know of it first.
+    // The missing part may be the worse one, so scripts must know of it first.
     Ok(match (is_damaged, comparison.is_worse()) {
         (true, _) => TRUNCATED,
         (_, true) => WORSE,
@@ -71,21 +78,41 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     })
 }
 
-/// What a file came to.
+/// The digest of one file.
 pub struct Loaded {
     /// The digest.
     pub digest: Digest,
-    /// What it is of.
+    /// The kind of source.
     pub source: Source,
-    /// No rows were left out of it.
+    /// Whether it has all rows.
     pub is_whole: bool,
-    /// The file was cut or damaged; all before that is in it.
+    /// The file is cut or damaged; the digest covers what comes before.
     pub damaged: bool,
     /// In which zone its times are.
     pub zone: Zone,
+    /// Version of the rules that its shape ids follow; `None` where its rows have none.
+    pub shape_rules: Option<u32>,
 }
 
-/// The digest of a file, whatever it is.
+impl Loaded {
+    /// Refuses shape ids that follow other rules: none of them would be found again, so that every row would be new
+    /// or gone.
+    ///
+    /// # Errors
+    /// Both have shape ids, by different rules.
+    pub fn refuse_other_rules(&self, name: &str, other: Option<u32>) -> Result<()> {
+        match (self.shape_rules, other) {
+            (Some(own), Some(other)) if own != other => bail!(
+                "{name}: its shape ids follow version {own} of the rules, not version {other}, so that no shape would be \
+                 found again; write the report once more with this mongosonar {}, from the same log or capture",
+                env!("CARGO_PKG_VERSION")
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The digest of a file of any readable kind.
 ///
 /// # Errors
 /// It cannot be read, or holds nothing that can be compared.
@@ -101,16 +128,18 @@ pub fn load(
     let name = input::name(path);
     let content = content::peek(input::open(path, &name, stop)?.0, &name)?.content;
     content::refuse_foreign(&name, content, &READABLE)?;
+    let shape_rules = matches!(settings.by, GroupBy::Shape | GroupBy::Order).then_some(RULES_VERSION);
     let (gathered, source) = match content {
         Content::Digest => {
             let saved = saved::read(&whole(path, stop)?).with_context(|| input::name(path))?;
-            let Read { digest, source, is_whole } = saved;
-            return Ok(Loaded { digest, source, is_whole, damaged: false, zone: Zone::utc() });
+            let Read { digest, source, is_whole, shape_rules } = saved;
+            return Ok(Loaded { digest, source, is_whole, damaged: false, zone: Zone::utc(), shape_rules });
         }
         Content::Capture => {
             let (digest, damaged) = capture(path, Collect::new(settings, classes), stop)?;
             let source = Source::Wire;
-            return Ok(Loaded { digest, source, is_whole: !damaged, damaged, zone: Zone::utc() });
+            let zone = Zone::utc();
+            return Ok(Loaded { digest, source, is_whole: !damaged, damaged, zone, shape_rules });
         }
         Content::ProfileBson | Content::ProfileText => {
             (read_profiles(&files, Collect::new(settings, classes), stop)?, Source::Profile)
@@ -118,15 +147,15 @@ pub fn load(
         _ => (read_logs(&files, Collect::new(settings, classes), &Span::default(), stop)?, Source::Log),
     };
     gathered.refuse_nothing(&files)?;
-    // What is missing in one that is cut cannot be called new.
+    // A shape that a cut file lacks cannot be called new.
     let Gathered { digest, damaged, zone, .. } = gathered;
-    Ok(Loaded { digest, source, is_whole: !damaged, damaged, zone })
+    Ok(Loaded { digest, source, is_whole: !damaged, damaged, zone, shape_rules })
 }
 
-/// Operations of the wire, for a digest: those that were served.
-struct Heard(Collect);
+/// Takes operations of the wire into a digest: those that were served.
+struct Served(Collect);
 
-impl sonar_decode::Sink for Heard {
+impl sonar_decode::Sink for Served {
     fn operation(&mut self, op: &Operation<'_>) {
         if op.role == Role::Served && op.outcome != Outcome::InFlight {
             use sonar_decode::entry::Sink as _;
@@ -142,7 +171,7 @@ fn capture(path: &Path, collect: Collect, stop: &Arc<AtomicBool>) -> Result<(Dig
     let (mut parser, mut buffer) = (Parser::new(), vec![0u8; 4 << 20]);
     let (mut begin, mut end, mut last) = (0, 0, Timestamp::default());
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-    let mut heard = Heard(collect);
+    let mut served = Served(collect);
     let wrong = loop {
         match parser.next(&buffer[begin..end]) {
             // What came before the damage is good.
@@ -150,10 +179,10 @@ fn capture(path: &Path, collect: Collect, stop: &Arc<AtomicBool>) -> Result<(Dig
             Err(error) => return Err(error).with_context(|| name.clone()),
             Ok(Step::Packet { packet, consumed }) => {
                 if packet.time.since(last) > 1_000_000_000 {
-                    decoder.tick(packet.time, &mut heard);
+                    decoder.tick(packet.time, &mut served);
                 }
                 last = last.max(packet.time);
-                decoder.packet(&packet, &mut heard);
+                decoder.packet(&packet, &mut served);
                 begin += consumed;
             }
             Ok(Step::Skip { consumed }) => begin += consumed,
@@ -178,9 +207,9 @@ fn capture(path: &Path, collect: Collect, stop: &Arc<AtomicBool>) -> Result<(Dig
             }
         }
     };
-    decoder.finish(last, &mut heard);
+    decoder.finish(last, &mut served);
     if let Some(wrong) = &wrong {
         eprintln!("mongosonar: {name}: {wrong}; all before it has been read");
     }
-    Ok((heard.0.digest, wrong.is_some()))
+    Ok((served.0.digest, wrong.is_some()))
 }

@@ -1,6 +1,6 @@
 //! `mongosonar logs report` and `profiler report`: a digest of files.
 
-mod args;
+pub mod args;
 mod compare;
 mod lines;
 mod profiles;
@@ -17,48 +17,51 @@ use sonar_core::{
     Digest, DigestSettings, Execution, GroupBy, Identity, Notices, Operation, Reading, Timestamp,
 };
 use sonar_decode::entry::Sink;
-use sonar_decode::log::{Log, Settings};
+use sonar_decode::log::{Bound, Log, Settings};
 use sonar_decode::profile::Profile;
-use sonar_decode::syntax::time;
 use sonar_mongo::Server;
 use sonar_view::digest::hint::Indexes;
 use sonar_view::digest::{self, By, Source, View, Wanted};
+use sonar_view::hidden::{Reader, Reason};
 use sonar_view::text::escape;
-use sonar_view::{Classes, Form, Zone};
+use sonar_view::{Classes, Form, Hidden, Zone};
 
-pub use self::args::{CompareArgs, DigestArgs, When, ZoneArgs};
+pub use self::args::{CompareArgs, DigestArgs, LogsCommand, When, ZoneArgs};
 pub use self::compare::{Loaded, load, run as compare};
 use self::lines::Piece;
 pub use self::profiles::read as read_profiles;
-use crate::cli::{ClassArg, OK, ShapeArg, TRUNCATED};
 use crate::content::{self, Content, Peeked};
-use crate::exit::usage;
+use crate::exit::{OK, TRUNCATED, usage};
+use crate::input;
 use crate::outfile;
-use crate::queries::input;
 use crate::screen;
 use crate::stop::{self, Ending};
+use crate::values::{ClassArg, ShapeArg};
 
-/// What is said of a server that writes a rate limit which it does not keep.
+/// The note about a server that writes a rate limit but does not apply it.
 pub const IGNORED_RATE_LIMIT: &str = "This version of Percona Server profiles every operation whatever its rateLimit (PSMDB-876, fixed in 4.4.8-9): each document counts once.";
 
 /// Rows of a text report, where nothing else was asked for.
 pub const ROWS: usize = 20;
 
-/// Takes those operations that were asked for.
+/// Collects the operations that were asked for.
 pub struct Collect {
-    /// Where they go.
+    /// Their digest.
     pub digest: Digest,
     classes: Classes,
     from: Option<Timestamp>,
     to: Option<Timestamp>,
-    /// Operations that ended outside of the time asked for.
+    /// Operations that ended outside of the time range.
     outside: u64,
+    /// Operations of other classes.
+    hidden: Hidden,
 }
 
 impl Collect {
     /// Ready for operations of these classes.
     pub fn new(settings: DigestSettings, classes: Classes) -> Self {
-        Self { digest: Digest::new(settings), classes, from: None, to: None, outside: 0 }
+        let (digest, hidden) = (Digest::new(settings), Hidden::default());
+        Self { digest, classes, from: None, to: None, outside: 0, hidden }
     }
 }
 
@@ -69,14 +72,18 @@ impl Sink for Collect {
             self.outside += 1;
         } else if self.classes.contains(op.class) {
             self.digest.record(op, identity, execution, entries);
+        } else {
+            self.hidden.add(Reason::Class, op.class, u64::from(execution.weight));
         }
     }
 }
 
-/// What a source came to.
+/// What was read from a source.
 pub struct Gathered {
     /// The digest.
     pub digest: Digest,
+    /// Operations of other classes, which are not in the digest.
+    pub hidden: Hidden,
     /// What was read.
     pub reading: Reading,
     /// What a log said beside operations.
@@ -87,12 +94,12 @@ pub struct Gathered {
     pub zone: Zone,
 }
 
-/// Of which time entries are wanted, and in which zone times are shown; `None`: the source's own.
+/// The time range of entries, and the zone in which times are shown; `None` for that of the source.
 #[derive(Clone, Default)]
 pub struct Span {
-    /// No earlier ones.
+    /// No earlier entries.
     pub from: Option<When>,
-    /// Only earlier ones.
+    /// Only earlier entries.
     pub to: Option<When>,
     /// The zone.
     pub zone: Option<Zone>,
@@ -103,6 +110,16 @@ impl Span {
         Self { from: args.from, to: args.to, zone: args.zone.asked() }
     }
 
+    /// Both ends, where times without an offset are those of the zone that was asked for, or else of the log's clock.
+    fn bounds(&self) -> (Option<Bound>, Option<Bound>) {
+        let bound = |when: When| match (when, &self.zone) {
+            (When::Clock(ms), None) => Bound::Clock(ms),
+            (When::At(at), _) => Bound::At(at),
+            (when, Some(zone)) => Bound::At(when.in_zone(zone)),
+        };
+        (self.from.map(bound), self.to.map(bound))
+    }
+
     /// Both ends, where times without an offset are of the clock of `zone`.
     fn ends(&self, zone: &Zone) -> (Option<Timestamp>, Option<Timestamp>) {
         (self.from.map(|from| from.in_zone(zone)), self.to.map(|to| to.in_zone(zone)))
@@ -110,7 +127,7 @@ impl Span {
 }
 
 impl Gathered {
-    /// Refuses what holds nothing of what was looked for.
+    /// Fails if the files hold no entry at all.
     ///
     /// # Errors
     /// Not one entry could be read.
@@ -166,7 +183,7 @@ pub fn profiles(args: &DigestArgs) -> Result<u8> {
     show(args, &mut read, Source::Profile, None)
 }
 
-/// Runs `profiler report` on documents that `feed` reads.
+/// Runs `profiler report` on the documents that `feed` reads.
 pub fn profiles_of(
     args: &DigestArgs,
     server: &Server,
@@ -182,13 +199,15 @@ pub fn profiles_of(
     let mut reading = profile.reading();
     reading.entries_outside = collect.outside;
     reading.shapes_folded += collect.digest.folded;
-    let mut read = Gathered { digest: collect.digest, reading, notices: None, damaged: false, zone };
+    let Collect { digest, hidden, .. } = collect;
+    let mut read = Gathered { digest, hidden, reading, notices: None, damaged: false, zone };
     show(args, &mut read, Source::Profile, Some(server))
 }
 
-/// The indexes of the namespaces of which one would be hinted at. What cannot be asked is said, and not known.
+/// The existing indexes of each namespace with an index hint. Where the server does not answer, prints why and leaves
+/// the namespace out.
 fn indexes(view: &View<'_>, server: &Server) -> Indexes {
-    /// The most collections that are asked for.
+    /// The most collections to ask about.
     const MOST: usize = 1_000;
     let mut known = Indexes::new();
     for digest::hint::Suggestion { hint, .. } in digest::hint::all(view) {
@@ -217,7 +236,7 @@ fn by(args: &DigestArgs) -> GroupBy {
     args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default()
 }
 
-/// The order of the rows of a digest, by name.
+/// The order of the rows of a digest, from its name.
 pub fn sort(name: Option<&str>) -> Result<By> {
     let Some(name) = name else { return Ok(By::default()) };
     By::from_name(name).ok_or_else(|| {
@@ -226,7 +245,7 @@ pub fn sort(name: Option<&str>) -> Result<By> {
     })
 }
 
-/// Writes what was read, as it was asked for. Gives the exit code.
+/// Writes the report in the form asked for and returns the exit code.
 pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Option<&Server>) -> Result<u8> {
     let sort = sort(args.sort.as_deref())?;
     let wanted = Wanted {
@@ -250,7 +269,7 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Opti
         _ => None,
     };
     let indexes = server.or(asked.as_ref()).map(|server| indexes(&view, server));
-    let mut view = View { indexes: indexes.as_ref(), ..view };
+    let mut view = View { indexes: indexes.as_ref(), hidden: read.hidden.clone(), ..view };
     if let Some(path) = &args.html {
         outfile::write(path, |out| digest::html::write(&view, out))?;
     }
@@ -259,6 +278,8 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Opti
         digest::json::write(&view, &mut out)?;
     } else if args.csv {
         digest::csv::write(&view, &mut out)?;
+        let left_out = view.left_out().line(view.sample, Reader::CommandLine);
+        left_out.iter().for_each(|line| eprintln!("mongosonar: {line}"));
     } else {
         view.rows.truncate(args.limit.unwrap_or(ROWS));
         digest::text::write(&view, screen::width(), &mut out)?;
@@ -267,7 +288,7 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Opti
     Ok(if read.damaged { TRUNCATED } else { OK })
 }
 
-/// A log file and what its first line says of its time.
+/// A log file, with the time of its first line.
 struct LogFile {
     path: PathBuf,
     first: Option<Timestamp>,
@@ -287,7 +308,7 @@ pub fn read_logs(
     let mut all = Vec::new();
     for path in files {
         let reference_ms = reference(path);
-        // Of what can be read only once, nothing is known before it is read.
+        // A pipe can be read only once, so its first time is not known.
         let first = if files.len() > 1 && path != Path::new("-") && path.is_file() {
             first_time(path, reference_ms, stop)?
         } else {
@@ -299,26 +320,21 @@ pub fn read_logs(
     let log = RefCell::new(Log::new(Settings::default()));
     let collect = RefCell::new(collect);
     let mut damaged = false;
-    let mut zone = span.zone.clone();
+    let (from, to) = span.bounds();
+    log.borrow_mut().set_range(from, to);
     for (number, file) in all.iter().enumerate() {
         {
             let mut log = log.borrow_mut();
             log.set_reference(file.reference_ms);
-            // A file that begins before another ends is another server's.
+            // A file that begins before the one before it ends is another server's.
             if number > 0 && (file.first.is_none() || file.first < log.last_time()) {
                 log.next_server();
             }
         }
         let name = input::name(&file.path);
         let (reader, progress) = input::open(&file.path, &name, stop)?;
-        let Peeked { content, head, reader } = content::peek(reader, &name)?;
+        let Peeked { content, reader, .. } = content::peek(reader, &name)?;
         content::refuse_foreign(&name, content, &[Content::Log])?;
-        if zone.is_none() {
-            zone =
-                head.split(|byte| *byte == b'\n').take(LOOK as usize).find_map(time::offset).map(Zone::fixed);
-        }
-        let (from, to) = span.ends(zone.as_ref().unwrap_or(&Zone::default()));
-        log.borrow_mut().set_range(from, to);
         let unfinished = log.borrow().reading().lines_unfinished;
         let mut count = 0u32;
         let (bytes, failed) = lines::read(reader, |piece| {
@@ -357,11 +373,13 @@ pub fn read_logs(
     log.finish(&mut collect);
     let mut reading = log.reading();
     reading.shapes_folded += collect.digest.folded;
-    let (notices, zone) = (Some(log.notices().clone()), zone.unwrap_or_default());
-    Ok(Gathered { digest: collect.digest, reading, notices, damaged, zone })
+    let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&log.notices().offsets));
+    let notices = Some(log.notices().clone());
+    let Collect { digest, hidden, .. } = collect;
+    Ok(Gathered { digest, hidden, reading, notices, damaged, zone })
 }
 
-/// Lines at the beginning of a file that are looked at.
+/// The most lines at the beginning of a file to look at.
 const LOOK: u32 = 1_000;
 
 /// Time of the first line that has one.
@@ -386,14 +404,14 @@ impl Sink for Nobody {
     fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
 }
 
-/// When the file was written to last, in milliseconds since the Unix epoch; now, where that is not known.
+/// When the file was last written to, in milliseconds since the Unix epoch; now, if that is not known.
 fn reference(path: &Path) -> i64 {
     let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());
     let time = written.unwrap_or_else(|_| SystemTime::now());
     time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Opens a file to be read to its end.
+/// Reads a whole file, up to a bound.
 pub fn whole(path: &Path, stop: &Arc<AtomicBool>) -> Result<Vec<u8>> {
     /// The largest saved digest.
     const MOST: u64 = 1 << 30;

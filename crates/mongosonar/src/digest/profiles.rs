@@ -12,7 +12,7 @@ use sonar_view::Zone;
 
 use super::{Collect, Gathered};
 use crate::content::{self, Content, Peeked};
-use crate::queries::input;
+use crate::input;
 
 /// Bytes read at once.
 const BLOCK: usize = 1 << 20;
@@ -46,7 +46,8 @@ pub fn read(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicBool>) -> 
     reading.files_damaged = damaged;
     reading.entries_outside = collect.outside;
     reading.shapes_folded += collect.digest.folded;
-    Ok(Gathered { digest: collect.digest, reading, notices: None, damaged: damaged > 0, zone: Zone::utc() })
+    let Collect { digest, hidden, .. } = collect;
+    Ok(Gathered { digest, hidden, reading, notices: None, damaged: damaged > 0, zone: Zone::utc() })
 }
 
 /// Reads documents that were printed. Returns how many bytes, and what was wrong with the rest.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::cli::parse_duration;
 use crate::outfile;
+use crate::values::parse_duration;
 
 #[derive(Subcommand, Debug)]
 pub enum DiskCommand {
@@ -38,7 +38,7 @@ Examples:
   mongosonar disk check --dbpath /var/lib/mongodb --mongod-version 8.0
   mongosonar disk check --root tree --dbpath /data/db   copies of /proc and /sys of another machine";
 
-/// What `disk check` can be asked for.
+/// The arguments of `disk check`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct CheckArgs {
     /// Folder of the data [default: that of the mongod that runs]
@@ -70,7 +70,7 @@ Examples:
   mongosonar disk stat --interval 5s --duration 1m  all devices that have done anything, for a minute
   mongosonar disk stat md0 --json                   one JSON object for each interval";
 
-/// What `disk stat` can be asked for.
+/// The arguments of `disk stat`.
 #[derive(Args, Debug, Clone)]
 pub struct StatArgs {
     /// Devices, like sda, md0 or /dev/mapper/vg-data; each is shown with the devices below it [default: all]
@@ -98,7 +98,7 @@ Examples:
   mongosonar disk estimate run.json --size 500G --documents 100M
   mongosonar disk estimate --rate 100 --documents 100M          a hundred reads a second: more than a day";
 
-/// What `disk estimate` can be asked for.
+/// The arguments of `disk estimate`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct EstimateArgs {
     /// A result of disk bench --json; - is standard input
@@ -161,7 +161,7 @@ Examples:
   mongosonar disk bench --compare ext4.json xfs.json      two runs side by side
 Without --r and --w, and with --mongoperf-config -, it reads mongoperf's configuration from standard input.";
 
-/// What `disk bench` can be asked for. The names of mongoperf are flags too.
+/// The arguments of `disk bench`. The names of mongoperf are flags too.
 #[derive(Args, Debug, Default, Clone)]
 pub struct BenchArgs {
     /// Read mongoperf's configuration from this file, a JSON document with keys quoted or not; - is standard input

@@ -24,8 +24,7 @@ use sonar_view::disk::{self as view, text};
 use super::args::{AccessArg, BenchArgs, EngineArg};
 use super::config::{self, MOST_BYTES, Options};
 use super::place::{Ground, folder};
-use crate::cli::OK;
-use crate::exit::{self, usage};
+use crate::exit::{self, OK, usage};
 use crate::screen;
 use crate::stop::{self, Ending};
 

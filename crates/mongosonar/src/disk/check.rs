@@ -16,8 +16,7 @@ use sonar_view::layout::Fitting;
 use super::args::CheckArgs;
 use super::place::folder;
 use super::version;
-use crate::cli::OK;
-use crate::exit::usage;
+use crate::exit::{OK, usage};
 use crate::screen;
 
 /// There are warnings.

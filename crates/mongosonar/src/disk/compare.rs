@@ -12,9 +12,8 @@ use sonar_view::disk::run::{MOST_BYTES, Run};
 
 use super::args::{BenchArgs, EstimateArgs};
 use super::bench::columns;
-use crate::cli::OK;
 use crate::content::{self, Content};
-use crate::exit::usage;
+use crate::exit::{OK, usage};
 
 /// Reads a result of `disk bench --json`; - is standard input.
 pub fn read(path: &Path) -> Result<Run> {

@@ -16,7 +16,7 @@ use sonar_view::text::escape;
 
 use super::args::StatArgs;
 use super::place::folder;
-use crate::cli::OK;
+use crate::exit::OK;
 use crate::screen;
 use crate::stop::{self, Ending};
 

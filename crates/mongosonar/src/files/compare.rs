@@ -6,8 +6,9 @@ use anyhow::Result;
 use sonar_view::files::compare::{json, text};
 use sonar_view::layout::Fitting;
 
+use super::args::IoCompareArgs;
 use super::report::load;
-use crate::cli::{IoCompareArgs, OK, TRUNCATED};
+use crate::exit::{OK, TRUNCATED};
 use crate::screen;
 
 /// Runs the command; gives the exit code.

@@ -16,12 +16,13 @@ use sonar_view::disk::run::DeviceRates;
 use sonar_view::files::live::{Interval, Row, amplification};
 use sonar_view::live::Screen;
 
+use super::args::{IoBy, IoLiveArgs};
 use super::finder::Finder;
 use super::names::Names;
 use super::paths::{Found as PathFound, Paths};
 use super::process::{self, Watch};
 use super::table::FileTable;
-use crate::cli::{IoBy, IoLiveArgs, OK};
+use crate::exit::OK;
 use crate::stop::{self, Ending, Job};
 
 /// Columns of a line that goes to no terminal.

@@ -1,5 +1,6 @@
 //! `mongosonar io`: how the files of a process are read and written.
 
+pub mod args;
 mod compare;
 mod device_reads;
 mod devices;
@@ -19,7 +20,7 @@ use anyhow::Result;
 use sonar_sys::ebpf::Tracer;
 use sonar_sys::privileges::{Duty, capability, works_without};
 
-use crate::cli::IoCommand;
+pub use self::args::IoCommand;
 use crate::privileges;
 
 /// What a recording's information about a file begins with; its number follows.
@@ -34,7 +35,7 @@ fn give_up_privileges(tracer: &Tracer) {
     let keep: &[u32] = if works_without(|| tracer.is_readable()) { &[] } else { &[capability::BPF] };
     if !keep.is_empty() {
         eprintln!(
-            "mongosonar: privileges are given up in part only: this kernel wants CAP_BPF for reading figures"
+            "mongosonar: privileges are dropped in part only: this kernel wants CAP_BPF for reading figures"
         );
     }
     privileges::give_up(Duty::Reading, &["/proc", "/sys"], keep);

@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 use sonar_mongo::Server;
-use sonar_mongo::files::Held;
+use sonar_mongo::files::StoredFile;
 
 use crate::connection::ServerArgs;
 
 /// What the server says its files hold.
 #[derive(Default)]
 pub struct Names {
-    held: Vec<Held>,
+    held: Vec<StoredFile>,
 }
 
 impl Names {
@@ -24,7 +24,7 @@ impl Names {
     }
 
     /// What a file holds, by its path.
-    pub fn of(&self, path: &str) -> Option<&Held> {
+    pub fn of(&self, path: &str) -> Option<&StoredFile> {
         let ident = path.strip_suffix(".wt")?;
         self.held.iter().find(|held| {
             ident.strip_suffix(held.ident.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))

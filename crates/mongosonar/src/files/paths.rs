@@ -19,7 +19,7 @@ use sonar_sys::mounts;
 
 /// Bytes of a name that the kernel hands on; a longer one comes cut.
 const NAME_BYTES: usize = 95;
-/// Open files and folders of a process that are kept; more are searched each time.
+/// Open files and folders of a process that are cached; others are looked up each time.
 const MAX_KEPT: usize = 65_536;
 /// Folders in which a name is tried, those first where files were found last.
 const TRIED_FOLDERS: usize = 64;

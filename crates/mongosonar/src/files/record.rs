@@ -10,6 +10,7 @@ use sonar_core::files::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
 use sonar_sys::ebpf::{Event, FileKey, Mode, Trace, Tracer};
 
+use super::args::IoRecordArgs;
 use super::devices::DeviceNames;
 use super::finder::Finder;
 use super::names::Names;
@@ -18,7 +19,7 @@ use super::process::{self, Watch};
 use super::recording::{Ended, RecordingFile};
 use super::table::FileTable;
 use super::{DEVICE, HOLDS};
-use crate::cli::{IoRecordArgs, OK};
+use crate::exit::OK;
 use crate::stop::{self, Ending};
 
 /// Threads that are recorded by name; more go by number.

@@ -13,9 +13,10 @@ use sonar_mongo::{Server, Stop};
 use sonar_view::text::escape;
 use sonar_view::units::{Count, Nanos};
 
+use super::args::IoReorderArgs;
 use super::device_reads::DeviceReads;
 use super::report::{Loaded, load};
-use crate::cli::{IoReorderArgs, OK};
+use crate::exit::OK;
 use crate::stop::{self, Ending};
 
 /// Runs the command; gives the exit code.

@@ -12,10 +12,10 @@ use sonar_view::files::html::page;
 use sonar_view::files::{Bench, Recording, json, svg, text};
 use sonar_view::text::escape;
 
+use super::args::IoReportArgs;
 use super::{DEVICE, HOLDS};
-use crate::cli::{IoReportArgs, OK, TRUNCATED};
 use crate::content::{self, Content};
-use crate::exit::usage;
+use crate::exit::{OK, TRUNCATED, usage};
 use crate::screen;
 
 /// Names that are kept; more are left out, their files shown by number.

@@ -1,4 +1,4 @@
-//! What `mongosonar profiler` can be asked for.
+//! The arguments of `mongosonar profiler`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use sonar_mongo::Target;
 
-use crate::cli::parse_duration;
 use crate::connection::ServerArgs;
 use crate::digest::{DigestArgs, ZoneArgs};
 use crate::outfile;
+use crate::values::parse_duration;
 
 /// The server, as an option or, as `mongostat` takes it, as an argument.
 #[derive(Args, Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct Connection {
     /// The server, as --uri takes it [default: what the environment variable MONGOSONAR_URI says, else localhost:27017]
     #[arg(value_name = "URI", conflicts_with_all = ["uri", "host", "port"])]
     pub address: Option<String>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Server")]
     pub server: ServerArgs,
 }
 

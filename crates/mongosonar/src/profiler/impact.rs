@@ -15,9 +15,8 @@ use sonar_view::text::escape;
 use sonar_view::units::{Count, Nanos};
 
 use super::args::ImpactArgs;
-use crate::cli::OK;
 use crate::digest::IGNORED_RATE_LIMIT;
-use crate::exit::usage;
+use crate::exit::{OK, usage};
 use crate::screen;
 use crate::stop::Ending;
 
@@ -47,7 +46,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
             escape(set)
         );
     }
-    let mut told = Told { quiet: !io::stderr().is_terminal(), line: false };
+    let mut line = ProgressLine { quiet: !io::stderr().is_terminal(), line: false };
     if let Some(time) = args.duration {
         eprintln!(
             "{}: level {} for {}",
@@ -55,8 +54,8 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
             what.variants.last().map_or(0, |v| v.level),
             Nanos(time.as_nanos() as u64)
         );
-        let long = server.measure_long(&what, time, &stop, &mut |progress| told.tell(&progress));
-        told.end();
+        let long = server.measure_long(&what, time, &stop, &mut |progress| line.show(&progress));
+        line.end();
         let long = done(long)?;
         if let Some(path) = &args.svg {
             save(path, &impact::long_svg(&long))?;
@@ -76,8 +75,8 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     let seconds = (args.slice.as_secs_f64() + 0.4) * slices as f64;
     eprintln!("{}: {slices} slices, about {}", escape(&label), Nanos((seconds * 1e9) as u64));
     let measured =
-        server.measure(&what, &stop, &mut |facts| counters(facts), &mut |progress| told.tell(&progress));
-    told.end();
+        server.measure(&what, &stop, &mut |facts| counters(facts), &mut |progress| line.show(&progress));
+    line.end();
     let mut run = done(measured)?;
     let processors = host::host_busy(Path::new("/proc")).ok().map(|(_, processors)| processors);
     run.processors = here(&server.facts()).and(processors);
@@ -175,13 +174,13 @@ fn counters(facts: &ServerFacts) -> Counters {
 }
 
 /// How far it is, on standard error.
-struct Told {
+struct ProgressLine {
     quiet: bool,
     line: bool,
 }
 
-impl Told {
-    fn tell(&mut self, progress: &Progress<'_>) {
+impl ProgressLine {
+    fn show(&mut self, progress: &Progress<'_>) {
         let line = match progress {
             Progress::Filling(done, all) => format!("filling the table: {done} of {all}"),
             Progress::Measured(slice, done, all) => {

@@ -11,7 +11,7 @@ use sonar_view::text::escape;
 use sonar_view::units::Nanos;
 
 use super::args::{Databases, ReportArgs};
-use super::tail::told;
+use super::tail::message;
 use crate::digest::{self, Collect};
 use crate::exit::usage;
 use crate::stop::Ending;
@@ -85,7 +85,7 @@ fn follow(
                 batch.documents().for_each(|document| profile.document(document.as_bytes(), collect));
             }
             Ok(Some(Event::Failed { error, .. })) => return Err(error.into()),
-            Ok(Some(other)) => eprintln!("{}", told(&other)),
+            Ok(Some(other)) => eprintln!("{}", message(&other)),
             Ok(None) => {}
             Err(_) => break,
         }

@@ -11,8 +11,7 @@ use sonar_view::text::escape;
 use sonar_view::units::{Nanos, Size};
 
 use super::args::SetArgs;
-use crate::cli::OK;
-use crate::exit::usage;
+use crate::exit::{OK, usage};
 use crate::stop::Ending;
 
 pub fn run(args: &SetArgs) -> Result<u8> {

@@ -9,7 +9,7 @@ use sonar_view::layout::Fitting;
 use sonar_view::profiler::{self, Row};
 
 use super::args::StatusArgs;
-use crate::cli::OK;
+use crate::exit::OK;
 use crate::screen;
 
 pub fn run(args: &StatusArgs) -> Result<u8> {

@@ -14,8 +14,8 @@ use sonar_view::units::{Nanos, UNKNOWN, or_unknown};
 use sonar_view::{Form, Zone, entry};
 
 use super::args::TailArgs;
-use crate::cli::OK;
 use crate::digest::IGNORED_RATE_LIMIT;
+use crate::exit::OK;
 use crate::stop::Ending;
 
 /// How long what is written may wait to be shown.
@@ -67,7 +67,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
             Event::Missed(gap) => {
                 missed += gap.documents.or(gap.about).unwrap_or(0);
                 out.to.flush()?;
-                eprintln!("{}", said(&gap));
+                eprintln!("{}", describe(&gap));
                 if args.json {
                     entry::missed(&gap.database, gap.from, gap.to, gap.documents, gap.about, &mut out.to)?;
                 }
@@ -78,7 +78,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
             }
             other => {
                 out.to.flush()?;
-                eprintln!("{}", told(&other));
+                eprintln!("{}", message(&other));
             }
         }
     }
@@ -101,7 +101,7 @@ fn prefix(database: &str) -> String {
 }
 
 /// What was missed, in one line.
-fn said(gap: &Missed) -> String {
+fn describe(gap: &Missed) -> String {
     let mut text = format!("{}: system.profile wrapped faster than it was read: ", escape(&gap.database));
     match (gap.documents, gap.about) {
         (Some(count), _) => text.push_str(&format!("{count} documents missed")),
@@ -113,18 +113,18 @@ fn said(gap: &Missed) -> String {
     text
 }
 
-/// What is said of whatever is no operation; empty for those.
-pub fn told(event: &Event) -> String {
+/// The message about an event; empty for an operation.
+pub fn message(event: &Event) -> String {
     match event {
-        Event::Missed(gap) => said(gap),
+        Event::Missed(gap) => describe(gap),
         Event::Lost { database, said } => {
-            format!("{}connection lost ({}); trying again until it is back", prefix(database), escape(said))
+            format!("{}connection lost ({}); trying again", prefix(database), escape(said))
         }
         Event::Back { database, address, moved: false } => {
-            format!("{}following goes on at {}", prefix(database), escape(address))
+            format!("{}following continues at {}", prefix(database), escape(address))
         }
         Event::Back { database, address, moved: true } => format!(
-            "{}following goes on at {}, another server: what the first one did last may be missing",
+            "{}following continues at {}, another server: the last operations of the first one may be missing",
             prefix(database),
             escape(address)
         ),

@@ -1,5 +1,5 @@
 //! Who is on connections that were open before mongosonar started: from the logs of the servers on this machine,
-//! from a log that was named, or from a server that is asked. Clients are told apart by address and port.
+//! from a log that was named, or from a server. Clients are identified by address and port.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -14,16 +14,16 @@ use anyhow::{Context, Result};
 use sonar_core::Timestamp;
 use sonar_decode::Shared;
 use sonar_decode::log::Remotes;
-use sonar_mongo::Server;
+use sonar_mongo::{Server, Target};
 use sonar_sys::process::{self, Process};
 
-use crate::cli::QueriesArgs;
+use super::args::QueriesArgs;
 use crate::disk::check::log_of;
 
 /// Processes with such a log.
 const SERVERS: [&str; 2] = ["mongod", "mongos"];
-/// At most so much of the logs of one server is read, from the end backwards: pools are long-lived, and what they
-/// said when they connected is far back.
+/// The most bytes to read of one server's logs, counted from the end. It is large because pools live long: they
+/// identified themselves when they connected.
 const MOST_BYTES: u64 = 256 << 20;
 /// A longer line says nothing about a connection.
 const MOST_LINE_BYTES: u64 = 1 << 20;
@@ -31,26 +31,26 @@ const MOST_LINE_BYTES: u64 = 1 << 20;
 const MOST_CONFIG_BYTES: u64 = 1 << 20;
 /// The most logs of one server: the one that is written, and older ones beside it.
 const MOST_FILES: usize = 8;
-/// How long listening waits for the answer; what comes later counts from then on.
+/// How long the capture waits for the answer. A later one is used from then on.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Files that hold one server's log, opened, the oldest first.
 type Log = Vec<File>;
 
-/// Where it is looked up.
+/// Where to look up the applications.
 #[derive(Default)]
 pub struct Lookup {
     logs: Vec<Log>,
-    uri: Option<String>,
-    /// Whether the thread gives up its privileges first.
+    server: Option<Target>,
+    /// Whether the thread drops its privileges first.
     confined: bool,
 }
 
 impl Lookup {
-    /// Opens the logs that the arguments name, or else those of the servers by `proc_root`, which is `/proc`.
+    /// Opens the logs that the arguments name, or else those of the servers on this host. `proc_root` is `/proc`.
     ///
     /// # Errors
-    /// A log that was named cannot be opened.
+    /// A named log cannot be opened.
     pub fn open(args: &QueriesArgs, proc_root: &Path) -> Result<Self> {
         let mut logs = Vec::new();
         for path in &args.log {
@@ -63,11 +63,16 @@ impl Lookup {
                 .map(|server| log_of_process(server, &proc_root.join(server.pid.to_string())))
                 .collect();
         }
-        Ok(Self { logs, uri: args.uri.clone(), confined: !args.keep_privileges })
+        Ok(Self { logs, server: None, confined: !args.keep_privileges })
     }
 
-    /// Looks it up in a thread of its own. `complain` is called with what went wrong. The thread's end is
-    /// the end of what is returned.
+    /// Asks this server too.
+    pub fn with_server(self, server: Option<Target>) -> Self {
+        Self { server, ..self }
+    }
+
+    /// Looks them up in a new thread, which calls `complain` with each error. The receiver disconnects when the thread
+    /// ends.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -89,9 +94,9 @@ impl Lookup {
                 }
                 shared.add_clients(remotes.into_known());
             }
-            // A server knows better than its log.
-            if let Some(uri) = self.uri {
-                match Server::connect(&uri, 1).and_then(|server| server.clients()) {
+            // The server knows more than its log.
+            if let Some(server) = self.server {
+                match Server::connect(server, 1).and_then(|server| server.clients()) {
                     Ok(clients) => drop(shared.add_clients(clients)),
                     Err(error) => complain(format!("applications of open connections: {error}")),
                 }
@@ -112,18 +117,18 @@ impl Lookup {
 pub fn read_logs(paths: &[PathBuf], first: Timestamp, shared: &Shared, stop: &Arc<AtomicBool>) -> Result<()> {
     let mut remotes = Remotes::new(Some(first));
     for path in paths {
-        let name = super::input::name(path);
-        let (input, _) = super::input::open(path, &name, stop)?;
+        let name = crate::input::name(path);
+        let (input, _) = crate::input::open(path, &name, stop)?;
         read_lines(input, &mut remotes).with_context(|| format!("cannot read the log {name}"))?;
     }
     shared.add_clients(remotes.into_known());
     Ok(())
 }
 
-/// The log of a server that runs: the file that its arguments or its configuration name, or else a log among its
-/// open files. `folder` is its folder in `/proc`. Empty where it has none, or it may not be read.
+/// The log of a running server: the file that its arguments or its configuration name, or else a log among its open
+/// files. `folder` is its folder in `/proc`. Empty if there is none or it cannot be read.
 fn log_of_process(server: &Process, folder: &Path) -> Log {
-    // A container has other folders than we do.
+    // A container has a root folder of its own.
     let root = folder.join("root");
     let working = fs::read_link(folder.join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
     let inside = |path: &Path| root.join(working.join(path).strip_prefix("/").unwrap_or(path));
@@ -190,7 +195,7 @@ fn read_files(files: Log, remotes: &mut Remotes) -> io::Result<()> {
         let skipped = length.saturating_sub(room);
         room -= length - skipped;
         file.seek(SeekFrom::Start(skipped))?;
-        // What is appended meanwhile is of connections that are seen from their beginning.
+        // Lines appended meanwhile are about connections that are captured from their beginning.
         parts.push(file.take(length - skipped));
         if room == 0 {
             break;
@@ -199,7 +204,7 @@ fn read_files(files: Log, remotes: &mut Remotes) -> io::Result<()> {
     parts.into_iter().rev().try_for_each(|part| read_lines(part, remotes))
 }
 
-/// Reads lines up to the end. A line that is too long is passed over.
+/// Reads all lines, except those that are too long.
 fn read_lines(input: impl Read, remotes: &mut Remotes) -> io::Result<()> {
     let mut input = BufReader::with_capacity(256 << 10, input);
     let (mut line, mut is_rest) = (Vec::new(), false);

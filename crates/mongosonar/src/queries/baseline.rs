@@ -4,24 +4,29 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Baseline, DigestSettings};
 use sonar_view::Classes;
 use sonar_view::digest::Source;
 use sonar_view::units::Nanos;
 
-use super::input;
 use crate::digest::{Loaded, load, stop};
 use crate::exit::usage;
+use crate::input;
 
-/// Reads a baseline, and says what it cannot show.
+/// Reads a baseline, and prints what it cannot show.
+///
+/// # Errors
+/// It cannot be read, or its rows are not by shape, or its shape ids follow other rules.
 pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
     if path == Path::new("-") {
         return Err(usage!("--baseline takes a file, not standard input"));
     }
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
-    let Loaded { digest, source, is_whole, .. } =
-        load(path, settings, classes, &stop()?).context("--baseline")?;
+    let loaded = load(path, settings, classes, &stop()?).context("--baseline")?;
+    loaded.refuse_other_rules(&name, Some(RULES_VERSION)).context("--baseline")?;
+    let Loaded { digest, source, is_whole, .. } = loaded;
     if digest.settings.by != Baseline::BY {
         bail!(
             "the baseline {name} has its rows by {}; it must have them by shape",
@@ -44,7 +49,7 @@ pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
         );
     }
     if !baseline.is_whole() {
-        eprintln!("mongosonar: rows were left out of the baseline {name}, so nothing is told as new");
+        eprintln!("mongosonar: rows were left out of the baseline {name}, so nothing is marked as new");
     }
     Ok(Arc::new(baseline))
 }

@@ -1,4 +1,4 @@
-//! Reading a capture file: time comes from the file.
+//! Reads a capture file. Time is that of the packets.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -12,12 +12,13 @@ use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 use sonar_view::{Origin, Selection};
 
+use super::args::QueriesArgs;
 use super::output::Output;
 use super::packets::{self, End, PacketSink};
-use crate::cli::{OK, QueriesArgs, TRUNCATED};
+use crate::exit::{OK, TRUNCATED};
 use crate::stop::{self, Ending};
 
-/// Takes operations into the open window, or writes them.
+/// Records operations in the open window, or writes them.
 struct Collect {
     window: Window,
     output: Output,
@@ -36,7 +37,7 @@ impl Sink for Collect {
     }
 }
 
-/// The run over one file.
+/// One pass over a file.
 struct Run {
     decoder: Decoder,
     shared: Arc<Shared>,
@@ -54,9 +55,9 @@ struct Run {
     end_ns: Option<u64>,
 }
 
-/// Reads `path` and shows what it holds; gives the exit code.
+/// Reads `path`, shows its operations, and returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8> {
-    let name = super::input::name(path);
+    let name = crate::input::name(path);
     let settings = Settings {
         ports: super::ports(args),
         snap_replies: None,
@@ -162,13 +163,14 @@ impl Run {
     }
 
     fn finish(&mut self) -> Result<()> {
-        // What is in flight is so at the end of the file, before the decoder gives it up.
+        // Operations are in flight at the end of the file until the decoder gives them up.
         let in_flight = self.decoder.in_flight(self.last);
         self.decoder.finish(self.last, &mut self.collect);
         let mut window = std::mem::replace(&mut self.collect.window, Window::new(self.last, self.settings));
         self.close(&mut window, self.last);
         window.in_flight = in_flight;
-        if self.clock.is_some() {
+        // Without a packet there is no interval.
+        if self.clock.is_some() && self.last != Timestamp::default() {
             self.collect.output.interval(&window)?;
         }
         self.add(window);

@@ -1,9 +1,9 @@
 //! `mongosonar queries`: shows the queries on the wire, or in a capture file.
 
 mod applications;
+pub mod args;
 mod baseline;
 mod file;
-pub mod input;
 mod live;
 mod output;
 mod packets;
@@ -12,6 +12,7 @@ mod replay;
 mod rotate;
 mod write;
 
+pub use self::args::QueriesArgs;
 pub use ports::SERVERS;
 pub use rotate::Rotation;
 pub use write::parse_rotation;
@@ -22,10 +23,11 @@ use sonar_core::window::WindowSettings;
 use sonar_decode::Ports;
 use sonar_view::{By, Column, Form, Selection, Sort};
 
-use crate::cli::{ByArg, ClassArg, QueriesArgs, RoleArg, ShapeArg};
+use self::args::{ByArg, RoleArg};
 use crate::exit::usage;
+use crate::values::{ClassArg, ShapeArg};
 
-/// Runs the command; gives the exit code.
+/// Runs the command and returns the exit code.
 pub fn run(args: &QueriesArgs) -> Result<u8> {
     let mut selection = selection(args)?;
     if let Some(path) = &args.baseline {
@@ -42,7 +44,7 @@ pub fn run(args: &QueriesArgs) -> Result<u8> {
     }
 }
 
-/// Which rows are asked for, and in which order.
+/// Which rows to show, and in which order.
 fn selection(args: &QueriesArgs) -> Result<Selection> {
     let by = match args.by.unwrap_or(ByArg::Shape) {
         ByArg::Shape => By::Shape,
@@ -81,12 +83,12 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
     })
 }
 
-/// Whether a digest is asked for.
+/// Whether to write a digest.
 fn digest(args: &QueriesArgs) -> bool {
     args.digest || args.html.is_some()
 }
 
-/// The ports as the decoder wants them.
+/// The ports for the decoder.
 fn ports(args: &QueriesArgs) -> Ports {
     if args.port.is_empty() {
         Ports::Any

@@ -1,4 +1,4 @@
-//! What is written to standard output when there is no live view.
+//! Writes to standard output when there is no live view.
 
 use std::io::{self, BufWriter, Stdout, Write};
 
@@ -12,7 +12,7 @@ use sonar_view::json::Kind;
 use sonar_view::layout::Fitting;
 use sonar_view::{By, Hidden, Origin, Report, Selection, Silence, csv, each, json, table};
 
-use crate::cli::QueriesArgs;
+use super::args::QueriesArgs;
 use crate::exit::usage;
 use crate::outfile::OutFile;
 use crate::{screen, stop};
@@ -25,17 +25,17 @@ pub enum Format {
     Csv,
 }
 
-/// A digest of all that is heard.
+/// A digest of all operations.
 struct Gathering {
     digest: Digest,
     wanted: Wanted,
-    /// How many operations each stands for.
+    /// How many operations each captured one stands for.
     weight: u32,
-    /// The page that is written beside.
+    /// The page to write as well.
     page: Option<OutFile>,
 }
 
-/// Standard output, and how to write on it.
+/// Standard output, and the form in which to write.
 pub struct Output {
     out: BufWriter<Stdout>,
     format: Format,
@@ -47,17 +47,17 @@ pub struct Output {
     origin: Origin,
     /// Since the start, of the intervals that were written.
     seen: Coverage,
-    /// Operations that were handed in one by one and left out.
+    /// Operations left out, of those handed in one by one.
     hidden: Hidden,
-    /// Operations that were handed in one by one and not left out.
+    /// Operations shown, of those handed in one by one.
     shown: u64,
 }
 
 impl Output {
-    /// As the arguments ask for it.
+    /// For these arguments.
     ///
     /// # Errors
-    /// A digest has no such rows, or no such column.
+    /// A digest cannot have these rows, or has no such column.
     pub fn new(args: &QueriesArgs, selection: &Selection, origin: Origin) -> Result<Self> {
         let format = match (args.json, args.csv) {
             (true, _) => Format::Json,
@@ -80,12 +80,12 @@ impl Output {
         })
     }
 
-    /// Whether operations are taken one by one.
+    /// Whether it wants each operation.
     pub fn wants_each(&self) -> bool {
         self.each || self.digest.is_some()
     }
 
-    /// Writes one operation, or takes it into the digest, if it is among those asked for.
+    /// Writes one operation, or adds it to the digest, if the selection has it.
     pub fn operation(&mut self, op: &Operation<'_>) -> io::Result<()> {
         let reason = match self.digest {
             Some(_) => self.selection.hides(op.role, op.class),
@@ -116,26 +116,32 @@ impl Output {
         self.report(window, Kind::Interval)
     }
 
-    /// Writes the end.
+    /// Writes the summary.
     pub fn summary(&mut self, window: &Window) -> io::Result<()> {
         self.report(window, Kind::Summary)
     }
 
     fn report(&mut self, window: &Window, kind: Kind) -> io::Result<()> {
         if kind == Kind::Summary {
-            // This is all that was seen.
+            // The window covers the whole capture.
             self.seen = window.coverage;
         }
         if let Some(Gathering { digest, wanted, page, .. }) = &self.digest {
             if kind == Kind::Summary {
                 let view = View::new(digest, Source::Wire, None, None, wanted);
-                let mut view = View { coverage: Some(&window.coverage), ..view };
+                let mut hidden = self.hidden.clone();
+                hidden.snapped = window.coverage.messages_snapped;
+                let coverage = Some(&window.coverage);
+                let mut view = View { coverage, hidden, sample: window.sample, ..view };
                 if let Some(page) = page {
                     page.write(|out| digest::html::write(&view, out)).map_err(io::Error::other)?;
                 }
                 match self.format {
                     Format::Json => digest::json::write(&view, &mut self.out)?,
-                    Format::Csv => digest::csv::write(&view, &mut self.out)?,
+                    Format::Csv => {
+                        digest::csv::write(&view, &mut self.out)?;
+                        self.hidden = view.left_out();
+                    }
                     Format::Table => {
                         view.rows.truncate(wanted.limit.unwrap_or(crate::digest::ROWS));
                         digest::text::write(&view, self.width, &mut self.out)?;
@@ -166,8 +172,8 @@ impl Output {
         self.flush()
     }
 
-    /// Says what is not shown where the rows do not: operations one by one end with an object in JSON; for text,
-    /// CSV and digests it goes to standard error.
+    /// Says what is not shown where the output itself cannot: operations one by one end with an object in JSON; for
+    /// their text and for CSV it goes to standard error, as does the reason why a digest is empty.
     fn remark(&mut self, window: &Window) -> io::Result<()> {
         let (silence, hidden) = if self.wants_each() {
             let mut hidden = self.hidden.clone();
@@ -187,18 +193,20 @@ impl Output {
         if stop::is_abandoned() {
             return Ok(());
         }
-        let said = silence.iter().map(Silence::text).chain(hidden.line(window.sample, Reader::CommandLine));
-        said.for_each(|line| eprintln!("mongosonar: {line}"));
+        // A digest says it itself, but for CSV.
+        let is_shown = self.digest.is_some() && self.format != Format::Csv;
+        let line = if is_shown { None } else { hidden.line(window.sample, Reader::CommandLine) };
+        silence.iter().map(Silence::text).chain(line).for_each(|line| eprintln!("mongosonar: {line}"));
         Ok(())
     }
 
-    /// Hands over what has been written.
+    /// Flushes.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
-/// What a digest is made for.
+/// Prepares the digest.
 fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<Gathering> {
     let by = match selection.by {
         By::Shape => GroupBy::Shape,

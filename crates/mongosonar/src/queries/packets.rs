@@ -10,8 +10,8 @@ use anyhow::{Result, bail};
 use sonar_core::Packet;
 use sonar_decode::capture_file::{Error, Parser, Step};
 
-use super::input::{self, open};
 use crate::content::{self, Content};
+use crate::input::{self, open};
 
 /// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
 /// than this makes the buffer grow, up to the parser's own cap.

@@ -1,5 +1,5 @@
-//! Which ports are listened to: those that were named, or else what a mongod or mongos here listens on,
-//! looked up again while listening.
+//! Which ports to capture: those that were named, or else those of each mongod and mongos on this host, looked up
+//! again while capturing.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ use sonar_sys::privileges::{Duty, capability};
 use sonar_view::Origin as PacketOrigin;
 use sonar_view::silence::Network;
 
-use crate::cli::Range;
+use super::args::Range;
 use crate::privileges;
 
 /// Names of the processes that serve MongoDB's protocol.
@@ -21,12 +21,12 @@ pub const SERVERS: [&str; 3] = ["mongod", "mongos", "ferretdb"];
 const SEARCH: Search<'_> = Search { names: &SERVERS, port_options: &["--port"] };
 /// The port when nothing else is known.
 const DEFAULT: u16 = 27_017;
-/// How often is looked again.
+/// How often to look for new servers.
 const EVERY: Duration = Duration::from_secs(10);
-/// With so many ports none is added any more: each one makes the filter in the kernel longer.
+/// The most ports: each one makes the filter in the kernel longer.
 const MAX_FOUND: usize = 128;
 
-/// The ports that are listened to.
+/// The ports to capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listened {
     /// Inclusive ranges.
@@ -38,16 +38,16 @@ pub struct Listened {
 enum Origin {
     /// `--port`.
     Named,
-    /// Servers listen on them here.
+    /// Servers on this host listen on them.
     Found,
-    /// No server has been found here.
+    /// No server was found on this host.
     Assumed,
-    /// As before, and servers have been found later.
+    /// No server was found at first, but some later.
     Added,
 }
 
 impl Listened {
-    /// Those of `named`; when there are none, what servers listen on by `proc_root`, which is `/proc`.
+    /// The ports of `named`, or, if it is empty, those that servers listen on. `proc_root` is `/proc`.
     pub fn choose(named: &[Range], proc_root: &Path) -> Self {
         if !named.is_empty() {
             let ranges = named.iter().map(|range| (range.0, range.1)).collect();
@@ -60,13 +60,13 @@ impl Listened {
         chosen
     }
 
-    /// Whether servers that start later are to be listened to as well.
+    /// Whether to capture servers that start later, too.
     pub fn follows(&self) -> bool {
         self.origin != Origin::Named
     }
 
-    /// Adds what servers listen on now; gives what is new, if anything is. A port stays when its server
-    /// has gone: one that restarts is seen from its first packet on.
+    /// Adds the ports that servers listen on now and returns what is new, if anything. The port of a server that has
+    /// ended stays, so that a restarted server is captured from its first packet on.
     fn look(&mut self, proc_root: &Path) -> Option<Vec<u16>> {
         self.add(find(proc_root)?)
     }
@@ -101,12 +101,12 @@ impl Listened {
         }
     }
 
-    /// What a view needs to explain why it sees nothing: whether anybody listens on these ports by
-    /// `proc_root`, and where servers do. `interfaces` is what is captured on.
+    /// What a view needs to explain why it shows nothing: whether any process listens on these ports, and where servers
+    /// do. `interfaces` are those captured; `proc_root` is `/proc`.
     pub fn origin(&self, interfaces: &str, proc_root: &Path) -> PacketOrigin {
         let found = listeners::find(proc_root, SEARCH).unwrap_or_default();
         let is_captured = |port: &u16| self.ranges.iter().any(|(low, high)| (low..=high).contains(&port));
-        // Where it cannot be found out, it is not claimed.
+        // Where that cannot be found out, the view does not claim it.
         let nobody_listens = listeners::open_ports(proc_root)
             .is_ok_and(|open| !open.iter().any(is_captured) && !found.ports().iter().any(is_captured));
         PacketOrigin::Network(Network {
@@ -138,12 +138,12 @@ impl Listened {
     }
 }
 
-/// What servers listen on here now, by `proc_root`, which is `/proc`.
+/// The ports that servers on this host listen on now. `proc_root` is `/proc`.
 pub fn find(proc_root: &Path) -> Option<Vec<u16>> {
     Some(listeners::find(proc_root, SEARCH).ok()?.ports())
 }
 
-/// Starts the helper that looks for servers when this process may not look into those of others any more.
+/// Starts the helper that finds servers once this process may not inspect other processes any more.
 pub fn helper() -> Option<Helper> {
     const KEPT: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
     privileges::helper("listening to servers that start later", KEPT, Duty::Reading, |mut socket| {

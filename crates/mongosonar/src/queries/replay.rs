@@ -12,10 +12,11 @@ use sonar_core::{Coverage, Packet, Timestamp, Window};
 use sonar_decode::{Decoder, Settings, Shared};
 use sonar_view::{Origin, Selection};
 
+use super::args::QueriesArgs;
 use super::live::{Feed, LiveSink, Pipeline, now, on_screen};
 use super::output::Output;
 use super::packets::{self, End, PacketSink};
-use crate::cli::{OK, QueriesArgs};
+use crate::exit::OK;
 use crate::stop::{self, Ending};
 
 /// The longest sleep, so that the replay ends soon after Ctrl-C.
@@ -126,7 +127,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         stop: stop.clone(),
         first: None,
     };
-    let source = format!("replay of {}", super::input::name(path));
+    let source = format!("replay of {}", crate::input::name(path));
     let screen = on_screen(args);
     if !screen {
         eprintln!("mongosonar: {source}; Ctrl-C ends it");

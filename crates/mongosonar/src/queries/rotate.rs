@@ -1,7 +1,7 @@
-//! Files that follow each other: `kept.pcapng` becomes `kept-00001.pcapng`, `kept-00002.pcapng`, and so on.
+//! Series of capture files: `kept.pcapng` becomes `kept-00001.pcapng`, `kept-00002.pcapng`, and so on.
 //!
-//! The thread that writes may not open files. A helper process makes them, where it has to with privileges, and
-//! a thread of ours waits for it.
+//! The thread that writes may not open files. A helper process creates them, with privileges if that takes any, and
+//! a thread of this process waits for it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,29 +14,33 @@ use anyhow::{Context, Result};
 use sonar_sys::helper::{self, Helper};
 use sonar_sys::privileges::{Duty, capability};
 
-use super::write::new_file;
+use super::write::{cannot_create, new_file};
 use crate::privileges;
 
 /// When the next file begins.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Rotation {
-    /// Once the file has so many bytes.
+    /// When the file has this many bytes.
     Bytes(u64),
-    /// Once so much time has passed.
+    /// After this time.
     Time(Duration),
 }
 
-/// The names of a series.
+/// Where the files of a series are and how they are named.
 #[derive(Clone, Debug)]
 struct Series {
     folder: PathBuf,
     stem: String,
-    /// With its dot; empty where there is none.
+    /// With its dot; empty if there is none.
     extension: String,
+    /// What each file begins with.
+    header: Vec<u8>,
+    /// How many files to keep; `None` for all.
+    keep: Option<u64>,
 }
 
 impl Series {
-    fn new(path: &Path) -> Result<Self> {
+    fn new(path: &Path, keep: Option<u64>, header: &[u8]) -> Result<Self> {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).context("--write names no file")?;
         let extension = path.extension().and_then(|extension| extension.to_str());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -44,6 +48,8 @@ impl Series {
             folder: folder.unwrap_or(Path::new(".")).to_path_buf(),
             stem: stem.to_owned(),
             extension: extension.map(|extension| format!(".{extension}")).unwrap_or_default(),
+            header: header.to_vec(),
+            keep,
         })
     }
 
@@ -51,7 +57,7 @@ impl Series {
         self.folder.join(format!("{}-{number:05}{}", self.stem, self.extension))
     }
 
-    /// The numbers of the files that are there, the lowest first.
+    /// The numbers of the existing files, in ascending order.
     fn numbers(&self) -> Vec<u64> {
         let number = |name: &str| {
             let digits = name.strip_prefix(&self.stem)?.strip_prefix('-')?.strip_suffix(&self.extension)?;
@@ -65,55 +71,64 @@ impl Series {
         numbers
     }
 
-    /// Makes the file of this number, and removes the oldest ones where there are more than `keep`.
-    fn make(&self, number: u64, keep: Option<u64>) -> io::Result<File> {
-        let file = new_file(&self.path(number))?;
-        if let Some(keep) = keep {
-            let numbers = self.numbers();
-            let surplus = numbers.len().saturating_sub(keep.max(1) as usize);
-            for old in numbers.into_iter().filter(|old| *old < number).take(surplus) {
-                fs::remove_file(self.path(old))?;
+    /// Creates the file of this number, and removes the oldest ones where more than `keep` are left.
+    ///
+    /// # Errors
+    /// It cannot be created, or an old one cannot be removed. Then no new file is left behind.
+    fn create(&self, number: u64) -> io::Result<File> {
+        let path = self.path(number);
+        let file = new_file(&path, &self.header)?;
+        self.remove_oldest(number).inspect_err(|_| {
+            let _ = fs::remove_file(&path);
+        })?;
+        Ok(file)
+    }
+
+    /// Removes the oldest files before `newest` where more than `keep` are there.
+    fn remove_oldest(&self, newest: u64) -> io::Result<()> {
+        let Some(keep) = self.keep else { return Ok(()) };
+        let numbers = self.numbers();
+        let surplus = numbers.len().saturating_sub(usize::try_from(keep).unwrap_or(usize::MAX).max(1));
+        for old in numbers.into_iter().filter(|old| *old < newest).take(surplus) {
+            match fs::remove_file(self.path(old)) {
+                // Somebody else was quicker.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
             }
         }
-        Ok(file)
+        Ok(())
     }
 }
 
-/// What comes of making a file.
+/// A new file with its path, or why there is none.
 type Made = io::Result<(File, PathBuf)>;
 
-/// Makes the files of a series.
+/// Hands over the files of a series.
 pub struct Files {
-    first: PathBuf,
     ask: SyncSender<()>,
     made: Receiver<Made>,
     asked: bool,
 }
 
 impl Files {
-    /// The files of the series of `path`, from the number after the highest that is there. Call it before any thread
-    /// is started; the files are made by `start`'s thread.
+    /// The files of the series of `path`, each beginning with `header`, from the number after the highest that
+    /// exists. Call it before any thread is started.
     ///
     /// # Errors
-    /// The path names no file.
-    pub fn prepare(path: &Path, keep: Option<u64>, with_helper: bool) -> Result<Preparation> {
-        let series = Series::new(path)?;
+    /// The path has no file name.
+    pub fn prepare(path: &Path, keep: Option<u64>, header: &[u8], with_helper: bool) -> Result<Preparation> {
+        let series = Series::new(path, keep, header)?;
         let number = series.numbers().last().map_or(1, |last| last + 1);
         let serving = series.clone();
         let helper = if with_helper {
             let what = "writing more than one file";
             privileges::helper(what, &[capability::DAC_OVERRIDE], Duty::Writing, move |socket| {
-                serve(&serving, keep, socket)
+                serve(&serving, socket)
             })
         } else {
             None
         };
-        Ok(Preparation { series, number, keep, helper })
-    }
-
-    /// The path of the first file.
-    pub fn first(&self) -> PathBuf {
-        self.first.clone()
+        Ok(Preparation { series, number, helper })
     }
 
     /// The next file, once it is there; the first call asks for it.
@@ -137,33 +152,43 @@ impl Files {
 pub struct Preparation {
     series: Series,
     number: u64,
-    keep: Option<u64>,
     helper: Option<Helper>,
 }
 
+/// A series whose first file has been created.
+pub struct Started<W> {
+    /// The first file.
+    pub first: (File, PathBuf),
+    /// Creates the others.
+    pub files: Files,
+    /// What creates them: it runs in a thread of its own until `files` is dropped.
+    pub work: W,
+}
+
 impl Preparation {
-    /// Makes no file itself; gives what is asked for files, and the work that makes them, which is for a thread.
+    /// Creates the first file.
     ///
     /// # Errors
-    /// The helper has gone.
-    pub fn start(self) -> (Files, impl FnOnce() + Send + 'static) {
+    /// It cannot be created.
+    pub fn start(self) -> Result<Started<impl FnOnce() + Send + 'static>> {
         let (ask, asked) = sync_channel(1);
         let (give, made) = sync_channel(1);
-        let first = self.series.path(self.number);
+        let path = self.series.path(self.number);
+        let file = self.series.create(self.number).with_context(|| cannot_create(&path))?;
         let work = move || {
             let mut number = self.number;
             while asked.recv().is_ok() {
                 number += 1;
                 let file = match &self.helper {
                     Some(helper) => ask_helper(helper, number),
-                    None => self.series.make(number, self.keep),
+                    None => self.series.create(number),
                 };
                 if give.send(file.map(|file| (file, self.series.path(number)))).is_err() {
                     return;
                 }
             }
         };
-        (Files { first, ask, made, asked: false }, work)
+        Ok(Started { first: (file, path), files: Files { ask, made, asked: false }, work })
     }
 }
 
@@ -180,12 +205,12 @@ fn ask_helper(helper: &Helper, number: u64) -> io::Result<File> {
     }
 }
 
-/// In the helper: makes the file of each number that comes.
-fn serve(series: &Series, keep: Option<u64>, mut socket: UnixStream) -> io::Result<()> {
+/// In the helper: creates the file of each number that it receives.
+fn serve(series: &Series, mut socket: UnixStream) -> io::Result<()> {
     let mut number = [0; 8];
     loop {
         socket.read_exact(&mut number)?;
-        match series.make(u64::from_le_bytes(number), keep) {
+        match series.create(u64::from_le_bytes(number)) {
             Ok(file) => helper::send_file(&socket, &file)?,
             Err(error) => {
                 socket.write_all(&[0])?;
@@ -208,11 +233,13 @@ mod tests {
         for name in others {
             fs::write(folder.join(name), "").unwrap();
         }
-        fs::write(folder.join("kept-00007.pcapng"), "").unwrap();
-        let files = Files::prepare(&folder.join("kept.pcapng"), Some(3), false).unwrap();
-        let (mut files, work) = files.start();
-        assert_eq!(files.first(), folder.join("kept-00008.pcapng"), "no earlier file is touched");
-        fs::write(files.first(), "").unwrap();
+        for number in 4..=7 {
+            fs::write(folder.join(format!("kept-{number:05}.pcapng")), "").unwrap();
+        }
+        let files = Files::prepare(&folder.join("kept.pcapng"), Some(3), b"header", false).unwrap();
+        let Started { first, mut files, work } = files.start().unwrap();
+        assert_eq!(first.1, folder.join("kept-00008.pcapng"), "no earlier file is touched");
+        assert_eq!(kept(&folder), [6, 7, 8], "also those of an earlier run count");
         let worker = std::thread::spawn(work);
         for number in 9..=12 {
             let (_, path) = loop {
@@ -222,18 +249,27 @@ mod tests {
                 std::thread::yield_now();
             };
             assert_eq!(path, folder.join(format!("kept-{number:05}.pcapng")));
+            assert_eq!(fs::read(path).unwrap(), b"header", "nothing was written into it yet");
         }
         drop(files);
         worker.join().unwrap();
-        let mut left: Vec<_> = fs::read_dir(&folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        left.sort();
-        let mut expected: Vec<_> = others.map(str::to_owned).to_vec();
-        expected.extend([10, 11, 12].map(|number| format!("kept-{number:05}.pcapng")));
-        expected.sort();
-        assert_eq!(left, expected);
+        assert_eq!(kept(&folder), [10, 11, 12]);
+        for name in others {
+            assert!(folder.join(name).exists(), "{name}");
+        }
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// The numbers of the files of the series, in order.
+    fn kept(folder: &Path) -> Vec<u64> {
+        let names =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let number = |name: String| {
+            let number = name.strip_prefix("kept-")?.strip_suffix(".pcapng")?;
+            number.parse().ok().filter(|_| number.len() == 5)
+        };
+        let mut numbers: Vec<u64> = names.filter_map(number).collect();
+        numbers.sort_unstable();
+        numbers
     }
 }

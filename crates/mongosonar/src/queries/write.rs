@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use sonar_core::{LinkType, Packet};
 use sonar_decode::capture_file::{Interface, Section, Writer};
-use sonar_sys::interfaces::Names;
+use sonar_sys::interfaces::{self, Names};
 use sonar_view::units::Size;
 
 use super::live::News;
@@ -20,19 +20,54 @@ use super::rotate::{Files, Rotation};
 /// Bytes gathered before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// A capture file that is being written. An error, like a full disk, ends the writing and not the
-/// listening.
+/// What every file of `--write` begins with: the section header, and the interfaces that exist when the capture
+/// starts. A file is never without it, so that one without packets can be read too.
+pub struct FileHeader {
+    bytes: Vec<u8>,
+    /// Ready for what follows these bytes.
+    writer: Writer,
+    /// Numbers in the file, by the kernel's number and the link type of an interface.
+    numbers: HashMap<(u32, LinkType), Option<u32>>,
+}
+
+impl FileHeader {
+    /// For a capture on the interfaces of these names; on all that are up where no name is given.
+    pub fn new(names: &[String]) -> Self {
+        let mut bytes = Vec::new();
+        let application = concat!("mongosonar ", env!("CARGO_PKG_VERSION"));
+        let section = Section { hardware: std::env::consts::ARCH, os: std::env::consts::OS, application };
+        let mut writer = Writer::begin(&section, &mut bytes);
+        let mut numbers = HashMap::new();
+        // One that is missing here is described when its first packet comes.
+        for interface in interfaces::list().unwrap_or_default() {
+            let is_captured = if names.is_empty() { interface.up } else { names.contains(&interface.name) };
+            if is_captured {
+                let link = if interface.ethernet { LinkType::Ethernet } else { LinkType::Raw };
+                let block = Interface { name: &interface.name, link, snap_len: 0 };
+                numbers.insert((interface.index, link), writer.interface(&block, &mut bytes));
+            }
+        }
+        Self { bytes, writer, numbers }
+    }
+
+    /// The bytes that a file begins with.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Writes captured packets into a file, or a series of files. After an error, such as a full disk, it writes nothing
+/// more; the capture itself goes on.
 pub struct Recorder {
     path: PathBuf,
     file: File,
+    header: FileHeader,
     writer: Writer,
-    /// What the packets of the file came from: the kernel's number and the link type, by the number in the file.
-    interfaces: Vec<(String, LinkType)>,
-    /// Of the file, by the kernel's; `None` where the file takes no more of them.
-    numbers: HashMap<u32, Option<u32>>,
+    /// Interfaces that the header does not describe, in the order of their numbers in the file.
+    later: Vec<(String, LinkType)>,
     names: Option<Names>,
     buffer: Vec<u8>,
-    /// Bytes in the file, whole blocks all of them.
+    /// Bytes in the file, all of them whole blocks.
     written: u64,
     begun: Instant,
     rotation: Option<(Rotation, Files)>,
@@ -41,41 +76,47 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the file, readable by its owner only. An existing one is never touched. With `rotation` it is the first
-    /// of those that `files` makes.
+    /// Writes one file, readable by its owner only. It must not exist yet.
     ///
     /// # Errors
-    /// The file cannot be made.
-    pub fn create(path: &Path, rotation: Option<(Rotation, Files)>, news: Sender<News>) -> Result<Self> {
-        let path = rotation.as_ref().map_or_else(|| path.to_path_buf(), |(_, files)| files.first());
-        let file = new_file(&path).with_context(|| {
-            format!("cannot make {}: --write makes a new file and leaves existing ones alone", path.display())
-        })?;
+    /// The file cannot be created, or not even its header can be written.
+    pub fn create(path: &Path, header: FileHeader, news: Sender<News>) -> Result<Self> {
+        let file = new_file(path, header.bytes()).with_context(|| cannot_create(path))?;
+        Ok(Self::of((file, path.to_path_buf()), header, news))
+    }
+
+    /// Writes a series of files, of which `first` has its header already and `rotation` says when the next one begins.
+    pub fn series(
+        first: (File, PathBuf),
+        rotation: (Rotation, Files),
+        header: FileHeader,
+        news: Sender<News>,
+    ) -> Self {
+        Self { rotation: Some(rotation), ..Self::of(first, header, news) }
+    }
+
+    fn of((file, path): (File, PathBuf), header: FileHeader, news: Sender<News>) -> Self {
         eprintln!(
             "mongosonar: {} will hold whole commands and replies, with their values; only its owner may read it",
             path.display()
         );
-        let mut buffer = Vec::with_capacity(BUFFER + (1 << 17));
-        let writer = begin(&mut buffer);
-        let mut recorder = Self {
+        Self {
             path,
             file,
-            writer,
-            interfaces: Vec::new(),
-            numbers: HashMap::new(),
+            writer: header.writer.clone(),
+            later: Vec::new(),
             names: Names::open().ok(),
-            buffer,
-            written: 0,
+            buffer: Vec::with_capacity(BUFFER + (1 << 17)),
+            written: header.bytes.len() as u64,
+            header,
             begun: Instant::now(),
-            rotation,
+            rotation: None,
             news,
             failed: None,
-        };
-        recorder.flush();
-        Ok(recorder)
+        }
     }
 
-    /// What ended the writing early, where something did.
+    /// Why writing ended early, if it did.
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_deref()
     }
@@ -85,16 +126,17 @@ impl Recorder {
         if self.failed.is_some() {
             return;
         }
-        let number = *self.numbers.entry(packet.interface).or_insert_with(|| {
-            // Asked when it is first seen: it may be younger than this capture.
+        let number = *self.header.numbers.entry((packet.interface, packet.link)).or_insert_with(|| {
+            // The interface may be younger than this capture.
             let name = self.names.as_ref().map(|names| names.of(packet.interface)).unwrap_or_default();
             let interface = Interface { name: &name, link: packet.link, snap_len: 0 };
             let number = self.writer.interface(&interface, &mut self.buffer);
             if number.is_some() {
-                self.interfaces.push((name, packet.link));
+                self.later.push((name, packet.link));
             }
             number
         });
+        // The file takes no more interfaces.
         let Some(number) = number else { return };
         self.writer.packet(number, packet, &mut self.buffer);
         if self.buffer.len() >= BUFFER {
@@ -102,8 +144,13 @@ impl Recorder {
         }
     }
 
-    /// Writes what has been gathered.
+    /// Writes what is in the buffer, and begins the next file when it is due.
     pub fn flush(&mut self) {
+        self.write_buffer();
+        self.rotate();
+    }
+
+    fn write_buffer(&mut self) {
         if self.failed.is_some() {
             return;
         }
@@ -114,20 +161,22 @@ impl Recorder {
                 // Half a block would look like damage.
                 let _ = self.file.set_len(self.written);
                 // The reason comes first: a narrow screen cuts a long path.
-                let failed = format!(
+                self.fail(format!(
                     "{error}: writing ended after {}; {} can be read up to there",
                     Size(self.written),
                     self.path.display()
-                );
-                self.news.send(News::WritingEnded(failed.clone())).ok();
-                self.failed = Some(failed);
+                ));
             }
         }
         self.buffer.clear();
-        self.rotate();
     }
 
-    /// Goes on in the next file where this one is large or old enough, and the next one is there.
+    fn fail(&mut self, reason: String) {
+        self.news.send(News::WritingEnded(reason.clone())).ok();
+        self.failed = Some(reason);
+    }
+
+    /// Goes on in the next file if this one is large or old enough and the next one exists.
     fn rotate(&mut self) {
         let Some((rotation, files)) = &mut self.rotation else { return };
         let due = match *rotation {
@@ -138,41 +187,43 @@ impl Recorder {
             return;
         }
         match files.next() {
-            // It is being made: the next flush sees it.
+            // Not yet: the next flush asks again.
             None => {}
             Some(Ok((file, path))) => {
-                (self.file, self.path, self.written, self.begun) = (file, path, 0, Instant::now());
-                self.writer = begin(&mut self.buffer);
-                // A file stands for itself: it describes the interfaces anew, by the same numbers.
-                for (name, link) in &self.interfaces {
+                (self.file, self.path, self.begun) = (file, path, Instant::now());
+                self.written = self.header.bytes.len() as u64;
+                self.writer = self.header.writer.clone();
+                // Each file describes all interfaces, under the same numbers.
+                for (name, link) in &self.later {
                     let interface = Interface { name, link: *link, snap_len: 0 };
                     self.writer.interface(&interface, &mut self.buffer);
                 }
+                self.write_buffer();
             }
             Some(Err(error)) => {
-                let failed = format!(
-                    "writing ended with {}: the next file cannot be made: {error}",
-                    self.path.display()
-                );
-                self.news.send(News::WritingEnded(failed.clone())).ok();
-                self.failed = Some(failed);
+                let path = self.path.display();
+                self.fail(format!("writing ended with {path}: the next file cannot be created: {error}"));
             }
         }
     }
 }
 
-fn begin(buffer: &mut Vec<u8>) -> Writer {
-    let application = concat!("mongosonar ", env!("CARGO_PKG_VERSION"));
-    let section = Section { hardware: std::env::consts::ARCH, os: std::env::consts::OS, application };
-    Writer::begin(&section, buffer)
+/// What went wrong with a file that could not be created.
+pub fn cannot_create(path: &Path) -> String {
+    format!("cannot create {}: --write makes a new file and leaves existing ones alone", path.display())
 }
 
-/// A new file that its owner only may read.
+/// Creates a file that only its owner may read, with `header` in it.
 ///
 /// # Errors
-/// There is one of this name, or none can be made.
-pub fn new_file(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+/// A file of this name exists, or it cannot be created or written; then none is left behind.
+pub fn new_file(path: &Path, header: &[u8]) -> std::io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    if let Err(error) = file.write_all(header) {
+        let _ = std::fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(file)
 }
 
 /// Writes blocks; gives the bytes of those that were written whole, and the error that ended it.
@@ -212,7 +263,7 @@ pub fn parse_rotation(text: &str) -> Result<Rotation, String> {
         "M" | "MiB" | "MB" => 20,
         "G" | "GiB" | "GB" => 30,
         _ => {
-            let time = crate::cli::parse_duration(text).map_err(|_| wrong())?;
+            let time = crate::values::parse_duration(text).map_err(|_| wrong())?;
             return match time {
                 _ if unit.is_empty() => Err(wrong()),
                 time if time < Duration::from_secs(1) => Err(format!("{text} is too short: at least 1s")),
@@ -229,6 +280,9 @@ pub fn parse_rotation(text: &str) -> Result<Rotation, String> {
 
 #[cfg(test)]
 mod tests {
+    use sonar_decode::capture_file::{Parser, Step};
+
+    use super::super::rotate::Started;
     use super::*;
 
     /// A disk with room for so many bytes.
@@ -277,5 +331,80 @@ mod tests {
         for bad in ["", "M", "10", "1K", "10ms", "x", "-1M", "99999999999999G"] {
             assert!(parse_rotation(bad).is_err(), "{bad}");
         }
+    }
+
+    /// The link types of the interfaces that a file describes, and how many packets it holds.
+    fn contents(path: &Path) -> (usize, usize) {
+        let bytes = std::fs::read(path).unwrap();
+        let (mut parser, mut at, mut packets) = (Parser::new(), 0, 0);
+        loop {
+            match parser.next(&bytes[at..]).unwrap() {
+                Step::Packet { consumed, .. } => (at, packets) = (at + consumed, packets + 1),
+                Step::Skip { consumed } => at += consumed,
+                Step::Need { .. } => break,
+            }
+        }
+        parser.end(bytes.len() - at).unwrap();
+        // The type of an interface block is 1; blocks say their length.
+        let (mut interfaces, mut at) = (0, 0);
+        while let Some(head) = bytes.get(at..at + 8) {
+            interfaces += usize::from(head[..4] == [1, 0, 0, 0]);
+            at += u32::from_le_bytes(*head[4..].first_chunk().unwrap()) as usize;
+        }
+        (interfaces, packets)
+    }
+
+    fn packet(interface: u32, link: LinkType) -> Packet<'static> {
+        Packet {
+            time: sonar_core::Timestamp::from_unix(1_700_000_000, 0),
+            link,
+            interface,
+            direction: Default::default(),
+            loopback: false,
+            vlan_tci: None,
+            wire_len: 1_000,
+            data: &[7; 1_000],
+        }
+    }
+
+    #[test]
+    fn a_file_can_be_read_as_soon_as_it_exists() {
+        let folder = std::env::temp_dir().join(format!("mongosonar-write-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let header = FileHeader::new(&["lo".to_owned()]);
+        let (news, _receiver) = std::sync::mpsc::channel();
+
+        let single = folder.join("single.pcapng");
+        let recorder = Recorder::create(&single, FileHeader::new(&["lo".to_owned()]), news.clone()).unwrap();
+        assert_eq!(contents(&single), (1, 0));
+        drop(recorder);
+        assert!(Recorder::create(&single, FileHeader::new(&[]), news.clone()).is_err(), "it exists");
+
+        let path = folder.join("kept.pcapng");
+        let series = Files::prepare(&path, None, header.bytes(), false).unwrap();
+        let Started { first, files, work } = series.start().unwrap();
+        let worker = std::thread::spawn(work);
+        let kept = |number| folder.join(format!("kept-{number:05}.pcapng"));
+        assert_eq!(contents(&kept(1)), (1, 0));
+        let mut recorder = Recorder::series(first, (Rotation::Bytes(64 << 10), files), header, news);
+        // Two that the header does not describe: the same number with another link type is another interface.
+        for link in [LinkType::Ethernet, LinkType::Raw] {
+            for _ in 0..40 {
+                recorder.packet(&packet(u32::MAX, link));
+            }
+        }
+        recorder.flush();
+        assert_eq!(contents(&kept(1)), (3, 80));
+        while recorder.path != kept(2) {
+            recorder.flush();
+            std::thread::yield_now();
+        }
+        assert_eq!(contents(&kept(2)), (3, 0), "without another flush");
+        recorder.packet(&packet(u32::MAX, LinkType::Raw));
+        recorder.flush();
+        assert_eq!(contents(&kept(2)), (3, 1));
+        drop(recorder);
+        worker.join().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -251,7 +251,7 @@ impl Parser {
         step
     }
 
-    /// Tells whether the file may end here, with `rest` bytes left that [`next`](Self::next) needed more of.
+    /// Checks whether the file may end here, with `rest` bytes left that [`next`](Self::next) needed more of.
     ///
     /// # Errors
     /// [`Error::Truncated`], or [`Error::NotACapture`] for an empty file.

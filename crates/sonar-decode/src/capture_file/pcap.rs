@@ -8,7 +8,7 @@ use super::{Error, MAX_PACKET_LEN, Order, Step};
 pub(super) const FILE_HEADER_LEN: usize = 24;
 
 /// Little- and big-endian: microseconds, nanoseconds, and the variant of Linux distributions around 2000
-/// whose records tell interface and direction.
+/// whose records hold interface and direction.
 pub(super) const MAGICS: [[u8; 4]; 6] = [
     [0xd4, 0xc3, 0xb2, 0xa1],
     [0xa1, 0xb2, 0xc3, 0xd4],
@@ -42,7 +42,7 @@ impl Reader {
         }
         Ok(Self {
             order,
-            // The upper half may tell of frame check sequences, which the IP length leaves out anyway.
+            // The upper half may describe frame check sequences, which the IP length leaves out anyway.
             link: LinkType::from_number(order.word(header, 5) as u16),
             ns_per_unit: if magic == 0xa1b2_3c4d { 1 } else { 1_000 },
             patched: magic == 0xa1b2_cd34,

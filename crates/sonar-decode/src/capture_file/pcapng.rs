@@ -85,7 +85,7 @@ impl Unit {
         let power = u32::from(resolution & 0x7f);
         match resolution {
             0..=9 => Self::Ns(10_u64.pow(9 - power)),
-            // Finer than 10^-38 s there is no time that could be told apart from 0.
+            // Finer than 10^-38 s there is no time that could be distinguished from 0.
             10..=0x7f => Self::PerNs(10_u128.checked_pow(power - 9).unwrap_or(u128::MAX)),
             _ => Self::PowerOfTwo(power),
         }

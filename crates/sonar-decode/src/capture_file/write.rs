@@ -29,7 +29,7 @@ pub struct Interface<'a> {
 }
 
 /// Writes the blocks of one pcapng section into buffers of the caller.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Writer {
     interfaces: u32,
 }

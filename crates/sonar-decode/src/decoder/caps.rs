@@ -85,7 +85,7 @@ mod tests {
     use bson::doc;
 
     use super::*;
-    use crate::decoder::heard::{Heard, message};
+    use crate::decoder::collected::{Collected, message};
     use crate::testing::{Conversation, End};
     use crate::{Settings, Shared};
 
@@ -97,9 +97,9 @@ mod tests {
         talk
     }
 
-    fn take(decoder: &mut Decoder, heard: &mut Heard, talk: &mut Conversation) {
+    fn take(decoder: &mut Decoder, seen: &mut Collected, talk: &mut Conversation) {
         for packet in talk.packets.drain(..) {
-            decoder.packet(&packet.as_packet(), heard);
+            decoder.packet(&packet.as_packet(), seen);
         }
         assert!(!decoder.core.is_over_caps());
     }
@@ -114,25 +114,25 @@ mod tests {
 
     #[test]
     fn the_oldest_long_message_gives_way_and_never_the_newest() {
-        let (mut decoder, mut heard) =
-            (Decoder::new(Settings::default(), Arc::new(Shared::default())), Heard::default());
+        let (mut decoder, mut seen) =
+            (Decoder::new(Settings::default(), Arc::new(Shared::default())), Collected::default());
         let insert = doc! {"insert": "orders", "documents": [{"a": "x".repeat(40_000)}], "$db": "shop"};
         let bytes = message(1, 0, &insert);
         let (begin, end) = bytes.split_at(1_000);
         let mut talks: Vec<Conversation> = (0..MAX_STREAMING + 10).map(conversation).collect();
         for talk in &mut talks {
             talk.send(End::Client, begin);
-            take(&mut decoder, &mut heard, talk);
+            take(&mut decoder, &mut seen, talk);
         }
         for talk in &mut talks {
             talk.send(End::Client, end).send(End::Server, &message(2, 1, &doc! {"n": 1, "ok": 1.0}));
-            take(&mut decoder, &mut heard, talk);
+            take(&mut decoder, &mut seen, talk);
         }
         let evicted = decoder.coverage().messages_evicted as usize;
         assert!((10..=10 + MAX_STREAMING / SHARE).contains(&evicted), "{evicted}");
-        assert_eq!(heard.told.len(), talks.len() - evicted);
+        assert_eq!(seen.operations.len(), talks.len() - evicted);
         let newest = talks.last().unwrap().now();
-        decoder.finish(newest, &mut heard);
+        decoder.finish(newest, &mut seen);
         assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
         // Each of the others was answered, the newest among them: what is missing are the first.
         assert_eq!(decoder.coverage().replies_orphan as usize, evicted);
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn the_oldest_reply_that_waits_for_its_request_gives_way() {
-        let (mut decoder, mut heard) =
-            (Decoder::new(Settings::default(), Arc::new(Shared::default())), Heard::default());
+        let (mut decoder, mut seen) =
+            (Decoder::new(Settings::default(), Arc::new(Shared::default())), Collected::default());
         let each = super::super::pair::MAX_EARLY;
         let ok = doc! {"ok": 1.0};
         let mut talks: Vec<Conversation> = (0..MAX_ALL_EARLY / each + 1).map(conversation).collect();
@@ -149,28 +149,28 @@ mod tests {
             for id in 0..each as u32 {
                 talk.send(End::Server, &message(100 + id, id, &ok));
             }
-            take(&mut decoder, &mut heard, talk);
+            take(&mut decoder, &mut seen, talk);
         }
         // On one connection the first of nine gives way.
         let newest = talks.last_mut().unwrap();
         newest.send(End::Server, &message(200, 99, &ok));
-        take(&mut decoder, &mut heard, newest);
+        take(&mut decoder, &mut seen, newest);
         for id in 0..each as u32 {
             newest.send(End::Client, &message(id, 0, &doc! {"ping": 1, "$db": "admin"}));
         }
         newest.send(End::Client, &message(99, 0, &doc! {"ping": 1, "$db": "admin"}));
-        take(&mut decoder, &mut heard, newest);
-        let answered = |heard: &Heard| -> Vec<u32> {
-            heard.told.iter().filter(|told| told.2 == "ok").map(|told| told.0).collect()
+        take(&mut decoder, &mut seen, newest);
+        let answered = |seen: &Collected| -> Vec<u32> {
+            seen.operations.iter().filter(|told| told.2 == "ok").map(|told| told.0).collect()
         };
-        assert_eq!(answered(&heard), [1, 2, 3, 4, 5, 6, 7, 99]);
+        assert_eq!(answered(&seen), [1, 2, 3, 4, 5, 6, 7, 99]);
         let oldest = &mut talks[0];
         for id in 0..each as u32 {
             oldest.send(End::Client, &message(id, 0, &doc! {"ping": 1, "$db": "admin"}));
         }
-        take(&mut decoder, &mut heard, oldest);
-        assert_eq!(answered(&heard).len(), 8, "those of the first connection were given up");
-        decoder.finish(talks[0].now(), &mut heard);
+        take(&mut decoder, &mut seen, oldest);
+        assert_eq!(answered(&seen).len(), 8, "those of the first connection were given up");
+        decoder.finish(talks[0].now(), &mut seen);
         assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
     }
 }

@@ -77,7 +77,7 @@ mod tests {
     use bson::{Document, doc};
     use sonar_core::{Class, Operation, Role};
 
-    use crate::decoder::heard::message;
+    use crate::decoder::collected::message;
     use crate::testing::{Conversation, End};
     use crate::{Decoder, MIN_SNAP_REPLIES, Ports, Settings, Shared, Sink};
 
@@ -190,9 +190,9 @@ mod tests {
             talk.ack(End::Client);
             let (seen, coverage) = run(&talk);
             assert_eq!(seen.len(), 3, "{command}");
-            for seen in seen {
-                assert_eq!((seen.0.as_str(), seen.1.as_str()), (command, namespace));
-                assert_eq!((seen.2, seen.3), (Class::Waiting, Role::Served));
+            for one in seen {
+                assert_eq!((one.0.as_str(), one.1.as_str()), (command, namespace));
+                assert_eq!((one.2, one.3), (Class::Waiting, Role::Served));
             }
             assert_eq!((coverage.losses().count(), coverage.replies_exhaust), (0, 3));
         }

@@ -11,7 +11,7 @@ use crate::tcp::Side;
 
 /// A connection between a client and a server.
 pub struct Connection {
-    /// Which side is the server; `None` until something tells.
+    /// Which side is the server; `None` until something decides it.
     pub server: Option<Side>,
     pub halves: [Half; 2],
     pub pending: VecDeque<Pending>,

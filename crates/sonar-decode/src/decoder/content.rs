@@ -1,5 +1,5 @@
 //! What does this message say? Inflates it where it is compressed, has it read, in one piece or while it
-//! comes, and tells from the first one which side is the server.
+//! comes, and derives from the first one which side is the server.
 //!
 //! Where it begins and ends is known from [`stream`](super::stream); the layouts are
 //! [`message`](crate::message)'s; what comes of a request or a reply is left to [`request`](super::request)
@@ -16,7 +16,7 @@ use super::request::Sent;
 use super::stream::Stage;
 use super::{Core, Handler, Sink};
 use crate::compress::{Inflater, Status};
-use crate::message::{Body, Content, Found, Header, Reply, Request, Told};
+use crate::message::{Body, Content, Found, Header, Reply, Request, SlotValues};
 use crate::shape::Rendered;
 use crate::tcp::{Flow, Side};
 
@@ -267,7 +267,7 @@ impl<S: Sink> Handler<'_, S> {
         } else if read.is_ok() {
             side
         } else if flow.ends[0].port <= flow.ends[1].port {
-            // Nothing tells: servers mostly have the lower port.
+            // Nothing else decides: servers mostly have the lower port.
             Side::Low
         } else {
             Side::High
@@ -399,7 +399,7 @@ impl Core {
         let read = self.body.feed::<()>(body, &mut Content::Reply(reply));
         let whole = read.is_ok() && self.body.left() == 0;
         if let (Some(place), true, true) = (place, whole, reply.codes.is_empty()) {
-            let same = |known: &Reply, told: &Told| {
+            let same = |known: &Reply, told: &SlotValues| {
                 let mut again = Reply::default();
                 again.become_known(known, told);
                 again == *reply
@@ -499,7 +499,7 @@ mod tests {
     use bson::doc;
 
     use super::Checksum;
-    use crate::decoder::heard::{Heard, message};
+    use crate::decoder::collected::{Collected, message};
     use crate::message::{HEADER, Header};
     use crate::testing::{Conversation, End};
     use crate::{Decoder, Settings, Shared};
@@ -523,21 +523,21 @@ mod tests {
         doc! {"insert": "orders", "documents": documents, "$db": "shop"}
     }
 
-    fn take(talk: &mut Conversation, verify_checksums: bool) -> Heard {
+    fn take(talk: &mut Conversation, verify_checksums: bool) -> Collected {
         let settings = Settings { verify_checksums, ..Settings::default() };
         let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
-        let mut heard = Heard::default();
+        let mut seen = Collected::default();
         // What comes after a gap has been acknowledged: it will not be sent again.
         talk.wait(5_000_000_000).ack(End::Server).ack(End::Client);
         for packet in &talk.packets {
-            decoder.packet(&packet.as_packet(), &mut heard);
+            decoder.packet(&packet.as_packet(), &mut seen);
         }
-        decoder.tick(talk.now().plus_ns(5_000_000_000), &mut heard);
+        decoder.tick(talk.now().plus_ns(5_000_000_000), &mut seen);
         assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
-        decoder.finish(talk.now().plus_ns(6_000_000_000), &mut heard);
-        heard.coverage = decoder.coverage();
-        assert_eq!(heard.coverage.imbalances(decoder.in_progress()), []);
-        heard
+        decoder.finish(talk.now().plus_ns(6_000_000_000), &mut seen);
+        seen.coverage = decoder.coverage();
+        assert_eq!(seen.coverage.imbalances(decoder.in_progress()), []);
+        seen
     }
 
     fn talk() -> Conversation {
@@ -573,11 +573,11 @@ mod tests {
                 // Without a checksum there is nothing to verify.
                 talk.send(End::Client, &message(3, 0, &insert(padding)));
                 talk.send(End::Server, &message(4, 3, &doc! {"n": 1, "ok": 1.0}));
-                let heard = take(&mut talk, verify);
-                let coverage = heard.coverage;
+                let seen = take(&mut talk, verify);
+                let coverage = seen.coverage;
                 let counted = (coverage.checksums_verified, coverage.messages_checksum_wrong);
                 assert_eq!(counted, if verify { (2, u64::from(wrong)) } else { (0, 0) }, "{padding}");
-                let told: Vec<_> = heard.told.iter().map(|told| told.0).collect();
+                let told: Vec<_> = seen.operations.iter().map(|told| told.0).collect();
                 assert_eq!(
                     told,
                     if verify && wrong { vec![3] } else { vec![1, 3] },
@@ -600,8 +600,8 @@ mod tests {
                 found[byte] ^= u8::from(wrong);
                 talk.send(End::Client, &found).send(End::Client, &summed(7, 0, &insert(padding)));
                 talk.send(End::Server, &message(8, 7, &doc! {"n": 1, "ok": 1.0}));
-                let heard = take(&mut talk, false);
-                let coverage = heard.coverage;
+                let seen = take(&mut talk, false);
+                let coverage = seen.coverage;
                 // The one behind the first is verified too where the search goes on.
                 let verified = if wrong { (2, 1) } else { (1, 0) };
                 assert_eq!(
@@ -609,7 +609,7 @@ mod tests {
                     verified,
                     "{coverage:?}"
                 );
-                let mut told: Vec<_> = heard.told.iter().map(|told| (told.0, told.2)).collect();
+                let mut told: Vec<_> = seen.operations.iter().map(|told| (told.0, told.2)).collect();
                 told.sort_unstable();
                 let expected: &[_] =
                     if wrong { &[(1, "ok"), (7, "ok")] } else { &[(1, "ok"), (5, "unknown"), (7, "ok")] };

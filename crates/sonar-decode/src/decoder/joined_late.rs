@@ -34,7 +34,7 @@ mod tests {
     use bson::doc;
     use sonar_core::{Application, Timestamp};
 
-    use crate::decoder::heard::{Heard, message};
+    use crate::decoder::collected::{Collected, message};
     use crate::testing::{Conversation, End};
     use crate::{Decoder, Settings, Shared};
 
@@ -42,8 +42,8 @@ mod tests {
         Application { name: name.into(), driver: driver.into(), ..Application::default() }
     }
 
-    fn apps(heard: &Heard) -> Vec<String> {
-        let mut names: Vec<_> = heard
+    fn apps(seen: &Collected) -> Vec<String> {
+        let mut names: Vec<_> = seen
             .window
             .apps
             .iter()
@@ -57,10 +57,10 @@ mod tests {
     }
 
     /// A find and its reply, of a connection that was open before.
-    fn ask(talk: &mut Conversation, id: u32, decoder: &mut Decoder, heard: &mut Heard) {
+    fn ask(talk: &mut Conversation, id: u32, decoder: &mut Decoder, seen: &mut Collected) {
         talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
         talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
-        talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), heard));
+        talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), seen));
     }
 
     #[test]
@@ -69,20 +69,20 @@ mod tests {
         let client = "10.0.0.2:40000";
         let known = (client.parse::<std::net::SocketAddr>().unwrap().into(), app("shop", "nodejs"));
         let mut decoder = Decoder::new(Settings::default(), shared.clone());
-        let (mut heard, mut talk) = (Heard::default(), Conversation::new(client, "10.0.0.1:27017"));
-        ask(&mut talk, 1, &mut decoder, &mut heard);
-        assert_eq!(apps(&heard), ["served joined late"]);
+        let (mut seen, mut talk) = (Collected::default(), Conversation::new(client, "10.0.0.1:27017"));
+        ask(&mut talk, 1, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["served joined late"]);
         // Known while the connection is followed already.
         shared.add_clients([known.clone()]);
-        decoder.tick(Timestamp::from_unix(1, 0), &mut heard);
-        ask(&mut talk, 2, &mut decoder, &mut heard);
-        assert_eq!(apps(&heard), ["served joined late", "served shop"]);
+        decoder.tick(Timestamp::from_unix(1, 0), &mut seen);
+        ask(&mut talk, 2, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["served joined late", "served shop"]);
         // Known before it is seen.
         let shared = Arc::new(Shared::default());
         shared.add_clients([known]);
-        let (mut decoder, mut heard) = (Decoder::new(Settings::default(), shared), Heard::default());
-        ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut heard);
-        assert_eq!(apps(&heard), ["served shop"]);
+        let (mut decoder, mut seen) = (Decoder::new(Settings::default(), shared), Collected::default());
+        ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["served shop"]);
     }
 
     /// What was known of an older connection from the same port is not said of a new one.
@@ -91,11 +91,11 @@ mod tests {
         let shared = Arc::new(Shared::default());
         let client = "10.0.0.2:40000";
         shared.add_clients([(client.parse::<std::net::SocketAddr>().unwrap().into(), app("shop", "nodejs"))]);
-        let (mut decoder, mut heard) = (Decoder::new(Settings::default(), shared), Heard::default());
+        let (mut decoder, mut seen) = (Decoder::new(Settings::default(), shared), Collected::default());
         let mut talk = Conversation::new(client, "10.0.0.1:27017");
         talk.handshake();
-        ask(&mut talk, 1, &mut decoder, &mut heard);
-        assert_eq!(apps(&heard), ["served (no name)"]);
+        ask(&mut talk, 1, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["served (no name)"]);
     }
 
     #[test]
@@ -104,8 +104,8 @@ mod tests {
         let client = "10.0.0.2:40000";
         let name = (client.parse::<std::net::SocketAddr>().unwrap().into(), app("", "NetworkInterfaceTL"));
         shared.add_clients([name]);
-        let (mut decoder, mut heard) = (Decoder::new(Settings::default(), shared), Heard::default());
-        ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut heard);
-        assert_eq!(apps(&heard), ["issued (NetworkInterfaceTL)"]);
+        let (mut decoder, mut seen) = (Decoder::new(Settings::default(), shared), Collected::default());
+        ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["issued (NetworkInterfaceTL)"]);
     }
 }

@@ -7,7 +7,7 @@ use bson::{Document, doc};
 use proptest::prelude::*;
 use sonar_core::Timestamp;
 
-use super::heard::{Heard, message};
+use super::collected::{Collected, message};
 use super::pair::MAX_PENDING;
 use super::{Decoder, Settings};
 use crate::Shared;
@@ -18,24 +18,24 @@ const SECOND: u64 = 1_000_000_000;
 /// A decoder, and what came out of it.
 struct Run {
     decoder: Decoder,
-    heard: Heard,
+    seen: Collected,
     now: Timestamp,
 }
 
 impl Run {
     fn new() -> Self {
         let decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-        Self { decoder, heard: Heard::default(), now: Timestamp::default() }
+        Self { decoder, seen: Collected::default(), now: Timestamp::default() }
     }
 
     /// Takes what the conversation has sent, and lets as much time pass as a gap is waited for.
     fn take(&mut self, talk: &mut Conversation) -> &mut Self {
         for packet in talk.packets.drain(..) {
-            self.decoder.packet(&packet.as_packet(), &mut self.heard);
+            self.decoder.packet(&packet.as_packet(), &mut self.seen);
         }
         talk.wait(4 * SECOND);
         self.now = talk.now();
-        self.decoder.tick(self.now, &mut self.heard);
+        self.decoder.tick(self.now, &mut self.seen);
         assert_eq!(self.decoder.coverage().imbalances(self.decoder.in_progress()), []);
         self
     }
@@ -46,11 +46,11 @@ impl Run {
         found.iter().map(|found| (found.shape.collection.to_string(), found.oldest_ns)).collect()
     }
 
-    fn finish(mut self) -> Heard {
-        self.decoder.finish(self.now, &mut self.heard);
-        self.heard.coverage = self.decoder.coverage();
-        assert_eq!(self.heard.coverage.imbalances(self.decoder.in_progress()), []);
-        self.heard
+    fn finish(mut self) -> Collected {
+        self.decoder.finish(self.now, &mut self.seen);
+        self.seen.coverage = self.decoder.coverage();
+        assert_eq!(self.seen.coverage.imbalances(self.decoder.in_progress()), []);
+        self.seen
     }
 }
 
@@ -84,16 +84,16 @@ fn a_later_reply_retires_the_request_whose_reply_was_lost() {
     talk.send(End::Client, &request(2)).wait(SECOND).send(End::Server, &reply(2));
     run.take(&mut talk);
     assert!(run.in_flight().is_empty());
-    let heard = run.finish();
-    let mut told = heard.told;
+    let seen = run.finish();
+    let mut told = seen.operations;
     told.sort();
     assert_eq!(told, [(1, "find".into(), "unknown"), (2, "find".into(), "ok")]);
-    let coverage = heard.coverage;
+    let coverage = seen.coverage;
     assert_eq!(
         (coverage.requests_reply_lost, coverage.requests_answered, coverage.requests_in_flight),
         (1, 1, 0)
     );
-    assert_eq!(heard.window.totals(&sonar_core::Class::ALL).outcome_unknown, 1);
+    assert_eq!(seen.window.totals(&sonar_core::Class::ALL).outcome_unknown, 1);
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn an_acknowledged_gap_ends_the_request_and_not_the_one_behind_it() {
     let in_flight = run.in_flight();
     assert_eq!(in_flight.keys().collect::<Vec<_>>(), ["c3"]);
     assert!(in_flight["c3"].abs_diff(age) < SECOND, "{in_flight:?} {age}");
-    let heard = run.finish();
-    assert_eq!(heard.coverage.requests_reply_lost, 2);
-    assert_eq!(heard.coverage.requests_in_flight, 1);
+    let seen = run.finish();
+    assert_eq!(seen.coverage.requests_reply_lost, 2);
+    assert_eq!(seen.coverage.requests_in_flight, 1);
 }
 
 #[test]
@@ -132,11 +132,11 @@ fn a_connection_that_loses_every_reply_does_not_go_blind() {
     run.take(&mut talk);
     run.take(&mut talk);
     assert!(run.in_flight().is_empty());
-    let heard = run.finish();
-    assert!(heard.told.contains(&(many + 1, "find".into(), "ok")));
-    let coverage = heard.coverage;
+    let seen = run.finish();
+    assert!(seen.operations.contains(&(many + 1, "find".into(), "ok")));
+    let coverage = seen.coverage;
     assert_eq!(coverage.requests_reply_lost + coverage.requests_evicted, u64::from(many), "{coverage:?}");
-    assert_eq!(heard.told.len() as u32, many + 1, "each is reported");
+    assert_eq!(seen.operations.len() as u32, many + 1, "each is reported");
 }
 
 #[test]
@@ -152,10 +152,10 @@ fn the_oldest_of_too_many_requests_gives_way() {
     assert!(in_flight.contains_key(&format!("c{many}")) && !in_flight.contains_key("c5"));
     talk.send(End::Server, &reply(many));
     run.take(&mut talk);
-    let heard = run.finish();
-    assert_eq!(heard.told[..5], (1..=5).map(|id| (id, "find".into(), "unknown")).collect::<Vec<_>>());
-    assert_eq!(heard.told[5], (many, "find".into(), "ok"));
-    assert_eq!(heard.coverage.requests_evicted, 5);
+    let seen = run.finish();
+    assert_eq!(seen.operations[..5], (1..=5).map(|id| (id, "find".into(), "unknown")).collect::<Vec<_>>());
+    assert_eq!(seen.operations[5], (many, "find".into(), "ok"));
+    assert_eq!(seen.coverage.requests_evicted, 5);
 }
 
 #[test]
@@ -174,9 +174,9 @@ fn pipelined_requests_are_answered_in_order_and_nothing_is_lost() {
             assert!(!run.in_flight().contains_key(&format!("c{id}")));
         }
     }
-    let heard = run.finish();
-    assert_eq!(heard.coverage.losses().count(), 0, "{:?}", heard.coverage);
-    assert_eq!(heard.coverage.requests_answered, 24);
+    let seen = run.finish();
+    assert_eq!(seen.coverage.losses().count(), 0, "{:?}", seen.coverage);
+    assert_eq!(seen.coverage.requests_answered, 24);
 }
 
 #[test]
@@ -190,9 +190,9 @@ fn a_client_that_gives_all_its_requests_one_id_loses_one_reply_and_no_more() {
         run.take(&mut talk);
         assert!(run.in_flight().is_empty(), "{n}");
     }
-    let heard = run.finish();
-    assert_eq!((heard.coverage.requests_answered, heard.coverage.requests_reply_lost), (4, 1));
-    let slowest = heard.window.totals(&sonar_core::Class::ALL).latency.max_ns();
+    let seen = run.finish();
+    assert_eq!((seen.coverage.requests_answered, seen.coverage.requests_reply_lost), (4, 1));
+    let slowest = seen.window.totals(&sonar_core::Class::ALL).latency.max_ns();
     assert!(slowest.is_some_and(|ns| ns < 2 * SECOND), "no reply is taken for that of an earlier request");
 }
 
@@ -328,14 +328,14 @@ proptest! {
         let mut last = last;
         last.sort_by_key(|name| name[1..].parse::<u32>().unwrap());
         prop_assert_eq!(shown, last, "in the end only what really runs is in flight");
-        let heard = run.finish();
+        let seen = run.finish();
         let all = models.iter().flat_map(|model| &model.requests);
         let captured: Vec<_> = all.filter(|of| of.1).collect();
         let paired = captured.iter().filter(|of| of.3).count() as u64;
-        prop_assert_eq!(heard.coverage.requests, captured.len() as u64);
-        prop_assert_eq!(heard.coverage.requests_answered, paired);
-        prop_assert_eq!(heard.coverage.requests_in_flight, 3);
-        let lost = heard.coverage.requests_reply_lost + heard.coverage.requests_discarded;
+        prop_assert_eq!(seen.coverage.requests, captured.len() as u64);
+        prop_assert_eq!(seen.coverage.requests_answered, paired);
+        prop_assert_eq!(seen.coverage.requests_in_flight, 3);
+        let lost = seen.coverage.requests_reply_lost + seen.coverage.requests_discarded;
         prop_assert_eq!(lost, captured.len() as u64 - paired - 3);
     }
 }

@@ -1,17 +1,17 @@
 //! The decoder: packets in, operations out. It joins the stages; each of them knows nothing of the
 //! others.
 //!
-//! Here stands what is told to the decoder and asked of it; its modules say what becomes of a stream:
+//! This file is the interface of the decoder; its modules say what becomes of a stream:
 //! `stream` cuts it into messages, `content` reads them, `request` and `shape` find out what is
 //! asked, `pair` joins the reply to it and reports the operation, `chain` does for chains of replies that
 //! began before the capture, and `caps` makes room in the tables that are full.
 
 mod caps;
 mod chain;
+#[cfg(test)]
+mod collected;
 mod connection;
 mod content;
-#[cfg(test)]
-mod heard;
 mod joined_late;
 #[cfg(test)]
 mod loss;
@@ -33,7 +33,7 @@ use sonar_core::{
 use self::connection::Connection;
 use self::pair::{Ending, Pending};
 pub use self::request::MAX_APPLICATIONS;
-use self::request::Meaning;
+use self::request::RequestFacts;
 #[cfg(test)]
 pub(crate) use self::shape::Ids;
 pub(crate) use self::shape::{base_of, ids_of, info_of, join_texts};
@@ -85,7 +85,7 @@ pub struct Settings {
     pub sample: u32,
 }
 
-/// Who is told of operations.
+/// Receives operations.
 pub trait Sink {
     /// An operation has ended, or the capture before it did ([`Outcome::InFlight`](sonar_core::Outcome)). Called in the order
     /// in which they end on each connection.
@@ -111,7 +111,7 @@ struct Core {
     request: Request<()>,
     renderer: Request<Rendered>,
     /// Layouts of requests, and what those come to.
-    requests: Templates<Meaning>,
+    requests: Templates<RequestFacts>,
     /// Layouts of replies, and what they say.
     replies: Templates<Reply>,
     reply: Reply,
@@ -360,7 +360,7 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
 mod tests {
     use bson::doc;
 
-    use super::heard::{Heard, message};
+    use super::collected::{Collected, message};
     use super::*;
     use crate::testing::{Conversation, End};
 
@@ -369,7 +369,7 @@ mod tests {
         for (snap, answered) in [(MIN_SNAP_REPLIES, 5), (MIN_SNAP_REPLIES - 1, 0)] {
             let settings = Settings { snap_replies: Some(snap), ..Settings::default() };
             let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
-            let mut heard = Heard::default();
+            let mut seen = Collected::default();
             // Joined late: its messages must be found.
             let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
             for id in 0..5 {
@@ -378,8 +378,8 @@ mod tests {
                 // Ethernet, IPv4 and TCP take 14, 20 and 20 bytes.
                 talk.packets.last_mut().unwrap().snap(54 + snap as usize);
             }
-            talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), &mut heard));
-            decoder.finish(talk.now(), &mut heard);
+            talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), &mut seen));
+            decoder.finish(talk.now(), &mut seen);
             assert_eq!(decoder.coverage().requests_answered, answered, "{snap}");
         }
     }
@@ -388,19 +388,19 @@ mod tests {
     fn ports_that_are_named_later_are_followed_from_then_on() {
         let settings = Settings { ports: Ports::Ranges(vec![(27_017, 27_017)]), ..Settings::default() };
         let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
-        let mut heard = Heard::default();
+        let mut seen = Collected::default();
         let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27018");
         talk.handshake();
-        let mut ask = |id, decoder: &mut Decoder, heard: &mut Heard| {
+        let mut ask = |id, decoder: &mut Decoder, seen: &mut Collected| {
             talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
             talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
-            talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), heard));
+            talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), seen));
         };
-        ask(1, &mut decoder, &mut heard);
-        assert_eq!((decoder.coverage().frames_other_port, heard.told.len()), (5, 0));
+        ask(1, &mut decoder, &mut seen);
+        assert_eq!((decoder.coverage().frames_other_port, seen.operations.len()), (5, 0));
         decoder.set_ports(Ports::Ranges(vec![(27_017, 27_018)]));
-        ask(2, &mut decoder, &mut heard);
-        assert_eq!(heard.told, [(2, "find".into(), "ok")]);
+        ask(2, &mut decoder, &mut seen);
+        assert_eq!(seen.operations, [(2, "find".into(), "ok")]);
         assert_eq!((decoder.coverage().frames_other_port, decoder.coverage().frames), (5, 7));
     }
 }

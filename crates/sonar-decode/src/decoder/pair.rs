@@ -15,7 +15,7 @@ use sonar_core::operation::{Compressor, ErrorCodes, Opcode};
 use sonar_core::{Class, Endpoint, Operation, Outcome, ShapeId, ShapeInfo, Statement, Timestamp};
 
 use super::connection::Connection;
-use super::request::Asked;
+use super::request::ReadRequest;
 use super::{Core, Handler, Sink, role_of};
 use crate::message::{Header, Reply};
 use crate::shape::CommandKind;
@@ -135,9 +135,9 @@ pub(super) enum Ending {
 
 impl<S: Sink> Handler<'_, S> {
     /// A request has been read.
-    pub(super) fn ask(&mut self, flow: &Flow, conn: &mut Connection, asked: Asked, time: Timestamp) {
+    pub(super) fn ask(&mut self, flow: &Flow, conn: &mut Connection, asked: ReadRequest, time: Timestamp) {
         self.core.coverage.requests += 1;
-        let Asked { mut pending, unacknowledged, legacy_write, get_last_error } = asked;
+        let ReadRequest { mut pending, unacknowledged, legacy_write, get_last_error } = asked;
         if get_last_error && !pending.provisional && !unacknowledged {
             pending.answers = conn.legacy_write.take();
         }
@@ -152,7 +152,7 @@ impl<S: Sink> Handler<'_, S> {
             } else {
                 self.core.coverage.requests_unacknowledged += 1;
                 let outcome = Outcome::Unacknowledged;
-                self.emit(flow, conn, &pending, time, Told { outcome, ..Told::default() });
+                self.emit(flow, conn, &pending, time, ReplyFacts { outcome, ..ReplyFacts::default() });
             }
             return;
         }
@@ -231,19 +231,19 @@ impl<S: Sink> Handler<'_, S> {
             }
         }
         let mut codes: Vec<(i32, u32)> = Vec::new();
-        let told = self.core.told(&pending, reply, &arrival, &mut codes, header);
+        let facts = self.core.facts_of(&pending, reply, &arrival, &mut codes, header);
         let known = !pending.joined_late && arrival.first >= pending.start;
-        let told = Told {
+        let facts = ReplyFacts {
             latency: known.then(|| arrival.first.since(pending.start)),
             transfer: Some(arrival.last.since(arrival.first)),
             response_bytes: u64::from(header.length),
             compressor: arrival.compressor,
             outcome: if codes.is_empty() {
-                told.outcome
+                facts.outcome
             } else {
                 Outcome::Failed(ErrorCodes { codes: &codes })
             },
-            ..told
+            ..facts
         };
         self.core.coverage.documents_unknown += u64::from(!arrival.whole);
         self.core.note_cursor(server_end, &pending, reply, &arrival);
@@ -253,10 +253,10 @@ impl<S: Sink> Handler<'_, S> {
             let n = if write.kind == CommandKind::Insert { None } else { reply.n };
             // The server is at work from the write on, not from the getLastError on.
             let latency = (arrival.first >= write.start).then(|| arrival.first.since(write.start));
-            let told = Told { affected: n, matched: n, latency, ..told };
-            self.emit(flow, conn, write, arrival.first, told);
+            let facts = ReplyFacts { affected: n, matched: n, latency, ..facts };
+            self.emit(flow, conn, write, arrival.first, facts);
         } else {
-            self.emit(flow, conn, &pending, arrival.first, told);
+            self.emit(flow, conn, &pending, arrival.first, facts);
         }
         let chain = if arrival.whole {
             reply.more_to_come || (pending.exhaust && reply.cursor.is_some_and(|id| id != 0))
@@ -384,7 +384,7 @@ impl<S: Sink> Handler<'_, S> {
         };
         *counter += 1;
         let waited = pending.answers.as_deref().unwrap_or(&pending);
-        self.emit(flow, conn, waited, time, Told { outcome, ..Told::default() });
+        self.emit(flow, conn, waited, time, ReplyFacts { outcome, ..ReplyFacts::default() });
     }
 
     /// Gives up what has waited too long on one connection.
@@ -413,19 +413,26 @@ impl<S: Sink> Handler<'_, S> {
     pub(super) fn end_legacy_write(&mut self, flow: &Flow, conn: &mut Connection, time: Timestamp) {
         if let Some(pending) = conn.legacy_write.take() {
             self.core.coverage.requests_unacknowledged += 1;
-            let told = Told { outcome: Outcome::Unacknowledged, ..Told::default() };
-            self.emit(flow, conn, &pending, time.max(pending.start), told);
+            let facts = ReplyFacts { outcome: Outcome::Unacknowledged, ..ReplyFacts::default() };
+            self.emit(flow, conn, &pending, time.max(pending.start), facts);
         }
     }
 
-    fn emit(&mut self, flow: &Flow, conn: &Connection, pending: &Pending, end: Timestamp, told: Told<'_>) {
+    fn emit(
+        &mut self,
+        flow: &Flow,
+        conn: &Connection,
+        pending: &Pending,
+        end: Timestamp,
+        facts: ReplyFacts<'_>,
+    ) {
         let server = conn.server.unwrap_or(Side::Low);
         self.core.coverage.apps_folded += u64::from(Arc::ptr_eq(&conn.app, &self.core.other_app));
         let op = Operation {
             start: pending.start,
             end: end.max(pending.start),
-            latency_ns: told.latency,
-            transfer_ns: told.transfer,
+            latency_ns: facts.latency,
+            transfer_ns: facts.transfer,
             client: flow.ends[server.other().index()],
             server: flow.ends[server.index()],
             role: role_of(conn),
@@ -437,24 +444,24 @@ impl<S: Sink> Handler<'_, S> {
             statement_count: pending.statement_count,
             app: &conn.app,
             opcode: pending.opcode,
-            compressor: pending.compressor.or(told.compressor),
+            compressor: pending.compressor.or(facts.compressor),
             request_id: pending.own_id,
-            cursor_id: pending.cursor.or(told.cursor),
+            cursor_id: pending.cursor.or(facts.cursor),
             request_bytes: pending.bytes,
-            response_bytes: told.response_bytes,
-            docs_returned: told.returned,
-            docs_matched: told.matched,
-            docs_affected: told.affected,
-            outcome: told.outcome,
+            response_bytes: facts.response_bytes,
+            docs_returned: facts.returned,
+            docs_matched: facts.matched,
+            docs_affected: facts.affected,
+            outcome: facts.outcome,
             values: pending.values.as_deref(),
         };
         self.sink.operation(&op);
     }
 }
 
-/// What a reply tells of its operation.
+/// What a reply says about its operation.
 #[derive(Copy, Clone)]
-struct Told<'a> {
+struct ReplyFacts<'a> {
     outcome: Outcome<'a>,
     latency: Option<u64>,
     transfer: Option<u64>,
@@ -466,7 +473,7 @@ struct Told<'a> {
     affected: Option<u64>,
 }
 
-impl Default for Told<'_> {
+impl Default for ReplyFacts<'_> {
     fn default() -> Self {
         Self {
             outcome: Outcome::Unknown,
@@ -484,18 +491,18 @@ impl Default for Told<'_> {
 
 impl Core {
     /// Reads outcome, documents and cursor out of a reply.
-    fn told<'a>(
+    fn facts_of<'a>(
         &self,
         pending: &Pending,
         reply: &Reply,
         arrival: &Arrival,
         codes: &mut Vec<(i32, u32)>,
         _: Header,
-    ) -> Told<'a> {
-        let mut told = Told { outcome: Outcome::Ok, ..Told::default() };
+    ) -> ReplyFacts<'a> {
+        let mut facts = ReplyFacts { outcome: Outcome::Ok, ..ReplyFacts::default() };
         if !arrival.whole {
-            told.outcome = Outcome::Unknown;
-            return told;
+            facts.outcome = Outcome::Unknown;
+            return facts;
         }
         if pending.legacy_find {
             if reply.cursor_not_found {
@@ -503,10 +510,10 @@ impl Core {
             } else if reply.query_failure {
                 codes.push((reply.code.unwrap_or(0), 1));
             } else {
-                told.returned = reply.returned;
+                facts.returned = reply.returned;
             }
-            told.cursor = reply.cursor.filter(|id| *id != 0);
-            return told;
+            facts.cursor = reply.cursor.filter(|id| *id != 0);
+            return facts;
         }
         codes.extend_from_slice(&reply.codes);
         if reply.ok == Some(false) || (reply.has_err && (pending.answers.is_some() || reply.ok != Some(true)))
@@ -514,22 +521,22 @@ impl Core {
             codes.push((reply.code.unwrap_or(0), 1));
         }
         if reply.ok.is_none() && codes.is_empty() {
-            told.outcome = Outcome::Unknown;
+            facts.outcome = Outcome::Unknown;
         }
-        told.cursor = reply.cursor.filter(|id| *id != 0);
-        told.returned = match pending.kind {
+        facts.cursor = reply.cursor.filter(|id| *id != 0);
+        facts.returned = match pending.kind {
             CommandKind::FindAndModify => reply.value.map(u64::from),
             _ => reply.documents,
         };
-        told.matched = reply.n;
-        told.affected = match pending.kind {
+        facts.matched = reply.n;
+        facts.affected = match pending.kind {
             CommandKind::Update => reply.modified.map(|n| n.saturating_add(reply.upserted)).or(reply.n),
             CommandKind::Insert | CommandKind::Delete => reply.n,
             CommandKind::FindAndModify => reply.last_error_n,
             CommandKind::BulkWrite => reply.bulk,
             _ => None,
         };
-        told
+        facts
     }
 
     /// Remembers or forgets the cursor that a reply speaks of.
@@ -556,7 +563,7 @@ impl Core {
 mod tests {
     use bson::{Document, doc};
 
-    use crate::decoder::heard::{hear, message};
+    use crate::decoder::collected::{collect, message};
     use crate::testing::{Conversation, End};
 
     fn find(collection: &str) -> Document {
@@ -580,20 +587,20 @@ mod tests {
 
     #[test]
     fn what_the_end_of_the_capture_finds_open_is_in_flight_and_not_unanswered() {
-        let heard = hear(&half_answered("10.0.0.2:40000").packets);
+        let seen = collect(&half_answered("10.0.0.2:40000").packets);
         assert_eq!(
-            heard.told,
+            seen.operations,
             [(1, "find".into(), "ok"), (2, "find".into(), "in_flight")],
-            "it is told, so that it can be seen"
+            "it is reported, so that it can be seen"
         );
-        let coverage = heard.coverage;
+        let coverage = seen.coverage;
         assert_eq!(
             (coverage.requests, coverage.requests_answered, coverage.requests_in_flight),
             (2, 1, 1),
             "{coverage:?}"
         );
         assert_eq!(coverage.requests_unanswered, 0);
-        let totals = heard.window.totals(&sonar_core::Class::ALL);
+        let totals = seen.window.totals(&sonar_core::Class::ALL);
         assert_eq!((totals.calls, totals.unanswered), (1, 0), "no call: it has not ended");
     }
 
@@ -602,10 +609,10 @@ mod tests {
         for reset in [false, true] {
             let mut talk = half_answered("10.0.0.2:40000");
             let _ = if reset { talk.reset(End::Server) } else { talk.close() };
-            let heard = hear(&talk.packets);
-            assert_eq!(heard.told[1], (2, "find".into(), "unanswered"));
-            assert_eq!((heard.coverage.requests_unanswered, heard.coverage.requests_in_flight), (1, 0));
-            assert_eq!(heard.window.totals(&sonar_core::Class::ALL).unanswered, 1);
+            let seen = collect(&talk.packets);
+            assert_eq!(seen.operations[1], (2, "find".into(), "unanswered"));
+            assert_eq!((seen.coverage.requests_unanswered, seen.coverage.requests_in_flight), (1, 0));
+            assert_eq!(seen.window.totals(&sonar_core::Class::ALL).unanswered, 1);
         }
     }
 
@@ -616,14 +623,14 @@ mod tests {
         talk.send(End::Client, &message(1, 0, &find("a"))).send(End::Client, &message(2, 0, &find("b")));
         talk.send(End::Server, &message(100, 2, &doc! {"ok": 1.0}));
         talk.send(End::Server, &message(101, 1, &doc! {"ok": 0.0, "code": 50}));
-        let heard = hear(&talk.packets);
-        assert_eq!(heard.told, [(2, "find".into(), "ok"), (1, "find".into(), "failed")]);
+        let seen = collect(&talk.packets);
+        assert_eq!(seen.operations, [(2, "find".into(), "ok"), (1, "find".into(), "failed")]);
         // The two directions are captured by two queues, and the reply's is read first.
         talk.packets[before..].rotate_right(2);
-        let heard = hear(&talk.packets);
-        let mut told = heard.told;
+        let seen = collect(&talk.packets);
+        let mut told = seen.operations;
         told.sort();
         assert_eq!(told, [(1, "find".into(), "failed"), (2, "find".into(), "ok")]);
-        assert_eq!((heard.coverage.replies_paired, heard.coverage.replies_orphan), (2, 0));
+        assert_eq!((seen.coverage.replies_paired, seen.coverage.replies_orphan), (2, 0));
     }
 }

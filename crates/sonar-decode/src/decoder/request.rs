@@ -19,7 +19,7 @@ use crate::peer;
 use crate::shape::{CommandKind, Text};
 use crate::shared::CursorOrigin;
 
-/// The most applications that are told apart.
+/// The most applications that are distinguished.
 pub const MAX_APPLICATIONS: usize = 1_024;
 
 /// Bytes of a command's text, with `show_values`.
@@ -28,8 +28,8 @@ const VALUES_BUDGET: usize = 2_048;
 /// The most statements of a request whose layout is remembered.
 const MAX_STATEMENTS: u32 = 8;
 
-/// A request that has been read to its end, without its buffers.
-pub(super) struct Asked {
+/// A request that was read to its end, without its buffers.
+pub(super) struct ReadRequest {
     pub pending: Pending,
     pub unacknowledged: bool,
     pub legacy_write: bool,
@@ -45,9 +45,9 @@ pub(super) struct Sent {
     pub provisional: bool,
 }
 
-/// What a request comes to, whatever its values are.
+/// What every request of one layout has in common, whatever its values are.
 #[derive(Clone, Debug)]
-pub(super) struct Meaning {
+pub(super) struct RequestFacts {
     kind: CommandKind,
     opcode: Opcode,
     classes: Classes,
@@ -89,7 +89,7 @@ impl Subject {
     }
 }
 
-impl Meaning {
+impl RequestFacts {
     fn of<T: Text>(request: &Request<T>) -> Self {
         let Request { kind, opcode, .. } = *request;
         Self {
@@ -127,7 +127,7 @@ impl Core {
         conn: &mut Connection,
         body: &[u8],
         sent: &Sent,
-    ) -> Result<Asked, Option<Place>> {
+    ) -> Result<ReadRequest, Option<Place>> {
         let (mut meaning, cursor) = match self.requests.find(body) {
             Found::Known(meaning, told) => (meaning.clone(), told.get(Slot::Cursor)),
             Found::Wanted(place) => return Err(Some(place)),
@@ -147,13 +147,13 @@ impl Core {
         request: &mut Request<T>,
         body: Option<&[u8]>,
         sent: &Sent,
-    ) -> (Asked, Meaning) {
+    ) -> (ReadRequest, RequestFacts) {
         if request.client.present {
             let app = application(request);
             conn.from_server |= peer::is_server(&app, Some(request.client.internal));
             conn.app = self.shared_application(app);
         }
-        let mut meaning = Meaning::of(request);
+        let mut meaning = RequestFacts::of(request);
         let subject = match self.opener(sent.server, meaning.kind, request.cursor) {
             Some(subject) => subject,
             None => Subject::own(meaning.shape.insert(self.shape(request, body)).clone()),
@@ -168,7 +168,7 @@ impl Core {
         place: Place,
         body: &[u8],
         request: &mut Request<()>,
-        meaning: Meaning,
+        meaning: RequestFacts,
     ) {
         // What is counted each time, or makes an application known, is walked each time.
         let folded = meaning.shape.as_ref().is_some_and(|shape| Arc::ptr_eq(&shape.info, &self.other_shape));
@@ -196,13 +196,13 @@ impl Core {
     fn asked(
         &mut self,
         conn: &mut Connection,
-        meaning: &Meaning,
+        meaning: &RequestFacts,
         cursor: Option<i64>,
         subject: Subject,
         body: Option<&[u8]>,
         sent: &Sent,
-    ) -> Asked {
-        let Meaning { kind, opcode, .. } = *meaning;
+    ) -> ReadRequest {
+        let RequestFacts { kind, opcode, .. } = *meaning;
         let Subject { shape, command, waits } = subject;
         conn.from_server |= meaning.from_server;
         let values = match body {
@@ -215,7 +215,7 @@ impl Core {
         self.coverage.cursors_joined_late +=
             u64::from(follows_cursor && cursor.is_some() && command.is_none());
         let class = meaning.classes.class(conn.from_server, meaning.waits || waits);
-        Asked {
+        ReadRequest {
             unacknowledged: meaning.unacknowledged,
             legacy_write: matches!(opcode, Opcode::Insert | Opcode::Update | Opcode::Delete),
             get_last_error: meaning.get_last_error,
@@ -304,7 +304,7 @@ mod tests {
     use bson::doc;
 
     use super::MAX_APPLICATIONS;
-    use crate::decoder::heard::{hear, message};
+    use crate::decoder::collected::{collect, message};
     use crate::testing::{Conversation, End};
 
     /// The classes and roles of what a client asks whose hello says this.
@@ -315,8 +315,8 @@ mod tests {
             talk.send(End::Client, &message(id, 0, &command));
             talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
         }
-        let heard = hear(&talk.packets);
-        let find = heard.window.shapes.iter().find(|row| row.shape.command.as_ref() == "find").unwrap();
+        let seen = collect(&talk.packets);
+        let find = seen.window.shapes.iter().find(|row| row.shape.command.as_ref() == "find").unwrap();
         find.key.role
     }
 
@@ -381,9 +381,9 @@ mod tests {
         }
         // Of the last application, like the hello before it.
         ask(applications + 1, doc! {"find": "orders", "$db": "shop"});
-        let heard = hear(&talk.packets);
-        assert_eq!(heard.told.len(), applications as usize + 1);
-        assert_eq!(heard.coverage.apps_folded, 2);
-        assert_eq!(heard.window.apps.iter().count(), MAX_APPLICATIONS + 2, "`other` has two classes");
+        let seen = collect(&talk.packets);
+        assert_eq!(seen.operations.len(), applications as usize + 1);
+        assert_eq!(seen.coverage.apps_folded, 2);
+        assert_eq!(seen.window.apps.iter().count(), MAX_APPLICATIONS + 2, "`other` has two classes");
     }
 }

@@ -271,7 +271,7 @@ impl<S: Sink> Handler<'_, S> {
                     half.provisional = true;
                     return Ok(&bytes[at..]);
                 }
-                // Too few bytes to tell: kept for the next segment, no more than a header.
+                // Too few bytes to decide: kept for the next segment, no more than a header.
                 None if bytes.len() - at < HEADER => break,
                 _ => at += 1,
             }
@@ -384,7 +384,7 @@ mod tests {
     use bson::{Document, doc};
 
     use super::COLLECT;
-    use crate::decoder::heard::{hear, message};
+    use crate::decoder::collected::{collect, message};
     use crate::testing::{Conversation, End};
 
     /// An insert, with a reply, in packets of `mss` bytes. `padding` decides whether the message is put
@@ -411,11 +411,11 @@ mod tests {
             for (id, padding) in (1..).zip(paddings) {
                 insert(&mut talk, id, padding);
             }
-            let heard = hear(&talk.packets);
+            let seen = collect(&talk.packets);
             let expected: Vec<_> = (1..=5).map(|id| (id, "insert".to_owned(), "ok")).collect();
-            assert_eq!(heard.told, expected, "{mss}");
-            assert_eq!((heard.coverage.messages, heard.coverage.messages_decoded), (10, 10), "{mss}");
-            assert_eq!(heard.window.shapes.iter().count(), 1, "{mss}");
+            assert_eq!(seen.operations, expected, "{mss}");
+            assert_eq!((seen.coverage.messages, seen.coverage.messages_decoded), (10, 10), "{mss}");
+            assert_eq!(seen.window.shapes.iter().count(), 1, "{mss}");
         }
     }
 
@@ -430,10 +430,10 @@ mod tests {
             // What comes after the hole has been acknowledged: it will not be sent again.
             talk.wait(5_000_000_000).ack(End::Server).ack(End::Client);
             talk.packets.remove(lost);
-            let heard = hear(&talk.packets);
-            let ids: Vec<_> = heard.told.iter().map(|told| (told.0, told.2)).collect();
-            assert_eq!(ids, [(1, "ok"), (3, "ok")], "{:?}", heard.coverage);
-            assert_eq!((heard.coverage.messages_damaged, heard.coverage.resyncs), (1, 0));
+            let seen = collect(&talk.packets);
+            let ids: Vec<_> = seen.operations.iter().map(|told| (told.0, told.2)).collect();
+            assert_eq!(ids, [(1, "ok"), (3, "ok")], "{:?}", seen.coverage);
+            assert_eq!((seen.coverage.messages_damaged, seen.coverage.resyncs), (1, 0));
         }
     }
 }

@@ -1,17 +1,17 @@
 //! What does one entry of a profile or log say? Reads `system.profile` documents and the attributes of
 //! log lines of every version.
 //!
-//! An [`Entry`] is a [`Visitor`]: whatever walks the source (BSON, JSON, the shell's syntax) tells it of
+//! An [`Entry`] is a [`Visitor`]: whatever walks the source (BSON, JSON, the shell's syntax) hands it
 //! elements, and it hands those of the command on to the same [`Request`] that reads commands on the
 //! wire. So a query has one shape, wherever it was met.
 
+mod assembler;
 mod fields;
 mod hint;
-mod tell;
 
+pub use assembler::{Assembler, EntrySource, Extra, Known, MAX_APPLICATIONS, Sink};
 pub use fields::{Fields, MAX_TEXT, Op, Section, TextField};
 pub(crate) use hint::Finder;
-pub use tell::{Cause, Extra, Known, MAX_APPLICATIONS, Sink, Teller};
 
 use sonar_core::operation::Opcode;
 
@@ -24,7 +24,7 @@ use crate::shape::{CommandKind, Field, Mode, Text};
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Inside {
     Top,
-    /// In a command; its first element tells what it is.
+    /// In a command; its first element names it.
     Command {
         depth: u32,
         begun: bool,
@@ -62,7 +62,7 @@ pub enum Place {
 
 /// How much of a command the entry holds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum Held {
+pub enum Completeness {
     /// None.
     #[default]
     Nothing,
@@ -76,13 +76,13 @@ pub enum Held {
 
 /// One entry, read element by element; its buffers are used again.
 pub struct Entry<T: Text> {
-    /// The command, or where the entry tells of a getMore, the command that opened the cursor.
+    /// The command, or where the entry describes a getMore, the command that opened the cursor.
     pub request: Request<T>,
     /// All else.
     pub fields: Fields,
     /// How much of the command there is.
-    pub held: Held,
-    /// Name of the command that the entry tells of, where `request` is another's.
+    pub completeness: Completeness,
+    /// Name of the command that the entry describes, where `request` is another's.
     pub follows: Option<&'static str>,
     /// The getMore has `maxTimeMS`, which only cursors that wait have.
     pub waits: bool,
@@ -140,7 +140,7 @@ impl<T: Text> Default for Entry<T> {
         Self {
             request: Request::default(),
             fields: Fields::default(),
-            held: Held::Nothing,
+            completeness: Completeness::Nothing,
             follows: None,
             waits: false,
             used_cursor: None,
@@ -165,7 +165,7 @@ impl<T: Text> Entry<T> {
     pub fn reset(&mut self) {
         self.request.reset(Opcode::Msg);
         self.fields.reset();
-        self.held = Held::Nothing;
+        self.completeness = Completeness::Nothing;
         self.follows = None;
         self.waits = false;
         self.used_cursor = None;
@@ -204,17 +204,17 @@ impl<T: Text> Entry<T> {
     /// Says what servers before 3.2 leave out: a query that matches everything.
     fn finish_old(&mut self) {
         let leaves_out_empty = (self.leaves_out_empty || self.fields.is_old) && !self.withheld;
-        match (self.held, self.fields.op) {
-            (Held::Nothing, Op::Query) if leaves_out_empty => {
+        match (self.completeness, self.fields.op) {
+            (Completeness::Nothing, Op::Query) if leaves_out_empty => {
                 self.begin_find();
                 self.request.end_part();
             }
-            (Held::Nothing, Op::Remove) if leaves_out_empty => {
+            (Completeness::Nothing, Op::Remove) if leaves_out_empty => {
                 self.begin_part(false);
                 self.request.end_part();
                 self.filter = Filter::Empty;
             }
-            (Held::Most, Op::Update | Op::Remove)
+            (Completeness::Most, Op::Update | Op::Remove)
                 if self.filter == Filter::Absent && self.request.builder.is_open() =>
             {
                 self.begin_part(false);
@@ -229,37 +229,37 @@ impl<T: Text> Entry<T> {
         }
         // A remove of everything, or of more than one document, had no limit: nothing is left unsaid.
         let is_of_many = self.filter == Filter::Empty || self.fields.deleted > Some(1);
-        if self.held == Held::Most && self.fields.op == Op::Remove && is_of_many {
-            self.held = Held::Whole;
+        if self.completeness == Completeness::Most && self.fields.op == Op::Remove && is_of_many {
+            self.completeness = Completeness::Whole;
         }
     }
 
     /// Names what an entry without a command did.
     fn finish_unsaid(&mut self) {
         let Self { request, fields, hint, applied, .. } = self;
-        let told: (&[u8], Held) = match (self.held, fields.op) {
+        let told: (&[u8], Completeness) = match (self.completeness, fields.op) {
             // An insert is its namespace, and there is no more to say of one.
-            (Held::Nothing, Op::Insert) => (b"insert", Held::Whole),
-            (Held::Nothing, Op::GetMore) => (b"getMore", Held::Nothing),
-            (Held::Nothing, Op::KillCursors) => (b"killCursors", Held::Nothing),
-            (Held::Nothing, Op::Query) => (b"find", Held::Nothing),
-            (Held::Nothing, Op::Update) => (b"update", Held::Nothing),
-            (Held::Nothing, Op::Remove) => (b"delete", Held::Nothing),
-            (Held::Nothing, Op::Internal) => (b"none", Held::Nothing),
-            (Held::Nothing, Op::Command) => match hint {
-                Some(hint) => (&hint.command, Held::Nothing),
-                None => (names::UNPROVEN, Held::Nothing),
+            (Completeness::Nothing, Op::Insert) => (b"insert", Completeness::Whole),
+            (Completeness::Nothing, Op::GetMore) => (b"getMore", Completeness::Nothing),
+            (Completeness::Nothing, Op::KillCursors) => (b"killCursors", Completeness::Nothing),
+            (Completeness::Nothing, Op::Query) => (b"find", Completeness::Nothing),
+            (Completeness::Nothing, Op::Update) => (b"update", Completeness::Nothing),
+            (Completeness::Nothing, Op::Remove) => (b"delete", Completeness::Nothing),
+            (Completeness::Nothing, Op::Internal) => (b"none", Completeness::Nothing),
+            (Completeness::Nothing, Op::Command) => match hint {
+                Some(hint) => (&hint.command, Completeness::Nothing),
+                None => (names::UNPROVEN, Completeness::Nothing),
             },
             (_, Op::Applied) => {
                 let is_known = !fields.namespace.is_empty();
-                (names::applied(*applied), if is_known { Held::Whole } else { Held::Cut })
+                (names::applied(*applied), if is_known { Completeness::Whole } else { Completeness::Cut })
             }
-            (_, Op::Transaction) => (b"transaction", Held::Whole),
+            (_, Op::Transaction) => (b"transaction", Completeness::Whole),
             _ => return,
         };
         request.set_namespace(fields.namespace.bytes());
         request.set_command(told.0);
-        self.held = told.1;
+        self.completeness = told.1;
     }
 
     /// A command found beforehand: the keys of its document come in another order than the server's, or its
@@ -272,7 +272,7 @@ impl<T: Text> Entry<T> {
         self.request.set_namespace(self.fields.namespace.bytes());
         self.request.set_command(b"find");
         self.request.begin_legacy_query();
-        self.held = Held::Whole;
+        self.completeness = Completeness::Whole;
     }
 
     /// Which part of the entry comes next.
@@ -310,7 +310,7 @@ impl<T: Text> Entry<T> {
     /// query of the old protocol, or a document that was inserted? Whether it is read.
     fn begin(&mut self, key: &Key<'_>, text: Option<&[u8]>) -> bool {
         self.inside = Inside::Command { depth: 0, begun: true };
-        self.held = Held::Whole;
+        self.completeness = Completeness::Whole;
         let (database, collection) = self.fields.split_namespace();
         let names_it =
             text.is_some_and(|text| text == collection || collection_of_cursor(collection) == text);
@@ -361,7 +361,7 @@ impl<T: Text> Entry<T> {
 
     /// What is open is no query: none of it is read.
     fn pass_over(&mut self) -> bool {
-        self.held = Held::Nothing;
+        self.completeness = Completeness::Nothing;
         self.inside = Inside::Top;
         false
     }
@@ -386,7 +386,7 @@ impl<T: Text> Entry<T> {
         self.request.end_part();
     }
 
-    /// Keeps of a getMore what its origin does not tell.
+    /// Keeps what the origin of a getMore does not say.
     fn note_cursor(&mut self) {
         if self.request.kind == CommandKind::GetMore {
             self.waits |= self.request.max_time;
@@ -402,7 +402,8 @@ impl<T: Text> Entry<T> {
             let name: &[u8] = if self.fields.op == Op::Remove { b"delete" } else { b"update" };
             self.request.set_command(name);
             self.request.begin_statement();
-            self.held = if self.held == Held::Cut { Held::Cut } else { Held::Most };
+            self.completeness =
+                if self.completeness == Completeness::Cut { Completeness::Cut } else { Completeness::Most };
         }
         if update {
             self.request.begin_part(2, "u", Mode::Update);
@@ -443,7 +444,7 @@ impl<T: Text> Entry<T> {
     fn is_cut(&mut self, key: &Key<'_>, kind: Kind) -> bool {
         let is_cut = kind == Kind::String && key.bytes == b"$truncated";
         if is_cut {
-            self.held = Held::Cut;
+            self.completeness = Completeness::Cut;
             self.inside = Inside::Top;
         }
         is_cut
@@ -460,7 +461,7 @@ impl<T: Text> Visitor for Entry<T> {
                     && matches!(key.bytes.first(), Some(b'c' | b'q' | b'o' | b'u'))
                     && matches!(key.bytes, b"command" | b"query" | b"originatingCommand" | b"updateobj");
                 if text_of_command && self.fields.op != Op::None {
-                    self.held = Held::Cut;
+                    self.completeness = Completeness::Cut;
                 } else {
                     self.fields.scalar(key.bytes, kind, value);
                 }
@@ -501,7 +502,7 @@ impl<T: Text> Visitor for Entry<T> {
                 }
                 if depth == 0 && key.bytes == b"$msg" && kind == Kind::String {
                     self.withheld = true;
-                    (self.held, self.inside) = (Held::Cut, Inside::Top);
+                    (self.completeness, self.inside) = (Completeness::Cut, Inside::Top);
                     return Step::Leave;
                 }
                 self.note_filter();

@@ -6,9 +6,10 @@ use sonar_core::Identity;
 
 use super::client::ClientReader;
 use super::layout::{self, Found};
+use super::parts::{Part, Stream};
 use super::{Head, Line, Log, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
-use crate::entry::{Cause, Entry, Finder, Op, Sink};
+use crate::entry::{Entry, EntrySource, Finder, Op, Sink};
 use crate::shape::Text;
 use crate::syntax::json::{self, Scratch, Wrong};
 use crate::syntax::time;
@@ -28,9 +29,9 @@ struct Attributes<'a> {
     line: &'a [u8],
     /// Where their object begins.
     at: usize,
-    /// Where it ends, once it was told.
+    /// Where it ends, once it was read.
     end: Cell<usize>,
-    /// What they tell of, if they do not say.
+    /// What they describe, if they do not say.
     op: Op,
     /// The line says before them that something of them was left out.
     is_truncated: bool,
@@ -70,10 +71,10 @@ fn foresee<T: Text>(
     Ok(())
 }
 
-impl Cause for Attributes<'_> {
+impl EntrySource for Attributes<'_> {
     type Error = Wrong;
 
-    fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Wrong> {
+    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Wrong> {
         entry.fields.op = self.op;
         if self.op == Op::Internal {
             foresee(self.line, self.at, b"{\"type\":\"", (self.scratch, entry))?;
@@ -100,10 +101,10 @@ pub(crate) struct Document<'a> {
     pub cut: OnceCell<Vec<u8>>,
 }
 
-impl Cause for Document<'_> {
+impl EntrySource for Document<'_> {
     type Error = Wrong;
 
-    fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Wrong> {
+    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Wrong> {
         let at = json::space(self.line, 0);
         if self.line.get(at) != Some(&b'{') {
             return Err(Wrong::Unexpected(at));
@@ -146,6 +147,8 @@ struct Top<'a> {
     is_truncated: bool,
     /// The attributes stand behind all else, as servers write them.
     is_usual: bool,
+    /// The output of a container that the line comes from.
+    stream: Option<Stream>,
     /// The value that may hold the line, if this is the line of another program.
     inner: Option<(usize, usize)>,
 }
@@ -187,6 +190,12 @@ impl Log {
             },
             _ => &line[from..to],
         };
+        if let Some(stream) = top.stream {
+            return match self.part(&Part::of_docker(inner, stream), depth, sink) {
+                Line::Unknown => unknown,
+                what => what,
+            };
+        }
         match self.unwrapped(inner, depth, sink) {
             Line::Unknown => unknown,
             what => what,
@@ -209,7 +218,7 @@ impl Log {
             (APPLIED_OP | TRANSACTION, Some(at)) => {
                 let thread = self.thread(head.context);
                 let extra = Self::extra(&self.connections, head.at, thread);
-                match self.teller.take(&Attributes::of(line, at, top, scratch), &extra, sink) {
+                match self.assembler.take(&Attributes::of(line, at, top, scratch), &extra, sink) {
                     Ok(_) => Line::Operation,
                     Err(_) => Line::Malformed,
                 }
@@ -217,7 +226,7 @@ impl Log {
             (SLOW_QUERY, Some(at)) if !top.is_usual || !line[at..].starts_with(b"{\"type\":\"") => {
                 let thread = self.thread(head.context);
                 let extra = Self::extra(&self.connections, head.at, thread);
-                match self.teller.take(&Attributes::of(line, at, top, scratch), &extra, sink) {
+                match self.assembler.take(&Attributes::of(line, at, top, scratch), &extra, sink) {
                     Ok(_) => Line::Operation,
                     Err(_) => Line::Malformed,
                 }
@@ -225,26 +234,26 @@ impl Log {
             (SLOW_QUERY, Some(at)) => {
                 let thread = self.thread(head.context);
                 let extra = Self::extra(&self.connections, head.at, thread);
-                // What is told of a line depends on these too.
+                // What a line comes to depends on these too.
                 let salt = u64::from(extra.from_server) | u64::from(extra.internal) << 1;
                 let place = layout::outline(line, at, salt);
                 let wanted = match self.layouts.find(place, line, at) {
-                    Found::Known(known) if self.teller.take_known(known, &extra, sink) => {
+                    Found::Known(known) if self.assembler.take_known(known, &extra, sink) => {
                         return Line::Operation;
                     }
                     Found::Wanted => true,
                     Found::Known(_) | Found::Unknown => false,
                 };
-                let cause = Attributes::of(line, at, top, scratch);
+                let source = Attributes::of(line, at, top, scratch);
                 let told = if wanted {
-                    self.teller.take_and_remember(&cause, &extra, sink).map(|(told, known)| {
+                    self.assembler.take_and_remember(&source, &extra, sink).map(|(told, known)| {
                         if let Some(known) = known {
                             self.layouts.add(place, line, at, scratch, known);
                         }
                         told
                     })
                 } else {
-                    self.teller.take(&cause, &extra, sink)
+                    self.assembler.take(&source, &extra, sink)
                 };
                 match told {
                     Ok(true) => Line::Operation,
@@ -302,7 +311,7 @@ impl Log {
     }
 }
 
-/// What is wanted of the attributes of lines that tell of no operation.
+/// What is wanted of the attributes of lines that describe no operation.
 #[derive(Default)]
 struct AttributesOf {
     open: Option<u64>,
@@ -389,6 +398,9 @@ fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
             _ => {
                 at = json::skip(line, at)?;
                 top.is_truncated |= key == b"truncated";
+                if key == b"stream" {
+                    top.stream = line.get(from + 1..at - 1).and_then(Stream::of);
+                }
                 if envelope::is_key(key) && matches!(line[from], b'"' | b'{') {
                     top.inner = Some((from, at));
                 }

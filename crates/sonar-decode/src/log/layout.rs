@@ -1,9 +1,9 @@
-//! Lines whose layout was seen before, told without being walked.
+//! Lines whose layout was seen before, read without being walked.
 //!
 //! Theory of operation. A server logs few kinds of operation, each many times: the same keys in the same
 //! order, and other values. Once the attributes of a line have been walked, a [`Layout`] may be drawn of
 //! them: their bytes, with holes where only the type of a value had a say in what the line comes to, as the
-//! reader of commands says by [`Step`], or where the value is a figure, which is told anew of each line. A
+//! reader of commands says by [`Step`], or where the value is a figure, which is read from each line. A
 //! later line that fits comes to the same by construction: each byte that had a say is compared. Nothing is
 //! guessed; what does not fit is walked. It is what templates are for messages of the wire.
 //!
@@ -41,7 +41,7 @@ const NOW_AND_THEN: u32 = 256;
 enum Hole {
     /// The end of the line.
     End,
-    /// A number of which only is told that it is one.
+    /// A number whose value does not matter.
     Number,
     /// A number that is zero, or is not.
     Truth { nonzero: bool },
@@ -53,11 +53,11 @@ enum Hole {
     Date,
     /// Members of an array, one or more.
     List(Member),
-    /// A number that is told.
-    Told,
-    /// A number inside a section that is told.
+    /// A number that is read.
+    Texts,
+    /// A number inside a section that is read.
     ToldIn(Section),
-    /// A text that is told.
+    /// A text that is read.
     ToldText,
 }
 
@@ -74,7 +74,7 @@ enum Member {
 struct Part {
     length: u16,
     hole: Hole,
-    /// Begin and length of the name of what is told, in the bytes that are compared.
+    /// Begin and length of the name of what is read, in the bytes that are compared.
     name: (u16, u8),
 }
 
@@ -191,7 +191,7 @@ impl Layouts {
         let (Ok(_), Some((literals, parts))) = (walked, parts(line, at, &holes)) else { return };
         let expected = known.fields.clone();
         let mut layout = Box::new(Layout { literals, parts, known });
-        // A line that says something twice is not what a layout can tell of.
+        // A layout cannot describe a line that says something twice.
         if !layout.fits(line, at) || layout.known.fields != expected {
             return;
         }
@@ -209,7 +209,7 @@ impl Layout {
         size_of::<Self>() + self.literals.len() + size_of_val(&*self.parts) + self.known.fields.heap_bytes()
     }
 
-    /// Whether the attributes at `at`, and all that is behind them, have this layout. What they tell is in
+    /// Whether the attributes at `at`, and all that is behind them, have this layout. What they say is in
     /// `known` then.
     fn fits(&mut self, line: &[u8], mut at: usize) -> bool {
         let fields = &mut self.known.fields;
@@ -226,7 +226,7 @@ impl Layout {
                 Hole::End => return at == line.len(),
                 Hole::Number => number_end(line, at),
                 Hole::Text => text_end(line, at),
-                Hole::Told | Hole::ToldIn(_) | Hole::Truth { .. } => {
+                Hole::Texts | Hole::ToldIn(_) | Hole::Truth { .. } => {
                     let Some((kind, bytes, end)) = json::number_at(line, at) else { return false };
                     let value = Value::Bytes(&bytes);
                     let name = || {
@@ -340,7 +340,7 @@ fn parts(line: &[u8], at: usize, holes: &[Drawn]) -> Option<Parts> {
         // `"name":`, and the quote of a text.
         let quoted = usize::from(drawn.hole == Hole::ToldText);
         let name = match drawn.hole {
-            Hole::Told | Hole::ToldIn(_) | Hole::ToldText => {
+            Hole::Texts | Hole::ToldIn(_) | Hole::ToldText => {
                 let before = literal.get(..literal.len().checked_sub(2 + quoted)?)?;
                 let length = before.len() - memchr::memrchr(b'"', before)? - 1;
                 let begin = literals.len() - 2 - quoted - length;
@@ -373,7 +373,7 @@ enum Pending {
     Member,
     Truth,
     Plain,
-    Told,
+    Texts,
     ToldIn(Section),
     ToldText,
     /// It is passed over: its keys are compared.
@@ -389,7 +389,7 @@ struct Array {
     others: bool,
 }
 
-/// Passes what an entry is told on to it, and draws the layout from its answers.
+/// Passes elements on to an entry, and derives the layout from its answers.
 struct Drawing<'a> {
     entry: &'a mut Entry<()>,
     line: &'a [u8],
@@ -503,7 +503,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Numbers at the top of an entry that are told anew of each line, and have no say in anything else.
+/// Numbers at the top of an entry that are read from each line and decide nothing else.
 const TOLD: [&[u8]; 24] = [
     b"durationMillis",
     b"durationMicros",
@@ -548,7 +548,7 @@ impl Visitor for Drawing<'_> {
                     Pending::Literal
                 }
                 b"remote" | b"errMsg" if kind == Kind::String => Pending::ToldText,
-                name if is_number && TOLD.contains(&name) => Pending::Told,
+                name if is_number && TOLD.contains(&name) => Pending::Texts,
                 name if Fields::knows(name) => Pending::Literal,
                 _ => Pending::Pass,
             },
@@ -635,7 +635,7 @@ impl Visitor for Drawing<'_> {
                     Pending::Pass => self.pass(from, to),
                     Pending::Skipped => self.skeleton(from, to, false),
                     Pending::Plain => self.text(from, to, Hole::Plain),
-                    Pending::Told => self.hole(from, to, Hole::Told),
+                    Pending::Texts => self.hole(from, to, Hole::Texts),
                     Pending::ToldIn(section) => self.hole(from, to, Hole::ToldIn(section)),
                     Pending::ToldText => self.text(from, to, Hole::ToldText),
                     Pending::Truth => {
@@ -653,7 +653,7 @@ impl Visitor for Drawing<'_> {
     }
 }
 
-/// A hash of what mostly tells layouts apart: strings up to the command, then the keys that come first.
+/// A hash of what mostly distinguishes layouts: strings up to the command, then the keys that come first.
 /// `salt`: what else the line comes to depends on.
 #[inline]
 pub(super) fn outline(line: &[u8], mut at: usize, salt: u64) -> Place {
@@ -706,11 +706,11 @@ mod tests {
     use crate::entry::Sink;
     use crate::log::{Log, Settings};
 
-    /// All that is told of operations.
+    /// All operations, as text.
     #[derive(Default)]
-    struct Told(Vec<String>);
+    struct Texts(Vec<String>);
 
-    impl Sink for Told {
+    impl Sink for Texts {
         fn operation(
             &mut self,
             op: &Operation<'_>,
@@ -722,11 +722,11 @@ mod tests {
         }
     }
 
-    fn both() -> [(Log, Told); 2] {
+    fn both() -> [(Log, Texts); 2] {
         let mut both = [false, true].map(|walks| {
             let mut log = Log::new(Settings::default());
             log.layouts.walks = walks;
-            (log, Told::default())
+            (log, Texts::default())
         });
         // Of one connection it is known who is on it.
         for (log, told) in &mut both {

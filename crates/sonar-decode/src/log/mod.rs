@@ -1,14 +1,15 @@
-//! Log lines of mongod and mongos, 2.4 to 8.x: text and JSON, told apart line by line.
+//! Log lines of mongod and mongos, 2.4 to 8.x: text and JSON, distinguished line by line.
 //!
 //! Formats: <https://www.mongodb.com/docs/manual/reference/log-messages/> for 4.4 and later, the servers'
-//! sources and recorded logs for what came before. A line that tells of an operation goes to the
-//! [`Teller`]; connections, clients, starts, errors and warnings to [`Notices`]; what cannot be read is
+//! sources and recorded logs for what came before. A line that describes an operation goes to the
+//! [`Assembler`]; connections, clients, starts, errors and warnings to [`Notices`]; what cannot be read is
 //! counted by reason.
 
 mod client;
 mod envelope;
 mod json;
 mod layout;
+mod parts;
 mod remotes;
 mod text;
 
@@ -21,8 +22,9 @@ use sonar_core::{Application, Notices, Reading, Timestamp};
 
 pub(crate) use self::json::Document as JsonDocument;
 use self::layout::Layouts;
+use self::parts::{Joined, Part, Unfinished};
 pub use self::remotes::Remotes;
-use crate::entry::{Extra, Sink, Teller};
+use crate::entry::{Assembler, Extra, Sink};
 use crate::syntax::json::Scratch;
 
 /// The most connections that are known at once.
@@ -31,13 +33,35 @@ pub const MAX_CONNECTIONS: usize = 100_000;
 /// The largest object over several lines, in bytes.
 const MAX_SPREAD: usize = 1 << 20;
 
+/// An end of the time that is asked for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// A point in time.
+    At(Timestamp),
+    /// What the log's own clock shows, in milliseconds since it showed 1970-01-01T00:00:00.
+    Clock(i64),
+}
+
+impl Bound {
+    /// Whether a line comes before it.
+    fn is_after(self, head: &Head<'_>) -> bool {
+        match self {
+            Self::At(at) => head.at < at,
+            Self::Clock(ms) => {
+                let utc_ms = i64::try_from(head.at.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
+                utc_ms.saturating_add(i64::from(head.offset.unwrap_or(0)) * 60_000) < ms
+            }
+        }
+    }
+}
+
 /// What is asked of a log.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
     /// Lines before this are passed over.
-    pub from: Option<Timestamp>,
+    pub from: Option<Bound>,
     /// Lines at this time or later are passed over.
-    pub to: Option<Timestamp>,
+    pub to: Option<Bound>,
     /// Milliseconds since the Unix epoch: dates without a year lie before a day after this.
     pub reference_ms: i64,
 }
@@ -53,16 +77,18 @@ struct Connection {
 #[derive(Default)]
 pub struct Log {
     settings: Settings,
-    teller: Teller,
+    assembler: Assembler,
     reading: Reading,
     notices: Notices,
     connections: HashMap<u64, Connection, RandomState>,
     apps: HashMap<Application, Arc<Application>, RandomState>,
-    /// Which server's log this is: connections of several are told apart.
+    /// Which server's log this is: connections of several servers are kept apart.
     server: u64,
     /// The lines so far of an object that is spread over several.
     spread: Vec<u8>,
     spread_lines: u64,
+    /// The parts so far of lines that a container runtime cut, of standard output and standard error.
+    parts: [Unfinished; 2],
     /// The line that is read was inside a line of another program.
     is_unwrapped: bool,
     /// The time of the last line that had one.
@@ -80,6 +106,7 @@ enum Line {
     Outside,
     Unknown,
     Malformed,
+    TooLong,
 }
 
 /// What stands before the message.
@@ -108,9 +135,7 @@ impl Log {
 
     /// What comes next is the log of another server, or one about which nothing is known.
     pub fn next_server(&mut self) {
-        if !self.spread.is_empty() {
-            self.abandon_spread();
-        }
+        self.abandon_unfinished();
         self.server += 1;
         self.connections.clear();
     }
@@ -118,7 +143,7 @@ impl Log {
     /// The most statements that wait for their command, for tests of the cap.
     #[cfg(test)]
     pub(crate) fn set_max_waiting(&mut self, most: usize) {
-        self.teller.set_max_waiting(most);
+        self.assembler.set_max_waiting(most);
     }
 
     /// Dates without a year lie before a day after this.
@@ -127,7 +152,7 @@ impl Log {
     }
 
     /// Passes over lines before `from`, and those at `to` or later.
-    pub fn set_range(&mut self, from: Option<Timestamp>, to: Option<Timestamp>) {
+    pub fn set_range(&mut self, from: Option<Bound>, to: Option<Bound>) {
         (self.settings.from, self.settings.to) = (from, to);
     }
 
@@ -138,7 +163,7 @@ impl Log {
 
     /// What was read, and what was not.
     pub fn reading(&self) -> Reading {
-        let mut reading = self.teller.reading;
+        let mut reading = self.assembler.reading;
         reading.add(&self.reading);
         reading
     }
@@ -179,6 +204,7 @@ impl Log {
             Line::Other => &mut self.reading.lines_other,
             Line::Unknown => &mut self.reading.lines_unknown,
             Line::Malformed => &mut self.reading.lines_malformed,
+            Line::TooLong => &mut self.reading.lines_too_long,
             Line::Outside => {
                 self.reading.entries_outside += 1;
                 &mut self.reading.lines_other
@@ -233,6 +259,47 @@ impl Log {
         self.spread.clear();
     }
 
+    /// A line of a container runtime, which may be a part of a line of the server.
+    fn part(&mut self, part: &Part<'_>, depth: u8, sink: &mut impl Sink) -> Line {
+        if !self.parts[part.stream as usize].is_empty() && self.begins_line(part.text) {
+            // The server was ended within the line before.
+            self.abandon_part(part.stream as usize);
+        }
+        let waiting = &mut self.parts[part.stream as usize];
+        if waiting.is_empty() && part.is_last {
+            return self.unwrapped(part.text, depth, sink);
+        }
+        match waiting.add(part) {
+            Joined::Pending => Line::Other,
+            Joined::Line(line) => self.unwrapped(&line, depth, sink),
+            Joined::TooLong(lines) => {
+                self.reading.lines_other -= lines.min(self.reading.lines_other);
+                self.reading.lines_too_long += lines;
+                Line::TooLong
+            }
+        }
+    }
+
+    /// Whether a text begins as a log line does.
+    fn begins_line(&self, text: &[u8]) -> bool {
+        text.starts_with(b"{\"t\":{\"$date\"") || text::begins_line(text, self.settings.reference_ms)
+    }
+
+    /// The rest of a line that was cut into parts never came: they are not what they were counted as.
+    fn abandon_part(&mut self, at: usize) {
+        let lines = self.parts[at].abandon();
+        self.reading.lines_other -= lines.min(self.reading.lines_other);
+        self.reading.lines_malformed += lines;
+    }
+
+    /// What is spread over several lines does not go on.
+    fn abandon_unfinished(&mut self) {
+        if !self.spread.is_empty() {
+            self.abandon_spread();
+        }
+        (0..self.parts.len()).for_each(|at| self.abandon_part(at));
+    }
+
     /// A line, or what was inside the line of another program.
     fn inner_line(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
         match line.first() {
@@ -251,7 +318,7 @@ impl Log {
     /// A line that has a time: notes it. Whether it is of the time asked for.
     fn noted(&mut self, head: &Head<'_>) -> bool {
         self.last = Some(head.at);
-        if self.is_outside(head.at) {
+        if self.is_outside(head) {
             return false;
         }
         if let Some(minutes) = head.offset {
@@ -283,16 +350,15 @@ impl Log {
         }
     }
 
-    /// Tells of what waits: the source has ended.
+    /// Emits what waits: the source has ended.
     pub fn finish(&mut self, sink: &mut impl Sink) {
-        if !self.spread.is_empty() {
-            self.abandon_spread();
-        }
-        self.teller.finish(sink);
+        self.abandon_unfinished();
+        self.assembler.finish(sink);
     }
 
-    fn is_outside(&self, at: Timestamp) -> bool {
-        self.settings.from.is_some_and(|from| at < from) || self.settings.to.is_some_and(|to| at >= to)
+    fn is_outside(&self, head: &Head<'_>) -> bool {
+        self.settings.from.is_some_and(|from| from.is_after(head))
+            || self.settings.to.is_some_and(|to| !to.is_after(head))
     }
 
     /// A number for a thread of the server, by its name in the log, and whether it serves a client.
@@ -329,7 +395,7 @@ impl Log {
     fn ended(&mut self, context: &[u8], sink: &mut impl Sink) {
         self.notices.ended += 1;
         let (thread, number) = self.thread(context);
-        self.teller.end_thread(thread, sink);
+        self.assembler.end_thread(thread, sink);
         if let Some(number) = number {
             self.connections.remove(&number);
         }

@@ -11,9 +11,10 @@ use memchr::memmem;
 use sonar_core::Identity;
 
 use super::client::ClientReader;
+use super::parts::Part;
 use super::{Head, Line, Log, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
-use crate::entry::{Cause, Entry, Held, Hint, Op, Sink};
+use crate::entry::{Completeness, Entry, EntrySource, Hint, Op, Sink};
 use crate::names;
 use crate::shape::Text;
 use crate::syntax::shell::{self, Wrong};
@@ -39,10 +40,10 @@ impl Log {
             },
             None => (message, false),
         };
-        if let Some(said) = Said::of(message, was_cut) {
+        if let Some(entry) = TextEntry::of(message, was_cut) {
             let thread = self.thread(head.context);
             let extra = Self::extra(&self.connections, head.at, thread);
-            return match self.teller.take(&said, &extra, sink) {
+            return match self.assembler.take(&entry, &extra, sink) {
                 Ok(true) => Line::Operation,
                 Ok(false) => Line::Other,
                 Err(never) => match never {},
@@ -53,6 +54,11 @@ impl Log {
 
     /// A line that does not begin as one of a log. It may hold one.
     fn line_without_head(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
+        if depth < envelope::MAX_DEPTH
+            && let Some(part) = Part::of_cri(line)
+        {
+            return self.part(&part, depth, sink);
+        }
         let reference_ms = self.settings.reference_ms;
         let is_head = |rest: &[u8]| head(rest, reference_ms).is_some();
         if depth < envelope::MAX_DEPTH
@@ -118,6 +124,11 @@ impl Log {
     }
 }
 
+/// Whether a text begins as a log line does.
+pub(super) fn begins_line(text: &[u8], reference_ms: i64) -> bool {
+    head(text, reference_ms).is_some()
+}
+
 /// What stands before the message, and the message.
 fn head(line: &[u8], reference_ms: i64) -> Option<(Head<'_>, &[u8])> {
     let (ms, offset, rest) = match line.first()? {
@@ -153,8 +164,8 @@ fn component(rest: &[u8]) -> Option<&[u8]> {
         .then_some(name)
 }
 
-/// What a line says of an operation.
-struct Said<'a> {
+/// A line of 4.2 or earlier that describes an operation.
+struct TextEntry<'a> {
     op: Op,
     /// Behind the verb.
     rest: &'a [u8],
@@ -165,8 +176,8 @@ struct Said<'a> {
     cut_at: Cell<Option<usize>>,
 }
 
-impl<'a> Said<'a> {
-    /// `None` when the message tells of no operation that has ended.
+impl<'a> TextEntry<'a> {
+    /// `None` when the message describes no operation that has ended.
     #[inline]
     fn of(message: &'a [u8], was_cut: bool) -> Option<Self> {
         let before = message.strip_suffix(b"ms")?;
@@ -239,7 +250,7 @@ impl<'a> Said<'a> {
             // The line was cut by its server, or its end is missing.
             _ => {
                 entry.abandon();
-                entry.held = Held::Cut;
+                entry.completeness = Completeness::Cut;
                 self.cut_at.set(self.cut_at.get().or(Some(at)));
                 self.resume(at)
             }
@@ -247,10 +258,10 @@ impl<'a> Said<'a> {
     }
 }
 
-impl Cause for Said<'_> {
+impl EntrySource for TextEntry<'_> {
     type Error = Infallible;
 
-    fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Infallible> {
+    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Infallible> {
         entry.fields.op = self.op;
         entry.fields.millis = Some(self.millis);
         // An empty query is left out.
@@ -318,7 +329,7 @@ impl Cause for Said<'_> {
     }
 }
 
-impl Said<'_> {
+impl TextEntry<'_> {
     /// `key: value`, where the value is a document, a name with a document, a text or a plan.
     fn spaced<T: Text>(&self, key: &[u8], at: usize, entry: &mut Entry<T>) -> usize {
         let rest = self.rest;
@@ -381,7 +392,7 @@ impl Said<'_> {
     }
 }
 
-/// The names under which an entry is told of documents.
+/// The names under which an entry has documents.
 fn known(key: &[u8]) -> &'static [u8] {
     match key {
         b"command" => b"command",

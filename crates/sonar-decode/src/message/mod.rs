@@ -12,7 +12,7 @@ mod values;
 pub use body::{Body, BodyError, Content};
 pub use reply::Reply;
 pub use request::{Client, Request};
-pub use template::{Found, Place, Templates, Told};
+pub use template::{Found, Place, SlotValues, Templates};
 pub use values::to_text;
 
 use sonar_core::operation::Opcode;
@@ -65,7 +65,7 @@ impl Header {
 
 /// Whether `bytes` can be the begin of a message when nothing before it vouches for it: the header has
 /// a known opcode, and as much of the body as is there is consistent with it. `None`: too few bytes to
-/// tell.
+/// decide.
 pub fn looks_like_message(bytes: &[u8]) -> Option<bool> {
     if bytes.len() < HEADER {
         return None;

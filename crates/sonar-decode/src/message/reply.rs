@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Told;
+use super::SlotValues;
 use crate::bson::{Key, Kind, Opened, Slot, Step, Use, Value, Visitor};
 
 /// Of the value, its type had a say and nothing else.
@@ -83,8 +83,8 @@ impl Reply {
         self.inside = Inside::Top;
     }
 
-    /// Becomes a reply of the layout of `known`, with the numbers that it tells.
-    pub fn become_known(&mut self, known: &Self, told: &Told) {
+    /// Becomes a reply of the layout of `known`, with the numbers read from it.
+    pub fn become_known(&mut self, known: &Self, told: &SlotValues) {
         let count = |slot| told.get(slot).map(|number| number as u64);
         self.clone_from(known);
         self.n = count(Slot::N).or(self.n);

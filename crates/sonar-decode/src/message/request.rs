@@ -256,7 +256,7 @@ impl<T: Text> Request<T> {
         self.inside = if self.builder.is_open() { Inside::Shape } else { Inside::Top };
     }
 
-    /// Whether this is a getLastError, told with the write before it.
+    /// Whether this is a getLastError, reported with the write before it.
     pub fn is_get_last_error(&self) -> bool {
         self.command.bytes().eq_ignore_ascii_case(b"getlasterror")
     }
@@ -485,7 +485,7 @@ impl<T: Text> Visitor for Request<T> {
     }
 }
 
-/// Adds to the shape what a legacy message tells by bits and numbers.
+/// Adds to the shape what a legacy message states by bits and numbers.
 impl<T: Text> Request<T> {
     /// `limit`, `skip`, `singleBatch` of OP_QUERY.
     pub fn mark(&mut self, rank: u8, name: &'static str, field: Field) {

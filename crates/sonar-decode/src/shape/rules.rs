@@ -62,13 +62,13 @@ pub enum Mode {
     Command,
     /// A match expression: collects conditions.
     Filter,
-    /// The value of a path in a filter, before its first key tells what it is.
+    /// The value of a path in a filter, before its first key decides what it is.
     Undecided,
     /// `{a: {$gt: …}}`: its conditions go to the filter around it.
     Conditions,
     /// A document of operators that is a value of its own: `$not`, `$each`, `$text` …
     Operators,
-    /// The value of `$elemMatch`, before its first key tells whether it is a filter or operators.
+    /// The value of `$elemMatch`, before its first key decides whether it is a filter or operators.
     ElemMatch,
     /// The array of `$and`: its filters are those of the filter around it.
     And,
@@ -76,7 +76,7 @@ pub enum Mode {
     Branches,
     /// An array of literals, of which operators may be elements (`$all` with `$elemMatch`).
     Literals,
-    /// A document in an array of literals, before its first key tells what it is.
+    /// A document in an array of literals, before its first key decides what it is.
     LiteralOrOperators,
     /// An aggregation expression.
     Expression,
@@ -101,7 +101,7 @@ pub enum Mode {
     Bounds,
     /// Projection: 0 and 1 kept.
     Projection,
-    /// An update document, before its first key tells operators from a replacement.
+    /// An update document, before its first key decides between operators and a replacement.
     Update,
     /// The fields of an update operator.
     UpdateFields,

@@ -28,7 +28,7 @@ pub struct Scratch {
 /// object is neither opened nor closed.
 ///
 /// # Errors
-/// It is no JSON, or ends too early; what came before has been told.
+/// It is no JSON, or ends too early; the visitor got what came before.
 pub fn walk<V: Visitor>(
     bytes: &[u8],
     at: usize,
@@ -173,7 +173,7 @@ fn enter<V: Visitor>(
     }
 }
 
-/// Passes over the rest of the innermost container, whose visitor is not told of its end. `depth` is 0
+/// Passes over the rest of the innermost container, without a call to the visitor at its end. `depth` is 0
 /// when that was the outermost.
 fn leave(bytes: &[u8], at: usize, open: &[Open; MAX_DEPTH], depth: &mut usize) -> Result<usize, Wrong> {
     let array = open[*depth - 1].array;
@@ -390,7 +390,7 @@ enum Extended<'a> {
 /// A value of a type that JSON does not have: `{"$oid": "…"}` and its like. `None`: it is a plain object.
 #[inline]
 fn extended(bytes: &[u8], at: usize) -> Option<(Kind, Extended<'_>, usize)> {
-    // `{"$` and a letter that begins one of the names: all else, which is most, is told apart here.
+    // `{"$` and a letter that begins one of the names: everything else, which is most, is excluded here.
     let inner = space(bytes, at + 1);
     if bytes.get(inner..inner + 2)? != b"\"$" {
         return None;

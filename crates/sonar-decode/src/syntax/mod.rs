@@ -1,7 +1,7 @@
 //! Documents that are written as text: JSON, and the syntax of the shell. Whoever wants their elements is
-//! a [`Visitor`](crate::bson::Visitor), as for BSON, and is told the same.
+//! a [`Visitor`](crate::bson::Visitor), as for BSON, with the same calls.
 //!
-//! Of a value, what has a say is told as BSON would have it: numbers and booleans with their value,
+//! What matters of a value is passed on as BSON has it: numbers and booleans with their value,
 //! strings with theirs, and of all else the type alone.
 
 pub mod documents;

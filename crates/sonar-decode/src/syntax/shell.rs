@@ -3,7 +3,7 @@
 //!
 //! So a string that holds a quote can read in more than one way. A string ends at its first quote; where
 //! what follows cannot stand behind a string, the text is [`Wrong::Ambiguous`]. A string that holds text
-//! which itself reads like the rest of the document (`x", b: "y`) cannot be told from two strings by
+//! which itself reads like the rest of the document (`x", b: "y`) cannot be distinguished from two strings by
 //! anyone: the reading without quotes in strings is taken.
 //!
 //! Written by `BSONObj::toString` of the servers; checked against recorded logs.
@@ -28,7 +28,7 @@ pub enum Wrong {
 /// document is neither opened nor closed.
 ///
 /// # Errors
-/// The text has no one reading, or ends too early; what came before has been told.
+/// The text has more than one reading, or ends too early; the visitor got what came before.
 pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usize, Wrong> {
     Walk { bytes, at, visitor, index: Index::default() }.document()
 }
@@ -134,7 +134,7 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
                 match opened {
                     Opened::Enter => {}
                     Opened::Skip | Opened::Count => muted += 1,
-                    // Both this and the one around it end without the visitor being told.
+                    // Both this and the one around it end without a call to the visitor.
                     Opened::Leave => muted += 2,
                 }
                 open[depth] = Open { array, next: 0 };

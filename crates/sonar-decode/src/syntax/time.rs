@@ -65,39 +65,6 @@ pub fn iso_with_offset(text: &[u8]) -> Option<(i64, Option<i16>)> {
     Some((seconds * 1_000 + millis, offset.map(|minutes| minutes as i16)))
 }
 
-/// The offset from UTC, in seconds, of the clock that wrote a log line: that of its `$date`, else of the last time
-/// among its first words, as what another program put before it has a time too. `None`: it has no time with an
-/// offset.
-pub fn offset(line: &[u8]) -> Option<i32> {
-    /// Bytes that are looked at.
-    const HEAD: usize = 512;
-    /// Words that are looked at.
-    const WORDS: usize = 12;
-    let head = line.get(..HEAD).unwrap_or(line);
-    let (head, words) = match memchr::memmem::find(head, b"$date") {
-        // What stands behind it is the line's own.
-        Some(at) => (&head[at..], 3),
-        None => (head, WORDS),
-    };
-    let mut words = head
-        .split(|byte| matches!(byte, b' ' | b'\t' | b'"' | b'\\' | b',' | b'{' | b'}'))
-        .filter(|word| !word.is_empty() && *word != b":")
-        .take(words);
-    let mut found = None;
-    for word in &mut words {
-        found = offset_of(word).or(found);
-    }
-    found
-}
-
-/// The offset of `2026-11-21T00:39:39.510+0100`, in seconds.
-fn offset_of(text: &[u8]) -> Option<i32> {
-    let with = iso(text)?;
-    let length = text.iter().skip(19).position(|byte| matches!(byte, b'Z' | b'+' | b'-'))? + 19;
-    let without = iso(&text[..length])?;
-    i32::try_from((without - with) / 1_000).ok()
-}
-
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 const DAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
@@ -151,22 +118,6 @@ mod tests {
         assert_eq!(ctime(b"Tue Dec 31 23:59:59", january), Some((december, 19)));
         assert_eq!(ctime(b"Mon Foo  5 20:21:43.100", january), None);
         assert_eq!(ctime(b"Mon Aug  5 20:21", january), None);
-    }
-
-    #[test]
-    fn a_line_says_by_which_clock_it_was_written() {
-        let cases: [(&[u8], Option<i32>); 7] = [
-            (b"2026-11-21T01:39:39.510+0100 I COMMAND  [conn4] command a.b", Some(3_600)),
-            (b"{\"t\":{\"$date\":\"2026-11-20T19:09:39.510-05:30\"},\"s\":\"I\"}", Some(-19_800)),
-            (b"{ \"t\" : { \"$date\" : \"2026-11-20T19:09:39.510Z\" } }", Some(0)),
-            (b"2026-11-21T00:39:39.6Z stdout F 2026-11-21T02:39:39.510+0200 I COMMAND", Some(7_200)),
-            (b"{\"log\":\"{\\\"t\\\":{\\\"$date\\\":\\\"2026-11-21T02:39:39.510+02:00\\\"}}\",\"time\":\"2026-11-21T00:39:40Z\"}", Some(7_200)),
-            (b"Mon Aug  5 20:21:43.100 [conn4] query a.b", None),
-            (b"", None),
-        ];
-        for (line, expected) in cases {
-            assert_eq!(offset(line), expected, "{}", String::from_utf8_lossy(line));
-        }
     }
 
     #[test]

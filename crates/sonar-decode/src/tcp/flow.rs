@@ -102,7 +102,7 @@ struct Entry<C> {
     state: State,
     /// It stands in the list of flows that wait for time to pass.
     waiting: bool,
-    /// The handler was told of it.
+    /// The handler knows of it.
     opened: bool,
     /// FIN was seen; kept for flows whose bytes are not followed.
     fins: [bool; 2],
@@ -399,7 +399,7 @@ impl<C> FlowTable<C> {
         self.index.find(hash(&self.hasher, ends), |&at| is(at)).copied()
     }
 
-    /// Puts a flow behind all that were heard earlier.
+    /// Puts a flow behind all that were active earlier.
     #[cold]
     fn requeue(&mut self, at: u32, now: Timestamp) {
         let Some(entry) = self.flows.get_mut(at) else { return };
@@ -540,7 +540,7 @@ impl<C> FlowTable<C> {
         env: &mut Env<'_, H>,
     ) -> bool {
         let Self { flows, totals, limits, .. } = self;
-        // The flow may have ended, and its number have been given to another one: that one's mark tells.
+        // The flow may have ended, and its number may belong to another one now: the mark shows it.
         let Some(entry) = flows.get_mut(at) else { return false };
         if !entry.waiting {
             return false;
@@ -586,7 +586,7 @@ impl<C> FlowTable<C> {
         self.last = NONE;
     }
 
-    /// Flows that the handler was told of and that are followed, with what it keeps for them.
+    /// Flows that the handler knows of and that are followed, with what it keeps for them.
     pub fn iter(&self) -> impl Iterator<Item = (&Flow, &C)> {
         self.flows.iter().filter_map(|entry| Some((&entry.flow, entry.conn.as_ref()?)))
     }
@@ -663,7 +663,7 @@ impl<C> Entry<C> {
         !self.opened && matches!(self.state, State::Live)
     }
 
-    /// Runs `work` on the two directions and hands on what they give out; the handler is told of the flow
+    /// Runs `work` on the two directions and hands on what they give out; the handler is called for the flow
     /// with the first of it.
     #[inline]
     fn drive<H: StreamHandler<Connection = C>>(
@@ -706,7 +706,7 @@ impl<C> Entry<C> {
         verdict
     }
 
-    /// What a segment tells of the handshake.
+    /// What a segment says about the handshake.
     #[cold]
     fn learn(&mut self, side: Side, segment: &Segment<'_>) {
         let [low, high] = &mut self.halves;

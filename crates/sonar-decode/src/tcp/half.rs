@@ -127,7 +127,7 @@ impl HeldSegment {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldSegments {
     /// Sorted by sequence number; they may overlap.
     segments: VecDeque<HeldSegment>,
     bytes: usize,
@@ -155,7 +155,7 @@ pub(super) struct Half {
     /// How far the other end has acknowledged, and since when it is beyond `next`.
     acked: u32,
     acked_since: Timestamp,
-    held: Option<Box<Held>>,
+    held: Option<Box<HeldSegments>>,
 }
 
 impl Half {
@@ -325,7 +325,7 @@ impl Half {
         let end = input.seq.wrapping_add(len as u32);
         let cost = input.bytes.len() + HELD_OVERHEAD;
         let held = self.held.get_or_insert_with(|| {
-            Box::new(Held { segments: VecDeque::new(), bytes: 0, delivered: Timestamp::default() })
+            Box::new(HeldSegments { segments: VecDeque::new(), bytes: 0, delivered: Timestamp::default() })
         });
         let covered = held.segments.iter().any(|other| {
             let (other_end, other_fin) = (other.seq.wrapping_add(other.as_input().len() as u32), other.fin);

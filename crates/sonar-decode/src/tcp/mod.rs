@@ -38,7 +38,7 @@ impl Side {
         }
     }
 
-    /// Sorts two endpoints; tells which side the first one is.
+    /// Sorts two endpoints; returns which side the first one is.
     pub fn of(source: Endpoint, destination: Endpoint) -> ([Endpoint; 2], Self) {
         if source <= destination {
             ([source, destination], Self::Low)
@@ -85,10 +85,10 @@ pub enum Close {
     EndOfCapture,
 }
 
-/// Who is told of the streams.
+/// Receives the streams.
 ///
 /// For each flow: `open` once, with the first bytes or the first hole (a flow that never has any is not
-/// told of); then `data` and `gap` in the order of the stream of each side; then `close` once.
+/// reported); then `data` and `gap` in the order of the stream of each side; then `close` once.
 ///
 /// Times are those of the frame that brought the bytes. For bytes that came before their turn it is the
 /// time at which their turn came: that of the frame which filled the hole before them, since only then
@@ -108,8 +108,8 @@ pub trait StreamHandler {
         time: Timestamp,
         bytes: &[u8],
     ) -> Verdict;
-    /// Bytes of one side that will never come, told in their place in the stream.
+    /// Bytes of one side that will never come, reported at their place in the stream.
     fn gap(&mut self, flow: &Flow, conn: &mut Self::Connection, side: Side, time: Timestamp, lost: Lost);
-    /// The end of a flow; after [`Verdict::Ignore`] it is told at once.
+    /// The end of a flow; after [`Verdict::Ignore`] it is reported at once.
     fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close);
 }

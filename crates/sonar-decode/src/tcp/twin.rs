@@ -74,7 +74,7 @@ impl Watch {
     }
 }
 
-/// Whether a segment says enough to be told from any other.
+/// Whether a segment holds enough to be distinguished from any other.
 pub(super) fn is_evidence(segment: &Segment<'_>) -> bool {
     segment.flags.ack() && (segment.flags.syn() || segment.payload.len() >= MIN_PAYLOAD)
 }

@@ -1,4 +1,4 @@
-//! What was heard on the wire of a recording, by shape, for tests of other sources.
+//! Operations on the wire of a recording, by shape, for tests of other sources.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -77,12 +77,12 @@ impl entry::Sink for Shapes {
 
 pub fn wire(name: &str, database: &'static str, port: u16) -> Shapes {
     let mut shapes = Shapes { database, port, first: u64::MAX, ..Shapes::default() };
-    hear(name, &mut shapes);
+    decode(name, &mut shapes);
     shapes
 }
 
 /// Decodes the capture of a recording.
-pub fn hear(name: &str, sink: &mut impl Sink) {
+pub fn decode(name: &str, sink: &mut impl Sink) {
     let bytes = unpacked(&format!("{name}/wire.pcap.gz"));
     let (mut parser, mut at) = (Parser::new(), 0);
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));

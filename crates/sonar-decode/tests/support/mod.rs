@@ -1,4 +1,4 @@
-//! Recordings of a real server, and what a decoder hears of packets.
+//! Recordings of a real server, and the operations that a decoder finds in packets.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -61,7 +61,7 @@ impl Recorded {
 
 /// What is kept of an operation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
+pub struct Seen {
     pub command: String,
     pub shape_command: String,
     pub namespace: String,
@@ -86,11 +86,11 @@ pub struct Heard {
 }
 
 #[derive(Default)]
-struct All(Vec<Heard>);
+struct All(Vec<Seen>);
 
 impl Sink for All {
     fn operation(&mut self, op: &Operation<'_>) {
-        self.0.push(Heard {
+        self.0.push(Seen {
             command: op.command.into(),
             shape_command: op.shape.command.to_string(),
             namespace: op.shape.namespace(),
@@ -119,7 +119,7 @@ impl Sink for All {
     }
 }
 
-pub fn hear(packets: &[Recorded]) -> (Vec<Heard>, Coverage) {
+pub fn decode(packets: &[Recorded]) -> (Vec<Seen>, Coverage) {
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
     let mut all = All::default();
     let mut second = 0;

@@ -171,11 +171,11 @@ impl Server {
         stop: &Stop,
         progress: &mut dyn FnMut(Stage, u64, u64),
     ) -> Result<Cleaned> {
-        self.reorder_mend(namespace, None, stop, progress)
+        self.restore(namespace, None, stop, progress)
     }
 
-    /// [`reorder_clean`](Self::reorder_clean), where what was `copied` may be known.
-    fn reorder_mend(
+    /// Brings the collection back after a run that did not end. `copied` is the content of the copy, if it is known.
+    fn restore(
         &self,
         namespace: &str,
         copied: Option<Content>,
@@ -304,12 +304,12 @@ impl Server {
         match done {
             Ok(()) => {}
             Err(error) => {
-                // A person who wants no more wants it fixed all the same.
-                return Err(match self.reorder_mend(&namespace, copied, &Stop::default(), progress) {
+                // Also after Ctrl-C: the collection must be usable.
+                return Err(match self.restore(&namespace, copied, &Stop::default(), progress) {
                     Ok(Cleaned { kept, .. }) if kept.is_empty() => error,
                     Ok(Cleaned { kept, .. }) => Error::Refused(format!("{error}; {}", kept.join("; "))),
                     Err(other) => Error::Refused(format!(
-                        "{error}; and what is left could not be fixed ({other}): the original is {namespace}, or {namespace}\
+                        "{error}; and the collection could not be restored ({other}): the original is {namespace}, or {namespace}\
                          {BEFORE} if there is such a collection. Run it again with --clean"
                     )),
                 });

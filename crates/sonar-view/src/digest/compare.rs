@@ -105,7 +105,7 @@ pub struct Side {
     pub zone: Zone,
 }
 
-/// What a row is looked for by in the other digest.
+/// The key of a row in the other digest.
 fn key(entry: &Entry) -> String {
     match &entry.subject {
         Subject::Shape { class, identity, shape, order } => {

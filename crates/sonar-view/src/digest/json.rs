@@ -6,10 +6,11 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use sonar_core::digest::{Subject, Tally};
+use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Notices, Reading};
 
 use super::{View, mean_ns};
-use crate::json::line;
+use crate::json::{HiddenObject, line};
 
 /// Version of the schema: it grows when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -25,6 +26,7 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
         &Saved {
             schema: SCHEMA,
             kind: "digest".to_owned(),
+            shape_rules: RULES_VERSION,
             source: view.source.name().to_owned(),
             by: digest.settings.by.name().to_owned(),
             totals: TallyObject::new(&digest.totals),
@@ -34,6 +36,7 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
                 .map(|coverage| coverage.iter().map(|(name, _, n)| (name.to_owned(), n)).collect()),
             notices: view.notices.map(NoticesObject::new),
             filtered: view.is_filtered,
+            hidden: HiddenObject::parts(&view.left_out(), view.sample),
             indexes_known: view.indexes.is_some(),
             index_hints: super::hint::all(view).iter().map(|one| HintObject::new(one, view)).collect(),
             notes: view.notes.clone(),
@@ -53,11 +56,19 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
     )
 }
 
+/// The version of the rules of files that do not state it.
+const fn first_rules() -> u32 {
+    1
+}
+
 /// A digest as it is saved.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Saved {
     pub schema: u32,
     pub kind: String,
+    /// Version of the rules that the shape ids follow.
+    #[serde(default = "first_rules")]
+    pub shape_rules: u32,
     pub source: String,
     pub by: String,
     pub totals: TallyObject,
@@ -69,6 +80,9 @@ pub(super) struct Saved {
     /// Rows were left out by a filter.
     #[serde(default)]
     pub filtered: bool,
+    /// Operations that the report leaves out, by reason.
+    #[serde(skip_deserializing)]
+    pub hidden: Vec<HiddenObject>,
     /// Hints leave out what an index that exists serves.
     #[serde(default)]
     pub indexes_known: bool,

@@ -12,12 +12,14 @@ pub mod saved;
 pub mod text;
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use sonar_core::digest::{Entry, Subject, Tally};
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading};
 
+use crate::hidden::Reason;
 use crate::units::Count;
-use crate::{Form, Zone};
+use crate::{Form, Hidden, Zone};
 
 /// By which figure rows are sorted, the largest first.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -201,7 +203,7 @@ pub struct View<'a> {
     pub source: Source,
     /// What was read, and what was not; `None` where the source counts otherwise.
     pub reading: Option<&'a Reading>,
-    /// What was heard, and what was lost; `None` but for the wire.
+    /// What was captured, and what was lost; `None` except for the wire.
     pub coverage: Option<&'a Coverage>,
     /// What a log said beside operations.
     pub notices: Option<&'a Notices>,
@@ -215,6 +217,10 @@ pub struct View<'a> {
     pub notes: Vec<String>,
     /// A filter may have left rows out.
     pub is_filtered: bool,
+    /// Operations that were not taken into the digest, because their class or role was not asked for.
+    pub hidden: Hidden,
+    /// How many operations each one that was seen stands for.
+    pub sample: u32,
     /// The rows that are wanted, in order: their index in the digest, and they.
     pub rows: Vec<(usize, &'a Entry)>,
     /// The same before the limit.
@@ -262,10 +268,31 @@ impl<'a> View<'a> {
             zone: wanted.zone.clone(),
             notes: reading.into_iter().flat_map(notes).collect(),
             is_filtered: !needle.is_empty(),
+            hidden: Hidden::default(),
+            sample: 1,
             rows,
             matching,
             rows_total,
         }
+    }
+
+    /// All operations that the rows do not show, not scaled.
+    pub fn left_out(&self) -> Hidden {
+        let mut hidden = self.hidden.clone();
+        let matching: HashSet<usize> = self.matching.iter().map(|(at, _)| *at).collect();
+        let filtered = self.digest.rows().iter().enumerate().filter(|(at, _)| !matching.contains(at));
+        let beyond = self.matching.iter().skip(self.rows.len());
+        let parts = filtered
+            .map(|(_, row)| (Reason::Filter, row))
+            .chain(beyond.map(|(_, row)| (Reason::Limit, *row)));
+        for (reason, row) in parts {
+            let class = match &row.subject {
+                Subject::Shape { class, .. } => Some(*class),
+                _ => None,
+            };
+            hidden.add(reason, class, row.tally.calls / u64::from(self.sample.max(1)));
+        }
+        hidden
     }
 
     /// What could not be shown in full, by reason: names and counts.

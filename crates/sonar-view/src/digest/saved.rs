@@ -50,6 +50,8 @@ pub struct Read {
     pub source: Source,
     /// No rows were left out of it when it was written.
     pub is_whole: bool,
+    /// Version of the rules that its shape ids follow; `None` where its rows have none.
+    pub shape_rules: Option<u32>,
 }
 
 /// Reads a saved digest.
@@ -71,7 +73,8 @@ pub fn read(bytes: &[u8]) -> Result<Read, Wrong> {
     }
     // Rows may have been left out by a limit; the totals were not.
     digest.totals = tally(&saved.totals).ok_or(Wrong::Row(0))?;
-    Ok(Read { digest, source, is_whole })
+    let has_ids = matches!(by, GroupBy::Shape | GroupBy::Order);
+    Ok(Read { digest, source, is_whole, shape_rules: has_ids.then_some(saved.shape_rules) })
 }
 
 fn id(text: &str) -> Option<ShapeId> {

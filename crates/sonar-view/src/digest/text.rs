@@ -7,6 +7,7 @@ use sonar_core::{GroupBy, Notices};
 
 use super::{Source, View, main_plan, mean_ns, names, sparkline};
 use crate::Zone;
+use crate::hidden::Reader;
 use crate::layout::{self, Fitting, Head};
 use crate::text::escape;
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
@@ -21,6 +22,9 @@ pub fn write(view: &View<'_>, width: Option<usize>, out: impl Write) -> io::Resu
         writeln!(out, "NOTE: {note}")?;
     }
     summary(view, &mut out)?;
+    if let Some(line) = view.left_out().line(view.sample, Reader::CommandLine) {
+        writeln!(out, "{line}")?;
+    }
     if let Some(reading) = view.reading {
         counted(&view.losses(), "all of it was read", reading.iter(), &mut out)?;
     }

@@ -34,7 +34,7 @@ pub(super) fn lines<'a>(
     };
     let gone = || {
         vec![Line::styled(
-            " This row was not heard since the view last changed (Esc goes back).",
+            " This row has had no operations since the view last changed (Esc goes back).",
             palette.dim,
         )]
     };

@@ -15,7 +15,7 @@ use crate::hidden::Reader;
 use crate::model::{NamespaceFilter, Report, Selection};
 use crate::table;
 use crate::text::{escape, fit, width, wrap};
-use crate::units::{Count, Nanos, or_unknown};
+use crate::units::{Brief, Count, Nanos, or_unknown};
 
 /// The few styles that are used; without colours they differ by weight alone.
 #[derive(Copy, Clone, Debug)]
@@ -241,21 +241,37 @@ fn totals<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> 
     )
 }
 
-/// Operations per second by type of command.
+/// Operations per second by type of command, in the widest layout in which all of them fit.
 fn types<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
-    let rates = table::type_rates(report);
-    let figures = |before: &'static str, unit: &'static str| {
-        let one = |(at, (name, rate)): (usize, &(&str, String))| {
-            let before = if at == 0 { before } else { "" };
-            figure(&format!("{before}{name} "), rate.clone(), unit, palette.strong, palette)
-        };
-        rates.iter().enumerate().map(one).collect::<Vec<_>>()
+    let (rates, mark) = (table::type_rates(report), report.mark());
+    let wide = rates.iter().map(|(name, rate)| {
+        figure(&format!("{name} "), format!("{mark}{}", Count(*rate)), "/s", palette.strong, palette)
+    });
+    // With the unit once, one space between figures and, if it is still too long, fewer digits.
+    let narrow = |before: String, number: &dyn Fn(f64) -> String| {
+        let mut spans = vec![Span::styled(before, palette.dim)];
+        for (name, rate) in &rates {
+            spans.push(Span::styled(format!(" {name} "), palette.dim));
+            spans.push(Span::styled(number(*rate), palette.strong));
+        }
+        Line::from(spans)
     };
-    let needed: usize = figures("", "/s").iter().flatten().map(Span::width).sum();
-    // Where it is narrow, the unit is said once.
-    let (before, unit) = if needed <= columns + 1 { ("", "/s") } else { ("per s: ", "") };
-    whole(figures(before, unit), columns)
+    let layouts = [
+        Line::from(wide.flatten().collect::<Vec<_>>()),
+        narrow(" /s:".to_owned(), &|rate| format!("{mark}{}", Count(rate))),
+        narrow(format!(" {mark}/s:"), &|rate| Brief(rate).to_string()),
+    ];
+    // A space at the end may be cut.
+    let fits = |line: &Line<'_>| line.to_string().trim_end().chars().count() <= columns;
+    let [widest, narrower, narrowest] = layouts;
+    if fits(&widest) {
+        widest
+    } else if fits(&narrower) {
+        narrower
+    } else {
+        narrowest
+    }
 }
 
 /// As many of the groups of spans as fit wholly, and the first one in any case: half a figure is a

@@ -86,7 +86,7 @@ impl History {
         let track = self.tracks.get(&identity)?;
         let first = self.tick.saturating_sub(POINTS as u64) + 1;
         let point = |tick| {
-            // The ring holds the sixty ticks up to the last one in which the row was heard.
+            // The ring holds the sixty ticks up to the last one in which the row had operations.
             if tick > track.last_tick { Point::default() } else { track.points[slot(tick)] }
         };
         Some((first..=self.tick).map(point).collect())

@@ -149,7 +149,7 @@ pub struct App {
 }
 
 impl App {
-    /// A view that has heard nothing yet.
+    /// A view without any interval yet.
     pub fn new(settings: Settings) -> Self {
         let selection = settings.selection.clone();
         Self {
@@ -176,7 +176,7 @@ impl App {
         }
     }
 
-    /// Takes in one interval that has ended. Intervals in which nothing was heard are to be handed in
+    /// Takes in one interval that has ended. Intervals without operations are to be handed in
     /// too: they are what makes rates fall.
     pub fn window(&mut self, window: Window) {
         self.history.push(&window);
@@ -228,7 +228,7 @@ impl App {
         self.problem = Some(problem);
     }
 
-    /// All that was heard since the start; `None` when nothing was handed in.
+    /// Everything since the start; `None` when nothing was handed in.
     pub fn into_total(self) -> Option<Window> {
         match (self.total, self.pending) {
             (Some(mut total), Some(pending)) => {

@@ -23,12 +23,12 @@ use sonar_view::{Origin, Selection};
 pub use self::pipeline::{LiveSink, Pipeline};
 pub use self::show::{Feed, add};
 use super::applications::{self, Lookup};
+use super::args::{QueriesArgs, Range};
 use super::output::Output;
 use super::ports::{self, Listened};
-use super::rotate::Files;
-use super::write::Recorder;
-use crate::cli::{OK, QueriesArgs};
-use crate::exit::FAILED;
+use super::rotate::{Files, Started};
+use super::write::{FileHeader, Recorder};
+use crate::exit::{FAILED, OK};
 use crate::privileges;
 use crate::stop::{Ending, Signals};
 
@@ -154,12 +154,17 @@ impl CaptureThread {
 /// Listens until told to stop; gives the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let confined = !args.keep_privileges;
+    // It may ask for a password.
+    let server = args.server.named(only_port(args))?;
     // A signal that comes while all is opened ends the command as one that comes later does.
     let signals = Signals::catch(Ending::Prompt)?;
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let finder = if listened_later(args) && confined { ports::helper() } else { None };
+    let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {
-        (Some(path), Some(rotation)) => Some((rotation, Files::prepare(path, args.keep, confined)?)),
+        (Some(path), Some(rotation)) => {
+            Some((rotation, Files::prepare(path, args.keep, header.bytes(), confined)?))
+        }
         _ => None,
     };
     let listened = Listened::choose(&args.port, Path::new("/proc"));
@@ -180,14 +185,15 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     };
     let rings = if threads == 1 { vec![Ring::open(&config)?] } else { Ring::open_group(&config, threads)? };
     let (say, news) = channel();
-    let (rotation, making) = match series.map(|(rotation, series)| (rotation, series.start())) {
-        Some((rotation, (files, making))) => (Some((rotation, files)), Some(making)),
-        None => (None, None),
+    let (recorder, making) = match (&args.write, series) {
+        (None, _) => (None, None),
+        (Some(path), None) => (Some(Recorder::create(path, header, say.clone())?), None),
+        (_, Some((rotation, series))) => {
+            let Started { first, files, work } = series.start()?;
+            (Some(Recorder::series(first, (rotation, files), header, say.clone())), Some(work))
+        }
     };
-    let keep = match &args.write {
-        Some(path) => Some(Arc::new(Mutex::new(Recorder::create(path, rotation, say.clone())?))),
-        None => None,
-    };
+    let keep = recorder.map(|recorder| Arc::new(Mutex::new(recorder)));
     let on = if args.interface.is_empty() { "all interfaces".to_owned() } else { args.interface.join(" ") };
     let source = format!("{on}, {listened}");
     let screen = on_screen(args);
@@ -208,7 +214,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // the network, and gives up the rest by itself.
     let complaints = say.clone();
     let complain = move |what| drop(complaints.send(News::Complaint(what)));
-    let lookup = Lookup::open(args, Path::new("/proc"))?.start(shared.clone(), complain)?;
+    let lookup =
+        Lookup::open(args, Path::new("/proc"))?.with_server(server).start(shared.clone(), complain)?;
     // From here on nothing is opened.
     Usage::now()?;
     let stop = signals.watch(|| {
@@ -306,6 +313,14 @@ pub fn on_screen(args: &QueriesArgs) -> bool {
         && !args.csv
         && std::io::stdout().is_terminal()
         && std::io::stdin().is_terminal()
+}
+
+/// The port to capture, where it is a single one.
+fn only_port(args: &QueriesArgs) -> Option<u16> {
+    match args.port.as_slice() {
+        [Range(first, last)] if first == last => Some(*first),
+        _ => None,
+    }
 }
 
 /// Bytes of a block of a ring of `ring_bytes`.

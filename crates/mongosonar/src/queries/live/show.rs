@@ -12,8 +12,8 @@ use sonar_sys::resource::Usage;
 use sonar_view::live::{Action, App, Cost, Screen};
 use sonar_view::{Origin, Selection};
 
+use super::super::args::{ColorArg, QueriesArgs};
 use super::News;
-use crate::cli::{ColorArg, QueriesArgs};
 use crate::queries::output::Output;
 use crate::stop::{self, Job};
 

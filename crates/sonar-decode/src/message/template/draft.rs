@@ -17,7 +17,7 @@ pub(super) struct Draft {
     /// Where the bytes begin that stand before the next action.
     from: usize,
     open: Vec<Container>,
-    /// The numbers that are told.
+    /// The numbers that are read.
     told: [bool; 4],
     /// No template can be made of this.
     unfit: bool,
@@ -31,7 +31,7 @@ struct Container {
     literals: usize,
     /// Elements in it.
     elements: u32,
-    /// Those of them that are documents of which only the number is told.
+    /// Those of them that are documents of which only the number is read.
     documents: u32,
     /// Those of them that [`Use::Member`] was said of, all with this placeholder.
     members: u32,
@@ -168,18 +168,18 @@ impl Draft {
         }
     }
 
-    /// A number that is told.
+    /// A number that is read.
     fn number(&mut self, kind: Kind, slot: Slot) {
         self.tell(slot);
         self.act(Action::Number { kind, slot });
     }
 
-    /// What is told twice is not told by a template.
+    /// A template cannot read what occurs twice.
     fn tell(&mut self, slot: Slot) {
         self.unfit |= std::mem::replace(&mut self.told[slot as usize], true);
     }
 
-    /// A document of which only is told that it is there.
+    /// A document of which only the presence matters.
     fn document(&mut self) {
         self.act(Action::Pass);
         if let Some(container) = self.open.pop() {
@@ -210,7 +210,7 @@ impl Draft {
     }
 }
 
-/// Passes what a reader is told on to it, and draws the layout from its answers.
+/// Passes elements on to a reader, and derives the layout from its answers.
 struct Recorder<'a, R> {
     reader: &'a mut R,
     draft: Draft,

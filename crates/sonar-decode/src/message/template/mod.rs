@@ -3,7 +3,7 @@
 //! Theory of operation. Applications send few kinds of request, each many times: the same keys in the
 //! same order, and other values; and so are they answered. Once a message has been walked, a [`Template`]
 //! may be made of it ([`draft`]): its bytes, with holes where only the type of a value had a say in what
-//! the message comes to, or where the value is a number that is told, as
+//! the message comes to, or where the value is a number that is read, as
 //! [`Visitor`](crate::bson::Visitor) says by [`Step`](crate::bson::Step). A later message that fits comes
 //! to the same by construction: each byte that had a say is compared, each that had none is passed over by
 //! type and length as the skimmer would, and the ends of all documents must meet. Nothing is guessed; what
@@ -43,7 +43,7 @@ const NOW_AND_THEN: u64 = 64;
 /// What stands behind bytes that are compared.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Action {
-    /// A value that begins with a number, at least this, that tells its length; and so many bytes more.
+    /// A value that begins with a number, at least this, that is its length; and so many bytes more.
     Counted { least: u8, more: u8 },
     /// A regular expression.
     Regex,
@@ -51,9 +51,9 @@ enum Action {
     Truth { kind: Kind, nonzero: bool },
     /// A string that does not begin with `$`.
     Plain,
-    /// A number, which is told.
+    /// A number that is read.
     Number { kind: Kind, slot: Slot },
-    /// An array of documents, whose number is told.
+    /// An array of documents, whose number is read.
     Batch,
     /// A document or array that is gone into.
     Open,
@@ -124,19 +124,19 @@ pub struct Templates<F> {
 /// Answer to [`Templates::find`].
 #[derive(Debug)]
 pub enum Found<'t, F> {
-    /// The message has a layout that is known; and the numbers that it tells.
-    Known(&'t F, Told),
+    /// The message has a known layout; with the numbers read from it.
+    Known(&'t F, SlotValues),
     /// It has not; once it has been walked, its template is wanted.
     Wanted(Place),
     /// It has not, and its template is not wanted.
     Unknown,
 }
 
-/// Numbers that a message of a known layout tells, by [`Slot`].
+/// Numbers read from a message of a known layout, by [`Slot`].
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told([Option<i64>; 4]);
+pub struct SlotValues([Option<i64>; 4]);
 
-impl Told {
+impl SlotValues {
     /// The number of this slot, if the layout has it.
     #[inline]
     pub fn get(&self, slot: Slot) -> Option<i64> {
@@ -215,7 +215,7 @@ impl<F> Templates<F> {
 
     /// Makes a template of `body`, a message that has been walked without an error, and that comes to
     /// `facts`. `reader` is used to walk it once more.
-    /// `agrees` says whether the facts and what the template tells of `body` are what the walk told: if
+    /// `agrees` says whether the facts and what the template reads from `body` are what the walk found: if
     /// not, the message says something twice, and no template can know which of both counts.
     pub fn add(
         &mut self,
@@ -223,7 +223,7 @@ impl<F> Templates<F> {
         body: &[u8],
         reader: &mut impl Drawn,
         facts: F,
-        agrees: impl FnOnce(&F, &Told) -> bool,
+        agrees: impl FnOnce(&F, &SlotValues) -> bool,
     ) {
         let Some(draft) = draft::draw(body, reader) else { return };
         let Some(head) = body.first_chunk().copied() else { return };
@@ -241,11 +241,11 @@ impl<F> Templates<F> {
 }
 
 impl<F> Template<F> {
-    /// Whether `body` has this layout; and the numbers that it tells.
+    /// Whether `body` has this layout; with the numbers read from it.
     #[inline]
-    fn fits(&self, body: &[u8]) -> Option<Told> {
+    fn fits(&self, body: &[u8]) -> Option<SlotValues> {
         let mut ends = [0usize; MAX_OPEN];
-        let (mut open, mut at, mut told) = (0, self.head.len(), Told::default());
+        let (mut open, mut at, mut told) = (0, self.head.len(), SlotValues::default());
         if body.first_chunk() != Some(&self.head) {
             return None;
         }
@@ -337,7 +337,7 @@ impl<F> Template<F> {
     }
 }
 
-/// A number as it is told: a cursor's id as it is, a count as a reply counts.
+/// A number as it is reported: a cursor's id as it is, a count as a reply counts.
 fn integer(kind: Kind, slot: Slot, bytes: &[u8]) -> Option<i64> {
     match slot {
         Slot::Cursor => bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)),
@@ -406,7 +406,7 @@ fn counted(body: &[u8], at: usize, least: usize) -> Option<usize> {
     usize::try_from(length).ok().filter(|length| *length >= least)
 }
 
-/// A hash of what mostly tells layouts apart: the command, its collection, the first keys of its first
+/// A hash of what mostly distinguishes layouts: the command, its collection, the first keys of its first
 /// part, and those of the first statement of a section. `None`: no template is wanted.
 #[inline]
 fn outline(body: &[u8]) -> Option<u64> {
@@ -430,7 +430,7 @@ fn outline(body: &[u8]) -> Option<u64> {
     outline = first_keys(body, next, outline);
     let end = 5 + document_at(body, 5)?;
     if body.get(end) == Some(&1) {
-        // The name is that of documents or statements, which their command tells; then the first one.
+        // The name is that of documents or statements, which follow from their command; then the first one.
         let name = body.get(end + 5..)?;
         let document = end + 5 + key_at(name).ok()??.bytes.len() + 1;
         outline = first_keys(body, document + 4, outline);

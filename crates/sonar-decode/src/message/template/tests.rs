@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use proptest::prelude::*;
 use sonar_core::operation::Opcode;
 
-use super::{Found, Templates, Told};
+use super::{Found, SlotValues, Templates};
 use crate::bson::Slot;
 use crate::capture_file::{Parser, Step};
 use crate::decoder::ids_of;
@@ -15,7 +15,7 @@ use crate::message::{Body, Content, HEADER, Header, Reply, Request};
 
 const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
 
-/// All that a walk tells of a request, the cursor apart.
+/// All that a walk finds in a request, except the cursor.
 fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)> {
     let mut reader = Body::default();
     request.reset(Opcode::Msg);
@@ -65,7 +65,7 @@ impl Checker {
             found => {
                 self.walked += 1;
                 if let (Some((text, cursor)), Found::Wanted(place)) = (walked, found) {
-                    let same = |_: &String, told: &Told| told.get(Slot::Cursor) == cursor;
+                    let same = |_: &String, told: &SlotValues| told.get(Slot::Cursor) == cursor;
                     self.templates.add(place, body, &mut self.request, text, same);
                 }
             }
@@ -87,7 +87,7 @@ impl ReplyChecker {
         reader.begin(Opcode::Msg, body.len() as u64);
         let read = reader.feed::<()>(body, &mut Content::Reply(&mut reply));
         let walked = (read.is_ok() && reader.left() == 0).then_some(reply);
-        let of = |known: &Reply, told: &Told| {
+        let of = |known: &Reply, told: &SlotValues| {
             let mut reply = Reply::default();
             reply.become_known(known, told);
             reply
@@ -100,7 +100,7 @@ impl ReplyChecker {
             found => {
                 self.walked += 1;
                 if let (Some(reply), Found::Wanted(place)) = (walked, found) {
-                    let same = |known: &Reply, told: &Told| of(known, told) == reply;
+                    let same = |known: &Reply, told: &SlotValues| of(known, told) == reply;
                     self.templates.add(place, body, &mut Reply::default(), reply.clone(), same);
                 }
             }

@@ -179,7 +179,7 @@ impl<T: Text> Builder<T> {
         self.push(Mode::Command, 0, 0, None, 0, &[], &[]);
     }
 
-    /// Tells which command it is.
+    /// Sets which command it is.
     pub fn set_command(&mut self, command: CommandKind) {
         self.command = command;
     }
@@ -221,7 +221,7 @@ impl<T: Text> Builder<T> {
         self.push(Mode::Statement, 0, 0, None, 0, &[], &[]);
     }
 
-    /// Adds a flag (`multi`, `upsert` …) or presence (`limit`) that a legacy message tells by a bit or
+    /// Adds a flag (`multi`, `upsert` …) or presence (`limit`) that a legacy message states by a bit or
     /// a number.
     pub fn add_mark(&mut self, rank: u8, name: &'static str, field: Field) {
         let mark = match field {

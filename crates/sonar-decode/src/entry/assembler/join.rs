@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sonar_core::{Application, Class, Identity, PlanFlags, ShapeId, ShapeInfo, Statement, Timestamp};
 
-use super::{MAX_SHAPES, NS_PER_MS, Sink, Teller, Told};
+use super::{Assembler, MAX_SHAPES, NS_PER_MS, Resolved, Sink};
 use crate::decoder::{base_of, join_texts};
 use crate::entry::{Entry, Fields};
 use crate::shape::{Builder, CommandKind, Rendered, hash};
@@ -24,34 +24,34 @@ pub(super) struct Waiting {
     weight: u32,
 }
 
-impl Teller {
+impl Assembler {
     /// A statement waits for the command that held it.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn wait(
         &mut self,
         thread: u64,
-        told: &Told,
+        resolved: &Resolved,
         fields: &Fields,
         app: Arc<Application>,
         end: Timestamp,
         weight: u32,
         sink: &mut impl Sink,
     ) {
-        // Statements of another command have none around them that is told of.
+        // Statements of another command have none around them that is logged.
         let other = self
             .waiting
             .get(&thread)
             .and_then(|all| all.last())
-            .is_some_and(|last| last.kind != told.kind || last.fields.namespace != fields.namespace);
+            .is_some_and(|last| last.kind != resolved.kind || last.fields.namespace != fields.namespace);
         if other {
             self.release(thread, sink);
         }
         let waiting = Waiting {
-            shape: told.shape.clone(),
-            ordered: told.ordered,
-            identity: told.identity,
-            kind: told.kind,
-            class: told.class,
+            shape: resolved.shape.clone(),
+            ordered: resolved.ordered,
+            identity: resolved.identity,
+            kind: resolved.kind,
+            class: resolved.class,
             app,
             fields: fields.clone(),
             end,
@@ -82,22 +82,23 @@ impl Teller {
         &mut self,
         thread: u64,
         entry: &mut Entry<()>,
-        mut told: Told,
+        mut resolved: Resolved,
         app: &Arc<Application>,
         end: Timestamp,
         weight: u32,
         sink: &mut impl Sink,
     ) {
-        // Statements that ended before the command began are another's, which was not told of.
+        // Statements that ended before the command began belong to another one, which was not logged.
         let length_ms = entry.fields.millis.unwrap_or(0).saturating_add(1);
         let begin = end.unix_ns().saturating_sub(length_ms.saturating_mul(NS_PER_MS));
         let is_own = |one: &Waiting| {
-            let is_statement = one.kind == told.kind && one.shape.collection == told.shape.collection;
+            let is_statement = one.kind == resolved.kind && one.shape.collection == resolved.shape.collection;
             // An insert into a time series updates its buckets.
             let buckets = one.shape.collection.strip_prefix("system.buckets.");
-            let is_bucket = told.kind == CommandKind::Insert && buckets == Some(&*told.shape.collection);
+            let is_bucket =
+                resolved.kind == CommandKind::Insert && buckets == Some(&*resolved.shape.collection);
             one.end.unix_ns() >= begin
-                && one.shape.database == told.shape.database
+                && one.shape.database == resolved.shape.database
                 && (is_statement || is_bucket)
         };
         let all = self.waiting.remove(&thread).unwrap_or_default();
@@ -106,13 +107,13 @@ impl Teller {
         for one in others {
             self.tell_alone(&one, sink);
         }
-        let is_insert = told.kind == CommandKind::Insert;
+        let is_insert = resolved.kind == CommandKind::Insert;
         if own.is_empty() {
             if entry.request.builder.statement_count == 0 && !is_insert {
                 self.reading.statements_unsaid += 1;
-                told.identity = told.identity.max(Identity::Unsaid);
+                resolved.identity = resolved.identity.max(Identity::Unsaid);
             }
-            return self.tell(&told, &entry.fields, app, end, weight, 1, None, sink);
+            return self.emit(&resolved, &entry.fields, app, end, weight, 1, None, sink);
         }
         self.reading.statements_joined += own.len() as u64;
         for one in &own {
@@ -126,14 +127,14 @@ impl Teller {
         }
         // An insert is its namespace, whatever it did to the buckets below.
         if entry.request.builder.statement_count == 0 && !is_insert {
-            self.put_together(&mut told, &own, base_of(&entry.request));
+            self.put_together(&mut resolved, &own, base_of(&entry.request));
         }
         let entries = own.len() as u64 + 1;
-        self.tell(&told, &entry.fields, app, end, weight, entries, None, sink);
+        self.emit(&resolved, &entry.fields, app, end, weight, entries, None, sink);
     }
 
-    /// The shape of a command whose statements were told of one by one: as on the wire.
-    fn put_together(&mut self, told: &mut Told, own: &[Waiting], base: u64) {
+    /// The shape of a command whose statements were logged one by one: as on the wire.
+    fn put_together(&mut self, resolved: &mut Resolved, own: &[Waiting], base: u64) {
         let mut distinct: Vec<(&Waiting, u32)> = Vec::new();
         for one in own {
             match distinct.iter_mut().find(|(known, _)| known.shape.id == one.shape.id) {
@@ -141,10 +142,10 @@ impl Teller {
                 None => distinct.push((one, 1)),
             }
         }
-        told.statement_count = own.len() as u32;
-        told.identity = own.iter().map(|one| one.identity).max().unwrap_or_default();
+        resolved.statement_count = own.len() as u32;
+        resolved.identity = own.iter().map(|one| one.identity).max().unwrap_or_default();
         if let [(one, _)] = distinct.as_slice() {
-            (told.shape, told.ordered) = (one.shape.clone(), one.ordered);
+            (resolved.shape, resolved.ordered) = (one.shape.clone(), one.ordered);
             return;
         }
         let mut statements: Vec<Statement> =
@@ -153,8 +154,8 @@ impl Teller {
         statements.sort_unstable_by_key(|one| one.shape);
         let mixed = Builder::<()>::mixed(statements.iter().map(|one| one.shape.0));
         let id = hash::mix(base, mixed);
-        told.ordered = ShapeId(hash::mix(base, ordered));
-        told.shape = match self.known.get(&id) {
+        resolved.ordered = ShapeId(hash::mix(base, ordered));
+        resolved.shape = match self.known.get(&id) {
             Some(info) => info.clone(),
             None if self.known.len() >= MAX_SHAPES => {
                 self.reading.shapes_folded += 1;
@@ -169,9 +170,9 @@ impl Teller {
                 let text = join_texts(distinct.iter().map(|(one, _)| rendered(one)).collect());
                 let info = ShapeInfo {
                     id: ShapeId(id),
-                    command: told.shape.command.clone(),
-                    database: told.shape.database.clone(),
-                    collection: told.shape.collection.clone(),
+                    command: resolved.shape.command.clone(),
+                    database: resolved.shape.database.clone(),
+                    collection: resolved.shape.collection.clone(),
                     typed: text.typed.into(),
                     plain: text.plain.into(),
                     cut: text.cut,
@@ -180,7 +181,7 @@ impl Teller {
                 self.keep(info)
             }
         };
-        told.statements = statements.into();
+        resolved.statements = statements.into();
     }
 
     /// Tells of the statements that wait on a thread: no command of theirs came.
@@ -193,7 +194,7 @@ impl Teller {
     }
 
     fn tell_alone(&mut self, one: &Waiting, sink: &mut impl Sink) {
-        let told = Told {
+        let resolved = Resolved {
             shape: one.shape.clone(),
             ordered: one.ordered,
             identity: one.identity,
@@ -203,7 +204,7 @@ impl Teller {
             kind: one.kind,
             command: "",
         };
-        self.tell(&told, &one.fields, &one.app, one.end, one.weight, 1, None, sink);
+        self.emit(&resolved, &one.fields, &one.app, one.end, one.weight, 1, None, sink);
     }
 
     /// Tells of all that waits: the source has ended, or the connection has.
@@ -250,7 +251,7 @@ impl Fields {
                 *sum = Some(sum.unwrap_or(0).saturating_add(more));
             }
         }
-        // Locks are counted over the whole command where it tells of them at all.
+        // Locks are counted over the whole command where it mentions them at all.
         self.lock_wait_us = self.lock_wait_us.max(statement.lock_wait_us);
         if self.plan.is_empty() {
             self.plan.set(statement.plan.bytes());
@@ -353,9 +354,9 @@ mod tests {
 
     #[test]
     fn what_remembers_who_waits_does_not_grow() {
-        let mut teller = Teller::default();
+        let mut assembler = Assembler::default();
         let fields = Fields::default();
-        let told = Told {
+        let resolved = Resolved {
             shape: Arc::default(),
             ordered: ShapeId::default(),
             identity: Identity::Exact,
@@ -366,17 +367,17 @@ mod tests {
             command: "",
         };
         for thread in 0..10_000 {
-            teller.wait(
+            assembler.wait(
                 thread,
-                &told,
+                &resolved,
                 &fields,
                 Arc::default(),
                 Timestamp::default(),
                 1,
                 &mut Seen::default(),
             );
-            teller.end_thread(thread, &mut Seen::default());
+            assembler.end_thread(thread, &mut Seen::default());
         }
-        assert!(teller.waiting_order.len() <= 66, "{}", teller.waiting_order.len());
+        assert!(assembler.waiting_order.len() <= 66, "{}", assembler.waiting_order.len());
     }
 }

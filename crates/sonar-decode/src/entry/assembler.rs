@@ -1,6 +1,5 @@
-//! What does an entry come to? Makes an [`Operation`] and its [`Execution`] of each entry of a profile or
-//! log, with the shape that the wire would give it, and joins the statements of a write to the command
-//! that held them.
+//! Assembles operations: turns each entry of a profile or log into an [`Operation`] and its [`Execution`], with
+//! the shape that the wire would give it, and joins the statements of a write to the command that held them.
 
 mod join;
 
@@ -14,13 +13,13 @@ use sonar_core::{
     Statement, Timestamp,
 };
 
-use super::{Entry, Fields, Held, Op, TextField};
+use super::{Completeness, Entry, Fields, Op, TextField};
 use crate::class::{Classes, Facts};
 use crate::decoder::{base_of, ids_of, info_of};
 use crate::shape::{CommandKind, Rendered, Text, hash};
 use crate::shared::{MAX_CURSORS, MAX_SHAPES, TEXT_BUDGET};
 
-/// The most applications that are told apart.
+/// The most applications that are distinguished.
 pub const MAX_APPLICATIONS: usize = 1_024;
 /// The most statements that wait for their command, over all connections.
 pub const MAX_WAITING: usize = 100_000;
@@ -31,20 +30,20 @@ const PARTIAL: u64 = hash::tag(40);
 const AMBIGUOUS: u64 = hash::tag(41);
 const UNSAID: u64 = hash::tag(42);
 
-/// Something that can tell an [`Entry`] what it says, as often as it is asked to.
-pub trait Cause {
+/// Something that an [`Entry`] can be read from, any number of times.
+pub trait EntrySource {
     /// What is wrong with it, if something is.
     type Error;
     /// Walks it.
     ///
     /// # Errors
     /// It contradicts itself.
-    fn tell<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Self::Error>;
-    /// The beginning of a command that was cut, in the shell's syntax. Asked for after it was told.
+    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Self::Error>;
+    /// The beginning of a command that was cut, in the shell's syntax. Called after `read`.
     fn cut_command(&self) -> Option<&[u8]> {
         None
     }
-    /// Whether what was told is not all, or not certain. Asked for after it was told.
+    /// Why the entry is incomplete or uncertain, if it is. Called after `read`.
     fn doubt(&self) -> Option<Identity> {
         None
     }
@@ -68,9 +67,9 @@ pub struct Extra<'a> {
     pub weight: u32,
 }
 
-/// Who is told of operations.
+/// Receives operations.
 pub trait Sink {
-    /// One operation has ended; `entries` is of how many entries it was put together.
+    /// One operation has ended; it was put together from so many `entries`.
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64);
 }
 
@@ -87,7 +86,7 @@ use self::join::Waiting;
 type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// Makes operations of entries; knows the shapes and applications it has met.
-pub struct Teller {
+pub struct Assembler {
     /// What was read; the counters of entries, files and lines are the caller's.
     pub reading: Reading,
     /// Entries count once whatever their `rateLimit` says: Percona Server 4.4 before 4.4.8-9 writes it and
@@ -114,7 +113,7 @@ pub struct Teller {
     remembered: Option<Known>,
 }
 
-impl Default for Teller {
+impl Default for Assembler {
     fn default() -> Self {
         let other: Box<str> = "other".into();
         Self {
@@ -144,16 +143,16 @@ impl Default for Teller {
 pub struct Known {
     /// Figures and texts of the entry.
     pub fields: Fields,
-    told: Told,
+    resolved: Resolved,
     is_statement: bool,
     opens: bool,
     over_cap: bool,
     unsaid: bool,
 }
 
-/// What an entry comes to, before it is told of.
+/// What an entry comes to, before it is emitted.
 #[derive(Clone, Debug)]
-struct Told {
+struct Resolved {
     shape: Arc<ShapeInfo>,
     ordered: ShapeId,
     identity: Identity,
@@ -164,24 +163,24 @@ struct Told {
     command: &'static str,
 }
 
-impl Teller {
-    /// Reads one entry and tells of the operations that it ends; whether it tells of any at all.
+impl Assembler {
+    /// Reads one entry and emits the operations that it ends; whether it describes any at all.
     ///
     /// # Errors
-    /// Those of `cause`; nothing has been told then.
-    pub fn take<C: Cause>(
+    /// Those of `source`; then nothing has been emitted.
+    pub fn take<C: EntrySource>(
         &mut self,
-        cause: &C,
+        source: &C,
         extra: &Extra<'_>,
         sink: &mut impl Sink,
     ) -> Result<bool, C::Error> {
         let mut entry = self.entry.take().unwrap_or_default();
         entry.reset();
-        let walked = cause.tell(&mut entry);
+        let walked = source.read(&mut entry);
         let is_told = walked.is_ok() && entry.fields.op.is_some();
         if is_told {
             entry.finish();
-            self.taken(cause, &mut entry, extra, sink);
+            self.taken(source, &mut entry, extra, sink);
         }
         self.entry = Some(entry);
         walked.map(|()| is_told)
@@ -191,25 +190,25 @@ impl Teller {
     /// would come to the same.
     ///
     /// # Errors
-    /// Those of `cause`; nothing has been told then.
-    pub fn take_and_remember<C: Cause>(
+    /// Those of `source`; then nothing has been emitted.
+    pub fn take_and_remember<C: EntrySource>(
         &mut self,
-        cause: &C,
+        source: &C,
         extra: &Extra<'_>,
         sink: &mut impl Sink,
     ) -> Result<(bool, Option<Known>), C::Error> {
         self.remembers = true;
-        let told = self.take(cause, extra, sink);
+        let resolved = self.take(source, extra, sink);
         self.remembers = false;
         let known = self.remembered.take();
-        told.map(|told| (told, known))
+        resolved.map(|resolved| (resolved, known))
     }
 
     /// Tells of an operation whose entry was recognised. Whether it could be: where it may belong to
-    /// statements that were told of before, the entry is to be taken instead.
+    /// statements that were emitted before, use [`Self::take`] instead.
     #[inline]
     pub fn take_known(&mut self, known: &Known, extra: &Extra<'_>, sink: &mut impl Sink) -> bool {
-        let Known { fields, told, is_statement, opens, over_cap, unsaid } = known;
+        let Known { fields, resolved, is_statement, opens, over_cap, unsaid } = known;
         if let Some(thread) = extra.thread
             && !is_statement
             && self.waiting_count > 0
@@ -221,28 +220,38 @@ impl Teller {
         let (end, weight) = (end_of(fields, extra), self.weight_of(fields, extra));
         self.reading.shapes_over_cap += u64::from(*over_cap);
         if *opens && let Some(key) = CursorKey::of(fields, None) {
-            let opener = Opener { shape: told.shape.clone(), ordered: told.ordered, identity: told.identity };
+            let opener = Opener {
+                shape: resolved.shape.clone(),
+                ordered: resolved.ordered,
+                identity: resolved.identity,
+            };
             self.open_cursor(key, opener);
         }
         if *is_statement && let Some(thread) = extra.thread {
-            self.wait(thread, told, fields, app, end, weight, sink);
+            self.wait(thread, resolved, fields, app, end, weight, sink);
             return true;
         }
         self.reading.statements_unsaid += u64::from(*unsaid);
-        self.tell(told, fields, &app, end, weight, 1, None, sink);
+        self.emit(resolved, fields, &app, end, weight, 1, None, sink);
         true
     }
 
     /// What any entry of the layout of this one comes to; `None` where there is more to it.
-    fn known(&self, entry: &Entry<()>, told: &Told, unsaid: bool, cursor_named: bool) -> Option<Known> {
-        let is_plain = matches!(told.identity, Identity::Exact) || unsaid;
-        let is_whole = entry.held == Held::Whole || told.kind == CommandKind::Insert;
-        let is_cursors = matches!(told.kind, CommandKind::GetMore | CommandKind::KillCursors);
-        let is_other = Arc::ptr_eq(&told.shape, &self.other_shape);
+    fn known(
+        &self,
+        entry: &Entry<()>,
+        resolved: &Resolved,
+        unsaid: bool,
+        cursor_named: bool,
+    ) -> Option<Known> {
+        let is_plain = matches!(resolved.identity, Identity::Exact) || unsaid;
+        let is_whole = entry.completeness == Completeness::Whole || resolved.kind == CommandKind::Insert;
+        let is_cursors = matches!(resolved.kind, CommandKind::GetMore | CommandKind::KillCursors);
+        let is_other = Arc::ptr_eq(&resolved.shape, &self.other_shape);
         (is_plain && is_whole && entry.follows.is_none() && !is_cursors && !is_other && !cursor_named).then(
             || Known {
                 fields: entry.fields.clone(),
-                told: told.clone(),
+                resolved: resolved.clone(),
                 is_statement: entry.is_statement,
                 opens: true,
                 over_cap: entry.request.builder.over_cap,
@@ -251,50 +260,56 @@ impl Teller {
         )
     }
 
-    fn taken<C: Cause>(&mut self, cause: &C, entry: &mut Entry<()>, extra: &Extra<'_>, sink: &mut impl Sink) {
-        let told = self.told(cause, entry, extra);
+    fn taken<C: EntrySource>(
+        &mut self,
+        source: &C,
+        entry: &mut Entry<()>,
+        extra: &Extra<'_>,
+        sink: &mut impl Sink,
+    ) {
+        let resolved = self.resolve(source, entry, extra);
         let app = self.app(&entry.fields, extra);
         let (end, weight) = (end_of(&entry.fields, extra), self.weight_of(&entry.fields, extra));
         let unsaid = !entry.is_statement
-            && told.kind.has_statements()
-            && told.identity == Identity::Exact
+            && resolved.kind.has_statements()
+            && resolved.identity == Identity::Exact
             && entry.request.builder.statement_count == 0;
         if self.remembers {
-            let mut told = told.clone();
+            let mut resolved = resolved.clone();
             if unsaid {
-                told.identity = Identity::Unsaid;
+                resolved.identity = Identity::Unsaid;
             }
             let cursor_named = entry.used_cursor.is_some() || entry.request.cursor.is_some();
-            self.remembered = self.known(entry, &told, unsaid, cursor_named);
+            self.remembered = self.known(entry, &resolved, unsaid, cursor_named);
         }
         if let Some(thread) = extra.thread {
             if entry.is_statement {
-                return self.wait(thread, &told, &entry.fields, app, end, weight, sink);
+                return self.wait(thread, &resolved, &entry.fields, app, end, weight, sink);
             }
             if self.waiting_count > 0 && self.waiting.contains_key(&thread) {
                 if matches!(
-                    told.kind,
+                    resolved.kind,
                     CommandKind::Update | CommandKind::Delete | CommandKind::BulkWrite | CommandKind::Insert
                 ) {
-                    return self.join(thread, entry, told, &app, end, weight, sink);
+                    return self.join(thread, entry, resolved, &app, end, weight, sink);
                 }
                 self.release(thread, sink);
             }
         }
-        let mut told = told;
+        let mut resolved = resolved;
         if unsaid {
             self.reading.statements_unsaid += 1;
-            told.identity = Identity::Unsaid;
+            resolved.identity = Identity::Unsaid;
         }
-        self.tell(&told, &entry.fields, &app, end, weight, 1, entry.request.cursor, sink);
+        self.emit(&resolved, &entry.fields, &app, end, weight, 1, entry.request.cursor, sink);
     }
 
     /// What an entry comes to: shape, ids, class.
-    fn told<C: Cause>(&mut self, cause: &C, entry: &mut Entry<()>, extra: &Extra<'_>) -> Told {
+    fn resolve<C: EntrySource>(&mut self, source: &C, entry: &mut Entry<()>, extra: &Extra<'_>) -> Resolved {
         let from_server = entry.request.from_server || entry.by_server || extra.from_server;
         let (kind, follows) = (entry.request.kind, entry.follows);
         let is_legacy_internal = entry.request.is_get_last_error();
-        // The time of a transaction is that of its operations, which are told one by one, and of the client.
+        // The time of a transaction is that of its operations, which are logged one by one, and of the client.
         let is_of_server = matches!(entry.fields.op, Op::Internal | Op::Transaction);
         let class = {
             let request = &entry.request;
@@ -316,13 +331,13 @@ impl Teller {
                 class => class,
             }
         };
-        let mut identity = match entry.held {
-            Held::Whole => Identity::Exact,
-            Held::Most | Held::Cut => Identity::Partial,
-            Held::Nothing if kind == CommandKind::Insert && !entry.withheld => Identity::Exact,
-            Held::Nothing => Identity::Unsaid,
+        let mut identity = match entry.completeness {
+            Completeness::Whole => Identity::Exact,
+            Completeness::Most | Completeness::Cut => Identity::Partial,
+            Completeness::Nothing if kind == CommandKind::Insert && !entry.withheld => Identity::Exact,
+            Completeness::Nothing => Identity::Unsaid,
         };
-        if let Some(worse) = cause.doubt() {
+        if let Some(worse) = source.doubt() {
             // Of these the body has no say in the shape, so it may read as it will.
             let by_name = matches!(kind, CommandKind::Other | CommandKind::Hello | CommandKind::Insert);
             let is_unsaid = entry.fields.op == Op::Applied && entry.fields.namespace.is_empty();
@@ -330,7 +345,7 @@ impl Teller {
                 identity = identity.max(worse);
             }
         }
-        // A getMore or killCursors whose opener was told of earlier.
+        // A getMore or killCursors whose opener was emitted earlier.
         if matches!(kind, CommandKind::GetMore | CommandKind::KillCursors)
             && follows.is_none()
             && let Some(opener) = entry.request.cursor.or(entry.used_cursor).and_then(|id| {
@@ -340,7 +355,7 @@ impl Teller {
         {
             let Opener { shape, ordered, identity } = opener.clone();
             let command = if kind == CommandKind::GetMore { "getMore" } else { "killCursors" };
-            return Told {
+            return Resolved {
                 shape,
                 ordered,
                 identity,
@@ -352,8 +367,8 @@ impl Teller {
             };
         }
         let mut cut = None;
-        if entry.held == Held::Cut
-            && let Some(text) = cause.cut_command()
+        if entry.completeness == Completeness::Cut
+            && let Some(text) = source.cut_command()
         {
             cut = self.read_cut(text, entry);
         }
@@ -364,7 +379,7 @@ impl Teller {
         let (ids, ()) = ids_of(&mut entry.request);
         let (id, ordered) = match identity {
             Identity::Exact => (ids.shape.0, ids.ordered.0),
-            // What can be read of it, and the server's own hash where there is one, tell rows apart.
+            // What can be read of it, and the server's own hash where there is one, distinguish rows.
             Identity::Partial => {
                 let readable = cut.as_ref().map_or(ids.shape.0, |info| info.id.0);
                 let own = entry.fields.query_hash.bytes();
@@ -374,12 +389,12 @@ impl Teller {
             Identity::Ambiguous => (hash::mix(AMBIGUOUS, base), 0),
             Identity::Unsaid => (hash::mix(UNSAID, base), 0),
         };
-        let shape = self.shape(id, identity, cause, cut);
+        let shape = self.shape(id, identity, source, cut);
         let opens = !matches!(kind, CommandKind::GetMore | CommandKind::KillCursors);
         if opens && let Some(key) = CursorKey::of(&entry.fields, entry.used_cursor) {
             self.open_cursor(key, Opener { shape: shape.clone(), ordered: ShapeId(ordered), identity });
         }
-        Told {
+        Resolved {
             shape,
             ordered: ShapeId(ordered),
             identity,
@@ -407,11 +422,11 @@ impl Teller {
     }
 
     /// The shape of this id; made where it is not known.
-    fn shape<C: Cause>(
+    fn shape<C: EntrySource>(
         &mut self,
         id: u64,
         identity: Identity,
-        cause: &C,
+        source: &C,
         cut: Option<ShapeInfo>,
     ) -> Arc<ShapeInfo> {
         if let Some(info) = self.known.get(&id) {
@@ -423,7 +438,7 @@ impl Teller {
         }
         let mut info = cut.unwrap_or_else(|| {
             let mut again = Entry::<Rendered>::default();
-            let _ = cause.tell(&mut again);
+            let _ = source.read(&mut again);
             again.finish();
             info_of(&mut again.request)
         });
@@ -486,9 +501,9 @@ impl Teller {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn tell(
+    fn emit(
         &mut self,
-        told: &Told,
+        resolved: &Resolved,
         fields: &Fields,
         app: &Arc<Application>,
         end: Timestamp,
@@ -497,7 +512,7 @@ impl Teller {
         cursor: Option<i64>,
         sink: &mut impl Sink,
     ) {
-        match told.identity {
+        match resolved.identity {
             Identity::Exact => self.reading.operations_exact += 1,
             Identity::Partial => self.reading.operations_partial += 1,
             Identity::Ambiguous => self.reading.operations_ambiguous += 1,
@@ -535,12 +550,12 @@ impl Teller {
             client: endpoint(fields.client.text()).unwrap_or_default(),
             server: Endpoint::default(),
             role: Role::Served,
-            class: told.class,
-            command: if told.command.is_empty() { &told.shape.command } else { told.command },
-            shape: &told.shape,
-            ordered_id: told.ordered,
-            statements: &told.statements,
-            statement_count: told.statement_count,
+            class: resolved.class,
+            command: if resolved.command.is_empty() { &resolved.shape.command } else { resolved.command },
+            shape: &resolved.shape,
+            ordered_id: resolved.ordered,
+            statements: &resolved.statements,
+            statement_count: resolved.statement_count,
             app,
             opcode: match fields.protocol.bytes() {
                 b"op_query" => Opcode::Query,
@@ -587,7 +602,7 @@ impl Teller {
             query_shape_hash: fields.query_shape_hash.text(),
             weight,
         };
-        sink.operation(&op, told.identity, &execution, entries);
+        sink.operation(&op, resolved.identity, &execution, entries);
     }
 
     /// How many operations an entry stands for.
@@ -644,7 +659,7 @@ pub(crate) fn endpoint(text: &str) -> Option<Endpoint> {
 }
 
 impl Op {
-    /// Whether the entry tells of an operation at all.
+    /// Whether the entry describes an operation at all.
     pub const fn is_some(self) -> bool {
         !matches!(self, Self::None)
     }

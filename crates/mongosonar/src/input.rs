@@ -114,7 +114,7 @@ impl Read for Pipe {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
                 Err(RecvTimeoutError::Timeout) if self.stop.load(Ordering::Relaxed) => {
-                    return Err(io::Error::other("told to stop"));
+                    return Err(io::Error::other("stopped"));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }

@@ -1,4 +1,4 @@
-//! What a decoder makes of a conversation: for the tests of its modules.
+//! Collects what a decoder emits, for the tests of its modules.
 
 use std::sync::Arc;
 
@@ -21,41 +21,41 @@ pub fn message(id: u32, response_to: u32, document: &Document) -> Vec<u8> {
     message
 }
 
-/// Takes down each operation, and the window of them all.
-pub struct Heard {
+/// All operations, and their window.
+pub struct Collected {
     /// Request id, command and outcome.
-    pub told: Vec<(u32, String, &'static str)>,
+    pub operations: Vec<(u32, String, &'static str)>,
     pub window: Window,
     pub coverage: Coverage,
 }
 
-impl Default for Heard {
+impl Default for Collected {
     fn default() -> Self {
         let settings = WindowSettings { sample: 1, split_by_order: false };
         let window = Window::new(Timestamp::default(), settings);
-        Self { told: Vec::new(), window, coverage: Coverage::default() }
+        Self { operations: Vec::new(), window, coverage: Coverage::default() }
     }
 }
 
-impl Sink for Heard {
+impl Sink for Collected {
     fn operation(&mut self, op: &Operation<'_>) {
-        self.told.push((op.request_id, op.command.into(), op.outcome.name()));
+        self.operations.push((op.request_id, op.command.into(), op.outcome.name()));
         self.window.record(op);
     }
 }
 
-/// Hears these packets, and the end of the capture a second after the last.
-pub fn hear<'a>(packets: impl IntoIterator<Item = &'a OwnedPacket>) -> Heard {
+/// Decodes these packets; the capture ends a second after the last.
+pub fn collect<'a>(packets: impl IntoIterator<Item = &'a OwnedPacket>) -> Collected {
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-    let mut heard = Heard::default();
+    let mut seen = Collected::default();
     let mut last = Timestamp::default();
     for packet in packets {
-        decoder.packet(&packet.as_packet(), &mut heard);
+        decoder.packet(&packet.as_packet(), &mut seen);
         last = packet.time;
     }
     assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
-    decoder.finish(last.plus_ns(1_000_000_000), &mut heard);
-    heard.coverage = decoder.coverage();
-    assert_eq!(heard.coverage.imbalances(decoder.in_progress()), []);
-    heard
+    decoder.finish(last.plus_ns(1_000_000_000), &mut seen);
+    seen.coverage = decoder.coverage();
+    assert_eq!(seen.coverage.imbalances(decoder.in_progress()), []);
+    seen
 }

@@ -1,0 +1,228 @@
+//! The arguments of `mongosonar queries`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use sonar_view::Column;
+use sonar_view::digest::By;
+
+use super::{Rotation, parse_rotation};
+use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};
+use crate::digest::ZoneArgs;
+use crate::outfile;
+use crate::values::{ClassArg, ShapeArg, parse_duration};
+
+/// Examples for the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  sudo mongosonar queries                               live view of all that is served here
+  sudo mongosonar queries --by app --sort p99           by application, slowest first
+  sudo mongosonar queries --each --filter orders        every operation as it ends
+  sudo mongosonar queries --interval 10s --json         one JSON object every ten seconds
+  sudo mongosonar queries --baseline monday.json        what is new or slower than on Monday, while it happens
+  sudo mongosonar queries --write night.pcapng --duration 1h
+  mongosonar queries --read night.pcapng --digest --json > monday.json
+  mongosonar queries --read night.pcapng --html night.html
+  mongosonar queries --read night.pcapng                the same figures from the file
+  tcpdump -w - port 27017 | mongosonar queries --read - --interval 1s
+Keys of the live view: h for help.";
+
+/// The arguments of `queries`. The configuration file may set those in `config::SETTINGS`.
+#[derive(Args, Debug, Default, Clone)]
+pub struct QueriesArgs {
+    /// Capture on this interface; repeat for several [default: all]
+    #[arg(short, long, value_name = "NAME", help_heading = "What to capture")]
+    pub interface: Vec<String>,
+    /// Port or range of ports (27017-27020) of the servers; repeat for several [default: the ports of each mongod and mongos on this host, else 27017; with --read: all]
+    #[arg(short, long, value_name = "PORT", value_parser = parse_ports, help_heading = "What to capture")]
+    pub port: Vec<Range>,
+    /// Read a capture file (pcap or pcapng, also gzip or zstd) instead of the network; - is standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = SERVER_OPTIONS, help_heading = "What to capture")]
+    pub read: Option<PathBuf>,
+    /// Show the file of --read in the live view, at the speed of its recording, again and again
+    #[arg(long, requires = "read", conflicts_with_all = ["each", "digest", "html", "log"], help_heading = "What to capture")]
+    pub replay: bool,
+    /// Also write the captured packets into this file (pcapng, mode 0600). It holds values, not only shapes
+    #[arg(short, long, value_name = "FILE", conflicts_with = "read", help_heading = "What to capture")]
+    pub write: Option<PathBuf>,
+    /// Begin a new file after so many bytes (100M, 2G) or so much time (10m, 1h); each is complete, with a number in its name
+    #[arg(long, value_name = "SIZE|TIME", value_parser = parse_rotation, requires = "write", help_heading = "What to capture")]
+    pub rotate: Option<Rotation>,
+    /// Keep at most so many files of --rotate, and remove the oldest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "rotate", help_heading = "What to capture")]
+    pub keep: Option<u64>,
+    /// Keep the privileges that the program was started with, for the search of a fault
+    #[arg(long, help_heading = "Resources")]
+    pub keep_privileges: bool,
+    /// Capture one connection in N; figures are scaled and marked with ~
+    #[arg(long, value_name = "1/N", value_parser = parse_sample, help_heading = "What to capture")]
+    pub sample: Option<u32>,
+    /// Copy only the first N bytes of each packet of a reply, at least 26: costs least, but documents, cursors and late errors are not known
+    #[arg(long, value_name = "N", value_parser = parse_snap_replies, conflicts_with = "read", help_heading = "What to capture")]
+    pub snap_replies: Option<u32>,
+    /// Verify the checksum of every message that has one, and count wrong ones [default: only after a gap]
+    #[arg(long, help_heading = "What to capture")]
+    pub verify_checksums: bool,
+    /// Log of a mongod or mongos that says which applications are on connections opened before the capture; repeat for several [default: the logs of the servers here; with --read: none]
+    #[arg(long, value_name = "FILE", help_heading = "What to capture")]
+    pub log: Vec<PathBuf>,
+    #[command(
+        flatten,
+        next_help_heading = "Server to ask which applications are on open connections (currentOp); with --host HOST a single --port counts for it too"
+    )]
+    pub server: PortlessServerArgs,
+    /// Stop after this time
+    #[arg(long, short_alias = 'd', value_name = "TIME", value_parser = parse_duration, help_heading = "What to capture")]
+    pub duration: Option<Duration>,
+    /// Length of an interval, like 500ms, 10s, 1m [default: 1s; with --read: the whole file]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "What to show")]
+    pub interval: Option<Duration>,
+    /// One row for each [default: shape]
+    #[arg(long, value_name = "WHAT", value_enum, help_heading = "What to show")]
+    pub by: Option<ByArg>,
+    /// Show operations of this class; repeat for several [default: user]
+    #[arg(long, value_name = "CLASS", value_enum, help_heading = "What to show")]
+    pub class: Vec<ClassArg>,
+    /// Show operations that the server served, or that it issued to another server [default: served]
+    #[arg(long, value_name = "ROLE", value_enum, help_heading = "What to show")]
+    pub role: Option<RoleArg>,
+    #[arg(long, value_name = "COLUMN", value_parser = parse_sort, help = sort_help(), help_heading = "What to show")]
+    pub sort: Option<String>,
+    /// Show only rows whose command, namespace, shape or name contains this text
+    #[arg(long, value_name = "TEXT", help_heading = "What to show")]
+    pub filter: Option<String>,
+    /// Show at most this many rows
+    #[arg(long, value_name = "N", help_heading = "What to show")]
+    pub limit: Option<usize>,
+    /// Write shapes with typed placeholders, or plain with everything masked [default: typed]
+    #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]
+    pub shape: Option<ShapeArg>,
+    /// One line for each operation as it ends
+    #[arg(long, help_heading = "How to show it")]
+    pub each: bool,
+    /// One JSON object for each interval, or with --each for each operation
+    #[arg(long, conflicts_with = "csv", help_heading = "How to show it")]
+    pub json: bool,
+    /// CSV: one line for each row
+    #[arg(long, conflicts_with = "each", help_heading = "How to show it")]
+    pub csv: bool,
+    /// One report over the whole capture at the end, like that of `logs report`, as text, --json (which `mongosonar compare` reads) or --csv
+    #[arg(long, conflicts_with_all = ["each", "interval"], help_heading = "How to show it")]
+    pub digest: bool,
+    /// Write the report as one self-contained page with charts into this file too; implies --digest
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse, conflicts_with_all = ["each", "interval"], help_heading = "How to show it")]
+    pub html: Option<PathBuf>,
+    /// Mark what is new or slower than in this capture, log, profile or saved digest
+    #[arg(long, value_name = "FILE", help_heading = "What to show")]
+    pub baseline: Option<PathBuf>,
+    /// Show the commands with their values (with --each)
+    #[arg(long, requires = "each", help_heading = "How to show it")]
+    pub show_values: bool,
+    #[command(flatten)]
+    pub zone: ZoneArgs,
+    /// Colours [default: auto]
+    #[arg(long, value_name = "WHEN", value_enum, help_heading = "How to show it")]
+    pub color: Option<ColorArg>,
+    /// Capture threads, each with its own ring [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Resources")]
+    pub threads: Option<u16>,
+    /// Memory for the capture ring in MiB [default: 32]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(2..=4096), help_heading = "Resources")]
+    pub ring_mib: Option<u32>,
+}
+
+/// An inclusive range of ports.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Range(pub u16, pub u16);
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
+pub enum ByArg {
+    Shape,
+    Order,
+    Namespace,
+    App,
+    Client,
+}
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
+pub enum RoleArg {
+    Served,
+    Issued,
+    All,
+}
+
+#[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
+pub enum ColorArg {
+    Auto,
+    Always,
+    Never,
+}
+
+/// `27017` or `27017-27020`.
+pub fn parse_ports(text: &str) -> Result<Range, String> {
+    let port = |text: &str| {
+        text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| {
+            format!("{text:?} is no port: give a number from 1 to 65535, or a range like 27017-27020")
+        })
+    };
+    match text.split_once('-') {
+        None => port(text).map(|port| Range(port, port)),
+        Some((low, high)) => {
+            let range = Range(port(low)?, port(high)?);
+            if range.0 > range.1 {
+                return Err(format!("the range {text} ends before it begins: write {}-{}", range.1, range.0));
+            }
+            Ok(range)
+        }
+    }
+}
+
+/// A column of `queries`, or one of its digest: as help, its heading or `--json` names it.
+fn parse_sort(text: &str) -> Result<String, String> {
+    match Column::from_name(text).is_some() || By::from_name(text).is_some() {
+        true => Ok(text.to_owned()),
+        false => Err(format!("no such column; there are: {}", Column::ALL.map(Column::name).join(" "))),
+    }
+}
+
+fn sort_help() -> String {
+    format!("Sort by this column: {} [default: load]", Column::ALL.map(Column::name).join(" "))
+}
+
+/// Reads how many bytes of each packet of a reply are copied.
+pub fn parse_snap_replies(text: &str) -> Result<u32, String> {
+    let least = sonar_decode::MIN_SNAP_REPLIES;
+    let bytes: u32 =
+        text.parse().map_err(|_| format!("{text:?} is not a number of bytes, at least {least}"))?;
+    if bytes < least {
+        return Err(format!("{bytes} bytes are too few to recognise a reply: at least {least}"));
+    }
+    Ok(bytes)
+}
+
+/// `1/N`.
+pub fn parse_sample(text: &str) -> Result<u32, String> {
+    let n = text.strip_prefix("1/").and_then(|n| n.parse().ok()).filter(|n| (1..=65_536).contains(n));
+    n.ok_or_else(|| format!("{text:?} is no sample: write 1/N with N from 1 to 65536, for example 1/10"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_and_samples_say_what_is_wrong_with_them() {
+        assert_eq!(parse_ports("27017"), Ok(Range(27_017, 27_017)));
+        assert_eq!(parse_ports("27017-27020"), Ok(Range(27_017, 27_020)));
+        assert!(parse_ports("70000").unwrap_err().contains("1 to 65535"));
+        assert!(parse_ports("0").is_err());
+        assert!(parse_ports("20-10").unwrap_err().contains("10-20"));
+        assert_eq!(parse_snap_replies("26"), Ok(26));
+        assert_eq!(parse_snap_replies("4294967295"), Ok(u32::MAX));
+        assert!(parse_snap_replies("25").unwrap_err().contains("26"));
+        assert!(parse_snap_replies("0").is_err() && parse_snap_replies("4294967296").is_err());
+        assert_eq!(parse_sample("1/10"), Ok(10));
+        assert!(parse_sample("0.1").unwrap_err().contains("1/10"));
+    }
+}

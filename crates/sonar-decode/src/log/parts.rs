@@ -1,0 +1,158 @@
+//! Lines that a container runtime cut into parts, put together again.
+//!
+//! Runtimes that follow Kubernetes' CRI write `<time> <stream> P <text>` for a part and `F` for the last one. Docker's
+//! json-file driver writes an object for each part; the text of the last one ends with a line feed. Both cut after
+//! 16 KiB.
+//!
+//! Sources: the CRI logging format in
+//! <https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md>, and the copier of
+//! docker's daemon, <https://github.com/moby/moby/blob/master/daemon/logger/copier.go>.
+
+/// The longest line that is put together, in bytes.
+pub(super) const MAX_LINE: usize = 4 << 20;
+/// Docker cuts a line into parts of this many bytes. Shorter texts without a line feed come from other programs.
+const DOCKER_PART: usize = 16 << 10;
+
+/// Which output of the server a part belongs to. The parts of one line may stand between those of the other output.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Stream {
+    /// From its name.
+    pub(super) fn of(name: &[u8]) -> Option<Self> {
+        match name {
+            b"stdout" => Some(Self::Stdout),
+            b"stderr" => Some(Self::Stderr),
+            _ => None,
+        }
+    }
+}
+
+/// A line of a container runtime: a part of a line of the server, or all of it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Part<'a> {
+    pub stream: Stream,
+    /// The line of the server ends with it.
+    pub is_last: bool,
+    pub text: &'a [u8],
+}
+
+impl<'a> Part<'a> {
+    /// `2026-05-01T10:00:00.120000000Z stdout P …`.
+    pub(super) fn of_cri(line: &'a [u8]) -> Option<Self> {
+        /// The longest time, in bytes.
+        const MAX_TIME: usize = 40;
+        let space = memchr::memchr(b' ', line.get(..MAX_TIME.min(line.len()))?)?;
+        crate::syntax::time::iso_with_offset(&line[..space])?;
+        let rest = &line[space + 1..];
+        let stream = Stream::of(rest.get(..6)?)?;
+        let (tag, text) = match rest.get(6..)? {
+            // Further tags may follow behind a colon.
+            [b' ', tag @ (b'P' | b'F'), b' ', text @ ..] => (*tag, text),
+            [b' ', tag @ (b'P' | b'F'), b':', rest @ ..] => (*tag, &rest[memchr::memchr(b' ', rest)? + 1..]),
+            _ => return None,
+        };
+        Some(Self { stream, is_last: tag == b'F', text })
+    }
+
+    /// The `log` and the `stream` of an object of docker's.
+    pub(super) fn of_docker(text: &'a [u8], stream: Stream) -> Self {
+        let (text, has_end) = match text.strip_suffix(b"\n") {
+            Some(text) => (text, true),
+            None => (text, false),
+        };
+        Self { stream, is_last: has_end || text.len() < DOCKER_PART, text }
+    }
+}
+
+/// The parts of one line so far.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished {
+    text: Vec<u8>,
+    lines: u64,
+    /// More than [`MAX_LINE`] bytes came: what follows is not kept.
+    is_too_long: bool,
+}
+
+/// What became of a part.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Joined {
+    /// More parts follow.
+    Pending,
+    /// This was the last one: the whole line.
+    Line(Vec<u8>),
+    /// This was the last one of a line longer than [`MAX_LINE`], of so many lines before this one.
+    TooLong(u64),
+}
+
+impl Unfinished {
+    /// Whether no part is waiting.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lines == 0
+    }
+
+    /// Adds a part.
+    pub(super) fn add(&mut self, part: &Part<'_>) -> Joined {
+        if self.text.len() + part.text.len() > MAX_LINE {
+            self.is_too_long = true;
+            self.text = Vec::new();
+        } else if !self.is_too_long {
+            self.text.extend_from_slice(part.text);
+        }
+        if !part.is_last {
+            self.lines += 1;
+            return Joined::Pending;
+        }
+        let Self { text, lines, is_too_long } = std::mem::take(self);
+        if is_too_long { Joined::TooLong(lines) } else { Joined::Line(text) }
+    }
+
+    /// Forgets the parts; gives how many lines they were.
+    pub(super) fn abandon(&mut self) -> u64 {
+        std::mem::take(self).lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_recognised() {
+        let of = |line: &'static str| {
+            Part::of_cri(line.as_bytes()).map(|part| (part.stream, part.is_last, part.text))
+        };
+        let time = "2026-05-01T10:00:00.120000000Z";
+        assert_eq!(
+            of("2026-05-01T10:00:00.120000000Z stdout P {\"t\":"),
+            Some((Stream::Stdout, false, &b"{\"t\":"[..]))
+        );
+        assert_eq!(of("2026-05-01T12:00:00.1+02:00 stderr F "), Some((Stream::Stderr, true, &b""[..])));
+        assert_eq!(of("2026-05-01T12:00:00Z stdout F:x:y a b"), Some((Stream::Stdout, true, &b"a b"[..])));
+        for other in ["", " ", "stdout P x", "2026-05-01T10:00:00Z stdout X x", "x stdout P x"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert!(Part::of_cri(time.as_bytes()).is_none());
+
+        let docker = |text: &[u8]| Part::of_docker(text, Stream::Stdout).is_last;
+        assert!(docker(b"short\n") && docker(b"short, from a program that takes the line feed off"));
+        assert!(!docker(&[b'x'; DOCKER_PART]) && docker(&[&[b'x'; DOCKER_PART][..], b"\n"].concat()));
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_not_kept() {
+        let mut parts = Unfinished::default();
+        let text = vec![b'x'; DOCKER_PART];
+        let part = |is_last| Part { stream: Stream::Stdout, is_last, text: &text };
+        for _ in 0..2 * MAX_LINE / DOCKER_PART {
+            assert_eq!(parts.add(&part(false)), Joined::Pending);
+            assert!(parts.text.capacity() <= 2 * MAX_LINE);
+        }
+        assert_eq!(parts.add(&part(true)), Joined::TooLong(2 * (MAX_LINE / DOCKER_PART) as u64));
+        assert!(parts.is_empty());
+        assert_eq!(parts.add(&part(true)), Joined::Line(text.clone()), "the next line is read again");
+    }
+}
