@@ -1,5 +1,5 @@
 # The two commands: `make run` shows the queries of this machine, `make test` runs every test.
-.PHONY: run demo check fmt lab test test-long bench dist dist-musl install clean
+.PHONY: run demo check fmt lab test test-long web bench dist dist-musl install clean
 
 # Where no MongoDB runs here, it replays a recording of a real one.
 run:
@@ -36,6 +36,10 @@ test:
 test-long:
 	@scripts/install-prerequisites.sh test
 	@LONG=1 scripts/test.sh
+
+# The web page of the reports: packages, types, format, tests, web/dist/report.html.
+web:
+	cd web && npm ci --silent && npm run check --silent && npm test --silent && npm run build --silent
 
 bench:
 	@scripts/install-prerequisites.sh test

@@ -2,26 +2,26 @@
 # Installs what is missing on a Debian machine to build, run or test mongosonar. Says what it does, and
 # does nothing when everything is there.
 #
-#   scripts/install-prerequisites.sh build   compiler, Rust
+#   scripts/install-prerequisites.sh build   compiler, Rust, Node.js (for the web page)
 #   scripts/install-prerequisites.sh run     the same, and Go (for the lab's server)
 #   scripts/install-prerequisites.sh check   the same, and Python (for the tools that check)
 #   scripts/install-prerequisites.sh test    the same, and what the tests use
-#   scripts/install-prerequisites.sh musl    compiler, Rust, musl-gcc (for a static binary)
+#   scripts/install-prerequisites.sh musl    compiler, Rust, Node.js, musl-gcc (for a static binary)
 set -euo pipefail
 
 what=${1:-build}
 rust_version=$(sed -nE 's/^channel = "(.*)"$/\1/p' "$(dirname "$0")/../rust-toolchain.toml")
 go_version=1.24.5
+node_version=20.19.6
 # clang compiles the eBPF programs; libbpf, which comes with its crate, wants libelf and zlib.
-packages=(build-essential ca-certificates clang curl git libelf-dev pkg-config zlib1g-dev)
+packages=(build-essential ca-certificates clang curl git libelf-dev pkg-config xz-utils zlib1g-dev)
 case $what in
 musl) packages+=(musl-tools python3) ;;
 check) packages+=(python3 python3-venv) ;;
 esac
 if [ "$what" = test ]; then
-    # A Node.js that did not come from Debian brings its own npm, and Debian's would not go beside it.
-    have='^(#|$)'
-    command -v npm >/dev/null && have='^(#|$|nodejs$|npm$)'
+    # Node.js is installed below: Debian's may be too old, and its npm does not go beside another.
+    have='^(#|$|nodejs$|npm$)'
     mapfile -t lab < <(grep -vE "$have" "$(dirname "$0")/../lab/apt-packages.txt")
     packages+=("${lab[@]}")
 fi
@@ -59,6 +59,29 @@ export PATH="$HOME/.cargo/bin:$PATH"
 if command -v rustup >/dev/null && ! rustup run "$rust_version" rustc --version >/dev/null 2>&1; then
     say "installing Rust $rust_version by rustup"
     rustup toolchain install "$rust_version" --profile minimal -c rustfmt -c clippy
+fi
+
+# The web page is built with Vite, which needs Node.js 20.19 or later.
+have_node() {
+    local version
+    command -v npm >/dev/null && version=$(node --version 2>/dev/null | sed 's/^v//') || return 1
+    [ "$(printf '%s\n20.19\n' "$version" | sort -V | head -1)" = 20.19 ]
+}
+if ! have_node; then
+    case $(uname -m) in
+        x86_64) arch=x64 ;;
+        aarch64) arch=arm64 ;;
+        *) say "no Node.js for $(uname -m)"; exit 1 ;;
+    esac
+    say "installing Node.js $node_version into /usr/local"
+    archive=$(mktemp)
+    if curl -sSfL "https://nodejs.org/dist/v$node_version/node-v$node_version-linux-$arch.tar.xz" -o "$archive"; then
+        as_root tar -C /usr/local --strip-components=1 --exclude='*.md' --exclude=LICENSE -xJf "$archive"
+    else
+        # Debian 13 and later have one that is new enough.
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nodejs npm >/dev/null
+    fi
+    rm -f "$archive"
 fi
 
 have_go() {

@@ -2,7 +2,7 @@
 # Checks the format of all sources, or lints those that are not Rust. Goes on after a finding, so that one run
 # shows all of them. A tool that is not installed is named and skipped.
 #
-#   scripts/lint.sh --format    format of Rust, C, Python, Go and shell
+#   scripts/lint.sh --format    format of Rust, C, Python, Go and shell (`make web` checks TypeScript)
 #   scripts/lint.sh --fix       formats them
 #   scripts/lint.sh --lint      lints Python, Go and shell
 set -uo pipefail
@@ -41,6 +41,7 @@ case ${1:-} in
     check ruff format --quiet .
     check shfmt -i 4 -w "${shell[@]}"
     check gofmt -w "${go[@]}"
+    [ ! -d web/node_modules ] || check npm --prefix web run --silent format
     ;;
 --lint)
     check shellcheck -x -P SCRIPTDIR "${shell[@]}"

@@ -43,6 +43,7 @@ tools || echo "some tools could not be installed; what needs them is skipped"
 
 step "format" scripts/lint.sh --format
 step "lint" scripts/lint.sh --lint
+step "web app" make --no-print-directory web
 step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 

@@ -38,6 +38,7 @@ mod files;
 mod input;
 mod manual;
 mod outfile;
+mod page;
 mod privileges;
 mod profiler;
 mod queries;

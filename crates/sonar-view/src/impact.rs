@@ -1,5 +1,5 @@
-//! What profiling costs, as it was measured: a table, a chart, a verdict; for the terminal, as SVG, as
-//! one HTML page, as JSON.
+//! What profiling costs, as it was measured: a table, a chart, a verdict; for the terminal, as SVG, and as JSON,
+//! which the web page draws.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -8,15 +8,36 @@ use serde::Serialize;
 use sonar_core::impact::{BUCKET_NS, Cell, Counters, LongRun, Loss, Run, Slice, Variant, Verdict};
 use sonar_core::time::NS_PER_S;
 
+use crate::About;
 use crate::profiler::align;
 use crate::text::escape;
 use crate::units::{Count, Nanos, Size, UNKNOWN, or_unknown};
 
+/// Version of the JSON schema: it grows when a field changes its meaning or goes, not when one is added.
+const SCHEMA: u32 = 1;
+
+/// Where and when something was measured.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Site<'a> {
+    /// The server: product, version and address.
+    pub server: &'a str,
+    /// Its host, where it says so.
+    pub host: Option<&'a str>,
+    /// When it began, nanoseconds since 1970.
+    pub started_ns: u64,
+}
+
+impl Site<'_> {
+    fn about(&self) -> About {
+        About::new(self.host.map(str::to_owned), vec![self.server.to_owned()])
+    }
+}
+
 /// What was measured, where, and how.
 #[derive(Copy, Clone, Debug)]
 pub struct Report<'a> {
-    /// The server.
-    pub server: &'a str,
+    /// Where and when.
+    pub site: Site<'a>,
     /// Documents in the table.
     pub documents: u32,
     /// The measurement.
@@ -61,7 +82,7 @@ fn title(report: &Report<'_>) -> String {
     let rounds = run.slices.iter().map(|slice| slice.round + 1).max().unwrap_or(0);
     format!(
         "Impact of profiling on {}: OLTP mix on {} documents, {rounds} rounds of {} for each level and number of clients, in alternation",
-        escape(report.server),
+        escape(report.site.server),
         report.documents,
         Nanos(slice),
     )
@@ -355,12 +376,19 @@ struct JsonSlice {
 
 #[derive(Serialize)]
 struct JsonReport<'a> {
+    schema: u32,
+    kind: &'static str,
+    about: About,
+    started_ns: u64,
     server: &'a str,
     documents: u32,
     confidence: f64,
     processors: Option<u32>,
+    /// The settings, by the number that slices give them.
+    variants: &'a [String],
     cells: Vec<JsonCell<'a>>,
     verdicts: Vec<String>,
+    bottleneck: String,
     slices: Vec<JsonSlice>,
 }
 
@@ -411,12 +439,18 @@ pub fn json(report: &Report<'_>, out: impl Write) -> io::Result<()> {
         buckets: slice.buckets.clone(),
     });
     let object = JsonReport {
-        server: report.server,
+        schema: SCHEMA,
+        kind: "profiler_impact",
+        about: report.site.about(),
+        started_ns: report.site.started_ns,
+        server: report.site.server,
         documents: report.documents,
         confidence: run.confidence,
         processors: run.processors,
+        variants: &names,
         cells: cells.iter().map(cell).collect(),
         verdicts: verdicts(run),
+        bottleneck: bottleneck(run, &cells),
         slices: slices.collect(),
     };
     crate::json::line(&object, out)
@@ -576,47 +610,6 @@ pub fn svg(report: &Report<'_>) -> String {
     plot.end()
 }
 
-/// One page that holds all, and asks for nothing from anywhere.
-pub fn html(report: &Report<'_>) -> String {
-    let (run, cells) = (report.run, report.run.cells());
-    let mut verdict: String =
-        verdicts(run).iter().map(|line| format!("<p><strong>{}</strong></p>\n", markup(line))).collect();
-    let _ = writeln!(verdict, "<p>{}</p>", markup(&bottleneck(run, &cells)));
-    let body = format!(
-        "{verdict}{}<h2>Throughput and latency</h2>\n{}<h2>What was used meanwhile</h2>\n{}",
-        svg(report),
-        html_table(&table(run, &cells)),
-        html_table(&beside(run, &cells)),
-    );
-    page("Impact of profiling", &title(report), &body)
-}
-
-fn html_table(lines: &[Vec<String>]) -> String {
-    let mut table = String::from("<table>\n");
-    for (at, line) in lines.iter().enumerate() {
-        let tag = if at == 0 { "th" } else { "td" };
-        table.push_str("<tr>");
-        for cell in line {
-            let _ = write!(table, "<{tag}>{}</{tag}>", markup(cell));
-        }
-        table.push_str("</tr>\n");
-    }
-    table.push_str("</table>\n");
-    table
-}
-
-fn page(title: &str, lead: &str, body: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<style>\n\
-         body {{ font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }}\n\
-         table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; display: block; overflow-x: auto }}\n\
-         th, td {{ text-align: right; padding: .15rem .7rem; border-bottom: 1px solid #eee; white-space: nowrap }}\n\
-         svg {{ max-width: 100%; height: auto }}\n</style>\n</head>\n<body>\n<h1>{title}</h1>\n<p>{}</p>\n{body}</body>\n</html>\n",
-        markup(lead)
-    )
-}
-
 /// Writes what a long run showed: throughput over time, the moment of the wrap, before against after.
 ///
 /// # Errors
@@ -670,6 +663,10 @@ fn long_verdict(long: &LongRun) -> String {
 
 #[derive(Serialize)]
 struct JsonLong<'a> {
+    schema: u32,
+    kind: &'static str,
+    about: About,
+    started_ns: u64,
     server: &'a str,
     clients: u32,
     level: Option<i32>,
@@ -687,10 +684,14 @@ struct JsonLong<'a> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn long_json(server: &str, long: &LongRun, out: impl Write) -> io::Result<()> {
+pub fn long_json(site: &Site<'_>, long: &LongRun, out: impl Write) -> io::Result<()> {
     let loss = long.loss();
     let object = JsonLong {
-        server,
+        schema: SCHEMA,
+        kind: "profiler_impact_long",
+        about: site.about(),
+        started_ns: site.started_ns,
+        server: site.server,
         clients: long.clients,
         level: long.variant.map(|variant| variant.level),
         seconds: &long.seconds,
@@ -714,12 +715,6 @@ pub fn long_svg(long: &LongRun) -> String {
         plot.mark(ns as f64 / NS_PER_S as f64, "system.profile wraps", COLOURS[2]);
     }
     plot.end()
-}
-
-/// One page of a long run.
-pub fn long_html(server: &str, long: &LongRun) -> String {
-    let body = format!("<p><strong>{}</strong></p>\n{}", markup(&long_verdict(long)), long_svg(long));
-    page("Impact of profiling, long run", &long_title(server, long), &body)
 }
 
 #[cfg(test)]
@@ -762,9 +757,13 @@ mod tests {
         run
     }
 
+    fn site(server: &str) -> Site<'_> {
+        Site { server, ..Site::default() }
+    }
+
     fn shown(run: &Run) -> String {
         let mut out = Vec::new();
-        text(&Report { server: "MongoDB 7.0.5 at a:27017", documents: 100, run }, &mut out).unwrap();
+        text(&Report { site: site("MongoDB 7.0.5 at a:27017"), documents: 100, run }, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -785,13 +784,15 @@ mod tests {
     #[test]
     fn the_pictures_are_well_formed_and_hold_every_slice() {
         let run = run(0.3);
-        let report = Report { server: "<script>alert(1)</script> & co", documents: 100, run: &run };
+        let report = Report { site: site("MongoDB 7.0.5 at a:27017"), documents: 100, run: &run };
         let svg = svg(&report);
         assert_eq!(svg.matches("<path").count(), run.slices.len());
         assert!(svg.contains("4</text>") && svg.contains("level 2</text>"));
-        let html = html(&report);
-        assert!(!html.contains("<script") && html.contains("&lt;script&gt;alert(1)"));
-        assert_eq!(html.matches("<tr>").count(), 2 * (1 + 4));
+        let mut out = Vec::new();
+        json(&report, &mut out).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(document["variants"], serde_json::json!(["0", "2"]));
+        assert!(document["bottleneck"].as_str().unwrap().starts_with("Most throughput at level 0"));
         let long = LongRun {
             clients: 4,
             variant: Some(run.variants[1]),
@@ -809,15 +810,21 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("% lower"), "{text}");
-        assert!(long_html("<b>", &long).contains("&lt;b&gt;"));
+        let mut out = Vec::new();
+        long_json(&site("a"), &long, &mut out).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(
+            (&document["kind"], &document["wrapped_ns"]),
+            (&"profiler_impact_long".into(), &20_000_000_000u64.into())
+        );
     }
 
     #[test]
     fn a_run_without_slices_shows_nothing_and_does_not_fail() {
         let empty = Run::default();
-        let report = Report { server: "", documents: 0, run: &empty };
+        let report = Report { site: Site::default(), documents: 0, run: &empty };
         text(&report, Vec::new()).unwrap();
-        assert!(svg(&report).ends_with("</svg>\n") && html(&report).contains("</html>"));
+        assert!(svg(&report).ends_with("</svg>\n"));
         json(&report, Vec::new()).unwrap();
         long_text("", &LongRun::default(), Vec::new()).unwrap();
         assert!(long_svg(&LongRun::default()).ends_with("</svg>\n"));

@@ -9,6 +9,7 @@
 //! are: see [`text`].
 #![forbid(unsafe_code)]
 
+mod about;
 pub mod column;
 pub mod csv;
 pub mod digest;
@@ -30,6 +31,7 @@ pub mod text;
 pub mod units;
 pub mod zone;
 
+pub use about::About;
 pub use column::{Column, Sort};
 pub use hidden::{Hidden, Reason};
 pub use model::{By, Classes, Form, NamespaceFilter, Report, Selection};

@@ -19,9 +19,8 @@ use super::{Collect, CompareArgs, Gathered, Span, read_logs, read_profiles, whol
 use crate::content::{self, Content};
 use crate::exit::{OK, TRUNCATED, WORSE, usage};
 use crate::input;
-use crate::outfile;
-use crate::screen;
 use crate::values::ClassArg;
+use crate::{outfile, page, screen};
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &CompareArgs) -> Result<u8> {
@@ -43,6 +42,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let zone = args.zone.asked();
     let side = |loaded: &Loaded, path: &Path| Side {
         name: input::name(path),
+        host: loaded.host.clone(),
         source: loaded.source,
         zone: zone.clone().unwrap_or_else(|| loaded.zone.clone()),
     };
@@ -62,13 +62,13 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let comparison = Comparison::new(&a, &b, from_a == from_b);
     let mut out = BufWriter::new(io::stdout());
     if args.json {
-        compare::json(&comparison, &mut out)?;
+        compare::json(&comparison, &sides, &mut out)?;
     } else {
         compare::text(&comparison, &sides, screen::width(), &mut out)?;
     }
     out.flush()?;
     if let Some(path) = &args.html {
-        outfile::write(path, |out| compare::html(&comparison, &sides, out))?;
+        outfile::write(path, |out| page::write(out, |out| compare::json(&comparison, &sides, out)))?;
     }
     // The missing part may be the worse one, so scripts must know of it first.
     Ok(match (is_damaged, comparison.is_worse()) {
@@ -82,6 +82,8 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
 pub struct Loaded {
     /// The digest.
     pub digest: Digest,
+    /// The host that it is of, where that is known.
+    pub host: Option<String>,
     /// The kind of source.
     pub source: Source,
     /// Whether it has all rows.
@@ -132,14 +134,22 @@ pub fn load(
     let (gathered, source) = match content {
         Content::Digest => {
             let saved = saved::read(&whole(path, stop)?).with_context(|| input::name(path))?;
-            let Read { digest, source, is_whole, shape_rules } = saved;
-            return Ok(Loaded { digest, source, is_whole, damaged: false, zone: Zone::utc(), shape_rules });
+            let Read { digest, host, source, is_whole, shape_rules } = saved;
+            return Ok(Loaded {
+                digest,
+                host,
+                source,
+                is_whole,
+                damaged: false,
+                zone: Zone::utc(),
+                shape_rules,
+            });
         }
         Content::Capture => {
             let (digest, damaged) = capture(path, Collect::new(settings, classes), stop)?;
             let source = Source::Wire;
             let zone = Zone::utc();
-            return Ok(Loaded { digest, source, is_whole: !damaged, damaged, zone, shape_rules });
+            return Ok(Loaded { digest, host: None, source, is_whole: !damaged, damaged, zone, shape_rules });
         }
         Content::ProfileBson | Content::ProfileText => {
             (read_profiles(&files, Collect::new(settings, classes), stop)?, Source::Profile)
@@ -148,8 +158,9 @@ pub fn load(
     };
     gathered.refuse_nothing(&files)?;
     // A shape that a cut file lacks cannot be called new.
-    let Gathered { digest, damaged, zone, .. } = gathered;
-    Ok(Loaded { digest, source, is_whole: !damaged, damaged, zone, shape_rules })
+    let Gathered { digest, notices, damaged, zone, .. } = gathered;
+    let host = notices.as_ref().and_then(sonar_view::digest::hosts);
+    Ok(Loaded { digest, host, source, is_whole: !damaged, damaged, zone, shape_rules })
 }
 
 /// Takes operations of the wire into a digest: those that were served.

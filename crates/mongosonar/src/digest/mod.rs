@@ -33,10 +33,9 @@ pub use self::profiles::read as read_profiles;
 use crate::content::{self, Content, Peeked};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input;
-use crate::outfile;
-use crate::screen;
 use crate::stop::{self, Ending};
 use crate::values::{ClassArg, ShapeArg};
+use crate::{outfile, page, screen};
 
 /// The note about a server that writes a rate limit but does not apply it.
 pub const IGNORED_RATE_LIMIT: &str = "This version of Percona Server profiles every operation whatever its rateLimit (PSMDB-876, fixed in 4.4.8-9): each document counts once.";
@@ -270,8 +269,13 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Opti
     };
     let indexes = server.or(asked.as_ref()).map(|server| indexes(&view, server));
     let mut view = View { indexes: indexes.as_ref(), hidden: read.hidden.clone(), ..view };
+    view.sources = args.files.iter().map(|path| input::name(path)).collect();
+    if let Some(server) = server {
+        view.sources = vec![server.info().label()];
+        view.host = Some(server.info().address.to_string());
+    }
     if let Some(path) = &args.html {
-        outfile::write(path, |out| digest::html::write(&view, out))?;
+        outfile::write(path, |out| page::write(out, |out| digest::json::write(&view, out)))?;
     }
     let mut out = BufWriter::with_capacity(64 * 1024, io::stdout());
     if args.json {

@@ -25,8 +25,8 @@ use super::args::{AccessArg, BenchArgs, EngineArg};
 use super::config::{self, MOST_BYTES, Options};
 use super::place::{Ground, folder};
 use crate::exit::{self, OK, usage};
-use crate::screen;
 use crate::stop::{self, Ending};
+use crate::{outfile, page, screen};
 
 const PROC: &str = "/proc";
 /// Requests in flight of the probes that want many.
@@ -101,8 +101,7 @@ fn was_stopped(error: &anyhow::Error) -> bool {
 /// Writes what was asked for.
 fn show(args: &BenchArgs, run: &Run) -> Result<()> {
     if let Some(path) = &args.html {
-        std::fs::write(path, view::html::page(run))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        outfile::write(path, |out| page::write(out, |out| run.write(out)))?;
     }
     let mut out = io::stdout().lock();
     if args.json {

@@ -14,6 +14,7 @@ use super::args::{BenchArgs, EstimateArgs};
 use super::bench::columns;
 use crate::content::{self, Content};
 use crate::exit::{OK, usage};
+use crate::{outfile, page};
 
 /// Reads a result of `disk bench --json`; - is standard input.
 pub fn read(path: &Path) -> Result<Run> {
@@ -44,12 +45,11 @@ pub fn run(files: &[PathBuf], args: &BenchArgs) -> Result<u8> {
     let names = [a_path, b_path].map(|path| path.display().to_string());
     let comparison = Comparison::new(&a, &b, names);
     if let Some(path) = &args.html {
-        let page = sonar_view::disk::html::compared(&a, &b, &comparison);
-        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        outfile::write(path, |out| page::write(out, |out| comparison.write(&a, &b, out)))?;
     }
     let mut out = io::stdout().lock();
     if args.json {
-        comparison.write(&mut out)?;
+        comparison.write(&a, &b, &mut out)?;
     } else {
         comparison.report(&a, &b, columns(), &mut out)?;
     }

@@ -8,7 +8,6 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
 use sonar_decode::io_file::{Block, Parser, Step};
-use sonar_view::files::html::page;
 use sonar_view::files::{Bench, Recording, json, svg, text};
 use sonar_view::text::escape;
 
@@ -16,7 +15,7 @@ use super::args::IoReportArgs;
 use super::{DEVICE, HOLDS};
 use crate::content::{self, Content};
 use crate::exit::{OK, TRUNCATED, usage};
-use crate::screen;
+use crate::{outfile, page, screen};
 
 /// Names that are kept; more are left out, their files shown by number.
 const MAX_NAMES: usize = 65_536;
@@ -24,6 +23,8 @@ const MAX_NAMES: usize = 65_536;
 /// A recording, read to its end or as far as it goes.
 #[derive(Default)]
 pub struct Loaded {
+    /// The name of its file.
+    pub source: String,
     pub analysis: Analysis,
     pub files: HashMap<u32, String>,
     pub labels: HashMap<u32, String>,
@@ -51,6 +52,7 @@ impl Loaded {
     /// As the views want it.
     pub fn recording(&self) -> Recording<'_> {
         Recording {
+            source: &self.source,
             analysis: &self.analysis,
             files: &self.files,
             labels: &self.labels,
@@ -75,10 +77,11 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     let bench = args.bench.as_deref().map(bench).transpose()?;
     let mut loaded = load_as(&args.file, args.pseudo_filesystems)?;
     loaded.bench = bench;
+    let pictures = if args.html.is_some() { pictures(&args.file, &loaded)? } else { Vec::new() };
     let out = BufWriter::new(io::stdout());
     let limit = args.limit.unwrap_or(20);
     if args.json {
-        json(&loaded.recording(), limit, out)?;
+        json(&loaded.recording(), limit, &pictures, out)?;
     } else {
         text(&loaded.recording(), limit, screen::width(), out)?;
     }
@@ -86,7 +89,7 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
         picture(&args.file, &loaded, path)?;
     }
     if let Some(path) = &args.html {
-        write_page(&args.file, &loaded, limit, path)?;
+        outfile::write(path, |out| page::write(out, |out| json(&loaded.recording(), limit, &pictures, out)))?;
     }
     if let Some(damage) = &loaded.damage {
         eprintln!("mongosonar: {}: {damage}; all before that is shown", args.file.display());
@@ -200,13 +203,10 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot make {}", path.display()))?))
 }
 
-/// The page, with pictures of the files on which most time was spent in reads.
-fn write_page(recording: &Path, loaded: &Loaded, limit: usize, to: &Path) -> Result<()> {
-    let told = loaded.recording();
-    let files: Vec<_> = told.ranked().iter().map(|(id, _)| *id).take(PICTURES).collect();
-    let drawn = draw(recording, loaded, &files, PAGE_CELLS)?;
-    page(&told, limit, &drawn, create(to)?)?;
-    Ok(())
+/// Pictures of the files on which most time was spent in reads, for the page.
+fn pictures(recording: &Path, loaded: &Loaded) -> Result<Vec<(u32, Density)>> {
+    let files: Vec<_> = loaded.recording().ranked().iter().map(|(id, _)| *id).take(PICTURES).collect();
+    draw(recording, loaded, &files, PAGE_CELLS)
 }
 
 /// Reads a recording; files of pseudo file systems are left out.
@@ -215,7 +215,11 @@ pub fn load(path: &Path) -> Result<Loaded> {
 }
 
 fn load_as(path: &Path, with_pseudo: bool) -> Result<Loaded> {
-    let mut loaded = Loaded { pseudo: (!with_pseudo).then(Default::default), ..Loaded::default() };
+    let mut loaded = Loaded {
+        source: path.display().to_string(),
+        pseudo: (!with_pseudo).then(Default::default),
+        ..Loaded::default()
+    };
     let damage = blocks(path, |block| loaded.block(block))?;
     loaded.damage = loaded.damage.or(damage);
     loaded.analysis.finish();

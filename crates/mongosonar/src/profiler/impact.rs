@@ -9,7 +9,7 @@ use sonar_core::impact::{Counters, Variant};
 use sonar_mongo::load::{Measurement, Progress, ServerFacts};
 use sonar_mongo::{Error, Server};
 use sonar_sys::host;
-use sonar_view::impact::{self, Report};
+use sonar_view::impact::{self, Report, Site};
 use sonar_view::layout::Fitting;
 use sonar_view::text::escape;
 use sonar_view::units::{Count, Nanos};
@@ -17,8 +17,8 @@ use sonar_view::units::{Count, Nanos};
 use super::args::ImpactArgs;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
-use crate::screen;
 use crate::stop::Ending;
+use crate::{outfile, page, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
     let (stop, _) = super::stop_flag(Ending::Careful)?;
@@ -46,6 +46,8 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
             escape(set)
         );
     }
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let started_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
     let mut line = ProgressLine { quiet: !io::stderr().is_terminal(), line: false };
     if let Some(time) = args.duration {
         eprintln!(
@@ -57,15 +59,17 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
         let long = server.measure_long(&what, time, &stop, &mut |progress| line.show(&progress));
         line.end();
         let long = done(long)?;
+        let facts = server.facts();
+        let site = Site { server: &label, host: facts.host.as_deref(), started_ns };
         if let Some(path) = &args.svg {
             save(path, &impact::long_svg(&long))?;
         }
         if let Some(path) = &args.html {
-            save(path, &impact::long_html(&label, &long))?;
+            outfile::write(path, |out| page::write(out, |out| impact::long_json(&site, &long, out)))?;
         }
         let out = io::stdout().lock();
         if args.json {
-            impact::long_json(&label, &long, out)?
+            impact::long_json(&site, &long, out)?
         } else {
             impact::long_text(&label, &long, Fitting::new(out, screen::width()))?
         };
@@ -79,13 +83,15 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     line.end();
     let mut run = done(measured)?;
     let processors = host::host_busy(Path::new("/proc")).ok().map(|(_, processors)| processors);
-    run.processors = here(&server.facts()).and(processors);
-    let report = Report { server: &label, documents: what.documents, run: &run };
+    let facts = server.facts();
+    run.processors = here(&facts).and(processors);
+    let site = Site { server: &label, host: facts.host.as_deref(), started_ns };
+    let report = Report { site, documents: what.documents, run: &run };
     if let Some(path) = &args.svg {
         save(path, &impact::svg(&report))?;
     }
     if let Some(path) = &args.html {
-        save(path, &impact::html(&report))?;
+        outfile::write(path, |out| page::write(out, |out| impact::json(&report, out)))?;
     }
     let out = io::stdout().lock();
     if args.json {

@@ -31,6 +31,10 @@ struct Gathering {
     wanted: Wanted,
     /// How many operations each captured one stands for.
     weight: u32,
+    /// The file that is read, or the interfaces.
+    sources: Vec<String>,
+    /// This host, if it listens here.
+    host: Option<String>,
     /// The page to write as well.
     page: Option<OutFile>,
 }
@@ -126,15 +130,17 @@ impl Output {
             // The window covers the whole capture.
             self.seen = window.coverage;
         }
-        if let Some(Gathering { digest, wanted, page, .. }) = &self.digest {
+        if let Some(Gathering { digest, wanted, page, sources, host, .. }) = &self.digest {
             if kind == Kind::Summary {
                 let view = View::new(digest, Source::Wire, None, None, wanted);
                 let mut hidden = self.hidden.clone();
                 hidden.snapped = window.coverage.messages_snapped;
                 let coverage = Some(&window.coverage);
-                let mut view = View { coverage, hidden, sample: window.sample, ..view };
+                let (sources, host) = (sources.clone(), host.clone());
+                let mut view = View { coverage, sources, host, hidden, sample: window.sample, ..view };
                 if let Some(page) = page {
-                    page.write(|out| digest::html::write(&view, out)).map_err(io::Error::other)?;
+                    page.write(|out| crate::page::write(out, |out| digest::json::write(&view, out)))
+                        .map_err(io::Error::other)?;
                 }
                 match self.format {
                     Format::Json => digest::json::write(&view, &mut self.out)?,
@@ -225,10 +231,23 @@ fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<Gathering> {
         zone: selection.zone.clone(),
     };
     let settings = DigestSettings { by, points: args.html.is_some() };
+    let (host, sources) = match &args.read {
+        Some(path) => (None, vec![crate::input::name(path)]),
+        None if args.interface.is_empty() => (hostname(), vec!["all interfaces".to_owned()]),
+        None => (hostname(), args.interface.clone()),
+    };
     Ok(Gathering {
         digest: Digest::new(settings),
+        sources,
+        host,
         wanted,
         weight: args.sample.unwrap_or(1),
         page: args.html.as_deref().map(OutFile::open).transpose()?,
     })
+}
+
+/// The name of this host.
+fn hostname() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }

@@ -10,11 +10,12 @@ use sonar_core::compare::{
 use sonar_core::digest::{Entry, Subject, Tally};
 use sonar_core::{Class, Digest, Identity};
 
+use super::json::ZoneObject;
 use super::{Source, names};
 use crate::layout::Fitting;
 use crate::text::escape;
 use crate::units::{Count, Nanos};
-use crate::{Form, Zone};
+use crate::{About, Form, Zone};
 
 /// What became of a row from A to B.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -99,6 +100,8 @@ pub struct Comparison<'a> {
 pub struct Side {
     /// What it is called: the path of its file.
     pub name: String,
+    /// The host that it is of, where that is known.
+    pub host: Option<String>,
     /// Where it came from.
     pub source: Source,
     /// In which zone its times are shown.
@@ -196,7 +199,7 @@ fn judge(pairs: &mut [Pair<'_>]) {
 /// A line for each side: how many operations, from when to when, where from.
 fn heads(comparison: &Comparison<'_>, sides: &[Side; 2]) -> [String; 2] {
     let head = |letter: char, side: &Side, totals: &Tally| {
-        let Side { name, source, zone } = side;
+        let Side { name, source, zone, .. } = side;
         format!(
             "{letter}: {} operations of a {} from {} to {}: {name}",
             Count(totals.calls as f64),
@@ -208,11 +211,16 @@ fn heads(comparison: &Comparison<'_>, sides: &[Side; 2]) -> [String; 2] {
     [head('A', &sides[0], comparison.totals[0]), head('B', &sides[1], comparison.totals[1])]
 }
 
+/// Rows that did not change, and of these the ones that only one of both has.
+fn unchanged(comparison: &Comparison<'_>) -> (usize, usize) {
+    let same = comparison.pairs.iter().filter(|pair| pair.verdict == Verdict::Same);
+    let in_one = same.clone().filter(|pair| pair.a.is_none() || pair.b.is_none()).count();
+    (same.count(), in_one)
+}
+
 /// How many rows changed, and how many did not.
 fn outcome(comparison: &Comparison<'_>) -> String {
-    let same = comparison.pairs.iter().filter(|pair| pair.verdict == Verdict::Same);
-    let few = same.clone().filter(|pair| pair.a.is_none() || pair.b.is_none()).count();
-    let same = same.count();
+    let (same, few) = unchanged(comparison);
     format!(
         "{} changed; {same} unchanged within noise{}",
         comparison.pairs.len() - same,
@@ -267,41 +275,46 @@ pub fn text(
     out.flush()
 }
 
-/// What stands around the data of the page.
-const PAGE: &str = include_str!("compare.html");
-
-#[derive(Serialize)]
-struct PageData {
-    heads: [String; 2],
-    outcome: String,
-    /// Durations are rounded down to a multiple of this, in nanoseconds.
-    precision_ns: u64,
-    comparison: Object,
-}
-
-/// Writes it as one self-contained page.
-///
-/// # Errors
-/// Those of `out`.
-pub fn html(comparison: &Comparison<'_>, sides: &[Side; 2], mut out: impl Write) -> io::Result<()> {
-    let (before, after) = PAGE.split_once("__DATA__").unwrap_or((PAGE, ""));
-    let data = PageData {
-        heads: heads(comparison, sides),
-        outcome: outcome(comparison),
-        precision_ns: sides[0].source.precision_ns().max(sides[1].source.precision_ns()),
-        comparison: object(comparison),
-    };
-    out.write_all(before.as_bytes())?;
-    crate::json::line(&data, super::html::Inert(&mut out))?;
-    out.write_all(after.as_bytes())
-}
-
 #[derive(Serialize)]
 struct Object {
     schema: u32,
     kind: &'static str,
+    about: About,
+    /// A and B.
+    sides: [SideObject; 2],
+    /// Rows that changed, that did not, and of these the ones that only one of both has.
+    changed: usize,
+    unchanged: usize,
+    unchanged_in_one: usize,
+    /// Durations are rounded down to a multiple of this, in nanoseconds.
+    precision_ns: u64,
     worse: bool,
     rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct SideObject {
+    name: String,
+    host: Option<String>,
+    source: &'static str,
+    calls: u64,
+    first_seen: u64,
+    last_seen: u64,
+    zone: ZoneObject,
+}
+
+impl SideObject {
+    fn new(side: &Side, totals: &Tally) -> Self {
+        Self {
+            name: side.name.clone(),
+            host: side.host.clone(),
+            source: side.source.name(),
+            calls: totals.calls,
+            first_seen: totals.first_seen.unix_ns(),
+            last_seen: totals.last_seen.unix_ns(),
+            zone: ZoneObject::of(&side.zone, totals),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -332,11 +345,11 @@ struct Row {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json(comparison: &Comparison<'_>, out: impl Write) -> io::Result<()> {
-    crate::json::line(&object(comparison), out)
+pub fn json(comparison: &Comparison<'_>, sides: &[Side; 2], out: impl Write) -> io::Result<()> {
+    crate::json::line(&object(comparison, sides), out)
 }
 
-fn object(comparison: &Comparison<'_>) -> Object {
+fn object(comparison: &Comparison<'_>, sides: &[Side; 2]) -> Object {
     let row = |pair: &Pair<'_>| {
         let entry = pair.entry()?;
         let (command, namespace, text) = names(entry, Form::Typed);
@@ -369,9 +382,16 @@ fn object(comparison: &Comparison<'_>) -> Object {
             growth: pair.growth,
         })
     };
+    let (unchanged, unchanged_in_one) = unchanged(comparison);
     Object {
         schema: super::json::SCHEMA,
         kind: "comparison",
+        about: About::new(None, sides.each_ref().map(|side| side.name.clone()).into()),
+        sides: [0, 1].map(|at| SideObject::new(&sides[at], comparison.totals[at])),
+        changed: comparison.pairs.len() - unchanged,
+        unchanged,
+        unchanged_in_one,
+        precision_ns: sides[0].source.precision_ns().max(sides[1].source.precision_ns()),
         worse: comparison.is_worse(),
         rows: comparison.pairs.iter().filter_map(row).collect(),
     }

@@ -1,7 +1,7 @@
 //! The digest as one JSON object, which [`saved`](super::saved) reads back. Names are stable; what is not
 //! known is `null`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use sonar_core::{Notices, Reading};
 
 use super::{View, mean_ns};
 use crate::json::{HiddenObject, line};
+use crate::{About, Zone};
 
 /// Version of the schema: it grows when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -27,6 +28,7 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
             schema: SCHEMA,
             kind: "digest".to_owned(),
             shape_rules: RULES_VERSION,
+            about: Some(view.about()),
             source: view.source.name().to_owned(),
             by: digest.settings.by.name().to_owned(),
             totals: TallyObject::new(&digest.totals),
@@ -40,6 +42,11 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
             indexes_known: view.indexes.is_some(),
             index_hints: super::hint::all(view).iter().map(|one| HintObject::new(one, view)).collect(),
             notes: view.notes.clone(),
+            lost: view.losses().into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            zone: ZoneObject::of(&view.zone, &digest.totals),
+            precision_ns: view.source.precision_ns(),
+            points: digest.settings.points.then(|| points(view)),
+            points_seen: digest.settings.points.then_some(digest.points_seen),
             rows_total: view.rows_total as u64,
             rows: {
                 let wanted = super::hint::wanted_by_row(view);
@@ -69,6 +76,8 @@ pub(super) struct Saved {
     /// Version of the rules that the shape ids follow.
     #[serde(default = "first_rules")]
     pub shape_rules: u32,
+    #[serde(default)]
+    pub about: Option<About>,
     pub source: String,
     pub by: String,
     pub totals: TallyObject,
@@ -92,8 +101,55 @@ pub(super) struct Saved {
     /// What one must know before the figures.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What was not read in full, by reason.
+    #[serde(default)]
+    pub lost: BTreeMap<String, u64>,
+    /// The zone in which people see its times.
+    #[serde(default)]
+    pub zone: ZoneObject,
+    /// Durations are rounded down to a multiple of this, in nanoseconds.
+    #[serde(default)]
+    pub precision_ns: u64,
+    /// Single operations, three numbers each: microseconds from the first operation to the end of this one,
+    /// microseconds of latency, and the row (-1 where it is not listed). Null where no page was asked for.
+    #[serde(default)]
+    pub points: Option<Vec<i64>>,
+    /// How many operations the points were chosen from.
+    #[serde(default)]
+    pub points_seen: Option<u64>,
     pub rows_total: u64,
     pub rows: Vec<RowObject>,
+}
+
+/// A time zone: its name, and its offsets at the first and at the last operation.
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+pub(super) struct ZoneObject {
+    name: String,
+    /// Seconds east of UTC.
+    utc_offsets_s: [i32; 2],
+}
+
+impl ZoneObject {
+    pub fn of(zone: &Zone, totals: &Tally) -> Self {
+        let offsets = [totals.first_seen, totals.last_seen].map(|at| zone.offset_at(at));
+        Self { name: zone.to_string(), utc_offsets_s: offsets }
+    }
+}
+
+/// The points as [`Saved::points`] says.
+fn points(view: &View<'_>) -> Vec<i64> {
+    let places: HashMap<u32, i64> =
+        view.rows.iter().enumerate().map(|(place, (row, _))| (*row as u32, place as i64)).collect();
+    let first = view.digest.totals.first_seen;
+    let number = |micros: u64| i64::try_from(micros).unwrap_or(i64::MAX);
+    view.digest
+        .points
+        .iter()
+        .flat_map(|point| {
+            let row = places.get(&point.row).copied().unwrap_or(-1);
+            [number(point.end.since(first) / 1_000), number(point.latency_ns / 1_000), row]
+        })
+        .collect()
 }
 
 /// An index that may help, and who wants it.

@@ -1,4 +1,4 @@
-//! The digest as a person or a program sees it: text, JSON, CSV and a page.
+//! The digest as a person or a program sees it: text, JSON (which the web page draws) and CSV.
 //!
 //! A [`View`] is made of a [`Digest`] for one look; every share, mean and quantile that any form shows
 //! comes from it.
@@ -6,20 +6,19 @@
 pub mod compare;
 pub mod csv;
 pub mod hint;
-pub mod html;
 pub mod json;
 pub mod saved;
 pub mod text;
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use sonar_core::digest::{Entry, Subject, Tally};
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading};
 
 use crate::hidden::Reason;
 use crate::units::Count;
-use crate::{Form, Hidden, Zone};
+use crate::{About, Form, Hidden, Zone};
 
 /// By which figure rows are sorted, the largest first.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -215,6 +214,10 @@ pub struct View<'a> {
     pub zone: Zone,
     /// What one must know before the figures, in sentences.
     pub notes: Vec<String>,
+    /// Files, servers or interfaces that were read.
+    pub sources: Vec<String>,
+    /// The host of the operations, where the reader knows it; else what a log says of it.
+    pub host: Option<String>,
     /// A filter may have left rows out.
     pub is_filtered: bool,
     /// Operations that were not taken into the digest, because their class or role was not asked for.
@@ -267,6 +270,8 @@ impl<'a> View<'a> {
             form: wanted.form,
             zone: wanted.zone.clone(),
             notes: reading.into_iter().flat_map(notes).collect(),
+            sources: Vec::new(),
+            host: None,
             is_filtered: !needle.is_empty(),
             hidden: Hidden::default(),
             sample: 1,
@@ -295,6 +300,11 @@ impl<'a> View<'a> {
         hidden
     }
 
+    /// Where it comes from.
+    pub fn about(&self) -> About {
+        About::new(self.host.clone().or_else(|| self.notices.and_then(hosts)), self.sources.clone())
+    }
+
     /// What could not be shown in full, by reason: names and counts.
     pub fn losses(&self) -> Vec<(&'static str, u64)> {
         let reading = self.reading.into_iter().flat_map(|reading| reading.losses());
@@ -307,6 +317,13 @@ impl<'a> View<'a> {
         let all = self.digest.totals.latency.sum_ns();
         if all == 0 { 0.0 } else { tally.latency.sum_ns() as f64 / all as f64 }
     }
+}
+
+/// The hosts that a log says its servers started on.
+pub fn hosts(notices: &Notices) -> Option<String> {
+    let hosts: BTreeSet<&str> =
+        notices.starts.iter().map(|start| &*start.host).filter(|host| !host.is_empty()).collect();
+    (!hosts.is_empty()).then(|| hosts.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 /// Share of lines that are none of a log, from which on this stands above all else.

@@ -46,6 +46,8 @@ pub fn looks_like(bytes: &[u8]) -> bool {
 pub struct Read {
     /// The digest.
     pub digest: Digest,
+    /// The host that it is of, where that is known.
+    pub host: Option<String>,
     /// What it is of.
     pub source: Source,
     /// No rows were left out of it when it was written.
@@ -74,7 +76,8 @@ pub fn read(bytes: &[u8]) -> Result<Read, Wrong> {
     // Rows may have been left out by a limit; the totals were not.
     digest.totals = tally(&saved.totals).ok_or(Wrong::Row(0))?;
     let has_ids = matches!(by, GroupBy::Shape | GroupBy::Order);
-    Ok(Read { digest, source, is_whole, shape_rules: has_ids.then_some(saved.shape_rules) })
+    let host = saved.about.and_then(|about| about.host);
+    Ok(Read { digest, host, source, is_whole, shape_rules: has_ids.then_some(saved.shape_rules) })
 }
 
 fn id(text: &str) -> Option<ShapeId> {

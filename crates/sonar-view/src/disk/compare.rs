@@ -7,6 +7,7 @@ use sonar_core::disk::compare::{Ratio, ratio};
 
 use super::run::{Run, SCHEMA, Step};
 use super::text;
+use crate::About;
 use crate::layout::fold;
 use crate::text::escape;
 use crate::units::{Count, Nanos, or_unknown};
@@ -45,6 +46,18 @@ pub struct Pair {
     pub interval: Option<[f64; 2]>,
     /// `B`, `A`, or `neither` where the interval holds 1; null without one.
     pub faster: Option<&'static str>,
+}
+
+/// The JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+    about: About,
+    /// What the table means, a sentence each.
+    words: Vec<String>,
+    /// A and B.
+    runs: [&'a Run; 2],
 }
 
 fn p99(step: &Step) -> Option<u64> {
@@ -131,12 +144,13 @@ impl Comparison {
         words
     }
 
-    /// As one line of JSON.
+    /// As one line of JSON, with both runs in it.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write(&self, out: impl io::Write) -> io::Result<()> {
-        crate::json::line(self, out)
+    pub fn write(&self, a: &Run, b: &Run, out: impl io::Write) -> io::Result<()> {
+        let about = About::new(None, self.names.to_vec());
+        crate::json::line(&Document { comparison: self, about, words: self.words(), runs: [a, b] }, out)
     }
 
     /// As text.

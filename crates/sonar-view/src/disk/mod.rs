@@ -1,4 +1,4 @@
-//! Tests of disks: what is printed of them, as text, JSON and HTML, alone and side by side.
+//! Tests of disks: what is printed of them, as text and JSON (which the web page draws), alone and side by side.
 //!
 //! A [`Run`] is the JSON document, in memory. Whatever is shown is made of one, so that a document that was
 //! kept shows the same as the run itself did.
@@ -6,7 +6,6 @@
 pub mod check;
 pub mod compare;
 pub mod estimate;
-pub mod html;
 pub mod run;
 pub mod stat;
 pub mod text;

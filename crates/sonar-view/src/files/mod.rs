@@ -1,8 +1,8 @@
 //! The report of recorded accesses: text, JSON, and the verdict in words.
 
 pub mod bench;
+mod cells;
 pub mod compare;
-pub mod html;
 pub mod live;
 mod picture;
 
@@ -11,15 +11,19 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use sonar_core::files::verdict::{Finding, MIN_READS};
-use sonar_core::files::{Analysis, FilePattern, FileRole, Flow, IoLosses, ThreadRole, Verdict, judge};
+use sonar_core::files::{
+    Analysis, Density, FilePattern, FileRole, Flow, IoLosses, ThreadRole, Verdict, judge,
+};
 
 pub use bench::Bench;
 pub use picture::svg;
 
 use bench::by_whom;
 
+use crate::About;
 use crate::layout::{self, Fitting, Head};
 use crate::text::{escape, fit};
 use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
@@ -29,6 +33,8 @@ pub const SCHEMA: u32 = 1;
 
 /// What a report is made of.
 pub struct Recording<'a> {
+    /// The name of its file.
+    pub source: &'a str,
     /// All accesses.
     pub analysis: &'a Analysis,
     /// Paths of files by their number.
@@ -442,12 +448,26 @@ fn own_losses(analysis: &Analysis) -> [(&'static str, u64); 3] {
     ]
 }
 
-/// Writes the report as one line of JSON; what is not known is null.
+/// Writes the report as one line of JSON; what is not known is null. At most `limit` files and threads, with pictures
+/// of the reads of some files.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json(recording: &Recording<'_>, limit: usize, out: impl Write) -> io::Result<()> {
-    crate::json::line(&document(recording, limit), out)
+pub fn json(
+    recording: &Recording<'_>,
+    limit: usize,
+    pictures: &[(u32, Density)],
+    out: impl Write,
+) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        #[serde(flatten)]
+        report: Value,
+        pictures: Option<Vec<cells::Picture<'a>>>,
+    }
+    let drawn = pictures.iter().filter_map(|(file, density)| cells::picture(recording, *file, density));
+    let pictures = (!pictures.is_empty()).then(|| drawn.collect());
+    crate::json::line(&Document { report: document(recording, limit), pictures }, out)
 }
 
 fn document(recording: &Recording<'_>, limit: usize) -> Value {
@@ -512,6 +532,7 @@ fn document(recording: &Recording<'_>, limit: usize) -> Value {
     json!({
         "schema": SCHEMA,
         "kind": "io_report",
+        "about": About::new(recording.info("host").map(str::to_owned), vec![recording.source.to_owned()]),
         "start_ns": span.map(|(first, _)| first.unix_ns()),
         "end_ns": span.map(|(_, last)| last.unix_ns()),
         "accesses": analysis.accesses(),

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use sonar_core::files::{Density, FilePattern};
 
+use super::cells::buckets;
 use super::grouped;
-use super::html::buckets;
 use crate::text::escape;
 use crate::units::{Count, Nanos};
 

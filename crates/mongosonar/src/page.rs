@@ -1,0 +1,72 @@
+//! Web pages of reports: the web app (`web/`), which `build.rs` puts here, with a JSON document inside.
+//!
+//! The page draws the document that `--json` gives. It holds all it needs, and its content security policy lets the
+//! browser run the app's own script and nothing else.
+
+use std::io::{self, Write};
+
+/// The web app, with a mark where the document goes.
+const APP: &str = include_str!(concat!(env!("OUT_DIR"), "/report.html"));
+/// The mark.
+const PLACE: &str = "{{REPORT}}";
+
+/// Writes a page that draws the document that `document` writes as JSON.
+///
+/// # Errors
+/// Those of `out` and of `document`.
+pub fn write<W: Write>(
+    mut out: W,
+    document: impl FnOnce(&mut Inert<&mut W>) -> io::Result<()>,
+) -> io::Result<()> {
+    let (before, after) = APP.split_once(PLACE).unwrap_or((APP, ""));
+    out.write_all(before.as_bytes())?;
+    document(&mut Inert(&mut out))?;
+    out.write_all(after.as_bytes())?;
+    out.flush()
+}
+
+/// Writes JSON so that no text in it can end the element that it stands in, or begin a comment there.
+pub struct Inert<W>(W);
+
+impl<W: Write> Write for Inert<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        // In JSON these characters stand in texts only.
+        while let Some(at) = memchr::memchr3(b'<', b'>', b'&', rest) {
+            self.0.write_all(&rest[..at])?;
+            write!(self.0, "\\u{:04x}", rest[at])?;
+            rest = &rest[at + 1..];
+        }
+        self.0.write_all(rest)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_stands_in_the_page_as_it_was() {
+        let text = "</script><!--<img src=x onerror=alert(1)> & {{REPORT}} \u{2028}";
+        let document = serde_json::json!({ "kind": text });
+        let mut page = Vec::new();
+        write(&mut page, |out| serde_json::to_writer(out, &document).map_err(io::Error::from)).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        let (_, rest) = page.split_once(r#"<script id="data" type="application/json">"#).unwrap();
+        let (inside, after) = rest.split_once("</script>").unwrap();
+        assert!(!inside.contains(['<', '>', '&']));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(inside).unwrap(), document);
+        assert!(after.trim_end().ends_with("</html>"));
+        // The data, and the app's own script.
+        assert_eq!(page.matches("</script>").count(), 2);
+        assert!(page.starts_with("<!doctype html>") && page.contains("script-src 'sha256-"));
+        for licence in ["Jason Miller", "Leon Sorokin"] {
+            assert!(page.contains(licence), "the licence of {licence}");
+        }
+    }
+}

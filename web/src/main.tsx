@@ -1,0 +1,13 @@
+import { render } from "preact";
+
+import { Page, Problem } from "./page";
+import { parse } from "./report";
+import "./style.css";
+
+const place = document.getElementById("app")!;
+try {
+  render(<Page report={parse(document.getElementById("data")?.textContent ?? "")} />, place);
+} catch (error) {
+  render(<Problem words={String(error)} />, place);
+}
+document.body.dataset["ready"] = "yes";

@@ -1,0 +1,36 @@
+// Which page draws which document.
+
+import { ComparisonPage } from "./pages/comparison";
+import { DigestPage } from "./pages/digest";
+import { DiskComparisonPage, DiskPage } from "./pages/disk";
+import { ImpactPage, LongImpactPage } from "./pages/impact";
+import { IoPage } from "./pages/io";
+import type { Report } from "./report";
+
+export function Page({ report }: { report: Report }) {
+  switch (report.kind) {
+    case "digest":
+      return <DigestPage report={report} />;
+    case "comparison":
+      return <ComparisonPage report={report} />;
+    case "disk_bench":
+      return <DiskPage report={report} />;
+    case "disk_compare":
+      return <DiskComparisonPage report={report} />;
+    case "io_report":
+      return <IoPage report={report} />;
+    case "profiler_impact":
+      return <ImpactPage report={report} />;
+    case "profiler_impact_long":
+      return <LongImpactPage report={report} />;
+    default:
+      return <Problem words={`There is no page for ${JSON.stringify((report as { kind: unknown }).kind)}.`} />;
+  }
+}
+
+export const Problem = ({ words }: { words: string }) => (
+  <main>
+    <h1>mongosonar</h1>
+    <p class="bad">{words}</p>
+  </main>
+);

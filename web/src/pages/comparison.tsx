@@ -1,0 +1,183 @@
+// Two digests beside each other: compare.
+
+import { useMemo, useState } from "preact/hooks";
+
+import type { Column } from "../parts/columns";
+import { count, exact, fixed, rounded, visible } from "../parts/format";
+import { type Fact, Shell, spanText, Tile } from "../parts/shell";
+import { Table } from "../parts/table";
+import { Clock, seconds } from "../parts/time";
+import type { Comparison, ComparisonRow } from "../report";
+
+const TONES: Record<string, string> = {
+  new: "worse",
+  slower: "worse",
+  heavier: "worse",
+  quicker: "better",
+  gone: "better",
+};
+const ABOUT: Record<string, string> = {
+  new: "not in A",
+  slower: "slower than in A",
+  heavier: "no slower, but examines more for what it returns",
+  oftener: "comes more often",
+  rarer: "comes more rarely",
+  quicker: "quicker than in A",
+  gone: "not in B",
+  same: "no change that chance does not explain",
+};
+
+type Two = readonly [number | null, number | null] | null;
+
+/** `1.00ms → 2.00ms`. */
+export const pair = (two: Two, show: (value: number | null) => string): string =>
+  two == null || (two[0] == null && two[1] == null) ? "-" : `${show(two[0])} → ${show(two[1])}`;
+
+/** How many times A the value of B is: what a pair is sorted by. */
+export const ratio = (two: Two): number | null =>
+  two && two[0] != null && two[1] != null ? two[1] / Math.max(two[0], Number.MIN_VALUE) : null;
+
+function columnsOf(report: Comparison): Column<ComparisonRow>[] {
+  const time = (value: number | null) => rounded(value, report.precision_ns);
+  const two = (of: (row: ComparisonRow) => Two, show: (value: number | null) => string) => ({
+    value: (row: ComparisonRow) => ratio(of(row)),
+    show: (row: ComparisonRow) => pair(of(row), show),
+    zero: true,
+  });
+  return [
+    {
+      name: "verdict",
+      value: (row) => row.verdict,
+      text: true,
+      rank: 0,
+      tone: (row) => `verdict ${TONES[row.verdict] ?? ""}`,
+    },
+    { name: "calls/s", about: "in A and in B; sorted by B/A", ...two((row) => row.calls_per_s, count), rank: 2 },
+    {
+      name: "p50",
+      about: "half of the operations were quicker; sorted by B/A",
+      ...two((row) => row.p50_ns, time),
+      rank: 3,
+    },
+    {
+      name: "p95",
+      about: "95 of 100 operations were quicker; sorted by B/A",
+      ...two((row) => row.p95_ns, time),
+      rank: 1,
+    },
+    {
+      name: "p99",
+      about: "99 of 100 operations were quicker; sorted by B/A",
+      ...two((row) => row.p99_ns, time),
+      rank: 4,
+    },
+    {
+      name: "effect",
+      about: "Cliff's delta: 1 where every operation of B is slower than every one of A",
+      value: (row) => row.effect,
+      show: (row) => (row.effect != null && row.effect > 0 ? "+" : "") + fixed(row.effect),
+      rank: 3,
+      zero: true,
+    },
+    { name: "examined/returned", ...two((row) => row.examined_per_returned, count), rank: 5 },
+    { name: "calls", about: "in A and in B; sorted by B/A", ...two((row) => row.calls, count), rank: 6 },
+    {
+      name: "where",
+      value: (row) => visible([row.command, row.namespace].filter(Boolean).join(" ")),
+      text: true,
+      rank: 2,
+    },
+    { name: "shape", value: (row) => visible(row.text), text: true, main: true },
+  ];
+}
+
+export function ComparisonPage({ report }: { report: Comparison }) {
+  const [all, setAll] = useState(report.changed === 0);
+  const columns = useMemo(() => columnsOf(report), []);
+  const rows = useMemo(() => report.rows.filter((row) => all || row.verdict !== "same"), [all]);
+  const facts = report.sides.map((side, at): Fact => {
+    const clock = new Clock(side.zone, seconds(side.first_seen), seconds(side.last_seen));
+    const host = side.host ? `${visible(side.host)}: ` : "";
+    const span = side.calls > 0 ? spanText(side.first_seen, side.last_seen, clock) : "no operations";
+    return [
+      "AB"[at] ?? "",
+      <>
+        {host}
+        <b>{visible(side.name)}</b>: {exact(side.calls)} operations of a {side.source}, {span}
+      </>,
+    ];
+  });
+  const verdicts = Object.keys(ABOUT).map(
+    (verdict) => [verdict, report.rows.filter((row) => row.verdict === verdict).length] as const,
+  );
+  const few =
+    report.unchanged_in_one > 0 ? `, ${report.unchanged_in_one} of them too rare to be called new or gone` : "";
+  return (
+    <Shell title="Comparison" version={report.about.version} facts={facts}>
+      <h2 id="outcome" class={report.worse ? "worse" : ""}>
+        {report.changed} changed; {report.unchanged} unchanged within noise{few}
+      </h2>
+      <div class="tiles">
+        {verdicts
+          .filter(([, n]) => n > 0)
+          .map(([verdict, n]) => (
+            <Tile
+              key={verdict}
+              name={verdict}
+              value={String(n)}
+              tone={TONES[verdict] ?? ""}
+              about={ABOUT[verdict] ?? ""}
+            />
+          ))}
+      </div>
+      <Table
+        name="rows of both"
+        columns={columns}
+        rows={rows}
+        filter={{ words: (row) => `${row.shape_id ?? ""} ${row.class ?? ""}` }}
+        detail={(row) => <Detail row={row} />}
+      >
+        <label class="same">
+          <input type="checkbox" checked={all} onChange={(event) => setAll(event.currentTarget.checked)} /> show what
+          did not change
+        </label>
+      </Table>
+      <p class="dim">
+        Latencies are tested with Mann-Whitney's test, all rows at once (Holm); effect is Cliff's delta, 1 where every
+        operation of B is slower than every one of A.
+      </p>
+    </Shell>
+  );
+}
+
+function Detail({ row }: { row: ComparisonRow }) {
+  const chance = (p: number | null) => (p == null ? null : p.toExponential(2));
+  const facts: [string, string | null][] = [
+    ["verdict", `${row.verdict}: ${ABOUT[row.verdict] ?? ""}`],
+    ["shape id", row.shape_id],
+    ["class", row.class],
+    ["calls in A and B", pair(row.calls, exact)],
+    ["p of the rates", chance(row.rate_p)],
+    ["p of the latencies", chance(row.latency_p)],
+    ["p of examined/returned", chance(row.examined_p)],
+    [
+      "examines more and more",
+      row.growth != null && row.growth > 1 ? `${fixed(row.growth)} times as much in the second half of B` : null,
+    ],
+  ];
+  return (
+    <div class="details">
+      <pre class="full">{visible(row.text)}</pre>
+      <dl class="list">
+        {facts
+          .filter(([, value]) => value)
+          .map(([name, value]) => (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
+      </dl>
+    </div>
+  );
+}

@@ -1,0 +1,243 @@
+// profiler impact: what profiling costs.
+
+import { useMemo, useState } from "preact/hooks";
+
+import { Chart, type Range, type Series } from "../parts/chart";
+import type { Column } from "../parts/columns";
+import { brief, bytes, count, duration, exact, percent, plural, visible } from "../parts/format";
+import { colour } from "../parts/palette";
+import { type Fact, Shell, Tile, Words } from "../parts/shell";
+import { Table } from "../parts/table";
+import { linearTicks } from "../parts/ticks";
+import { seconds, utc } from "../parts/time";
+import type { Impact, ImpactCell, LongImpact } from "../report";
+
+const SECOND = 1e9;
+
+/** When it began, and how long was measured. */
+const began = (started: number, length: number): string =>
+  `${utc().full(seconds(started))} UTC, ${duration(length)} measured`;
+
+const elapsed = {
+  name: "time measured",
+  show: (at: number) => `after ${duration(at * SECOND)}`,
+  ticks: (min: number, max: number, most: number) =>
+    linearTicks(min, max, most, (at, more) => brief(duration(at * SECOND, more))),
+};
+const throughput = { name: "operations a second", show: (value: number, more?: number) => count(value, more) + "/s" };
+
+/** Slices beside each other: the time that none covers (filling, settling) is left out. */
+export function placed(report: Impact) {
+  let at = 0;
+  let clients: number | null = null;
+  const xs: number[] = [];
+  const values: (number | null)[][] = report.variants.map(() => []);
+  const marks = [];
+  const put = (x: number, variant: number | null, value: number | null) => {
+    xs.push(x);
+    values.forEach((line, of) => line.push(of === variant ? value : null));
+  };
+  for (const slice of report.slices) {
+    if (slice.clients !== clients) {
+      clients = slice.clients;
+      marks.push({ at, name: plural(clients, "client") });
+    }
+    const bucket = slice.bucket_ns / SECOND;
+    // The last bucket may not be whole.
+    const whole = Math.max(1, Math.floor(slice.length_ns / slice.bucket_ns));
+    slice.buckets
+      .slice(0, whole)
+      .forEach((operations, n) => put(at + (n + 0.5) * bucket, slice.variant, operations / bucket));
+    at += slice.length_ns / SECOND;
+    // A line does not go on into the next slice.
+    put(at, null, null);
+  }
+  return { xs, values, marks, length: at };
+}
+
+function columnsOf(report: Impact): { cost: Column<ImpactCell>[]; used: Column<ImpactCell>[] } {
+  const time = (of: (cell: ImpactCell) => number | null) => ({
+    value: of,
+    show: (cell: ImpactCell) => duration(of(cell)),
+    zero: true,
+  });
+  const share = (of: (cell: ImpactCell) => number | null) => ({
+    value: of,
+    show: (cell: ImpactCell) => percent(of(cell)),
+    zero: true,
+  });
+  const part = (cell: ImpactCell, ns: number | null) => (ns == null ? null : ns / Math.max(cell.measured_ns, 1));
+  const rate = (cell: ImpactCell, n: number | null) =>
+    n == null ? null : (n * SECOND) / Math.max(cell.measured_ns, 1);
+  const head: Column<ImpactCell>[] = [
+    { name: "clients", value: (cell) => cell.clients, rank: 0 },
+    { name: "level", value: (cell) => visible(cell.name), text: true, rank: 0 },
+  ];
+  const host = (cell: ImpactCell) =>
+    report.processors
+      ? Math.min(1, part(cell, cell.host_busy_ns) === null ? NaN : part(cell, cell.host_busy_ns)! / report.processors)
+      : null;
+  const disk = (cell: ImpactCell) => {
+    const busy = part(cell, cell.disk_busy_ns);
+    return busy == null ? null : Math.min(1, busy);
+  };
+  return {
+    cost: [
+      ...head,
+      { name: "ops/s", value: (cell) => cell.throughput, show: (cell) => count(cell.throughput), rank: 0 },
+      {
+        name: "loss",
+        value: (cell) => cell.loss,
+        show: (cell) => (cell.loss == null ? "" : percent(cell.loss, 1)),
+        rank: 0,
+        zero: true,
+        tone: (cell) => (cell.differs ? "worse" : ""),
+      },
+      {
+        name: `${percent(report.confidence)} sure`,
+        value: (cell) => cell.loss_low,
+        show: (cell) => (cell.loss_low == null ? "" : `${percent(cell.loss_low, 1)} to ${percent(cell.loss_high, 1)}`),
+        rank: 2,
+        zero: true,
+      },
+      { name: "p50", ...time((cell) => cell.p50_ns), rank: 3 },
+      { name: "p95", ...time((cell) => cell.p95_ns), rank: 4 },
+      { name: "p99", ...time((cell) => cell.p99_ns), rank: 3 },
+      { name: "max", ...time((cell) => cell.max_ns), rank: 5 },
+      {
+        name: "verdict",
+        value: (cell) => (cell.differs == null ? "" : cell.differs ? "different" : "no difference"),
+        show: (cell) => (cell.differs == null ? "" : cell.differs ? "different" : "no difference"),
+        text: true,
+        rank: 1,
+      },
+    ],
+    used: [
+      ...head,
+      { name: "server cpu", about: "of one processor", ...share((cell) => part(cell, cell.server_cpu_ns)), rank: 1 },
+      { name: "load cpu", about: "of one processor", ...share((cell) => part(cell, cell.load_cpu_ns)), rank: 2 },
+      { name: "host cpu", about: "of all processors", ...share(host), rank: 1 },
+      { name: "disk", about: "of its time", ...share(disk), rank: 1 },
+      {
+        name: "written/s",
+        value: (cell) => rate(cell, cell.written_bytes),
+        show: (cell) => bytes(rate(cell, cell.written_bytes)),
+        rank: 3,
+        zero: true,
+      },
+      {
+        name: "log/s",
+        value: (cell) => rate(cell, cell.log_bytes),
+        show: (cell) => bytes(rate(cell, cell.log_bytes)),
+        rank: 3,
+        zero: true,
+      },
+      {
+        name: "lock waits/s",
+        value: (cell) => rate(cell, cell.lock_waits),
+        show: (cell) => count(rate(cell, cell.lock_waits)),
+        rank: 4,
+        zero: true,
+      },
+      {
+        name: "lock wait/s",
+        ...time((cell) => rate(cell, cell.lock_wait_us == null ? null : cell.lock_wait_us * 1e3)),
+        rank: 4,
+      },
+    ],
+  };
+}
+
+export function ImpactPage({ report }: { report: Impact }) {
+  const [range, setRange] = useState<Range | null>(null);
+  const drawn = useMemo(() => placed(report), []);
+  const columns = useMemo(() => columnsOf(report), []);
+  const series = useMemo(
+    () =>
+      report.variants.map((name, at): Series => ({
+        name: `level ${visible(name)}`,
+        colour: colour(at),
+        values: drawn.values[at]!,
+      })),
+    [],
+  );
+  const first = report.slices[0];
+  const rounds = Math.max(0, ...report.slices.map((slice) => slice.round + 1));
+  const facts: Fact[] = [
+    ["host", report.about.host ? visible(report.about.host) : visible(report.server)],
+    ["source", visible(report.server)],
+    [
+      "test",
+      `OLTP mix on ${exact(report.documents)} documents, ${rounds} rounds of ${duration(first?.length_ns ?? 0)} for each level and number of clients, in alternation`,
+    ],
+    ["time", began(report.started_ns, drawn.length * SECOND)],
+  ];
+  return (
+    <Shell title="Impact of profiling" version={report.about.version} facts={facts}>
+      <Words tone="verdict" lines={[...report.verdicts, report.bottleneck].filter(Boolean)} />
+      {drawn.xs.length > 0 && (
+        <Chart
+          title="Throughput over time, by profiling level"
+          x={elapsed}
+          y={throughput}
+          xs={drawn.xs}
+          series={series}
+          marks={drawn.marks}
+          extent={[0, Math.max(drawn.length, 1e-3)]}
+          range={range}
+          onRange={setRange}
+          height={380}
+        />
+      )}
+      <section>
+        <h2>Throughput and latency</h2>
+        <Table name="throughput and latency" columns={columns.cost} rows={report.cells} />
+      </section>
+      <section>
+        <h2>What was used meanwhile</h2>
+        <Table name="what was used" columns={columns.used} rows={report.cells} />
+      </section>
+    </Shell>
+  );
+}
+
+export function LongImpactPage({ report }: { report: LongImpact }) {
+  const [range, setRange] = useState<Range | null>(null);
+  const xs = useMemo(() => report.seconds.map((_, at) => at + 0.5), []);
+  const series = useMemo(
+    (): Series[] => [{ name: `level ${report.level ?? "-"}`, colour: colour(0), values: report.seconds }],
+    [],
+  );
+  const marks = report.wrapped_ns == null ? [] : [{ at: report.wrapped_ns / SECOND, name: "system.profile wraps" }];
+  const facts: Fact[] = [
+    ["host", report.about.host ? visible(report.about.host) : visible(report.server)],
+    ["source", visible(report.server)],
+    ["test", `level ${report.level ?? "-"}, ${plural(report.clients, "client")}`],
+    ["time", began(report.started_ns, report.seconds.length * SECOND)],
+  ];
+  return (
+    <Shell title="Impact of profiling, long run" version={report.about.version} facts={facts}>
+      <Words tone="verdict" lines={[report.verdict]} />
+      <div class="tiles">
+        <Tile
+          name="most, operations a second"
+          value={count(report.seconds.reduce((most, n) => Math.max(most, n), 0))}
+        />
+      </div>
+      {xs.length > 0 && (
+        <Chart
+          title="Throughput over time"
+          x={elapsed}
+          y={throughput}
+          xs={xs}
+          series={series}
+          marks={marks}
+          extent={[0, Math.max(report.seconds.length, 1)]}
+          range={range}
+          onRange={setRange}
+          height={380}
+        />
+      )}
+    </Shell>
+  );
+}

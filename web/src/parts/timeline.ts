@@ -1,0 +1,35 @@
+// Operations over time: timelines with buckets of any width, put into the columns of a chart.
+
+import type { Timeline } from "../report";
+
+/** Columns of equal width, by their beginnings in seconds since 1970. */
+export interface Grid {
+  begin: number;
+  step: number;
+  columns: number;
+}
+
+/** Columns for a range: not narrower than the buckets of the timeline, and at most `most`. */
+export function grid([from, to]: [number, number], bucketNs: number, most: number): Grid {
+  const span = Math.max(to - from, 1e-6);
+  const columns = Math.max(1, Math.min(most, Math.ceil(span / Math.max(bucketNs / 1e9, 1e-6))));
+  return { begin: from, step: span / columns, columns };
+}
+
+/** Calls a second in each column. The calls of a bucket that is wider than a column are spread over it. */
+export function rates(timeline: Timeline, { begin, step, columns }: Grid): number[] {
+  const calls = new Array<number>(columns).fill(0);
+  const wide = timeline.width_ns / 1e9 / step;
+  for (const [start, count] of timeline.buckets) {
+    const from = (start / 1e9 - begin) / step;
+    const to = from + wide;
+    for (let at = Math.max(0, Math.floor(from)); at < Math.min(columns, to); at++) {
+      calls[at]! += count * ((Math.min(to, at + 1) - Math.max(from, at)) / wide);
+    }
+  }
+  return calls.map((count) => count / step);
+}
+
+/** The beginnings of columns. */
+export const begins = ({ begin, step, columns }: Grid): number[] =>
+  Array.from({ length: columns + 1 }, (_, at) => begin + at * step);

@@ -1,0 +1,432 @@
+// The documents that the commands write with --json, as far as the page reads them. What is not known is null.
+
+import type { Zone } from "./parts/time";
+
+export type Unknown = number | null;
+type Counters = Record<string, number>;
+
+/** Where a document comes from. */
+export interface About {
+  version: string;
+  host: string | null;
+  sources: string[];
+}
+
+export interface Latency {
+  count: number;
+  sum: number;
+  min: Unknown;
+  max: Unknown;
+  mean: Unknown;
+  p50: Unknown;
+  p95: Unknown;
+  p99: Unknown;
+  /** Index of OpenTelemetry (scale 5, seconds) and count. */
+  buckets: [number, number][];
+}
+
+export interface Timeline {
+  width_ns: number;
+  /** Begin, calls, sum of latencies, documents or keys examined. */
+  buckets: [number, number, number, number][];
+}
+
+export interface Tally {
+  calls: number;
+  statements: number;
+  failed: number;
+  errors: Counters;
+  errors_other: number;
+  latency_ns: Latency;
+  sums: Record<string, [number, number]>;
+  examined_per_returned: Unknown;
+  collection_scans: number;
+  memory_sorts: number;
+  used_disk: number;
+  replanned: number;
+  plans: { summary: string; calls: number; memory_sorts: number }[];
+  plans_other: number;
+  first_seen: number;
+  last_seen: number;
+  timeline: Timeline;
+}
+
+export interface DigestRow extends Tally {
+  shape_id: string | null;
+  ordered_ids: string[];
+  identity: string | null;
+  class: string | null;
+  command: string | null;
+  database: string | null;
+  collection: string | null;
+  shape: string | null;
+  plain: string | null;
+  shape_cut: boolean | null;
+  app: string | null;
+  namespace: string | null;
+  plan: string | null;
+  query_hash: string | null;
+  index_hint: string | null;
+  time_share: number;
+  apps: { name: string; calls: number; failed: number; latency_ns: number }[];
+}
+
+export interface Notices {
+  accepted: number;
+  ended: number;
+  most_open: Unknown;
+  versions: string[];
+  starts: { at: number; version: string; pid: Unknown; port: Unknown; host: string }[];
+  clients: { app: string; driver: string; driver_version: string; connections: number }[];
+  messages: {
+    severity: string;
+    component: string;
+    id: Unknown;
+    text: string;
+    count: number;
+    first: number;
+    last: number;
+  }[];
+  messages_other: number;
+}
+
+export interface Digest {
+  kind: "digest";
+  about: About;
+  source: "log" | "profile" | "wire";
+  by: string;
+  totals: Tally;
+  reading: Counters | null;
+  coverage: Counters | null;
+  notices: Notices | null;
+  indexes_known: boolean;
+  index_hints: {
+    namespace: string;
+    index: string;
+    time_share: number;
+    shapes: {
+      shape_id: string;
+      command: string;
+      shape: string;
+      time_share: number;
+      examined_per_returned: Unknown;
+      plan: string;
+      memory_sorts: number;
+    }[];
+  }[];
+  notes: string[];
+  /** Operations that the rows do not show, by reason, and the switch that shows them. */
+  hidden?: { reason: string; operations: number; classes: Counters; show_with: string }[];
+  lost: Counters;
+  zone: Zone;
+  precision_ns: number;
+  rows_total: number;
+  rows: DigestRow[];
+  /** Triples: microseconds since the first operation, microseconds of latency, row or -1. */
+  points: number[] | null;
+  points_seen: Unknown;
+}
+
+type Pair = [number, number];
+
+export interface ComparisonRow {
+  verdict: string;
+  in_a: boolean;
+  in_b: boolean;
+  shape_id: string | null;
+  identity: string | null;
+  class: string | null;
+  command: string;
+  namespace: string;
+  text: string;
+  calls: Pair;
+  calls_per_s: Pair;
+  rate_p: number;
+  effect: Unknown;
+  latency_p: Unknown;
+  p50_ns: Pair | null;
+  p95_ns: Pair | null;
+  p99_ns: Pair | null;
+  examined_per_returned: [Unknown, Unknown];
+  examined_p: Unknown;
+  growth: Unknown;
+}
+
+export interface Comparison {
+  kind: "comparison";
+  about: About;
+  sides: {
+    name: string;
+    host: string | null;
+    source: string;
+    calls: number;
+    first_seen: number;
+    last_seen: number;
+    zone: Zone;
+  }[];
+  changed: number;
+  unchanged: number;
+  unchanged_in_one: number;
+  precision_ns: number;
+  worse: boolean;
+  rows: ComparisonRow[];
+}
+
+export interface DiskLatency {
+  mean: Unknown;
+  p50: Unknown;
+  p95: Unknown;
+  p99: Unknown;
+  "p99.9": Unknown;
+  max: Unknown;
+}
+
+export interface DiskKind {
+  count: number;
+  bytes: number;
+  latency_ns: DiskLatency;
+}
+
+export interface DeviceRates {
+  device: string;
+  [column: string]: number | string | null;
+}
+
+export interface DiskStep {
+  in_flight: number;
+  threads: number;
+  seconds: number;
+  operations: number;
+  operations_per_second: number;
+  bytes_per_second: number;
+  reads: DiskKind | null;
+  writes: DiskKind | null;
+  flushes: DiskKind | null;
+  cpu: { user_ns: number; system_ns: number; ns_per_operation: Unknown; machine_busy: Unknown };
+  device: DeviceRates | null;
+  disks: DeviceRates[];
+}
+
+export interface DiskRun {
+  kind: "disk_bench";
+  version: string;
+  started_ns: number;
+  settings: {
+    fileSizeMB: number;
+    sleepMicros: number;
+    mmf: boolean;
+    r: boolean;
+    w: boolean;
+    recSizeKB: number;
+    step_seconds: number;
+    access: string;
+    fdatasync: boolean;
+    direct: boolean;
+    seed: number;
+  };
+  place: {
+    host: string | null;
+    dir: string;
+    file_system: string | null;
+    mount_options: string[];
+    device: string | null;
+    disks: string[];
+    model: string | null;
+    scheduler: string | null;
+    kernel: string | null;
+    processors: number;
+  };
+  engine: string;
+  probes: {
+    sequential: boolean;
+    record_bytes: number;
+    in_flight: number;
+    operations_per_second: number;
+    bytes_per_second: number;
+    latency_ns: DiskLatency;
+  }[];
+  steps: DiskStep[];
+  verdict: {
+    knee_in_flight: number;
+    knee_per_second: number;
+    best_per_second: number;
+    still_scaling: boolean;
+    limit: string;
+    class: string;
+    words: string[];
+  } | null;
+  notes: string[];
+}
+
+export interface DiskComparison {
+  kind: "disk_compare";
+  about: About;
+  names: [string, string];
+  steps: {
+    in_flight: number;
+    operations_per_second: Pair;
+    p99_ns: [Unknown, Unknown];
+    ratio: Unknown;
+    interval: Pair | null;
+    faster: string | null;
+  }[];
+  words: string[];
+  runs: [DiskRun, DiskRun];
+}
+
+export interface IoFlow {
+  count: number;
+  errors: number;
+  faults: number;
+  bytes: number;
+  touched_bytes: number;
+  blocks: number;
+  amplification: Unknown;
+  device_bytes: Unknown;
+  device_bytes_per_byte: Unknown;
+  readahead_wasted_at_least_bytes: Unknown;
+  cached_share: Unknown;
+  sequential_share: Unknown;
+  randomness: Unknown;
+  distances: { from: number; count: number }[];
+  run_mean: Unknown;
+  run_longest: Unknown;
+  latency_ns: { count: number; sum: number; p50: Unknown; p95: Unknown; p99: Unknown; max: Unknown };
+}
+
+export interface IoFile {
+  file: number;
+  path: string | null;
+  label: string | null;
+  role: string | null;
+  reads: IoFlow;
+  writes: IoFlow | null;
+  page_ins: { count: number; bytes: number; wasted_bytes: number; wasted_share: Unknown } | null;
+  syncs: number;
+  sync_ns: { p50: Unknown; p99: Unknown; max: Unknown };
+  phases: {
+    start_ns: number;
+    length_ns: number;
+    path: string;
+    reads: number;
+    bytes: number;
+    read_ns: number;
+    randomness: Unknown;
+  }[];
+}
+
+/** The reads of a file over time and offset. */
+export interface IoPicture {
+  file: number;
+  name: string;
+  columns: number;
+  rows: number;
+  length: number;
+  span_ns: number;
+  /** Column, row, reads, mean latency: four numbers a cell. */
+  cells: number[];
+  /** Of each column: reads, median, 99th percentile. */
+  over: ([number, number, number] | null)[];
+  /** Upper bound in nanoseconds, reads from the page cache, from the device, not known which. */
+  buckets: [number, number, number, number][];
+}
+
+export interface IoReport {
+  kind: "io_report";
+  about: About;
+  start_ns: Unknown;
+  end_ns: Unknown;
+  accesses: number;
+  lost: Counters;
+  left_out: number;
+  incomplete: string | null;
+  info: Record<string, string>;
+  verdict: { finding: string; file: Unknown; words: string[] };
+  files_total: number;
+  files: IoFile[];
+  threads: {
+    thread: number;
+    name: string | null;
+    role: string | null;
+    reads: number;
+    read_bytes: number;
+    read_ns: number;
+    read_share: Unknown;
+    writes: number;
+    write_ns: number;
+  }[];
+  pictures: IoPicture[] | null;
+}
+
+export interface ImpactCell {
+  clients: number;
+  level: number;
+  name: string;
+  throughput: number;
+  operations: number;
+  measured_ns: number;
+  loss: Unknown;
+  loss_low: Unknown;
+  loss_high: Unknown;
+  differs: boolean | null;
+  p50_ns: Unknown;
+  p95_ns: Unknown;
+  p99_ns: Unknown;
+  max_ns: Unknown;
+  server_cpu_ns: Unknown;
+  load_cpu_ns: Unknown;
+  host_busy_ns: Unknown;
+  disk_busy_ns: Unknown;
+  written_bytes: Unknown;
+  log_bytes: Unknown;
+  lock_waits: Unknown;
+  lock_wait_us: Unknown;
+}
+
+export interface Impact {
+  kind: "profiler_impact";
+  about: About;
+  started_ns: number;
+  server: string;
+  documents: number;
+  confidence: number;
+  processors: Unknown;
+  variants: string[];
+  cells: ImpactCell[];
+  verdicts: string[];
+  bottleneck: string;
+  slices: {
+    clients: number;
+    variant: number;
+    round: number;
+    start_ns: number;
+    length_ns: number;
+    operations: number;
+    bucket_ns: number;
+    buckets: number[];
+  }[];
+}
+
+export interface LongImpact {
+  kind: "profiler_impact_long";
+  about: About;
+  started_ns: number;
+  server: string;
+  clients: number;
+  level: Unknown;
+  seconds: number[];
+  wrapped_ns: Unknown;
+  profile_bytes: Unknown;
+  loss: Unknown;
+  verdict: string;
+}
+
+export type Report = Digest | Comparison | DiskRun | DiskComparison | IoReport | Impact | LongImpact;
+
+/** Reads the document of a page. */
+export function parse(text: string): Report {
+  const report: unknown = JSON.parse(text);
+  if (typeof report !== "object" || report === null || !("kind" in report))
+    throw new Error("this file holds no report");
+  return report as Report;
+}

@@ -1,0 +1,112 @@
+import { describe, expect, it } from "vitest";
+
+import { clampRange, stack, zoomed } from "../src/parts/chart";
+import { bounds, heat, logShare } from "../src/parts/density";
+import { unpack } from "../src/parts/scatter";
+import { begins, grid, rates } from "../src/parts/timeline";
+import { placed } from "../src/pages/impact";
+import type { Impact, IoPicture } from "../src/report";
+
+describe("a range", () => {
+  it("stays within the whole, and is none where it is the whole", () => {
+    expect(clampRange([-5, 5], [0, 100])).toEqual([0, 10]);
+    expect(clampRange([95, 105], [0, 100])).toEqual([90, 100]);
+    expect(clampRange([-50, 200], [0, 100])).toBeNull();
+  });
+
+  it("cannot be zoomed to nothing", () => {
+    const [from, to] = clampRange([50, 50], [0, 100])!;
+    expect(to - from).toBeCloseTo(0.01);
+  });
+
+  it("is zoomed around a place that stays where it is", () => {
+    expect(zoomed([0, 100], 25, 0.5)).toEqual([12.5, 62.5]);
+  });
+});
+
+describe("series", () => {
+  it("are put on top of each other; what is not known is nothing", () => {
+    expect(
+      stack([
+        [1, null, 3],
+        [10, 20, 30],
+      ]),
+    ).toEqual([
+      [1, 0, 3],
+      [11, 20, 33],
+    ]);
+  });
+});
+
+describe("a timeline", () => {
+  it("keeps its calls, however wide columns and buckets are", () => {
+    const timeline = {
+      width_ns: 4e9,
+      buckets: [
+        [0, 8, 0, 0],
+        [4e9, 2, 0, 0],
+        [12e9, 6, 0, 0],
+      ] as [number, number, number, number][],
+    };
+    for (const [width, most] of [
+      [1e9, 16],
+      [4e9, 100],
+      [1e9, 3],
+      [7e9, 100],
+    ] as const) {
+      const columns = grid([0, 16], width, most);
+      const calls = rates(timeline, columns).reduce((sum, rate) => sum + rate * columns.step, 0);
+      expect(calls).toBeCloseTo(16);
+      expect(begins(columns)).toHaveLength(columns.columns + 1);
+    }
+    // A wide bucket is spread evenly.
+    expect(rates(timeline, grid([0, 4], 1e9, 100))).toEqual([2, 2, 2, 2]);
+  });
+});
+
+describe("dots", () => {
+  it("are unpacked to seconds and nanoseconds", () => {
+    const dots = unpack([0, 5, 0, 1_500_000, 0, -1], 10e9, 300);
+    expect([...dots.x]).toEqual([10, 11.5]);
+    expect([...dots.y]).toEqual([5_000, 300]);
+    expect([...dots.row]).toEqual([0, -1]);
+  });
+});
+
+describe("the picture of a file", () => {
+  it("goes from blue to red by the logarithm", () => {
+    expect(logShare(1, 1, 10_000)).toBe(0);
+    expect(logShare(100, 1, 10_000)).toBeCloseTo(0.5);
+    expect(logShare(7, 7, 7)).toBe(0);
+    expect(heat(0)).toContain("240");
+    expect(heat(1)).toContain("hsl(0 ");
+    const picture = { cells: [0, 0, 3, 900, 1, 1, 5, 100] } as unknown as IoPicture;
+    expect(bounds(picture, "latency")).toEqual([100, 900]);
+    expect(bounds(picture, "reads")).toEqual([3, 5]);
+  });
+});
+
+describe("slices of an impact measurement", () => {
+  it("stand beside each other, each in the line of its level", () => {
+    const slice = (clients: number, variant: number) => ({
+      clients,
+      variant,
+      round: 0,
+      start_ns: 9e9,
+      length_ns: 1e9,
+      operations: 6,
+      bucket_ns: 5e8,
+      buckets: [2, 4, 1],
+    });
+    const report = { variants: ["0", "2"], slices: [slice(1, 0), slice(1, 1), slice(4, 0)] } as unknown as Impact;
+    const { xs, values, marks, length } = placed(report);
+    expect(length).toBe(3);
+    expect(xs).toEqual([0.25, 0.75, 1, 1.25, 1.75, 2, 2.25, 2.75, 3]);
+    expect(values[0]).toEqual([4, 8, null, null, null, null, 4, 8, null]);
+    expect(values[1]).toEqual([null, null, null, 4, 8, null, null, null, null]);
+    expect(marks).toEqual([
+      { at: 0, name: "1 client" },
+      { at: 2, name: "4 clients" },
+    ]);
+  });
+});

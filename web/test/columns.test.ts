@@ -1,0 +1,105 @@
+import { describe, expect, it } from "vitest";
+
+import { type Column, charactersOf, filtered, isEmpty, layout, sorted } from "../src/parts/columns";
+
+interface Row {
+  name: string;
+  calls: number | null;
+}
+
+const rows: Row[] = [
+  { name: "b", calls: 2 },
+  { name: "a10", calls: null },
+  { name: "a9", calls: 30 },
+  { name: "c", calls: 2 },
+];
+const calls: Column<Row> = { name: "calls", value: (row) => row.calls };
+const name: Column<Row> = { name: "name", value: (row) => row.name, text: true, main: true };
+const names = (rows: Row[]) => rows.map((row) => row.name);
+
+describe("rows", () => {
+  it("are sorted by number, what is not known last, equal ones as they were", () => {
+    expect(names(sorted(rows, calls, true))).toEqual(["a9", "b", "c", "a10"]);
+    expect(names(sorted(rows, calls, false))).toEqual(["b", "c", "a9", "a10"]);
+  });
+
+  it("are sorted by text, numbers within it by their size", () => {
+    expect(names(sorted(rows, name, false))).toEqual(["a9", "a10", "b", "c"]);
+  });
+
+  it("are found by text, by more words, in any case", () => {
+    expect(names(filtered(rows, [name], "A1"))).toEqual(["a10"]);
+    expect(names(filtered(rows, [name, calls], "30"))).toEqual([]);
+    expect(names(filtered(rows, [name], "ID9", (row) => (row.name === "c" ? "id9" : "")))).toEqual(["c"]);
+    expect(filtered(rows, [name], "  ")).toHaveLength(4);
+  });
+});
+
+describe("a column", () => {
+  it("is empty where it says nothing of any row", () => {
+    const of = (value: () => number | string | null, zero = false): Column<Row> => ({ name: "x", value, zero });
+    expect(
+      isEmpty(
+        of(() => null),
+        rows,
+      ),
+    ).toBe(true);
+    expect(
+      isEmpty(
+        of(() => ""),
+        rows,
+      ),
+    ).toBe(true);
+    expect(
+      isEmpty(
+        of(() => 0),
+        rows,
+      ),
+    ).toBe(true);
+    expect(
+      isEmpty(
+        of(() => 0, true),
+        rows,
+      ),
+    ).toBe(false);
+    expect(isEmpty(calls, rows)).toBe(false);
+    expect(isEmpty({ ...name, value: () => "" }, rows)).toBe(false);
+  });
+
+  it("is as wide as its heading and what is shown, within bounds", () => {
+    expect(charactersOf(calls, rows)).toBe(6);
+    expect(charactersOf({ ...name, value: () => "x".repeat(1_000) }, rows)).toBeLessThanOrEqual(40);
+  });
+});
+
+describe("a layout", () => {
+  const columns = [
+    { width: 10, rank: 0, main: false },
+    { width: 10, rank: 5, main: false },
+    { width: 10, rank: 1, main: false },
+    { width: 40, rank: 0, main: true },
+  ];
+
+  it("has all columns where they fit", () => {
+    expect(layout(columns, 70)).toEqual({ shown: [true, true, true, true], stacked: false });
+  });
+
+  it("leaves out what matters least first", () => {
+    expect(layout(columns, 55)).toEqual({ shown: [true, false, true, true], stacked: false });
+  });
+
+  it("puts the main column below where the others need the room", () => {
+    expect(layout(columns, 40)).toEqual({ shown: [true, true, true, true], stacked: true });
+    expect(layout(columns, 25)).toEqual({ shown: [true, false, true, true], stacked: true });
+  });
+
+  it("never leaves out the main column, and never takes more room than there is", () => {
+    for (let available = 0; available < 120; available++) {
+      const { shown, stacked } = layout(columns, available);
+      expect(shown[3]).toBe(true);
+      const used = columns.reduce((sum, column, at) => sum + (shown[at] && !column.main ? column.width : 0), 0);
+      expect(used).toBeLessThanOrEqual(Math.max(0, available));
+      if (!stacked) expect(available - used).toBeGreaterThanOrEqual(32);
+    }
+  });
+});
