@@ -7,9 +7,9 @@ use sonar_decode::entry::Sink;
 use sonar_decode::log::{Log, Settings};
 
 #[derive(Default)]
-struct Ears(Vec<String>);
+struct Operations(Vec<String>);
 
-impl Sink for Ears {
+impl Sink for Operations {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
         assert!(op.end >= op.start);
         assert!(op.latency_ns.is_none() || entries > 0);
@@ -18,14 +18,14 @@ impl Sink for Ears {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let (mut log, mut ears) = (Log::new(Settings::default()), Ears::default());
+    let (mut log, mut operations) = (Log::new(Settings::default()), Operations::default());
     for line in data.split(|byte| *byte == b'\n') {
-        log.line(line, &mut ears);
+        log.line(line, &mut operations);
         assert_eq!(log.reading().imbalances(), Vec::<String>::new());
     }
-    log.finish(&mut ears);
+    log.finish(&mut operations);
     // Read again by the same reader, which knows all shapes now.
-    let (mut again, before) = (Ears::default(), ears.0.len());
+    let (mut again, before) = (Operations::default(), operations.0.len());
     log.next_server();
     for line in data.split(|byte| *byte == b'\n') {
         log.line(line, &mut again);

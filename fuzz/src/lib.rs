@@ -42,15 +42,15 @@ pub struct Seen {
     pub shape_id: u64,
     /// With every order as sent.
     pub ordered_id: u64,
-    /// Everything else that does not tell of time.
+    /// Everything else that does not depend on time.
     pub rest: String,
 }
 
-/// Keeps what it hears.
+/// All operations.
 #[derive(Default)]
-pub struct Ears(pub Vec<Seen>);
+pub struct Operations(pub Vec<Seen>);
 
-impl Sink for Ears {
+impl Sink for Operations {
     fn operation(&mut self, op: &Operation<'_>) {
         assert!(op.end >= op.start || op.latency_ns.is_none(), "ended before it began");
         self.0.push(Seen {
@@ -77,25 +77,25 @@ impl Sink for Ears {
     }
 }
 
-/// Decodes the packets, checks after each that the counters balance, and gives what was seen.
+/// Decodes the packets, checks after each that the counters balance, and returns the operations.
 pub fn decode(packets: &[OwnedPacket]) -> Vec<Seen> {
     let settings = Settings { show_values: true, ..Settings::default() };
     let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
-    let mut ears = Ears::default();
+    let mut operations = Operations::default();
     let mut last = Timestamp::default();
     for packet in packets {
         if packet.time.since(last) > 1_000_000_000 {
-            decoder.tick(packet.time, &mut ears);
+            decoder.tick(packet.time, &mut operations);
         }
         last = last.max(packet.time);
-        decoder.packet(&packet.as_packet(), &mut ears);
+        decoder.packet(&packet.as_packet(), &mut operations);
         balanced(&decoder);
     }
-    decoder.finish(last, &mut ears);
+    decoder.finish(last, &mut operations);
     balanced(&decoder);
     let left = decoder.in_progress();
     assert_eq!(left, Default::default(), "something goes on after the end");
-    ears.0
+    operations.0
 }
 
 fn balanced(decoder: &Decoder) {

@@ -447,7 +447,7 @@ def test_a_second_signal_gives_up_and_says_what_is_to_be_done(tmp_path):
             said(child, "trying again")
             child.send_signal(signal.SIGINT)
             assert child.wait(30) == 1
-        assert 'db.getSiblingDB("shop").runCommand({"profile":0' in child.err.read_text().split("NOT put back")[1]
+        assert 'db.getSiblingDB("shop").runCommand({"profile":0' in child.err.read_text().split("NOT restored")[1]
 
 
 def test_what_was_collected_is_kept_when_asked_for(tmp_path):

@@ -1,5 +1,5 @@
-//! Who is connected to a server: the `$currentOp` stage with idle connections, or the `currentOp` command where
-//! there is no such stage. <https://www.mongodb.com/docs/manual/reference/operator/aggregation/currentOp/>
+//! Who is connected to a server: the `$currentOp` stage with idle connections, or the `currentOp` command on servers
+//! without the stage. <https://www.mongodb.com/docs/manual/reference/operator/aggregation/currentOp/>
 
 use std::net::SocketAddr;
 
@@ -9,18 +9,18 @@ use sonar_core::{Application, Endpoint};
 use crate::error::{COMMAND_NOT_FOUND, Error, Result};
 use crate::server::Server;
 
-/// The most connections that are taken from one server.
+/// The most connections to read from one server.
 pub const MAX_CLIENTS: usize = 100_000;
 /// Connections in one batch.
 const BATCH: i32 = 1_000;
 /// An aggregation stage that the server does not know.
 const UNKNOWN_STAGE: i32 = 40_324;
-/// The server takes no such command.
+/// The server does not know the command.
 const UNSUPPORTED: [i32; 3] = [COMMAND_NOT_FOUND, UNKNOWN_STAGE, 238];
 
 impl Server {
-    /// Every connection that is open, idle ones too: address and port of the client as the server sees it, and
-    /// its application. Connections through a Unix socket have no address and are left out; so are those beyond
+    /// Every open connection, idle ones too: address and port of the client as the server sees it, and its
+    /// application. Connections through a Unix socket have no address and are left out, as are those beyond
     /// [`MAX_CLIENTS`].
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Server {
 
 const WHAT: &str = "list the connections";
 
-/// Address and application of one connection; `None` for what belongs to no client.
+/// Address and application of one connection; `None` if it is not a client's.
 fn client(operation: &Bson) -> Option<(Endpoint, Application)> {
     let operation = operation.as_document()?;
     let text = |document: &Document, key: &str| {

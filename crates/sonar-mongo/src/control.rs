@@ -1,4 +1,4 @@
-//! The profiler's settings: what they are, setting them, and putting them back.
+//! Reads, sets and restores the settings of the profiler.
 //!
 //! `level` and `filter` belong to a database, `slowms`, `sampleRate` and Percona's `rateLimit` to the
 //! whole server: <https://www.mongodb.com/docs/manual/reference/command/profile/>.
@@ -20,26 +20,26 @@ pub const COLLECTION: &str = "system.profile";
 /// The built-in role that may read and set the profiler of a database, list its collections, and read and size
 /// `system.profile`, which `read` and `clusterMonitor` may not.
 pub(crate) const ROLE: &str = "dbAdmin";
-/// How many of the last documents tell the present rate.
+/// How many of the last documents the present rate is computed from.
 const RECENT: i64 = 1_000;
-/// Size that a server gives the collection by itself.
+/// Size of the collection when the server creates it.
 pub const DEFAULT_BYTES: u64 = 1 << 20;
-/// Databases of the server's own, left out where all are asked for.
+/// The server's own databases, which "all databases" leaves out.
 pub const OWN_DATABASES: [&str; 3] = ["admin", "config", "local"];
 
-/// What the profiler of one database is set to.
+/// The settings of the profiler of one database.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// 0 off, 1 slow operations (or what the filter takes), 2 all.
     pub level: i32,
-    /// What takes longer is slow, in milliseconds. Of the whole server.
+    /// Operations that take longer are slow, in milliseconds. It applies to the whole server.
     pub slow_ms: Option<i64>,
-    /// Share of slow operations that is kept, 0 to 1; servers from 3.6. Of the whole server.
+    /// Share of slow operations to keep, 0 to 1; servers from 3.6. It applies to the whole server.
     pub sample_rate: Option<f64>,
     /// Find expression over profile documents; servers from 4.4.2.
     pub filter: Option<Document>,
-    /// Percona Server's `rateLimit`: one in so many operations below `slowms` is kept at level 2. Of
-    /// the whole server.
+    /// Percona Server's `rateLimit` N: at level 2 it keeps one in N operations below `slowms`. It applies to the
+    /// whole server.
     pub rate_limit: Option<i64>,
 }
 
@@ -48,13 +48,13 @@ pub struct Settings {
 pub struct State {
     /// The database.
     pub database: String,
-    /// What it is set to.
+    /// Its settings.
     pub settings: Settings,
     /// Its `system.profile`; `None` where there is none.
     pub collection: Option<Fill>,
 }
 
-/// What is to be set; `None` leaves it as it is.
+/// The settings to change; `None` leaves one as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     /// See [`Settings::level`].
@@ -63,7 +63,7 @@ pub struct Wanted {
     pub slow_ms: Option<i64>,
     /// See [`Settings::sample_rate`].
     pub sample_rate: Option<f64>,
-    /// A filter, or with `Some(None)` none.
+    /// A filter; `Some(None)` removes it.
     pub filter: Option<Option<Document>>,
     /// See [`Settings::rate_limit`].
     pub rate_limit: Option<i64>,
@@ -71,21 +71,21 @@ pub struct Wanted {
     pub size_bytes: Option<u64>,
 }
 
-/// One command on the way to what is wanted.
+/// One command of a change of settings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Sets the profiler.
     Set(Settings),
-    /// Drops `system.profile`, with what it holds; only at level 0.
+    /// Drops `system.profile` with its content; only at level 0.
     Drop,
-    /// Makes `system.profile` with this size in bytes.
+    /// Creates `system.profile` with this size in bytes.
     Create(u64),
 }
 
 /// Reads a find expression in (relaxed) extended JSON.
 ///
 /// # Errors
-/// It is no JSON object, or holds what is no BSON.
+/// It is no JSON object, or it cannot be expressed in BSON.
 pub fn parse_filter(text: &str) -> Result<Document> {
     let json: serde_json::Value =
         serde_json::from_str(text).map_err(|error| Error::Filter(error.to_string()))?;
@@ -101,7 +101,7 @@ pub fn json(document: &Document) -> String {
 }
 
 impl Settings {
-    /// These with what is wanted in them.
+    /// These settings with the wanted changes.
     pub fn with(&self, wanted: &Wanted) -> Self {
         Self {
             level: wanted.level.unwrap_or(self.level),
@@ -112,8 +112,8 @@ impl Settings {
         }
     }
 
-    /// The command that sets them, where they were `before`: what a server does not know is left out,
-    /// and so is a filter where there is none to take away.
+    /// The command that sets them where they were `before`. It leaves out what the server does not know, and a
+    /// filter if there is none to remove.
     pub fn command(&self, before: &Self) -> Document {
         let mut command = doc! { "profile": self.level };
         if let Some(ms) = self.slow_ms {
@@ -146,7 +146,7 @@ impl Settings {
     }
 }
 
-/// The steps from a state to what is wanted, in the only order that works: a capped `system.profile`
+/// The steps from a state to the wanted settings, in the only order that works: a capped `system.profile`
 /// cannot be made smaller or larger in place, and is dropped only while the profiler of its database is
 /// off.
 pub fn plan(state: &State, wanted: &Wanted) -> Vec<Step> {
@@ -169,8 +169,8 @@ pub fn plan(state: &State, wanted: &Wanted) -> Vec<Step> {
     steps
 }
 
-/// The steps that put a state back, from `now`. `size`: whether the size goes back too, which drops what
-/// was collected.
+/// The steps that restore a state from `now`. `size`: whether to restore the size too, which drops what was
+/// collected.
 pub fn plan_back(was: &State, now: &State, size: bool) -> Vec<Step> {
     let mut steps = Vec::new();
     let bytes = |state: &State| state.collection.map(|fill| fill.max_bytes);
@@ -191,9 +191,9 @@ pub fn plan_back(was: &State, now: &State, size: bool) -> Vec<Step> {
     steps
 }
 
-/// The lines of a shell that put settings back by hand.
+/// The shell commands that restore settings by hand.
 pub fn by_hand(was: &State) -> String {
-    // As if there were a filter now: it is taken away where there was none.
+    // As if there were a filter now: it is removed if there was none.
     let command = was.settings.command(&Settings { filter: Some(Document::new()), ..Settings::default() });
     let mut text = String::new();
     let _ = write!(
@@ -206,7 +206,7 @@ pub fn by_hand(was: &State) -> String {
 }
 
 impl Server {
-    /// The profiler of a database, as it is now.
+    /// The present state of the profiler of a database.
     ///
     /// # Errors
     /// The server has no profiler, the user may not, or the connection is lost.
@@ -214,10 +214,10 @@ impl Server {
         self.runtime().block_on(state(self.link(), self.info(), database))
     }
 
-    /// Whether this server could do what is wanted at all; asked before anything is changed.
+    /// Checks whether this server supports the wanted settings, before anything is changed.
     ///
     /// # Errors
-    /// What it could not.
+    /// What it does not support.
     pub fn can(&self, state: &State, wanted: &Wanted) -> Result<()> {
         let info = self.info();
         let lacks = |what, since| {
@@ -240,7 +240,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes the steps on a database, from settings `before`; `done` is told of each one that was done.
+    /// Takes the steps on a database, from settings `before`, and calls `done` after each.
     ///
     /// # Errors
     /// As the server says; the steps before the failing one are done.
@@ -262,9 +262,8 @@ impl Server {
         Ok(())
     }
 
-    /// Puts each of these states back, trying again for as long as the connection is lost and `stop` is
-    /// not set. `lost` is told of each loss. Returns the databases it did for, in order; what is missing
-    /// was not put back, and the error says why.
+    /// Restores each of these states. While the connection is lost it tries again until `stop` is set, and calls
+    /// `lost` each time. Returns the restored databases in order; for the others the error says why.
     pub fn put_back(
         &self,
         was: &[State],
@@ -301,7 +300,7 @@ impl Server {
         (done, failed)
     }
 
-    /// Waits for `time`, or until `stop` is set; says whether it is.
+    /// Waits for `time`, or until `stop` is set; returns whether it is.
     pub fn wait(&self, time: Duration, stop: &Stop) -> bool {
         self.runtime().block_on(stop.sleep(time))
     }
@@ -352,7 +351,7 @@ pub(crate) async fn fill(link: &Link, database: &str) -> Result<Option<Fill>> {
 type Ends =
     (Option<sonar_core::Timestamp>, Option<sonar_core::Timestamp>, Option<sonar_core::Timestamp>, u64);
 
-/// Times of the first, the last, and the first of the last documents, with how many those are.
+/// Times of the first, the last, and the first of the last documents, with the number of the latter.
 async fn ends(link: &Link, database: &str) -> mongodb::error::Result<Ends> {
     let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
     let collection = link.client.database(database).collection_with_options::<Document>(COLLECTION, options);

@@ -1,4 +1,4 @@
-//! What can go wrong, said so that a person knows what to do.
+//! Errors, with messages that say what to do.
 
 use mongodb::error::{Error as Driver, ErrorKind, WriteFailure};
 
@@ -7,7 +7,7 @@ use crate::reach::{Obstacle, Unreachable};
 /// Result of talking to a server.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why it could not be done. Each message names one cause, once, and where there is one the next step.
+/// Why a request failed. Each message names one cause, once, and the next step if there is one.
 #[derive(thiserror::Error, Debug)]
 pub enum Error {
     /// The connection string, or an option beside it, cannot be used.
@@ -16,7 +16,7 @@ pub enum Error {
     /// No server was reached.
     #[error("{0}")]
     Unreachable(Unreachable),
-    /// The server is older than what the driver speaks with.
+    /// The server is too old for the driver.
     #[error(
         "{server} is MongoDB {version}, older than MongoDB 4.4, the oldest that mongosonar connects to; set its profiler \
          in the shell, and read what it wrote with `mongosonar profiler report FILE`"
@@ -24,10 +24,10 @@ pub enum Error {
     TooOld {
         /// Its address.
         server: String,
-        /// Its version, as its wire version tells it.
+        /// Its version, derived from its wire version.
         version: String,
     },
-    /// The server is newer than what the driver speaks with.
+    /// The server is too new for the driver.
     #[error("{0} speaks only a newer protocol than this mongosonar; update mongosonar")]
     TooNew(String),
     /// Name or password were refused.
@@ -39,7 +39,7 @@ pub enum Error {
     /// Authentication failed for a reason that the server or the driver gives.
     #[error("authentication failed: {0}")]
     Mechanism(String),
-    /// The server wants to know who asks.
+    /// The server requires authentication.
     #[error("the server requires a user; give --username, or mongodb://NAME:PASSWORD@HOST")]
     Nobody,
     /// The user may not do this.
@@ -70,13 +70,13 @@ pub enum Error {
         /// Which version has it.
         since: &'static str,
     },
-    /// It is not done, and why.
+    /// It was refused, and why.
     #[error("{0}")]
     Refused(String),
     /// A filter is no find expression.
     #[error("the filter is no find expression in JSON: {0}")]
     Filter(String),
-    /// The database that would be made exists.
+    /// The database to be created exists.
     #[error(
         "the database {0} exists on the server; this makes a database of its own and drops it at the end, so it never \
          uses one that is there: name another with --db"
@@ -98,10 +98,10 @@ pub enum Error {
         /// The server's code; 0 when it gave none.
         code: i32,
     },
-    /// A reply did not hold what it must.
+    /// A reply lacks a required field.
     #[error("the server's reply to {0} cannot be read")]
     Reply(&'static str),
-    /// The connection was lost, or the server is going or coming.
+    /// The connection was lost, or the server is starting or stopping.
     #[error("cannot {what}: {said}")]
     Lost {
         /// What was to be done.
@@ -128,10 +128,10 @@ const AUTHENTICATION_FAILED: i32 = 18;
 /// NotPrimaryOrSecondary (`src/mongo/base/error_codes.yml`, category RetriableError).
 const PASSING: [i32; 11] = [6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436];
 
-/// Characters of a text from outside that are shown.
+/// The most characters of a text from outside to show.
 const MOST_CHARACTERS: usize = 400;
 
-/// A text from a server or the driver as one line of plain characters, cut where it is long.
+/// A text from a server or the driver as one line of plain characters, cut if it is long.
 pub(crate) fn plain(text: &str) -> String {
     let text = text.trim();
     let mut kept: String = text.chars().take(MOST_CHARACTERS).collect();
@@ -193,7 +193,7 @@ impl Error {
     }
 
     fn of_authentication(message: &str) -> Self {
-        // Servers and the driver say no more than this where the password or the user is wrong.
+        // Servers and the driver say no more than this when the password or the user is wrong.
         if message.contains("uthentication fail") {
             return Self::Authentication;
         }
@@ -202,7 +202,7 @@ impl Error {
         Self::Mechanism(plain(text.unwrap_or(message)))
     }
 
-    /// Whether it may pass by itself: the connection was lost, or no server is there just now.
+    /// Whether it may pass by itself: the connection was lost, or no server answers at present.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Lost { .. } => true,

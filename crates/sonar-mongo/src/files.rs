@@ -5,10 +5,10 @@ use bson::{Bson, Document, doc};
 use crate::error::Result;
 use crate::server::Server;
 
-/// Collections that are asked about; a server with more has the rest by the names of their files.
+/// The most collections to ask about. Files of further ones go by their own names.
 pub const MAX_COLLECTIONS: usize = 10_000;
 
-/// What a file of WiredTiger holds.
+/// A file of WiredTiger, and the collection or index in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredFile {
     /// Its ident: its path under the dbpath without `.wt`, like `collection-7-4596081763205983475`.
@@ -30,8 +30,8 @@ impl StoredFile {
 }
 
 impl Server {
-    /// The files of its collections and indexes. What the user may not see is left out, and so is all on a
-    /// server that does not store by WiredTiger.
+    /// The files of its collections and indexes. Those that the user may not see are left out, as is everything on a
+    /// server without WiredTiger.
     ///
     /// # Errors
     /// The server did not answer, or the user may not list databases.
@@ -70,7 +70,7 @@ pub(crate) fn ident(details: &Document) -> Option<&str> {
     details.get_str("uri").ok()?.rsplit(':').next().filter(|ident| !ident.is_empty())
 }
 
-/// What replies to `collStats` and `listIndexes` say of a collection.
+/// The files of a collection, from the replies to `collStats` and `listIndexes`.
 fn held(namespace: &str, stats: &Document, indexes: &Document, files: &mut Vec<StoredFile>) {
     if let Some(ident) = stats.get_document("wiredTiger").ok().and_then(ident) {
         files.push(StoredFile { ident: ident.into(), namespace: namespace.into(), index: None });

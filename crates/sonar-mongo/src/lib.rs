@@ -1,11 +1,10 @@
-//! All that talks to a MongoDB server, through the official driver.
+//! Talks to MongoDB servers through the official driver.
 //!
-//! The driver is asynchronous and brings its runtime; both stay in this room. What is public here
-//! blocks, takes a [`Stop`] where it may take long, and says every failure as an [`Error`] that tells a
-//! person what to do.
+//! The driver is asynchronous and brings its runtime; both stay in this crate. Public functions block, take a [`Stop`]
+//! if they may take long, and return an [`Error`] whose message says what to do.
 //!
-//! What is *absent* here: signals, files, output, arguments. Nothing here changes a server but what
-//! [`control`], [`load`] and [`reorder`] say they change.
+//! *Absent*: signals, files, output, arguments. Only [`control`], [`load`] and [`reorder`] change a server, as their
+//! documentation says.
 #![forbid(unsafe_code)]
 
 pub mod clients;

@@ -1,8 +1,7 @@
-//! A load in sysbench's manner, and measuring with it what profiling costs.
+//! A load in the manner of sysbench, to measure what profiling costs.
 //!
-//! What this changes on a server: it makes one database that was not there, sets that database's
-//! profiling level, and where it was asked for Percona Server's rate limit; all of it is undone at the
-//! end, however it ends.
+//! It changes a server: it creates one database that did not exist, sets the profiling level of that database and, on
+//! request, Percona Server's rate limit. At the end it undoes all of it, however it ends.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,25 +20,25 @@ use crate::error::{Error, NAMESPACE_NOT_FOUND, Result};
 use crate::server::{Link, Server, whole};
 use crate::stop::Stop;
 
-/// Documents of the table, in sysbench's words `--table-size`.
+/// Documents of the table; sysbench's `--table-size`.
 pub const DOCUMENTS: u32 = 10_000;
-/// Documents of a range, in sysbench's words `--range-size`.
+/// Documents of a range; sysbench's `--range-size`.
 const RANGE: u32 = 100;
-/// Time after a change of setting that is not measured.
+/// Time after each change of a setting that is not measured.
 const SETTLE: Duration = Duration::from_millis(300);
 /// Name of the collection, as sysbench's first table.
 const TABLE: &str = "sbtest1";
-/// Slices that may be lost before the measurement is given up.
+/// The most lost slices before the measurement is abandoned.
 const LOST_SLICES: u32 = 10;
 /// No slice: operations that end now are not counted.
 const IDLE: u32 = 0;
-/// How often a long run looks whether the collection wraps.
+/// How often a long run checks whether the collection wraps.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// Name of the database that is made; it must not exist.
+    /// Name of the database to create; it must not exist.
     pub database: String,
     /// Documents in the table.
     pub documents: u32,
@@ -49,32 +48,32 @@ pub struct Measurement {
     pub variants: Vec<Variant>,
     /// How often each setting is measured with each number of clients.
     pub rounds: usize,
-    /// How long at a time.
+    /// Length of each slice.
     pub slice: Duration,
     /// Size of `system.profile` in bytes; `None` leaves it to the server.
     pub profile_bytes: Option<u64>,
     /// Confidence of the verdicts, like 0.95.
     pub confidence: f64,
-    /// What the lot is drawn from.
+    /// Seed of the pseudo-random numbers.
     pub seed: u64,
 }
 
-/// What goes on while it is measured.
+/// The progress of a measurement.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// The table is filled: so many of so many documents.
+    /// The table is being filled: this many of this many documents.
     Filling(u32, u32),
-    /// A slice was measured; so many of so many.
+    /// A slice was measured, this many of this many.
     Measured(&'a Slice, usize, usize),
-    /// A second of a long run went by with so many operations.
+    /// A second of a long run passed with this many operations.
     Second(u64),
     /// `system.profile` began to wrap.
     Wrapped,
-    /// A slice was lost, and is measured again.
+    /// A slice was lost and will be measured again.
     Again(&'a Error),
-    /// All is undone.
+    /// Everything is being undone.
     Cleaning,
-    /// It cannot be undone yet; it is tried again.
+    /// It cannot be undone yet; it will be tried again.
     CannotClean(&'a Error),
 }
 
@@ -82,7 +81,7 @@ pub enum Progress<'a> {
 /// here.
 pub type Probe<'a> = &'a mut dyn FnMut(&ServerFacts) -> Counters;
 
-/// What a server says of the process that it is.
+/// What a server says about its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerFacts {
     /// Process id on its host.
@@ -95,7 +94,7 @@ pub struct ServerFacts {
     pub data_path: Option<String>,
 }
 
-/// What the clients and their master share.
+/// Shared by the clients and their controller.
 struct Shared {
     /// Which slice it is; [`IDLE`] for none.
     slot: AtomicU32,
@@ -116,13 +115,13 @@ struct Counted {
 }
 
 impl Server {
-    /// What this server says of its process; what it does not say is `None`.
+    /// What this server says about its process; `None` for what it does not say.
     pub fn facts(&self) -> ServerFacts {
         self.runtime().block_on(facts(self.link()))
     }
 
-    /// Measures what settings of the profiler cost, in alternation. All that it made and changed is
-    /// undone when it returns, with a result or an error.
+    /// Measures what settings of the profiler cost, in alternation. Everything it created or changed is undone when it
+    /// returns, with a result or an error.
     ///
     /// # Errors
     /// The database exists, the server has no profiler (unless all levels are 0), it was stopped, or the
@@ -155,7 +154,7 @@ impl Server {
         })
     }
 
-    /// Makes the database, does `work`, and undoes all.
+    /// Creates the database, does `work`, and undoes everything.
     fn with_database<T>(
         &self,
         what: &Measurement,
@@ -166,7 +165,7 @@ impl Server {
         if self.databases()?.iter().any(|name| name.eq_ignore_ascii_case(&what.database)) {
             return Err(Error::DatabaseExists(what.database.clone()));
         }
-        // Without a profiler nothing can be compared but nothing with nothing.
+        // Without a profiler only level 0 can be compared with level 0.
         let profiled = what.variants.iter().any(|variant| variant.level != 0);
         let was = match self.profiler(&what.database) {
             Ok(state) => Some(state),
@@ -189,7 +188,7 @@ impl Server {
             .and_then(|()| work(was.as_ref(), progress));
         let stopped = stop.is_set();
         progress(Progress::Cleaning);
-        // Who stops it a second time wants no more cleaning either.
+        // A second request to stop ends the clean-up, too.
         if stopped {
             stop.clear();
         }
@@ -292,7 +291,7 @@ async fn fill(
     Ok(())
 }
 
-/// The clients that ask, as long as this lives.
+/// The running clients; they end when this is dropped.
 struct Clients {
     shared: Arc<Shared>,
     counted: Vec<Arc<Mutex<Counted>>>,
@@ -335,7 +334,7 @@ impl Clients {
         self.shared.slot.store(IDLE, Ordering::Release);
     }
 
-    /// Takes what was counted.
+    /// Adds what was counted.
     fn take(&self) -> Counted {
         let mut all = Counted::default();
         for counted in &self.counted {
@@ -357,7 +356,7 @@ impl Clients {
     async fn end(self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for mut task in self.tasks {
-            // One that hangs in a lost connection is not waited for.
+            // A client that hangs in a lost connection does not delay the end.
             if tokio::time::timeout(Duration::from_secs(2), &mut task).await.is_err() {
                 task.abort();
             }
@@ -557,7 +556,7 @@ async fn slice(
     if stop.sleep(SETTLE).await {
         return Err(Error::Stopped);
     }
-    // What went wrong while the setting changed is no part of the slice.
+    // Errors while the setting changed are no part of the slice.
     clients.failure();
     let before = counters(link, facts, probe).await;
     clients.open(slot);
@@ -692,8 +691,7 @@ async fn go_on(
     result.map(|()| long)
 }
 
-/// What tells the oldest document of `system.profile` from the one that follows it: its record id, or
-/// where there are none its time.
+/// Identifies the oldest document of `system.profile`: its record id, or its time if there are no record ids.
 async fn oldest_record(link: &Link, database: &str) -> Result<Option<i64>> {
     let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
     let collection = link.client.database(database).collection_with_options::<Document>(COLLECTION, options);

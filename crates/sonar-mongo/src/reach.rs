@@ -1,7 +1,7 @@
-//! Why no server can be reached, in a DBA's words.
+//! Explains in a DBA's words why no server can be reached.
 //!
-//! When the driver finds no server in time, its error is a dump of all it knows of the deployment. What each
-//! server did instead of answering is in the events of its monitors, with the typed errors; those are kept here.
+//! When the driver finds no server in time, its error is a dump of all it knows about the deployment. The events of
+//! its monitors have the typed error of each server; this module keeps them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,9 +16,9 @@ use mongodb::event::sdam::SdamEvent;
 
 use crate::error::{Error, plain};
 
-/// Servers of one deployment that are kept; a replica set has at most 50 members.
+/// The most servers of one deployment to keep; a replica set has at most 50 members.
 const MOST_SERVERS: usize = 128;
-/// How often, and how long each time, the first event of the driver is waited for.
+/// How often, and how long each time, to wait for the first event of the driver.
 const EVENT_TRIES: u32 = 20;
 const EVENT_WAIT: Duration = Duration::from_millis(5);
 /// The oldest wire version that the driver speaks, that of MongoDB 4.4.
@@ -26,10 +26,10 @@ const OLDEST_WIRE: i32 = 9;
 /// Releases by their wire version, up to the last one that is too old.
 const RELEASES: [&str; 9] = ["2.4", "2.6", "2.6", "3.0", "3.2", "3.4", "3.6", "4.0", "4.2"];
 
-/// What stood in the way.
+/// The obstacle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Obstacle {
-    /// Its certificate is signed by an authority that is not trusted here.
+    /// Its certificate is signed by an authority that is not trusted.
     Issuer,
     /// Its certificate is for other names.
     Name,
@@ -37,9 +37,9 @@ pub(crate) enum Obstacle {
     Expired,
     /// Its certificate cannot be used for another reason.
     Certificate(String),
-    /// It wants a certificate of the client.
+    /// It requires a certificate of the client.
     ClientCertificate,
-    /// It takes TLS only.
+    /// It accepts only TLS.
     WantsTls,
     /// It does not answer in TLS.
     NoTls,
@@ -55,18 +55,18 @@ pub(crate) enum Obstacle {
     UnknownHost,
     /// No name server answers.
     NoDns,
-    /// There is no way to the host.
+    /// There is no route to the host.
     NoRoute,
     /// The socket's file does not exist.
     NoSocket,
     /// No answer came in time.
     Timeout,
-    /// Something else, in the words of who reported it.
+    /// Something else, in the words of its source.
     Other(String),
 }
 
 impl Obstacle {
-    /// What an error on a connection means, where TLS is used or not.
+    /// What an error on a connection means, with or without TLS.
     pub(crate) fn of(error: &Driver, tls: bool) -> Self {
         match &*error.kind {
             ErrorKind::Io(error) => Self::of_io(error, tls),
@@ -150,7 +150,7 @@ enum Why {
     Obstacle(Obstacle),
     /// Members were reached, none of them the primary.
     NoPrimary(String),
-    /// Servers were reached, but none that the read preference takes.
+    /// Servers were reached, but none that the read preference allows.
     Unsuitable,
     /// They belong to another replica set, or to none.
     OtherSet,
@@ -179,7 +179,7 @@ impl Unreachable {
         self.why == Why::Obstacle(Obstacle::HangsUp)
     }
 
-    /// Whether it answered in TLS, so far as to want something.
+    /// Whether it answered in TLS, if only with a demand.
     pub(crate) fn speaks_tls(&self) -> bool {
         matches!(&self.why, Why::Obstacle(Obstacle::ClientCertificate | Obstacle::Tls(_)))
     }
@@ -260,7 +260,7 @@ impl fmt::Display for Unreachable {
     }
 }
 
-/// What was last seen of a server.
+/// The last known state of a server.
 #[derive(Clone, Debug)]
 enum Sight {
     Failed(Obstacle),
@@ -275,7 +275,7 @@ struct State {
     dropped: BTreeSet<String>,
 }
 
-/// What the driver's monitors see of each server.
+/// What the driver's monitors report about each server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reach {
     state: Arc<Mutex<State>>,
@@ -333,7 +333,7 @@ impl Reach {
 
     /// Why no server was found, when the driver gives up with this message.
     pub(crate) fn explain(&self, message: &str) -> Error {
-        // The events come from a task of the driver's, maybe a moment after its error.
+        // The events come from a task of the driver, possibly a moment after its error.
         for _ in 0..EVENT_TRIES {
             let state = self.state();
             if !state.servers.is_empty() || !state.dropped.is_empty() {

@@ -1,4 +1,4 @@
-//! A connection to one server: which one it is, and commands to it.
+//! A connection to one server: which server it is, and commands to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server may take to answer in TLS that does not answer without.
 const TLS_PROBE: Duration = Duration::from_secs(3);
 
-/// Who a server is.
+/// Identity and version of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerInfo {
     /// `host:port` as the replica set's configuration or the connection string has it.
@@ -31,7 +31,7 @@ pub struct ServerInfo {
     pub version: String,
     /// The version as numbers.
     pub numbers: (u32, u32, u32),
-    /// The name of the product where it is not MongoDB's own: `Percona Server for MongoDB`, `FerretDB`.
+    /// The name of the product if it is not MongoDB's own: `Percona Server for MongoDB`, `FerretDB`.
     pub product: String,
     /// Name of its replica set.
     pub replica_set: Option<String>,
@@ -65,16 +65,15 @@ impl ServerInfo {
     }
 }
 
-/// A connection, through the driver's pool. All commands go to the server that was found when it was
-/// opened, by its address, also when it is no longer what it was (after a fail-over): what was changed
-/// on a server must be put back on that one.
+/// A connection, through the driver's pool. All commands go to the address of the server that was found when it was
+/// opened, also after a fail-over: what was changed on a server must be restored on that server.
 pub struct Server {
     runtime: Runtime,
     link: Link,
     info: ServerInfo,
 }
 
-/// What the asynchronous parts need.
+/// The state of the asynchronous parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub client: Client,
@@ -82,7 +81,7 @@ pub(crate) struct Link {
     pub criteria: SelectionCriteria,
     /// Which server the connection string asks for.
     pub asked: SelectionCriteria,
-    /// What is known of servers that do not answer.
+    /// The errors of servers that do not answer.
     pub reach: Reach,
 }
 
@@ -103,7 +102,7 @@ impl Server {
         Ok(Self { runtime, link, info })
     }
 
-    /// Who it is.
+    /// Its identity and version.
     pub fn info(&self) -> &ServerInfo {
         &self.info
     }
@@ -116,7 +115,7 @@ impl Server {
         &self.runtime
     }
 
-    /// Its clock, as it is now.
+    /// The present time of its clock.
     ///
     /// # Errors
     /// The server did not answer.
@@ -157,7 +156,7 @@ impl Server {
     /// Runs a command on a database of this server.
     ///
     /// # Errors
-    /// As the server says; `what` is what was to be done.
+    /// The server's error; `what` names the request.
     pub fn command(&self, database: &str, command: Document, what: &str) -> Result<Document> {
         self.runtime.block_on(self.link.command(database, command, what))
     }
@@ -184,7 +183,7 @@ impl Link {
             .map_err(|error| self.error(what, role, &error))
     }
 
-    /// What an error of the driver means, while `what` was done; `role` grants it.
+    /// Translates an error of the driver during `what`, which `role` grants.
     pub fn error(&self, what: impl Into<String>, role: &'static str, error: &mongodb::error::Error) -> Error {
         match &*error.kind {
             ErrorKind::ServerSelection { message, .. } => self.reach.explain(message),
@@ -274,7 +273,7 @@ async fn connect(target: &Target, connections: u32) -> Result<(Link, ServerInfo)
         link.criteria = at(me.to_owned());
     }
     let build = link.command("admin", doc! { "buildInfo": 1 }, "read the version").await?;
-    // That of Percona Server ends in its own number, like `4.4.8-9`; some builds say it there alone.
+    // Percona Server appends its own number, like `4.4.8-9`; some builds identify themselves only by it.
     let version = build.get_str("psmdbVersion").or_else(|_| build.get_str("version"));
     info.version = version.unwrap_or_default().to_owned();
     info.numbers = numbers(&info.version);

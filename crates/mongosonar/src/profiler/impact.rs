@@ -105,7 +105,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
 fn done<T>(measured: sonar_mongo::Result<T>) -> Result<T> {
     match measured {
         Err(Error::Stopped) => {
-            bail!("stopped; all that was made on the server is gone, and its profiler is as it was")
+            bail!("stopped; everything created on the server was removed, and its profiler restored")
         }
         other => Ok(other?),
     }
@@ -195,7 +195,7 @@ impl ProgressLine {
             Progress::Second(operations) => format!("{operations} ops/s"),
             Progress::Wrapped => return self.say("system.profile is full and begins to wrap"),
             Progress::Again(error) => {
-                return self.say(&format!("a slice was lost ({error}), and is measured again"));
+                return self.say(&format!("a slice was lost ({error}); measuring it again"));
             }
             Progress::Cleaning => "cleaning up".to_owned(),
             Progress::CannotClean(error) => {

@@ -23,7 +23,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     let server = Server::connect(args.connection.target()?, 1)?;
     let databases = super::databases(&server, &args.databases, false)?;
     if databases.is_empty() {
-        bail!("{} has no databases but its own", server.info().label());
+        bail!("{} has no databases except its own", server.info().label());
     }
     // All is read, and nothing changed, before the first command that changes something.
     let mut was = Vec::with_capacity(databases.len());
@@ -38,7 +38,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     }
     warn(&server, &was, &wanted, args);
     if args.duration.is_some() {
-        eprintln!("should this program be killed, these lines of the shell put it back:");
+        eprintln!("if this program is killed, these shell commands restore the profiler:");
         for state in &was {
             eprintln!("  {}", escape(&control::by_hand(state)));
         }
@@ -50,10 +50,10 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     let Some(duration) = args.duration else { return set.and(said).map(|()| OK) };
     if let (Ok(()), Err(error)) = (&set, said) {
         // Not a reason to leave it set.
-        eprintln!("what the server has now cannot be read: {error}");
+        eprintln!("cannot read the new state of the server: {error}");
     }
     if set.is_ok() {
-        eprintln!("for {}; Ctrl-C ends it earlier", Nanos(duration.as_nanos() as u64));
+        eprintln!("for {}; Ctrl-C ends earlier", Nanos(duration.as_nanos() as u64));
         io::stdout().flush()?;
         server.wait(duration, &stop);
     }
@@ -63,14 +63,14 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     let (done, failed) =
         server.put_back(&was, wanted.size_bytes.is_some() && !args.keep_size, &stop, |error| {
             if !std::mem::replace(&mut is_waiting, true) {
-                eprintln!("cannot put it back yet ({error}); trying again until it can be, Ctrl-C gives up");
+                eprintln!("cannot restore the profiler yet ({error}); trying again, Ctrl-C gives up");
             }
         });
     let back: Vec<State> = was.iter().filter(|state| done.contains(&state.database)).cloned().collect();
     if let Some(error) = failed {
         // What was put back counts, also where its state cannot be read any more.
         say_state(&server, &back, "again", |state| Some(state.settings.clone())).ok();
-        eprintln!("NOT put back; in the shell:");
+        eprintln!("NOT restored; shell commands that do it:");
         for state in was.iter().filter(|state| !done.contains(&state.database)) {
             eprintln!("  {}", escape(&control::by_hand(state)));
         }
@@ -94,7 +94,7 @@ fn say_state(
         let now = server.profiler(&state.database)?;
         println!("{}: {word} {}", escape(&now.database), describe(&now.settings, &now));
         if let Some(other) = expected(state).and_then(|wanted| differences(&wanted, &now.settings)) {
-            eprintln!("{}: the server did not take all of it: {other}", escape(&now.database));
+            eprintln!("{}: the server did not accept everything: {other}", escape(&now.database));
         }
     }
     Ok(())
@@ -188,7 +188,7 @@ fn warn(server: &Server, was: &[State], wanted: &Wanted, args: &SetArgs) {
         );
         let lasting = args.duration.is_none();
         if lasting {
-            eprintln!("level 2 stays until it is set back; --duration 60s puts everything back by itself");
+            eprintln!("level 2 stays until you set another; --duration 60s restores everything by itself");
         }
         let rate_limited = was.iter().any(|state| state.settings.rate_limit.is_some());
         if rate_limited && wanted.rate_limit.is_none() {

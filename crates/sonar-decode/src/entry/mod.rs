@@ -60,7 +60,7 @@ pub enum Place {
     Section(Section),
 }
 
-/// How much of a command the entry holds.
+/// How much of a command the entry has.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Completeness {
     /// None.
@@ -80,7 +80,7 @@ pub struct Entry<T: Text> {
     pub request: Request<T>,
     /// All else.
     pub fields: Fields,
-    /// How much of the command there is.
+    /// How much of the command the entry has.
     pub completeness: Completeness,
     /// Name of the command that the entry describes, where `request` is another's.
     pub follows: Option<&'static str>,

@@ -49,8 +49,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Finds what has to be known of an object before it is read, unless it begins with `first`, as servers
-/// write it.
+/// Finds what has to be known before an object is read, unless it begins with `first`, as servers write it.
 fn foresee<T: Text>(
     line: &[u8],
     at: usize,
@@ -131,7 +130,7 @@ impl EntrySource for Document<'_> {
     }
 }
 
-/// What is read of a line beside its attributes.
+/// Everything in a line except its attributes.
 #[derive(Default)]
 struct Top<'a> {
     ms: Option<i64>,
@@ -149,7 +148,7 @@ struct Top<'a> {
     is_usual: bool,
     /// The output of a container that the line comes from.
     stream: Option<Stream>,
-    /// The value that may hold the line, if this is the line of another program.
+    /// The value that may contain the line, if this is the line of another program.
     inner: Option<(usize, usize)>,
 }
 
@@ -178,7 +177,7 @@ impl Log {
         what
     }
 
-    /// An object that is no log line, but may hold one.
+    /// An object that is no log line, but may contain one.
     fn enveloped(&mut self, line: &[u8], top: &Top<'_>, depth: u8, sink: &mut impl Sink) -> Line {
         let unknown = if envelope::looks_like_json(line) { Line::Malformed } else { Line::Unknown };
         let Some((from, to)) = top.inner.filter(|_| depth < envelope::MAX_DEPTH) else { return unknown };
@@ -344,7 +343,7 @@ impl Visitor for AttributesOf {
     fn close(&mut self) {}
 }
 
-/// Reads a line up to its attributes where these stand last, as servers write them, else all of it.
+/// Reads a line up to its attributes if these are last, as servers write them, else all of it.
 fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
     let mut top = Top::default();
     let mut at = json::space(line, 1);
@@ -465,7 +464,7 @@ fn id_of(value: &[u8]) -> Option<u32> {
     decimal(text).and_then(|id| u32::try_from(id).ok())
 }
 
-/// A string as it stands, its escapes left as they are.
+/// A string with its escapes.
 #[inline]
 fn plain(line: &[u8], at: usize) -> Result<(&[u8], usize), Wrong> {
     let end = json::skip(line, at)?;

@@ -58,9 +58,9 @@ impl Bound {
 /// What is asked of a log.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
-    /// Lines before this are passed over.
+    /// Lines before this are skipped.
     pub from: Option<Bound>,
-    /// Lines at this time or later are passed over.
+    /// Lines at this time or later are skipped.
     pub to: Option<Bound>,
     /// Milliseconds since the Unix epoch: dates without a year lie before a day after this.
     pub reference_ms: i64,
@@ -73,7 +73,7 @@ struct Connection {
     is_server: bool,
 }
 
-/// Reads one line after another.
+/// Reads the lines of a log, one after another.
 #[derive(Default)]
 pub struct Log {
     settings: Settings,
@@ -82,14 +82,14 @@ pub struct Log {
     notices: Notices,
     connections: HashMap<u64, Connection, RandomState>,
     apps: HashMap<Application, Arc<Application>, RandomState>,
-    /// Which server's log this is: connections of several servers are kept apart.
+    /// Counts servers, so that connections of several are kept apart.
     server: u64,
-    /// The lines so far of an object that is spread over several.
+    /// The lines so far of an object that takes several.
     spread: Vec<u8>,
     spread_lines: u64,
     /// The parts so far of lines that a container runtime cut, of standard output and standard error.
     parts: [Unfinished; 2],
-    /// The line that is read was inside a line of another program.
+    /// The current line was inside a line of another program.
     is_unwrapped: bool,
     /// The time of the last line that had one.
     last: Option<Timestamp>,
@@ -97,7 +97,7 @@ pub struct Log {
     layouts: Layouts,
 }
 
-/// What a line is, once its head is read.
+/// What a line turned out to be.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Line {
     Operation,
@@ -121,7 +121,7 @@ struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// Whether a server that starts wrote the line: it has no connections yet.
+    /// Whether a starting server wrote the line: it has no connections yet.
     fn is_startup(&self) -> bool {
         matches!(self.context, b"initandlisten" | b"main" | b"mongosMain" | b"thread1" | b"-")
     }
@@ -133,7 +133,7 @@ impl Log {
         Self { settings, ..Self::default() }
     }
 
-    /// What comes next is the log of another server, or one about which nothing is known.
+    /// The next lines are from another server, or from one about which nothing is known.
     pub fn next_server(&mut self) {
         self.abandon_unfinished();
         self.server += 1;
@@ -151,7 +151,7 @@ impl Log {
         self.settings.reference_ms = reference_ms;
     }
 
-    /// Passes over lines before `from`, and those at `to` or later.
+    /// Skips lines before `from`, and those at `to` or later.
     pub fn set_range(&mut self, from: Option<Bound>, to: Option<Bound>) {
         (self.settings.from, self.settings.to) = (from, to);
     }
@@ -161,19 +161,19 @@ impl Log {
         self.last
     }
 
-    /// What was read, and what was not.
+    /// The counters of what was read and what was not.
     pub fn reading(&self) -> Reading {
         let mut reading = self.assembler.reading;
         reading.add(&self.reading);
         reading
     }
 
-    /// What was said beside operations.
+    /// Everything that is not an operation: connections, starts, errors and warnings.
     pub fn notices(&self) -> &Notices {
         &self.notices
     }
 
-    /// Counters of what the caller met before lines: files, bytes, lines that are too long.
+    /// The counters that belong to the caller: files, bytes, lines that are too long.
     pub fn reading_mut(&mut self) -> &mut Reading {
         &mut self.reading
     }
@@ -247,7 +247,7 @@ impl Log {
         what
     }
 
-    /// What was taken for an object over several lines is none: its lines are not what they were counted as.
+    /// The lines were not one object after all: counts them anew.
     fn abandon_spread(&mut self) {
         let lines = std::mem::take(&mut self.spread_lines);
         self.reading.lines_other -= lines.min(self.reading.lines_other);
@@ -315,7 +315,7 @@ impl Log {
         what
     }
 
-    /// A line that has a time: notes it. Whether it is of the time asked for.
+    /// Records the time of a line; returns whether it is inside the time range.
     fn noted(&mut self, head: &Head<'_>) -> bool {
         self.last = Some(head.at);
         if self.is_outside(head) {
@@ -338,7 +338,7 @@ impl Log {
         }
     }
 
-    /// The last line of a file that has no line feed: it may still be written.
+    /// Reads the last line of a file without a line feed: the server may still be writing it.
     pub fn last_line(&mut self, line: &[u8], sink: &mut impl Sink) {
         let before = self.reading;
         self.line(line, sink);
@@ -361,7 +361,8 @@ impl Log {
             || self.settings.to.is_some_and(|to| !to.is_after(head))
     }
 
-    /// A number for a thread of the server, by its name in the log, and whether it serves a client.
+    /// A number for a thread of the server from its name in the log, and the number of its connection if it serves a
+    /// client.
     fn thread(&self, context: &[u8]) -> (u64, Option<u64>) {
         let number = context.strip_prefix(b"conn").and_then(decimal);
         let key = match number {
@@ -371,7 +372,7 @@ impl Log {
         (key ^ self.server.rotate_right(16), number)
     }
 
-    /// What is known of an operation by where in the log it stands.
+    /// What the place in the log says about an operation.
     fn extra<'a>(
         connections: &'a HashMap<u64, Connection, RandomState>,
         at: Timestamp,
@@ -401,7 +402,7 @@ impl Log {
         }
     }
 
-    /// A client said who it is.
+    /// A client has identified itself.
     fn met(&mut self, context: &[u8], app: Application) {
         let is_server = crate::peer::is_server(&app, None);
         let app = match self.apps.get(&app) {
@@ -426,7 +427,7 @@ impl Log {
         }
     }
 
-    /// An error or warning, if it is one; whether it is.
+    /// Records an error or warning; returns whether it is one.
     fn grave(&mut self, head: &Head<'_>, id: Option<u32>, text: &[u8]) -> bool {
         let Some(severity) = Severity::of(head.severity) else { return false };
         // Since 4.4 a message is constant, and what differs stands in its attributes.
@@ -446,8 +447,8 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MAX_MESSAGE)]).into_owned()
 }
 
-/// A message with what differs from time to time taken out: numbers, addresses, and all from the first
-/// quoted text or document on. Behind these nothing is provably the server's own words.
+/// A message without its variable parts: numbers, addresses, and everything from the first quoted text or document
+/// on. Nothing behind these is provably the server's own text.
 fn masked(text: &[u8]) -> String {
     let text = lossy(text);
     let mut out = String::with_capacity(text.len().min(MAX_MESSAGE));

@@ -20,9 +20,9 @@ use crate::shape::Text;
 use crate::syntax::shell::{self, Wrong};
 use crate::syntax::time;
 
-/// What stands where a server cut the middle of a line out.
+/// Marks the place where a server cut the middle of a line out.
 const CUT: &[u8] = b" .......... ";
-/// What stands before a line that was cut.
+/// Begins a line that was cut.
 const CUT_WARNING: &[u8] = b"warning: log line attempted (";
 
 impl Log {
@@ -52,7 +52,7 @@ impl Log {
         self.text_message(&head, message, sink)
     }
 
-    /// A line that does not begin as one of a log. It may hold one.
+    /// A line without the head of a log line. It may contain a log line.
     fn line_without_head(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
         if depth < envelope::MAX_DEPTH
             && let Some(part) = Part::of_cri(line)
@@ -129,7 +129,7 @@ pub(super) fn begins_line(text: &[u8], reference_ms: i64) -> bool {
     head(text, reference_ms).is_some()
 }
 
-/// What stands before the message, and the message.
+/// The head of a line, and its message.
 fn head(line: &[u8], reference_ms: i64) -> Option<(Head<'_>, &[u8])> {
     let (ms, offset, rest) = match line.first()? {
         b'0'..=b'9' => {
