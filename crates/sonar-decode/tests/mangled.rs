@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sonar_core::Coverage;
 use sonar_decode::frame::decode;
 use sonar_decode::testing::{Conversation, End};
-use support::{Recorded, Seen, decode, packets};
+use support::{Recorded, Seen, operations, packets};
 
 /// A packet and where it belongs.
 struct Frame {
@@ -74,7 +74,7 @@ static ORIGINAL: LazyLock<Original> = LazyLock::new(|| {
         *seen += 1;
     }
     let packets: Vec<Recorded> = frames.iter().map(|frame| frame.packet.clone()).collect();
-    let (seen, coverage) = decode(&packets);
+    let (seen, coverage) = operations(&packets);
     assert!(seen.len() > 400, "{}", seen.len());
     assert_eq!(coverage.losses().count(), 0);
     Original { frames, seen, coverage }
@@ -205,7 +205,7 @@ proptest! {
     /// Copies, at once and much later, change nothing: neither a figure nor a time.
     #[test]
     fn doubled_frames_change_nothing(fates in fates(200, (0usize..40).prop_map(Fate::Doubled))) {
-        let (seen, coverage) = decode(&mangle(&ORIGINAL.frames, &fates));
+        let (seen, coverage) = operations(&mangle(&ORIGINAL.frames, &fates));
         prop_assert!(seen == ORIGINAL.seen, "{:?}", seen.iter().zip(&ORIGINAL.seen).find(|(a, b)| a != b));
         prop_assert_eq!(coverage.frames, ORIGINAL.coverage.frames + fates.len() as u64);
         let data = fates.keys().filter(|at| ORIGINAL.frames[**at].payload > 0).count() as u64;
@@ -226,7 +226,7 @@ proptest! {
             .into_iter()
             .filter(|(at, fate)| matches!(fate, Fate::Late(by) if soon(*at, *by)) && !frames[*at].syn && !frames[*at].last)
             .collect();
-        let (seen, coverage) = decode(&mangle(frames, &fates));
+        let (seen, coverage) = operations(&mangle(frames, &fates));
         let (missing, poorer) = compare(&seen, &fates);
         prop_assert_eq!((missing, poorer), (vec![], vec![]));
         prop_assert_eq!(losses(&coverage), Vec::<&str>::new());
@@ -240,7 +240,7 @@ proptest! {
         let fates: HashMap<usize, Fate> =
             fates.into_iter().filter(|(at, _)| !frames[*at].syn && !frames[*at].last).collect();
         let bytes: u64 = fates.keys().map(|at| u64::from(frames[*at].payload)).sum();
-        let (seen, coverage) = decode(&mangle(frames, &fates));
+        let (seen, coverage) = operations(&mangle(frames, &fates));
         let (missing, poorer) = compare(&seen, &fates);
         prop_assert_eq!(coverage.gap_bytes, bytes);
         if bytes == 0 {
@@ -259,7 +259,7 @@ proptest! {
     /// Frames cut by a snap length: what they still tell is right, the rest is null and counted.
     #[test]
     fn cut_frames_are_counted(fates in fates(60, (-60i32..200).prop_map(Fate::Cut))) {
-        let (seen, coverage) = decode(&mangle(&ORIGINAL.frames, &fates));
+        let (seen, coverage) = operations(&mangle(&ORIGINAL.frames, &fates));
         let (missing, poorer) = compare(&seen, &fates);
         let counted = coverage.segments_snapped + coverage.frames_header_truncated;
         if counted == 0 {
@@ -279,7 +279,7 @@ proptest! {
             (-60i32..500).prop_map(Fate::Cut),
         ])
     ) {
-        let (seen, coverage) = decode(&mangle(&ORIGINAL.frames, &fates));
+        let (seen, coverage) = operations(&mangle(&ORIGINAL.frames, &fates));
         let (missing, _) = compare(&seen, &fates);
         // Nothing can tell of a connection's last frames, where they are all lost.
         let end_lost = fates.keys().any(|at| ORIGINAL.frames[*at].last);
@@ -297,7 +297,7 @@ fn no_frame_can_be_lost_in_silence() {
             continue;
         }
         let fates = HashMap::from([(at, Fate::Lost)]);
-        let (seen, coverage) = decode(&mangle(frames, &fates));
+        let (seen, coverage) = operations(&mangle(frames, &fates));
         let (missing, poorer) = compare(&seen, &fates);
         if !frames[at].syn {
             assert_eq!(
@@ -327,7 +327,7 @@ fn told(packets: &[sonar_decode::testing::OwnedPacket]) -> (Vec<(u32, String, &'
         .iter()
         .map(|packet| Recorded { time: packet.time, data: packet.data.clone(), cut: 0 })
         .collect();
-    let (seen, coverage) = decode(&packets);
+    let (seen, coverage) = operations(&packets);
     (seen.into_iter().map(|op| (op.request_id, op.command, op.outcome)).collect(), coverage)
 }
 

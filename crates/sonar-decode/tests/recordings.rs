@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use sonar_core::{Class, Role};
-use support::{Recorded, Seen, decode, packets, unpacked};
+use support::{Recorded, Seen, operations, packets, unpacked};
 
 fn commands(recording: &str) -> Vec<Value> {
     let text = String::from_utf8(unpacked(&format!("{recording}/driver.jsonl.gz"))).unwrap();
@@ -86,7 +86,7 @@ fn count(seen: &[Seen], command: &str) -> usize {
 
 #[test]
 fn the_mixed_recording_is_what_the_driver_recorded() {
-    let (seen, coverage) = decode(&packets("mongod-4.0-mixed"));
+    let (seen, coverage) = operations(&packets("mongod-4.0-mixed"));
     let commands = commands("mongod-4.0-mixed");
     assert_eq!(commands.len(), 4_206);
     let wrong = differences(&commands, &seen);
@@ -102,7 +102,7 @@ fn the_mixed_recording_is_what_the_driver_recorded() {
 
 #[test]
 fn the_sharded_recording_is_what_the_driver_recorded() {
-    let (seen, coverage) = decode(&packets("mongod-4.0-sharded"));
+    let (seen, coverage) = operations(&packets("mongod-4.0-sharded"));
     let commands = commands("mongod-4.0-sharded");
     assert_eq!(commands.len(), 1_567);
     let wrong = differences(&commands, &seen);
@@ -118,7 +118,7 @@ fn the_sharded_recording_is_what_the_driver_recorded() {
 
 #[test]
 fn the_fetch_of_the_oplog_that_began_before_the_capture_is_replication_and_no_loss() {
-    let (seen, coverage) = decode(&packets("mongod-4.4-oplog"));
+    let (seen, coverage) = operations(&packets("mongod-4.4-oplog"));
     let commands = commands("mongod-4.4-oplog");
     assert_eq!(commands.len(), 177);
     let wrong = differences(&commands, &seen);
@@ -151,7 +151,7 @@ fn one_missing_frame_is_noticed() {
         .0;
     let mut without = all.clone();
     without.remove(find);
-    let (seen, coverage) = decode(&without);
+    let (seen, coverage) = operations(&without);
     assert!(!differences(&commands, &seen).is_empty());
     assert!(coverage.gaps > 0 || coverage.replies_orphan > 0, "a loss must be counted");
 }
@@ -202,10 +202,10 @@ fn messages_split_at_every_point_give_the_same_operations() {
         all.iter().filter(|packet| packet.data.len() >= 4_000).map(ports).collect();
     let small: Vec<Recorded> =
         all.iter().filter(|packet| !large.contains(&ports(packet))).take(2_400).cloned().collect();
-    let (expected, _) = decode(&small);
+    let (expected, _) = operations(&small);
     assert!(expected.len() > 500);
     for at in 1..=320 {
-        let (seen, _) = decode(&split_all(&small, |_| at));
+        let (seen, _) = operations(&split_all(&small, |_| at));
         let first = seen.iter().zip(&expected).find(|(seen, expected)| seen != expected);
         assert!(seen == expected, "split after {at}: {first:#?}");
     }
@@ -214,12 +214,12 @@ fn messages_split_at_every_point_give_the_same_operations() {
 #[test]
 fn long_messages_split_anywhere_give_the_same_operations() {
     let all = packets("mongod-4.0-mixed");
-    let (expected, _) = decode(&all);
+    let (expected, _) = operations(&all);
     for seed in 1..=6usize {
         // A different point in each packet, from its first bytes to far into it.
         let at =
             |number: usize| (number * 7_919 + seed * 104_729) % [17, 300, 5_000, 60_000][(number + seed) % 4];
-        let (seen, _) = decode(&split_all(&all, at));
+        let (seen, _) = operations(&split_all(&all, at));
         let first = seen.iter().zip(&expected).find(|(seen, expected)| seen != expected);
         assert!(seen == expected, "seed {seed}: {first:#?}");
     }

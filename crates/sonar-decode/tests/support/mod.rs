@@ -119,7 +119,7 @@ impl Sink for All {
     }
 }
 
-pub fn decode(packets: &[Recorded]) -> (Vec<Seen>, Coverage) {
+pub fn operations(packets: &[Recorded]) -> (Vec<Seen>, Coverage) {
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
     let mut all = All::default();
     let mut second = 0;
