@@ -54,13 +54,14 @@ describe("figures", () => {
   });
 
   it("has no zeros on ticks that say nothing", () => {
-    expect(["1.00ms", "80.0k/s", "1.20k", "100ms", "0.10s", "500/s"].map(brief)).toEqual([
+    expect(["1.00ms", "80.0k/s", "1.20k", "100ms", "0.10s", "500/s", "0ns"].map(brief)).toEqual([
       "1ms",
       "80k/s",
       "1.2k",
       "100ms",
       "0.1s",
       "500/s",
+      "0s",
     ]);
   });
 });

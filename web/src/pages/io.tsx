@@ -132,7 +132,9 @@ export function IoPage({ report }: { report: IoReport }) {
         {file && (
           <Tile name="randomness" value={fixed(file.reads.randomness)} about="jumps among consecutive reads, 0 to 1" />
         )}
-        {file && <Tile name="from the page cache" value={percent(file.reads.cached_share)} />}
+        {file?.reads.cached_share != null && (
+          <Tile name="from the page cache" value={percent(file.reads.cached_share)} />
+        )}
       </div>
       {report.left_out > 0 && (
         <p class="dim">

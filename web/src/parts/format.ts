@@ -69,7 +69,9 @@ export const fixed = (value: Known, decimals = 2): string => (isKnown(value) ? v
 
 /** A figure without zeros that say nothing: `1ms` for `1.00ms`. For ticks, which are round. */
 export const brief = (text: string): string =>
-  text.replace(/(\d)\.(\d*?)0+(?=\D|$)/, (_, whole: string, part: string) => whole + (part && "." + part));
+  text
+    .replace(/^0ns$/, "0s")
+    .replace(/(\d)\.(\d*?)0+(?=\D|$)/, (_, whole: string, part: string) => whole + (part && "." + part));
 
 /** `1 client`, `4 clients`. */
 export const plural = (n: number, one: string, many = one + "s"): string => `${exact(n)} ${n === 1 ? one : many}`;
