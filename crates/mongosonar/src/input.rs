@@ -1,62 +1,21 @@
 //! Files, pipes and standard input, whatever compression they have.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+
+use crate::progress;
 
 /// What to call an input.
 pub fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
-}
-
-/// Tells on a terminal how far a long file has been read.
-pub struct Progress {
-    read: Arc<AtomicU64>,
-    size: u64,
-    began: Instant,
-    shown: std::cell::Cell<Option<Instant>>,
-}
-
-impl Progress {
-    /// Shows it, at most twice a second.
-    pub fn show(&self) {
-        let now = Instant::now();
-        let last = self.shown.get().unwrap_or(self.began);
-        if self.size == 0 || now.duration_since(last).as_millis() < 500 || !io::stderr().is_terminal() {
-            return;
-        }
-        self.shown.set(Some(now));
-        let read = self.read.load(Ordering::Relaxed);
-        let rate = read as f64 / now.duration_since(self.began).as_secs_f64() / 1e6;
-        eprint!("\rreading {:3.0} %  {rate:.0} MB/s ", 100.0 * read as f64 / self.size as f64);
-    }
-
-    /// Takes it away.
-    pub fn done(&self) {
-        if self.shown.get().is_some() {
-            eprint!("\r{:40}\r", "");
-        }
-    }
-}
-
-/// Counts what is read through it.
-struct Counted<R> {
-    inner: R,
-    read: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.inner.read(buffer)?;
-        self.read.fetch_add(got as u64, Ordering::Relaxed);
-        Ok(got)
-    }
 }
 
 /// What another program writes, like `tcpdump -w -`: it may be long in coming, so a thread waits for it, and
@@ -122,9 +81,8 @@ impl Read for Pipe {
     }
 }
 
-/// Opens a file or standard input, and undoes gzip and zstd.
-pub fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn Read>, Progress)> {
-    let read = Arc::new(AtomicU64::new(0));
+/// Opens a file or standard input, and undoes gzip and zstd. The bar shows how far a file has been read.
+pub fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn Read>, ProgressBar)> {
     let (inner, size): (Box<dyn Read>, u64) = if path == Path::new("-") {
         (Box::new(Pipe::new(io::stdin(), stop.clone())?), 0)
     } else {
@@ -136,7 +94,11 @@ pub fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn 
             (Box::new(Pipe::new(file, stop.clone())?), 0)
         }
     };
-    let mut input = Counted { inner, read: read.clone() };
+    let progress = match size {
+        0 => ProgressBar::hidden(),
+        size => progress::bar(size, "reading {percent:>3} %  {decimal_bytes_per_sec}"),
+    };
+    let mut input = progress.wrap_read(inner);
     let mut head = Vec::new();
     input.by_ref().take(4).read_to_end(&mut head).with_context(|| format!("cannot read {name}"))?;
     let whole = io::Cursor::new(head.clone()).chain(input);
@@ -147,5 +109,5 @@ pub fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn 
         [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
         _ => Box::new(whole),
     };
-    Ok((input, Progress { read, size, began: Instant::now(), shown: std::cell::Cell::new(None) }))
+    Ok((input, progress))
 }

@@ -18,14 +18,6 @@ macro_rules! println {
     }};
 }
 
-/// Likewise.
-macro_rules! eprint {
-    ($($argument:tt)*) => {{
-        use std::io::Write as _;
-        let _ = write!(std::io::stderr(), $($argument)*);
-    }};
-}
-
 mod cli;
 mod config;
 mod connection;
@@ -41,6 +33,7 @@ mod outfile;
 mod page;
 mod privileges;
 mod profiler;
+mod progress;
 mod queries;
 mod screen;
 mod stop;

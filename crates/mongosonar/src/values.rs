@@ -43,6 +43,9 @@ pub enum ShapeArg {
     Plain,
 }
 
+/// The longest time that a flag takes: ten years.
+const LONGEST: Duration = Duration::from_hours(87_600);
+
 /// `500ms`, `10s`, `2m`, `1h`, or a plain number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -59,6 +62,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if duration < Duration::from_millis(10) {
         return Err(format!("{text} is too short: at least 10ms"));
     }
+    // Times are counted in nanoseconds since 1970, in 64 bits.
+    if duration > LONGEST {
+        return Err(format!("{text} is too long: at most 87600h"));
+    }
     Ok(duration)
 }
 
@@ -70,6 +77,10 @@ mod tests {
     fn a_time_has_a_unit_and_a_wrong_one_is_explained() {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("87600h"), Ok(LONGEST));
+        for long in ["87601h", "36028797018963968s", "1e300s", "99999999999999999999h"] {
+            assert!(parse_duration(long).is_err(), "{long}");
+        }
         assert_eq!(parse_duration("3"), Ok(Duration::from_secs(3)));
         assert!(parse_duration("1ms").unwrap_err().contains("too short"));
         assert!(parse_duration("1x").unwrap_err().contains("500ms"));

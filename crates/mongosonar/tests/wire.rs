@@ -93,4 +93,7 @@ fn a_capture_without_packets_cannot_be_replayed() {
     let output = read(&file, "--replay");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("holds no packets to replay"), "{}", text(&output.stderr));
+    // What can be read once only.
+    let output = fed(program(["queries", "--replay", "--read", "-"]), &pcap(&[]));
+    assert_eq!(output.status.code(), Some(2));
 }

@@ -354,12 +354,11 @@ pub fn read_logs(
             }
             count = count.wrapping_add(1);
             if count.is_multiple_of(4_096) {
-                progress.show();
                 return !stop.load(Ordering::Relaxed);
             }
             true
         });
-        progress.done();
+        progress.finish_and_clear();
         let mut log = log.borrow_mut();
         let reading = log.reading_mut();
         reading.files += 1;

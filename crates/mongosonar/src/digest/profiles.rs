@@ -33,7 +33,7 @@ pub fn read(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicBool>) -> 
             Content::ProfileText | Content::Text => printed(reader, &mut profile, &mut collect, stop),
             _ => documents(reader, &mut profile, &mut collect, stop),
         };
-        progress.done();
+        progress.finish_and_clear();
         bytes += read;
         if let Some(wrong) = wrong {
             damaged += 1;

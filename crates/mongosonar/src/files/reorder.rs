@@ -1,10 +1,11 @@
 //! `io reorder`: rewrites a collection in the order of an index.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
+use indicatif::ProgressBar;
 use sonar_core::files::verdict::Finding;
 use sonar_core::files::worth::{MIN_DOCUMENTS, WORTH_FROM};
 use sonar_core::files::{FileRole, SampleRead, Verdict, Worth, judge_file, worth};
@@ -17,6 +18,7 @@ use super::args::IoReorderArgs;
 use super::device_reads::DeviceReads;
 use super::report::{Loaded, load};
 use crate::exit::OK;
+use crate::progress;
 use crate::stop::{self, Ending};
 
 /// Runs the command; gives the exit code.
@@ -24,10 +26,8 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     let flag = stop::listen(Ending::Careful)?.flag().clone();
     let server = Server::connect(args.server.target()?, 2)?;
     let stop = Stop::following(flag);
-    let terminal = io::stderr().is_terminal();
-    let mut last = None;
-    let mut progress =
-        |stage: Stage, done: u64, total: u64| show_progress(stage, done, total, terminal, &mut last);
+    let mut shown = StageProgress { stage: None, bar: ProgressBar::hidden() };
+    let mut progress = |stage: Stage, done: u64, total: u64| shown.show(stage, done, total);
     let mut out = io::stdout().lock();
     if args.clean {
         let cleaned = server.reorder_clean(&args.namespace, &stop, &mut progress)?;
@@ -59,9 +59,7 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     }
     out.flush()?;
     let done = server.reorder(&plan, args.writers_stopped, &stop, &mut progress);
-    if terminal {
-        eprintln!();
-    }
+    shown.bar.finish_and_clear();
     writeln!(
         out,
         "{} documents of {} lie in the order of {} now.",
@@ -294,15 +292,21 @@ fn is_measured(verdict: &Verdict) -> bool {
 }
 
 /// A bar on a terminal, a line for each stage elsewhere.
-fn show_progress(stage: Stage, done: u64, total: u64, terminal: bool, last: &mut Option<Stage>) {
-    const CELLS: u64 = 40;
-    let new = *last != Some(stage);
-    *last = Some(stage);
-    if terminal {
-        let full = (done.saturating_mul(CELLS) / total.max(1)).min(CELLS) as usize;
-        let empty = CELLS as usize - full;
-        eprint!("\r\x1b[K{:<30} [{}{}] {done} of {total}", stage.name(), "#".repeat(full), " ".repeat(empty));
-    } else if new {
-        eprintln!("{}", stage.name());
+struct StageProgress {
+    stage: Option<Stage>,
+    bar: ProgressBar,
+}
+
+impl StageProgress {
+    fn show(&mut self, stage: Stage, done: u64, total: u64) {
+        if self.stage.replace(stage) != Some(stage) {
+            self.bar.finish_and_clear();
+            self.bar = progress::bar(total, "{msg:30} [{bar:40}] {pos} of {len}").with_message(stage.name());
+            if self.bar.is_hidden() {
+                eprintln!("{}", stage.name());
+            }
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done);
     }
 }

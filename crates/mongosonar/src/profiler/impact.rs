@@ -1,10 +1,11 @@
 //! `mongosonar profiler impact`: what profiling costs here.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
 use sonar_core::impact::{Counters, Variant};
 use sonar_mongo::load::{Measurement, Progress, ServerFacts};
 use sonar_mongo::{Error, Server};
@@ -18,7 +19,7 @@ use super::args::ImpactArgs;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
 use crate::stop::Ending;
-use crate::{outfile, page, screen};
+use crate::{outfile, page, progress, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
     let (stop, _) = super::stop_flag(Ending::Careful)?;
@@ -48,7 +49,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     }
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     let started_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-    let mut line = ProgressLine { quiet: !io::stderr().is_terminal(), line: false };
+    let line = ProgressLine(progress::line());
     if let Some(time) = args.duration {
         eprintln!(
             "{}: level {} for {}",
@@ -179,14 +180,11 @@ fn counters(facts: &ServerFacts) -> Counters {
     }
 }
 
-/// How far it is, on standard error.
-struct ProgressLine {
-    quiet: bool,
-    line: bool,
-}
+/// How far the measurement is, on standard error.
+struct ProgressLine(ProgressBar);
 
 impl ProgressLine {
-    fn show(&mut self, progress: &Progress<'_>) {
+    fn show(&self, progress: &Progress<'_>) {
         let line = match progress {
             Progress::Filling(done, all) => format!("filling the table: {done} of {all}"),
             Progress::Measured(slice, done, all) => {
@@ -202,20 +200,14 @@ impl ProgressLine {
                 return self.say(&format!("cannot clean up yet ({error}); trying again, Ctrl-C gives up"));
             }
         };
-        if !self.quiet {
-            eprint!("\r\x1b[K{line}");
-            self.line = true;
-        }
+        self.0.set_message(line);
     }
 
-    fn say(&mut self, text: &str) {
-        self.end();
-        eprintln!("{text}");
+    fn say(&self, text: &str) {
+        self.0.suspend(|| eprintln!("{text}"));
     }
 
-    fn end(&mut self) {
-        if std::mem::take(&mut self.line) {
-            eprint!("\r\x1b[K");
-        }
+    fn end(&self) {
+        self.0.finish_and_clear();
     }
 }

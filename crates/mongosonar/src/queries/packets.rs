@@ -19,6 +19,9 @@ const BUFFER: usize = 256 << 10;
 
 /// Takes the packets of a capture file.
 pub trait PacketSink {
+    /// Whether a bar shows how far the file has been read.
+    const PROGRESS: bool = true;
+
     /// Takes the next packet; `Break` ends the reading.
     fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>>;
 
@@ -41,12 +44,15 @@ pub enum End {
 ///
 /// # Errors
 /// When the file cannot be opened, holds something else, or when `sink` fails.
-pub fn read(path: &Path, stop: &Arc<AtomicBool>, sink: &mut impl PacketSink) -> Result<End> {
+pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) -> Result<End> {
     let name = input::name(path);
     let (mut input, progress) = match open(path, &name, stop) {
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(End::Complete),
         opened => opened?,
     };
+    if !S::PROGRESS {
+        progress.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+    }
     let mut parser = Parser::new();
     let mut buffer = vec![0; BUFFER];
     let (mut begin, mut end) = (0, 0);
@@ -55,7 +61,7 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>, sink: &mut impl PacketSink) -> 
         let step = match parser.next(&buffer[begin..end]) {
             // What came before the damage is good.
             Err(error) if any => {
-                progress.done();
+                progress.finish_and_clear();
                 return Ok(End::Damaged(error.to_string()));
             }
             Err(error) => {
@@ -70,7 +76,7 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>, sink: &mut impl PacketSink) -> 
             Step::Packet { packet, consumed } => {
                 any = true;
                 if sink.packet(&packet)?.is_break() {
-                    progress.done();
+                    progress.finish_and_clear();
                     return Ok(End::Complete);
                 }
                 begin += consumed;
@@ -98,13 +104,12 @@ pub fn read(path: &Path, stop: &Arc<AtomicBool>, sink: &mut impl PacketSink) -> 
             Err(_) if stop.load(Ordering::Relaxed) => return Ok(End::Complete),
             // A compressed file that was cut, or is damaged further on: what came before is good.
             Err(error) => {
-                progress.done();
+                progress.finish_and_clear();
                 return Ok(End::Damaged(format!("cannot be read further: {error}")));
             }
         };
-        progress.show();
         if got == 0 {
-            progress.done();
+            progress.finish_and_clear();
             return match parser.end(end - begin) {
                 Ok(()) => Ok(End::Complete),
                 Err(error @ Error::Truncated { .. }) => Ok(End::Damaged(error.to_string())),

@@ -17,6 +17,7 @@ use super::live::{Feed, LiveSink, Pipeline, now, on_screen};
 use super::output::Output;
 use super::packets::{self, End, PacketSink};
 use crate::exit::OK;
+use crate::exit::usage;
 use crate::stop::{self, Ending};
 
 /// The longest sleep, so that the replay ends soon after Ctrl-C.
@@ -35,6 +36,9 @@ struct Replay {
 }
 
 impl PacketSink for Replay {
+    // It would spoil the live view.
+    const PROGRESS: bool = false;
+
     fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>> {
         let (recorded, played) = *self.first.get_or_insert_with(|| (packet.time, now()));
         let due = played.plus_ns(packet.time.since(recorded));
@@ -93,8 +97,11 @@ impl Replay {
 /// Replays `path` until told to stop; gives the exit code.
 ///
 /// # Errors
-/// When the file cannot be opened, is damaged, or holds no packets.
+/// When the file cannot be opened, is damaged, is none that can be read twice, or holds no packets.
 pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8> {
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) || path == Path::new("-") {
+        return Err(usage!("--replay reads its file again and again, so that it must be a file, not a pipe"));
+    }
     let stop = stop::listen(Ending::Prompt)?.flag().clone();
     let settings = Settings {
         ports: super::ports(args),
