@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::digest::{self, CompareArgs, LogsCommand};
+use crate::digest::{self, CompareArgs, DigestArgs, LogsCommand};
 use crate::disk::args::DiskCommand;
 use crate::doctor::DoctorArgs;
 use crate::exit::OK;
@@ -34,6 +34,7 @@ Examples:
   sudo mongosonar queries                  which queries this machine's MongoDB serves, live
   mongosonar queries --read wire.pcap.gz   the same from a capture file
   mongosonar logs report mongod.log        what its log says: plans, documents examined, locks
+  mongosonar report wire.pcap mongod.log   latency on the wire beside what the server examined
   mongosonar compare monday.json mongod.log  what is new or slower since
   mongosonar profiler status               what the profiler is set to, and when it wraps
   mongosonar disk bench -r -w              how good this disk is, as mongoperf measured it
@@ -52,6 +53,12 @@ enum Command {
     /// Control the database profiler (level, slow ms), read and follow what it writes, and measure what it costs
     #[command(subcommand, after_help = profiler::args::EXAMPLES)]
     Profiler(ProfilerCommand),
+    /// Read captures, logs and profiles of the same minutes together: latency on the wire beside what the server did
+    #[command(
+        after_long_help = digest::args::REPORT_EXAMPLES,
+        mut_arg("files", |files| files.help("Captures, logs and dumps of system.profile, plain, gzip or zstd"))
+    )]
+    Report(Box<DigestArgs>),
     /// Compare two captures, logs, profiles or saved reports: what is new, gone, slower or heavier
     #[command(after_long_help = digest::args::COMPARE_EXAMPLES)]
     Compare(Box<CompareArgs>),
@@ -101,6 +108,7 @@ pub fn run() -> Result<ExitCode> {
         Command::Queries(args) => queries::run(&config::merge(*args, &file))?,
         Command::Logs(LogsCommand::Report(args)) => digest::logs(&args)?,
         Command::Profiler(command) => profiler::run(&command)?,
+        Command::Report(args) => digest::report(&args)?,
         Command::Compare(args) => digest::compare(&args)?,
         Command::Disk(command) => disk::run(&command)?,
         Command::Io(command) => files::run(&command)?,

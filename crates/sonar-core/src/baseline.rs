@@ -9,8 +9,7 @@ use std::collections::hash_map::Entry as Place;
 use foldhash::quality::RandomState;
 
 use crate::compare::{MIN_CALLS, MIN_EFFECT, Shift, dispersion, shift, stands};
-use crate::digest::{Entry, GroupBy, Subject};
-use crate::{Class, Digest, Histogram, Identity, ShapeId, Timeline};
+use crate::{Class, Digest, GroupBy, Histogram, Identity, Row, ShapeId, Subject, Timeline};
 
 /// One look in so many, all rows together, may call something slower that is not.
 pub const LOOKS: u32 = 1_000;
@@ -97,17 +96,17 @@ impl Baseline {
         let mut baseline = Self {
             same_clock,
             is_whole: is_whole && digest.folded == 0,
-            least_ns: if same_clock { 0 } else { digest.totals.latency.min_ns().unwrap_or(0) },
+            least_ns: if same_clock { 0 } else { digest.totals().latency.min_ns().unwrap_or(0) },
             ..Self::default()
         };
         for row in digest.rows() {
-            let Entry { subject: Subject::Shape { class, shape, identity, .. }, tally, .. } = row else {
+            let Row { subject: Subject::Shape { shape, identity, .. }, class, .. } = row else {
                 baseline.is_whole = false;
                 continue;
             };
             let add = |before: &mut Before| {
-                before.latency.merge(&tally.latency);
-                before.timeline.merge(&tally.timeline);
+                before.latency.merge(&row.figures().latency);
+                before.timeline.merge(row.figures().timeline());
             };
             if *identity == Identity::Exact {
                 add(baseline.shapes.entry((*class, shape.id)).or_default());
@@ -198,9 +197,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::digest::{DigestSettings, Tally};
-    use crate::table::Shares;
-    use crate::{ShapeInfo, Timestamp};
+    use crate::{DigestSettings, ShapeInfo, Source, Timestamp};
 
     fn histogram(values: impl IntoIterator<Item = u64>) -> Histogram {
         let mut histogram = Histogram::new();
@@ -208,33 +205,24 @@ mod tests {
         histogram
     }
 
-    fn row(id: u64, collection: &str, latency: Histogram) -> Entry {
+    fn row(id: u64, collection: &str, latency: Histogram) -> Row {
         let shape = ShapeInfo {
             id: ShapeId(id),
             database: "shop".into(),
             collection: collection.into(),
             ..ShapeInfo::default()
         };
-        let subject = Subject::Shape {
-            class: Class::User,
-            identity: Identity::Exact,
-            shape: Arc::new(shape),
-            order: ShapeId(0),
-        };
-        let calls = latency.count();
-        let tally = Tally {
-            calls,
-            entries: calls,
-            latency,
-            first_seen: Timestamp::from_unix(1, 0),
-            ..Tally::default()
-        };
-        Entry { subject, tally, apps: Shares::default(), ordered_ids: Vec::new(), query_hash: None }
+        let subject = Subject::Shape { identity: Identity::Exact, shape: Arc::new(shape), order: ShapeId(0) };
+        let mut row = Row::new(subject, Class::User);
+        let figures = &mut row.of_mut(Source::Wire).figures;
+        (figures.calls, figures.entries) = (latency.count(), latency.count());
+        (figures.latency, figures.first_seen) = (latency, Timestamp::from_unix(1, 0));
+        row
     }
 
-    fn digest(rows: impl IntoIterator<Item = Entry>) -> Digest {
+    fn digest(rows: impl IntoIterator<Item = Row>) -> Digest {
         let mut digest = Digest::new(DigestSettings::default());
-        rows.into_iter().for_each(|row| digest.restore(row));
+        rows.into_iter().for_each(|row| digest.restore(&row));
         digest
     }
 
@@ -295,9 +283,14 @@ mod tests {
         for second in 0..20u64 {
             let latency_ns = 100 * 1_000_000 * (1 + second % 2);
             let bucket = crate::timeline::Bucket { calls: 100, latency_ns, ..Default::default() };
-            swinging.tally.timeline.add(Timestamp::from_unix(1_000 + second, 0), bucket);
+            swinging
+                .of_mut(Source::Wire)
+                .figures
+                .timeline_mut()
+                .add(Timestamp::from_unix(1_000 + second, 0), bucket);
         }
-        let steady = Baseline::new(&digest([row(1, "orders", swinging.tally.latency.clone())]), true, true);
+        let steady =
+            Baseline::new(&digest([row(1, "orders", swinging.figures().latency.clone())]), true, true);
         let swinging = Baseline::new(&digest([swinging]), true, true);
         let slow_second = histogram([2_000_000; 100]);
         assert_eq!(since(&steady, ONE, &slow_second), Some(Since::Slower));
@@ -316,7 +309,7 @@ mod tests {
             state
         };
         let mut sample = |many: usize| histogram((0..many).map(|_| 500_000 + random() % 1_000_000));
-        let rows: Vec<Entry> = (1..=40).map(|id| row(id, "orders", sample(2_000))).collect();
+        let rows: Vec<Row> = (1..=40).map(|id| row(id, "orders", sample(2_000))).collect();
         let baseline = Baseline::new(&digest(rows), true, true);
         let mut alarms = 0;
         for _ in 0..400 {

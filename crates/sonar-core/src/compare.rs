@@ -10,9 +10,8 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::digest::Tally;
 use crate::timeline::Bucket;
-use crate::{Histogram, Timeline};
+use crate::{Figures, Histogram, Timeline};
 
 /// Chance of a false alarm over all shapes together.
 pub const ALPHA: f64 = 0.05;
@@ -132,19 +131,19 @@ pub fn dispersion(timeline: &Timeline, latency: &Histogram) -> f64 {
 
 /// Calls per second of a row over `span_ns`, and how much that differs from part to part: variance over
 /// mean of the calls in a part, 1 where they come independently.
-pub fn rate(tally: &Tally, span: &Timeline) -> Rate {
+pub fn rate(figures: &Figures, span: &Timeline) -> Rate {
     let Some((from, to)) = span.span() else { return Rate::default() };
     let seconds = to.since(from) as f64 / 1e9;
     let count = span.iter().count().clamp(1, 64);
-    let parts = tally.timeline.resampled(from, to, count);
-    let mean = tally.calls as f64 / count as f64;
+    let parts = figures.timeline().resampled(from, to, count);
+    let mean = figures.calls as f64 / count as f64;
     let variance = parts.iter().map(|part| (part.calls as f64 - mean).powi(2)).sum::<f64>()
         / (count as f64 - 1.0).max(1.0);
     let dispersion = if mean > 0.0 && count > 2 { (variance / mean).max(1.0) } else { 1.0 };
     Rate {
-        per_second: tally.calls as f64 / seconds.max(1e-9),
+        per_second: figures.calls as f64 / seconds.max(1e-9),
         seconds,
-        calls: tally.calls as f64,
+        calls: figures.calls as f64,
         dispersion,
     }
 }

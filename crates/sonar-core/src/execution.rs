@@ -1,5 +1,7 @@
 //! What a server says of how it executed an operation: what the wire cannot know.
 
+use crate::figures::Sum;
+
 /// Which index access, or none, a plan summary names. Sources:
 /// <https://www.mongodb.com/docs/manual/reference/database-profiler/> and the log's `planSummary`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -16,63 +18,99 @@ pub struct PlanFlags {
     pub replanned: bool,
 }
 
-/// How one operation was executed, as the profiler or the log of its server says. What the source does
-/// not say is `None`; the fields of [`Operation`](crate::Operation) hold what the wire knows too.
-#[derive(Copy, Clone, PartialEq, Debug, Default)]
-pub struct Execution<'a> {
+macro_rules! execution {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// How one operation was executed, as the profiler or the log of its server says. What the source does
+        /// not say is `None`; the fields of [`Operation`](crate::Operation) hold what the wire knows too.
+        #[derive(Copy, Clone, PartialEq, Debug, Default)]
+        pub struct Execution<'a> {
+            $($(#[doc = $doc])+ pub $name: Option<u64>,)+
+            /// Plan summary, like `IXSCAN { a: 1 }`; empty when the source gave none.
+            pub plan: &'a str,
+            /// What else is said of the plan.
+            pub flags: PlanFlags,
+            /// Further plans, where it was put together of statements that had several; each once.
+            pub other_plans: &'a [&'a str],
+            /// `queryHash`, `planCacheShapeHash`; empty when the source gave none.
+            pub query_hash: &'a str,
+            /// `queryShapeHash` (8.0); empty when the source gave none.
+            pub query_shape_hash: &'a str,
+            /// How many operations this one stands for, where the source keeps only some of them: Percona's
+            /// `rateLimit`, `sampleRate`. 0 counts as 1.
+            pub weight: u32,
+        }
+
+        /// Sums of what [`Execution`] says of several operations.
+        #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+        pub struct ServerSums { $($(#[doc = $doc])+ pub $name: Sum,)+ }
+
+        impl ServerSums {
+            const COUNT: usize = [$(stringify!($name)),+].len();
+
+            /// Each sum with its stable name.
+            pub fn iter(&self) -> [(&'static str, Sum); Self::COUNT] {
+                [$((stringify!($name), self.$name)),+]
+            }
+
+            /// The sum of this name.
+            pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Sum> {
+                $(if name == stringify!($name) { return Some(&mut self.$name); })+
+                None
+            }
+
+            /// Adds what is said of one operation, which stands for `weight` of them.
+            #[inline]
+            pub(crate) fn record(&mut self, execution: &Execution<'_>, weight: u64) {
+                $(self.$name.add(execution.$name, weight);)+
+            }
+
+            /// Adds all that `other` holds.
+            pub(crate) fn merge(&mut self, other: &Self) { $(self.$name.merge(other.$name);)+ }
+        }
+    };
+}
+
+execution! {
     /// Index keys examined (`keysExamined`, `nscanned` before 3.2).
-    pub keys_examined: Option<u64>,
+    keys_examined,
     /// Documents examined (`docsExamined`, `nscannedObjects` before 3.2).
-    pub docs_examined: Option<u64>,
-    /// Plan summary, like `IXSCAN { a: 1 }`; empty when the source gave none.
-    pub plan: &'a str,
-    /// What else is said of the plan.
-    pub flags: PlanFlags,
-    /// Times it gave way to others (`numYield`).
-    pub yields: Option<u64>,
+    docs_examined,
+    /// Times operations gave way to others (`numYield`).
+    yields,
     /// Times a write met another one and was tried again.
-    pub write_conflicts: Option<u64>,
+    write_conflicts,
     /// Time spent waiting for locks, in microseconds: the sum of all `timeAcquiringMicros`.
-    pub lock_wait_us: Option<u64>,
+    lock_wait_us,
     /// Bytes read from the storage engine's files into its cache (4.0.9).
-    pub storage_read_bytes: Option<u64>,
+    storage_read_bytes,
     /// Time of that, in microseconds.
-    pub storage_read_us: Option<u64>,
+    storage_read_us,
     /// Bytes written from its cache.
-    pub storage_written_bytes: Option<u64>,
-    /// Time of that, in microseconds.
-    pub storage_write_us: Option<u64>,
-    /// Time spent waiting inside the storage engine (cache, schema lock, handle lock), in microseconds.
-    pub storage_wait_us: Option<u64>,
+    storage_written_bytes,
     /// Processor time in nanoseconds (6.3, Linux).
-    pub cpu_ns: Option<u64>,
+    cpu_ns,
     /// Time of planning in microseconds (6.2).
-    pub planning_us: Option<u64>,
-    /// Time it waited in the server's queues, in microseconds (8.0).
-    pub queued_us: Option<u64>,
-    /// Time it worked, waits for locks and queues left out, in milliseconds (8.0).
-    pub working_ms: Option<u64>,
+    planning_us,
+    /// Time in the server's queues, in microseconds (8.0).
+    queued_us,
+    /// Time of writing from the storage engine's cache, in microseconds.
+    storage_write_us,
+    /// Time spent waiting inside the storage engine (cache, schema lock, handle lock), in microseconds.
+    storage_wait_us,
+    /// Time of working, waits for locks and queues left out, in milliseconds (8.0).
+    working_ms,
     /// Times a read met a prepared transaction and waited for it (4.2).
-    pub prepare_read_conflicts: Option<u64>,
+    prepare_read_conflicts,
     /// Time that writes were held back for secondaries to keep up (`flowControl`, 4.2), in microseconds.
-    pub flow_control_us: Option<u64>,
+    flow_control_us,
     /// Time of waiting for other servers: shards (`remoteOpWaitMillis`, 5.0), in microseconds.
-    pub remote_wait_us: Option<u64>,
+    remote_wait_us,
     /// Time of waiting for the write concern (4.2), in microseconds.
-    pub write_concern_us: Option<u64>,
+    write_concern_us,
     /// Times a stage spilled to disk (`sortSpills` and its like, 8.1).
-    pub spills: Option<u64>,
+    spills,
     /// Bytes that stages spilled to disk (`sortSpilledBytes` and its like, 8.1).
-    pub spilled_bytes: Option<u64>,
-    /// Further plans, where it was put together of statements that had several; each once.
-    pub other_plans: &'a [&'a str],
-    /// `queryHash`, `planCacheShapeHash`; empty when the source gave none.
-    pub query_hash: &'a str,
-    /// `queryShapeHash` (8.0); empty when the source gave none.
-    pub query_shape_hash: &'a str,
-    /// How many operations this one stands for, where the source keeps only some of them: Percona's
-    /// `rateLimit`, `sampleRate`. 0 counts as 1.
-    pub weight: u32,
+    spilled_bytes,
 }
 
 impl Execution<'_> {

@@ -174,17 +174,12 @@ impl Histogram {
     /// Adds `times` durations of `ns` nanoseconds each.
     #[inline]
     pub fn record_many(&mut self, ns: u64, times: u64) {
-        self.add(ns, Bucket::of(ns), times);
+        self.record_in(ns, Bucket::of(ns), times);
     }
 
-    /// Adds one duration of `ns` nanoseconds, whose bucket is known.
+    /// Adds `times` durations of `ns` nanoseconds each, whose bucket is known.
     #[inline]
-    pub(crate) fn record_in(&mut self, ns: u64, bucket: Bucket) {
-        self.add(ns, bucket, 1);
-    }
-
-    #[inline]
-    fn add(&mut self, ns: u64, bucket: Bucket, times: u64) {
+    pub(crate) fn record_in(&mut self, ns: u64, bucket: Bucket, times: u64) {
         if times == 0 {
             return;
         }

@@ -165,7 +165,7 @@ impl Compressor {
 }
 
 /// Who is at the other end, as the connection's `hello` said.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Application {
     /// `application.name`; empty when the client gave none.
     pub name: Box<str>,

@@ -44,13 +44,14 @@ pub struct ShapeInfo {
 }
 
 impl ShapeInfo {
+    /// What stands for all shapes that did not fit into a table.
+    pub fn other() -> Self {
+        Self { typed: "other".into(), plain: "other".into(), ..Self::default() }
+    }
+
     /// `db.collection`, or the database alone.
     pub fn namespace(&self) -> String {
-        if self.collection.is_empty() {
-            self.database.to_string()
-        } else {
-            format!("{}.{}", self.database, self.collection)
-        }
+        namespace(&self.database, &self.collection)
     }
 
     /// Bytes that this holds on the heap, for memory budgets.
@@ -62,4 +63,9 @@ impl ShapeInfo {
             + self.plain.len()
             + self.statements.len() * 8
     }
+}
+
+/// `db.collection`, or the database alone.
+pub fn namespace(database: &str, collection: &str) -> String {
+    if collection.is_empty() { database.to_owned() } else { format!("{database}.{collection}") }
 }

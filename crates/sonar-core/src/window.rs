@@ -1,7 +1,7 @@
 //! Windows of time: what was captured between two moments on wall-clock boundaries.
 
-use crate::histogram::Bucket;
-use crate::table::{Figures, GroupRef, GroupTable, ShapeTable};
+use crate::figures::{Figures, Record};
+use crate::table::{GroupBy, Table};
 use crate::{Class, CommandTypes, Coverage, InFlight, Operation, Outcome, Timestamp};
 
 /// All figures of one span of time.
@@ -14,11 +14,11 @@ pub struct Window {
     /// Only one connection in this many was kept: figures are to be scaled by it. 1: all.
     pub sample: u32,
     /// By shape.
-    pub shapes: ShapeTable,
+    pub shapes: Table,
     /// By application.
-    pub apps: GroupTable,
+    pub apps: Table,
     /// By client address.
-    pub clients: GroupTable,
+    pub clients: Table,
     /// By type of command, as `mongostat` counts.
     pub types: CommandTypes,
     /// What was lost or skipped in this span.
@@ -34,9 +34,9 @@ impl Window {
             start,
             end: start,
             sample: settings.sample.max(1),
-            shapes: ShapeTable::new(settings.split_by_order),
-            apps: GroupTable::default(),
-            clients: GroupTable::default(),
+            shapes: Table::of_window(if settings.split_by_order { GroupBy::Order } else { GroupBy::Shape }),
+            apps: Table::of_window(GroupBy::App),
+            clients: Table::of_window(GroupBy::Client),
             types: CommandTypes::default(),
             coverage: Coverage::default(),
             in_flight: Vec::new(),
@@ -52,11 +52,10 @@ impl Window {
         self.end = self.end.max(op.end);
         self.coverage.operations_late += u64::from(op.end < self.start);
         self.types.record(op);
-        let bucket = Bucket::of(op.latency_ns.unwrap_or(0));
-        self.shapes.record(op, bucket, &mut self.coverage);
-        self.coverage.apps_folded += u64::from(self.apps.record(GroupRef::App(op.app), op, bucket));
-        let client = GroupRef::Client(op.client.ip());
-        self.coverage.clients_folded += u64::from(self.clients.record(client, op, bucket));
+        let record = Record::wire(op);
+        self.coverage.shapes_folded += u64::from(self.shapes.record(&record).1);
+        self.coverage.apps_folded += u64::from(self.apps.record(&record).1);
+        self.coverage.clients_folded += u64::from(self.clients.record(&record).1);
     }
 
     /// Adds all that `other` holds, and widens the span to hold both. What is in flight is that of the
@@ -92,7 +91,7 @@ impl Window {
         self.end = self.end.max(other.end);
         self.coverage.add(&other.coverage);
         self.types.merge(&other.types);
-        self.shapes.merge(&other.shapes, &mut self.coverage);
+        self.coverage.shapes_folded += self.shapes.merge(&other.shapes);
         self.coverage.apps_folded += self.apps.merge(&other.apps);
         self.coverage.clients_folded += self.clients.merge(&other.clients);
     }
@@ -105,8 +104,8 @@ impl Window {
     /// The figures of all rows of the given classes together.
     pub fn totals(&self, classes: &[Class]) -> Figures {
         let mut totals = Figures::default();
-        for row in self.shapes.iter().filter(|row| classes.contains(&row.key.class)) {
-            totals.merge(&row.figures);
+        for row in self.shapes.iter().filter(|row| classes.contains(&row.class)) {
+            totals.merge(row.figures());
         }
         totals
     }

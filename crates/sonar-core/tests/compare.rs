@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use sonar_core::Figures;
 use sonar_core::compare::{MIN_EFFECT, dispersion, holm, rate, shift};
-use sonar_core::digest::Tally;
 use sonar_core::timeline::Bucket;
 use sonar_core::{Timeline, Timestamp};
 
@@ -31,7 +31,7 @@ impl Random {
 
 /// One half of a recording: each shape's figures, and the span of all.
 struct Half {
-    shapes: Vec<Tally>,
+    shapes: Vec<Figures>,
     span: Timeline,
 }
 
@@ -41,7 +41,7 @@ const SECONDS: u64 = 120;
 /// 20 s or so a checkpoint makes all of a second slower. `slower` is a factor for the first shape.
 fn half(random: &mut Random, begin: u64, slower: f64) -> Half {
     const RATES: [f64; 8] = [0.02, 0.2, 1.0, 3.0, 8.0, 20.0, 40.0, 60.0];
-    let mut half = Half { shapes: vec![Tally::default(); RATES.len()], span: Timeline::default() };
+    let mut half = Half { shapes: vec![Figures::default(); RATES.len()], span: Timeline::default() };
     for second in begin..begin + SECONDS {
         let checkpoint = if random.unit() < 0.05 { 1.0 + 2.0 * random.unit() } else { 1.0 };
         for (at, per_second) in RATES.into_iter().enumerate() {
@@ -52,10 +52,10 @@ fn half(random: &mut Random, begin: u64, slower: f64) -> Half {
                 let ns = ms as u64 * 1_000_000;
                 let end = Timestamp::from_unix(second, (time * 1e9) as u32);
                 let bucket = Bucket { calls: 1, latency_ns: ns, ..Bucket::default() };
-                let tally = &mut half.shapes[at];
-                tally.calls += 1;
-                tally.latency.record(ns);
-                tally.timeline.add(end, bucket);
+                let figures = &mut half.shapes[at];
+                figures.calls += 1;
+                figures.latency.record(ns);
+                figures.timeline_mut().add(end, bucket);
                 half.span.add(end, bucket);
                 time -= random.unit().ln() / per_second;
             }
@@ -72,7 +72,7 @@ fn alarms(a: &Half, b: &Half) -> bool {
         .zip(&b.shapes)
         .flat_map(|(left, right)| {
             let more =
-                dispersion(&left.timeline, &left.latency).max(dispersion(&right.timeline, &right.latency));
+                dispersion(left.timeline(), &left.latency).max(dispersion(right.timeline(), &right.latency));
             let latency = shift(&left.latency, &right.latency, more);
             let told = latency.filter(|shift| shift.effect.abs() >= MIN_EFFECT).map_or(1.0, |shift| shift.p);
             [rate(left, &a.span).p(rate(right, &b.span)), told]

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use sonar_core::{Digest, Execution, Identity, Operation};
+use sonar_core::{Digest, Execution, Identity, Operation, Record, Source};
 use sonar_decode::entry::Sink;
 use sonar_decode::log::{Log, Settings};
 
@@ -12,7 +12,7 @@ struct Collect(Digest);
 
 impl Sink for Collect {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
-        self.0.record(op, identity, execution, entries);
+        self.0.record(&Record::server(Source::Log, op, execution).read_as(identity, entries));
     }
 }
 
@@ -49,7 +49,7 @@ fn main() -> std::io::Result<()> {
             "{:.0} MB/s, {:.0} lines/s, {} operations, {} rows",
             bytes.len() as f64 / seconds / 1e6,
             log.reading().lines as f64 / seconds,
-            collect.0.totals.calls,
+            collect.0.totals().calls,
             collect.0.rows().len()
         );
     }

@@ -119,7 +119,7 @@ fn a_damaged_document_is_an_error_and_never_a_panic() {
 #[test]
 fn every_version_is_read() {
     use bson::{Document, doc};
-    use sonar_core::{Digest, Execution, Identity, Operation};
+    use sonar_core::{Digest, Execution, Identity, Operation, Record, Source};
 
     #[derive(Default)]
     struct Names(Vec<String>, Digest);
@@ -132,7 +132,7 @@ fn every_version_is_read() {
             execution: &Execution<'_>,
             entries: u64,
         ) {
-            self.1.record(op, identity, execution, entries);
+            self.1.record(&Record::server(Source::Profile, op, execution).read_as(identity, entries));
             self.0.push(format!(
                 "{} {} {} keys={:?} docs={:?} lock_us={:?} read={:?} queued_us={:?}",
                 identity.name(),
@@ -192,7 +192,7 @@ fn every_version_is_read() {
     let (_, digest) =
         read(doc! {"op": "insert", "ns": "t.d", "command": {"insert": "d", "$db": "t"}, "ninserted": 2,
         "rateLimit": 10, "millis": 3});
-    assert_eq!((digest.totals.calls, digest.totals.entries), (10, 1));
-    assert_eq!((digest.totals.affected.get(), digest.totals.latency.count()), (Some(20), 10));
-    assert_eq!(digest.totals.latency.sum_ns(), 30_000_000);
+    assert_eq!((digest.totals().calls, digest.totals().entries), (10, 1));
+    assert_eq!((digest.totals().affected.get(), digest.totals().latency.count()), (Some(20), 10));
+    assert_eq!(digest.totals().latency.sum_ns(), 30_000_000);
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use sonar_core::baseline::{Against, Since};
-use sonar_core::table::RowKey;
+use sonar_core::row::RowKey;
 
 use crate::model::{By, Differing, Form, Key, Report, Row, Selection, Waiting, scaled};
 use crate::text;

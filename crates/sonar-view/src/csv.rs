@@ -142,7 +142,7 @@ fn figures(line: &mut Line, row: &Row<'_>, sample: u32) {
     line.figure(times(figures.calls));
     line.figure(times(figures.statements));
     line.figure(times(figures.error_count()));
-    let mut codes = figures.errors.clone();
+    let mut codes: Vec<_> = figures.errors.iter().copied().collect();
     codes.sort_unstable();
     let code = |(code, count): &(i32, u64)| format!("{code}={}", scaled(*count, sample));
     line.text(&codes.iter().map(code).collect::<Vec<_>>().join(";"));
@@ -160,9 +160,9 @@ fn figures(line: &mut Line, row: &Row<'_>, sample: u32) {
     line.figure(times(figures.latency.count()));
     line.figure(times(figures.transfer_ns));
     line.figure(times(figures.request_bytes));
-    line.figure(times(figures.response_bytes));
-    line.figure(figures.docs_returned().and_then(times));
-    line.figure(figures.docs_affected().and_then(times));
+    line.figure(times(figures.response_bytes.total));
+    line.figure(figures.returned.get().and_then(times));
+    line.figure(figures.affected.get().and_then(times));
     let calls = |name: String, calls: u64| format!("{name}={}", scaled(calls, sample));
     let list = |entries: Vec<String>| entries.join(";");
     line.text(&row.apps().map_or_else(String::new, |apps| {

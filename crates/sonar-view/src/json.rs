@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::ser::Formatter;
 use sonar_core::baseline::Against;
-use sonar_core::table::{Figures, Share};
+use sonar_core::figures::{Figures, Share};
 use sonar_core::{Application, CommandType, Coverage};
 
 use crate::hidden::Hidden;
@@ -273,9 +273,9 @@ impl<'a> Measures<'a> {
             },
             transfer_ns: times(figures.transfer_ns),
             request_bytes: times(figures.request_bytes),
-            response_bytes: times(figures.response_bytes),
-            docs_returned: figures.docs_returned().map(times),
-            docs_affected: figures.docs_affected().map(times),
+            response_bytes: times(figures.response_bytes.total),
+            docs_returned: figures.returned.get().map(times),
+            docs_affected: figures.affected.get().map(times),
             in_flight: stats.in_flight.map(|waiting| times(waiting.count)),
             oldest_in_flight_ns: stats.in_flight.and_then(|waiting| waiting.oldest_ns),
             first_seen: seen.then(|| figures.first_seen.unix_ns()),
@@ -296,8 +296,8 @@ impl Serialize for Errors<'_> {
         for (code, count) in by_code {
             map.serialize_entry(&code, &scaled(count, self.sample))?;
         }
-        if self.figures.errors_other > 0 {
-            map.serialize_entry("other", &scaled(self.figures.errors_other, self.sample))?;
+        if self.figures.errors.other > 0 {
+            map.serialize_entry("other", &scaled(self.figures.errors.other, self.sample))?;
         }
         map.end()
     }

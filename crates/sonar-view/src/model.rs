@@ -11,12 +11,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use sonar_core::baseline::{Against, Asked, Which};
+use sonar_core::figures::{Breakdown, Figures, Share};
 use sonar_core::operation::InFlight;
-use sonar_core::table::{Figures, Group, GroupKey, Row as ShapeRow, RowKey, Share, Shares};
+use sonar_core::row::{Row as CoreRow, RowKey};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{
-    Application, Baseline, Class, CommandType, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Timestamp,
-    Window,
+    Application, Baseline, Class, CommandType, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Subject,
+    Timestamp, Window,
 };
 
 use crate::hidden::{Hidden, Reason};
@@ -54,15 +55,14 @@ impl Rates {
     /// connection in `sample`.
     pub fn of(figures: &Figures, elapsed_ns: u64, sample: u32) -> Self {
         let per_second = f64::from(sample.max(1)) * NS_PER_S as f64 / elapsed_ns.max(1) as f64;
-        let per_call = |docs: Option<u64>, known: u64| docs.map(|docs| docs as f64 / known.max(1) as f64);
         Self {
             calls: figures.calls as f64 * per_second,
             load: figures.latency.sum_ns() as f64 / NS_PER_S as f64 * per_second,
             errors: figures.error_count() as f64 * per_second,
             request_bytes: figures.request_bytes as f64 * per_second,
-            response_bytes: figures.response_bytes as f64 * per_second,
-            returned_per_call: per_call(figures.docs_returned(), figures.docs_returned_known),
-            affected_per_call: per_call(figures.docs_affected(), figures.docs_affected_known),
+            response_bytes: figures.response_bytes.total as f64 * per_second,
+            returned_per_call: figures.returned.mean(),
+            affected_per_call: figures.affected.mean(),
         }
     }
 
@@ -173,10 +173,8 @@ pub struct Row<'a> {
     pub stats: Stats<'a>,
     /// How it stands against the baseline; `None` where there is none, or it cannot be told.
     pub against: Option<Against>,
-    /// The rows of the window that it was made of; none by application and by client.
-    members: Vec<&'a ShapeRow>,
-    /// The same by application and by client.
-    groups: Vec<&'a Group>,
+    /// The rows of the window that it was made of.
+    members: Vec<&'a CoreRow>,
     /// Classes and numbers of its operations in flight.
     in_flight: Vec<(Class, u64)>,
 }
@@ -209,7 +207,7 @@ impl<'a> Row<'a> {
     }
 
     /// The distinct ordered ids seen. There may be more when this is at its cap
-    /// ([`sonar_core::table::MAX_ORDERED_IDS`] for each shape).
+    /// ([`sonar_core::row::MAX_ORDERED_IDS`] for each shape).
     pub fn ordered_ids(&self) -> Vec<ShapeId> {
         let mut ids: Vec<_> = self.members.iter().flat_map(|row| row.ordered_ids.iter().copied()).collect();
         ids.sort_unstable();
@@ -219,7 +217,8 @@ impl<'a> Row<'a> {
 
     /// The distinct servers that were asked.
     pub fn servers(&self) -> Vec<Endpoint> {
-        let mut servers: Vec<_> = self.members.iter().map(|row| row.key.server).collect();
+        let members = self.members.iter().filter(|_| self.knows_members());
+        let mut servers: Vec<_> = members.map(|row| row.server).collect();
         servers.sort_unstable();
         servers.dedup();
         servers
@@ -227,18 +226,17 @@ impl<'a> Row<'a> {
 
     /// The applications that called; `None` where it is not known.
     pub fn apps(&self) -> Option<Callers<'a, Arc<Application>>> {
-        self.knows_members().then(|| Callers::of(self.members.iter().map(|row| &row.apps)))
+        self.knows_members().then(|| Callers::of(self.members.iter().map(|row| &row.observed().apps)))
     }
 
     /// The client addresses that called, likewise.
     pub fn clients(&self) -> Option<Callers<'a, IpAddr>> {
-        self.knows_members().then(|| Callers::of(self.members.iter().map(|row| &row.clients)))
+        self.knows_members().then(|| Callers::of(self.members.iter().map(|row| &row.observed().clients)))
     }
 
     /// Hands its operations to `add`, by class: those that ended and those in flight.
     fn count_by_class(&self, mut add: impl FnMut(Class, u64)) {
-        self.members.iter().for_each(|row| add(row.key.class, row.figures.calls));
-        self.groups.iter().for_each(|group| add(group.class, group.figures.calls));
+        self.members.iter().for_each(|row| add(row.class, row.figures().calls));
         self.in_flight.iter().for_each(|(class, count)| add(*class, *count));
     }
 
@@ -263,29 +261,23 @@ pub struct Callers<'a, K> {
     pub other: Share,
 }
 
-impl<'a, K: Hash + Eq + Clone> Callers<'a, K> {
-    fn of(members: impl Iterator<Item = &'a Shares<K>>) -> Self {
+impl<'a, K: Hash + Eq> Callers<'a, K> {
+    fn of<const CAP: usize>(members: impl Iterator<Item = &'a Breakdown<K, Share, CAP>>) -> Self {
         let (mut callers, mut index) =
             (Self { entries: Vec::new(), other: Share::default() }, HashMap::new());
         for shares in members {
             for (key, share) in shares.iter() {
                 let at = *index.entry(key).or_insert(callers.entries.len());
                 match callers.entries.get_mut(at) {
-                    Some((_, sum)) => add_share(sum, *share),
+                    Some((_, sum)) => *sum += *share,
                     None => callers.entries.push((key, *share)),
                 }
             }
-            add_share(&mut callers.other, shares.other);
+            callers.other += shares.other;
         }
         callers.entries.sort_by_key(|(_, share)| std::cmp::Reverse(share.calls));
         callers
     }
-}
-
-fn add_share(sum: &mut Share, more: Share) {
-    sum.calls += more.calls;
-    sum.failed += more.failed;
-    sum.latency_ns = sum.latency_ns.saturating_add(more.latency_ns);
 }
 
 /// What is alike in the members of one row.
@@ -302,15 +294,16 @@ enum Alike<'a> {
         text: &'a str,
     },
     Namespace(&'a str, &'a str),
-    Group(&'a GroupKey),
+    App(&'a Arc<Application>),
+    Client(IpAddr),
+    Other,
 }
 
 /// A row while it is being gathered.
 struct Gathered<'a> {
     key: Key<'a>,
     identity: u64,
-    members: Vec<&'a ShapeRow>,
-    groups: Vec<&'a Group>,
+    members: Vec<&'a CoreRow>,
     waiting: Waiting,
     /// Classes and numbers of what `waiting` sums up.
     in_flight: Vec<(Class, u64)>,
@@ -332,7 +325,6 @@ impl<'a> Gathering<'a> {
                 key: key(),
                 identity: hasher.finish(),
                 members: Vec::new(),
-                groups: Vec::new(),
                 waiting: Waiting::default(),
                 in_flight: Vec::new(),
             });
@@ -411,9 +403,9 @@ impl<'a> Report<'a> {
         let mut hidden = Hidden::new(selection.role);
         hidden.snapped = window.coverage.messages_snapped;
         for row in window.shapes.iter() {
-            match selection.hides(row.key.role, row.key.class) {
-                None => totals.merge(&row.figures),
-                Some(reason) => hidden.add(reason, row.key.class, row.figures.calls),
+            match selection.hides(row.role, row.class) {
+                None => totals.merge(row.figures()),
+                Some(reason) => hidden.add(reason, row.class, row.figures().calls),
             }
         }
         for more in &window.in_flight {
@@ -526,10 +518,10 @@ fn set_beside(baseline: &Baseline, rows: &mut [Row<'_>]) {
 fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hidden) -> Vec<Gathered<'a>> {
     let Selection { by, form, .. } = *selection;
     let mut gathering = Gathering::default();
-    for row in window.shapes.iter().filter(|row| selection.wants(row.key.role, row.key.class)) {
-        match selection.refuses_shape(&row.shape) {
-            None => gathering.shape_row(by, form, row.key, &row.shape).members.push(row),
-            Some(reason) => hidden.add(reason, row.key.class, row.figures.calls),
+    for row in window.shapes.iter().filter(|row| selection.wants(row.role, row.class)) {
+        match selection.refuses_shape(row.shape()) {
+            None => gathering.shape_row(by, form, row.key(), row.shape()).members.push(row),
+            Some(reason) => hidden.add(reason, row.class, row.figures().calls),
         }
     }
     for waiting in window.in_flight.iter().filter(|waiting| selection.wants(waiting.role, waiting.class)) {
@@ -548,39 +540,38 @@ fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hid
 }
 
 fn gather_groups<'a>(
-    groups: impl Iterator<Item = &'a Group>,
+    groups: impl Iterator<Item = &'a CoreRow>,
     selection: &Selection,
     hidden: &mut Hidden,
 ) -> Vec<Gathered<'a>> {
     let mut gathering = Gathering::default();
     for group in groups {
-        let name = || match &group.key {
-            GroupKey::App(app) => format!("{} {} {}", app.label(), app.driver, app.driver_version),
-            GroupKey::Client(ip) => ip.to_string(),
-            GroupKey::Other => "other".to_string(),
+        let name = || match &group.subject {
+            Subject::App(app) => format!("{} {} {}", app.label(), app.driver, app.driver_version),
+            Subject::Client(ip) => ip.to_string(),
+            _ => "other".to_string(),
         };
         if !selection.wants(group.role, group.class) {
             continue;
         }
         if !selection.text.is_empty() && !holds(&name(), &selection.text) {
-            hidden.add(Reason::Filter, group.class, group.figures.calls);
+            hidden.add(Reason::Filter, group.class, group.figures().calls);
             continue;
         }
-        let key = || match &group.key {
-            GroupKey::App(app) => Key::App(app),
-            GroupKey::Client(ip) => Key::Client(*ip),
-            GroupKey::Other => Key::Other,
+        let (alike, key) = match &group.subject {
+            Subject::App(app) => (Alike::App(app), Key::App(app)),
+            Subject::Client(ip) => (Alike::Client(*ip), Key::Client(*ip)),
+            _ => (Alike::Other, Key::Other),
         };
-        gathering.row(Alike::Group(&group.key), key).groups.push(group);
+        gathering.row(alike, || key).members.push(group);
     }
     gathering.rows
 }
 
 impl<'a> Gathered<'a> {
     fn finish(self, elapsed_ns: u64, sample: u32) -> Row<'a> {
-        let Self { key, identity, members, groups, waiting, in_flight } = self;
-        let mut parts =
-            members.iter().map(|row| &row.figures).chain(groups.iter().map(|group| &group.figures));
+        let Self { key, identity, members, waiting, in_flight } = self;
+        let mut parts = members.iter().map(|row| row.figures());
         let figures = match (parts.next(), parts.next()) {
             (None, _) => Cow::Owned(Figures::default()),
             (Some(only), None) => Cow::Borrowed(only),
@@ -592,6 +583,6 @@ impl<'a> Gathered<'a> {
         };
         let known = matches!(key, Key::Shape { .. } | Key::Namespace { .. });
         let stats = Stats::new(figures, known.then_some(waiting), elapsed_ns, sample);
-        Row { key, identity, stats, against: None, members, groups, in_flight }
+        Row { key, identity, stats, against: None, members, in_flight }
     }
 }

@@ -10,9 +10,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::Value;
-use sonar_core::digest::{Entry, Subject, Tally};
-use sonar_core::table::Shares;
-use sonar_core::{Baseline, Digest, Histogram, Identity, ShapeId, Window};
+use sonar_core::{Baseline, Digest, Histogram, Identity, Row, ShapeId, Source, Subject, Window};
 use sonar_view::json::Kind;
 use sonar_view::live::{App, Settings};
 use sonar_view::{By, Column, Report, Selection, Sort, csv, json};
@@ -33,32 +31,25 @@ fn together(windows: &[Window]) -> Window {
 fn baseline(all: &Window) -> Arc<Baseline> {
     let mut digest = Digest::default();
     for row in all.shapes.iter() {
-        if &*row.shape.command == "aggregate" {
+        if &*row.shape().command == "aggregate" {
             continue;
         }
-        let latency = match &*row.shape.collection {
+        let latency = match &*row.shape().collection {
             "customers" => {
                 let mut quick = Histogram::new();
-                for (index, count) in row.figures.latency.buckets() {
+                for (index, count) in row.figures().latency.buckets() {
                     quick.record_many(sonar_core::histogram::upper_bound_ns(index) / 4, count);
                 }
                 quick
             }
-            _ => row.figures.latency.clone(),
+            _ => row.figures().latency.clone(),
         };
-        let calls = latency.count();
-        digest.restore(Entry {
-            subject: Subject::Shape {
-                class: row.key.class,
-                identity: Identity::Exact,
-                shape: row.shape.clone(),
-                order: ShapeId(0),
-            },
-            tally: Tally { calls, entries: calls, latency, ..Tally::default() },
-            apps: Shares::default(),
-            ordered_ids: Vec::new(),
-            query_hash: None,
-        });
+        let (identity, shape, order) = (Identity::Exact, row.shape().clone(), ShapeId(0));
+        let mut before = Row::new(Subject::Shape { identity, shape, order }, row.class);
+        let figures = &mut before.of_mut(Source::Wire).figures;
+        (figures.calls, figures.entries) = (latency.count(), latency.count());
+        figures.latency = latency;
+        digest.restore(&before);
     }
     Arc::new(Baseline::new(&digest, true, true))
 }

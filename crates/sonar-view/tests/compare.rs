@@ -4,7 +4,7 @@
 #[path = "../examples/synthetic/mod.rs"]
 mod synthetic;
 
-use sonar_core::{Digest, Execution, Identity, Operation, Timestamp};
+use sonar_core::{Digest, Execution, Operation, Record, Source, Timestamp};
 use sonar_view::digest::compare::{Comparison, Verdict};
 use synthetic::{app, operation, shape};
 
@@ -50,7 +50,7 @@ fn half(random: &mut Random, begin: u64, heavier: f64) -> Digest {
                 };
                 let docs = Some((returned as f64 * 10.0 * spread) as u64);
                 let execution = Execution { docs_examined: docs, ..Execution::default() };
-                digest.record(&op, Identity::Exact, &execution, 1);
+                digest.record(&Record::server(Source::Log, &op, &execution));
                 time -= random.unit().ln() / per_second;
             }
         }
@@ -63,7 +63,7 @@ fn verdicts(seed: u64, heavier: f64) -> Vec<(u64, Verdict)> {
     let (a, b) = (half(&mut random, 1_000, 1.0), half(&mut random, 1_000 + SECONDS, heavier));
     let comparison = Comparison::new(&a, &b, true);
     let of = |pair: &sonar_view::digest::compare::Pair<'_>| {
-        let sonar_core::digest::Subject::Shape { shape, .. } = &pair.b.or(pair.a).unwrap().subject else {
+        let sonar_core::Subject::Shape { shape, .. } = &pair.b.or(pair.a).unwrap().subject else {
             panic!("a row that is no shape")
         };
         (shape.id.0, pair.verdict)

@@ -28,7 +28,7 @@ fn every_counter_of_logs_and_profiles_is_documented_as_it_documents_itself() {
     for (name, meaning, _) in sonar_core::Reading::default().iter() {
         assert!(LOGS.contains(&format!("\n| `{name}` | {meaning} |\n")), "docs/logs.md lacks {name}");
     }
-    for (name, _) in sonar_core::digest::Tally::default().sums() {
+    for (name, _) in sonar_core::Figures::default().sums() {
         assert!(LOGS.contains(&format!("\n| `{name}` | ")), "docs/logs.md lacks the figure {name}");
     }
     for by in sonar_view::digest::By::ALL {

@@ -4,7 +4,7 @@
 #[path = "../examples/synthetic/mod.rs"]
 mod synthetic;
 
-use sonar_core::{Digest, Execution, Identity, Operation, Reading, Timestamp};
+use sonar_core::{Digest, Execution, Operation, Reading, Record, Timestamp};
 use sonar_view::digest::{self, Source, View, Wanted, hint};
 use synthetic::{app, operation, shape};
 
@@ -27,7 +27,7 @@ fn digest(calls: &[(&str, &str, u64)]) -> Digest {
                 docs_examined: Some(500),
                 ..Execution::default()
             };
-            digest.record(&op, Identity::Exact, &execution, 1);
+            digest.record(&Record::server(Source::Log, &op, &execution));
         }
     }
     digest

@@ -303,11 +303,12 @@ fn a_pause_stands_still_and_loses_nothing() {
     let mut calls = workload_calls(5);
     for second in 5..25 {
         let window = workload.window(second);
-        calls += window.shapes.iter().map(|row| row.figures.calls).sum::<u64>();
+        calls += window.shapes.iter().map(|row| row.figures().calls).sum::<u64>();
         app.window(window);
     }
     assert_eq!(screen(&mut app, 120, 24), before);
-    let total = |app: App| app.into_total().unwrap().shapes.iter().map(|row| row.figures.calls).sum::<u64>();
+    let total =
+        |app: App| app.into_total().unwrap().shapes.iter().map(|row| row.figures().calls).sum::<u64>();
     type_keys(&mut app, "p");
     assert_ne!(screen(&mut app, 120, 24), before);
     type_keys(&mut app, "p");
@@ -318,7 +319,7 @@ fn a_pause_stands_still_and_loses_nothing() {
 fn workload_calls(seconds: u64) -> u64 {
     let mut workload = Workload::new();
     (0..seconds)
-        .map(|second| workload.window(second).shapes.iter().map(|row| row.figures.calls).sum::<u64>())
+        .map(|second| workload.window(second).shapes.iter().map(|row| row.figures().calls).sum::<u64>())
         .sum()
 }
 

@@ -571,13 +571,17 @@ fn every_grouping_adds_up_to_the_totals() {
             let selection = Selection { by, form, classes, ..Selection::default() };
             let report = Report::new(&window, &selection);
             let sums = report.rows.iter().map(|row| &row.stats.figures).fold([0; 4], |sums, figures| {
-                let more =
-                    [figures.calls, figures.error_count(), figures.response_bytes, figures.latency.count()];
+                let more = [
+                    figures.calls,
+                    figures.error_count(),
+                    figures.response_bytes.total,
+                    figures.latency.count(),
+                ];
                 std::array::from_fn(|at| sums[at] + more[at])
             });
             let totals = &report.totals.figures;
             let expected =
-                [totals.calls, totals.error_count(), totals.response_bytes, totals.latency.count()];
+                [totals.calls, totals.error_count(), totals.response_bytes.total, totals.latency.count()];
             assert_eq!(sums, expected, "{by:?} {form:?}");
             assert!(totals.calls > 1_000);
         }

@@ -30,6 +30,16 @@ Examples:
   mongosonar logs report mongod.log --json > monday.json        for `mongosonar compare`
   kubectl logs mongo-0 | mongosonar logs report -";
 
+/// Examples for the help of `report`.
+pub const REPORT_EXAMPLES: &str = "\
+Examples:
+  mongosonar report wire.pcap mongod.log             latency on the wire, documents examined from the log
+  mongosonar report wire.pcap mongod.log.*.gz mongod.log system.profile.bson
+  mongosonar report wire.pcap mongod.log --from 2026-05-01T10:00 --to 2026-05-01T10:05
+  mongosonar report wire.pcap mongod.log --by namespace --sort docs
+  mongosonar report wire.pcap mongod.log --html report.html
+  mongosonar report wire.pcap mongod.log --json > monday.json   for `mongosonar compare`";
+
 /// Examples for the help of `compare`.
 pub const COMPARE_EXAMPLES: &str = "\
 Examples:
@@ -37,7 +47,7 @@ Examples:
   mongosonar compare before.pcapng after.pcapng || echo something got worse
   mongosonar compare --by namespace yesterday.log.gz today.log --json";
 
-/// The arguments of `logs report` and `profiler report`.
+/// The arguments of `logs report`, `profiler report` and `report`.
 #[derive(Args, Debug, Default, Clone)]
 pub struct DigestArgs {
     /// Files to read, plain, gzip or zstd; - is standard input

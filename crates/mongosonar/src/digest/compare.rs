@@ -1,20 +1,18 @@
 //! `mongosonar compare A B`.
 
-use std::io::{self, BufWriter, Read as _, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Digest, DigestSettings, Execution, GroupBy, Identity, Operation, Outcome, Role, Timestamp};
-use sonar_decode::capture_file::{Parser, Step};
-use sonar_decode::{Decoder, Settings, Shared};
-use sonar_view::digest::Source;
+use sonar_core::{Digest, DigestSettings, GroupBy, Source};
 use sonar_view::digest::compare::{self, Comparison, Side};
 use sonar_view::digest::saved::{self, Read};
 use sonar_view::{Classes, Zone};
 
+use super::captures::{self, Captured};
 use super::{Collect, CompareArgs, Gathered, Span, read_logs, read_profiles, whole};
 use crate::content::{self, Content};
 use crate::exit::{OK, TRUNCATED, WORSE, usage};
@@ -146,81 +144,23 @@ pub fn load(
             });
         }
         Content::Capture => {
-            let (digest, damaged) = capture(path, Collect::new(settings, classes), stop)?;
-            let source = Source::Wire;
+            let collect = Collect::new(Source::Wire, settings, classes);
+            let Captured { collect, damaged, .. } = captures::read(&files, &[], collect, stop)?;
+            let (digest, source) = (collect.digest, Source::Wire);
             let zone = Zone::utc();
             return Ok(Loaded { digest, host: None, source, is_whole: !damaged, damaged, zone, shape_rules });
         }
         Content::ProfileBson | Content::ProfileText => {
-            (read_profiles(&files, Collect::new(settings, classes), stop)?, Source::Profile)
+            (read_profiles(&files, Collect::new(Source::Profile, settings, classes), stop)?, Source::Profile)
         }
-        _ => (read_logs(&files, Collect::new(settings, classes), &Span::default(), stop)?, Source::Log),
+        _ => (
+            read_logs(&files, Collect::new(Source::Log, settings, classes), &Span::default(), stop)?,
+            Source::Log,
+        ),
     };
     gathered.refuse_nothing(&files)?;
     // A shape that a cut file lacks cannot be called new.
     let Gathered { digest, notices, damaged, zone, .. } = gathered;
     let host = notices.as_ref().and_then(sonar_view::digest::hosts);
     Ok(Loaded { digest, host, source, is_whole: !damaged, damaged, zone, shape_rules })
-}
-
-/// Takes operations of the wire into a digest: those that were served.
-struct Served(Collect);
-
-impl sonar_decode::Sink for Served {
-    fn operation(&mut self, op: &Operation<'_>) {
-        if op.role == Role::Served && op.outcome != Outcome::InFlight {
-            use sonar_decode::entry::Sink as _;
-            self.0.operation(op, Identity::Exact, &Execution::default(), 1);
-        }
-    }
-}
-
-/// The digest of a capture, and whether the file is cut or damaged further on.
-fn capture(path: &Path, collect: Collect, stop: &Arc<AtomicBool>) -> Result<(Digest, bool)> {
-    let name = input::name(path);
-    let (mut reader, _) = input::open(path, &name, stop)?;
-    let (mut parser, mut buffer) = (Parser::new(), vec![0u8; 4 << 20]);
-    let (mut begin, mut end, mut last) = (0, 0, Timestamp::default());
-    let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-    let mut served = Served(collect);
-    let wrong = loop {
-        match parser.next(&buffer[begin..end]) {
-            // What came before the damage is good.
-            Err(error) if last > Timestamp::default() => break Some(error.to_string()),
-            Err(error) => return Err(error).with_context(|| name.clone()),
-            Ok(Step::Packet { packet, consumed }) => {
-                if packet.time.since(last) > 1_000_000_000 {
-                    decoder.tick(packet.time, &mut served);
-                }
-                last = last.max(packet.time);
-                decoder.packet(&packet, &mut served);
-                begin += consumed;
-            }
-            Ok(Step::Skip { consumed }) => begin += consumed,
-            Ok(Step::Need { at_least }) => {
-                buffer.copy_within(begin..end, 0);
-                (begin, end) = (0, end - begin);
-                if buffer.len() < at_least {
-                    buffer.resize(at_least, 0);
-                }
-                if stop.load(Ordering::Relaxed) {
-                    break None;
-                }
-                match reader.read(&mut buffer[end..]) {
-                    Ok(0) => break parser.end(end).err().map(|error| error.to_string()),
-                    Ok(got) => end += got,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) if last > Timestamp::default() => {
-                        break Some(format!("cannot be read further: {error}"));
-                    }
-                    Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
-                }
-            }
-        }
-    };
-    decoder.finish(last, &mut served);
-    if let Some(wrong) = &wrong {
-        eprintln!("mongosonar: {name}: {wrong}; all before it has been read");
-    }
-    Ok((served.0.digest, wrong.is_some()))
 }

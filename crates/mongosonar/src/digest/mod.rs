@@ -1,9 +1,11 @@
 //! `mongosonar logs report` and `profiler report`: a digest of files.
 
 pub mod args;
+mod captures;
 mod compare;
 mod lines;
 mod profiles;
+mod report;
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, Read, Write};
@@ -14,14 +16,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use sonar_core::{
-    Digest, DigestSettings, Execution, GroupBy, Identity, Notices, Operation, Reading, Timestamp,
+    Digest, DigestSettings, Execution, GroupBy, Identity, InFlight, Notices, Operation, Reading, Record,
+    Role, Source, Timestamp,
 };
 use sonar_decode::entry::Sink;
 use sonar_decode::log::{Bound, Log, Settings};
 use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
 use sonar_view::digest::hint::Indexes;
-use sonar_view::digest::{self, By, Source, View, Wanted};
+use sonar_view::digest::{self, By, SourceSummary, View, Wanted};
 use sonar_view::hidden::{Reader, Reason};
 use sonar_view::text::escape;
 use sonar_view::{Classes, Form, Hidden, Zone};
@@ -30,6 +33,7 @@ pub use self::args::{CompareArgs, DigestArgs, LogsCommand, When, ZoneArgs};
 pub use self::compare::{Loaded, load, run as compare};
 use self::lines::Piece;
 pub use self::profiles::read as read_profiles;
+pub use self::report::run as report;
 use crate::content::{self, Content, Peeked};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input;
@@ -47,6 +51,7 @@ pub const ROWS: usize = 20;
 pub struct Collect {
     /// Their digest.
     pub digest: Digest,
+    source: Source,
     classes: Classes,
     from: Option<Timestamp>,
     to: Option<Timestamp>,
@@ -57,23 +62,51 @@ pub struct Collect {
 }
 
 impl Collect {
-    /// Ready for operations of these classes.
-    pub fn new(settings: DigestSettings, classes: Classes) -> Self {
+    /// Ready for operations of these classes that `source` saw.
+    pub fn new(source: Source, settings: DigestSettings, classes: Classes) -> Self {
         let (digest, hidden) = (Digest::new(settings), Hidden::default());
-        Self { digest, classes, from: None, to: None, outside: 0, hidden }
+        Self { digest, source, classes, from: None, to: None, outside: 0, hidden }
+    }
+}
+
+impl Collect {
+    /// Adds operations that had not ended, if they were asked for.
+    fn add_in_flight(&mut self, waiting: &InFlight) {
+        if waiting.role == Role::Served && self.classes.contains(waiting.class) {
+            self.digest.add_in_flight(waiting);
+        }
+    }
+
+    /// Whether the operation is of the time asked for.
+    #[inline]
+    fn is_within(&self, op: &Operation<'_>) -> bool {
+        self.from.is_none_or(|from| op.end >= from) && self.to.is_none_or(|to| op.end < to)
+    }
+
+    /// Counts an operation that a server sent to another, which is not wanted.
+    fn leave_out_issued(&mut self, op: &Operation<'_>) {
+        if self.is_within(op) {
+            let is_of_class = self.classes.contains(op.class);
+            self.hidden.add(if is_of_class { Reason::Role } else { Reason::RoleAndClass }, op.class, 1);
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, record: &Record<'_>) {
+        if !self.is_within(record.op) {
+            self.outside += 1;
+        } else if self.classes.contains(record.op.class) {
+            self.digest.record(record);
+        } else {
+            self.hidden.add(Reason::Class, record.op.class, record.weight);
+        }
     }
 }
 
 impl Sink for Collect {
     #[inline]
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
-        if self.from.is_some_and(|from| op.end < from) || self.to.is_some_and(|to| op.end >= to) {
-            self.outside += 1;
-        } else if self.classes.contains(op.class) {
-            self.digest.record(op, identity, execution, entries);
-        } else {
-            self.hidden.add(Reason::Class, op.class, u64::from(execution.weight));
-        }
+        self.record(&Record::server(self.source, op, execution).read_as(identity, entries));
     }
 }
 
@@ -163,23 +196,23 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
     }
     let stop = stop()?;
     let settings = DigestSettings { by: by(args), points: args.html.is_some() };
-    let collect = Collect::new(settings, ClassArg::classes(&args.class));
+    let collect = Collect::new(Source::Log, settings, ClassArg::classes(&args.class));
     let mut read = read_logs(&args.files, collect, &Span::of(args), &stop)?;
     read.refuse_nothing(&args.files)?;
-    show(args, &mut read, Source::Log, None)
+    show(args, &mut read, Shown::only(Source::Log))
 }
 
 /// Runs `profiler report` on files.
 pub fn profiles(args: &DigestArgs) -> Result<u8> {
     let stop = stop()?;
     let settings = DigestSettings { by: by(args), points: args.html.is_some() };
-    let mut collect = Collect::new(settings, ClassArg::classes(&args.class));
+    let mut collect = Collect::new(Source::Profile, settings, ClassArg::classes(&args.class));
     let zone = args.zone.asked().unwrap_or_default();
     (collect.from, collect.to) = Span::of(args).ends(&zone);
     let mut read = read_profiles(&args.files, collect, &stop)?;
     read.zone = zone;
     read.refuse_nothing(&args.files)?;
-    show(args, &mut read, Source::Profile, None)
+    show(args, &mut read, Shown::only(Source::Profile))
 }
 
 /// Runs `profiler report` on the documents that `feed` reads.
@@ -189,7 +222,7 @@ pub fn profiles_of(
     feed: impl FnOnce(&mut Profile, &mut Collect) -> Result<()>,
 ) -> Result<u8> {
     let settings = DigestSettings { by: by(args), points: args.html.is_some() };
-    let mut collect = Collect::new(settings, ClassArg::classes(&args.class));
+    let mut collect = Collect::new(Source::Profile, settings, ClassArg::classes(&args.class));
     let zone = args.zone.asked().unwrap_or_default();
     (collect.from, collect.to) = Span::of(args).ends(&zone);
     let ignores_rate_limit = server.info().ignores_rate_limit();
@@ -200,7 +233,7 @@ pub fn profiles_of(
     reading.shapes_folded += collect.digest.folded;
     let Collect { digest, hidden, .. } = collect;
     let mut read = Gathered { digest, hidden, reading, notices: None, damaged: false, zone };
-    show(args, &mut read, Source::Profile, Some(server))
+    show(args, &mut read, Shown { server: Some(server), ..Shown::only(Source::Profile) })
 }
 
 /// The existing indexes of each namespace with an index hint. Where the server does not answer, prints why and leaves
@@ -244,8 +277,30 @@ pub fn sort(name: Option<&str>) -> Result<By> {
     })
 }
 
-/// Writes the report in the form asked for and returns the exit code.
-pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Option<&Server>) -> Result<u8> {
+/// What is shown beside the figures.
+#[derive(Default)]
+pub struct Shown<'a> {
+    /// Where they come from; of several sources, the one that knows latencies best.
+    source: Option<Source>,
+    /// What was read of each source, where there may be several.
+    sources: &'a [SourceSummary],
+    /// What one must know of them.
+    notes: Vec<String>,
+    /// The server that was asked.
+    server: Option<&'a Server>,
+}
+
+impl Shown<'_> {
+    /// Nothing: they come from one source.
+    fn only(source: Source) -> Self {
+        Self { source: Some(source), ..Self::default() }
+    }
+}
+
+/// Writes what was read, as it was asked for. Gives the exit code.
+pub fn show(args: &DigestArgs, read: &mut Gathered, shown: Shown<'_>) -> Result<u8> {
+    let Shown { source, sources, notes, server } = shown;
+    let source = source.unwrap_or(Source::Wire);
     let sort = sort(args.sort.as_deref())?;
     let wanted = Wanted {
         sort,
@@ -257,7 +312,13 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, source: Source, server: Opti
         },
         zone: read.zone.clone(),
     };
-    let mut view = View::new(&read.digest, source, Some(&read.reading), read.notices.as_ref(), &wanted);
+    let reading = Some(&read.reading).filter(|_| sources.is_empty());
+    let view = View::new(&read.digest, source, reading, read.notices.as_ref(), &wanted);
+    let mut view = View { summaries: sources, ..view };
+    view.notes.extend(notes);
+    if reading.is_none() {
+        view.notes.extend(digest::notes(&read.reading));
+    }
     if server.is_none() {
         view.notes.extend(digest::assumed_weights(&read.reading));
     } else if server.is_some_and(|server| server.info().ignores_rate_limit()) {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Baseline, DigestSettings};
+use sonar_core::{Baseline, DigestSettings, Source};
 use sonar_view::Classes;
-use sonar_view::digest::Source;
 use sonar_view::units::Nanos;
 
 use crate::digest::{Loaded, load, stop};

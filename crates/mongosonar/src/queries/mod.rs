@@ -1,12 +1,12 @@
 //! `mongosonar queries`: shows the queries on the wire, or in a capture file.
 
-mod applications;
+pub mod applications;
 pub mod args;
 mod baseline;
 mod file;
 mod live;
 mod output;
-mod packets;
+pub mod packets;
 mod ports;
 mod replay;
 mod rotate;

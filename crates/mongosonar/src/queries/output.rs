@@ -3,10 +3,8 @@
 use std::io::{self, BufWriter, Stdout, Write};
 
 use anyhow::Result;
-use sonar_core::{
-    Coverage, Digest, DigestSettings, Execution, GroupBy, Identity, Operation, Outcome, Window,
-};
-use sonar_view::digest::{self, Source, View, Wanted};
+use sonar_core::{Coverage, Digest, DigestSettings, GroupBy, Operation, Outcome, Record, Source, Window};
+use sonar_view::digest::{self, View, Wanted};
 use sonar_view::hidden::Reader;
 use sonar_view::json::Kind;
 use sonar_view::layout::Fitting;
@@ -102,8 +100,7 @@ impl Output {
         self.shown += 1;
         if let Some(Gathering { digest, weight, .. }) = &mut self.digest {
             if op.outcome != Outcome::InFlight {
-                let execution = Execution { weight: *weight, ..Execution::default() };
-                digest.record(op, Identity::Exact, &execution, 1);
+                digest.record(&Record::wire(op).weighing(u64::from((*weight).max(1))));
             }
             return Ok(());
         }

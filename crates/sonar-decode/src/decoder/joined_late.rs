@@ -47,8 +47,8 @@ mod tests {
             .window
             .apps
             .iter()
-            .map(|group| match &group.key {
-                sonar_core::table::GroupKey::App(app) => format!("{} {}", group.role, app.label()),
+            .map(|group| match &group.subject {
+                sonar_core::Subject::App(app) => format!("{} {}", group.role, app.label()),
                 _ => String::new(),
             })
             .collect();

@@ -316,8 +316,8 @@ mod tests {
             talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
         }
         let seen = collect(&talk.packets);
-        let find = seen.window.shapes.iter().find(|row| row.shape.command.as_ref() == "find").unwrap();
-        find.key.role
+        let find = seen.window.shapes.iter().find(|row| row.shape().command.as_ref() == "find").unwrap();
+        find.role
     }
 
     #[test]

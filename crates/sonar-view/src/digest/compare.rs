@@ -7,8 +7,7 @@ use serde::Serialize;
 use sonar_core::compare::{
     MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion, examined, growth, holm, rate, shift,
 };
-use sonar_core::digest::{Entry, Subject, Tally};
-use sonar_core::{Class, Digest, Identity};
+use sonar_core::{Class, Digest, Figures, Identity, Row, Subject};
 
 use super::json::ZoneObject;
 use super::{Source, names};
@@ -62,9 +61,9 @@ impl Verdict {
 /// One row of both.
 pub struct Pair<'a> {
     /// In A.
-    pub a: Option<&'a Entry>,
+    pub a: Option<&'a Row>,
     /// In B.
-    pub b: Option<&'a Entry>,
+    pub b: Option<&'a Row>,
     /// What became of it.
     pub verdict: Verdict,
     /// Calls per second in both.
@@ -82,7 +81,7 @@ pub struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    fn entry(&self) -> Option<&Entry> {
+    fn entry(&self) -> Option<&Row> {
         self.b.or(self.a)
     }
 }
@@ -92,7 +91,7 @@ pub struct Comparison<'a> {
     /// All rows, those that matter most first.
     pub pairs: Vec<Pair<'a>>,
     /// The operations of both, taken together.
-    pub totals: [&'a Tally; 2],
+    pub totals: [&'a Figures; 2],
 }
 
 /// What one side of a comparison is.
@@ -109,10 +108,10 @@ pub struct Side {
 }
 
 /// The key of a row in the other digest.
-fn key(entry: &Entry) -> String {
+fn key(entry: &Row) -> String {
     match &entry.subject {
-        Subject::Shape { class, identity, shape, order } => {
-            format!("{}{}{}{}", class.name(), identity.name(), shape.id, order)
+        Subject::Shape { identity, shape, order } => {
+            format!("{}{}{}{}", entry.class.name(), identity.name(), shape.id, order)
         }
         _ => {
             let (_, namespace, text) = names(entry, Form::Typed);
@@ -125,20 +124,21 @@ impl<'a> Comparison<'a> {
     /// Compares. Rows must be made by the same thing in both. `same_clock`: latencies of both are of one
     /// kind of source and may be set beside each other.
     pub fn new(a: &'a Digest, b: &'a Digest, same_clock: bool) -> Self {
-        let in_b: HashMap<String, &Entry> = b.rows().iter().map(|row| (key(row), row)).collect();
-        let in_a: HashMap<String, &Entry> = a.rows().iter().map(|row| (key(row), row)).collect();
+        let in_b: HashMap<String, &Row> = b.rows().iter().map(|row| (key(row), row)).collect();
+        let in_a: HashMap<String, &Row> = a.rows().iter().map(|row| (key(row), row)).collect();
         let both = a.rows().iter().map(|row| (Some(row), in_b.get(&key(row)).copied()));
         let new = b.rows().iter().filter(|row| !in_a.contains_key(&key(row))).map(|row| (None, Some(row)));
-        let none = sonar_core::digest::Tally::default();
+        let none = Figures::default();
         let mut pairs: Vec<Pair<'a>> = both
             .chain(new)
             .map(|(left, right)| {
-                let of = |row: Option<&'a Entry>| row.map_or(&none, |row| &row.tally);
-                let rates = (rate(of(left), &a.totals.timeline), rate(of(right), &b.totals.timeline));
+                let ratio = |row: Option<&Row>| row?.examined_per_returned();
+                let of = |row: Option<&'a Row>| row.map_or(&none, Row::figures);
+                let rates = (rate(of(left), a.totals().timeline()), rate(of(right), b.totals().timeline()));
                 let shift = left.zip(right).filter(|_| same_clock).and_then(|(left, right)| {
-                    let (left, right) = (&left.tally, &right.tally);
-                    let more = dispersion(&left.timeline, &left.latency)
-                        .max(dispersion(&right.timeline, &right.latency));
+                    let (left, right) = (left.figures(), right.figures());
+                    let more = dispersion(left.timeline(), &left.latency)
+                        .max(dispersion(right.timeline(), &right.latency));
                     shift(&left.latency, &right.latency, more)
                 });
                 Pair {
@@ -148,18 +148,18 @@ impl<'a> Comparison<'a> {
                     rate_p: rates.0.p(rates.1),
                     rates,
                     shift,
-                    ratios: (of(left).examined_per_returned(), of(right).examined_per_returned()),
-                    ratio_p: examined(&of(left).timeline)
-                        .zip(examined(&of(right).timeline))
+                    ratios: (ratio(left), ratio(right)),
+                    ratio_p: examined(of(left).timeline())
+                        .zip(examined(of(right).timeline()))
                         .map(|(left, right)| left.p(right)),
-                    growth: growth(&of(right).timeline),
+                    growth: growth(of(right).timeline()),
                 }
             })
             .collect();
         judge(&mut pairs);
-        let weight = |pair: &Pair<'_>| pair.entry().map_or(0, |entry| entry.tally.latency.sum_ns());
+        let weight = |pair: &Pair<'_>| pair.entry().map_or(0, |entry| entry.figures().latency.sum_ns());
         pairs.sort_by_key(|pair| (pair.verdict, std::cmp::Reverse(weight(pair)), pair.entry().map(key)));
-        Self { pairs, totals: [&a.totals, &b.totals] }
+        Self { pairs, totals: [a.totals(), b.totals()] }
     }
 
     /// Whether something is new, slower or heavier.
@@ -198,7 +198,7 @@ fn judge(pairs: &mut [Pair<'_>]) {
 
 /// A line for each side: how many operations, from when to when, where from.
 fn heads(comparison: &Comparison<'_>, sides: &[Side; 2]) -> [String; 2] {
-    let head = |letter: char, side: &Side, totals: &Tally| {
+    let head = |letter: char, side: &Side, totals: &Figures| {
         let Side { name, source, zone, .. } = side;
         format!(
             "{letter}: {} operations of a {} from {} to {}: {name}",
@@ -289,7 +289,7 @@ struct Object {
     /// Durations are rounded down to a multiple of this, in nanoseconds.
     precision_ns: u64,
     worse: bool,
-    rows: Vec<Row>,
+    rows: Vec<RowObject>,
 }
 
 #[derive(Serialize)]
@@ -304,7 +304,7 @@ struct SideObject {
 }
 
 impl SideObject {
-    fn new(side: &Side, totals: &Tally) -> Self {
+    fn new(side: &Side, totals: &Figures) -> Self {
         Self {
             name: side.name.clone(),
             host: side.host.clone(),
@@ -318,7 +318,7 @@ impl SideObject {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct RowObject {
     verdict: Verdict,
     in_a: bool,
     in_b: bool,
@@ -354,12 +354,12 @@ fn object(comparison: &Comparison<'_>, sides: &[Side; 2]) -> Object {
         let entry = pair.entry()?;
         let (command, namespace, text) = names(entry, Form::Typed);
         let shape: Option<(String, Identity, Class)> = match &entry.subject {
-            Subject::Shape { class, identity, shape, .. } => Some((shape.id.to_string(), *identity, *class)),
+            Subject::Shape { identity, shape, .. } => Some((shape.id.to_string(), *identity, entry.class)),
             _ => None,
         };
-        let calls = |row: Option<&Entry>| row.map_or(0, |row| row.tally.calls);
+        let calls = |row: Option<&Row>| row.map_or(0, |row| row.figures().calls);
         let quantile = |at: usize| pair.shift.map(|shift| shift.quantiles[at]);
-        Some(Row {
+        Some(RowObject {
             verdict: pair.verdict,
             in_a: pair.a.is_some(),
             in_b: pair.b.is_some(),

@@ -2,8 +2,31 @@
 
 use std::io::{self, Write};
 
+use sonar_core::row::Observed;
+
 use super::{View, main_plan, mean_ns, names};
 use crate::csv::Line;
+
+/// Columns of each source, where there are several.
+const PER_SOURCE: [&str; 7] = [
+    "calls",
+    "failed",
+    "latency_ns_mean",
+    "latency_ns_p50",
+    "latency_ns_p95",
+    "latency_ns_p99",
+    "latency_ns_max",
+];
+
+fn per_source(observed: Option<&Observed>, line: &mut Line) {
+    let figures = observed.map(|observed| &observed.figures);
+    line.figure(figures.map(|figures| figures.calls));
+    line.figure(figures.map(|figures| figures.failed));
+    line.figure(figures.and_then(mean_ns).map(|ns| ns.round() as u64));
+    for q in [0.5, 0.95, 0.99, 1.0] {
+        line.figure(figures.and_then(|figures| figures.latency.quantile_ns(q)));
+    }
+}
 
 /// Writes the digest.
 ///
@@ -29,7 +52,7 @@ pub fn write(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
     ] {
         heading.text(name);
     }
-    for (name, _) in view.digest.totals.sums() {
+    for (name, _) in view.digest.totals().sums() {
         heading.text(name);
     }
     for name in
@@ -37,13 +60,18 @@ pub fn write(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
     {
         heading.text(name);
     }
+    for summary in view.summaries {
+        for name in PER_SOURCE {
+            heading.text(&format!("{}_{name}", summary.source.name()));
+        }
+    }
     heading.write(&mut out)?;
     for (_, row) in &view.rows {
-        let tally = &row.tally;
+        let (figures, server) = (row.figures(), row.server());
         let (command, namespace, text) = names(row, view.form);
         let (id, identity, class) = match &row.subject {
-            sonar_core::digest::Subject::Shape { class, identity, shape, .. } => {
-                (shape.id.to_string(), identity.name(), class.name())
+            sonar_core::Subject::Shape { identity, shape, .. } => {
+                (shape.id.to_string(), identity.name(), row.class.name())
             }
             _ => (String::new(), "", ""),
         };
@@ -51,24 +79,27 @@ pub fn write(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
         for field in [view.digest.settings.by.name(), &id, identity, class, &command, &namespace, &text] {
             line.text(field);
         }
-        for count in [tally.calls, tally.entries, tally.statements, tally.failed] {
+        for count in [figures.calls, figures.entries, figures.statements, figures.failed] {
             line.figure(Some(count));
         }
-        line.figure(Some(format!("{:.6}", view.share(tally))));
-        line.figure(Some(tally.latency.sum_ns()));
-        line.figure(mean_ns(tally).map(|ns| ns.round() as u64));
+        line.figure(Some(format!("{:.6}", view.share(row))));
+        line.figure(Some(figures.latency.sum_ns()));
+        line.figure(mean_ns(figures).map(|ns| ns.round() as u64));
         for q in [0.5, 0.95, 0.99, 1.0] {
-            line.figure(tally.latency.quantile_ns(q));
+            line.figure(figures.latency.quantile_ns(q));
         }
-        for (_, sum) in tally.sums() {
+        for (_, sum) in row.sums() {
             line.figure(sum.get());
         }
-        line.figure(tally.examined_per_returned().map(|ratio| format!("{ratio:.3}")));
-        line.figure(Some(tally.collection_scans));
-        line.figure(Some(tally.memory_sorts));
-        line.text(main_plan(tally));
-        line.figure(Some(tally.first_seen.unix_ns()));
-        line.figure(Some(tally.last_seen.unix_ns()));
+        line.figure(row.examined_per_returned().map(|ratio| format!("{ratio:.3}")));
+        line.figure(Some(server.collection_scans));
+        line.figure(Some(server.memory_sorts));
+        line.text(main_plan(row));
+        line.figure(Some(figures.first_seen.unix_ns()));
+        line.figure(Some(figures.last_seen.unix_ns()));
+        for summary in view.summaries {
+            per_source(row.of(summary.source), &mut line);
+        }
         line.write(&mut out)?;
     }
     Ok(())

@@ -7,8 +7,7 @@
 
 use std::collections::HashMap;
 
-use sonar_core::Identity;
-use sonar_core::digest::{Entry, Subject};
+use sonar_core::{Identity, Row, Subject};
 
 use super::View;
 
@@ -36,7 +35,7 @@ pub struct Suggestion<'a> {
     /// The index.
     pub hint: Hint,
     /// The rows, the one with the most time first.
-    pub rows: Vec<&'a Entry>,
+    pub rows: Vec<&'a Row>,
     /// Their indexes in the digest.
     numbers: Vec<usize>,
     /// Their share of the time of all operations, 0 to 1.
@@ -60,12 +59,12 @@ pub fn all<'a>(view: &View<'a>) -> Vec<Suggestion<'a>> {
         });
         suggestions[at].rows.push(row);
         suggestions[at].numbers.push(number);
-        suggestions[at].share += view.share(&row.tally);
+        suggestions[at].share += view.share(row);
     }
     suggestions.retain(|one| one.share >= MIN_SHARE);
     suggestions.sort_by(|a, b| b.share.total_cmp(&a.share));
     for one in &mut suggestions {
-        one.rows.sort_by_key(|row| std::cmp::Reverse(row.tally.latency.sum_ns()));
+        one.rows.sort_by_key(|row| std::cmp::Reverse(row.figures().latency.sum_ns()));
     }
     suggestions
 }
@@ -81,16 +80,16 @@ pub fn wanted_by_row(view: &View<'_>) -> HashMap<usize, String> {
 
 /// The hint for a row; `None` where none is called for, where the shape does not say enough, or where one of
 /// the `indexes` or an index of its plans serves already.
-pub fn of(row: &Entry, indexes: Option<&Indexes>) -> Option<Hint> {
+pub fn of(row: &Row, indexes: Option<&Indexes>) -> Option<Hint> {
     let Subject::Shape { identity: Identity::Exact, shape, .. } = &row.subject else { return None };
-    let tally = &row.tally;
-    let examined = tally.docs_examined.get()?.max(tally.keys_examined.get().unwrap_or(0));
-    let wasteful = match tally.examined_per_returned() {
+    let server = row.server();
+    let examined = server.sums.docs_examined.get()?.max(server.sums.keys_examined.get().unwrap_or(0));
+    let wasteful = match row.examined_per_returned() {
         Some(ratio) => ratio >= MIN_RATIO,
         // It returned nothing at all, or does not say: then a scan of the collection tells.
-        None => tally.collection_scans > 0,
+        None => server.collection_scans > 0,
     };
-    if shape.cut || examined < MIN_EXAMINED || !(wasteful || tally.memory_sorts > 0) {
+    if shape.cut || examined < MIN_EXAMINED || !(wasteful || server.memory_sorts > 0) {
         return None;
     }
     let wanted = wanted(&shape.typed)?;
@@ -98,9 +97,10 @@ pub fn of(row: &Entry, indexes: Option<&Indexes>) -> Option<Hint> {
         return None;
     }
     // An index that begins so exists, whichever of the plans used it: what it cannot help is something else.
-    let used = tally.plans.iter().any(|plan| {
-        looks_up_one(&plan.summary) || patterns(&plan.summary).iter().any(|index| wanted.is_served_by(index))
-    });
+    let used = server
+        .plans
+        .iter()
+        .any(|(plan, _)| looks_up_one(plan) || patterns(plan).iter().any(|index| wanted.is_served_by(index)));
     let exists = indexes
         .and_then(|indexes| indexes.get(&shape.namespace()))
         .is_some_and(|all| all.iter().any(|index| wanted.is_served_by(index)));

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
-use sonar_core::digest::{Subject, Tally};
+use sonar_core::figures::{Figures, ServerFigures, Sum};
+use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
-use sonar_core::{Notices, Reading};
+use sonar_core::{Notices, Reading, Row, Source, Subject};
 
-use super::{View, mean_ns};
+use super::{SourceSummary, View, mean_ns};
 use crate::json::{HiddenObject, line};
 use crate::{About, Zone};
 
@@ -31,7 +32,8 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
             about: Some(view.about()),
             source: view.source.name().to_owned(),
             by: digest.settings.by.name().to_owned(),
-            totals: TallyObject::new(&digest.totals),
+            sources: view.summaries.iter().map(|summary| SourceObject::new(summary, view)).collect(),
+            totals: FiguresObject::new(&digest.total),
             reading: view.reading.map(reading),
             coverage: view
                 .coverage
@@ -43,7 +45,7 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
             index_hints: super::hint::all(view).iter().map(|one| HintObject::new(one, view)).collect(),
             notes: view.notes.clone(),
             lost: view.losses().into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
-            zone: ZoneObject::of(&view.zone, &digest.totals),
+            zone: ZoneObject::of(&view.zone, digest.totals()),
             precision_ns: view.source.precision_ns(),
             points: digest.settings.points.then(|| points(view)),
             points_seen: digest.settings.points.then_some(digest.points_seen),
@@ -54,6 +56,7 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
                     .iter()
                     .map(|(at, row)| RowObject {
                         index_hint: wanted.get(at).cloned(),
+                        by_source: BySource::new(row, view),
                         ..RowObject::new(row, view)
                     })
                     .collect()
@@ -80,7 +83,11 @@ pub(super) struct Saved {
     pub about: Option<About>,
     pub source: String,
     pub by: String,
-    pub totals: TallyObject,
+    /// What was read of each source, where there are several; `totals` and rows then have latencies of the first
+    /// that has them, and what the server says of execution.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceObject>,
+    pub totals: FiguresObject,
     pub reading: Option<BTreeMap<String, u64>>,
     /// Counters of the wire.
     #[serde(default)]
@@ -130,7 +137,7 @@ pub(super) struct ZoneObject {
 }
 
 impl ZoneObject {
-    pub fn of(zone: &Zone, totals: &Tally) -> Self {
+    pub fn of(zone: &Zone, totals: &Figures) -> Self {
         let offsets = [totals.first_seen, totals.last_seen].map(|at| zone.offset_at(at));
         Self { name: zone.to_string(), utc_offsets_s: offsets }
     }
@@ -140,7 +147,7 @@ impl ZoneObject {
 fn points(view: &View<'_>) -> Vec<i64> {
     let places: HashMap<u32, i64> =
         view.rows.iter().enumerate().map(|(place, (row, _))| (*row as u32, place as i64)).collect();
-    let first = view.digest.totals.first_seen;
+    let first = view.digest.totals().first_seen;
     let number = |micros: u64| i64::try_from(micros).unwrap_or(i64::MAX);
     view.digest
         .points
@@ -150,6 +157,101 @@ fn points(view: &View<'_>) -> Vec<i64> {
             [number(point.end.since(first) / 1_000), number(point.latency_ns / 1_000), row]
         })
         .collect()
+}
+
+/// What was read of one source.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct SourceObject {
+    pub source: String,
+    pub files: Vec<String>,
+    /// Nanoseconds since the Unix epoch; null where it has no operations.
+    pub first_seen: Option<u64>,
+    pub last_seen: Option<u64>,
+    /// Null where it has no operations.
+    pub totals: Option<FiguresObject>,
+    /// Counters that are not zero.
+    pub counters: BTreeMap<String, u64>,
+    /// Those of them that could not be shown in full.
+    pub losses: BTreeMap<String, u64>,
+    pub damaged: bool,
+}
+
+impl SourceObject {
+    fn new(summary: &SourceSummary, view: &View<'_>) -> Self {
+        let figures = view.digest.total.of(summary.source).map(|observed| &observed.figures);
+        let counters =
+            |all: &[(&'static str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        Self {
+            source: summary.source.name().to_owned(),
+            files: summary.files.clone(),
+            first_seen: figures.map(|figures| figures.first_seen.unix_ns()),
+            last_seen: figures.map(|figures| figures.last_seen.unix_ns()),
+            totals: figures.map(FiguresObject::of),
+            counters: counters(&summary.counters),
+            losses: counters(&summary.losses),
+            damaged: summary.damaged,
+        }
+    }
+}
+
+/// What each source says of a row; null where it says nothing.
+#[derive(Serialize, Deserialize, Debug, Default)]
+pub(super) struct BySource {
+    pub wire: Option<WireObject>,
+    pub profile: Option<FiguresObject>,
+    pub log: Option<FiguresObject>,
+}
+
+impl BySource {
+    /// `None` where there is one source alone.
+    fn new(row: &Row, view: &View<'_>) -> Option<Self> {
+        let of = |source| row.of(source).map(|observed| FiguresObject::of(&observed.figures));
+        (!view.summaries.is_empty()).then(|| Self {
+            wire: row.of(Source::Wire).map(WireObject::new),
+            profile: of(Source::Profile),
+            log: of(Source::Log),
+        })
+    }
+
+    /// The figures of one source.
+    pub(super) fn of(&self, source: Source) -> Option<&FiguresObject> {
+        match source {
+            Source::Wire => self.wire.as_ref().map(|wire| &wire.figures),
+            Source::Profile => self.profile.as_ref(),
+            Source::Log => self.log.as_ref(),
+        }
+    }
+}
+
+/// What the wire alone knows, beside what every source says.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct WireObject {
+    unanswered: u64,
+    unacknowledged: u64,
+    outcome_unknown: u64,
+    transfer_ns: u64,
+    request_bytes: u64,
+    /// Operations in flight when the capture ended.
+    in_flight: u64,
+    oldest_in_flight_ns: Option<u64>,
+    #[serde(flatten)]
+    pub figures: FiguresObject,
+}
+
+impl WireObject {
+    fn new(observed: &Observed) -> Self {
+        let (figures, in_flight) = (&observed.figures, observed.in_flight);
+        Self {
+            unanswered: figures.unanswered,
+            unacknowledged: figures.unacknowledged,
+            outcome_unknown: figures.outcome_unknown,
+            transfer_ns: figures.transfer_ns,
+            request_bytes: figures.request_bytes,
+            in_flight: in_flight.count,
+            oldest_in_flight_ns: (in_flight.count > 0).then_some(in_flight.oldest_ns),
+            figures: FiguresObject::of(figures),
+        }
+    }
 }
 
 /// An index that may help, and who wants it.
@@ -176,16 +278,16 @@ struct HintShape {
 
 impl HintObject {
     fn new(one: &super::hint::Suggestion<'_>, view: &View<'_>) -> Self {
-        let shape = |row: &&sonar_core::digest::Entry| {
+        let shape = |row: &&Row| {
             let Subject::Shape { shape, .. } = &row.subject else { return None };
             Some(HintShape {
                 shape_id: shape.id.to_string(),
                 command: shape.command.to_string(),
                 shape: view.form.of(shape).to_owned(),
-                time_share: view.share(&row.tally),
-                examined_per_returned: row.tally.examined_per_returned(),
-                plan: super::main_plan(&row.tally).to_owned(),
-                memory_sorts: row.tally.memory_sorts,
+                time_share: view.share(row),
+                examined_per_returned: row.examined_per_returned(),
+                plan: super::main_plan(row).to_owned(),
+                memory_sorts: row.server().memory_sorts,
             })
         };
         Self {
@@ -213,12 +315,15 @@ pub(super) struct RowObject {
     pub namespace: Option<String>,
     pub plan: Option<String>,
     pub query_hash: Option<String>,
+    /// Only where the report has several sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_source: Option<BySource>,
     #[serde(default)]
     pub index_hint: Option<String>,
     pub time_share: f64,
     pub apps: Vec<AppObject>,
     #[serde(flatten)]
-    pub tally: TallyObject,
+    pub figures: FiguresObject,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
@@ -230,7 +335,7 @@ pub(super) struct AppObject {
 }
 
 impl RowObject {
-    fn new(row: &sonar_core::digest::Entry, view: &View<'_>) -> Self {
+    fn new(row: &Row, view: &View<'_>) -> Self {
         let mut object = Self {
             shape_id: None,
             ordered_ids: row.ordered_ids.iter().map(ToString::to_string).collect(),
@@ -245,10 +350,12 @@ impl RowObject {
             app: None,
             namespace: None,
             plan: None,
-            query_hash: row.query_hash.as_deref().filter(|hash| !hash.is_empty()).map(str::to_owned),
+            query_hash: row.query_hash().map(str::to_owned),
             index_hint: None,
-            time_share: view.share(&row.tally),
+            by_source: None,
+            time_share: view.share(row),
             apps: row
+                .observed()
                 .apps
                 .iter()
                 .map(|(app, share)| AppObject {
@@ -258,13 +365,13 @@ impl RowObject {
                     latency_ns: share.latency_ns,
                 })
                 .collect(),
-            tally: TallyObject::new(&row.tally),
+            figures: FiguresObject::new(row),
         };
         match &row.subject {
-            Subject::Shape { class, identity, shape, .. } => {
+            Subject::Shape { identity, shape, .. } => {
                 object.shape_id = Some(shape.id.to_string());
                 object.identity = Some(identity.name().to_owned());
-                object.class = Some(class.name().to_owned());
+                object.class = Some(row.class.name().to_owned());
                 object.command = Some(shape.command.to_string());
                 object.database = Some(shape.database.to_string());
                 object.collection = Some(shape.collection.to_string());
@@ -272,17 +379,19 @@ impl RowObject {
                 object.plain = Some(shape.plain.to_string());
                 object.shape_cut = Some(shape.cut);
             }
-            Subject::Namespace(name) => object.namespace = Some(name.to_string()),
+            Subject::Namespace(database, collection) => {
+                object.namespace = Some(sonar_core::shape::namespace(database, collection));
+            }
             Subject::App(app) => object.app = Some(app.label()),
             Subject::Plan(plan) => object.plan = Some(plan.to_string()),
-            Subject::Other => {}
+            Subject::Client(_) | Subject::Other => {}
         }
         object
     }
 }
 
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) struct TallyObject {
+pub(super) struct FiguresObject {
     pub calls: u64,
     pub entries: u64,
     pub statements: u64,
@@ -336,64 +445,76 @@ pub(super) struct TimelineObject {
     pub returned: Vec<u64>,
 }
 
-impl TallyObject {
-    fn new(tally: &Tally) -> Self {
-        let latency = &tally.latency;
-        let of = |sum: sonar_core::digest::Sum| (sum.total, sum.known);
+impl FiguresObject {
+    /// Those of a row: latencies of the source that knows them best, and what the server says of execution.
+    fn new(row: &Row) -> Self {
+        let ratio = row.examined_per_returned();
+        Self::with(row.figures(), row.server(), row.sums(), ratio)
+    }
+
+    /// Those of one source.
+    fn of(figures: &Figures) -> Self {
+        Self::with(figures, figures.server(), figures.sums(), figures.examined_per_returned())
+    }
+
+    fn with(
+        figures: &Figures,
+        server: &ServerFigures,
+        sums: Vec<(&'static str, Sum)>,
+        examined_per_returned: Option<f64>,
+    ) -> Self {
+        let (latency, timeline) = (&figures.latency, figures.timeline());
         Self {
-            calls: tally.calls,
-            entries: tally.entries,
-            statements: tally.statements,
-            failed: tally.failed,
-            errors: tally.errors.iter().map(|(code, count)| (code.to_string(), *count)).collect(),
-            errors_other: tally.errors_other,
+            calls: figures.calls,
+            entries: figures.entries,
+            statements: figures.statements,
+            failed: figures.failed,
+            errors: figures.errors.iter().map(|(code, count)| (code.to_string(), *count)).collect(),
+            errors_other: figures.errors.other,
             latency_ns: LatencyObject {
                 count: latency.count(),
                 zero: latency.zero_count(),
                 sum: u64::try_from(latency.sum_ns()).unwrap_or(u64::MAX),
                 min: latency.min_ns(),
                 max: latency.max_ns(),
-                mean: mean_ns(tally),
+                mean: mean_ns(figures),
                 p50: latency.quantile_ns(0.5),
                 p95: latency.quantile_ns(0.95),
                 p99: latency.quantile_ns(0.99),
                 buckets: latency.buckets().collect(),
             },
-            sums: tally
-                .sums()
+            sums: sums
                 .into_iter()
                 .filter(|(_, sum)| sum.known > 0)
-                .map(|(name, sum)| (name.to_owned(), of(sum)))
+                .map(|(name, sum)| (name.to_owned(), (sum.total, sum.known)))
                 .collect(),
-            examined_per_returned: tally.examined_per_returned(),
-            collection_scans: tally.collection_scans,
-            memory_sorts: tally.memory_sorts,
-            used_disk: tally.used_disk,
-            replanned: tally.replanned,
-            plans: tally
+            examined_per_returned,
+            collection_scans: server.collection_scans,
+            memory_sorts: server.memory_sorts,
+            used_disk: server.used_disk,
+            replanned: server.replanned,
+            plans: server
                 .plans
                 .iter()
-                .map(|plan| PlanObject {
-                    summary: plan.summary.to_string(),
-                    calls: plan.calls,
-                    memory_sorts: plan.memory_sorts,
+                .map(|(summary, used)| PlanObject {
+                    summary: summary.to_string(),
+                    calls: used.calls,
+                    memory_sorts: used.memory_sorts,
                 })
                 .collect(),
-            plans_other: tally.plans_other,
-            first_seen: tally.first_seen.unix_ns(),
-            last_seen: tally.last_seen.unix_ns(),
+            plans_other: server.plans.other.calls,
+            first_seen: figures.first_seen.unix_ns(),
+            last_seen: figures.last_seen.unix_ns(),
             timeline: TimelineObject {
-                width_ns: tally.timeline.width_ns(),
-                buckets: tally
-                    .timeline
+                width_ns: timeline.width_ns(),
+                buckets: timeline
                     .iter()
                     .filter(|(_, bucket)| bucket.calls > 0)
                     .map(|(start, bucket)| {
                         (start.unix_ns(), bucket.calls, bucket.latency_ns, bucket.examined)
                     })
                     .collect(),
-                returned: tally
-                    .timeline
+                returned: timeline
                     .iter()
                     .filter(|(_, bucket)| bucket.calls > 0)
                     .map(|(_, bucket)| bucket.returned)

@@ -13,8 +13,9 @@ pub mod text;
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
 
-use sonar_core::digest::{Entry, Subject, Tally};
-use sonar_core::{Coverage, Digest, Identity, Notices, Reading};
+pub use sonar_core::Source;
+use sonar_core::figures::{Figures, Sum};
+use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, Subject};
 
 use crate::hidden::Reason;
 use crate::units::Count;
@@ -111,72 +112,38 @@ impl By {
         }
     }
 
-    fn figure(self, tally: &Tally) -> Option<f64> {
-        let quantile = |q| tally.latency.quantile_ns(q).map(|ns| ns as f64);
-        let total = |sum: sonar_core::digest::Sum| sum.get().map(|total| total as f64);
+    fn figure(self, row: &Row) -> Option<f64> {
+        let (figures, server) = (row.figures(), &row.server().sums);
+        let quantile = |q| figures.latency.quantile_ns(q).map(|ns| ns as f64);
+        let total = |sum: Sum| sum.get().map(|total| total as f64);
         match self {
-            Self::Time => Some(tally.latency.sum_ns() as f64),
-            Self::Calls => Some(tally.calls as f64),
-            Self::Mean => mean_ns(tally),
+            Self::Time => Some(figures.latency.sum_ns() as f64),
+            Self::Calls => Some(figures.calls as f64),
+            Self::Mean => mean_ns(figures),
             Self::P50 => quantile(0.5),
             Self::P95 => quantile(0.95),
             Self::P99 => quantile(0.99),
-            Self::Max => tally.latency.max_ns().map(|ns| ns as f64),
-            Self::Keys => total(tally.keys_examined),
-            Self::Docs => total(tally.docs_examined),
-            Self::Returned => total(tally.returned),
-            Self::Ratio => tally.examined_per_returned(),
-            Self::Yields => total(tally.yields),
-            Self::Locks => total(tally.lock_wait_us),
-            Self::Conflicts => total(tally.write_conflicts),
-            Self::Read => total(tally.storage_read_bytes),
-            Self::Bytes => total(tally.response_bytes),
-            Self::Errors => Some(tally.error_count().max(tally.failed) as f64),
+            Self::Max => figures.latency.max_ns().map(|ns| ns as f64),
+            Self::Keys => total(server.keys_examined),
+            Self::Docs => total(server.docs_examined),
+            Self::Returned => total(figures.returned),
+            Self::Ratio => row.examined_per_returned(),
+            Self::Yields => total(server.yields),
+            Self::Locks => total(server.lock_wait_us),
+            Self::Conflicts => total(server.write_conflicts),
+            Self::Read => total(server.storage_read_bytes),
+            Self::Bytes => total(figures.response_bytes),
+            Self::Errors => Some(figures.error_count().max(figures.failed) as f64),
             // The earliest first.
-            Self::First => Some(-(tally.first_seen.unix_ns() as f64)),
-            Self::Last => Some(tally.last_seen.unix_ns() as f64),
+            Self::First => Some(-(figures.first_seen.unix_ns() as f64)),
+            Self::Last => Some(figures.last_seen.unix_ns() as f64),
         }
     }
 }
 
 /// Mean latency in nanoseconds; `None` when there is none.
-pub fn mean_ns(tally: &Tally) -> Option<f64> {
-    crate::units::mean_ns(&tally.latency)
-}
-
-/// Where a digest came from.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// `mongod.log`, `mongos.log`.
-    Log,
-    /// `system.profile`.
-    Profile,
-    /// Packets.
-    Wire,
-}
-
-impl Source {
-    /// The stable name in output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Log => "log",
-            Self::Profile => "profile",
-            Self::Wire => "wire",
-        }
-    }
-
-    /// From its stable name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Log, Self::Profile, Self::Wire].into_iter().find(|one| one.name() == name)
-    }
-
-    /// Durations are rounded down to a multiple of this, in nanoseconds.
-    pub const fn precision_ns(self) -> u64 {
-        match self {
-            Self::Log | Self::Profile => 1_000_000,
-            Self::Wire => 1,
-        }
-    }
+pub fn mean_ns(figures: &Figures) -> Option<f64> {
+    crate::units::mean_ns(&figures.latency)
 }
 
 /// What is wanted of a digest.
@@ -194,12 +161,48 @@ pub struct Wanted {
     pub zone: Zone,
 }
 
+/// What was read of one source, where a report has several.
+#[derive(Clone, Debug)]
+pub struct SourceSummary {
+    /// Which.
+    pub source: Source,
+    /// The names of its files.
+    pub files: Vec<String>,
+    /// Each counter that is not zero: its name, and what it counts.
+    pub counters: Vec<(&'static str, u64)>,
+    /// What could not be shown in full, likewise.
+    pub losses: Vec<(&'static str, u64)>,
+    /// A file was cut or damaged.
+    pub damaged: bool,
+}
+
+impl SourceSummary {
+    /// Of a source that counts these: name, meaning, value.
+    pub fn new<'c>(
+        source: Source,
+        files: Vec<String>,
+        counters: impl Iterator<Item = (&'static str, &'c str, u64)>,
+        losses: impl Iterator<Item = (&'static str, &'c str, u64)>,
+    ) -> Self {
+        let counters = counters.filter(|(_, _, count)| *count > 0);
+        Self {
+            source,
+            files,
+            counters: counters.map(|(name, _, count)| (name, count)).collect(),
+            losses: losses.map(|(name, _, count)| (name, count)).collect(),
+            damaged: false,
+        }
+    }
+}
+
 /// A digest, ready to be written.
 pub struct View<'a> {
     /// The digest.
     pub digest: &'a Digest,
-    /// Where it came from.
+    /// Where it came from; of several, the source that knows latencies best.
     pub source: Source,
+    /// What was read of each source, where there are several; empty otherwise.
+    pub summaries: &'a [SourceSummary],
     /// What was read, and what was not; `None` where the source counts otherwise.
     pub reading: Option<&'a Reading>,
     /// What was captured, and what was lost; `None` except for the wire.
@@ -225,9 +228,9 @@ pub struct View<'a> {
     /// How many operations each one that was seen stands for.
     pub sample: u32,
     /// The rows that are wanted, in order: their index in the digest, and they.
-    pub rows: Vec<(usize, &'a Entry)>,
+    pub rows: Vec<(usize, &'a Row)>,
     /// The same before the limit.
-    pub matching: Vec<(usize, &'a Entry)>,
+    pub matching: Vec<(usize, &'a Row)>,
     /// How many there were before the limit.
     pub rows_total: usize,
 }
@@ -249,12 +252,13 @@ impl<'a> View<'a> {
             .filter(|(_, row)| needle.is_empty() || holds(row, &needle))
             .collect();
         rows.sort_by(|(_, a), (_, b)| {
-            let by = match (wanted.sort.figure(&a.tally), wanted.sort.figure(&b.tally)) {
+            let by = match (wanted.sort.figure(a), wanted.sort.figure(b)) {
                 (Some(a), Some(b)) => b.total_cmp(&a),
                 (a, b) => b.is_some().cmp(&a.is_some()),
             };
             // Equal ones in an order that does not depend on how they were gathered.
-            let then = || b.tally.calls.cmp(&a.tally.calls).then_with(|| identity(a).cmp(&identity(b)));
+            let then =
+                || b.figures().calls.cmp(&a.figures().calls).then_with(|| identity(a).cmp(&identity(b)));
             if by == Ordering::Equal { then() } else { by }
         });
         let rows_total = rows.len();
@@ -263,6 +267,7 @@ impl<'a> View<'a> {
         Self {
             digest,
             source,
+            summaries: &[],
             reading,
             coverage: None,
             notices,
@@ -291,11 +296,8 @@ impl<'a> View<'a> {
             .map(|(_, row)| (Reason::Filter, row))
             .chain(beyond.map(|(_, row)| (Reason::Limit, *row)));
         for (reason, row) in parts {
-            let class = match &row.subject {
-                Subject::Shape { class, .. } => Some(*class),
-                _ => None,
-            };
-            hidden.add(reason, class, row.tally.calls / u64::from(self.sample.max(1)));
+            let class = matches!(row.subject, Subject::Shape { .. }).then_some(row.class);
+            hidden.add(reason, class, row.figures().calls / u64::from(self.sample.max(1)));
         }
         hidden
     }
@@ -309,13 +311,15 @@ impl<'a> View<'a> {
     pub fn losses(&self) -> Vec<(&'static str, u64)> {
         let reading = self.reading.into_iter().flat_map(|reading| reading.losses());
         let coverage = self.coverage.into_iter().flat_map(|coverage| coverage.losses());
-        reading.chain(coverage).map(|(name, _, count)| (name, count)).collect()
+        let sources = self.summaries.iter().flat_map(|source| source.losses.iter().copied());
+        reading.chain(coverage).map(|(name, _, count)| (name, count)).chain(sources).collect()
     }
 
-    /// Share of the time of all operations, 0 to 1.
-    pub fn share(&self, tally: &Tally) -> f64 {
-        let all = self.digest.totals.latency.sum_ns();
-        if all == 0 { 0.0 } else { tally.latency.sum_ns() as f64 / all as f64 }
+    /// Share of the time of all operations that the same source saw, 0 to 1.
+    pub fn share(&self, row: &Row) -> f64 {
+        let all = row.sources().next().and_then(|source| self.digest.total.of(source));
+        let all = all.map_or(0, |all| all.figures.latency.sum_ns());
+        if all == 0 { 0.0 } else { row.figures().latency.sum_ns() as f64 / all as f64 }
     }
 }
 
@@ -330,7 +334,7 @@ pub fn hosts(notices: &Notices) -> Option<String> {
 const LARGE_UNKNOWN: f64 = 0.01;
 
 /// What one must know of what was read before one believes the figures.
-fn notes(reading: &Reading) -> Vec<String> {
+pub fn notes(reading: &Reading) -> Vec<String> {
     let lines = reading.lines - reading.lines_empty.min(reading.lines);
     let share = |count: u64, all: u64| count as f64 / all.max(1) as f64;
     let note = |count: u64, all: u64, what: &str| {
@@ -367,7 +371,7 @@ pub fn assumed_weights(reading: &Reading) -> Option<String> {
     })
 }
 
-fn holds(row: &Entry, needle: &str) -> bool {
+fn holds(row: &Row, needle: &str) -> bool {
     let (command, namespace, text) = names(row, Form::Typed);
     let id = match &row.subject {
         Subject::Shape { shape, .. } => shape.id.to_string(),
@@ -376,7 +380,7 @@ fn holds(row: &Entry, needle: &str) -> bool {
     [command, namespace, text, id].iter().any(|text| text.to_lowercase().contains(needle))
 }
 
-fn identity(row: &Entry) -> (String, String, String, u64) {
+fn identity(row: &Row) -> (String, String, String, u64) {
     let (command, namespace, text) = names(row, Form::Typed);
     let id = match &row.subject {
         Subject::Shape { shape, order, .. } => shape.id.0 ^ order.0.rotate_left(1),
@@ -386,7 +390,7 @@ fn identity(row: &Entry) -> (String, String, String, u64) {
 }
 
 /// Command, namespace and text of a row; empty where it has none.
-pub fn names(row: &Entry, form: Form) -> (String, String, String) {
+pub fn names(row: &Row, form: Form) -> (String, String, String) {
     match &row.subject {
         Subject::Shape { identity, shape, .. } => {
             let text = form.of(shape);
@@ -398,19 +402,22 @@ pub fn names(row: &Entry, form: Form) -> (String, String, String) {
             };
             (shape.command.to_string(), shape.namespace(), text)
         }
-        Subject::Namespace(name) => (String::new(), name.to_string(), String::new()),
+        Subject::Namespace(database, collection) => {
+            (String::new(), sonar_core::shape::namespace(database, collection), String::new())
+        }
         Subject::App(app) => (String::new(), String::new(), app.label()),
         Subject::Plan(plan) if plan.is_empty() => (String::new(), String::new(), "(no plan)".to_owned()),
         Subject::Plan(plan) => (String::new(), String::new(), plan.to_string()),
+        Subject::Client(ip) => (String::new(), String::new(), ip.to_string()),
         Subject::Other => (String::new(), String::new(), "other".to_owned()),
     }
 }
 
 /// A sparkline of at most `columns` characters: calls over the span of the whole digest.
-pub fn sparkline(view: &View<'_>, tally: &Tally, columns: usize) -> String {
+pub fn sparkline(view: &View<'_>, row: &Row, columns: usize) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let Some((from, to)) = view.digest.totals.timeline.span() else { return String::new() };
-    let parts = tally.timeline.resampled(from, to, columns);
+    let Some((from, to)) = view.digest.totals().timeline().span() else { return String::new() };
+    let parts = row.figures().timeline().resampled(from, to, columns);
     let most = parts.iter().map(|part| part.calls).max().unwrap_or(0).max(1);
     parts
         .iter()
@@ -422,9 +429,9 @@ pub fn sparkline(view: &View<'_>, tally: &Tally, columns: usize) -> String {
 }
 
 /// The plan that most operations of a row had; empty when none was said.
-pub fn main_plan(tally: &Tally) -> &str {
-    let most = tally.plans.iter().max_by_key(|plan| plan.calls);
-    most.map_or("", |plan| &plan.summary)
+pub fn main_plan(row: &Row) -> &str {
+    let most = row.server().plans.iter().max_by_key(|(_, used)| used.calls);
+    most.map_or("", |(summary, _)| summary)
 }
 
 #[cfg(test)]

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use sonar_core::digest::{Entry, GroupBy, Subject, Tally};
-use sonar_core::table::{MAX_ORDERED_IDS, Shares};
+use sonar_core::figures::{Figures, PlanUse, Sum};
+use sonar_core::row::MAX_ORDERED_IDS;
 use sonar_core::timeline::Bucket;
 use sonar_core::{
-    Application, Class, Digest, DigestSettings, Histogram, Identity, ShapeId, ShapeInfo, Timestamp,
+    Application, Class, Digest, DigestSettings, GroupBy, Histogram, Identity, Row, ShapeId, ShapeInfo,
+    Subject, Timestamp,
 };
 
 use super::Source;
-use super::json::{RowObject, SCHEMA, Saved, TallyObject};
+use super::json::{FiguresObject, RowObject, SCHEMA, Saved};
 
 /// Why a text is no saved digest.
 #[derive(Debug)]
@@ -71,10 +72,17 @@ pub fn read(bytes: &[u8]) -> Result<Read, Wrong> {
     let is_whole = saved.rows_total == saved.rows.len() as u64 && !saved.filtered;
     let mut digest = Digest::new(DigestSettings { by, points: false });
     for (at, row) in saved.rows.into_iter().enumerate() {
-        digest.restore(entry(row, by).ok_or(Wrong::Row(at))?);
+        digest.restore(&entry(row, by, source).ok_or(Wrong::Row(at))?);
     }
     // Rows may have been left out by a limit; the totals were not.
-    digest.totals = tally(&saved.totals).ok_or(Wrong::Row(0))?;
+    if saved.sources.is_empty() {
+        *digest.totals_mut(source) = figures(&saved.totals, source).ok_or(Wrong::Row(0))?;
+    }
+    for object in &saved.sources {
+        if let (Some(source), Some(totals)) = (Source::from_name(&object.source), &object.totals) {
+            *digest.totals_mut(source) = figures(totals, source).ok_or(Wrong::Row(0))?;
+        }
+    }
     let has_ids = matches!(by, GroupBy::Shape | GroupBy::Order);
     let host = saved.about.and_then(|about| about.host);
     Ok(Read { digest, host, source, is_whole, shape_rules: has_ids.then_some(saved.shape_rules) })
@@ -84,46 +92,64 @@ fn id(text: &str) -> Option<ShapeId> {
     u64::from_str_radix(text, 16).ok().map(ShapeId)
 }
 
-fn entry(row: RowObject, by: GroupBy) -> Option<Entry> {
-    let tally = tally(&row.tally)?;
+fn entry(object: RowObject, by: GroupBy, source: Source) -> Option<Row> {
+    let figures = figures(&object.figures, source)?;
     let ordered_ids: Vec<_> =
-        row.ordered_ids.iter().take(MAX_ORDERED_IDS).filter_map(|text| id(text)).collect();
+        object.ordered_ids.iter().take(MAX_ORDERED_IDS).filter_map(|text| id(text)).collect();
     let boxed = |text: Option<String>| text.unwrap_or_default().into_boxed_str();
-    let subject = match (by, &row.shape_id) {
-        (GroupBy::Shape | GroupBy::Order, Some(shape_id)) => Subject::Shape {
-            class: Class::ALL.into_iter().find(|class| Some(class.name()) == row.class.as_deref())?,
-            identity: Identity::from_name(row.identity.as_deref()?)?,
-            shape: Arc::new(ShapeInfo {
-                id: id(shape_id)?,
-                command: boxed(row.command),
-                database: boxed(row.database),
-                collection: boxed(row.collection),
-                typed: boxed(row.shape),
-                plain: boxed(row.plain),
-                cut: row.shape_cut.unwrap_or(false),
-                statements: Box::default(),
-            }),
-            order: if by == GroupBy::Order { *ordered_ids.first()? } else { ShapeId(0) },
-        },
-        (GroupBy::Namespace, _) if row.namespace.is_some() => Subject::Namespace(boxed(row.namespace)),
-        (GroupBy::App, _) if row.app.is_some() => {
-            Subject::App(Arc::new(Application { name: boxed(row.app), ..Application::default() }))
+    let mut class = Class::default();
+    let subject = match (by, &object.shape_id) {
+        (GroupBy::Shape | GroupBy::Order, Some(shape_id)) => {
+            class = Class::ALL.into_iter().find(|class| Some(class.name()) == object.class.as_deref())?;
+            Subject::Shape {
+                identity: Identity::from_name(object.identity.as_deref()?)?,
+                shape: Arc::new(ShapeInfo {
+                    id: id(shape_id)?,
+                    command: boxed(object.command),
+                    database: boxed(object.database),
+                    collection: boxed(object.collection),
+                    typed: boxed(object.shape),
+                    plain: boxed(object.plain),
+                    cut: object.shape_cut.unwrap_or(false),
+                    statements: Box::default(),
+                }),
+                order: if by == GroupBy::Order { *ordered_ids.first()? } else { ShapeId(0) },
+            }
         }
-        (GroupBy::Plan, _) if row.plan.is_some() => Subject::Plan(boxed(row.plan)),
+        (GroupBy::Namespace, _) if object.namespace.is_some() => {
+            let namespace = object.namespace.unwrap_or_default();
+            let (database, collection) = namespace.split_once('.').unwrap_or((&namespace, ""));
+            Subject::Namespace(database.into(), collection.into())
+        }
+        (GroupBy::App, _) if object.app.is_some() => {
+            Subject::App(Arc::new(Application { name: boxed(object.app), ..Application::default() }))
+        }
+        (GroupBy::Plan, _) if object.plan.is_some() => Subject::Plan(boxed(object.plan)),
         _ => Subject::Other,
     };
-    let query_hash = row.query_hash.map(String::into_boxed_str);
-    Some(Entry { subject, tally, apps: Shares::default(), ordered_ids, query_hash })
+    let mut row = Row::new(subject, class);
+    match &object.by_source {
+        None => row.of_mut(source).figures = figures,
+        Some(all) => {
+            for (source, object) in
+                Source::ALL.into_iter().filter_map(|source| Some((source, all.of(source)?)))
+            {
+                row.of_mut(source).figures = self::figures(object, source)?;
+            }
+        }
+    }
+    row.ordered_ids = ordered_ids;
+    object.query_hash.iter().for_each(|hash| row.see_query_hash(hash));
+    Some(row)
 }
 
-fn tally(object: &TallyObject) -> Option<Tally> {
+fn figures(object: &FiguresObject, source: Source) -> Option<Figures> {
     let latency = &object.latency_ns;
-    let mut tally = Tally {
+    let mut figures = Figures {
         calls: object.calls,
         entries: object.entries,
         statements: object.statements,
         failed: object.failed,
-        errors_other: object.errors_other,
         latency: Histogram::from_parts(
             latency.zero,
             &latency.buckets,
@@ -131,29 +157,35 @@ fn tally(object: &TallyObject) -> Option<Tally> {
             latency.min.unwrap_or(0),
             latency.max.unwrap_or(0),
         )?,
-        collection_scans: object.collection_scans,
-        memory_sorts: object.memory_sorts,
-        used_disk: object.used_disk,
-        replanned: object.replanned,
-        plans_other: object.plans_other,
         first_seen: Timestamp::from_unix_ns(object.first_seen),
         last_seen: Timestamp::from_unix_ns(object.last_seen),
-        ..Tally::default()
+        ..Figures::default()
     };
     for (code, count) in &object.errors {
-        tally.add_error(code.parse().ok()?, *count);
+        let code = code.parse().ok()?;
+        figures.errors.add(&code, *count, || code);
     }
-    let names: Vec<_> = tally.sums().into_iter().map(|(name, _)| name).collect();
-    for (sum, name) in tally.sums_mut().into_iter().zip(names) {
-        if let Some(&(total, known)) = object.sums.get(name) {
-            (sum.total, sum.known) = (total, known);
+    figures.errors.other += object.errors_other;
+    for (name, &(total, known)) in &object.sums {
+        if let Some(sum) = figures.sum_mut(name) {
+            *sum = Sum { total, known };
         }
     }
-    object.plans.iter().for_each(|plan| tally.add_plan(&plan.summary, plan.calls, plan.memory_sorts));
+    if source != Source::Wire {
+        let server = figures.server_mut();
+        server.collection_scans = object.collection_scans;
+        server.memory_sorts = object.memory_sorts;
+        server.used_disk = object.used_disk;
+        server.replanned = object.replanned;
+        for plan in &object.plans {
+            server.add_plan(&plan.summary, PlanUse { calls: plan.calls, memory_sorts: plan.memory_sorts });
+        }
+        server.plans.other.calls += object.plans_other;
+    }
     for (at, &(start, calls, latency_ns, examined)) in object.timeline.buckets.iter().enumerate() {
         let returned = object.timeline.returned.get(at).copied().unwrap_or(0);
         let bucket = Bucket { calls, latency_ns, examined, returned };
-        tally.timeline.add(Timestamp::from_unix_ns(start), bucket);
+        figures.timeline_mut().add(Timestamp::from_unix_ns(start), bucket);
     }
-    Some(tally)
+    Some(figures)
 }

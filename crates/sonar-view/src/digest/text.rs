@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use sonar_core::digest::Tally;
-use sonar_core::{GroupBy, Notices};
+use sonar_core::figures::{Figures, Sum};
+use sonar_core::{GroupBy, Notices, Row};
 
 use super::{Source, View, main_plan, mean_ns, names, sparkline};
 use crate::Zone;
@@ -21,6 +21,7 @@ pub fn write(view: &View<'_>, width: Option<usize>, out: impl Write) -> io::Resu
     for note in &view.notes {
         writeln!(out, "NOTE: {note}")?;
     }
+    sources(view, &mut out)?;
     summary(view, &mut out)?;
     if let Some(line) = view.left_out().line(view.sample, Reader::CommandLine) {
         writeln!(out, "{line}")?;
@@ -39,6 +40,50 @@ pub fn write(view: &View<'_>, width: Option<usize>, out: impl Write) -> io::Resu
     out.flush()
 }
 
+/// What was read of each source, and what of it could not be shown.
+fn sources(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
+    for summary in view.summaries {
+        let Some(observed) = view.digest.total.of(summary.source) else {
+            writeln!(
+                out,
+                "{:<8} no operations: {}",
+                summary.source.name(),
+                escape(&summary.files.join(", "))
+            )?;
+            continue;
+        };
+        let figures = &observed.figures;
+        writeln!(
+            out,
+            "{:<8} {} operations, {} to {}, mean {}, p99 {}: {}",
+            summary.source.name(),
+            Count(figures.calls as f64),
+            view.zone.show(figures.first_seen),
+            view.zone.show(figures.last_seen),
+            mean(summary.source, figures),
+            quantile(summary.source, figures, 0.99),
+            escape(&summary.files.join(", "))
+        )?;
+        let losses: Vec<_> = summary.losses.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let lost = if losses.is_empty() {
+            "nothing lost".to_owned()
+        } else {
+            format!("NOT IN FULL: {}", losses.join(", "))
+        };
+        let cut = if summary.damaged { "; a file is cut or damaged" } else { "" };
+        writeln!(out, "         {lost}{cut}")?;
+    }
+    if view.summaries.len() > 1 {
+        writeln!(
+            out,
+            "Latencies and calls below are those of the {}, as far as it has the row.",
+            view.source.name()
+        )?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
 /// Indexes that would serve, each with the shapes that want it.
 fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     /// Shapes shown of each index; JSON has all.
@@ -54,18 +99,20 @@ fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
             format!("{} {}: {:.1}% of the time", one.hint.namespace, one.hint.index, 100.0 * one.share);
         writeln!(out, "  {}", escape(&head))?;
         for row in one.rows.iter().take(SHOWN) {
-            let tally = &row.tally;
             let (command, _, text) = names(row, view.form);
-            let evidence = match tally.examined_per_returned() {
+            let evidence = match row.examined_per_returned() {
                 Some(ratio) => format!("{} examined for each returned", Count(ratio)),
-                None => format!("{} examined a call", or_unknown(tally.docs_examined.mean().map(Count))),
+                None => format!(
+                    "{} examined a call",
+                    or_unknown(row.server().sums.docs_examined.mean().map(Count))
+                ),
             };
-            let plan = main_plan(tally);
+            let plan = main_plan(row);
             let line = format!(
                 "{:.1}%, {evidence}, {}{}: {command} {text}",
-                100.0 * view.share(tally),
+                100.0 * view.share(row),
                 if plan.is_empty() { UNKNOWN } else { plan },
-                if tally.memory_sorts > 0 { ", sorted in memory" } else { "" },
+                if row.server().memory_sorts > 0 { ", sorted in memory" } else { "" },
             );
             writeln!(out, "    {}", escape(&line))?;
         }
@@ -77,7 +124,7 @@ fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn summary(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
-    let totals = &view.digest.totals;
+    let (totals, server) = (view.digest.totals(), view.digest.total.server());
     if totals.calls == 0 {
         return writeln!(out, "No operations.");
     }
@@ -102,13 +149,13 @@ fn summary(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     )?;
     let known = |name: &str, total: Option<u64>| total.map(|n| format!("{name} {}", Count(n as f64)));
     let facts: Vec<_> = [
-        known("keys examined", totals.keys_examined.get()),
-        known("documents examined", totals.docs_examined.get()),
+        known("keys examined", server.sums.keys_examined.get()),
+        known("documents examined", server.sums.docs_examined.get()),
         known("returned", totals.returned.get()),
         known("affected", totals.affected.get()),
-        (totals.collection_scans > 0)
-            .then(|| format!("collection scans {}", Count(totals.collection_scans as f64))),
-        (totals.memory_sorts > 0).then(|| format!("sorts in memory {}", Count(totals.memory_sorts as f64))),
+        (server.collection_scans > 0)
+            .then(|| format!("collection scans {}", Count(server.collection_scans as f64))),
+        (server.memory_sorts > 0).then(|| format!("sorts in memory {}", Count(server.memory_sorts as f64))),
         (totals.failed > 0).then(|| format!("failed {}", Count(totals.failed as f64))),
     ]
     .into_iter()
@@ -199,8 +246,8 @@ fn said(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()> 
 }
 
 /// A quantile as it can be said: below a millisecond is a bound.
-pub fn quantile(source: Source, tally: &Tally, q: f64) -> String {
-    or_unknown(tally.latency.quantile_ns(q).map(|ns| duration(source, ns)))
+pub fn quantile(source: Source, figures: &Figures, q: f64) -> String {
+    or_unknown(figures.latency.quantile_ns(q).map(|ns| duration(source, ns)))
 }
 
 /// A duration as it can be said.
@@ -211,8 +258,8 @@ pub fn duration(source: Source, ns: u64) -> String {
 }
 
 /// A mean as it can be said: of durations rounded down it is a lower bound.
-pub fn mean(source: Source, tally: &Tally) -> String {
-    or_unknown(mean_ns(tally).map(|ns| match (source.precision_ns(), ns.round() as u64) {
+pub fn mean(source: Source, figures: &Figures) -> String {
+    or_unknown(mean_ns(figures).map(|ns| match (source.precision_ns(), ns.round() as u64) {
         (1, ns) => Nanos(ns).to_string(),
         // Not one took a whole millisecond.
         (_, 0) => "<1ms".to_owned(),
@@ -221,12 +268,12 @@ pub fn mean(source: Source, tally: &Tally) -> String {
 }
 
 /// The time of all together as it can be said.
-fn total(source: Source, tally: &Tally) -> String {
+fn total(source: Source, figures: &Figures) -> String {
     let precision = source.precision_ns();
-    match u64::try_from(tally.latency.sum_ns()).unwrap_or(u64::MAX) {
+    match u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX) {
         // Each took less than that.
-        0 if precision > 1 && tally.calls > 0 => {
-            format!("<{}", Nanos(tally.calls.saturating_mul(precision)))
+        0 if precision > 1 && figures.calls > 0 => {
+            format!("<{}", Nanos(figures.calls.saturating_mul(precision)))
         }
         ns => Nanos(ns).to_string(),
     }
@@ -253,6 +300,12 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
     let by = view.digest.settings.by;
     let by_shape = matches!(by, GroupBy::Shape | GroupBy::Order);
     let mut heads = FIGURES.to_vec();
+    heads.extend([
+        Head::figure("server", 12),
+        Head::figure("locks", 13),
+        Head::figure("profile", 12),
+        Head::figure("log", 12),
+    ]);
     heads.push(Head::text("over time", 12, SPARK));
     if by != GroupBy::Plan {
         heads.push(Head::text("plan", 2, 10));
@@ -268,25 +321,32 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
     }
     let mut table: Vec<Vec<String>> = Vec::new();
     for (_, row) in &view.rows {
-        let tally = &row.tally;
-        let per_call = |sum: sonar_core::digest::Sum| or_unknown(sum.mean().map(Count));
+        let (figures, server) = (row.figures(), &row.server().sums);
+        let source = row.sources().next().unwrap_or(view.source);
+        let of_source =
+            |source: Source| or_unknown(row.of(source).map(|observed| Count(observed.figures.calls as f64)));
+        let per_call = |sum: Sum| or_unknown(sum.mean().map(Count));
         let mut cells = vec![
-            Count(tally.calls as f64).to_string(),
-            format!("{:.1}%", 100.0 * view.share(tally)),
-            mean(view.source, tally),
-            quantile(view.source, tally, 0.5),
-            quantile(view.source, tally, 0.95),
-            quantile(view.source, tally, 0.99),
-            quantile(view.source, tally, 1.0),
-            per_call(tally.keys_examined),
-            per_call(tally.docs_examined),
-            per_call(tally.returned),
-            or_unknown(tally.examined_per_returned().map(Count)),
-            Count(tally.failed as f64).to_string(),
-            sparkline(view, tally, SPARK),
+            Count(figures.calls as f64).to_string(),
+            format!("{:.1}%", 100.0 * view.share(row)),
+            mean(source, figures),
+            quantile(source, figures, 0.5),
+            quantile(source, figures, 0.95),
+            quantile(source, figures, 0.99),
+            quantile(source, figures, 1.0),
+            per_call(server.keys_examined),
+            per_call(server.docs_examined),
+            per_call(figures.returned),
+            or_unknown(row.examined_per_returned().map(Count)),
+            Count(figures.failed as f64).to_string(),
+            or_unknown(row.executed().map(|(source, figures)| self::mean(source, figures))),
+            or_unknown(server.lock_wait_us.mean().map(|us| Nanos((us * 1_000.0) as u64))),
+            of_source(Source::Profile),
+            of_source(Source::Log),
+            sparkline(view, row, SPARK),
         ];
         if by != GroupBy::Plan {
-            cells.push(plan(tally));
+            cells.push(plan(row));
         }
         let (command, namespace, text) = names(row, view.form);
         if by_shape {
@@ -297,12 +357,16 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
         table.push(cells);
     }
     // What this source says of no operation has no column.
-    let totals = &view.digest.totals;
+    let server = view.digest.total.server();
     let is_said = |title: &str| match title {
-        "keys" => totals.keys_examined.known > 0,
-        "docs" => totals.docs_examined.known > 0,
-        "ex/ret" => totals.keys_examined.known + totals.docs_examined.known > 0,
-        "plan" => by == GroupBy::Plan || !totals.plans.is_empty(),
+        "keys" => server.sums.keys_examined.known > 0,
+        "docs" => server.sums.docs_examined.known > 0,
+        "ex/ret" => server.sums.keys_examined.known + server.sums.docs_examined.known > 0,
+        "server" | "locks" => view.summaries.len() > 1,
+        "profile" | "log" => {
+            view.summaries.len() > 1 && view.summaries.iter().any(|summary| summary.source.name() == title)
+        }
+        "plan" => by == GroupBy::Plan || !server.plans.is_empty(),
         _ => true,
     };
     let kept: Vec<usize> = (0..heads.len()).filter(|&at| is_said(heads[at].title)).collect();
@@ -318,16 +382,17 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
 }
 
 /// The plan of most operations, what stands out in it, and how many others there were.
-fn plan(tally: &Tally) -> String {
-    let mut text = main_plan(tally).to_owned();
-    let others = tally.plans.len().saturating_sub(1);
+fn plan(row: &Row) -> String {
+    let server = row.server();
+    let mut text = main_plan(row).to_owned();
+    let others = server.plans.len().saturating_sub(1);
     if others > 0 {
         text.push_str(&format!(" +{others}"));
     }
-    if tally.memory_sorts > 0 {
+    if server.memory_sorts > 0 {
         text.push_str(" SORT");
     }
-    if tally.used_disk > 0 {
+    if server.used_disk > 0 {
         text.push_str(" DISK");
     }
     if text.is_empty() { UNKNOWN.to_owned() } else { text }

@@ -3,8 +3,9 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use sonar_core::Window;
+use sonar_core::figures::{Figures, Share};
 use sonar_core::histogram::{Histogram, upper_bound_ns};
-use sonar_core::table::{Figures, MAX_ORDERED_IDS, Share};
+use sonar_core::row::MAX_ORDERED_IDS;
 
 use super::draw::{Palette, span, window_of};
 use super::history::{POINTS, Point};
@@ -339,9 +340,9 @@ fn callers<K>(
 }
 
 fn errors(figures: &Figures, report: &Report<'_>) -> Vec<String> {
-    let mut codes = figures.errors.clone();
+    let mut codes: Vec<_> = figures.errors.iter().copied().collect();
     codes.sort_by_key(|&(code, count)| (std::cmp::Reverse(count), code));
-    let other = (figures.errors_other > 0).then_some(("other".to_string(), figures.errors_other));
+    let other = (figures.errors.other > 0).then_some(("other".to_string(), figures.errors.other));
     codes
         .into_iter()
         .map(|(code, count)| (format!("{code} {}", error_name(code)), count))

@@ -258,7 +258,7 @@ impl Fields {
         } else if !statement.plan.is_empty()
             && self.plan != statement.plan
             && !self.other_plans.contains(&statement.plan)
-            && self.other_plans.len() < sonar_core::digest::MAX_PLANS
+            && self.other_plans.len() < sonar_core::figures::MAX_PLANS
         {
             self.other_plans.push(statement.plan.clone());
         }

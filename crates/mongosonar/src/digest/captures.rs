@@ -1,0 +1,97 @@
+//! Reading captures into a digest.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use sonar_core::time::NS_PER_S;
+use sonar_core::{Coverage, Operation, Outcome, Packet, Record, Role, Timestamp};
+use sonar_decode::{Decoder, Settings, Shared, Sink};
+
+use super::Collect;
+use crate::input;
+use crate::queries::applications;
+use crate::queries::packets::{self, End, PacketSink};
+
+/// What captures came to.
+pub struct Captured {
+    /// The operations that were served.
+    pub collect: Collect,
+    /// What was captured, and what was lost.
+    pub coverage: Coverage,
+    /// A file is cut or damaged; all before that is in it.
+    pub damaged: bool,
+}
+
+/// Takes operations that were served, and counts the others.
+struct Served(Collect);
+
+impl Sink for Served {
+    fn operation(&mut self, op: &Operation<'_>) {
+        match (op.role, op.outcome) {
+            (_, Outcome::InFlight) => {}
+            (Role::Served, _) => self.0.record(&Record::wire(op)),
+            (Role::Issued, _) => self.0.leave_out_issued(op),
+        }
+    }
+}
+
+/// One capture file that is read.
+struct Capture<'a> {
+    decoder: Decoder,
+    shared: Arc<Shared>,
+    served: Served,
+    logs: &'a [PathBuf],
+    stop: &'a Arc<AtomicBool>,
+    last: Timestamp,
+}
+
+impl PacketSink for Capture<'_> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>> {
+        if self.last == Timestamp::default() {
+            applications::read_logs(self.logs, packet.time, &self.shared, self.stop)?;
+        }
+        if packet.time.unix_ns() / NS_PER_S > self.last.unix_ns() / NS_PER_S {
+            self.decoder.tick(packet.time, &mut self.served);
+        }
+        self.last = self.last.max(packet.time);
+        self.decoder.packet(packet, &mut self.served);
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Reads the operations of these captures, each for itself. `logs` say who was on a connection when a capture
+/// began.
+///
+/// # Errors
+/// A file cannot be opened, or holds something else.
+pub fn read(
+    files: &[PathBuf],
+    logs: &[PathBuf],
+    collect: Collect,
+    stop: &Arc<AtomicBool>,
+) -> Result<Captured> {
+    let mut captured = Captured { collect, coverage: Coverage::default(), damaged: false };
+    for path in files {
+        let shared = Arc::new(Shared::default());
+        let decoder = Decoder::new(Settings::default(), shared.clone());
+        let served = Served(captured.collect);
+        let mut capture = Capture { decoder, shared, served, logs, stop, last: Timestamp::default() };
+        let end = packets::read(path, stop, &mut capture)?;
+        let Capture { mut decoder, mut served, last, .. } = capture;
+        // What is in flight is so at the end of the file, before the decoder gives it up.
+        let in_flight = decoder.in_flight(last);
+        decoder.finish(last, &mut served);
+        captured.collect = served.0;
+        in_flight.iter().for_each(|waiting| captured.collect.add_in_flight(waiting));
+        captured.coverage.add(&decoder.coverage());
+        if let End::Damaged(what) = end {
+            captured.damaged = true;
+            eprintln!("mongosonar: {}: {what}; all before it has been read", input::name(path));
+        }
+    }
+    captured.coverage.shapes_folded += captured.collect.digest.folded;
+    Ok(captured)
+}

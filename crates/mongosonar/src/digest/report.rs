@@ -1,0 +1,183 @@
+//! `mongosonar report FILE...`: captures, logs and profiles of the same minutes, side by side.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, bail};
+use sonar_core::{Application, Digest, DigestSettings, GroupBy, Notices, Reading, Source, Subject};
+use sonar_view::digest::SourceSummary;
+use sonar_view::{Hidden, Zone};
+
+use super::captures::Captured;
+use super::{Collect, DigestArgs, Gathered, Shown, Span, captures, read_logs, read_profiles, show};
+use crate::content::{self, Content};
+use crate::exit::usage;
+use crate::input;
+use crate::values::ClassArg;
+
+/// Beyond this, spans of sources differ so much that figures do not belong together, in nanoseconds.
+const MOST_APART_NS: u64 = 60_000_000_000;
+
+/// Files by what they hold.
+#[derive(Default)]
+struct Inputs {
+    captures: Vec<PathBuf>,
+    profiles: Vec<PathBuf>,
+    logs: Vec<PathBuf>,
+}
+
+impl Inputs {
+    /// Looks at the beginning of each file.
+    ///
+    /// # Errors
+    /// One cannot be read, or holds something else.
+    fn of(files: &[PathBuf], stop: &Arc<AtomicBool>) -> Result<Self> {
+        let mut inputs = Self::default();
+        for path in files {
+            if path == Path::new("-") {
+                return Err(usage!(
+                    "report looks at each file before it reads it, so it takes no standard input"
+                ));
+            }
+            let name = input::name(path);
+            let content = content::peek(input::open(path, &name, stop)?.0, &name)?.content;
+            match content {
+                Content::Capture => inputs.captures.push(path.clone()),
+                Content::ProfileBson | Content::ProfileText => inputs.profiles.push(path.clone()),
+                Content::Log => inputs.logs.push(path.clone()),
+                _ => bail!("{name}: {}; report reads captures, logs and profiles", content::advice(content)),
+            }
+        }
+        Ok(inputs)
+    }
+}
+
+/// Everything that was read.
+#[derive(Default)]
+struct Joined {
+    digest: Digest,
+    sources: Vec<SourceSummary>,
+    reading: Reading,
+    notices: Option<Notices>,
+    /// Operations of the wire that were not asked for.
+    hidden: Hidden,
+    damaged: bool,
+}
+
+impl Joined {
+    fn add(&mut self, digest: Digest, summary: SourceSummary) {
+        if self.sources.is_empty() {
+            self.digest = Digest::new(digest.settings);
+        }
+        self.damaged |= summary.damaged;
+        self.sources.push(summary);
+        self.digest.merge(&by_name(digest));
+    }
+}
+
+/// Runs the command; gives the exit code.
+pub fn run(args: &DigestArgs) -> Result<u8> {
+    if args.files.is_empty() {
+        return Err(usage!(
+            "which files? Name captures, logs and profiles; --uri only says where to look up indexes"
+        ));
+    }
+    let stop = super::stop()?;
+    let inputs = Inputs::of(&args.files, &stop)?;
+    let settings = DigestSettings { by: super::by(args), points: args.html.is_some() };
+    let collect = |source| Collect::new(source, settings, ClassArg::classes(&args.class));
+    let span = Span::of(args);
+    let mut joined = Joined::default();
+    let mut zone = span.zone.clone();
+    // The zone of the log is that of all times, so it comes first.
+    let logs = if inputs.logs.is_empty() {
+        None
+    } else {
+        let read = read_logs(&inputs.logs, collect(Source::Log), &span, &stop)?;
+        read.refuse_nothing(&inputs.logs)?;
+        zone.get_or_insert_with(|| read.zone.clone());
+        Some(read)
+    };
+    let zone = zone.unwrap_or_else(Zone::utc);
+    let within = |source| {
+        let mut collect = collect(source);
+        (collect.from, collect.to) = span.ends(&zone);
+        collect
+    };
+    if !inputs.captures.is_empty() {
+        let read = captures::read(&inputs.captures, &inputs.logs, within(Source::Wire), &stop)?;
+        let Captured { collect, coverage, damaged } = read;
+        let counters = coverage.iter();
+        let summary = SourceSummary::new(Source::Wire, names(&inputs.captures), counters, coverage.losses());
+        joined.hidden = collect.hidden;
+        joined.add(collect.digest, SourceSummary { damaged, ..summary });
+    }
+    if !inputs.profiles.is_empty() {
+        let read = read_profiles(&inputs.profiles, within(Source::Profile), &stop)?;
+        read.refuse_nothing(&inputs.profiles)?;
+        joined.add_gathered(Source::Profile, &inputs.profiles, read);
+    }
+    if let Some(read) = logs {
+        joined.add_gathered(Source::Log, &inputs.logs, read);
+    }
+    let notes = apart(&joined.digest, &zone).into_iter().collect();
+    let Joined { digest, sources, reading, notices, hidden, damaged } = joined;
+    let mut gathered = Gathered { digest, hidden, reading, notices, damaged, zone };
+    let source = sources.first().map_or(Source::Wire, |summary| summary.source);
+    show(args, &mut gathered, Shown { source: Some(source), sources: &sources, notes, server: None })
+}
+
+impl Joined {
+    fn add_gathered(&mut self, source: Source, files: &[PathBuf], read: Gathered) {
+        let Gathered { digest, reading, notices, damaged, .. } = read;
+        let summary = SourceSummary::new(source, names(files), reading.iter(), reading.losses());
+        self.add(digest, SourceSummary { damaged, ..summary });
+        self.reading.add(&reading);
+        self.notices = notices.or(self.notices.take());
+    }
+}
+
+fn names(files: &[PathBuf]) -> Vec<String> {
+    files.iter().map(|path| input::name(path)).collect()
+}
+
+/// The digest with applications by their name alone: a profile knows no more of them.
+fn by_name(mut digest: Digest) -> Digest {
+    if digest.settings.by == GroupBy::App {
+        digest.rename(|subject| match subject {
+            Subject::App(app) if !app.joined_late => {
+                let app = Application { name: app.name.clone(), ..Application::default() };
+                Subject::App(Arc::new(app))
+            }
+            other => other.clone(),
+        });
+    }
+    digest
+}
+
+/// Says that the sources are of different times, if they are.
+fn apart(digest: &Digest, zone: &Zone) -> Option<String> {
+    let spans: Vec<_> = digest
+        .total
+        .sources()
+        .filter_map(|source| Some((source, &digest.total.of(source)?.figures)))
+        .filter(|(_, figures)| figures.calls > 0)
+        .collect();
+    let from = spans.iter().map(|(_, figures)| figures.first_seen).max()?;
+    let to = spans.iter().map(|(_, figures)| figures.last_seen).min()?;
+    if from >= to {
+        return Some("the sources are of different times: no row compares the same operations.".to_owned());
+    }
+    let (longest, figures) =
+        spans.iter().max_by_key(|(_, figures)| figures.last_seen.since(figures.first_seen))?;
+    let longest_ns = figures.last_seen.since(figures.first_seen);
+    (longest_ns > to.since(from).saturating_add(MOST_APART_NS)).then(|| {
+        format!(
+            "the {} reaches further than the others: --from {} --to {} is what all of them saw.",
+            longest.name(),
+            zone.show_seconds(from),
+            zone.show_seconds(to),
+        )
+    })
+}

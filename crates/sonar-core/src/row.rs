@@ -1,0 +1,600 @@
+//! A row: what is known of the operations of one shape, namespace, application, client or plan.
+//!
+//! It holds the figures of each source apart, because two sources that saw the same operation would count it
+//! twice: the wire knows latency, bytes and applications, a profile or log knows what the server examined,
+//! waited for and read. Merged rows have all of it side by side.
+
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
+
+use foldhash::quality::RandomState;
+
+use crate::figures::{Apps, Clients, Figures, Record, ServerFigures, Share, Sum};
+use crate::{Application, Class, Endpoint, Identity, Outcome, Role, ShapeId, ShapeInfo, Source};
+
+/// The most ordered ids told apart within one row.
+pub const MAX_ORDERED_IDS: usize = 8;
+
+/// What a row stands for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// A shape, or where it is not known exactly, what is known of it.
+    Shape {
+        /// How exactly the shape is known.
+        identity: Identity,
+        /// The shape.
+        shape: Arc<ShapeInfo>,
+        /// The ordered id, where rows are split by it; 0 otherwise.
+        order: ShapeId,
+    },
+    /// A namespace: database, and collection unless it is empty.
+    Namespace(Box<str>, Box<str>),
+    /// An application.
+    App(Arc<Application>),
+    /// A client address.
+    Client(IpAddr),
+    /// A plan summary; empty for none.
+    Plan(Box<str>),
+    /// All that did not fit.
+    Other,
+}
+
+/// A [`Subject`] that is borrowed.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum SubjectRef<'a> {
+    Shape(Identity, &'a Arc<ShapeInfo>, ShapeId),
+    Namespace(&'a str, &'a str),
+    App(&'a Arc<Application>),
+    Client(IpAddr),
+    Plan(&'a str),
+    Other,
+}
+
+impl Subject {
+    fn borrow(&self) -> SubjectRef<'_> {
+        match self {
+            Self::Shape { identity, shape, order } => SubjectRef::Shape(*identity, shape, *order),
+            Self::Namespace(database, collection) => SubjectRef::Namespace(database, collection),
+            Self::App(app) => SubjectRef::App(app),
+            Self::Client(ip) => SubjectRef::Client(*ip),
+            Self::Plan(plan) => SubjectRef::Plan(plan),
+            Self::Other => SubjectRef::Other,
+        }
+    }
+}
+
+impl SubjectRef<'_> {
+    /// Whether `subject` is this one. Mostly the same text lies at the same address.
+    #[inline]
+    fn is(self, subject: &Subject) -> bool {
+        match (self, subject) {
+            (
+                Self::Shape(identity, shape, order),
+                Subject::Shape { identity: mine, shape: known, order: own },
+            ) => (Arc::ptr_eq(shape, known) || shape.id == known.id) && order == *own && identity == *mine,
+            (Self::Namespace(database, collection), Subject::Namespace(known, own)) => {
+                *database == **known && *collection == **own
+            }
+            (Self::App(app), Subject::App(known)) => app == known,
+            (Self::Client(ip), Subject::Client(known)) => ip == *known,
+            (Self::Plan(plan), Subject::Plan(known)) => *plan == **known,
+            (Self::Other, Subject::Other) => true,
+            _ => false,
+        }
+    }
+
+    /// A number that is quickly made, and mostly another one for another subject.
+    #[inline]
+    fn number(self) -> u64 {
+        match self {
+            // Ids are hashes themselves.
+            Self::Shape(_, shape, order) => shape.id.0 ^ order.0,
+            Self::Namespace(database, collection) => (database.len() * 8 + collection.len()) as u64,
+            // Applications lie apart in memory.
+            Self::App(app) => (Arc::as_ptr(app) as u64 >> 4) ^ (Arc::as_ptr(app) as u64 >> 10),
+            Self::Client(IpAddr::V4(ip)) => u64::from(ip.to_bits()),
+            Self::Client(IpAddr::V6(ip)) => ip.to_bits() as u64,
+            Self::Plan(plan) => plan.len() as u64,
+            Self::Other => 0,
+        }
+    }
+
+    fn to_owned(self) -> Subject {
+        match self {
+            Self::Shape(identity, shape, order) => Subject::Shape { identity, shape: shape.clone(), order },
+            Self::Namespace(database, collection) => Subject::Namespace(database.into(), collection.into()),
+            Self::App(app) => Subject::App(app.clone()),
+            Self::Client(ip) => Subject::Client(ip),
+            Self::Plan(plan) => Subject::Plan(plan.into()),
+            Self::Other => Subject::Other,
+        }
+    }
+}
+
+/// Which row: a subject, and where rows are split by them, server, role and class of its operations.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Key<'a> {
+    pub server: Endpoint,
+    pub role: Role,
+    pub class: Class,
+    pub subject: SubjectRef<'a>,
+}
+
+impl Key<'_> {
+    /// See [`SubjectRef::number`].
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.subject.number().wrapping_add(self.class as u64).wrapping_add(u64::from(self.server.port))
+    }
+
+    /// Whether `row` is the one.
+    #[inline]
+    pub(crate) fn is(&self, row: &Row) -> bool {
+        self.class == row.class
+            && self.role == row.role
+            && self.subject.is(&row.subject)
+            && self.server == row.server
+    }
+
+    pub(crate) fn hash(&self, hasher: &RandomState) -> u64 {
+        let place = (self.server, self.role, self.class);
+        match self.subject {
+            SubjectRef::Shape(identity, shape, order) => hasher.hash_one((place, identity, shape.id, order)),
+            SubjectRef::Namespace(database, collection) => hasher.hash_one((place, database, collection)),
+            SubjectRef::App(app) => hasher.hash_one((place, app)),
+            SubjectRef::Client(ip) => hasher.hash_one((place, ip)),
+            SubjectRef::Plan(plan) => hasher.hash_one((place, plan)),
+            SubjectRef::Other => hasher.hash_one(place),
+        }
+    }
+}
+
+/// What one source saw of a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// The figures.
+    pub figures: Figures,
+    /// By application.
+    pub apps: Apps,
+    /// By client address.
+    pub clients: Clients,
+    /// What had not ended when the source did; of the wire alone.
+    pub in_flight: Unfinished,
+}
+
+/// Operations that have not ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Unfinished {
+    /// How many.
+    pub count: u64,
+    /// Age of the oldest, in nanoseconds.
+    pub oldest_ns: u64,
+}
+
+impl Observed {
+    fn merge(&mut self, other: &Self) {
+        self.in_flight.count += other.in_flight.count;
+        self.in_flight.oldest_ns = self.in_flight.oldest_ns.max(other.in_flight.oldest_ns);
+        self.figures.merge(&other.figures);
+        self.apps.merge(&other.apps);
+        self.clients.merge(&other.clients);
+    }
+}
+
+/// Server, role, class and shape of a row by shape.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RowKey {
+    /// The server that was asked.
+    pub server: Endpoint,
+    /// See [`Operation::role`](crate::Operation::role).
+    pub role: Role,
+    /// See [`Operation::class`](crate::Operation::class).
+    pub class: Class,
+    /// The shape; id 0 in the row `other`.
+    pub shape: ShapeId,
+    /// The ordered id, where rows are split by it; id 0 otherwise.
+    pub order: ShapeId,
+}
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The server that was asked; port 0 where rows are not split by it.
+    pub server: Endpoint,
+    /// See [`Operation::role`](crate::Operation::role); served where rows are not split by it.
+    pub role: Role,
+    /// See [`Operation::class`](crate::Operation::class); user where rows are not split by it.
+    pub class: Class,
+    /// What it stands for.
+    pub subject: Subject,
+    /// The ordered ids seen, at most [`MAX_ORDERED_IDS`].
+    pub ordered_ids: Vec<ShapeId>,
+    /// `queryHash` of the server, where every operation that gave one gave this; empty where they gave several.
+    query_hash: Option<Box<str>>,
+    /// By source.
+    observed: [Option<Box<Observed>>; Source::ALL.len()],
+}
+
+impl Row {
+    /// A row without figures; `class` is that of its operations, where rows are split by it.
+    pub fn new(subject: Subject, class: Class) -> Self {
+        Self {
+            server: Endpoint::default(),
+            role: Role::default(),
+            class,
+            subject,
+            ordered_ids: Vec::new(),
+            query_hash: None,
+            observed: [const { None }; Source::ALL.len()],
+        }
+    }
+
+    pub(crate) fn of_key(key: &Key<'_>) -> Self {
+        Self { server: key.server, role: key.role, ..Self::new(key.subject.to_owned(), key.class) }
+    }
+
+    pub(crate) fn key_ref(&self) -> Key<'_> {
+        Key { server: self.server, role: self.role, class: self.class, subject: self.subject.borrow() }
+    }
+
+    /// Server, role, class and shape.
+    pub fn key(&self) -> RowKey {
+        let (shape, order) = match &self.subject {
+            Subject::Shape { shape, order, .. } => (shape.id, *order),
+            _ => <(ShapeId, ShapeId)>::default(),
+        };
+        RowKey { server: self.server, role: self.role, class: self.class, shape, order }
+    }
+
+    /// The shape; `other` where the row stands for none or for many.
+    pub fn shape(&self) -> &Arc<ShapeInfo> {
+        static OTHER: LazyLock<Arc<ShapeInfo>> = LazyLock::new(|| Arc::new(ShapeInfo::other()));
+        match &self.subject {
+            Subject::Shape { shape, .. } => shape,
+            _ => &OTHER,
+        }
+    }
+
+    /// What `source` saw; `None` where it saw nothing.
+    pub fn of(&self, source: Source) -> Option<&Observed> {
+        self.observed[source as usize].as_deref()
+    }
+
+    /// The same to be written to.
+    #[inline]
+    pub fn of_mut(&mut self, source: Source) -> &mut Observed {
+        self.observed[source as usize].get_or_insert_default()
+    }
+
+    /// The sources that saw it, the one that knows latencies best first.
+    pub fn sources(&self) -> impl Iterator<Item = Source> {
+        Source::ALL.into_iter().filter(|source| self.of(*source).is_some())
+    }
+
+    /// What the source saw that knows latencies best.
+    pub fn observed(&self) -> &Observed {
+        static NOTHING: LazyLock<Observed> = LazyLock::new(Observed::default);
+        self.observed.iter().flatten().next().map_or(&NOTHING, |observed| observed)
+    }
+
+    /// Counts and latencies, of the source that knows them best.
+    pub fn figures(&self) -> &Figures {
+        &self.observed().figures
+    }
+
+    /// The figures of the source that says how the server executed most operations; `None` where none does.
+    pub fn executed(&self) -> Option<(Source, &Figures)> {
+        let figures = Source::ALL.into_iter().filter_map(|source| Some((source, &self.of(source)?.figures)));
+        // The first of equal ones.
+        figures
+            .filter(|(_, figures)| figures.knows_execution())
+            .rev()
+            .max_by_key(|(_, figures)| figures.calls)
+    }
+
+    /// How the server executed its operations; all of it unknown where no source says.
+    pub fn server(&self) -> &ServerFigures {
+        self.executed().map_or(self.figures(), |(_, figures)| figures).server()
+    }
+
+    /// Documents, or keys, examined for each document returned; `None` where no source knows it.
+    pub fn examined_per_returned(&self) -> Option<f64> {
+        self.executed()?.1.examined_per_returned()
+    }
+
+    /// Every sum with its stable name, each of the source that knows it best.
+    pub fn sums(&self) -> Vec<(&'static str, Sum)> {
+        self.figures().sums_with(self.server())
+    }
+
+    /// `queryHash` of the server, where there is one.
+    pub fn query_hash(&self) -> Option<&str> {
+        self.query_hash.as_deref().filter(|hash| !hash.is_empty())
+    }
+
+    /// Adds one operation's figures.
+    #[inline]
+    pub(crate) fn record(&mut self, record: &Record<'_>) -> &mut Observed {
+        let observed = self.of_mut(record.source);
+        observed.figures.record(record);
+        observed
+    }
+
+    /// Notes the ids of an operation.
+    #[inline]
+    pub(crate) fn see_ids(&mut self, record: &Record<'_>) {
+        self.see_order(record.op.ordered_id);
+        if let Some(execution) = record.execution
+            && !execution.query_hash.is_empty()
+        {
+            self.see_query_hash(execution.query_hash);
+        }
+    }
+
+    /// Notes an ordered id. Of more than there is room for, the smallest stay.
+    pub fn see_order(&mut self, id: ShapeId) {
+        if self.ordered_ids.contains(&id) {
+            return;
+        }
+        if self.ordered_ids.len() < MAX_ORDERED_IDS {
+            self.ordered_ids.push(id);
+        } else if let Some(last) = self.ordered_ids.iter_mut().max().filter(|last| id < **last) {
+            *last = id;
+        }
+    }
+
+    /// Notes a `queryHash`.
+    pub fn see_query_hash(&mut self, hash: &str) {
+        match &mut self.query_hash {
+            None => self.query_hash = Some(hash.into()),
+            Some(known) if **known == *hash => {}
+            Some(known) => *known = Box::default(),
+        }
+    }
+
+    /// Adds all that `other` holds, source by source.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.observed.iter_mut().zip(&other.observed) {
+            if let Some(theirs) = theirs {
+                mine.get_or_insert_default().merge(theirs);
+            }
+        }
+        other.ordered_ids.iter().for_each(|id| self.see_order(*id));
+        if let Some(hash) = &other.query_hash {
+            self.see_query_hash(hash);
+        }
+    }
+}
+
+/// The share of one operation in its row.
+#[inline]
+pub(crate) fn share_of(record: &Record<'_>) -> Share {
+    let Record { op, weight, .. } = *record;
+    Share {
+        calls: weight,
+        failed: weight * u64::from(matches!(op.outcome, Outcome::Failed(_))),
+        latency_ns: op.latency_ns.unwrap_or(0).saturating_mul(weight),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::operation::{ErrorCodes, Opcode};
+    use crate::table::{GroupBy, MAX_GROUPS, MAX_ROWS, Table};
+    use crate::{Execution, Operation, Timestamp};
+
+    /// What differs between operations of a test.
+    #[derive(Clone, Debug)]
+    struct Seen {
+        source: Source,
+        shape: u64,
+        order: u64,
+        app: u8,
+        client: u8,
+        second: u64,
+        ns: Option<u64>,
+        code: Option<i32>,
+        docs: Option<u64>,
+        plan: u8,
+        weight: u32,
+    }
+
+    fn plain(source: Source, shape: u64) -> Seen {
+        let (code, docs) = (Some(11_000), Some(5));
+        Seen {
+            source,
+            shape,
+            order: shape,
+            app: 1,
+            client: 9,
+            second: 7,
+            ns: Some(250),
+            code,
+            docs,
+            plan: 1,
+            weight: 1,
+        }
+    }
+
+    fn seen() -> impl Strategy<Value = Seen> {
+        let whose = (0usize..3, 1u64..4, 0u64..12, 0u8..40, 0u8..40);
+        let what = (0u64..5_000, proptest::option::of(0u64..1 << 40), proptest::option::of(0i32..50));
+        let how = (proptest::option::of(0u64..1 << 40), 0u8..20, 0u32..3);
+        (whose, what, how).prop_map(
+            |((source, shape, order, app, client), (second, ns, code), (docs, plan, weight))| Seen {
+                source: Source::ALL[source],
+                shape,
+                order,
+                app,
+                client,
+                second,
+                ns,
+                code,
+                docs,
+                plan,
+                weight,
+            },
+        )
+    }
+
+    /// Hands the operation to `take`.
+    fn with<R>(seen: &Seen, take: impl FnOnce(&Record<'_>) -> R) -> R {
+        let shape = Arc::new(ShapeInfo { id: ShapeId(seen.shape), ..ShapeInfo::default() });
+        let app =
+            Arc::new(Application { name: format!("app {}", seen.app).into(), ..Application::default() });
+        let codes: Vec<_> = seen.code.into_iter().map(|code| (code, 2)).collect();
+        let plan = if seen.plan == 0 { String::new() } else { format!("IXSCAN {{ a{}: 1 }}", seen.plan) };
+        let op = Operation {
+            start: Timestamp::from_unix(seen.second, 0),
+            end: Timestamp::from_unix(seen.second, 250),
+            latency_ns: seen.ns,
+            transfer_ns: Some(3),
+            client: Endpoint::v4([10, 0, 0, seen.client], 40_000),
+            server: Endpoint::v4([10, 0, 0, 1], 27017),
+            role: Role::Served,
+            class: Class::User,
+            command: "find",
+            shape: &shape,
+            ordered_id: ShapeId(seen.order),
+            statements: &[],
+            statement_count: 1,
+            app: &app,
+            opcode: Opcode::Msg,
+            compressor: None,
+            request_id: 7,
+            cursor_id: None,
+            request_bytes: 100,
+            response_bytes: 40,
+            docs_returned: seen.docs,
+            docs_matched: None,
+            docs_affected: None,
+            outcome: if codes.is_empty() {
+                Outcome::Ok
+            } else {
+                Outcome::Failed(ErrorCodes { codes: &codes })
+            },
+            values: None,
+        };
+        let execution = Execution {
+            keys_examined: seen.docs,
+            plan: &plan,
+            query_hash: if seen.plan < 15 { "0A1B" } else { "" },
+            weight: seen.weight,
+            ..Execution::default()
+        };
+        match seen.source {
+            Source::Wire => take(&Record::wire(&op)),
+            source => take(&Record::server(source, &op, &execution)),
+        }
+    }
+
+    fn table<'a>(by: GroupBy, all: impl IntoIterator<Item = &'a Seen>) -> Table {
+        let mut table = Table::of_digest(by);
+        for one in all {
+            with(one, |record| table.record(record));
+        }
+        table
+    }
+
+    /// The rows in an order that does not depend on how they came in.
+    fn sorted(table: &Table) -> Vec<Row> {
+        let mut rows: Vec<_> = table.rows().to_vec();
+        rows.iter_mut().for_each(|row| row.ordered_ids.sort_unstable());
+        rows.sort_by_key(|row| format!("{:?}", row.subject));
+        rows
+    }
+
+    fn merged(one: &Table, other: &Table) -> Table {
+        let mut all = one.clone();
+        all.merge(other);
+        all
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn rows_merge_in_any_order_to_what_recording_all_gives(
+            all in proptest::collection::vec(seen(), 0..300),
+            cuts in (0usize..300, 0usize..300),
+            by in 0usize..GroupBy::DIGEST.len(),
+        ) {
+            let by = GroupBy::DIGEST[by];
+            let (low, high) = (cuts.0.min(cuts.1).min(all.len()), cuts.0.max(cuts.1).min(all.len()));
+            let [a, b, c] = [&all[..low], &all[low..high], &all[high..]].map(|part| table(by, part));
+            let whole = sorted(&table(by, &all));
+            prop_assert_eq!(&sorted(&merged(&merged(&a, &b), &c)), &whole);
+            prop_assert_eq!(&sorted(&merged(&a, &merged(&b, &c))), &whole);
+            prop_assert_eq!(&sorted(&merged(&merged(&c, &b), &a)), &whole);
+            for row in &whole {
+                let observed: Vec<_> = row.sources().filter_map(|source| row.of(source)).collect();
+                prop_assert!(observed.iter().all(|one| one.apps.len() <= crate::figures::MAX_APPS_PER_ROW
+                    && one.figures.server().plans.len() <= crate::figures::MAX_PLANS
+                    && one.figures.errors.len() <= crate::figures::MAX_ERROR_CODES));
+                if by != GroupBy::App {
+                    let counted = |one: &&&Observed| {
+                        one.apps.iter().map(|(_, share)| share.calls).sum::<u64>() + one.apps.other.calls
+                            == one.figures.calls
+                    };
+                    prop_assert_eq!(observed.iter().filter(counted).count(), observed.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sources_that_saw_the_same_operations_stand_side_by_side() {
+        let all = [
+            plain(Source::Log, 1),
+            plain(Source::Wire, 1),
+            plain(Source::Wire, 1),
+            plain(Source::Profile, 2),
+        ];
+        let table = table(GroupBy::Shape, &all);
+        let [row, profiled] = table.rows() else { panic!("two shapes") };
+        assert_eq!(row.sources().collect::<Vec<_>>(), [Source::Wire, Source::Log]);
+        assert_eq!((row.figures().calls, row.of(Source::Log).unwrap().figures.calls), (2, 1));
+        assert_eq!(row.figures().server().sums.keys_examined.get(), None, "the wire cannot know it");
+        assert_eq!(row.server().sums.keys_examined.get(), Some(5));
+        assert_eq!(row.examined_per_returned(), Some(1.0), "of the log alone");
+        assert_eq!(row.executed().unwrap().0, Source::Log);
+        assert_eq!((profiled.figures().calls, profiled.of(Source::Wire)), (1, None));
+    }
+
+    #[test]
+    fn a_full_table_folds_into_other_and_counts_it() {
+        let mut table = Table::of_window(GroupBy::Shape);
+        let mut record = |id| with(&plain(Source::Wire, id), |record| u64::from(table.record(record).1));
+        let folded: u64 = (1..=MAX_ROWS as u64 + 5).map(&mut record).sum();
+        assert_eq!((folded, record(1)), (5, 0));
+        assert_eq!(table.len(), MAX_ROWS + 1);
+        let other = table.rows().last().unwrap();
+        assert_eq!((other.key().shape, &*other.shape().typed), (ShapeId(0), "other"));
+        assert_eq!((other.figures().calls, other.figures().error_count()), (5, 10));
+        assert_eq!(table.iter().map(|row| row.figures().calls).sum::<u64>(), MAX_ROWS as u64 + 6);
+        assert_eq!(Table::of_window(GroupBy::Shape).merge(&table), 0, "these were folded before");
+    }
+
+    #[test]
+    fn too_many_clients_go_under_other() {
+        let (mut table, mut folded) = (Table::of_window(GroupBy::Client), 0);
+        for n in 0..MAX_GROUPS as u32 + 3 {
+            with(&plain(Source::Wire, 1), |record| {
+                let op = Operation { client: Endpoint::v4(n.to_be_bytes(), 1), ..*record.op };
+                folded += u64::from(table.record(&Record::wire(&op)).1);
+            });
+        }
+        assert_eq!((table.len(), folded), (MAX_GROUPS + 1, 3));
+    }
+
+    #[test]
+    fn rows_are_split_by_order_only_when_asked() {
+        for (by, rows) in [(GroupBy::Shape, 1), (GroupBy::Order, 2)] {
+            let all = [5, 6].map(|order| Seen { order, ..plain(Source::Wire, 1) });
+            assert_eq!(table(by, &all).len(), rows);
+        }
+    }
+}

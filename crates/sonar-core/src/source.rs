@@ -1,0 +1,39 @@
+//! Who saw an operation.
+
+/// Where figures come from.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Source {
+    /// Packets.
+    Wire,
+    /// `system.profile`.
+    Profile,
+    /// `mongod.log`, `mongos.log`.
+    Log,
+}
+
+impl Source {
+    /// All of them: the one that knows latencies best first.
+    pub const ALL: [Self; 3] = [Self::Wire, Self::Profile, Self::Log];
+
+    /// The stable name in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wire => "wire",
+            Self::Profile => "profile",
+            Self::Log => "log",
+        }
+    }
+
+    /// From its stable name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// Durations are rounded down to a multiple of this, in nanoseconds.
+    pub const fn precision_ns(self) -> u64 {
+        match self {
+            Self::Wire => 1,
+            Self::Profile | Self::Log => 1_000_000,
+        }
+    }
+}
