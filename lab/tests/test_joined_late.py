@@ -56,9 +56,12 @@ def metadata(client, name):
     return json.dumps(line, separators=(",", ":")) + "\n"
 
 
-def test_pools_are_named_by_the_server_when_it_is_asked(tmp_path):
+@pytest.mark.parametrize("named", ["--uri mongodb://{address}", "--host {host}"])
+def test_pools_are_named_by_the_server_when_it_is_asked(named, tmp_path):
+    """A host without a port has that of the single --port."""
     with labkit.ready(MOCK) as address, pool(address, "shop-api") as shop, pool(address, "reports") as reports:
-        with listen(address, tmp_path, "--uri", f"mongodb://{address}") as ear:
+        server = named.format(address=address, host=address.rsplit(":", 1)[0])
+        with listen(address, tmp_path, *server.split()) as ear:
             ask(shop, 20)
             ask(reports, 10)
             labkit.wait_until(heard(ear, 30), "30 operations")

@@ -32,18 +32,19 @@ use crate::exit::{FAILED, OK};
 use crate::privileges;
 use crate::stop::{Ending, Signals};
 
-/// The longest time that a capture thread sleeps, so that it soon listens to other ports.
+/// The longest sleep of a capture thread, so that it soon captures other ports.
 const LONG_NAP: Duration = Duration::from_secs(1);
-/// When the kernel hands over a block that is not full: the fewer wake-ups, the less they cost, as each finds
-/// the processor's caches cold.
+/// When the kernel hands over a block that is not full. Fewer wake-ups cost less, because each one finds the
+/// processor's caches cold.
 const RETIRE: Duration = Duration::from_millis(250);
 /// The same where each operation is written as it ends.
 const RETIRE_EACH: Duration = Duration::from_millis(100);
-/// A ring has at least so many blocks, for the kernel fills one while others are read.
+/// The fewest blocks of a ring: the kernel fills one while others are read.
 const MIN_BLOCKS: usize = 8;
-/// The largest block, in bytes: where one fills before it is handed over by time, that is a wake-up more.
+/// The largest block, in bytes. A block that fills before its time costs one more wake-up.
 const MAX_BLOCK_BYTES: usize = 4 << 20;
-/// And the smallest: a frame is captured whole only where it fits in a block, and segmentation offload makes long ones.
+/// The smallest block, in bytes. Only a frame that fits in a block is captured whole, and segmentation offload makes
+/// long frames.
 const MIN_BLOCK_BYTES: usize = 512 << 10;
 
 pub fn now() -> Timestamp {
@@ -60,20 +61,20 @@ struct CaptureThread {
     /// Where failures to apply them go.
     complaints: Sender<News>,
     pipeline: Pipeline,
-    /// How much later than it came a packet may be handed over.
+    /// How long after its arrival a packet may be handed over.
     delay: Duration,
     stop: Arc<AtomicBool>,
-    /// Whether the thread gives up all that decoding does not take.
+    /// Whether the thread drops everything that decoding does not need.
     confined: bool,
 }
 
-/// Something to be said once while listening.
+/// A message during the capture.
 pub enum News {
-    /// What is new, and where the packets come from now.
+    /// What has changed, and where the packets come from now.
     Source { news: String, source: String, origin: Origin },
-    /// What went wrong; listening goes on.
+    /// An error; the capture continues.
     Complaint(String),
-    /// Why nothing is written to the file of `--write` any more; listening goes on.
+    /// Why nothing more is written to the file of `--write`; the capture continues.
     WritingEnded(String),
 }
 
@@ -129,7 +130,7 @@ impl CaptureThread {
         }
     }
 
-    /// Takes what the ring holds.
+    /// Reads the packets in the ring.
     fn read(&mut self) {
         let pipeline = &mut self.pipeline;
         self.ring.for_each(|packet| pipeline.packet(&packet));
@@ -151,7 +152,7 @@ impl CaptureThread {
     }
 }
 
-/// Listens until told to stop; gives the exit code.
+/// Captures until it is stopped; returns the exit code.
 pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let confined = !args.keep_privileges;
     // It may ask for a password.
@@ -305,7 +306,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     Ok(OK)
 }
 
-/// Whether the live view is shown, rather than a text for each interval.
+/// Whether to show the live view rather than a text for each interval.
 pub fn on_screen(args: &QueriesArgs) -> bool {
     !args.each
         && !super::digest(args)
@@ -329,8 +330,8 @@ fn block_bytes(ring_bytes: usize) -> usize {
     1 << most.ilog2()
 }
 
-/// Starts the thread that looks for servers that start later, where no port was named. It ends when what
-/// is returned is dropped.
+/// Starts the thread that finds servers that start later, if no port was named. It ends when the returned sender is
+/// dropped.
 fn follow(
     listened: Listened,
     finder: Option<Helper>,
@@ -360,7 +361,7 @@ fn follow(
     Ok(keep)
 }
 
-/// Where changes of the ports are sent.
+/// Receivers of changes of the ports.
 struct Changes {
     /// The capture threads.
     ports: Vec<Sender<Arc<Listened>>>,

@@ -11,7 +11,7 @@ use sonar_decode::{Decoder, Sink};
 use crate::queries::output::Output;
 use crate::queries::write::Recorder;
 
-/// Decodes packets into operations and collects these in windows, which it hands over at the boundaries of intervals.
+/// Decodes packets into operations and collects them in windows, which it hands over at the boundaries of intervals.
 pub struct Pipeline {
     pub decoder: Decoder,
     pub sink: LiveSink,
@@ -19,16 +19,16 @@ pub struct Pipeline {
     pub counted: Coverage,
     pub kernel: Coverage,
     pub interval_ns: u64,
-    /// End of the interval that is open. It ends with the first packet that is later, or when none can come
-    /// any more that is earlier.
+    /// End of the open interval. The interval ends with the first later packet, or when no earlier one can come any
+    /// more.
     pub boundary: Timestamp,
     pub settings: WindowSettings,
     pub to: SyncSender<Window>,
-    /// Nobody takes the windows any more.
+    /// The receiver of the windows has gone.
     pub orphaned: bool,
 }
 
-/// Takes operations into the open window, and writes them where that is asked for.
+/// Records operations in the open window, and writes them if that was asked for.
 pub struct LiveSink {
     pub window: Window,
     pub each: Option<Arc<Mutex<Output>>>,
@@ -77,7 +77,7 @@ impl Pipeline {
         self.hand_over(end, end, in_flight);
     }
 
-    /// Goes on with another decoder, which has seen nothing yet.
+    /// Continues with a new decoder.
     pub fn restart(&mut self, decoder: Decoder, time: Timestamp) {
         self.decoder.finish(time, &mut self.sink);
         self.sink.window.coverage.add(&self.decoder.coverage().since(&self.counted));

@@ -17,10 +17,10 @@ use super::News;
 use crate::queries::output::Output;
 use crate::stop::{self, Job};
 
-/// The longest time that the main thread sleeps, so that it ends soon after Ctrl-C.
+/// The longest sleep of the main thread, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);
 
-/// Puts the windows of several threads together.
+/// Joins the windows of several threads.
 struct Joiner {
     from: Receiver<Window>,
     threads: usize,
@@ -30,8 +30,8 @@ struct Joiner {
 }
 
 impl Joiner {
-    /// The next interval of which all threads have handed over their part; `None` when there is none in
-    /// time, or no thread is left.
+    /// The next interval for which all threads have handed over their windows; `None` if there is none in time, or no
+    /// thread is left.
     fn next(&mut self, wait: Duration) -> Option<Window> {
         let until = Instant::now() + wait;
         loop {
@@ -68,7 +68,7 @@ pub fn add(total: &mut Option<Window>, window: Window) {
     }
 }
 
-/// The windows of the threads that capture, and what there is to say beside them.
+/// The windows of the capture threads, and their messages.
 pub struct Feed {
     joiner: Joiner,
     news: Receiver<News>,
@@ -94,7 +94,7 @@ impl Feed {
             || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// The sum of the windows that come until all threads have ended; each may take two seconds.
+    /// The sum of the windows until all threads have ended. It waits two seconds for each.
     pub fn rest(&mut self) -> Option<Window> {
         let mut rest = None;
         while let Some(window) = self.joiner.next(Duration::from_secs(2)) {
@@ -103,7 +103,7 @@ impl Feed {
         rest
     }
 
-    /// A table, or an object, for each interval; gives the sum of all windows.
+    /// Prints a table, or an object, for each interval; returns the sum of all windows.
     pub fn print(&mut self, output: &mut Output) -> Result<Option<Window>> {
         let mut total = None;
         while !self.is_over() {
@@ -123,7 +123,7 @@ impl Feed {
         Ok(total)
     }
 
-    /// The live view, until the user quits; gives the sum of all windows.
+    /// Shows the live view until the user quits; returns the sum of all windows.
     pub fn show(
         &mut self,
         args: &QueriesArgs,
@@ -186,16 +186,16 @@ impl Feed {
     }
 }
 
-/// What a look at the keys and at job control came to.
+/// The result of handling keys and job control.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Keys {
     Quit,
-    /// The view is to be drawn again.
+    /// The view must be redrawn.
     Changed,
     Unchanged,
 }
 
-/// Waits a moment for a key, and does what it or job control asks for.
+/// Waits a moment for a key, and handles it and job control.
 fn keys(app: &mut App, job: &Job, screen: &mut Screen) -> std::io::Result<Keys> {
     let mut keys = if job.follow(screen)? { Keys::Changed } else { Keys::Unchanged };
     if !event::poll(Duration::from_millis(100))? {
