@@ -1,7 +1,7 @@
 // A chart: uPlot with our axes, zoom, pan, cross-hair, legend and keyboard. What is shown of the x axis belongs to the
 // caller, so that several charts move together.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 
 import { brief } from "./format";
@@ -174,7 +174,8 @@ export function Chart(props: ChartProps) {
     // Colours are read when it is made.
   }, [shape, theme, width, props.height]);
 
-  useEffect(() => {
+  // Before the next frame, or a page that is printed would miss it.
+  useLayoutEffect(() => {
     const made = plot.current;
     if (!made) return;
     made.batch(() => {

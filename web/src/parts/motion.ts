@@ -39,7 +39,12 @@ export function useMotion(element: { current: HTMLElement | null }): { theme: st
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(box);
-    return () => observer.disconnect();
+    // Paper has another width.
+    addEventListener(THEME, measure);
+    return () => {
+      observer.disconnect();
+      removeEventListener(THEME, measure);
+    };
   }, []);
   return { theme, width };
 }

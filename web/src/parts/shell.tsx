@@ -72,9 +72,13 @@ export function Shell(props: ShellProps) {
     return () => removeEventListener("keydown", press);
   }, [theme]);
   useEffect(() => {
-    // Paper is white.
-    const before = () => setTheme("light");
-    const after = () => setTheme(theme);
+    // Paper is white, and narrow.
+    const paper = (isPaper: boolean) => {
+      document.body.classList.toggle("paper", isPaper);
+      setTheme(isPaper ? "light" : theme);
+    };
+    const before = () => paper(true);
+    const after = () => paper(false);
     addEventListener("beforeprint", before);
     addEventListener("afterprint", after);
     return () => {
