@@ -677,6 +677,17 @@ def test_check_without_root_says_what_it_could_not_see(tmp_path):
     assert any(words.startswith("version of mongod") for words in less["unseen"])
 
 
+def test_check_of_a_folder_looks_at_the_mongod_whose_folder_it_is(tmp_path):
+    for pid, folder in [(10, "/data/one"), (20, "/data/two"), (30, "/data/three")]:
+        own = tmp_path / "proc" / str(pid)
+        own.mkdir(parents=True)
+        (own / "comm").write_text("mongod\n")
+        (own / "cmdline").write_bytes(b"/usr/bin/mongod\0--dbpath=" + folder.encode() + b"\0")
+    for folder, pid in [("/data/two", 20), ("/data/three", 30), ("/data/none", 10)]:
+        done = run("check", "--json", "--root", tmp_path, "--dbpath", folder)
+        assert f"mongod runs as {pid}" in json.loads(done.stdout)["about"], done
+
+
 def test_check_of_what_is_no_machine(tmp_path):
     done = run("check", "--root", tmp_path)
     assert done.returncode == 2 and "proc" in done.stderr

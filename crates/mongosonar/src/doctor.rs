@@ -8,13 +8,12 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
-use sonar_sys::RingConfig;
-use sonar_sys::listeners::{self, Found};
+use sonar_sys::host::listeners::Found;
 use sonar_sys::probe::{self, Verdict};
+use sonar_sys::{Host, RingConfig};
 
 use crate::config;
 use crate::exit::{OK, PROBLEM};
-use crate::queries::SERVERS;
 
 /// The arguments of `mongosonar doctor`.
 #[derive(Args, Debug)]
@@ -56,7 +55,8 @@ impl Line {
 /// Prints the findings; the exit code tells whether there is a problem.
 pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     let json = args.json;
-    let mut lines: Vec<Line> = probe::all(&RingConfig::default(), Path::new("/proc"), Path::new("/sys"))
+    let host = Host::live();
+    let mut lines: Vec<Line> = probe::all(&RingConfig::default(), &host)
         .into_iter()
         .map(|check| Line {
             name: check.name.to_owned(),
@@ -70,10 +70,9 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
             remedy: check.remedy,
         })
         .collect();
-    let search = listeners::Search { names: &SERVERS, port_options: &["--port"] };
-    let found = listeners::find(Path::new("/proc"), search);
+    let found = crate::servers::listeners(&host);
     let known = found.as_ref().map_or(&[][..], |found| &found.listeners);
-    let checked = checks::all(known);
+    let checked = checks::all(&host, known);
     lines.push(servers(found));
     lines.extend(checked);
     lines.push(configuration(config_file));

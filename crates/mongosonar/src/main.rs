@@ -36,6 +36,7 @@ mod profiler;
 mod progress;
 mod queries;
 mod screen;
+mod servers;
 mod stop;
 mod values;
 

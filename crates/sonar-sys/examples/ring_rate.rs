@@ -4,11 +4,10 @@
 //! `ring_rate INTERFACE PORT[,PORT…] [SECONDS [RETIRE_MS [BLOCK_KIB [RING_MIB [THREADS]]]]]`; INTERFACE may be `any`.
 
 use std::error::Error;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sonar_sys::resource::{self, Usage};
-use sonar_sys::{Filter, Ring, RingConfig, Statistics};
+use sonar_sys::resource::Usage;
+use sonar_sys::{Filter, Host, Ring, RingConfig, Statistics};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -58,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{:>10} {:>9} {:>6} {:>9} {:>8} {:>8} {:>9}",
         "packets/s", "MB/s", "wakes", "dropped", "user %", "system %", "softirq %"
     );
-    let (mut used, mut softirq) = (Usage::now()?, resource::softirq(Path::new("/proc"))?);
+    let (mut used, mut softirq) = (Usage::now()?, Host::live().processors()?.softirq());
     let mut before = Instant::now();
     loop {
         let (mut packets, mut bytes, mut wakes, mut total, mut ended) =
@@ -77,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if ended {
             break;
         }
-        let (now, usage, soft) = (Instant::now(), Usage::now()?, resource::softirq(Path::new("/proc"))?);
+        let (now, usage, soft) = (Instant::now(), Usage::now()?, Host::live().processors()?.softirq());
         let elapsed = (now - before).as_secs_f64();
         let percent = |later: Duration, earlier: Duration| {
             100.0 * (later.saturating_sub(earlier)).as_secs_f64() / elapsed

@@ -8,7 +8,6 @@
 mod block;
 pub mod capabilities;
 mod classic_bpf;
-pub mod devices;
 pub mod disk;
 pub mod ebpf;
 pub mod filter;
@@ -16,11 +15,8 @@ mod hardware;
 pub mod helper;
 pub mod host;
 pub mod interfaces;
-pub mod listeners;
-pub mod mounts;
 pub mod privileges;
 pub mod probe;
-pub mod process;
 pub mod resource;
 pub mod ring;
 mod sys;
@@ -33,5 +29,6 @@ pub mod terminal;
 mod tree;
 
 pub use filter::Filter;
+pub use host::Host;
 pub use interfaces::Interface;
 pub use ring::{Ring, RingConfig, RingError, Statistics, Stopper, Wake};

@@ -1,9 +1,7 @@
 //! What works on this host and what does not, found by trying: the checks behind a `doctor` command.
 
-use std::fs;
-use std::path::Path;
-
 use crate::capabilities::{self, CaptureError};
+use crate::host::Host;
 use crate::ring::{Ring, RingConfig, RingError};
 use crate::sys::PacketSocket;
 use crate::{interfaces, sys};
@@ -43,8 +41,8 @@ impl Check {
 }
 
 /// Every check, in the order in which a person would look. Opens sockets and rings of `config` for a
-/// moment (without promiscuous mode); changes nothing. `proc_root` is `/proc`, `sys_root` is `/sys`.
-pub fn all(config: &RingConfig, proc_root: &Path, sys_root: &Path) -> Vec<Check> {
+/// moment (without promiscuous mode); changes nothing.
+pub fn all(config: &RingConfig, host: &Host) -> Vec<Check> {
     let config = RingConfig { promiscuous: false, ..config.clone() };
     let mut checks = vec![kernel()];
     let socket = packet_socket();
@@ -54,9 +52,9 @@ pub fn all(config: &RingConfig, proc_root: &Path, sys_root: &Path) -> Vec<Check>
         checks.extend([tpacket_v3(), ring(&config), fanout(&config), ignore_outgoing()]);
     }
     checks.push(interfaces_up(&config));
-    checks.extend(filter_compiler(proc_root));
-    checks.extend(backlog(proc_root));
-    checks.extend(clock(sys_root));
+    checks.extend(filter_compiler(host));
+    checks.extend(backlog(host));
+    checks.extend(clock(host));
     checks
 }
 
@@ -158,9 +156,8 @@ fn interfaces_up(config: &RingConfig) -> Check {
 }
 
 /// Whether the kernel compiles filters. `None` when it does not say.
-fn filter_compiler(proc_root: &Path) -> Option<Check> {
-    let value = fs::read_to_string(proc_root.join("sys/net/core/bpf_jit_enable")).ok()?;
-    Some(match value.trim() {
+fn filter_compiler(host: &Host) -> Option<Check> {
+    Some(match host.text("proc/sys/net/core/bpf_jit_enable")?.as_str() {
         "0" => {
             Check::new("filter-compiler", Verdict::Warning, "filters are interpreted, several times slower")
                 .remedy("sudo sysctl net.core.bpf_jit_enable=1")
@@ -171,12 +168,11 @@ fn filter_compiler(proc_root: &Path) -> Option<Check> {
 
 /// Packets that the kernel dropped before it looked at them: `/proc/net/softnet_stat`, a line for each
 /// processor, hexadecimal, the second number.
-fn backlog(proc_root: &Path) -> Option<Check> {
-    let stat = fs::read_to_string(proc_root.join("net/softnet_stat")).ok()?;
+fn backlog(host: &Host) -> Option<Check> {
+    let stat = host.text("proc/net/softnet_stat")?;
     let dropped: u64 =
         stat.lines().filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok()).sum();
-    let limit = fs::read_to_string(proc_root.join("sys/net/core/netdev_max_backlog"));
-    let limit = limit.ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let limit = host.number("proc/sys/net/core/netdev_max_backlog");
     let queue = limit.map_or_else(String::new, |limit| format!(" (queue of {limit})"));
     let check = if dropped == 0 {
         Check::new("backlog", Verdict::Ok, format!("no packet was dropped before it was seen{queue}"))
@@ -190,16 +186,15 @@ fn backlog(proc_root: &Path) -> Option<Check> {
 }
 
 /// What time stamps are made of: some clocks cost a microsecond a packet.
-fn clock(sys_root: &Path) -> Option<Check> {
-    let directory = sys_root.join("devices/system/clocksource/clocksource0");
-    let current = fs::read_to_string(directory.join("current_clocksource")).ok()?;
-    let current = current.trim();
-    if !matches!(current, "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" | "pit") {
+fn clock(host: &Host) -> Option<Check> {
+    let of = |name: &str| host.text(&format!("sys/devices/system/clocksource/clocksource0/{name}"));
+    let current = of("current_clocksource")?;
+    if !matches!(current.as_str(), "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" | "pit") {
         return Some(Check::new("clock", Verdict::Ok, format!("clock source {current}")));
     }
     let found = format!("clock source {current} is slow: each time stamp costs about a microsecond");
     let check = Check::new("clock", Verdict::Warning, found);
-    let others = fs::read_to_string(directory.join("available_clocksource")).unwrap_or_default();
+    let others = of("available_clocksource").unwrap_or_default();
     let fast =
         others.split_whitespace().find(|name| matches!(*name, "tsc" | "kvm-clock" | "arch_sys_counter"));
     Some(match fast {
@@ -216,24 +211,25 @@ mod tests {
     use crate::tree::Tree;
 
     #[test]
-    fn what_slows_capture_is_told_with_its_remedy() {
+    fn what_slows_capture_is_reported_with_its_remedy() {
         let tree = Tree::new(
             "slow",
             &[
-                ("sys/net/core/bpf_jit_enable", "0\n"),
-                ("sys/net/core/netdev_max_backlog", "1000\n"),
-                ("net/softnet_stat", "0000ffff 00000010 0 0\n00000001 0000000f 0 0\n"),
-                ("devices/system/clocksource/clocksource0/current_clocksource", "acpi_pm\n"),
-                ("devices/system/clocksource/clocksource0/available_clocksource", "hpet tsc acpi_pm \n"),
+                ("proc/sys/net/core/bpf_jit_enable", "0\n"),
+                ("proc/sys/net/core/netdev_max_backlog", "1000\n"),
+                ("proc/net/softnet_stat", "0000ffff 00000010 0 0\n00000001 0000000f 0 0\n"),
+                ("sys/devices/system/clocksource/clocksource0/current_clocksource", "acpi_pm\n"),
+                ("sys/devices/system/clocksource/clocksource0/available_clocksource", "hpet tsc acpi_pm \n"),
             ],
         );
-        let compiler = filter_compiler(&tree.0).unwrap();
+        let host = Host::at(&tree.0);
+        let compiler = filter_compiler(&host).unwrap();
         assert_eq!(compiler.verdict, Verdict::Warning);
         assert_eq!(compiler.remedy.as_deref(), Some("sudo sysctl net.core.bpf_jit_enable=1"));
-        let backlog = backlog(&tree.0).unwrap();
+        let backlog = backlog(&host).unwrap();
         assert!(backlog.found.starts_with("31 packets"), "{}", backlog.found);
         assert_eq!(backlog.remedy.as_deref(), Some("sudo sysctl net.core.netdev_max_backlog=4000"));
-        let clock = clock(&tree.0).unwrap();
+        let clock = clock(&host).unwrap();
         assert_eq!(clock.verdict, Verdict::Warning);
         assert!(clock.remedy.unwrap().starts_with("echo tsc | sudo tee /sys/"));
     }
@@ -243,22 +239,23 @@ mod tests {
         let tree = Tree::new(
             "well",
             &[
-                ("sys/net/core/bpf_jit_enable", "1\n"),
-                ("net/softnet_stat", "0000ffff 00000000\n"),
-                ("devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
+                ("proc/sys/net/core/bpf_jit_enable", "1\n"),
+                ("proc/net/softnet_stat", "0000ffff 00000000\n"),
+                ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
             ],
         );
-        for check in [filter_compiler(&tree.0), backlog(&tree.0), clock(&tree.0)] {
+        let host = Host::at(&tree.0);
+        for check in [filter_compiler(&host), backlog(&host), clock(&host)] {
             let check = check.unwrap();
             assert_eq!((check.verdict, check.remedy), (Verdict::Ok, None), "{}", check.name);
         }
-        let nowhere = Path::new("/nonexistent");
+        let nowhere = &Host::at("/nonexistent");
         assert_eq!((filter_compiler(nowhere), backlog(nowhere), clock(nowhere)), (None, None, None));
     }
 
     #[test]
     fn a_host_gives_every_check_once() {
-        let checks = all(&RingConfig::default(), Path::new("/proc"), Path::new("/sys"));
+        let checks = all(&RingConfig::default(), &Host::live());
         let names: Vec<_> = checks.iter().map(|check| check.name).collect();
         let mut unique = names.clone();
         unique.sort_unstable();

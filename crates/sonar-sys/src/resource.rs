@@ -1,9 +1,8 @@
-//! What this process, and the kernel's network code, cost.
+//! What this process costs.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -45,22 +44,6 @@ fn resident_bytes() -> Option<u64> {
     pages.checked_mul(sys::page_size())
 }
 
-/// Time that all processors of the host have spent in software interrupts since it started: where
-/// received packets are handled, copied into rings too. In steps of a clock tick (10 ms as a rule).
-/// `proc_root` is `/proc`.
-pub fn softirq(proc_root: &Path) -> io::Result<Duration> {
-    let stat = fs::read_to_string(proc_root.join("stat"))?;
-    // "cpu  user nice system idle iowait irq softirq …": proc_stat(5).
-    let ticks = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("cpu "))
-        .and_then(|line| line.split_whitespace().nth(6))
-        .and_then(|number| number.parse::<u64>().ok())
-        .ok_or(io::ErrorKind::InvalidData)?;
-    let per_second = sys::clock_ticks();
-    Ok(Duration::new(ticks / per_second, ((ticks % per_second) * 1_000_000_000 / per_second) as u32))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,17 +59,5 @@ mod tests {
         assert!(memory.contains(&memory[0]));
         assert!(after.processor() > before.processor());
         assert!(after.resident_bytes >= 32 << 20, "{after:?}");
-    }
-
-    #[test]
-    fn softirq_time_is_the_seventh_number() {
-        let root = std::env::temp_dir().join(format!("sonar-sys-stat-{}", std::process::id()));
-        fs::create_dir_all(&root).unwrap();
-        fs::write(root.join("stat"), "cpu  1 2 3 4 5 6 250 8 9 10\ncpu0 1 1 1 1 1 1 99 1 1 1\n").unwrap();
-        let time = softirq(&root).unwrap();
-        assert_eq!(time.as_nanos(), 250 * 1_000_000_000 / u128::from(sys::clock_ticks()));
-        fs::write(root.join("stat"), "cpu 1 2\n").unwrap();
-        assert_eq!(softirq(&root).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sonar_sys::devices;
+use sonar_sys::Host;
 use sonar_sys::disk::{
     Access, DiskError, Engine, Live, Mmap, Step, TestFile, TestFileSettings, Threads, Uring,
 };
@@ -61,9 +61,9 @@ fn the_kernel_counts_as_many_bytes_as_the_engine() {
     for mut engine in engines(&file) {
         for (in_flight, record_bytes) in [(1, 4096), (17, 16 << 10), (300, 4096)] {
             let live = Live::new(in_flight);
-            let before = devices::process_bytes(Path::new("/proc")).unwrap();
+            let before = Host::live().own_bytes().unwrap();
             let done = engine.run(&Step { record_bytes, ..step(in_flight) }, &live).unwrap();
-            let kernel = devices::process_bytes(Path::new("/proc")).unwrap().since(before);
+            let kernel = Host::live().own_bytes().unwrap().since(before);
             assert_eq!(
                 (kernel.read, kernel.written),
                 (done.reads.bytes, done.writes.bytes),

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_core::disk::verdict::{self, Probe};
 use sonar_core::disk::{DiskCounters, DiskRates, DiskStep, SplitMix};
-use sonar_sys::devices;
+use sonar_sys::Host;
 use sonar_sys::disk::{
     Access, DiskError, Done, Engine, Live, Mmap, Step, TestFile, TestFileSettings, Threads, Uring, leftovers,
 };
@@ -28,7 +28,6 @@ use crate::exit::{self, OK, usage};
 use crate::stop::{self, Ending};
 use crate::{outfile, page, screen};
 
-const PROC: &str = "/proc";
 /// Requests in flight of the probes that want many.
 const PROBE_IN_FLIGHT: u32 = 32;
 /// Bytes of a record, and requests in flight, of the probe of bandwidth.
@@ -68,7 +67,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         place: ground.place.clone(),
         ..Run::default()
     };
-    for left in leftovers(&dir, Path::new(PROC)) {
+    for left in leftovers(&dir, &Host::live()) {
         run.notes.push(format!(
             "A run that was killed left {} behind ({} MiB): rm {}",
             left.path.display(),
@@ -506,7 +505,8 @@ impl Bench {
     }
 
     fn reading(&self) -> Reading {
-        let counters = devices::counters(Path::new(PROC)).unwrap_or_default();
+        let host = Host::live();
+        let counters = host.disk_counters().unwrap_or_default();
         Reading {
             at: Instant::now(),
             devices: counters
@@ -515,8 +515,8 @@ impl Bench {
                 .map(|counted| (counted.name, counted.counters))
                 .collect(),
             usage: Usage::now().ok(),
-            ticks: devices::processor_ticks(Path::new(PROC)).ok(),
-            kernel: devices::process_bytes(Path::new(PROC)).ok(),
+            ticks: host.processors().ok().map(|found| found.all_and_idle_ticks()),
+            kernel: host.own_bytes().ok(),
         }
     }
 }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, Grade, findings};
-use sonar_sys::devices::{Device, DeviceKind, Devices, small};
+use sonar_sys::Host;
 use sonar_sys::disk::file_system_state;
-use sonar_sys::mounts::{self, Mount};
-use sonar_sys::process::{self, Process};
+use sonar_sys::host::devices::{Device, DeviceKind, Devices};
+use sonar_sys::host::mounts::{self, Mount};
+use sonar_sys::host::process::Process;
 use sonar_view::disk::check::Report;
 use sonar_view::layout::Fitting;
 
@@ -17,7 +18,7 @@ use super::args::CheckArgs;
 use super::place::folder;
 use super::version;
 use crate::exit::{OK, usage};
-use crate::screen;
+use crate::{screen, servers};
 
 /// There are warnings.
 const WARNINGS: u8 = 4;
@@ -47,42 +48,18 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     })
 }
 
-/// A machine, or the copy of one.
-struct Machine {
-    root: PathBuf,
-    is_live: bool,
-}
-
-impl Machine {
-    fn path(&self, path: &str) -> PathBuf {
-        self.root.join(path.trim_start_matches('/'))
-    }
-
-    fn text(&self, path: &str) -> Option<String> {
-        small(&self.path(path)).map(|text| text.trim().to_owned())
-    }
-
-    fn number(&self, path: &str) -> Option<u64> {
-        self.text(path)?.parse().ok()
-    }
-
-    /// The word in brackets of `always [madvise] never`.
-    fn choice(&self, path: &str) -> Option<String> {
-        let text = self.text(path)?;
-        let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-        Some(chosen.unwrap_or(&text).to_owned())
-    }
-}
-
 fn look(args: &CheckArgs) -> Result<Report> {
-    let machine = Machine { root: args.root.clone(), is_live: args.root == Path::new("/") };
-    let (proc_root, sys_root) = (machine.path("proc"), machine.path("sys"));
+    let machine = Host::at(&args.root);
     folder(&args.root)?;
-    if !proc_root.is_dir() && !sys_root.is_dir() {
+    if !machine.path("proc").is_dir() && !machine.path("sys").is_dir() {
         return Err(usage!("--root: {} holds neither proc nor sys", args.root.display()));
     }
     let mut unseen = Vec::new();
-    let processes = process::named(&proc_root, &["mongod"]);
+    let mut processes = servers::mongods(&machine);
+    if let Some(path) = &args.dbpath {
+        // The one whose folder it is comes first.
+        processes.sort_by_key(|mongod| dbpath_of(&machine, mongod).map(PathBuf::from).as_ref() != Some(path));
+    }
     let mongod = processes.first();
     let (dbpath, about) = data_folder(&machine, args, &processes, &mut unseen)?;
     let mut facts = Facts {
@@ -133,7 +110,7 @@ fn look(args: &CheckArgs) -> Result<Report> {
 
 /// The folder of the data, and in words how it was found.
 fn data_folder(
-    machine: &Machine,
+    machine: &Host,
     args: &CheckArgs,
     processes: &[Process],
     unseen: &mut Vec<String>,
@@ -141,7 +118,7 @@ fn data_folder(
     let whose =
         processes.first().map_or_else(String::new, |mongod| format!(" (mongod runs as {})", mongod.pid));
     if let Some(path) = &args.dbpath {
-        let real = if machine.is_live { folder(path)? } else { copied_folder(machine, path)? };
+        let real = if machine.is_live() { folder(path)? } else { copied_folder(machine, path)? };
         let about = format!("{}{whose}", real.display());
         return Ok((Some(real), about));
     }
@@ -152,8 +129,7 @@ fn data_folder(
     if processes.len() > 1 {
         unseen.push(format!("{} more mongod run here: give --dbpath to look at theirs", processes.len() - 1));
     }
-    let configured = || setting(&configuration(machine, mongod)?, &["dbPath", "dbpath"]);
-    let path = mongod.option(&["--dbpath"]).map(str::to_owned).or_else(configured);
+    let path = dbpath_of(machine, mongod);
     if path.is_none() && mongod.arguments.is_empty() {
         unseen.push("the arguments of mongod: run as root, or give --dbpath".to_owned());
     }
@@ -162,9 +138,15 @@ fn data_folder(
     Ok((Some(path), about))
 }
 
+/// The folder that a mongod names in its arguments or its configuration.
+fn dbpath_of(machine: &Host, mongod: &Process) -> Option<String> {
+    let configured = || setting(&configuration(machine, mongod)?, &["dbPath", "dbpath"]);
+    mongod.option(&["--dbpath"]).map(str::to_owned).or_else(configured)
+}
+
 /// A folder of the machine that was copied: its copy holds `/proc` and `/sys`, and seldom the data, so all that can
 /// be known is that it is no other thing.
-fn copied_folder(machine: &Machine, path: &Path) -> Result<PathBuf> {
+fn copied_folder(machine: &Host, path: &Path) -> Result<PathBuf> {
     if !path.is_absolute() {
         return Err(usage!("{}: on another machine only an absolute path leads to a folder", path.display()));
     }
@@ -175,17 +157,17 @@ fn copied_folder(machine: &Machine, path: &Path) -> Result<PathBuf> {
 }
 
 /// The configuration of a mongod that runs: as it sees it, else as we do.
-fn configuration(machine: &Machine, mongod: &Process) -> Option<String> {
+fn configuration(machine: &Host, mongod: &Process) -> Option<String> {
     let file = mongod.option(&["--config", "-f"])?;
-    let path = own_root(machine, mongod).join(file.trim_start_matches('/'));
+    let path = own_root(mongod).join(file.trim_start_matches('/'));
     let mut text = String::new();
     let opened = File::open(path).or_else(|_| File::open(machine.path(file))).ok()?;
     opened.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-fn own_root(machine: &Machine, mongod: &Process) -> PathBuf {
-    machine.path(&format!("proc/{}/root", mongod.pid))
+fn own_root(mongod: &Process) -> PathBuf {
+    mongod.folder().join("root")
 }
 
 /// One of these keys of a configuration in YAML (`dbPath: x`), or of one before 2.6 (`dbpath = x`).
@@ -209,14 +191,14 @@ pub fn log_of(text: &str) -> Option<String> {
 }
 
 /// Where to look for what says which mongod this is.
-fn places(machine: &Machine, mongod: Option<&Process>, dbpath: Option<&Path>) -> version::Places {
-    let link = |mongod: &Process| fs::read_link(machine.path(&format!("proc/{}/exe", mongod.pid))).ok();
+fn places(machine: &Host, mongod: Option<&Process>, dbpath: Option<&Path>) -> version::Places {
+    let link = |mongod: &Process| fs::read_link(mongod.folder().join("exe")).ok();
     let named =
         |mongod: &Process| mongod.arguments.first().map(PathBuf::from).filter(|path| path.is_absolute());
     version::Places {
-        root: machine.root.clone(),
-        is_live: machine.is_live,
-        own_root: mongod.map(|mongod| own_root(machine, mongod)),
+        root: machine.root().to_path_buf(),
+        is_live: machine.is_live(),
+        own_root: mongod.map(own_root),
         program: mongod.and_then(|mongod| link(mongod).or_else(|| named(mongod))),
         dbpath: dbpath.map(Path::to_path_buf),
         log: mongod.and_then(|mongod| {
@@ -227,12 +209,12 @@ fn places(machine: &Machine, mongod: Option<&Process>, dbpath: Option<&Path>) ->
 }
 
 /// KiB of swap in all.
-fn swap(machine: &Machine) -> Option<u64> {
+fn swap(machine: &Host) -> Option<u64> {
     let text = machine.text("proc/swaps")?;
     Some(text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum())
 }
 
-fn nodes(machine: &Machine) -> Option<usize> {
+fn nodes(machine: &Host) -> Option<usize> {
     let entries = fs::read_dir(machine.path("sys/devices/system/node")).ok()?;
     let is_node = |name: &str| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok());
     Some(entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count())
@@ -255,19 +237,17 @@ fn of_process(mongod: &Process, facts: &mut Facts, unseen: &mut Vec<String>) {
 
 /// File system and devices of the folder.
 fn of_folder(
-    machine: &Machine,
+    machine: &Host,
     dbpath: &Path,
     mongod: Option<&Process>,
     args: &CheckArgs,
     facts: &mut Facts,
     unseen: &mut Vec<String>,
 ) {
-    let proc_root = machine.path("proc");
     // In a container mongod sees other mounts than we do; a copy has no `self`.
     let own = mongod.filter(|_| args.dbpath.is_none()).map(|mongod| mongod.pid.to_string());
     let tables = own.into_iter().chain(["self".to_owned(), "1".to_owned()]);
-    let Some(table) = tables.filter_map(|pid| mounts::all(&proc_root, &pid).ok()).find(|t| !t.is_empty())
-    else {
+    let Some(table) = tables.filter_map(|pid| machine.mounts(&pid).ok()).find(|t| !t.is_empty()) else {
         unseen.push("mounts: proc/self/mountinfo".to_owned());
         return;
     };
@@ -276,7 +256,7 @@ fn of_folder(
         return;
     };
     facts.file_system = Some(file_system(machine, mount, unseen));
-    let devices = match Devices::read(&machine.path("sys")) {
+    let devices = match machine.devices() {
         Ok(devices) => devices,
         Err(error) => {
             unseen.push(format!("block devices: sys/block ({error})"));
@@ -324,8 +304,8 @@ fn of_folder(
         .collect();
 }
 
-fn file_system(machine: &Machine, mount: &Mount, unseen: &mut Vec<String>) -> FileSystem {
-    let space = if machine.is_live { file_system_state(&mount.point).ok() } else { None };
+fn file_system(machine: &Host, mount: &Mount, unseen: &mut Vec<String>) -> FileSystem {
+    let space = if machine.is_live() { file_system_state(&mount.point).ok() } else { None };
     if space.is_none() {
         unseen.push(format!("free space of {}", mount.point.display()));
     }

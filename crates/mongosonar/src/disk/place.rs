@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use sonar_sys::devices::{Device, DeviceKind, Devices};
-use sonar_sys::mounts;
+use sonar_sys::Host;
+use sonar_sys::host::devices::{Device, DeviceKind};
+use sonar_sys::host::mounts;
 use sonar_view::disk::run::Place;
 
 /// The real path of a folder that an argument names.
@@ -32,15 +33,15 @@ impl Ground {
     /// Looks at the folder `dir`.
     pub fn of(dir: &Path) -> Self {
         let real = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
-        let mount = mounts::all(Path::new("/proc"), "self").ok();
+        let host = Host::live();
+        let mount = host.mounts("self").ok();
         let mount = mount.and_then(|all| mounts::of(&all, &real).cloned());
-        let devices = Devices::read(Path::new("/sys")).unwrap_or_default();
+        let devices = host.devices().unwrap_or_default();
         let device = mount.as_ref().and_then(|mount| devices.of_mount(mount));
         let disks: Vec<&Device> = device.map(|device| devices.disks(device)).unwrap_or_default();
         let first = disks.first().copied();
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
         let place = Place {
-            host: host.map(|host| host.trim().to_owned()).filter(|host| !host.is_empty()),
+            host: host.name(),
             dir: real.display().to_string(),
             file_system: mount.as_ref().map(|mount| mount.kind.clone()),
             mount_options: mount.as_ref().map(|mount| mount.options.clone()).unwrap_or_default(),
@@ -52,7 +53,7 @@ impl Ground {
                 _ => None,
             }),
             scheduler: first.and_then(|disk| devices.queue(disk).scheduler).map(|(chosen, _)| chosen),
-            kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|r| r.trim().to_owned()),
+            kernel: host.kernel(),
             processors: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
         };
         Self { device: place.device.clone(), disks: place.disks.clone(), place }

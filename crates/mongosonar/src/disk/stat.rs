@@ -1,15 +1,15 @@
 //! `mongosonar disk stat`: the devices under a folder, as `iostat -x` shows them.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use sonar_core::disk::DiskRates;
-use sonar_sys::devices::{self, Counted, Device, DeviceKind, Devices};
-use sonar_sys::mounts;
+use sonar_sys::Host;
+use sonar_sys::host::devices::{Counted, Device, DeviceKind};
+use sonar_sys::host::mounts;
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::disk::stat::Interval;
 use sonar_view::text::escape;
@@ -19,8 +19,6 @@ use super::place::folder;
 use crate::exit::OK;
 use crate::screen;
 use crate::stop::{self, Ending};
-
-const PROC: &str = "/proc";
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &StatArgs) -> Result<u8> {
@@ -32,7 +30,7 @@ pub fn run(args: &StatArgs) -> Result<u8> {
             writeln!(out, "{}", escape(line))?;
         }
     }
-    let read = || devices::counters(Path::new(PROC)).context("cannot read /proc/diskstats");
+    let read = || Host::live().disk_counters().context("cannot read /proc/diskstats");
     let (mut before, mut at) = (read()?, Instant::now());
     let mut next = at;
     let end = args.duration.and_then(|duration| at.checked_add(duration));
@@ -82,13 +80,13 @@ struct Wanted {
 
 impl Wanted {
     fn new(args: &StatArgs) -> Result<Self> {
-        let all = Devices::read(Path::new("/sys")).context("cannot list the devices in /sys/block")?;
+        let all = Host::live().devices().context("cannot list the devices in /sys/block")?;
         let whole = all.iter().filter(|d| d.partition_of.is_none()).map(|d| d.name.clone()).collect();
         let mut tops: Vec<&Device> = Vec::new();
         let mut chain = Vec::new();
         if let Some(path) = &args.dbpath {
             let real = folder(path)?;
-            let table = mounts::all(Path::new(PROC), "self").context("cannot read the mounts")?;
+            let table = Host::live().mounts("self").context("cannot read the mounts")?;
             let mount = mounts::of(&table, &real).context("no mount leads to it")?;
             let Some(device) = all.of_mount(mount) else {
                 bail!(

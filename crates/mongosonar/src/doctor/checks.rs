@@ -3,18 +3,19 @@
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::path::Path;
 use std::time::Duration;
 
+use sonar_sys::Host;
 use sonar_sys::capabilities::grant_line;
 use sonar_sys::disk::Uring;
 use sonar_sys::ebpf::{Mode, Trace, TraceError, Tracer};
-use sonar_sys::listeners::Listener;
+use sonar_sys::host::listeners::Listener;
+use sonar_sys::host::process::Process;
 use sonar_sys::privileges;
-use sonar_sys::process::{self, Process};
 
 use super::Line;
 use crate::disk::log_of;
+use crate::servers;
 
 /// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -22,16 +23,16 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const MOST_BYTES: usize = 1 << 20;
 
 /// All of them.
-pub fn all(listeners: &[Listener]) -> Vec<Line> {
-    let servers = process::named(Path::new("/proc"), &["mongod", "mongos"]);
+pub fn all(host: &Host, listeners: &[Listener]) -> Vec<Line> {
+    let servers = servers::mongodb(host);
     vec![
         tracing(),
         processes(&servers),
         logs(&servers),
         tls(&servers),
         profiler(listeners),
-        disk(),
-        confinement(),
+        disk(host),
+        confinement(host),
     ]
 }
 
@@ -58,7 +59,7 @@ fn tracing() -> Line {
 fn processes(servers: &[Process]) -> Line {
     let line = Line::new("processes", "queries without --port, io live, io record");
     let hidden = |server: &&Process| {
-        let open = fs::read_dir(format!("/proc/{}/fd", server.pid));
+        let open = fs::read_dir(server.folder().join("fd"));
         open.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
     };
     let hidden: Vec<_> = servers.iter().filter(hidden).map(|server| server.pid.to_string()).collect();
@@ -154,10 +155,10 @@ fn profiler(listeners: &[Listener]) -> Line {
 }
 
 /// `disk bench`: its first engine, and what `disk check` and `disk stat` read.
-fn disk() -> Line {
+fn disk(host: &Host) -> Line {
     let line = Line::new("disk", "disk bench, check, stat");
     let unreadable = ["/proc/diskstats", "/proc/self/mountinfo", "/sys/block"];
-    if let Some(path) = unreadable.iter().find(|path| fs::metadata(path).is_err()) {
+    if let Some(path) = unreadable.iter().find(|path| fs::metadata(host.path(path)).is_err()) {
         return line
             .warning(format!("{path} cannot be read"), "mount /proc and /sys into the container".to_owned());
     }
@@ -168,9 +169,9 @@ fn disk() -> Line {
 }
 
 /// What privileges can be given up.
-fn confinement() -> Line {
+fn confinement(host: &Host) -> Line {
     let line = Line::new("confinement", "queries, io live, io record");
-    let seccomp = Path::new("/proc/sys/kernel/seccomp/actions_avail").exists();
+    let seccomp = host.path("proc/sys/kernel/seccomp/actions_avail").exists();
     match (seccomp, privileges::landlock()) {
         (true, Some(version)) => {
             line.ok(format!("privileges are dropped after the start: seccomp, Landlock version {version}"))
@@ -189,7 +190,7 @@ fn confinement() -> Line {
 
 #[cfg(test)]
 mod tests {
-    use sonar_sys::listeners::Origin;
+    use sonar_sys::host::listeners::Origin;
 
     use super::*;
 
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn every_command_is_among_those_that_are_checked() {
-        let lines = all(&[]);
+        let lines = all(&Host::live(), &[]);
         for command in [
             "queries",
             "io live",

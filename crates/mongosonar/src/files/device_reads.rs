@@ -1,9 +1,9 @@
 //! What a server on this host has read from its devices.
 
-use std::fs;
-use std::path::Path;
+use sonar_sys::Host;
+use sonar_sys::host::listeners::Listener;
 
-use sonar_sys::listeners::{self, Listener, Search};
+use crate::servers;
 
 /// The process of a server, whose reads the kernel counts.
 pub struct DeviceReads {
@@ -15,12 +15,12 @@ impl DeviceReads {
     pub fn of(address: &str) -> Option<Self> {
         let (host, port) = address.rsplit_once(':')?;
         let port: u16 = port.parse().ok()?;
-        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        if !["localhost", "127.0.0.1", "[::1]", "::1", name.trim_end()].contains(&host) {
+        let here = Host::live();
+        let name = here.name().unwrap_or_default();
+        if !["localhost", "127.0.0.1", "[::1]", "::1", name.as_str()].contains(&host) {
             return None;
         }
-        let search = Search { names: &["mongod"], port_options: &["--port"] };
-        let found = listeners::find(Path::new("/proc"), search).ok()?;
+        let found = servers::mongod_listeners(&here).ok()?;
         let process = only(&found.listeners, port)?;
         let reads = Self { process };
         reads.bytes().map(|_| reads)
@@ -28,7 +28,7 @@ impl DeviceReads {
 
     /// Bytes so far, of all its threads.
     pub fn bytes(&self) -> Option<u64> {
-        read_bytes(&fs::read_to_string(format!("/proc/{}/io", self.process)).ok()?)
+        Host::live().bytes_read(self.process)
     }
 }
 
@@ -43,22 +43,10 @@ fn only(listeners: &[Listener], port: u16) -> Option<u32> {
     }
 }
 
-/// Of `/proc/PID/io`.
-fn read_bytes(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix("read_bytes:"))?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sonar_sys::listeners::Origin;
-
-    #[test]
-    fn the_counter_is_what_came_from_the_device() {
-        let text = "rchar: 323934931\nwchar: 323929600\nsyscr: 632687\nread_bytes: 4096\nwrite_bytes: 0\n";
-        assert_eq!(read_bytes(text), Some(4_096));
-        assert_eq!(read_bytes("rchar: 1\n"), None);
-    }
+    use sonar_sys::host::listeners::Origin;
 
     #[test]
     fn a_port_of_two_processes_says_nothing() {

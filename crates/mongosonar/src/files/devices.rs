@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use sonar_sys::devices::Devices;
-use sonar_sys::mounts;
+use sonar_sys::Host;
+use sonar_sys::host::devices::Devices;
+use sonar_sys::host::mounts;
 
 /// Devices that are recorded with their names.
 const MAX_DEVICES: usize = 1_024;
@@ -23,12 +24,11 @@ impl DeviceNames {
         if self.named.len() >= MAX_DEVICES || !self.named.insert(device) {
             return None;
         }
-        let devices =
-            self.devices.get_or_insert_with(|| Devices::read(Path::new("/sys")).unwrap_or_default());
+        let devices = self.devices.get_or_insert_with(|| Host::live().devices().unwrap_or_default());
         let number = (u32::try_from(device >> 20).ok()?, (device & 0xf_ffff) as u32);
         let found = devices.numbered(number).map(|device| device.name.clone()).or_else(|| {
             // A file system over several devices has a number of its own.
-            let all = mounts::all(Path::new("/proc"), "self").ok()?;
+            let all = Host::live().mounts("self").ok()?;
             Some(devices.of_mount(mounts::of(&all, Path::new(path))?)?.name.clone())
         })?;
         let device = devices.named(&found)?;

@@ -3,15 +3,15 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
 use sonar_core::files::{FileRole, Usage};
-use sonar_sys::devices::{self, Counted, Devices};
+use sonar_sys::Host;
 use sonar_sys::ebpf::{Event, FileKey, Mode, Trace, Tracer};
+use sonar_sys::host::devices::{Counted, Devices};
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::files::live::{Interval, Row, amplification};
 use sonar_view::live::Screen;
@@ -321,8 +321,8 @@ struct Disks {
 impl Disks {
     fn new() -> Self {
         Self {
-            all: Devices::read(Path::new("/sys")).ok(),
-            counted: devices::counters(Path::new("/proc")).unwrap_or_default(),
+            all: Host::live().devices().ok(),
+            counted: Host::live().disk_counters().unwrap_or_default(),
             rates: Vec::new(),
             elapsed: Duration::ZERO,
         }
@@ -332,7 +332,7 @@ impl Disks {
     fn take(&mut self, devices: HashSet<u64>, elapsed: Duration) {
         self.elapsed = elapsed;
         self.rates.clear();
-        let Ok(now) = devices::counters(Path::new("/proc")) else { return };
+        let Ok(now) = Host::live().disk_counters() else { return };
         let Some(all) = &self.all else { return };
         // The kernel's own encoding of a device: 20 bits of minor number.
         let numbers: Vec<_> =

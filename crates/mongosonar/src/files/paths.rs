@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use sonar_sys::Host;
 use sonar_sys::ebpf::{FileKey, PseudoFolders};
-use sonar_sys::mounts;
 
 /// Bytes of a name that the kernel hands on; a longer one comes cut.
 const NAME_BYTES: usize = 95;
@@ -270,7 +270,7 @@ impl PseudoPaths {
     /// the file system is mounted here.
     pub fn of(&mut self, key: FileKey, folders: PseudoFolders<'_>, name: &[u8]) -> Found {
         let point = self.points.entry(key.device).or_insert_with(|| {
-            let mounts = mounts::all(Path::new("/proc"), "self").unwrap_or_default();
+            let mounts = Host::live().mounts("self").unwrap_or_default();
             let device = ((key.device >> 20) as u32, (key.device & 0xf_ffff) as u32);
             let mount = mounts.into_iter().find(|mount| mount.device == device);
             // Of a mount namespace of its own; the kernel names it by number alone.

@@ -10,11 +10,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
+use sonar_sys::Host;
 use sonar_sys::capabilities::grant_line;
 use sonar_sys::ebpf::{ProcessChange, TraceError, Tracer};
 
 use super::paths::Folder;
-use super::search::{SERVER, Search};
+use super::search::Search;
+use crate::servers::MONGOD;
 
 /// How often mongods are checked that were not seen to use the folder yet.
 const EVERY: Duration = Duration::from_secs(1);
@@ -93,21 +95,14 @@ struct Process {
     started: u64,
 }
 
-/// The fields of `/proc/PID/stat` that say whether it runs.
-struct Stat {
-    state: u8,
-    threads: u64,
-    started: u64,
-}
-
 impl Watch {
     /// The processes that were named; or each mongod of this machine: those whose folder this is, where one is
     /// given and any of them has it.
     pub fn new(named: &[u32], dbpath: Option<&Path>) -> Result<Self> {
-        if let Some(none) = named.iter().find(|process| stat(Path::new("/proc"), **process).is_none()) {
+        if let Some(none) = named.iter().find(|process| Host::live().stat(**process).is_none()) {
             bail!("there is no process {none}");
         }
-        let mut search = named.is_empty().then(|| Search::new("/proc"));
+        let mut search = named.is_empty().then(|| Search::new(Host::live()));
         let found = search.as_mut().map_or_else(|| named.to_vec(), Search::all);
         if found.is_empty() {
             bail!("no mongod runs here: name a process with --pid");
@@ -152,7 +147,7 @@ impl Watch {
     /// The program whose processes are followed as soon as they start; `None` where only those are that were
     /// named.
     pub fn program(&self) -> Option<&'static str> {
-        self.search.as_ref().map(|_| SERVER)
+        self.search.as_ref().map(|_| MONGOD)
     }
 
     /// The folder whose files are asked for.
@@ -178,7 +173,7 @@ impl Watch {
     /// What stands in the way of seeing which files they use, in a line, where something does.
     pub fn obstacle(&self) -> Option<String> {
         let hidden = |id: &u32| {
-            let open = fs::read_dir(format!("/proc/{id}/fd"));
+            let open = fs::read_dir(Host::live().path(&format!("proc/{id}/fd")));
             open.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
         };
         let hidden: Vec<u32> = self.running().into_iter().filter(hidden).collect();
@@ -335,7 +330,7 @@ impl Watch {
 
     fn add(&mut self, id: u32) {
         // One that has ended by now is seen to have at the next look.
-        let started = stat(Path::new("/proc"), id).map_or(0, |stat| stat.started);
+        let started = Host::live().stat(id).map_or(0, |stat| stat.started);
         self.running.push(Process { id, started });
         self.every.push(id);
     }
@@ -350,21 +345,8 @@ fn list(processes: &[u32]) -> String {
 impl Process {
     /// Whether it is there and runs: what only waits to be collected by its parent does not.
     fn runs(self) -> bool {
-        stat(Path::new("/proc"), self.id).is_some_and(|stat| {
-            // Of a process whose first thread has ended the others may run on.
-            stat.started == self.started && (!matches!(stat.state, b'Z' | b'X') || stat.threads > 1)
-        })
+        Host::live().stat(self.id).is_some_and(|stat| stat.started == self.started && stat.runs())
     }
-}
-
-fn stat(proc_root: &Path, process: u32) -> Option<Stat> {
-    let text = fs::read(proc_root.join(process.to_string()).join("stat")).ok()?;
-    // The name, in brackets, may hold anything.
-    let after = text.iter().rposition(|byte| *byte == b')')? + 1;
-    let fields: Vec<&str> = std::str::from_utf8(text.get(after..)?).ok()?.split_ascii_whitespace().collect();
-    // Fields 3, 20 and 22 of proc_pid_stat(5).
-    let number = |at: usize| fields.get(at - 3)?.parse().ok();
-    Some(Stat { state: *fields.first()?.as_bytes().first()?, threads: number(20)?, started: number(22)? })
 }
 
 #[cfg(test)]
@@ -402,7 +384,7 @@ mod tests {
     #[test]
     fn what_the_kernel_reports_is_shown_once() {
         let proc = Proc::new("reports");
-        let mut watch = Watch::of(Some(Search::new(&proc.0)), None);
+        let mut watch = Watch::of(Some(Search::new(proc.host())), None);
         let started = [String::from("process 7 is a mongod that has started: it is followed")];
         assert_eq!(watch.event(7, ProcessChange::Started), started);
         assert!(watch.event(7, ProcessChange::Started).is_empty(), "known already");
@@ -423,7 +405,7 @@ mod tests {
     #[test]
     fn processes_are_listed_when_tracing_begins_and_after_a_loss_and_at_no_other_time() {
         let proc = Proc::new("loss");
-        let mut watch = Watch::of(Some(Search::new(&proc.0)), None);
+        let mut watch = Watch::of(Some(Search::new(proc.host())), None);
         let room = Room::default();
         room.free.set(9);
         let mut seconds = 0;
@@ -454,7 +436,7 @@ mod tests {
         fs::create_dir_all(&db).unwrap();
         fs::create_dir_all(&other).unwrap();
         let folder = Folder::new(&db, &[]).unwrap();
-        let search = Search::by_path(&proc.0);
+        let search = Search::by_path(proc.host());
         let mut watch = Watch::of(Some(search), Some(folder));
         let room = Room::default();
         room.free.set(9);
@@ -491,7 +473,7 @@ mod tests {
     fn what_only_waits_to_be_collected_does_not_run() {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let started = stat(Path::new("/proc"), child.id()).unwrap().started;
+        let started = Host::live().stat(child.id()).unwrap().started;
         let process = Process { id: child.id(), started };
         assert!(process.runs());
         assert!(!Process { started: started + 1, ..process }.runs(), "a later one of this number");

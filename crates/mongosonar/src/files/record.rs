@@ -1,13 +1,13 @@
 //! `io record`: every access to the files of a process, into a recording.
 
 use std::collections::HashMap;
-use std::fs;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sonar_core::files::IoAccess;
 use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
+use sonar_sys::Host;
 use sonar_sys::ebpf::{Event, FileKey, Mode, Trace, Tracer};
 
 use super::args::IoRecordArgs;
@@ -119,15 +119,15 @@ impl Recorder {
         way: &str,
         (names, paths): (Names, Finder),
     ) -> Result<Self> {
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let here = Host::live();
+        let (host, kernel) = (here.name().unwrap_or_default(), here.kernel().unwrap_or_default());
         let begin = if args.readahead { Writer::begin_with_pages } else { Writer::begin };
         let mut buffer = Vec::new();
         let writer = begin(
             &[
                 ("program", concat!("mongosonar ", env!("CARGO_PKG_VERSION"))),
-                ("host", host.trim_end()),
-                ("kernel", kernel.trim_end()),
+                ("host", &host),
+                ("kernel", &kernel),
                 (PROCESSES, &watch.list()),
                 ("way", way),
                 ("readahead", if args.readahead { "traced" } else { "not traced" }),

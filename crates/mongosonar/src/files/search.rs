@@ -4,21 +4,19 @@
 //! there, which was started before.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use sonar_sys::Host;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 
 use super::finder::{INSPECTING, array};
 use super::paths::Folder;
-use crate::privileges;
+use crate::{privileges, servers};
 
-/// Name of the processes that are followed.
-pub const SERVER: &str = "mongod";
 /// Open files of a mongod that are checked to find which folder is its own; its locks are among the first.
 const MOST_OPEN: usize = 1_024;
 /// Processes that one answer of the helper names at most.
@@ -40,15 +38,15 @@ struct Remote {
 }
 
 impl Search {
-    /// In this `/proc`.
-    pub fn new(proc_root: impl Into<PathBuf>) -> Self {
-        Self { local: Local::new(proc_root), remote: None }
+    /// On this host.
+    pub fn new(host: Host) -> Self {
+        Self { local: Local { host, by_folder: false, by_path: false }, remote: None }
     }
 
     /// One that recognises the folder by its path.
     #[cfg(test)]
-    pub fn by_path(proc_root: impl Into<PathBuf>) -> Self {
-        let local = Local { proc_root: proc_root.into(), by_folder: true, by_path: true };
+    pub fn by_path(host: Host) -> Self {
+        let local = Local { host, by_folder: true, by_path: true };
         Self { local, remote: None }
     }
 
@@ -123,7 +121,7 @@ fn serve(search: &Local, folder: Option<&Folder>, mut socket: UnixStream) -> io:
 
 /// Looks through `/proc`, with the capabilities that this process has.
 struct Local {
-    proc_root: PathBuf,
+    host: Host,
     /// Only those that use the folder that was asked for.
     by_folder: bool,
     /// Whether the folder is recognised by its path alone.
@@ -131,19 +129,9 @@ struct Local {
 }
 
 impl Local {
-    fn new(proc_root: impl Into<PathBuf>) -> Self {
-        Self { proc_root: proc_root.into(), by_folder: false, by_path: false }
-    }
-
     /// Every mongod that is there now, the lowest number first.
     fn all(&self) -> Vec<u32> {
-        let listed = fs::read_dir(&self.proc_root).into_iter().flatten().flatten();
-        let mut found: Vec<u32> = listed
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|process| is_server(&self.proc_root, *process))
-            .collect();
-        found.sort_unstable();
-        found
+        servers::mongods(&self.host).into_iter().map(|mongod| mongod.pid).collect()
     }
 
     /// Those of the processes that use the folder, if any does; else all. Later ones are chosen likewise.
@@ -168,54 +156,18 @@ impl Local {
             true => folder.holds_by_path(path),
             false => folder.holds_itself(process, path),
         };
-        let own = self.proc_root.join(process.to_string());
-        let arguments = fs::read(own.join("cmdline")).unwrap_or_default();
-        if dbpath(&arguments).is_some_and(|path| {
-            let at = fs::read_link(own.join("cwd")).unwrap_or_default();
+        let Some(mongod) = servers::mongod(&self.host, process) else { return false };
+        if mongod.option(&["--dbpath"]).is_some_and(|path| {
+            let at = fs::read_link(mongod.folder().join("cwd")).unwrap_or_default();
             holds(&at.join(path))
         }) {
             return true;
         }
-        let open = fs::read_dir(own.join("fd")).into_iter().flatten().flatten().take(MOST_OPEN);
-        let files = open.filter_map(|entry| fs::read_link(entry.path()).ok());
         // Pipes and sockets have no path.
-        let folders: HashSet<PathBuf> =
-            files.filter(|path| path.is_absolute()).filter_map(|path| Some(path.parent()?.into())).collect();
+        let files = mongod.open_files().into_iter().take(MOST_OPEN).filter(|(_, path)| path.is_absolute());
+        let folders: HashSet<PathBuf> = files.filter_map(|(_, path)| Some(path.parent()?.into())).collect();
         folders.iter().any(|path| holds(path))
     }
-}
-
-/// The folder that a command line names.
-fn dbpath(arguments: &[u8]) -> Option<&Path> {
-    use std::os::unix::ffi::OsStrExt;
-    let mut words = arguments.split(|byte| *byte == 0);
-    while let Some(word) = words.next() {
-        let value = match word.strip_prefix(b"--dbpath") {
-            Some([]) => words.next(),
-            Some(rest) => rest.strip_prefix(b"="),
-            None => None,
-        };
-        if let Some(value) = value {
-            return Some(Path::new(OsStr::from_bytes(value)));
-        }
-    }
-    None
-}
-
-/// Whether a process is called mongod, or its program is, and it runs.
-fn is_server(proc_root: &Path, process: u32) -> bool {
-    let own = proc_root.join(process.to_string());
-    let name = fs::read(own.join("comm")).unwrap_or_default();
-    let is = name.trim_ascii_end() == SERVER.as_bytes() || {
-        let program = fs::read_link(own.join("exe")).unwrap_or_default();
-        let last = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        // It may have been replaced by a newer one.
-        last.strip_suffix(" (deleted)").unwrap_or(last) == SERVER
-    };
-    let status = if is { fs::read_to_string(own.join("status")).unwrap_or_default() } else { String::new() };
-    let state = status.lines().find_map(|line| line.strip_prefix("State:")).map(str::trim_start);
-    // What has ended is listed until its parent has collected it.
-    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
 }
 
 #[cfg(test)]
@@ -232,18 +184,22 @@ pub mod testing {
             Self(root)
         }
 
+        pub fn host(&self) -> Host {
+            Host::of_proc(&self.0)
+        }
+
         pub fn process(&self, id: u32, name: &str, program: &str) {
             let own = self.0.join(id.to_string());
             fs::create_dir_all(&own).unwrap();
             fs::write(own.join("comm"), format!("{name}\n")).unwrap();
-            self.state(id, "S (sleeping)");
+            self.state(id, "S");
             let _ = fs::remove_file(own.join("exe"));
             std::os::unix::fs::symlink(program, own.join("exe")).unwrap();
         }
 
         pub fn state(&self, id: u32, state: &str) {
-            let status = format!("Name:\tx\nState:\t{state}\nTgid:\t{id}\nPid:\t{id}\n");
-            fs::write(self.0.join(format!("{id}/status")), status).unwrap();
+            let rest = "1 77 77 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 0 0 0";
+            fs::write(self.0.join(format!("{id}/stat")), format!("{id} (x) {state} {rest}")).unwrap();
         }
 
         pub fn ends(&self, id: u32) {
@@ -271,10 +227,10 @@ mod tests {
         proc.process(102, "worker", "/opt/bin/mongod (deleted)");
         proc.process(103, "mongodump", "/usr/bin/mongodump");
         proc.process(104, "mongod", "/usr/bin/mongod");
-        let mut search = Search::new(&proc.0);
+        let mut search = Search::new(proc.host());
         assert_eq!(search.all(), [100, 102, 104]);
         // It has ended, and is not collected yet.
-        proc.state(104, "Z (zombie)");
+        proc.state(104, "Z");
         proc.ends(100);
         assert_eq!(search.all(), [102]);
     }
@@ -290,10 +246,10 @@ mod tests {
             fs::write(proc.0.join(format!("{id}/cmdline")), line).unwrap();
         }
         let (mut ours, theirs) = UnixStream::pair().unwrap();
-        let root = proc.0.clone();
+        let host = proc.host();
         let worker = std::thread::spawn(move || {
             let folder = Folder::new(&db, &[]).unwrap();
-            let search = Local { proc_root: root, by_folder: true, by_path: true };
+            let search = Local { host, by_folder: true, by_path: true };
             serve(&search, Some(&folder), theirs)
         });
         assert_eq!(ask(&mut ours, ALL).unwrap(), [7, 8]);
@@ -303,15 +259,5 @@ mod tests {
         assert_eq!(ask(&mut ours, ALL).unwrap(), [8]);
         drop(ours);
         assert_eq!(worker.join().unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-    }
-
-    #[test]
-    fn the_folder_of_a_command_line_is_found() {
-        let of = |line: &[u8]| dbpath(line).map(|path| path.display().to_string());
-        assert_eq!(of(b"mongod\0--port\x0027017\0--dbpath\0/data\0"), Some("/data".into()));
-        assert_eq!(of(b"mongod\0--dbpath=/data/db\0"), Some("/data/db".into()));
-        assert_eq!(of(b"mongod\0--dbpathx\0/data\0-f\0/etc/mongod.conf\0"), None);
-        assert_eq!(of(b"mongod\0--dbpath\0"), Some(String::new()), "what follows its last zero");
-        assert_eq!(of(b""), None);
     }
 }

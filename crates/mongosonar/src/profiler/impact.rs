@@ -9,7 +9,8 @@ use indicatif::ProgressBar;
 use sonar_core::impact::{Counters, Variant};
 use sonar_mongo::load::{Measurement, Progress, ServerFacts};
 use sonar_mongo::{Error, Server};
-use sonar_sys::host;
+use sonar_sys::Host;
+use sonar_sys::host::devices::Counted;
 use sonar_view::impact::{self, Report, Site};
 use sonar_view::layout::Fitting;
 use sonar_view::text::escape;
@@ -83,7 +84,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
         server.measure(&what, &stop, &mut |facts| counters(facts), &mut |progress| line.show(&progress));
     line.end();
     let mut run = done(measured)?;
-    let processors = host::host_busy(Path::new("/proc")).ok().map(|(_, processors)| processors);
+    let processors = Host::live().processors().ok().map(|processors| processors.count);
     let facts = server.facts();
     run.processors = here(&facts).and(processors);
     let site = Site { server: &label, host: facts.host.as_deref(), started_ns };
@@ -156,21 +157,21 @@ fn variants(args: &ImpactArgs, server: &Server) -> Result<Vec<Variant>> {
 /// The server's process id, where it runs on this host: then its host has this one's name, and there is
 /// a process with that id.
 fn here(facts: &ServerFacts) -> Option<u32> {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    let same = facts.host.as_deref() == Some(name.trim());
-    facts.pid.filter(|pid| same && host::name(Path::new("/proc"), *pid).is_ok())
+    let host = Host::live();
+    let same = facts.host.is_some() && facts.host == host.name();
+    facts.pid.filter(|pid| same && host.stat(*pid).is_some())
 }
 
 /// What this machine knows.
 fn counters(facts: &ServerFacts) -> Counters {
-    let root = Path::new("/proc");
+    let host = Host::live();
     let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let here = here(facts);
     Counters {
-        server_cpu_ns: here.and_then(|pid| host::cpu_time(root, pid).ok()).map(ns),
-        client_cpu_ns: host::cpu_time(root, std::process::id()).ok().map(ns),
-        host_busy_ns: here.and_then(|_| host::host_busy(root).ok()).map(|(busy, _)| ns(busy)),
-        disk_busy_ns: here.and_then(|_| host::busiest_disk(root).ok()).map(ns),
+        server_cpu_ns: here.and_then(|pid| host.stat(pid)).map(|stat| ns(stat.cpu)),
+        client_cpu_ns: host.stat(std::process::id()).map(|stat| ns(stat.cpu)),
+        host_busy_ns: here.and_then(|_| host.processors().ok()).map(|found| ns(found.busy())),
+        disk_busy_ns: here.and_then(|_| host.disk_counters().ok()).map(|disks| busiest(&disks)),
         log_bytes: here
             .and(facts.log_path.as_deref())
             .and_then(|path| fs::metadata(path).ok())
@@ -178,6 +179,11 @@ fn counters(facts: &ServerFacts) -> Counters {
             .map(|file| file.len()),
         ..Counters::default()
     }
+}
+
+/// Time that the busiest disk was busy with requests since the host started.
+fn busiest(disks: &[Counted]) -> u64 {
+    disks.iter().map(|disk| disk.counters.busy_ms).max().unwrap_or(0).saturating_mul(1_000_000)
 }
 
 /// How far the measurement is, on standard error.

@@ -15,13 +15,13 @@ use sonar_core::Timestamp;
 use sonar_decode::Shared;
 use sonar_decode::log::Remotes;
 use sonar_mongo::{Server, Target};
-use sonar_sys::process::{self, Process};
+use sonar_sys::Host;
+use sonar_sys::host::process::Process;
 
 use super::args::QueriesArgs;
 use crate::disk::check::log_of;
+use crate::servers;
 
-/// Processes with such a log.
-const SERVERS: [&str; 2] = ["mongod", "mongos"];
 /// The most bytes to read of one server's logs, counted from the end. It is large because pools live long: they
 /// identified themselves when they connected.
 const MOST_BYTES: u64 = 256 << 20;
@@ -47,21 +47,18 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Opens the logs that the arguments name, or else those of the servers on this host. `proc_root` is `/proc`.
+    /// Opens the logs that the arguments name, or else those of the servers on the host.
     ///
     /// # Errors
     /// A named log cannot be opened.
-    pub fn open(args: &QueriesArgs, proc_root: &Path) -> Result<Self> {
+    pub fn open(args: &QueriesArgs, host: &Host) -> Result<Self> {
         let mut logs = Vec::new();
         for path in &args.log {
             let file = File::open(path).with_context(|| format!("cannot open the log {}", path.display()))?;
             logs.push(vec![file]);
         }
         if args.log.is_empty() {
-            logs = process::named(proc_root, &SERVERS)
-                .iter()
-                .map(|server| log_of_process(server, &proc_root.join(server.pid.to_string())))
-                .collect();
+            logs = servers::mongodb(host).iter().map(log_of_process).collect();
         }
         Ok(Self { logs, server: None, confined: !args.keep_privileges })
     }
@@ -126,8 +123,9 @@ pub fn read_logs(paths: &[PathBuf], first: Timestamp, shared: &Shared, stop: &Ar
 }
 
 /// The log of a running server: the file that its arguments or its configuration name, or else a log among its open
-/// files. `folder` is its folder in `/proc`. Empty if there is none or it cannot be read.
-fn log_of_process(server: &Process, folder: &Path) -> Log {
+/// files. Empty if there is none or it cannot be read.
+fn log_of_process(server: &Process) -> Log {
+    let folder = server.folder();
     // A container has a root folder of its own.
     let root = folder.join("root");
     let working = fs::read_link(folder.join("cwd")).unwrap_or_else(|_| PathBuf::from("/"));
@@ -256,7 +254,7 @@ mod tests {
         /// The applications that are found.
         fn found(&self) -> Vec<String> {
             let args = QueriesArgs::default();
-            let lookup = Lookup::open(&args, &self.0).unwrap();
+            let lookup = Lookup::open(&args, &Host::of_proc(&self.0)).unwrap();
             let mut remotes = Remotes::new(None);
             for log in lookup.logs {
                 read_files(log, &mut remotes).unwrap();
@@ -327,7 +325,7 @@ mod tests {
     #[test]
     fn a_log_that_was_named_must_be_there() {
         let args = QueriesArgs { log: vec!["/nowhere/mongod.log".into()], ..QueriesArgs::default() };
-        let error = Lookup::open(&args, Path::new("/proc")).err().unwrap();
+        let error = Lookup::open(&args, &Host::live()).err().unwrap();
         assert!(error.to_string().contains("/nowhere/mongod.log"), "{error}");
     }
 }

@@ -13,7 +13,6 @@ mod rotate;
 mod write;
 
 pub use self::args::QueriesArgs;
-pub use ports::SERVERS;
 pub use rotate::Rotation;
 pub use write::parse_rotation;
 

@@ -2,23 +2,19 @@
 //! again while capturing.
 
 use std::io::{Read, Write};
-use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use sonar_decode::Ports;
+use sonar_sys::Host;
 use sonar_sys::helper::Helper;
-use sonar_sys::listeners::{self, Search};
 use sonar_sys::privileges::{Duty, capability};
 use sonar_view::Origin as PacketOrigin;
 use sonar_view::silence::Network;
 
 use super::args::Range;
-use crate::privileges;
+use crate::{privileges, servers};
 
-/// Names of the processes that serve MongoDB's protocol.
-pub const SERVERS: [&str; 3] = ["mongod", "mongos", "ferretdb"];
-const SEARCH: Search<'_> = Search { names: &SERVERS, port_options: &["--port"] };
 /// The port when nothing else is known.
 const DEFAULT: u16 = 27_017;
 /// How often to look for new servers.
@@ -47,14 +43,14 @@ enum Origin {
 }
 
 impl Listened {
-    /// The ports of `named`, or, if it is empty, those that servers listen on. `proc_root` is `/proc`.
-    pub fn choose(named: &[Range], proc_root: &Path) -> Self {
+    /// The ports of `named`, or, if it is empty, those that servers listen on.
+    pub fn choose(named: &[Range], host: &Host) -> Self {
         if !named.is_empty() {
             let ranges = named.iter().map(|range| (range.0, range.1)).collect();
             return Self { ranges, origin: Origin::Named };
         }
         let mut chosen = Self { ranges: Vec::new(), origin: Origin::Found };
-        if chosen.look(proc_root).is_none() {
+        if chosen.look(host).is_none() {
             chosen = Self { ranges: vec![(DEFAULT, DEFAULT)], origin: Origin::Assumed };
         }
         chosen
@@ -67,8 +63,8 @@ impl Listened {
 
     /// Adds the ports that servers listen on now and returns what is new, if anything. The port of a server that has
     /// ended stays, so that a restarted server is captured from its first packet on.
-    fn look(&mut self, proc_root: &Path) -> Option<Vec<u16>> {
-        self.add(find(proc_root)?)
+    fn look(&mut self, host: &Host) -> Option<Vec<u16>> {
+        self.add(find(host)?)
     }
 
     fn add(&mut self, mut new: Vec<u16>) -> Option<Vec<u16>> {
@@ -102,12 +98,13 @@ impl Listened {
     }
 
     /// What a view needs to explain why it shows nothing: whether any process listens on these ports, and where servers
-    /// do. `interfaces` are those captured; `proc_root` is `/proc`.
-    pub fn origin(&self, interfaces: &str, proc_root: &Path) -> PacketOrigin {
-        let found = listeners::find(proc_root, SEARCH).unwrap_or_default();
+    /// do. `interfaces` are those captured;
+    pub fn origin(&self, interfaces: &str, host: &Host) -> PacketOrigin {
+        let found = servers::listeners(host).unwrap_or_default();
         let is_captured = |port: &u16| self.ranges.iter().any(|(low, high)| (low..=high).contains(&port));
         // Where that cannot be found out, the view does not claim it.
-        let nobody_listens = listeners::open_ports(proc_root)
+        let nobody_listens = host
+            .open_ports()
             .is_ok_and(|open| !open.iter().any(is_captured) && !found.ports().iter().any(is_captured));
         PacketOrigin::Network(Network {
             interfaces: interfaces.to_owned(),
@@ -138,9 +135,9 @@ impl Listened {
     }
 }
 
-/// The ports that servers on this host listen on now. `proc_root` is `/proc`.
-pub fn find(proc_root: &Path) -> Option<Vec<u16>> {
-    Some(listeners::find(proc_root, SEARCH).ok()?.ports())
+/// The ports that servers on this host listen on now.
+pub fn find(host: &Host) -> Option<Vec<u16>> {
+    Some(servers::listeners(host).ok()?.ports())
 }
 
 /// Starts the helper that finds servers once this process may not inspect other processes any more.
@@ -149,7 +146,7 @@ pub fn helper() -> Option<Helper> {
     privileges::helper("listening to servers that start later", KEPT, Duty::Reading, |mut socket| {
         loop {
             socket.read_exact(&mut [0])?;
-            let ports = find(Path::new("/proc")).unwrap_or_default();
+            let ports = find(&Host::live()).unwrap_or_default();
             let count = u16::try_from(ports.len()).unwrap_or(u16::MAX);
             let numbers = std::iter::once(count).chain(ports).take(1 + usize::from(count));
             socket.write_all(&numbers.flat_map(u16::to_le_bytes).collect::<Vec<_>>())?;
@@ -216,6 +213,10 @@ mod tests {
             fs::write(directory.join("fd"), "").unwrap();
         }
 
+        fn host(&self) -> Host {
+            Host::of_proc(&self.0)
+        }
+
         fn end(&self, pid: u32) {
             fs::remove_dir_all(self.0.join(pid.to_string())).unwrap();
         }
@@ -231,7 +232,7 @@ mod tests {
     fn named_ports_are_taken_and_nothing_is_looked_up() {
         let tree = Tree::new("named");
         tree.start(1, &["mongod", "--port", "27018"]);
-        let listened = Listened::choose(&[Range(27_020, 27_022), Range(5, 5)], &tree.0);
+        let listened = Listened::choose(&[Range(27_020, 27_022), Range(5, 5)], &tree.host());
         assert_eq!(listened.to_string(), "port 27020-27022 5");
         assert!(!listened.follows());
     }
@@ -239,15 +240,15 @@ mod tests {
     #[test]
     fn a_server_that_starts_later_is_told_once_and_its_port_stays() {
         let tree = Tree::new("later");
-        let mut listened = Listened::choose(&[], &tree.0);
+        let mut listened = Listened::choose(&[], &tree.host());
         assert_eq!(listened.to_string(), "port 27017 (no mongod or mongos found here)");
         assert!(listened.follows());
-        assert_eq!(listened.look(&tree.0), None);
+        assert_eq!(listened.look(&tree.host()), None);
 
         tree.start(1, &["mongod", "--port", "27018"]);
         tree.start(2, &["mongodump", "--port", "9"]);
-        assert_eq!(listened.look(&tree.0), Some(vec![27_018]));
-        assert_eq!(listened.look(&tree.0), None, "once");
+        assert_eq!(listened.look(&tree.host()), Some(vec![27_018]));
+        assert_eq!(listened.look(&tree.host()), None, "once");
         assert_eq!(
             listened.to_string(),
             "port 27017 27018 (27017, and what mongod and mongos listen on here)"
@@ -255,17 +256,17 @@ mod tests {
 
         tree.end(1);
         tree.start(3, &["mongos", "--port", "27016"]);
-        assert_eq!(listened.look(&tree.0), Some(vec![27_016]));
+        assert_eq!(listened.look(&tree.host()), Some(vec![27_016]));
         assert_eq!(listened.ranges(), [27_016..=27_016, 27_017..=27_017, 27_018..=27_018]);
         tree.start(1, &["mongod", "--port", "27018"]);
-        assert_eq!(listened.look(&tree.0), None, "a restart is no news");
+        assert_eq!(listened.look(&tree.host()), None, "a restart is no news");
     }
 
     #[test]
     fn a_port_on_which_nobody_listens_is_known_as_such_and_the_servers_port_beside_it() {
         let tree = Tree::new("origin");
         tree.start(7, &["mongod", "--port", "27018"]);
-        let asked = |port| Listened::choose(&[Range(port, port)], &tree.0).origin("eth0", &tree.0);
+        let asked = |port| Listened::choose(&[Range(port, port)], &tree.host()).origin("eth0", &tree.host());
         let network = |origin| match origin {
             PacketOrigin::Network(network) => network,
             PacketOrigin::File => panic!("a file"),
@@ -288,8 +289,8 @@ mod tests {
         for pid in 1..=2 * MAX_FOUND as u32 {
             tree.start(pid, &["mongod", "--port", &(20_000 + pid).to_string()]);
         }
-        let mut listened = Listened::choose(&[], &tree.0);
+        let mut listened = Listened::choose(&[], &tree.host());
         assert_eq!(listened.ranges.len(), MAX_FOUND);
-        assert_eq!(listened.look(&tree.0), None);
+        assert_eq!(listened.look(&tree.host()), None);
     }
 }

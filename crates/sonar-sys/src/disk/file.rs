@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sonar_core::disk::SplitMix;
 
 use super::DiskError;
+use crate::host::Host;
 use crate::sys_disk::{
     Buffers, IN_MEMORY, allocate, drop_pages, file_system_state, monotonic_ns, set_direct,
 };
@@ -54,7 +55,7 @@ pub struct Leftover {
 }
 
 /// Test files in `dir` whose process has ended. They are reported, never touched.
-pub fn leftovers(dir: &Path, proc_root: &Path) -> Vec<Leftover> {
+pub fn leftovers(dir: &Path, host: &Host) -> Vec<Leftover> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut found: Vec<Leftover> = entries
         .flatten()
@@ -63,7 +64,7 @@ pub fn leftovers(dir: &Path, proc_root: &Path) -> Vec<Leftover> {
             let (pid, _) = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split_once('-')?;
             let pid: u32 = pid.parse().ok()?;
             let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-            (!proc_root.join(pid.to_string()).exists())
+            (!host.path(&format!("proc/{pid}")).exists())
                 .then(|| Leftover { path: entry.path(), bytes: metadata.blocks().saturating_mul(512) })
         })
         .take(100)
@@ -316,7 +317,7 @@ mod tests {
         ] {
             fs::write(dir.join(name), vec![1; 8192]).unwrap();
         }
-        let found = leftovers(&dir, Path::new("/proc"));
+        let found = leftovers(&dir, &Host::live());
         assert_eq!(found.len(), 1);
         assert!(found[0].path.ends_with("mongosonar-disk-999999999-aaaaaaaa.tmp") && found[0].bytes >= 8192);
         fs::remove_dir_all(&dir).unwrap();

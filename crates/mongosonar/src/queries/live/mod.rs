@@ -5,7 +5,6 @@ mod show;
 
 use std::io::IsTerminal;
 use std::num::NonZeroU32;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +16,7 @@ use sonar_decode::{Decoder, Settings, Shared};
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::Usage;
-use sonar_sys::{Filter, Ring, RingConfig, Wake};
+use sonar_sys::{Filter, Host, Ring, RingConfig, Wake};
 use sonar_view::{Origin, Selection};
 
 pub use self::pipeline::{LiveSink, Pipeline};
@@ -168,7 +167,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         }
         _ => None,
     };
-    let listened = Listened::choose(&args.port, Path::new("/proc"));
+    let listened = Listened::choose(&args.port, &Host::live());
     let threads = usize::from(args.threads.unwrap_or(1));
     let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
     let config = RingConfig {
@@ -205,7 +204,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let interval_ns = interval.as_nanos() as u64;
     let settings = super::window_settings(args);
     let shared = Arc::new(Shared::default());
-    let origin = listened.origin(&on, Path::new("/proc"));
+    let origin = listened.origin(&on, &Host::live());
     let mut output = Output::new(args, selection, origin.clone())?;
     let each = match output.wants_each() {
         true => Some(Arc::new(Mutex::new(Output::new(args, selection, origin.clone())?))),
@@ -215,8 +214,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // the network, and gives up the rest by itself.
     let complaints = say.clone();
     let complain = move |what| drop(complaints.send(News::Complaint(what)));
-    let lookup =
-        Lookup::open(args, Path::new("/proc"))?.with_server(server).start(shared.clone(), complain)?;
+    let lookup = Lookup::open(args, &Host::live())?.with_server(server).start(shared.clone(), complain)?;
     // From here on nothing is opened.
     Usage::now()?;
     let stop = signals.watch(|| {
@@ -341,7 +339,7 @@ fn follow(
     let (keep, stop) = channel();
     let find = move || match &finder {
         Some(helper) => ports::ask(helper),
-        None => ports::find(Path::new("/proc")),
+        None => ports::find(&Host::live()),
     };
     if listened.follows() {
         let changed = move |listened: &Listened, news| {

@@ -82,7 +82,7 @@ fn parse(line: &str) -> Option<Mount> {
 ///
 /// # Errors
 /// Where the table cannot be read.
-pub fn all(proc_root: &Path, pid: &str) -> io::Result<Vec<Mount>> {
+pub(super) fn all(proc_root: &Path, pid: &str) -> io::Result<Vec<Mount>> {
     let mut text = Vec::new();
     File::open(proc_root.join(pid).join("mountinfo"))?.take(MOST_BYTES).read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())

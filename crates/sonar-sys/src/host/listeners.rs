@@ -1,20 +1,22 @@
 //! Which TCP ports the processes of given names listen on.
 //!
-//! A process is found by the name of its executable, a port by matching the sockets among its open files
+//! A port is found by matching the sockets among its open files
 //! with the listening ones of its network namespace, so that a server in a container is found with the
 //! port it has there. Without permission to see another user's open files, an option of its command line says
 //! the port, and the answer says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// What to look for.
+use super::Host;
+
+/// Which processes are asked for.
 #[derive(Copy, Clone, Debug)]
 pub struct Search<'a> {
-    /// Names of executables.
+    /// Names of programs.
     pub names: &'a [&'a str],
     /// Options that are followed by a port (`--port 27018` or `--port=27018`).
     pub port_options: &'a [&'a str],
@@ -74,25 +76,20 @@ pub struct Incomplete {
 /// `TCP_LISTEN`, as `/proc/net/tcp` writes it.
 const STATE_LISTEN: &str = "0A";
 
-/// No command line of more than this is looked at.
-const COMMAND_LINE_BYTES: u64 = 1 << 20;
-
-/// Looks at every process under `proc_root`, which is `/proc`. A process that ends meanwhile is left out.
-/// Fails only when `proc_root` cannot be listed.
-pub fn find(proc_root: &Path, search: Search<'_>) -> io::Result<Found> {
+/// Looks at every process of the host. A process that ends meanwhile is left out. Fails only when processes cannot be
+/// listed.
+pub(super) fn find(host: &Host, search: Search<'_>) -> io::Result<Found> {
+    fs::read_dir(host.path("proc"))?;
     let mut found = Found::default();
     let mut tables: HashMap<String, Table> = HashMap::new();
-    let mut pids: Vec<u32> =
-        fs::read_dir(proc_root)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    pids.sort_unstable();
-    for pid in pids {
-        let directory = proc_root.join(pid.to_string());
-        let Some((name, arguments)) = identify(&directory, search.names) else { continue };
+    for process in host.processes(search.names) {
+        let (pid, name, arguments, directory) =
+            (process.pid, process.name.clone(), &process.arguments, process.folder());
         let inodes = match socket_inodes(&directory.join("fd")) {
             Ok(inodes) => inodes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
-                found.listeners.extend(ports_of(&arguments, search.port_options).map(|port| Listener {
+                found.listeners.extend(ports_of(arguments, search.port_options).map(|port| Listener {
                     pid,
                     name: name.clone(),
                     address: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
@@ -128,7 +125,7 @@ pub fn find(proc_root: &Path, search: Search<'_>) -> io::Result<Found> {
 
 /// Every TCP port on which any process listens, in all network namespaces that may be looked into.
 /// `proc_root` is `/proc`. Fails when not even one namespace could be read.
-pub fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
+pub(super) fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
     let mut namespaces = HashSet::new();
     let mut ports = BTreeSet::new();
     let mut tables_read = 0;
@@ -156,30 +153,6 @@ fn brief(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
         _ => error.to_string(),
     }
-}
-
-/// Which of `names` the process has, and its arguments. `None` for any other, and for kernel threads.
-fn identify(directory: &Path, names: &[&str]) -> Option<(String, Vec<String>)> {
-    let mut line = Vec::new();
-    File::open(directory.join("cmdline")).ok()?.take(COMMAND_LINE_BYTES).read_to_end(&mut line).ok()?;
-    let arguments: Vec<String> = line
-        .split(|byte| *byte == 0)
-        .map(|argument| String::from_utf8_lossy(argument).into_owned())
-        .collect();
-    // The link needs leave, the first argument can be anything, the short name is cut at 15 bytes and
-    // some servers rename their main thread: any of them will do.
-    let executable = fs::read_link(directory.join("exe")).ok().map(|path| {
-        let path = path.to_string_lossy().into_owned();
-        // What the kernel appends after an upgrade replaced the file.
-        path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path)
-    });
-    let short = fs::read_to_string(directory.join("comm")).ok();
-    let candidates = [executable.as_deref(), arguments.first().map(String::as_str), short.as_deref()];
-    let name = candidates.into_iter().flatten().find_map(|candidate| {
-        let base = candidate.trim_end().rsplit('/').next()?;
-        names.iter().find(|name| **name == base)
-    })?;
-    Some((name.to_string(), arguments))
 }
 
 /// The sockets among the open files of a process.
@@ -360,7 +333,7 @@ mod tests {
         open_sockets(&other, &[999]);
         fs::write(other.join("net/tcp"), table.concat()).unwrap();
 
-        let found = find(&tree.0, SEARCH).unwrap();
+        let found = find(&Host::of_proc(&tree.0), SEARCH).unwrap();
         assert_eq!(
             found.listeners,
             [
@@ -385,7 +358,7 @@ mod tests {
             // Root may read everything, so this stands for "cannot be listed": not a directory.
             fs::write(directory.join("fd"), "").unwrap();
         }
-        let found = find(&tree.0, SEARCH).unwrap();
+        let found = find(&Host::of_proc(&tree.0), SEARCH).unwrap();
         assert_eq!(
             found.listeners,
             [
@@ -407,10 +380,13 @@ mod tests {
             + &row("ééé:6989", "0A", 2)
             + &row("0100007F:16989", "0A", 3);
         fs::write(server.join("net/tcp"), lies).unwrap();
-        let found = find(&tree.0, SEARCH).unwrap();
+        let found = find(&Host::of_proc(&tree.0), SEARCH).unwrap();
         assert_eq!((found.listeners, found.incomplete), (vec![], vec![]));
         fs::remove_file(server.join("net/tcp")).unwrap();
-        assert_eq!(find(&tree.0, SEARCH).unwrap().incomplete[0].reason.split(' ').next(), Some("net/tcp"));
+        assert_eq!(
+            find(&Host::of_proc(&tree.0), SEARCH).unwrap().incomplete[0].reason.split(' ').next(),
+            Some("net/tcp")
+        );
     }
 
     #[test]
@@ -419,7 +395,7 @@ mod tests {
         let v6 = TcpListener::bind("[::1]:0").ok();
         let executable = std::env::current_exe().unwrap();
         let name = executable.file_name().unwrap().to_str().unwrap();
-        let found = find(Path::new("/proc"), Search { names: &[name], port_options: &[] }).unwrap();
+        let found = find(&Host::live(), Search { names: &[name], port_options: &[] }).unwrap();
         let mine: Vec<_> =
             found.listeners.iter().filter(|l| l.pid == std::process::id()).map(|l| l.address).collect();
         assert!(mine.contains(&v4.local_addr().unwrap()), "{found:?}");

@@ -11,17 +11,10 @@ use std::path::{Path, PathBuf};
 
 use sonar_core::disk::DiskCounters;
 
-/// Most bytes that are read of a file of one value.
-const MOST_BYTES: u64 = 64 << 10;
+use super::small;
+
 /// How deep devices may be made of devices.
 const MOST_LEVELS: usize = 16;
-
-/// Reads a small text file without its last line feed; `None` where there is none or it may not be read.
-pub fn small(path: &Path) -> Option<String> {
-    let mut text = Vec::new();
-    File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
-    Some(String::from_utf8_lossy(&text).trim_end_matches(['\n', '\0']).to_owned())
-}
 
 /// A name that is one component of a path and nothing else.
 fn is_plain(name: &str) -> bool {
@@ -113,7 +106,7 @@ impl Devices {
     ///
     /// # Errors
     /// Where there is no list of devices.
-    pub fn read(sys_root: &Path) -> io::Result<Self> {
+    pub(super) fn read(sys_root: &Path) -> io::Result<Self> {
         let block = sys_root.join("block");
         let mut devices = BTreeMap::new();
         for entry in fs::read_dir(&block)?.flatten().take(65_536) {
@@ -153,7 +146,7 @@ impl Devices {
 
     /// The device on which a mount lies: by its number, or by its source where the file system spreads
     /// over devices (btrfs).
-    pub fn of_mount(&self, mount: &crate::mounts::Mount) -> Option<&Device> {
+    pub fn of_mount(&self, mount: &super::mounts::Mount) -> Option<&Device> {
         self.numbered(mount.device).or_else(|| {
             (mount.device.0 == 0 && mount.source.starts_with("/dev/")).then(|| self.named(&mount.source))?
         })
@@ -271,45 +264,12 @@ pub struct Counted {
 ///
 /// # Errors
 /// Where the file cannot be read.
-pub fn counters(proc_root: &Path) -> io::Result<Vec<Counted>> {
+pub(super) fn counters(proc_root: &Path) -> io::Result<Vec<Counted>> {
     let mut text = Vec::new();
     File::open(proc_root.join("diskstats"))?.take(16 << 20).read_to_end(&mut text)?;
     let text = String::from_utf8_lossy(&text);
     let lines = text.lines().filter_map(DiskCounters::parse);
     Ok(lines.map(|(number, name, counters)| Counted { number, name: name.to_owned(), counters }).collect())
-}
-
-/// Time that all processors have spent, and the part of it in which they had nothing to do, in ticks:
-/// the first line of `/proc/stat`.
-///
-/// # Errors
-/// Where the file cannot be read or does not begin so.
-pub fn processor_ticks(proc_root: &Path) -> io::Result<(u64, u64)> {
-    let stat = fs::read_to_string(proc_root.join("stat"))?;
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).ok_or(io::ErrorKind::InvalidData)?;
-    // user nice system idle iowait irq softirq steal; guest times are in the first two already.
-    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();
-    match ticks.get(3..5) {
-        Some(&[idle, waiting]) => Ok((ticks.iter().sum(), idle + waiting)),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
-}
-
-/// Bytes that the kernel says this process has caused to be read from and written to storage, from
-/// `/proc/self/io`.
-///
-/// # Errors
-/// Where the file cannot be read.
-pub fn process_bytes(proc_root: &Path) -> io::Result<sonar_core::disk::KernelBytes> {
-    let text = fs::read_to_string(proc_root.join("self/io"))?;
-    let field = |name: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))?;
-        value.trim().parse().ok()
-    };
-    match (field("read_bytes"), field("write_bytes")) {
-        (Some(read), Some(written)) => Ok(sonar_core::disk::KernelBytes { read, written }),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
 }
 
 #[cfg(test)]
@@ -370,18 +330,8 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_counts() {
-        let proc_root = Path::new("/proc");
-        assert!(counters(proc_root).is_ok());
-        let (all, idle) = processor_ticks(proc_root).unwrap();
-        assert!(idle <= all && all > 0);
-    }
-
-    #[test]
-    fn what_is_no_table_is_an_error() {
-        let tree =
-            Tree::new("tables", &[("stat", "cpu 1 2\n"), ("self/io", "rchar: 1\n"), ("diskstats", "no\n")]);
-        assert!(processor_ticks(&tree.0).is_err() && process_bytes(&tree.0).is_err());
+    fn what_is_no_table_has_no_counters() {
+        let tree = Tree::new("tables", &[("diskstats", "no\n")]);
         assert!(counters(&tree.0).unwrap().is_empty());
     }
 }

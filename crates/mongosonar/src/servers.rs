@@ -1,0 +1,47 @@
+//! Which processes are servers: the one place that names MongoDB's programs.
+
+use std::io;
+
+use sonar_sys::Host;
+use sonar_sys::host::listeners::{Found, Search};
+use sonar_sys::host::process::Process;
+
+/// The program that stores data.
+pub const MONGOD: &str = "mongod";
+/// The programs of MongoDB that serve clients, and write its log.
+const MONGODB: [&str; 2] = [MONGOD, "mongos"];
+/// Programs that serve MongoDB's protocol.
+const SERVING: [&str; 3] = [MONGOD, "mongos", "ferretdb"];
+/// Options that name a port.
+const PORT_OPTIONS: [&str; 1] = ["--port"];
+
+/// Every mongod that runs.
+pub fn mongods(host: &Host) -> Vec<Process> {
+    host.processes(&[MONGOD])
+}
+
+/// The mongod of this number, if it is one and runs.
+pub fn mongod(host: &Host, pid: u32) -> Option<Process> {
+    host.process(pid, &[MONGOD])
+}
+
+/// Every mongod and mongos that runs.
+pub fn mongodb(host: &Host) -> Vec<Process> {
+    host.processes(&MONGODB)
+}
+
+/// The ports of those that serve MongoDB's protocol.
+///
+/// # Errors
+/// Processes cannot be listed.
+pub fn listeners(host: &Host) -> io::Result<Found> {
+    host.listeners(Search { names: &SERVING, port_options: &PORT_OPTIONS })
+}
+
+/// The ports of every mongod.
+///
+/// # Errors
+/// Processes cannot be listed.
+pub fn mongod_listeners(host: &Host) -> io::Result<Found> {
+    host.listeners(Search { names: &[MONGOD], port_options: &PORT_OPTIONS })
+}

@@ -1,0 +1,300 @@
+//! A host: its processes, mounts, block devices, ports, and what it has counted. Real, or a copy of its `/proc` and
+//! `/sys` in a folder.
+//!
+//! What a copy holds is not believed blindly: files are read up to a bound, and what cannot be parsed is left out.
+
+pub mod devices;
+pub mod listeners;
+pub mod mounts;
+pub mod process;
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sonar_core::disk::KernelBytes;
+
+use self::devices::{Counted, Devices};
+use self::listeners::{Found, Search};
+use self::mounts::Mount;
+use self::process::{Process, Stat};
+use crate::sys;
+
+/// Most bytes that are read of a small file; a table with a line for each processor is one, too.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Where `/proc` and `/sys` are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    root: PathBuf,
+    proc_root: PathBuf,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::live()
+    }
+}
+
+impl Host {
+    /// This host.
+    pub fn live() -> Self {
+        Self::at("/")
+    }
+
+    /// The host of which a copy is in this folder.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self { proc_root: root.join("proc"), root }
+    }
+
+    /// A host of which only `/proc` is known, in this folder.
+    pub fn of_proc(proc_root: impl Into<PathBuf>) -> Self {
+        let proc_root = proc_root.into();
+        Self { root: proc_root.join("no-other-folder"), proc_root }
+    }
+
+    /// Whether it is this host.
+    pub fn is_live(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// The folder that stands for `/`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a path of the host is found here.
+    pub fn path(&self, path: &str) -> PathBuf {
+        let path = Path::new(path.trim_start_matches('/'));
+        match path.strip_prefix("proc") {
+            Ok(rest) if rest.as_os_str().is_empty() => self.proc_root.clone(),
+            Ok(rest) => self.proc_root.join(rest),
+            Err(_) => self.root.join(path),
+        }
+    }
+
+    /// A small text file without white space at its ends; `None` where there is none or it may not be read.
+    pub fn text(&self, path: &str) -> Option<String> {
+        small(&self.path(path)).map(|text| text.trim().to_owned())
+    }
+
+    /// A file that holds one number.
+    pub fn number(&self, path: &str) -> Option<u64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The word in brackets of `always [madvise] never`.
+    pub fn choice(&self, path: &str) -> Option<String> {
+        let text = self.text(path)?;
+        let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        Some(chosen.unwrap_or(&text).to_owned())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> Option<String> {
+        self.text("proc/sys/kernel/hostname").filter(|name| !name.is_empty())
+    }
+
+    /// Release of its kernel, for example `6.1.0-56-amd64`.
+    pub fn kernel(&self) -> Option<String> {
+        self.text("proc/sys/kernel/osrelease")
+    }
+
+    /// Running processes of these programs, the lowest number first: those of which the program's file, the first
+    /// argument or the short name is one of `names`.
+    pub fn processes(&self, names: &[&str]) -> Vec<Process> {
+        let entries = fs::read_dir(&self.proc_root).into_iter().flatten().flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let mut found: Vec<Process> =
+            numbers.filter_map(|pid| process::identify(&self.proc_root, pid, names)).collect();
+        found.sort_by_key(|process| process.pid);
+        found
+    }
+
+    /// A process, if it is one of these programs and runs.
+    pub fn process(&self, pid: u32, names: &[&str]) -> Option<Process> {
+        process::identify(&self.proc_root, pid, names)
+    }
+
+    /// What the kernel says of a process; `None` where there is none of this number.
+    pub fn stat(&self, pid: u32) -> Option<Stat> {
+        process::stat(&self.proc_root, pid)
+    }
+
+    /// The block devices.
+    ///
+    /// # Errors
+    /// There is no list of devices.
+    pub fn devices(&self) -> io::Result<Devices> {
+        Devices::read(&self.root.join("sys"))
+    }
+
+    /// The counters of every block device, in the kernel's order.
+    ///
+    /// # Errors
+    /// `/proc/diskstats` cannot be read.
+    pub fn disk_counters(&self) -> io::Result<Vec<Counted>> {
+        devices::counters(&self.proc_root)
+    }
+
+    /// Every mount that the process `pid` (or `self`) sees, in order.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn mounts(&self, pid: &str) -> io::Result<Vec<Mount>> {
+        mounts::all(&self.proc_root, pid)
+    }
+
+    /// The ports on which processes listen. A process that ends meanwhile is left out.
+    ///
+    /// # Errors
+    /// Processes cannot be listed.
+    pub fn listeners(&self, search: Search<'_>) -> io::Result<Found> {
+        listeners::find(self, search)
+    }
+
+    /// Every TCP port on which any process listens, in all network namespaces that may be looked into.
+    ///
+    /// # Errors
+    /// Not even one namespace could be read.
+    pub fn open_ports(&self) -> io::Result<std::collections::BTreeSet<u16>> {
+        listeners::open_ports(&self.proc_root)
+    }
+
+    /// What the processors have done since the host started.
+    ///
+    /// # Errors
+    /// `/proc/stat` cannot be read, or does not begin with the processors.
+    pub fn processors(&self) -> io::Result<Processors> {
+        Processors::parse(&fs::read_to_string(self.proc_root.join("stat"))?)
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Bytes that this process has caused to be read from and written to storage, by the kernel's count.
+    ///
+    /// # Errors
+    /// `/proc/self/io` cannot be read.
+    pub fn own_bytes(&self) -> io::Result<KernelBytes> {
+        let text = fs::read_to_string(self.proc_root.join("self/io"))?;
+        let bytes = process::counted(&text, "read_bytes").zip(process::counted(&text, "write_bytes"));
+        bytes.map(|(read, written)| KernelBytes { read, written }).ok_or(io::ErrorKind::InvalidData.into())
+    }
+
+    /// Bytes that a process has caused to be read from storage, all its threads; `None` where they may not be seen.
+    pub fn bytes_read(&self, pid: u32) -> Option<u64> {
+        process::counted(&self.text(&format!("proc/{pid}/io"))?, "read_bytes")
+    }
+}
+
+/// Reads a small text file without its last line feed; `None` where there is none or it may not be read.
+pub fn small(path: &Path) -> Option<String> {
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).trim_end_matches(['\n', '\0']).to_owned())
+}
+
+/// What all processors of a host have done since it started, from `/proc/stat` (proc_stat(5)). In steps of a clock tick
+/// (10 ms as a rule).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Processors {
+    /// Ticks: user, nice, system, idle, waiting for disks, interrupts, software interrupts, stolen. The time of guests
+    /// is in the first two.
+    ticks: [u64; 8],
+    /// How many there are.
+    pub count: u32,
+}
+
+impl Processors {
+    fn parse(stat: &str) -> Option<Self> {
+        let first = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let numbers: Vec<u64> = first.split_whitespace().map_while(|number| number.parse().ok()).collect();
+        // Older kernels have fewer; the first five are always there.
+        numbers.get(4)?;
+        let mut ticks = [0; 8];
+        ticks.iter_mut().zip(numbers).for_each(|(to, number)| *to = number);
+        let is_one = |line: &&str| {
+            line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        Some(Self { ticks, count: stat.lines().filter(is_one).count() as u32 })
+    }
+
+    /// Time that they were not idle, all together.
+    pub fn busy(&self) -> Duration {
+        let [user, nice, system, _, _, interrupts, softirq, stolen] = self.ticks;
+        let busy = [user, nice, system, interrupts, softirq, stolen];
+        duration(busy.into_iter().fold(0, u64::saturating_add))
+    }
+
+    /// Time in software interrupts, all together: where received packets are handled, and copied into rings.
+    pub fn softirq(&self) -> Duration {
+        duration(self.ticks[6])
+    }
+
+    /// All ticks, and those in which there was nothing to do.
+    pub fn all_and_idle_ticks(&self) -> (u64, u64) {
+        let all = self.ticks.into_iter().fold(0, u64::saturating_add);
+        (all, self.ticks[3].saturating_add(self.ticks[4]))
+    }
+}
+
+/// Of clock ticks.
+fn duration(ticks: u64) -> Duration {
+    let per_second = sys::clock_ticks();
+    Duration::new(ticks / per_second, ((ticks % per_second) * 1_000_000_000 / per_second) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+
+    fn ticks(count: u64) -> Duration {
+        Duration::from_nanos(count * 1_000_000_000 / sys::clock_ticks())
+    }
+
+    #[test]
+    fn a_copy_is_read_in_its_folder_and_nowhere_else() {
+        let tree = Tree::new(
+            "host",
+            &[
+                ("proc/sys/kernel/hostname", "db1\n"),
+                ("proc/sys/kernel/osrelease", "6.1.0\n"),
+                ("proc/sys/vm/swappiness", "1\n"),
+                ("proc/77/io", "rchar: 1\nread_bytes: 4096\nwrite_bytes: 0\n"),
+                ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+            ],
+        );
+        let host = Host::at(&tree.0);
+        assert!(!host.is_live() && Host::live().is_live());
+        assert_eq!((host.name().as_deref(), host.kernel().as_deref()), (Some("db1"), Some("6.1.0")));
+        assert_eq!(host.number("/proc/sys/vm/swappiness"), Some(1));
+        assert_eq!(host.choice("sys/kernel/mm/transparent_hugepage/enabled").as_deref(), Some("madvise"));
+        assert_eq!(host.path("proc"), tree.0.join("proc"));
+        assert_eq!((host.bytes_read(77), host.bytes_read(78)), (Some(4_096), None));
+        assert!(host.own_bytes().is_err() && host.processors().is_err() && host.devices().is_err());
+        let only_proc = Host::of_proc(tree.0.join("proc"));
+        assert_eq!(only_proc.name().as_deref(), Some("db1"));
+        assert!(only_proc.choice("sys/kernel/mm/transparent_hugepage/enabled").is_none());
+    }
+
+    #[test]
+    fn processors_are_counted_and_guests_are_not_added_twice() {
+        let found =
+            Processors::parse("cpu  100 0 50 900 10 3 50 4 20 9\ncpu0 1 1\ncpu1 1 1\ncpufreq 1\n").unwrap();
+        assert_eq!((found.busy(), found.softirq(), found.count), (ticks(207), ticks(50), 2));
+        assert_eq!(found.all_and_idle_ticks(), (1_117, 910));
+        assert!(Processors::parse("cpu 1 2\n").is_none() && Processors::parse("intr 1\n").is_none());
+        assert!(Processors::parse(&format!("cpu {0} {0} {0} {0} {0}\n", u64::MAX)).is_some());
+    }
+
+    #[test]
+    fn this_host_has_used_something() {
+        let host = Host::live();
+        let processors = host.processors().unwrap();
+        assert!(processors.busy() > Duration::ZERO && processors.count > 0);
+        assert!(host.own_bytes().is_ok() && host.disk_counters().is_ok());
+        assert!(host.stat(std::process::id()).is_some());
+    }
+}

@@ -1,0 +1,251 @@
+//! Processes: which program each is, and what `/proc` says about it: arguments, open files, limits, memory policy.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{duration, small};
+
+/// Most bytes of a file of `/proc` that are read.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// A running process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Which of the programs that were asked for it is.
+    pub name: String,
+    /// Its arguments, its own name first; empty where they may not be read.
+    pub arguments: Vec<String>,
+    folder: PathBuf,
+}
+
+/// What `/proc/PID/stat` says of a process (proc_pid_stat(5)).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// `R`, `S`, `D`, `Z` and so on.
+    pub state: u8,
+    /// Threads that it has.
+    pub threads: u64,
+    /// When it started, in clock ticks since the host did: tells it from a later process of its number.
+    pub started: u64,
+    /// Processor time that it has used, all its threads, in user and kernel mode. In steps of a clock tick (10 ms as a
+    /// rule).
+    pub cpu: Duration,
+}
+
+impl Stat {
+    fn parse(text: &[u8]) -> Option<Self> {
+        // The name, in parentheses, may hold anything.
+        let after = text.iter().rposition(|byte| *byte == b')')? + 1;
+        let fields: Vec<&str> =
+            std::str::from_utf8(text.get(after..)?).ok()?.split_ascii_whitespace().collect();
+        // Behind the name come fields 3 and following.
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        Some(Self {
+            state: *fields.first()?.as_bytes().first()?,
+            threads: number(20)?,
+            started: number(22)?,
+            cpu: duration(number(14)?.saturating_add(number(15)?)),
+        })
+    }
+
+    /// Whether it runs: what only waits to be collected by its parent does not. Of a process whose first thread has
+    /// ended the others may run on.
+    pub fn runs(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X') || self.threads > 1
+    }
+}
+
+/// Of `/proc/PID/stat`.
+pub(super) fn stat(proc_root: &Path, pid: u32) -> Option<Stat> {
+    Stat::parse(&fs::read(proc_root.join(pid.to_string()).join("stat")).ok()?)
+}
+
+/// A number of `/proc/PID/io`.
+pub(super) fn counted(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().parse().ok()
+}
+
+/// The process, if it is one of these programs and runs.
+pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
+    let folder = proc_root.join(pid.to_string());
+    let mut line = Vec::new();
+    // Of another user's process it may be hidden.
+    if let Ok(file) = File::open(folder.join("cmdline")) {
+        file.take(MOST_BYTES).read_to_end(&mut line).ok()?;
+    }
+    let line = String::from_utf8_lossy(&line);
+    let arguments: Vec<String> =
+        line.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    // The link takes permission, the first argument can be anything, the short name is cut at 15 bytes and
+    // some servers rename their main thread: any of them will do.
+    let program = fs::read_link(folder.join("exe")).ok().map(|path| {
+        let path = path.to_string_lossy().into_owned();
+        // What the kernel appends after an upgrade replaced the file.
+        path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path)
+    });
+    let short = small(&folder.join("comm"));
+    let candidates = [program.as_deref(), arguments.first().map(String::as_str), short.as_deref()];
+    let name = candidates.into_iter().flatten().find_map(|candidate| {
+        let base = candidate.trim_end().rsplit('/').next()?;
+        names.iter().find(|name| **name == base)
+    })?;
+    // What has ended is listed until its parent has collected it. A copy may lack this file.
+    if stat(proc_root, pid).is_some_and(|stat| !stat.runs()) {
+        return None;
+    }
+    Some(Process { pid, name: (*name).to_owned(), arguments, folder })
+}
+
+impl Process {
+    /// The folder of `/proc` that stands for it.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Value of an option, given as `--name value` or `--name=value`; one of several names.
+    pub fn option(&self, names: &[&str]) -> Option<&str> {
+        self.arguments.iter().enumerate().find_map(|(at, word)| {
+            names.iter().find_map(|name| {
+                let rest = word.strip_prefix(name)?;
+                match rest.strip_prefix('=') {
+                    Some(value) => Some(value),
+                    None if rest.is_empty() => self.arguments.get(at + 1).map(String::as_str),
+                    None => None,
+                }
+            })
+        })
+    }
+
+    /// Its open files by number, with the path as the process sees it, or what else the kernel calls it
+    /// (`socket:[5]`); those that may not be seen are left out.
+    pub fn open_files(&self) -> Vec<(u32, PathBuf)> {
+        let entries = fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries
+            .filter_map(|entry| {
+                Some((entry.file_name().to_str()?.parse().ok()?, fs::read_link(entry.path()).ok()?))
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
+    /// Soft limits by name, as `/proc/PID/limits` has them; `None` is unlimited. An error of reading gives
+    /// `None` for all.
+    pub fn limits(&self) -> Option<Vec<(String, Option<u64>)>> {
+        let text = small(&self.folder.join("limits"))?;
+        // The columns are 26, 21, 21 and 10 wide: fs/proc/base.c.
+        let limits = text.lines().skip(1).filter_map(|line| {
+            let (name, rest) = line.split_at_checked(26)?;
+            let soft = match rest.split_whitespace().next()? {
+                "unlimited" => None,
+                number => Some(number.parse().ok()?),
+            };
+            Some((name.trim().to_owned(), soft))
+        });
+        Some(limits.collect())
+    }
+
+    /// Whether its memory is spread over all NUMA nodes, by the policy of its mappings in
+    /// `/proc/PID/numa_maps`; `None` where that may not be read.
+    pub fn is_interleaved(&self) -> Option<bool> {
+        let mut text = Vec::new();
+        File::open(self.folder.join("numa_maps")).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let mut policies = text.lines().filter_map(|line| line.split(' ').nth(1)).peekable();
+        policies.peek()?;
+        Some(policies.any(|policy| policy.starts_with("interleave")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Host;
+    use super::*;
+
+    const LIMITS: &str = "\
+Limit                     Soft Limit           Hard Limit           Units     
+Max cpu time              unlimited            unlimited            seconds   
+Max processes             95143                95143                processes 
+Max open files            1024                 1048576              files     
+broken
+";
+
+    #[test]
+    fn a_process_is_found_with_its_arguments_and_limits() {
+        let root = std::env::temp_dir().join(format!("sonar-sys-process-{}", std::process::id()));
+        for (pid, comm, line) in [
+            ("17", "mongod\n", "/usr/bin/mongod\0--dbpath=/data\0--port\x0027017\0"),
+            ("18", "bash\n", "bash\0"),
+            ("x", "mongod\n", ""),
+        ] {
+            fs::create_dir_all(root.join(pid)).unwrap();
+            fs::write(root.join(pid).join("comm"), comm).unwrap();
+            fs::write(root.join(pid).join("cmdline"), line).unwrap();
+        }
+        fs::write(root.join("17/limits"), LIMITS).unwrap();
+        let found = Host::of_proc(&root).processes(&["mongod"]);
+        assert_eq!(found.iter().map(|p| p.pid).collect::<Vec<_>>(), [17]);
+        let process = &found[0];
+        assert_eq!(process.option(&["--dbpath"]), Some("/data"));
+        assert_eq!((process.option(&["-p", "--port"]), process.option(&["--db"])), (Some("27017"), None));
+        let limits = process.limits().unwrap();
+        assert_eq!(limits.len(), 3);
+        assert_eq!(
+            (limits[0].clone(), limits[2].clone()),
+            (("Max cpu time".into(), None), ("Max open files".into(), Some(1_024)))
+        );
+        assert_eq!(process.is_interleaved(), None);
+        fs::write(root.join("17/numa_maps"), "00400000 interleave:0-1 file=/x\n").unwrap();
+        assert_eq!(process.is_interleaved(), Some(true));
+        fs::write(root.join("17/numa_maps"), "00400000 default file=/x\n").unwrap();
+        assert_eq!(process.is_interleaved(), Some(false));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_program_is_known_by_its_file_its_first_argument_or_its_short_name_while_it_runs() {
+        let root = std::env::temp_dir().join(format!("sonar-sys-programs-{}", std::process::id()));
+        let process = |pid: u32, program: &str, argument: &str, short: &str, state: &str| {
+            let folder = root.join(pid.to_string());
+            fs::create_dir_all(&folder).unwrap();
+            std::os::unix::fs::symlink(program, folder.join("exe")).unwrap();
+            fs::write(folder.join("cmdline"), format!("{argument}\0--fork\0")).unwrap();
+            fs::write(folder.join("comm"), format!("{short}\n")).unwrap();
+            let rest = "1 77 77 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 100 0 0";
+            fs::write(folder.join("stat"), format!("{pid} (a) b ({short})) {state} {rest}")).unwrap();
+        };
+        process(1, "/usr/bin/mongod (deleted)", "x", "conn-handler", "S");
+        process(2, "/usr/bin/busybox", "/opt/mongos", "sh", "R");
+        process(3, "/usr/bin/python3", "python3", "mongod", "D");
+        process(4, "/usr/bin/mongodump", "mongodump", "mongodump", "S");
+        process(5, "/usr/bin/mongod", "mongod", "mongod", "Z");
+        let host = Host::of_proc(&root);
+        let found = host.processes(&["mongod", "mongos"]);
+        let names: Vec<_> = found.iter().map(|found| (found.pid, found.name.as_str())).collect();
+        assert_eq!(names, [(1, "mongod"), (2, "mongos"), (3, "mongod")]);
+        assert_eq!(host.process(2, &["mongos"]).as_ref(), Some(&found[1]));
+        assert!(host.process(5, &["mongod"]).is_none() && host.process(6, &["mongod"]).is_none());
+        let stat = host.stat(1).unwrap();
+        assert_eq!((stat.state, stat.threads, stat.started, stat.cpu), (b'S', 1, 100, duration(300)));
+        fs::write(root.join("1/stat"), "77 (a").unwrap();
+        assert!(host.stat(1).is_none());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn the_folder_of_a_command_line_is_found() {
+        let of = |line: &str| {
+            let arguments = line.split('\0').map(str::to_owned).collect();
+            let process = Process { pid: 1, name: "mongod".into(), arguments, folder: PathBuf::new() };
+            process.option(&["--dbpath"]).map(str::to_owned)
+        };
+        assert_eq!(of("mongod\0--port\x0027017\0--dbpath\0/data"), Some("/data".into()));
+        assert_eq!(of("mongod\0--dbpath=/data/db"), Some("/data/db".into()));
+        assert_eq!(of("mongod\0--dbpathx\0/data\0-f\0/etc/mongod.conf"), None);
+        assert_eq!(of("mongod\0--dbpath"), None);
+    }
+}
