@@ -220,9 +220,9 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 // A field of a structure that was found by its address; the verifier of older kernels takes only a copy.
-#define FIELD(object, type, field)                                                                                    \
-    (bpf_ksym_exists(bpf_rdonly_cast)                                                                                 \
-         ? ((struct type *)bpf_rdonly_cast((object), bpf_core_type_id_kernel(struct type)))->field                     \
+#define FIELD(object, type, field)                                                                           \
+    (bpf_ksym_exists(bpf_rdonly_cast)                                                                        \
+         ? ((struct type *)bpf_rdonly_cast((object), bpf_core_type_id_kernel(struct type)))->field           \
          : BPF_CORE_READ((struct type *)(object), field))
 
 #define S_IFMT 0170000
@@ -246,8 +246,8 @@ enum { NAME = 96, PARENTS = 6, PARENT_NAME = 32, PROGRAM_NAME = 16 };
 #define UNREPORTED (~1U)
 
 // Set by user space before loading.
-const volatile bool live = 0;       // add up instead of handing on
-const volatile bool uring_seen = 0; // io_uring is followed by its own tracepoints
+const volatile bool live = 0;        // add up instead of handing on
+const volatile bool uring_seen = 0;  // io_uring is followed by its own tracepoints
 const volatile bool pseudo_seen = 0; // files of /proc, /sys and their like are of interest too
 const volatile __u32 page_shift = 12;
 // Processes of this name, or whose program has it, are followed as soon as they start; empty where only those
@@ -455,22 +455,20 @@ struct {
 
 #define add(counter, much) __sync_fetch_and_add(&(counter), much)
 
-static __always_inline void lost(__u32 reason)
-{
+static __always_inline void lost(__u32 reason) {
     __u64 *count = bpf_map_lookup_elem(&losses, &reason);
     if (count)
         add(*count, 1);
 }
 
-static __always_inline bool maybe_followed(__u32 process)
-{
+static __always_inline bool maybe_followed(__u32 process) {
     __u32 word = process >> 6 & 3;
     return (control.some[word] | started[word]) >> (process & 63) & 1;
 }
 
 // What is kept of a thread that has not the slot of its number so far; 0 where nothing is.
-static __always_inline struct thread *without_slot(struct task_struct *task, struct thread *slot, bool create)
-{
+static __always_inline struct thread *without_slot(struct task_struct *task, struct thread *slot,
+                                                   bool create) {
     struct thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
     if (thread || !create)
         return thread;
@@ -485,16 +483,14 @@ static __always_inline struct thread *without_slot(struct task_struct *task, str
 }
 
 // What is kept of a thread; `create` where nothing is yet.
-static __always_inline struct thread *state_of(struct task_struct *task, bool create)
-{
+static __always_inline struct thread *state_of(struct task_struct *task, bool create) {
     __u32 id = task->pid, number = id & (SLOTS - 1);
     struct thread *slot = bpf_map_lookup_elem(&slots, &number);
     return likely(slot && slot->owner == id) ? slot : without_slot(task, slot, create);
 }
 
 // What is kept of the current thread, where its process is followed.
-static __always_inline struct thread *followed(struct task_struct *task)
-{
+static __always_inline struct thread *followed(struct task_struct *task) {
     __u32 process = task->tgid;
     if (!maybe_followed(process))
         return 0;
@@ -512,16 +508,14 @@ static __always_inline struct thread *followed(struct task_struct *task)
 }
 
 // The same, where an access of it is under way.
-static __always_inline struct thread *under_way(struct task_struct *task)
-{
+static __always_inline struct thread *under_way(struct task_struct *task) {
     if (!maybe_followed(task->tgid))
         return 0;
     struct thread *thread = state_of(task, 0);
     return thread && thread->pending ? thread : 0;
 }
 
-static __always_inline __u64 device_bytes(struct task_struct *task)
-{
+static __always_inline __u64 device_bytes(struct task_struct *task) {
     // Not known where the kernel does not account (no CONFIG_TASK_IO_ACCOUNTING).
     if (!bpf_core_field_exists(task->ioac.read_bytes))
         return UNKNOWN;
@@ -529,8 +523,7 @@ static __always_inline __u64 device_bytes(struct task_struct *task)
 }
 
 // Whether a file system holds what the kernel makes up as it is read: no device is behind its files.
-static __always_inline bool is_pseudo(__u64 magic)
-{
+static __always_inline bool is_pseudo(__u64 magic) {
     switch (magic) {
     case 0x9fa0:     // proc
     case 0x62656572: // sysfs
@@ -550,23 +543,20 @@ static __always_inline bool is_pseudo(__u64 magic)
     return 0;
 }
 
-static __always_inline void name_of(struct dentry *dentry, char *name, __u32 size)
-{
+static __always_inline void name_of(struct dentry *dentry, char *name, __u32 size) {
     const unsigned char *from = BPF_CORE_READ(dentry, d_name.name);
     if (bpf_probe_read_kernel_str(name, size, from) < 0)
         name[0] = 0;
 }
 
 // Gives a number back.
-static __always_inline void unused_number(__u32 number)
-{
+static __always_inline void unused_number(__u32 number) {
     bpf_map_push_elem(&free_numbers, &number, 0);
 }
 
 // Reports a file that was not seen before to user space, which decides whether it is of interest; gives its
 // number, or UNREPORTED.
-static __always_inline __u32 new_file(const struct file_key *key, struct file *file, __s32 fd, __u64 magic)
-{
+static __always_inline __u32 new_file(const struct file_key *key, struct file *file, __s32 fd, __u64 magic) {
     struct file_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
     if (!record) {
         lost(RING_FULL);
@@ -612,8 +602,7 @@ static __always_inline __u32 new_file(const struct file_key *key, struct file *f
 }
 
 // The number of a file; IGNORED; or UNREPORTED: then it is reported with its next access.
-static __always_inline __u32 number_of(struct inode *inode, struct file *file, __s32 fd)
-{
+static __always_inline __u32 number_of(struct inode *inode, struct file *file, __s32 fd) {
     struct super_block *super_block = FIELD(inode, inode, i_sb);
     __u64 magic = FIELD(super_block, super_block, s_magic);
     bool pseudo = is_pseudo(magic);
@@ -628,20 +617,17 @@ static __always_inline __u32 number_of(struct inode *inode, struct file *file, _
     return known ? *known : new_file(&key, file, fd, pseudo ? magic : 0);
 }
 
-static __always_inline bool is_regular(struct inode *inode)
-{
+static __always_inline bool is_regular(struct inode *inode) {
     return (FIELD(inode, inode, i_mode) & S_IFMT) == S_IFREG;
 }
 
-static __always_inline __u32 stream_at(__u64 inode_number)
-{
+static __always_inline __u32 stream_at(__u64 inode_number) {
     return inode_number * GOLDEN >> 60;
 }
 
 // What the thread remembers of a file, where accesses to it are of interest.
 static __always_inline struct stream *stream_of(struct thread *thread, struct inode *inode, struct file *file,
-                                                __s32 fd)
-{
+                                                __s32 fd) {
     if (!is_regular(inode))
         return 0;
     __u64 super_block = (__u64)FIELD(inode, inode, i_sb), number = FIELD(inode, inode, i_ino);
@@ -663,8 +649,7 @@ static __always_inline struct stream *stream_of(struct thread *thread, struct in
     return stream->file < UNREPORTED ? stream : 0;
 }
 
-static __always_inline __u32 log2_of(__u64 value)
-{
+static __always_inline __u32 log2_of(__u64 value) {
     __u32 log = 0;
     if (value >> 32) {
         value >>= 32;
@@ -689,8 +674,7 @@ static __always_inline __u32 log2_of(__u64 value)
     return log + (value >> 1);
 }
 
-static __always_inline __u32 bucket(__u64 ns)
-{
+static __always_inline __u32 bucket(__u64 ns) {
     if (ns < 8)
         return ns;
     __u32 log = log2_of(ns);
@@ -705,8 +689,8 @@ struct access {
     __u32 file, kind, thread;
 };
 
-static __always_inline void distance(struct usage *usage, struct stream *stream, const struct access *access)
-{
+static __always_inline void distance(struct usage *usage, struct stream *stream,
+                                     const struct access *access) {
     if (access->result < 0)
         return;
     __u64 end = stream->end;
@@ -724,8 +708,7 @@ static __always_inline void distance(struct usage *usage, struct stream *stream,
 }
 
 // Adds an access to the figures of its file.
-static __always_inline void add_up(struct stream *stream, const struct access *access)
-{
+static __always_inline void add_up(struct stream *stream, const struct access *access) {
     __u32 file = access->file;
     struct usage *usage = bpf_map_lookup_elem(&usages, &file);
     if (unlikely(!usage)) {
@@ -774,8 +757,7 @@ static __always_inline void add_up(struct stream *stream, const struct access *a
 }
 
 // An access has ended; `look` whether user space has to come for it.
-static __always_inline void ended(struct stream *stream, const struct access *access, bool look)
-{
+static __always_inline void ended(struct stream *stream, const struct access *access, bool look) {
     if (live) {
         add_up(stream, access);
         return;
@@ -802,8 +784,7 @@ static __always_inline void ended(struct stream *stream, const struct access *ac
 }
 
 // Reports the name of the current thread to user space, where accesses are handed on.
-static __always_inline void report_thread(struct thread *thread)
-{
+static __always_inline void report_thread(struct thread *thread) {
     if (live || thread->reported)
         return;
     struct thread_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
@@ -819,17 +800,15 @@ static __always_inline void report_thread(struct thread *thread)
     thread->reported = 1;
 }
 
-static __always_inline void begin(struct thread *thread, struct task_struct *task, __u8 kind)
-{
+static __always_inline void begin(struct thread *thread, struct task_struct *task, __u8 kind) {
     thread->kind = kind;
     thread->pending = 1;
     thread->device_bytes = device_bytes(task);
     thread->ns = bpf_ktime_get_ns();
 }
 
-static __always_inline void finish(struct thread *thread, struct task_struct *task, struct stream *stream, __u32 kind,
-                                   __u64 ended_ns, __u64 offset, __u64 asked, __s64 result)
-{
+static __always_inline void finish(struct thread *thread, struct task_struct *task, struct stream *stream,
+                                   __u32 kind, __u64 ended_ns, __u64 offset, __u64 asked, __s64 result) {
     struct access access = {
         .file = stream->file,
         .ns = thread->ns,
@@ -850,8 +829,7 @@ static __always_inline void finish(struct thread *thread, struct task_struct *ta
 }
 
 // Bytes that the segments of a vectored call come to.
-static __always_inline __u64 segments(__u64 from, __u64 count)
-{
+static __always_inline __u64 segments(__u64 from, __u64 count) {
     __u64 sum = 0;
     if (count > MAX_SEGMENTS)
         lost(UNREADABLE);
@@ -871,8 +849,7 @@ static __always_inline __u64 segments(__u64 from, __u64 count)
 // ---- at the system calls
 
 // What a call does.
-static __always_inline __u32 call(long number)
-{
+static __always_inline __u32 call(long number) {
     switch (number) {
     case CALL_PREAD:
         return READ | AT_OFFSET;
@@ -903,8 +880,7 @@ static __always_inline __u32 call(long number)
 }
 
 SEC("tp_btf/sys_enter")
-int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
-{
+int BPF_PROG(sys_enter, struct pt_regs *regs, long number) {
     __u32 what = call(number);
     if (what == NO_CALL || (what == URING && uring_seen))
         return 0;
@@ -923,8 +899,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 }
 
 SEC("tp_btf/sys_exit")
-int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
-{
+int BPF_PROG(sys_exit, struct pt_regs *regs, long result) {
     __u32 what = call(CALL(regs));
     if (what == NO_CALL || what == URING)
         return 0;
@@ -964,8 +939,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 // A fault that the page cache did not answer at once. Its end cannot be seen here, so its latency is 0:
 // not known.
 SEC("tp_btf/mm_filemap_fault")
-int BPF_PROG(fault_tracepoint, struct address_space *mapping, unsigned long index)
-{
+int BPF_PROG(fault_tracepoint, struct address_space *mapping, unsigned long index) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct thread *thread = followed(task);
     if (!thread)
@@ -990,8 +964,7 @@ int BPF_PROG(fault_tracepoint, struct address_space *mapping, unsigned long inde
 
 // ---- on request: pages that are brought into the page cache
 
-static __always_inline __u64 pages_of(struct folio *folio)
-{
+static __always_inline __u64 pages_of(struct folio *folio) {
     // The flags come first, whatever their type is called.
     unsigned long flags = 0;
     bpf_probe_read_kernel(&flags, sizeof(flags), folio);
@@ -1008,8 +981,7 @@ static __always_inline __u64 pages_of(struct folio *folio)
 // The file with this inode that the access under way is about, and its number, so that one that is seen for the first
 // time here is reported with its name too; 0 and -1 where it is another, or none is known.
 static __always_inline struct file *file_under_way(struct thread *thread, struct task_struct *task,
-                                                   struct inode *inode, __s32 *fd)
-{
+                                                   struct inode *inode, __s32 *fd) {
     if (!thread->pending)
         return 0;
     struct file *file = (struct file *)thread->file;
@@ -1017,7 +989,8 @@ static __always_inline struct file *file_under_way(struct thread *thread, struct
         struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
         __u32 number = ARG1_OF(regs);
         struct fdtable *table = task->files->fdt;
-        if (number >= table->max_fds || bpf_probe_read_kernel(&file, sizeof(file), table->fd + number) || !file)
+        if (number >= table->max_fds || bpf_probe_read_kernel(&file, sizeof(file), table->fd + number) ||
+            !file)
             return 0;
         *fd = number;
     }
@@ -1028,8 +1001,7 @@ static __always_inline struct file *file_under_way(struct thread *thread, struct
 }
 
 SEC("tp_btf/mm_filemap_add_to_page_cache")
-int BPF_PROG(page_in, struct folio *folio)
-{
+int BPF_PROG(page_in, struct folio *folio) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct thread *thread = followed(task);
     // What is written comes into the page cache too, and from no device.
@@ -1062,8 +1034,7 @@ int BPF_PROG(page_in, struct folio *folio)
 // ---- at the functions of the VFS
 
 // Whether the current thread is in a system call that flushes.
-static __always_inline bool is_flushing(struct task_struct *task)
-{
+static __always_inline bool is_flushing(struct task_struct *task) {
     if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
         return 0;
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
@@ -1073,8 +1044,8 @@ static __always_inline bool is_flushing(struct task_struct *task)
 
 // Whether what begins now belongs to the access under way: a write that is flushed at once, a flush of what lies
 // below an overlay, a fault of the buffer. If not, the end of that one was missed.
-static __always_inline bool is_within(struct thread *thread, struct task_struct *task, __u32 kind, __u64 frame)
-{
+static __always_inline bool is_within(struct thread *thread, struct task_struct *task, __u32 kind,
+                                      __u64 frame) {
     if (kind == READ || kind == WRITE || frame >= thread->frame)
         return 0;
     if (kind == FAULT)
@@ -1090,8 +1061,7 @@ static __always_inline bool is_within(struct thread *thread, struct task_struct 
 }
 
 // Whether an access that begins counts. One whose end was never seen gives way.
-static __always_inline bool counts(struct thread *thread, struct task_struct *task, __u32 kind, __u64 frame)
-{
+static __always_inline bool counts(struct thread *thread, struct task_struct *task, __u32 kind, __u64 frame) {
     if (unlikely(thread->pending)) {
         if (is_within(thread, task, kind, frame))
             return 0;
@@ -1101,8 +1071,7 @@ static __always_inline bool counts(struct thread *thread, struct task_struct *ta
     return 1;
 }
 
-static __always_inline void enter(void *context, struct file *file, __u32 kind)
-{
+static __always_inline void enter(void *context, struct file *file, __u32 kind) {
     if (!is_regular(file->f_inode))
         return;
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
@@ -1114,9 +1083,8 @@ static __always_inline void enter(void *context, struct file *file, __u32 kind)
 }
 
 // Ends what `enter` began; where it is one that counts, gives its place in `stream`.
-static __always_inline struct thread *leave(struct task_struct *task, struct file *file, __u32 kind, __u64 *now,
-                                            struct stream **stream)
-{
+static __always_inline struct thread *leave(struct task_struct *task, struct file *file, __u32 kind,
+                                            __u64 *now, struct stream **stream) {
     struct thread *thread = under_way(task);
     if (!thread || thread->kind != kind || thread->file != (__u64)file)
         return 0;
@@ -1127,8 +1095,7 @@ static __always_inline struct thread *leave(struct task_struct *task, struct fil
 }
 
 // Where an access began that has left the file at `pos`.
-static __always_inline __u64 place(struct file *file, long long *pos, long result)
-{
+static __always_inline __u64 place(struct file *file, long long *pos, long result) {
     // By the helper both times: the verifier lets no instruction read now the stack and now the file.
     __u64 offset = 0;
     if (!pos || bpf_probe_read_kernel(&offset, sizeof(offset), pos))
@@ -1137,8 +1104,7 @@ static __always_inline __u64 place(struct file *file, long long *pos, long resul
 }
 
 static __always_inline void transferred(struct file *file, __u32 kind, long long *pos, const void *vector,
-                                        __u64 count, long result)
-{
+                                        __u64 count, long result) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct stream *stream;
     __u64 now;
@@ -1150,73 +1116,63 @@ static __always_inline void transferred(struct file *file, __u32 kind, long long
 }
 
 SEC("fentry/vfs_read")
-int BPF_PROG(read_enter, struct file *file)
-{
+int BPF_PROG(read_enter, struct file *file) {
     enter(ctx, file, READ);
     return 0;
 }
 
 SEC("fexit/vfs_read")
-int BPF_PROG(read_leave, struct file *file, char *buffer, unsigned long count, long long *pos, long result)
-{
+int BPF_PROG(read_leave, struct file *file, char *buffer, unsigned long count, long long *pos, long result) {
     transferred(file, READ, pos, 0, count, result);
     return 0;
 }
 
 SEC("fentry/vfs_write")
-int BPF_PROG(write_enter, struct file *file)
-{
+int BPF_PROG(write_enter, struct file *file) {
     enter(ctx, file, WRITE);
     return 0;
 }
 
 SEC("fexit/vfs_write")
-int BPF_PROG(write_leave, struct file *file, char *buffer, unsigned long count, long long *pos, long result)
-{
+int BPF_PROG(write_leave, struct file *file, char *buffer, unsigned long count, long long *pos, long result) {
     transferred(file, WRITE, pos, 0, count, result);
     return 0;
 }
 
 SEC("fentry/vfs_readv")
-int BPF_PROG(readv_enter, struct file *file)
-{
+int BPF_PROG(readv_enter, struct file *file) {
     enter(ctx, file, READ);
     return 0;
 }
 
 SEC("fexit/vfs_readv")
 int BPF_PROG(readv_leave, struct file *file, void *vector, unsigned long count, long long *pos, int flags,
-             long result)
-{
+             long result) {
     transferred(file, READ, pos, vector, count, result);
     return 0;
 }
 
 SEC("fentry/vfs_writev")
-int BPF_PROG(writev_enter, struct file *file)
-{
+int BPF_PROG(writev_enter, struct file *file) {
     enter(ctx, file, WRITE);
     return 0;
 }
 
 SEC("fexit/vfs_writev")
 int BPF_PROG(writev_leave, struct file *file, void *vector, unsigned long count, long long *pos, int flags,
-             long result)
-{
+             long result) {
     transferred(file, WRITE, pos, vector, count, result);
     return 0;
 }
 
 SEC("fentry/vfs_fsync_range")
-int BPF_PROG(sync_enter, struct file *file, long long from, long long to, int data)
-{
+int BPF_PROG(sync_enter, struct file *file, long long from, long long to, int data) {
     enter(ctx, file, data ? DATASYNC : SYNC);
     return 0;
 }
 
 SEC("fexit/vfs_fsync_range")
-int BPF_PROG(sync_leave, struct file *file, long long from, long long to, int data, int result)
-{
+int BPF_PROG(sync_leave, struct file *file, long long from, long long to, int data, int result) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct stream *stream;
     __u64 now;
@@ -1228,16 +1184,14 @@ int BPF_PROG(sync_leave, struct file *file, long long from, long long to, int da
 }
 
 // Whether user space needed the page, not the kernel within a system call.
-static __always_inline bool is_of_user_space(struct vm_fault *fault)
-{
+static __always_inline bool is_of_user_space(struct vm_fault *fault) {
     struct vm_fault___number *older = (void *)fault;
     __u32 flags = bpf_core_field_exists(fault->flags) ? fault->flags : older->flags;
     return flags & FAULT_FLAG_USER;
 }
 
 SEC("fentry/filemap_fault")
-int BPF_PROG(fault_enter, struct vm_fault *fault)
-{
+int BPF_PROG(fault_enter, struct vm_fault *fault) {
     struct file *file = fault->vma->vm_file;
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct thread *thread = followed(task);
@@ -1262,8 +1216,7 @@ int BPF_PROG(fault_enter, struct vm_fault *fault)
 }
 
 SEC("fexit/filemap_fault")
-int BPF_PROG(fault_leave, struct vm_fault *fault, int result)
-{
+int BPF_PROG(fault_leave, struct vm_fault *fault, int result) {
     enum { FAILED = 0x2 | 0x4, RETRY = 0x400 };
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct thread *thread = under_way(task);
@@ -1281,8 +1234,7 @@ int BPF_PROG(fault_leave, struct vm_fault *fault, int result)
 // ---- io_uring
 
 // What an opcode of io_uring does, as `calls` says it; -1 where it is of no interest.
-static __always_inline int uring_call(__u8 opcode)
-{
+static __always_inline int uring_call(__u8 opcode) {
     switch (opcode) {
     case 1: // READV
         return READ | VECTOR;
@@ -1290,18 +1242,17 @@ static __always_inline int uring_call(__u8 opcode)
         return WRITE | VECTOR;
     case 3: // FSYNC
         return SYNC;
-    case 4: // READ_FIXED
+    case 4:  // READ_FIXED
     case 22: // READ
         return READ;
-    case 5: // WRITE_FIXED
+    case 5:  // WRITE_FIXED
     case 23: // WRITE
         return WRITE;
     }
     return -1;
 }
 
-static __always_inline int submitted(struct io_kiocb *request)
-{
+static __always_inline int submitted(struct io_kiocb *request) {
     int call = uring_call(request->opcode);
     if (call < 0)
         return 0;
@@ -1330,21 +1281,18 @@ static __always_inline int submitted(struct io_kiocb *request)
 }
 
 SEC("tp_btf/io_uring_submit_req")
-int BPF_PROG(uring_submit_req, struct io_kiocb *request)
-{
+int BPF_PROG(uring_submit_req, struct io_kiocb *request) {
     return submitted(request);
 }
 
 // The same before 6.3.
 SEC("tp_btf/io_uring_submit_sqe")
-int BPF_PROG(uring_submit_sqe, struct io_kiocb *request)
-{
+int BPF_PROG(uring_submit_sqe, struct io_kiocb *request) {
     return submitted(request);
 }
 
 SEC("tp_btf/io_uring_complete")
-int BPF_PROG(uring_complete, void *context, void *of)
-{
+int BPF_PROG(uring_complete, void *context, void *of) {
     __u64 key = (__u64)of;
     struct uring_start *start = bpf_map_lookup_elem(&uring, &key);
     if (!start)
@@ -1376,8 +1324,7 @@ int BPF_PROG(uring_complete, void *context, void *of)
 // ---- processes that start and end
 
 // Whether user space asked for processes of this name; `name` has PROGRAM_NAME bytes.
-static __always_inline bool is_asked_for(const char *name)
-{
+static __always_inline bool is_asked_for(const char *name) {
     for (int i = 0; i < PROGRAM_NAME; i++) {
         if (name[i] != program_name[i])
             return 0;
@@ -1388,14 +1335,12 @@ static __always_inline bool is_asked_for(const char *name)
 }
 
 // Whether a name in the kernel's memory is the one that was asked for.
-static __always_inline bool is_named(const void *from)
-{
+static __always_inline bool is_named(const void *from) {
     char name[PROGRAM_NAME] = {};
     return bpf_probe_read_kernel_str(name, sizeof(name), from) > 0 && is_asked_for(name);
 }
 
-static __always_inline void report_process(__u32 process, __u32 what)
-{
+static __always_inline void report_process(__u32 process, __u32 what) {
     struct process_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
     if (!record) {
         lost(RING_FULL);
@@ -1410,8 +1355,7 @@ static __always_inline void report_process(__u32 process, __u32 what)
 }
 
 // Follows a process from now on; `task` is a thread of it. `again` reports one that is followed already.
-static __always_inline void start(struct task_struct *task, bool again)
-{
+static __always_inline void start(struct task_struct *task, bool again) {
     __u32 process = task->tgid, one = 1;
     if (bpf_map_lookup_elem(&processes, &process)) {
         if (again)
@@ -1430,15 +1374,13 @@ static __always_inline void start(struct task_struct *task, bool again)
     report_process(process, PROCESS_STARTED);
 }
 
-static __always_inline void end(__u32 process)
-{
+static __always_inline void end(__u32 process) {
     if (!bpf_map_delete_elem(&processes, &process))
         report_process(process, PROCESS_ENDED);
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_binprm *program)
-{
+int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_binprm *program) {
     if (!program_name[0])
         return 0;
     const void *name = BPF_CORE_READ(program, file, f_path.dentry, d_name.name);
@@ -1456,8 +1398,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 
 // A child has its parent's name.
 SEC("tp_btf/sched_process_fork")
-int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
-{
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child) {
     __u32 process = parent->tgid;
     if (program_name[0] && child->pid == child->tgid && maybe_followed(process) &&
         bpf_map_lookup_elem(&processes, &process))
@@ -1466,16 +1407,14 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 }
 
 SEC("tp_btf/task_rename")
-int BPF_PROG(task_rename, struct task_struct *task, const char *name)
-{
+int BPF_PROG(task_rename, struct task_struct *task, const char *name) {
     if (program_name[0] && task->pid == task->tgid && is_named(name))
         start(task, 0);
     return 0;
 }
 
 SEC("tp_btf/sched_process_exit")
-int BPF_PROG(process_exit, struct task_struct *task)
-{
+int BPF_PROG(process_exit, struct task_struct *task) {
     __u32 process = task->tgid, id = task->pid, number = id & (SLOTS - 1);
     if (!maybe_followed(process))
         return 0;

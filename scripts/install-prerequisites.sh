@@ -69,9 +69,12 @@ have_node() {
 }
 if ! have_node; then
     case $(uname -m) in
-        x86_64) arch=x64 ;;
-        aarch64) arch=arm64 ;;
-        *) say "no Node.js for $(uname -m)"; exit 1 ;;
+    x86_64) arch=x64 ;;
+    aarch64) arch=arm64 ;;
+    *)
+        say "no Node.js for $(uname -m)"
+        exit 1
+        ;;
     esac
     say "installing Node.js $node_version into /usr/local"
     archive=$(mktemp)

@@ -11,7 +11,6 @@ import labkit
 sys.path.insert(0, str(labkit.LAB / "vm"))
 import vm
 
-
 # What is written to a pipe has no width, unless this says one. Readline, which pytest loads, sets it behind
 # Python's back.
 os.unsetenv("COLUMNS")
@@ -19,7 +18,9 @@ os.unsetenv("COLUMNS")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "root: needs root (packet sockets, network namespaces)")
-    config.addinivalue_line("markers", "alone: runs beside no other test: it looks at the whole machine, or measures time")
+    config.addinivalue_line(
+        "markers", "alone: runs beside no other test: it looks at the whole machine, or measures time"
+    )
     config.addinivalue_line("markers", "vm: needs a virtual machine (QEMU and a stock kernel)")
 
 

@@ -158,13 +158,30 @@ def listening(directory, arguments, prefix=()):
 @contextlib.contextmanager
 def tcpdump(path, interface, expression, prefix=()):
     """Records what passes, from when tcpdump listens; fails when the kernel dropped a packet."""
-    command = [*prefix, "tcpdump", "-i", interface, "-n", "-U", "--immediate-mode", "-s", "0", "-B", "65536", "-w", path, *expression.split()]
+    command = [
+        *prefix,
+        "tcpdump",
+        "-i",
+        interface,
+        "-n",
+        "-U",
+        "--immediate-mode",
+        "-s",
+        "0",
+        "-B",
+        "65536",
+        "-w",
+        path,
+        *expression.split(),
+    ]
     errors = path.with_suffix(".tcpdump")
     with open(errors, "wb") as stderr, process(command, stderr=stderr) as child:
         wait_until(lambda: "listening on" in errors.read_text(), "tcpdump")
         yield
         settle(path)
-    assert child.returncode == 0 and re.search(r"^0 packets dropped by kernel", errors.read_text(), re.M), errors.read_text()
+    assert child.returncode == 0 and re.search(r"^0 packets dropped by kernel", errors.read_text(), re.M), (
+        errors.read_text()
+    )
 
 
 def settle(path):
@@ -179,7 +196,19 @@ def settle(path):
 
 def read_capture(path, *arguments, code=0):
     """`mongosonar queries --read PATH --each --json` with all classes and roles."""
-    command = [MONGOSONAR, "queries", "--read", str(path), "--each", "--json", "--class", "all", "--role", "all", *arguments]
+    command = [
+        MONGOSONAR,
+        "queries",
+        "--read",
+        str(path),
+        "--each",
+        "--json",
+        "--class",
+        "all",
+        "--role",
+        "all",
+        *arguments,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == code, f"exit code {done.returncode}: {done.stderr}"
     return operations(json.loads(line) for line in done.stdout.splitlines())
@@ -224,7 +253,9 @@ def join(heard, said):
             continue
         operation = candidates.pop(0)
         for field, expected, got in disagreements(command, operation):
-            differing.append(f"{command['command']} {command['request_id']}: {field} is {expected} to the driver, {got} here")
+            differing.append(
+                f"{command['command']} {command['request_id']}: {field} is {expected} to the driver, {got} here"
+            )
     extra = [op for left in waiting.values() for op in left if op["command"] not in HIDDEN]
     return Difference(missing, extra, differing)
 

@@ -46,7 +46,9 @@ class Log:
 
     def between(self, first_ns, last_ns):
         """The addresses of connections that were accepted, and of those that ended, in this span."""
-        inside = lambda events: {address for time, address in events.values() if moment(first_ns) <= time <= moment(last_ns)}
+        inside = lambda events: {
+            address for time, address in events.values() if moment(first_ns) <= time <= moment(last_ns)
+        }
         return inside(self.accepted), inside(self.ended)
 
 

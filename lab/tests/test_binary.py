@@ -64,13 +64,17 @@ def test_the_static_binary_works_without_its_privileges(static, served_v4, tmp_p
     monkeypatch.setattr(labkit, "MONGOSONAR", str(static))
     port = labkit.port_of(served_v4)
     kept = tmp_path / "kept.pcapng"
-    with labkit.listening(tmp_path, ["--interface", "lo", "--port", str(port), "--json", "--interval", "500ms", "--write", str(kept)]) as running:
+    with labkit.listening(
+        tmp_path, ["--interface", "lo", "--port", str(port), "--json", "--interval", "500ms", "--write", str(kept)]
+    ) as running:
         labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
         lines = running.stop()
     assert labkit.summary(lines)["totals"]["calls"] > 0
     assert labkit.read_capture(kept)
     recording = tmp_path / "kept.msio"
-    program = "import os, time\nf = os.open('/etc/hostname', os.O_RDONLY)\nwhile True: os.pread(f, 1, 0); time.sleep(0.001)"
+    program = (
+        "import os, time\nf = os.open('/etc/hostname', os.O_RDONLY)\nwhile True: os.pread(f, 1, 0); time.sleep(0.001)"
+    )
     with labkit.process([sys.executable, "-c", program]) as reader:
         done = run(static, "io", "record", recording, "--pid", reader.pid, "--duration", "2s")
     counted = re.search(r"(\d+) accesses recorded", done.stderr)

@@ -94,13 +94,37 @@ def test_without_permission_it_names_the_capability_and_the_line_that_grants_it(
 
 
 def test_json_and_csv_give_the_same_figures():
-    told = labkit.summary([json.loads(line) for line in run("queries", "--read", RECORDING, "--json").stdout.splitlines()])
+    told = labkit.summary(
+        [json.loads(line) for line in run("queries", "--read", RECORDING, "--json").stdout.splitlines()]
+    )
     row = told["rows"][0]
     assert {
-        "shape_id", "ordered_id", "command", "database", "collection", "shape", "role", "class", "server", "calls",
-        "statements", "errors", "unanswered", "unacknowledged", "latency_ns", "transfer_ns", "request_bytes",
-        "response_bytes", "docs_returned", "docs_affected", "apps", "clients", "in_flight", "oldest_in_flight_ns",
-        "first_seen", "last_seen",
+        "shape_id",
+        "ordered_id",
+        "command",
+        "database",
+        "collection",
+        "shape",
+        "role",
+        "class",
+        "server",
+        "calls",
+        "statements",
+        "errors",
+        "unanswered",
+        "unacknowledged",
+        "latency_ns",
+        "transfer_ns",
+        "request_bytes",
+        "response_bytes",
+        "docs_returned",
+        "docs_affected",
+        "apps",
+        "clients",
+        "in_flight",
+        "oldest_in_flight_ns",
+        "first_seen",
+        "last_seen",
     } <= row.keys()
     assert {"p50", "p95", "p99", "max", "sum"} <= row["latency_ns"].keys()
     rows = list(csv.DictReader(io.StringIO(run("queries", "--read", RECORDING, "--csv").stdout)))

@@ -1,9 +1,9 @@
 """OP_COMPRESSED: the same comparison through the lab's compressing proxy, with each compressor that drivers know."""
 
 import pytest
+from test_drivers import compare
 
 import labkit
-from test_drivers import compare
 
 pytestmark = pytest.mark.root
 

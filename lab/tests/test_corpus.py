@@ -90,13 +90,31 @@ def test_the_wire_and_the_profiler_count_the_same_reads():
 
 
 def test_the_summary_balances_and_adds_up():
-    command = [labkit.MONGOSONAR, "queries", "--read", FIXTURES / "mongod-4.0-mixed/wire.pcap.gz", "--json", "--class", "all"]
+    command = [
+        labkit.MONGOSONAR,
+        "queries",
+        "--read",
+        FIXTURES / "mongod-4.0-mixed/wire.pcap.gz",
+        "--json",
+        "--class",
+        "all",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     told = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
     coverage = told["coverage"]
     assert told["kind"] == "summary" and told["schema"] == 1
     assert coverage["requests"] == sum(
-        coverage[f"requests_{how}"] for how in ("answered", "unanswered", "reply_lost", "in_flight", "unacknowledged", "discarded", "evicted", "folded")
+        coverage[f"requests_{how}"]
+        for how in (
+            "answered",
+            "unanswered",
+            "reply_lost",
+            "in_flight",
+            "unacknowledged",
+            "discarded",
+            "evicted",
+            "folded",
+        )
     )
     assert coverage["replies"] == sum(coverage[f"replies_{how}"] for how in ("paired", "exhaust", "orphan"))
     assert told["totals"]["calls"] == sum(row["calls"] for row in told["rows"])

@@ -71,7 +71,9 @@ def loop_file_system(kind, options="", mebibytes=400, in_memory=False):
             pytest.skip(f"no loop device: {found.stderr.strip()}")
         device = found.stdout.strip()
         subprocess.run([f"mkfs.{kind}", "-q", device], check=True, capture_output=True)
-        mounted = subprocess.run(["mount", *(["-o", options] if options else []), device, str(point)], capture_output=True, text=True)
+        mounted = subprocess.run(
+            ["mount", *(["-o", options] if options else []), device, str(point)], capture_output=True, text=True
+        )
         if mounted.returncode:
             pytest.skip(f"cannot mount {kind}: {mounted.stderr.strip()}")
         yield point, device
@@ -85,6 +87,7 @@ def loop_file_system(kind, options="", mebibytes=400, in_memory=False):
 def with_patience(test):
     """Tries three times: the two that are compared run one after the other or look at two spans, and a machine that
     stands still for a second in one of them says nothing of either."""
+
     @functools.wraps(test)
     def patient(*arguments, **options):
         for attempt in range(3):
@@ -93,6 +96,7 @@ def with_patience(test):
             except AssertionError:
                 if attempt == 2:
                     raise
+
     return patient
 
 
@@ -108,7 +112,9 @@ def throttled(device, per_second):
     try:
         number = os.stat(device).st_rdev
         for kind in ("read", "write"):
-            (group / f"blkio.throttle.{kind}_iops_device").write_text(f"{os.major(number)}:{os.minor(number)} {per_second}")
+            (group / f"blkio.throttle.{kind}_iops_device").write_text(
+                f"{os.major(number)}:{os.minor(number)} {per_second}"
+            )
         yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
     finally:
         labkit.wait_until(lambda: not (group / "cgroup.procs").read_text(), "the end of what was throttled")
@@ -136,11 +142,20 @@ def test_a_configuration_from_a_file_and_flags_before_it(folder, tmp_path):
     assert (settings["nThreads"], settings["recSizeKB"], settings["r"], settings["w"]) == (1, 16, True, False)
 
 
-@pytest.mark.parametrize("text,named", [
-    ("{nThread:1, r:true}", "nThread"), ("{nThreads:'x', r:true}", "nThreads"), ("{r:1, recSizeKB:64001}", "recSizeKB"),
-    ("{fileSizeMB:-1, r:true}", "fileSizeMB"), ("{r:[true]}", "nested"), ("{", "JSON"), ("{}", "--r, --w"), ("", "--r, --w"),
-    pytest.param("{" + " " * MIB + "}", "longer than", id="a megabyte"),
-])
+@pytest.mark.parametrize(
+    "text,named",
+    [
+        ("{nThread:1, r:true}", "nThread"),
+        ("{nThreads:'x', r:true}", "nThreads"),
+        ("{r:1, recSizeKB:64001}", "recSizeKB"),
+        ("{fileSizeMB:-1, r:true}", "fileSizeMB"),
+        ("{r:[true]}", "nested"),
+        ("{", "JSON"),
+        ("{}", "--r, --w"),
+        ("", "--r, --w"),
+        pytest.param("{" + " " * MIB + "}", "longer than", id="a megabyte"),
+    ],
+)
 def test_a_bad_configuration_is_an_error_that_names_it(folder, text, named):
     done = run("bench", "--dir", folder, stdin=text)
     assert done.returncode == 2 and named in done.stderr, done.stderr
@@ -180,7 +195,10 @@ def test_the_device_counts_what_is_printed(kind):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("engine,fios", [("uring", ["--ioengine=io_uring", "--iodepth=4"]), ("threads", ["--ioengine=psync", "--numjobs=4", "--thread"])])
+@pytest.mark.parametrize(
+    "engine,fios",
+    [("uring", ["--ioengine=io_uring", "--iodepth=4"]), ("threads", ["--ioengine=psync", "--numjobs=4", "--thread"])],
+)
 @with_patience
 def test_latencies_are_those_of_fio(engine, fios):
     """On a device that lets 200 reads a second through, in bursts, whatever else the machine does: a few reads wait long
@@ -190,14 +208,51 @@ def test_latencies_are_those_of_fio(engine, fios):
         lay = ["fio", "--name=lay", f"--filename={point}/fio", "--size=64m", "--bs=1m", "--rw=write", "--direct=1"]
         subprocess.run(lay, check=True, capture_output=True)
         with throttled(device, 200) as joined:
-            command = [*joined, "fio", "--name=t", f"--filename={point}/fio", "--size=64m", "--rw=randread", "--bs=4k", "--direct=1",
-                       "--time_based", "--runtime=3", "--group_reporting", "--output-format=json", *fios]
+            command = [
+                *joined,
+                "fio",
+                "--name=t",
+                f"--filename={point}/fio",
+                "--size=64m",
+                "--rw=randread",
+                "--bs=4k",
+                "--direct=1",
+                "--time_based",
+                "--runtime=3",
+                "--group_reporting",
+                "--output-format=json",
+                *fios,
+            ]
             job = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["jobs"][0]
         (point / "fio").unlink()
-        ours_command = ["disk", "bench", "--json", "-q", "--r", "--fileSizeMB", "64", "--nThreads", "4", "--no-ramp", "--engine", engine,
-                        "--step-seconds", "3", "--probe-seconds", "0", "--dir", str(point)]
+        ours_command = [
+            "disk",
+            "bench",
+            "--json",
+            "-q",
+            "--r",
+            "--fileSizeMB",
+            "64",
+            "--nThreads",
+            "4",
+            "--no-ramp",
+            "--engine",
+            engine,
+            "--step-seconds",
+            "3",
+            "--probe-seconds",
+            "0",
+            "--dir",
+            str(point),
+        ]
         with throttled(device, 200) as joined:
-            done = subprocess.run([*joined, labkit.MONGOSONAR, *ours_command], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                [*joined, labkit.MONGOSONAR, *ours_command],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                stdin=subprocess.DEVNULL,
+            )
         result = json.loads(done.stdout)
         if result["engine"] != engine:
             pytest.skip(result["notes"][0])
@@ -213,7 +268,9 @@ def test_latencies_are_those_of_fio(engine, fios):
 def test_latencies_of_a_known_service_time(folder):
     """Little's law: in flight = rate times mean latency, for every step and kind together."""
     for step in bench("--dir", folder, "--r", "--w", "--fileSizeMB", "32", "--nThreads", "16")["steps"]:
-        waited = sum(kind["count"] * kind["latency_ns"]["mean"] for kind in (step["reads"], step["writes"], step["flushes"]))
+        waited = sum(
+            kind["count"] * kind["latency_ns"]["mean"] for kind in (step["reads"], step["writes"], step["flushes"])
+        )
         assert waited / 1e9 / step["seconds"] == pytest.approx(step["in_flight"], rel=0.1)
 
 
@@ -223,15 +280,36 @@ def test_stat_agrees_with_iostat():
     """Both look at the same three seconds of a load that is held to an even rate."""
     needs("iostat")
     with loop_file_system("ext4", in_memory=True) as (point, device), throttled(device, 500) as joined:
-        load = [*joined, labkit.MONGOSONAR, "disk", "bench", "--dir", str(point), "--r", "--w", "--no-fdatasync", "--fileSizeMB", "64",
-                "--nThreads", "4", "--no-ramp", "--step-seconds", "8", "--probe-seconds", "0"]
+        load = [
+            *joined,
+            labkit.MONGOSONAR,
+            "disk",
+            "bench",
+            "--dir",
+            str(point),
+            "--r",
+            "--w",
+            "--no-fdatasync",
+            "--fileSizeMB",
+            "64",
+            "--nThreads",
+            "4",
+            "--no-ramp",
+            "--step-seconds",
+            "8",
+            "--probe-seconds",
+            "0",
+        ]
         with labkit.process(load, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as running:
             for line in running.stdout:
                 if line.endswith("MB/sec\n"):
                     break
             iostat = subprocess.Popen(["iostat", "-x", "-y", "-o", "JSON", "3", "1"], stdout=subprocess.PIPE, text=True)
-            stat = subprocess.Popen([labkit.MONGOSONAR, "disk", "stat", "--json", "--interval", "3s", "--count", "1"],
-                                    stdout=subprocess.PIPE, text=True)
+            stat = subprocess.Popen(
+                [labkit.MONGOSONAR, "disk", "stat", "--json", "--interval", "3s", "--count", "1"],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             theirs = json.loads(iostat.communicate(timeout=30)[0])["sysstat"]["hosts"][0]["statistics"][0]["disk"]
             ours = json.loads(stat.communicate(timeout=30)[0])["devices"]
     name = os.path.basename(device)
@@ -245,8 +323,26 @@ def test_stat_agrees_with_iostat():
     for column in ("r_await", "w_await", "aqu-sz"):
         assert mine[column] == pytest.approx(other[column], rel=0.25, abs=0.1), column
     assert mine["%util"] == pytest.approx(other["util"], abs=10)
-    known = {"r/s", "w/s", "d/s", "f/s", "rkB/s", "wkB/s", "dkB/s", "rrqm/s", "wrqm/s", "drqm/s", "r_await", "w_await", "d_await", "f_await",
-             "rareq-sz", "wareq-sz", "dareq-sz", "aqu-sz"}
+    known = {
+        "r/s",
+        "w/s",
+        "d/s",
+        "f/s",
+        "rkB/s",
+        "wkB/s",
+        "dkB/s",
+        "rrqm/s",
+        "wrqm/s",
+        "drqm/s",
+        "r_await",
+        "w_await",
+        "d_await",
+        "f_await",
+        "rareq-sz",
+        "wareq-sz",
+        "dareq-sz",
+        "aqu-sz",
+    }
     assert known <= set(other) and known <= set(mine), set(other) ^ set(mine)
 
 
@@ -258,12 +354,15 @@ def test_stat_names_what_it_cannot_find():
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("kind,options,grades", [
-    ("xfs", "noatime", {"file-system": "ok", "atime": "ok"}),
-    ("xfs", "relatime", {"file-system": "ok", "atime": "warning"}),
-    ("ext4", "noatime", {"file-system": "warning", "atime": "ok"}),
-    ("ext4", "strictatime", {"file-system": "warning", "atime": "warning"}),
-])
+@pytest.mark.parametrize(
+    "kind,options,grades",
+    [
+        ("xfs", "noatime", {"file-system": "ok", "atime": "ok"}),
+        ("xfs", "relatime", {"file-system": "ok", "atime": "warning"}),
+        ("ext4", "noatime", {"file-system": "warning", "atime": "ok"}),
+        ("ext4", "strictatime", {"file-system": "warning", "atime": "warning"}),
+    ],
+)
 def test_check_of_a_file_system_that_was_really_made(kind, options, grades):
     with loop_file_system(kind, options) as (point, _):
         done = run("check", "--json", "--dbpath", point)
@@ -281,9 +380,11 @@ def test_check_of_a_file_system_that_was_really_made(kind, options, grades):
 @pytest.mark.root
 def test_the_command_of_a_finding_fixes_it():
     with loop_file_system("ext4", "strictatime") as (point, _):
+
         def atime():
             findings = json.loads(run("check", "--json", "--dbpath", point).stdout)["findings"]
             return next(finding for finding in findings if finding["name"] == "atime")
+
         before = atime()
         command = before["remedy"].split("   ")[0].removeprefix("sudo ").split()
         subprocess.run(command, check=True)
@@ -301,7 +402,9 @@ def test_a_file_system_without_direct_io_says_what_still_holds():
     if not os.path.ismount("/dev/shm"):
         pytest.skip("no /dev/shm")
     done = run("bench", "--r", "--fileSizeMB", "4", "--dir", "/dev/shm")
-    assert done.returncode == 1 and "direct I/O" in done.stderr and "--buffered" in done.stderr and "--mmf" in done.stderr
+    assert (
+        done.returncode == 1 and "direct I/O" in done.stderr and "--buffered" in done.stderr and "--mmf" in done.stderr
+    )
     result = bench("--r", "--fileSizeMB", "4", "--dir", "/dev/shm", "--buffered")
     assert result["verdict"]["limit"] == "memory" and result["place"]["device"] is None
     assert not [path for path in os.listdir("/dev/shm") if path.startswith("mongosonar-disk-")]
@@ -330,12 +433,32 @@ def test_a_quota_is_an_error_and_nothing_is_left():
     needs("xfs_quota", "setpriv")
     with loop_file_system("xfs", "usrquota") as (point, _):
         point.chmod(0o777)
-        limit = subprocess.run(["xfs_quota", "-x", "-c", "limit bhard=20m 65533", str(point)], capture_output=True, text=True)
+        limit = subprocess.run(
+            ["xfs_quota", "-x", "-c", "limit bhard=20m 65533", str(point)], capture_output=True, text=True
+        )
         if limit.returncode or limit.stderr:
             pytest.skip(f"no quota here: {limit.stderr.strip()}")
         binary = shutil.copy(labkit.MONGOSONAR, point / "mongosonar")
-        done = subprocess.run(["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", binary, "disk", "bench", "--r", "--fileSizeMB",
-                               "64", "--dir", str(point)], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [
+                "setpriv",
+                "--reuid=65533",
+                "--regid=65533",
+                "--clear-groups",
+                binary,
+                "disk",
+                "bench",
+                "--r",
+                "--fileSizeMB",
+                "64",
+                "--dir",
+                str(point),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
         assert done.returncode == 1 and ("quota" in done.stderr.lower() or "space" in done.stderr.lower()), done.stderr
         assert not list(point.glob("mongosonar-disk-*"))
 
@@ -361,9 +484,27 @@ def test_a_device_that_goes_away_in_mid_run_is_an_error(engine):
         image = point.parent / "image"
         # A page that was read once stays mapped: slowly, so that there are some left.
         options = ["--sleepMicros", "4000"] if engine == "mmap" else ["--probe-seconds", "0"]
-        command = [labkit.MONGOSONAR, "disk", "bench", "--r", "--fileSizeMB", "128", "--nThreads", "4", "--no-ramp", "--engine", engine,
-                   "--step-seconds", "20", "--dir", str(point), *options]
-        with labkit.process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as running:
+        command = [
+            labkit.MONGOSONAR,
+            "disk",
+            "bench",
+            "--r",
+            "--fileSizeMB",
+            "128",
+            "--nThreads",
+            "4",
+            "--no-ramp",
+            "--engine",
+            engine,
+            "--step-seconds",
+            "20",
+            "--dir",
+            str(point),
+            *options,
+        ]
+        with labkit.process(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        ) as running:
             for line in running.stdout:
                 if "testing" in line:
                     break
@@ -375,14 +516,28 @@ def test_a_device_that_goes_away_in_mid_run_is_an_error(engine):
         assert "failed" in errors or "could not be read" in errors, errors
 
 
-@pytest.mark.parametrize("number,code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)])
+@pytest.mark.parametrize(
+    "number,code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)]
+)
 @pytest.mark.parametrize("when", ["creating", "testing", "probing"])
 def test_a_signal_leaves_nothing_behind(folder, number, code, when):
     size = "4000" if when == "creating" else "64"
     if when == "creating" and shutil.disk_usage(folder).free < 6 << 30:
         pytest.skip("too little space")
-    command = [labkit.MONGOSONAR, "disk", "bench", "--r", "--fileSizeMB", size, "--dir", str(folder), "--step-seconds", "30",
-               "--probe-seconds", "30" if when == "probing" else "0"]
+    command = [
+        labkit.MONGOSONAR,
+        "disk",
+        "bench",
+        "--r",
+        "--fileSizeMB",
+        size,
+        "--dir",
+        str(folder),
+        "--step-seconds",
+        "30",
+        "--probe-seconds",
+        "30" if when == "probing" else "0",
+    ]
     with labkit.process(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as running:
         for line in running.stdout:
             if line.startswith(when):
@@ -398,8 +553,21 @@ def test_a_signal_leaves_nothing_behind(folder, number, code, when):
 
 def test_a_terminal_shows_how_far_the_file_is(folder):
     """And a pipe does not."""
-    command = [labkit.MONGOSONAR, "disk", "bench", "--r", "--fileSizeMB", "600", "--no-ramp", "--step-seconds", "1", "--probe-seconds", "0",
-               "--dir", str(folder)]
+    command = [
+        labkit.MONGOSONAR,
+        "disk",
+        "bench",
+        "--r",
+        "--fileSizeMB",
+        "600",
+        "--no-ramp",
+        "--step-seconds",
+        "1",
+        "--probe-seconds",
+        "0",
+        "--dir",
+        str(folder),
+    ]
     if shutil.disk_usage(folder).free < 2 << 30:
         pytest.skip("too little space")
     ours, theirs = pty.openpty()
@@ -412,7 +580,9 @@ def test_a_terminal_shows_how_far_the_file_is(folder):
     os.close(ours)
     # The bar, and its two sizes.
     assert b"of 600.00 MiB" in shown and b"left" in shown, shown[:2000]
-    done = run("bench", "--r", "--fileSizeMB", "8", "--no-ramp", "--step-seconds", "1", "--probe-seconds", "0", "--dir", folder)
+    done = run(
+        "bench", "--r", "--fileSizeMB", "8", "--no-ramp", "--step-seconds", "1", "--probe-seconds", "0", "--dir", folder
+    )
     assert done.returncode == 0 and done.stderr == ""
 
 
@@ -420,10 +590,29 @@ def test_a_terminal_shows_how_far_the_file_is(folder):
 def test_the_largest_record(folder, engine):
     """As large as mongoperf took, in order and at random."""
     for access in ("sequential", "random"):
-        result = bench("--dir", folder, "--r", "--w", "--no-fdatasync", "--fileSizeMB", "128", "--recSizeKB", "64000", "--nThreads", "2", "--no-ramp",
-                       "--engine", engine, "--access", access)
+        result = bench(
+            "--dir",
+            folder,
+            "--r",
+            "--w",
+            "--no-fdatasync",
+            "--fileSizeMB",
+            "128",
+            "--recSizeKB",
+            "64000",
+            "--nThreads",
+            "2",
+            "--no-ramp",
+            "--engine",
+            engine,
+            "--access",
+            access,
+        )
         step = result["steps"][0]
-        assert step["reads"]["count"] and step["reads"]["bytes"] == step["reads"]["count"] * 64000 * 1024 == step["kernel_read_bytes"]
+        assert (
+            step["reads"]["count"]
+            and step["reads"]["bytes"] == step["reads"]["count"] * 64000 * 1024 == step["kernel_read_bytes"]
+        )
         assert step["writes"]["bytes"] == step["writes"]["count"] * 64000 * 1024
 
 
@@ -444,14 +633,34 @@ def test_what_was_there_is_not_touched(folder):
 
 def test_a_run_is_repeatable_and_pairs_with_another(folder, tmp_path):
     for name in ("a", "b"):
-        done = run("bench", "--json", "-q", "--r", "--fileSizeMB", "16", "--nThreads", "2", "--step-seconds", "3", "--probe-seconds", "0.2",
-                   "--dir", folder, "--html", tmp_path / f"{name}.html")
+        done = run(
+            "bench",
+            "--json",
+            "-q",
+            "--r",
+            "--fileSizeMB",
+            "16",
+            "--nThreads",
+            "2",
+            "--step-seconds",
+            "3",
+            "--probe-seconds",
+            "0.2",
+            "--dir",
+            folder,
+            "--html",
+            tmp_path / f"{name}.html",
+        )
         assert done.returncode == 0, done.stderr
         (tmp_path / f"{name}.json").write_text(done.stdout)
         page = (tmp_path / f"{name}.html").read_text()
         # The page draws the document that --json wrote.
         document = page.split('<script id="data" type="application/json">')[1].split("</script>")[0]
-        assert page.startswith("<!doctype html>") and "default-src 'none'" in page and json.loads(document) == json.loads(done.stdout)
+        assert (
+            page.startswith("<!doctype html>")
+            and "default-src 'none'" in page
+            and json.loads(document) == json.loads(done.stdout)
+        )
     done = run("bench", "--compare", tmp_path / "a.json", tmp_path / "b.json", "--json")
     steps = json.loads(done.stdout)["steps"]
     assert [step["in_flight"] for step in steps] == [1, 2]
@@ -472,8 +681,31 @@ def test_a_hundred_reads_a_second_and_a_hundred_million_documents_are_more_than_
 
 @pytest.mark.parametrize("engine", ["uring", "threads"])
 def test_a_thousand_in_flight_in_bounded_memory(folder, engine):
-    command = [labkit.MONGOSONAR, "disk", "bench", "--r", "--w", "--fileSizeMB", "128", "--nThreads", "1024", "--no-ramp", "--recSizeKB", "64",
-               "--engine", engine, "--step-seconds", "3", "--probe-seconds", "0", "-q", "--json", "--no-fdatasync", "--dir", str(folder)]
+    command = [
+        labkit.MONGOSONAR,
+        "disk",
+        "bench",
+        "--r",
+        "--w",
+        "--fileSizeMB",
+        "128",
+        "--nThreads",
+        "1024",
+        "--no-ramp",
+        "--recSizeKB",
+        "64",
+        "--engine",
+        engine,
+        "--step-seconds",
+        "3",
+        "--probe-seconds",
+        "0",
+        "-q",
+        "--json",
+        "--no-fdatasync",
+        "--dir",
+        str(folder),
+    ]
     peak = 0
     with labkit.process(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as running:
         while running.poll() is None:
@@ -505,8 +737,25 @@ def test_io_uring_that_is_forbidden_gives_threads_with_a_word_of_why(folder):
 @with_patience
 def test_a_capped_volume_is_told_from_a_slow_one():
     with loop_file_system("ext4", in_memory=True) as (point, device), throttled(device, 400) as joined:
-        command = [*joined, labkit.MONGOSONAR, "disk", "bench", "--r", "--fileSizeMB", "64", "--nThreads", "4", "--step-seconds", "2",
-                   "--probe-seconds", "2", "--json", "-q", "--dir", str(point)]
+        command = [
+            *joined,
+            labkit.MONGOSONAR,
+            "disk",
+            "bench",
+            "--r",
+            "--fileSizeMB",
+            "64",
+            "--nThreads",
+            "4",
+            "--step-seconds",
+            "2",
+            "--probe-seconds",
+            "2",
+            "--json",
+            "-q",
+            "--dir",
+            str(point),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
         verdict = json.loads(done.stdout)["verdict"]
         assert (verdict["volume"], verdict["limit"]) == ("capped", "cap"), verdict
@@ -530,20 +779,58 @@ def machine(tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("name,dbpath,expected,words", [
-    ("vm", "/mnt/a", {"file-system": "ok", "atime": "ok", "raid": "warning", "stripe": "warning"}, "raid0 of vda, vdb"),
-    ("vm", "/mnt/b", {"file-system": "warning", "atime": "warning", "raid": "warning", "stripe": "ok"}, "raid5 of vdc, vdd, vde"),
-    ("vm", "/mnt/c", {"raid": "ok", "stripe": "ok"}, "raid10 of vdf, vdg, vdh, vdi"),
-    ("vm", "/mnt/d", {"raid": "warning", "stripe": "ok"}, "striped of vdj, vdk, chunks of 64 KiB"),
-    ("vm", "/mnt/e", {"file-system": "warning", "atime": "warning", "rotational": "ok"}, "sda"),
-    ("vm", "/mnt/f", {"file-system": "ok", "readahead": "warning", "rotational": "ok"}, "nvme0n1"),
-    ("vm-degraded", "/mnt/c", {"raid-degraded": "problem"}, "1 missing"),
-    ("vm-degraded", "/mnt/f", {"readahead": "ok"}, "16 KiB"),
-    ("cloud", None, {"file-system": "ok", "atime": "ok", "readahead": "ok", "scheduler": "ok", "huge-pages": "ok",
-                     "huge-pages-defrag": "ok", "swappiness": "ok", "numa": "ok", "limits": "ok", "max-map-count": "ok"}, "8.0"),
-    ("container", None, {"file-system": "problem", "limits": "problem", "numa": "warning", "swappiness": "warning"}, "overlay"),
-    ("container", "/volume", {"file-system": "ok", "rotational": "warning", "scheduler": "ok", "readahead": "warning"}, "ST4000NM0035"),
-])
+@pytest.mark.parametrize(
+    "name,dbpath,expected,words",
+    [
+        (
+            "vm",
+            "/mnt/a",
+            {"file-system": "ok", "atime": "ok", "raid": "warning", "stripe": "warning"},
+            "raid0 of vda, vdb",
+        ),
+        (
+            "vm",
+            "/mnt/b",
+            {"file-system": "warning", "atime": "warning", "raid": "warning", "stripe": "ok"},
+            "raid5 of vdc, vdd, vde",
+        ),
+        ("vm", "/mnt/c", {"raid": "ok", "stripe": "ok"}, "raid10 of vdf, vdg, vdh, vdi"),
+        ("vm", "/mnt/d", {"raid": "warning", "stripe": "ok"}, "striped of vdj, vdk, chunks of 64 KiB"),
+        ("vm", "/mnt/e", {"file-system": "warning", "atime": "warning", "rotational": "ok"}, "sda"),
+        ("vm", "/mnt/f", {"file-system": "ok", "readahead": "warning", "rotational": "ok"}, "nvme0n1"),
+        ("vm-degraded", "/mnt/c", {"raid-degraded": "problem"}, "1 missing"),
+        ("vm-degraded", "/mnt/f", {"readahead": "ok"}, "16 KiB"),
+        (
+            "cloud",
+            None,
+            {
+                "file-system": "ok",
+                "atime": "ok",
+                "readahead": "ok",
+                "scheduler": "ok",
+                "huge-pages": "ok",
+                "huge-pages-defrag": "ok",
+                "swappiness": "ok",
+                "numa": "ok",
+                "limits": "ok",
+                "max-map-count": "ok",
+            },
+            "8.0",
+        ),
+        (
+            "container",
+            None,
+            {"file-system": "problem", "limits": "problem", "numa": "warning", "swappiness": "warning"},
+            "overlay",
+        ),
+        (
+            "container",
+            "/volume",
+            {"file-system": "ok", "rotational": "warning", "scheduler": "ok", "readahead": "warning"},
+            "ST4000NM0035",
+        ),
+    ],
+)
 def test_check_of_another_machine(machine, name, dbpath, expected, words):
     options = ["--dbpath", dbpath] if dbpath else []
     done = run("check", "--json", "--root", machine(name), *options)
@@ -560,7 +847,8 @@ def test_check_of_another_machine(machine, name, dbpath, expected, words):
 # Commands that can destroy data, or an array or volume that holds it.
 DESTRUCTIVE = re.compile(
     r"(?<![\w-])(mkfs|mke2fs|dd|wipefs|rm|rmdir|shred|s?g?fdisk|sgdisk|gdisk|parted|[lvp]vremove|vgremove|lvreduce|[lp]vcreate|vgcreate|mkswap|blkdiscard)"
-    r"(\.\w+)?(?![\w-])|--create|--zero-superblock|--stop|--remove|of=/dev|>\s*/dev/")
+    r"(\.\w+)?(?![\w-])|--create|--zero-superblock|--stop|--remove|of=/dev|>\s*/dev/"
+)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in MACHINES.glob("*.txt")))
@@ -584,9 +872,17 @@ def test_check_of_no_machine_prints_a_command_that_destroys_data(machine, name):
 def test_a_path_that_is_no_folder_is_rejected_by_every_command(tmp_path):
     file = tmp_path / "file"
     file.write_text("x")
-    for path, words in ((tmp_path / "absent", "No such file"), (file, "is not a folder"), (file / "below", "Not a directory")):
-        for command in (["check", "--dbpath", path], ["check", "--root", path], ["stat", "--count", "1", "--dbpath", path],
-                        ["bench", "--r", "--fileSizeMB", "1", "--dir", path]):
+    for path, words in (
+        (tmp_path / "absent", "No such file"),
+        (file, "is not a folder"),
+        (file / "below", "Not a directory"),
+    ):
+        for command in (
+            ["check", "--dbpath", path],
+            ["check", "--root", path],
+            ["stat", "--count", "1", "--dbpath", path],
+            ["bench", "--r", "--fileSizeMB", "1", "--dir", path],
+        ):
             done = run(*command)
             assert done.returncode == 1, (command, done.stdout)
             assert words in done.stderr and str(path) in done.stderr and not done.stdout, (command, done.stderr)
@@ -606,29 +902,56 @@ def test_check_of_a_machine_in_order_is_all_ok(machine):
     assert done.returncode == 0, done.stdout
 
 
-BUILD_INFO = '{"t":{"$date":"2024-01-05T10:11:12.131+00:00"},"s":"I","c":"CONTROL","id":23403,"ctx":"initandlisten","msg":"Build Info",' \
+BUILD_INFO = (
+    '{"t":{"$date":"2024-01-05T10:11:12.131+00:00"},"s":"I","c":"CONTROL","id":23403,"ctx":"initandlisten","msg":"Build Info",'
     '"attr":{"buildInfo":{"version":"%s","gitVersion":"7809d71e84e314b497f282ea8aa06d7ded3eb205"}}}\n'
+)
 
 
-@pytest.mark.parametrize("program,files,version,source", [
-    ("/opt/mongodb-linux-x86_64-rhel80-6.0.12/bin/mongod", {}, "6.0", "the path of its program"),
-    ("/usr/bin/mongod", {"var/log/mongo.log": BUILD_INFO % "5.0.1" + BUILD_INFO % "7.0.5"}, "7.0", "its log"),
-    # An older package is there as well; what runs is what counts.
-    ("/opt/mongodb/bin/mongod", {"var/log/mongo.log": BUILD_INFO % "8.0.1", "var/lib/dpkg/status": "Package: mongodb-org-server\n"
-                                 "Status: install ok installed\nVersion: 4.4.1\n"}, "8.0", "its log"),
-    ("/usr/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 1:4.4.1-2\n"}, "4.4", "package"),
-    ("/usr/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: deinstall ok config-files\nVersion: 4.4.1\n"}, None,
-     "no package"),
-    ("/opt/mongodb/bin/mongod", {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 4.4.1\n"}, None,
-     "did not come out of a package"),
-    ("/usr/bin/mongod", {"var/log/mongo.log": "nothing of a start\n"}, None, "/var/log/mongo.log has no start"),
-    ("/usr/bin/mongod", {}, None, "/data/diagnostic.data"),
-])
+@pytest.mark.parametrize(
+    "program,files,version,source",
+    [
+        ("/opt/mongodb-linux-x86_64-rhel80-6.0.12/bin/mongod", {}, "6.0", "the path of its program"),
+        ("/usr/bin/mongod", {"var/log/mongo.log": BUILD_INFO % "5.0.1" + BUILD_INFO % "7.0.5"}, "7.0", "its log"),
+        # An older package is there as well; what runs is what counts.
+        (
+            "/opt/mongodb/bin/mongod",
+            {
+                "var/log/mongo.log": BUILD_INFO % "8.0.1",
+                "var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 4.4.1\n",
+            },
+            "8.0",
+            "its log",
+        ),
+        (
+            "/usr/bin/mongod",
+            {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 1:4.4.1-2\n"},
+            "4.4",
+            "package",
+        ),
+        (
+            "/usr/bin/mongod",
+            {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: deinstall ok config-files\nVersion: 4.4.1\n"},
+            None,
+            "no package",
+        ),
+        (
+            "/opt/mongodb/bin/mongod",
+            {"var/lib/dpkg/status": "Package: mongodb-org-server\nStatus: install ok installed\nVersion: 4.4.1\n"},
+            None,
+            "did not come out of a package",
+        ),
+        ("/usr/bin/mongod", {"var/log/mongo.log": "nothing of a start\n"}, None, "/var/log/mongo.log has no start"),
+        ("/usr/bin/mongod", {}, None, "/data/diagnostic.data"),
+    ],
+)
 def test_check_finds_which_mongod_it_is_or_says_what_it_could_not_see(machine, program, files, version, source):
     root = machine("cloud")
     (root / "var/lib/dpkg/status").unlink()
     (root / "proc/1207/cmdline").write_text(f"{program}\0--config\0/etc/mongod.conf\0")
-    (root / "etc/mongod.conf").write_text("storage:\n  dbPath: /data\nsystemLog:\n  destination: file\n  path: /var/log/mongo.log\n")
+    (root / "etc/mongod.conf").write_text(
+        "storage:\n  dbPath: /data\nsystemLog:\n  destination: file\n  path: /var/log/mongo.log\n"
+    )
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
@@ -636,7 +959,9 @@ def test_check_finds_which_mongod_it_is_or_says_what_it_could_not_see(machine, p
     found = next(finding["found"] for finding in result["findings"] if finding["name"] == "huge-pages")
     unseen = [words for words in result["unseen"] if words.startswith("version of mongod")]
     if version:
-        assert f"for mongod {version} (from {source}" in found or f"for mongod {version} (from the {source}" in found, found
+        assert f"for mongod {version} (from {source}" in found or f"for mongod {version} (from the {source}" in found, (
+            found
+        )
         assert not unseen
     else:
         assert "not known" in found and "--mongod-version" in unseen[0] and source in unseen[0], unseen
@@ -665,7 +990,9 @@ def test_check_without_root_says_what_it_could_not_see(tmp_path):
         inside = ["unshare", "--pid", "--fork", "--mount", "--mount-proc", "sh", "-c", OTHER_USER, program, tmp_path]
         check = [binary, "disk", "check", "--json", "--dbpath", folder]
         command = [str(word) for word in [*inside, *check]]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "OUT": str(tmp_path)})
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env={**os.environ, "OUT": str(tmp_path)}
+        )
     read = lambda name: (tmp_path / name).read_text()
     assert done.returncode == 0 and set(map(int, read("codes").split())) <= {0, 4, 5}, done.stderr
     seen, less = (json.loads(read(name)) for name in ("root", "nobody"))

@@ -5,20 +5,26 @@ import json
 import re
 
 import pytest
-import vm
 
 import labkit
+import vm
 
 pytestmark = pytest.mark.vm
 BINARY = (labkit.MONGOSONAR, "/bin/mongosonar")
 
 # Name, file system and mount options of each array.
 ARRAYS = {
-    "raid0": ("xfs", "noatime"), "raid1": ("ext4", "relatime"), "raid5": ("ext4", "noatime"), "raid10": ("xfs", "relatime"),
+    "raid0": ("xfs", "noatime"),
+    "raid1": ("ext4", "relatime"),
+    "raid5": ("ext4", "noatime"),
+    "raid10": ("xfs", "relatime"),
     "stripe": ("xfs", "noatime"),
 }
 MEMBERS = {
-    "raid0": ["vda", "vdb"], "raid1": ["vdc", "vdd"], "raid5": ["vde", "vdf", "vdg"], "raid10": ["vdh", "vdi", "vdj", "vdk"],
+    "raid0": ["vda", "vdb"],
+    "raid1": ["vdc", "vdd"],
+    "raid5": ["vde", "vdf", "vdg"],
+    "raid10": ["vdh", "vdi", "vdj", "vdk"],
     "stripe": ["vdl", "vdm"],
 }
 DEVICES = {"raid0": "md0", "raid1": "md1", "raid5": "md5", "raid10": "md10", "stripe": "dm-0"}
@@ -26,8 +32,15 @@ DEVICES = {"raid0": "md0", "raid1": "md1", "raid5": "md5", "raid10": "md10", "st
 COPIES = {"raid0": 1, "raid1": 2, "raid10": 2, "stripe": 1}
 
 # The files that come back from there.
-SEEN = ["table", "stat", "info-raid0", "info-raid5", "degraded", *(f"detail-raid{level}" for level in (0, 1, 5, 10)),
-        *(f"{what}-{name}" for what in ("check", "code", "bench", "left", "stat") for name in ARRAYS)]
+SEEN = [
+    "table",
+    "stat",
+    "info-raid0",
+    "info-raid5",
+    "degraded",
+    *(f"detail-raid{level}" for level in (0, 1, 5, 10)),
+    *(f"{what}-{name}" for what in ("check", "code", "bench", "left", "stat") for name in ARRAYS),
+]
 
 ARRAYS_SCRIPT = """
     members() { sed -n "s/^$1 .*:/ /p" /arrays; }
@@ -141,18 +154,40 @@ LOSSES_SCRIPT = r"""
 def boots(tmp_path_factory):
     """Two machines, which run beside each other."""
     listed = tmp_path_factory.mktemp("arrays") / "arrays"
-    rows = (f"{name} {kind} {options} : {' '.join(f'/dev/{disk}' for disk in MEMBERS[name])}\n" for name, (kind, options) in ARRAYS.items())
+    rows = (
+        f"{name} {kind} {options} : {' '.join(f'/dev/{disk}' for disk in MEMBERS[name])}\n"
+        for name, (kind, options) in ARRAYS.items()
+    )
     listed.write_text("".join(rows))
     with concurrent.futures.ThreadPoolExecutor() as pool:
         yield {
             "arrays": pool.submit(
-                vm.run, ARRAYS_SCRIPT, disks=[1024] * 13, take=[f"/tmp/{name}" for name in SEEN],
-                files=[BINARY, (listed, "/arrays"), "mdadm", "pvcreate", "vgcreate", "lvcreate", "dmsetup", "mkfs.xfs", "mkfs.ext4", "dumpe2fs",
-                       "xfs_spaceman"],
-                modules=["raid0", "raid1", "raid10", "raid456", "dm_mod", "xfs"]),
+                vm.run,
+                ARRAYS_SCRIPT,
+                disks=[1024] * 13,
+                take=[f"/tmp/{name}" for name in SEEN],
+                files=[
+                    BINARY,
+                    (listed, "/arrays"),
+                    "mdadm",
+                    "pvcreate",
+                    "vgcreate",
+                    "lvcreate",
+                    "dmsetup",
+                    "mkfs.xfs",
+                    "mkfs.ext4",
+                    "dumpe2fs",
+                    "xfs_spaceman",
+                ],
+                modules=["raid0", "raid1", "raid10", "raid456", "dm_mod", "xfs"],
+            ),
             "losses": pool.submit(
-                vm.run, LOSSES_SCRIPT, disks=[400] * 8, files=[BINARY, "dmsetup", "mkfs.xfs", "mkfs.ext4", "setpriv", "setquota", "xfs_quota"],
-                modules=["dm_mod", "xfs", "quota_v2"]),
+                vm.run,
+                LOSSES_SCRIPT,
+                disks=[400] * 8,
+                files=[BINARY, "dmsetup", "mkfs.xfs", "mkfs.ext4", "setpriv", "setquota", "xfs_quota"],
+                modules=["dm_mod", "xfs", "quota_v2"],
+            ),
         }
 
 
@@ -177,13 +212,16 @@ def findings(text):
     return grades, found
 
 
-@pytest.mark.parametrize("name,expected", [
-    ("raid0", {"file-system": "ok", "atime": "ok", "raid": "warning", "stripe": "ok"}),
-    ("raid1", {"file-system": "warning", "atime": "warning", "raid": "ok"}),
-    ("raid5", {"file-system": "warning", "atime": "ok", "raid": "warning", "stripe": "ok"}),
-    ("raid10", {"file-system": "ok", "atime": "warning", "raid": "ok", "stripe": "ok"}),
-    ("stripe", {"file-system": "ok", "atime": "ok", "raid": "warning", "stripe": "ok"}),
-])
+@pytest.mark.parametrize(
+    "name,expected",
+    [
+        ("raid0", {"file-system": "ok", "atime": "ok", "raid": "warning", "stripe": "ok"}),
+        ("raid1", {"file-system": "warning", "atime": "warning", "raid": "ok"}),
+        ("raid5", {"file-system": "warning", "atime": "ok", "raid": "warning", "stripe": "ok"}),
+        ("raid10", {"file-system": "ok", "atime": "warning", "raid": "ok", "stripe": "ok"}),
+        ("stripe", {"file-system": "ok", "atime": "ok", "raid": "warning", "stripe": "ok"}),
+    ],
+)
 def test_check_of_an_array(arrays, name, expected):
     grades, found = findings(arrays[f"check-{name}"])
     assert {check: grades.get(check) for check in expected} == expected, found

@@ -20,9 +20,9 @@ import threading
 
 import pymongo
 import pytest
+from test_profiler import mongod
 
 import labkit
-from test_profiler import mongod
 
 ROOT = labkit.LAB.parent
 # The server of the examples.
@@ -54,7 +54,9 @@ def steps(kind, text):
 
 def skeleton(line):
     """A line without its figures: numbers with their units, and the white space that aligns them."""
-    line = re.sub(r"(?<![\w])[<≥~-]?\d[\d.,:TZ-]*\s?(ns|µs|ms|s|m|h|d|k|M|G|T|MiB|KiB|kB|MB|GB|B|%)?(\d+s)?(?![\w])", "#", line)
+    line = re.sub(
+        r"(?<![\w])[<≥~-]?\d[\d.,:TZ-]*\s?(ns|µs|ms|s|m|h|d|k|M|G|T|MiB|KiB|kB|MB|GB|B|%)?(\d+s)?(?![\w])", "#", line
+    )
     return " ".join(line.split())
 
 
@@ -94,7 +96,11 @@ def wire(folder):
         asker.start()
         port = labkit.port_of(address)
         try:
-            yield {}, lambda text: re.sub(r"mongosonar queries(?! --read)", f"mongosonar queries --port {port}", text), address
+            yield (
+                {},
+                lambda text: re.sub(r"mongosonar queries(?! --read)", f"mongosonar queries --port {port}", text),
+                address,
+            )
         finally:
             stop.set()
             asker.join()
@@ -131,13 +137,23 @@ def test_an_example_that_needs_the_lab(kind, where, text, tmp_path):
         environment = {**os.environ, "HOME": "/nonexistent", "PATH": path, **more}
         for command, shown in steps(kind, text):
             done = subprocess.run(
-                ["bash", "-o", "pipefail", "-c", adapted(command)], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+                ["bash", "-o", "pipefail", "-c", adapted(command)],
+                cwd=tmp_path,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=120,
             )
             assert done.returncode == 0, f"$ {command}\n{done.stdout}"
             printed = {skeleton(line) for line in done.stdout.replace(address, ADDRESS).splitlines()}
             for line in shown:
                 # What is cut off in the page varies in more than its figures.
                 parts = [skeleton(part) for part in line.split("…")]
-                held = any(all(part in one for part in parts) for one in printed) if "…" in line else skeleton(line) in printed
+                held = (
+                    any(all(part in one for part in parts) for one in printed)
+                    if "…" in line
+                    else skeleton(line) in printed
+                )
                 assert held, f"$ {command}\nthe page shows\n  {line}\nprinted was\n{done.stdout}"

@@ -163,7 +163,9 @@ def test_it_ends_at_once_and_leaves_nothing_behind(name, how, tmp_path, traced):
             os.kill(terminal.pid, getattr(signal, how))
         assert terminal.end() == 0
     if name == "io record":
-        report = subprocess.run([labkit.MONGOSONAR, "io", "report", tmp_path / "kept.msio", "--json"], capture_output=True, text=True)
+        report = subprocess.run(
+            [labkit.MONGOSONAR, "io", "report", tmp_path / "kept.msio", "--json"], capture_output=True, text=True
+        )
         assert report.returncode == 0, report.stderr
         assert json.loads(report.stdout)
     if name == "queries --write":
@@ -180,7 +182,18 @@ def test_it_ends_well_in_whatever_order_the_end_of_the_terminal_is_noticed(name,
     if late == "poll":
         if not shutil.which("strace"):
             pytest.skip("strace is not installed")
-        command = ["strace", "-DDD", "-f", "-o", "/dev/null", "-e", "trace=poll", "-e", "inject=poll:delay_exit=400000", *command]
+        command = [
+            "strace",
+            "-DDD",
+            "-f",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=poll",
+            "-e",
+            "inject=poll:delay_exit=400000",
+            *command,
+        ]
     with on_terminal_of("bash", "-c", 'trap "" HUP; "$0" "$@"; exit $?', *command) as terminal:
         terminal.wait_for(b"mongosonar " if name == "queries" else b"busy")
         # Something to draw, now.
@@ -213,7 +226,9 @@ def test_a_terminal_that_closes_costs_no_processor_time(tmp_path, traced):
     with contextlib.chdir(tmp_path), on_terminal_of("bash", "-c", script, labkit.MONGOSONAR, *QUERIES) as terminal:
         terminal.wait_for(b"mongosonar ")
         terminal.close()
-        labkit.wait_until(lambda: (tmp_path / "code").exists() and (tmp_path / "code").read_text(), "its end", seconds=SOON)
+        labkit.wait_until(
+            lambda: (tmp_path / "code").exists() and (tmp_path / "code").read_text(), "its end", seconds=SOON
+        )
     assert (tmp_path / "code").read_text() == "code 0\n"
 
 
@@ -263,7 +278,9 @@ def stack(pid):
 
 def test_under_nohup_a_hangup_changes_nothing(tmp_path):
     with open(tmp_path / "out", "wb") as out:
-        with labkit.process(["nohup", labkit.MONGOSONAR, *QUERIES, "--json"], stdout=out, stderr=out, stdin=subprocess.DEVNULL) as child:
+        with labkit.process(
+            ["nohup", labkit.MONGOSONAR, *QUERIES, "--json"], stdout=out, stderr=out, stdin=subprocess.DEVNULL
+        ) as child:
             labkit.wait_until(lambda: catches(child.pid, signal.SIGTERM), "its handlers")
             child.send_signal(signal.SIGHUP)
             time.sleep(1)
@@ -283,7 +300,10 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_it_again(words, how, traced
         before = terminal.modes()
         terminal.type(" ".join([labkit.MONGOSONAR, *map(str, arguments)]).encode() + b"\n")
         terminal.wait_for(b"\x1b[?1049h")
-        program = labkit.wait_until(lambda: [pid for pid in session(terminal.pid) if pid != terminal.pid and stops(pid) is not None], "the program")[0]
+        program = labkit.wait_until(
+            lambda: [pid for pid in session(terminal.pid) if pid != terminal.pid and stops(pid) is not None],
+            "the program",
+        )[0]
         labkit.wait_until(lambda: terminal.read() and not terminal.modes()[3] & termios.ICANON, "raw mode")
         time.sleep(0.5)
         for _ in range(2):
@@ -328,7 +348,15 @@ def test_make_demo_leaves_no_server_and_no_files(dies, tmp_path):
     makefile.write_text(f"demo:\n\t@{labkit.LAB.parent / 'scripts/run.sh'} --demo\n")
     environment = {**os.environ, "MONGOSONAR": str(labkit.MONGOSONAR), "TMPDIR": str(tmp_path)}
     inside = f"ip link set lo up; exec make -f {makefile} demo"
-    command = ["env", *(f"{key}={environment[key]}" for key in ("MONGOSONAR", "TMPDIR")), "unshare", "--net", "bash", "-c", inside]
+    command = [
+        "env",
+        *(f"{key}={environment[key]}" for key in ("MONGOSONAR", "TMPDIR")),
+        "unshare",
+        "--net",
+        "bash",
+        "-c",
+        inside,
+    ]
     with on_terminal_of(*command) as terminal:
         terminal.wait_for(b"port 27017", seconds=120)
         started = session(terminal.pid)
@@ -339,5 +367,7 @@ def test_make_demo_leaves_no_server_and_no_files(dies, tmp_path):
         else:
             script = [pid for pid in started if "run.sh" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
             os.kill(min(script), signal.SIGKILL)
-        labkit.wait_until(lambda: not [pid for pid in session(terminal.pid) if pid != terminal.pid], "the end of all", seconds=15)
+        labkit.wait_until(
+            lambda: not [pid for pid in session(terminal.pid) if pid != terminal.pid], "the end of all", seconds=15
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]

@@ -12,12 +12,15 @@ import signal
 import subprocess
 
 import pytest
+
 import vm
 from labkit import MONGOSONAR, process, wait_until
 
 LAB = pathlib.Path(__file__).resolve().parent.parent
 STUDY, ORACLE = LAB / "bin/study", LAB / "bin/io-oracle"
-COUNT = 300_000  # documents of 3.5 KB on average: 1 GB, the cache a 35th of it; with less WiredTiger evicts what it walks
+COUNT = (
+    300_000  # documents of 3.5 KB on average: 1 GB, the cache a 35th of it; with less WiredTiger evicts what it walks
+)
 CACHE_MB = 30
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root")
@@ -32,11 +35,19 @@ def traced(command, recording, folder, cold=True):
     """Runs a program that waits for a tracer, records it, gives the report and what it printed."""
     if cold:
         drop_caches()
-    program = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "WAIT": "1"})
+    program = subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "WAIT": "1"},
+    )
     try:
         assert program.stdout.readline() == "ready\n"
         tracer = subprocess.Popen(
-            [MONGOSONAR, "io", "record", "--pid", str(program.pid), "--dbpath", str(folder), str(recording)], stderr=subprocess.PIPE, text=True
+            [MONGOSONAR, "io", "record", "--pid", str(program.pid), "--dbpath", str(folder), str(recording)],
+            stderr=subprocess.PIPE,
+            text=True,
         )
         said = tracer.stderr.readline()
         if "Ctrl-C ends it" not in said:
@@ -81,7 +92,9 @@ def test_verdicts_over_real_wiredtiger(databases, tmp_path):
     found, sums = {}, set()
     for order in ("ordered", "hashed"):
         for walk in ("pass", "fetch"):
-            told, out = traced([STUDY, walk, databases / order, CACHE_MB], tmp_path / f"{order}-{walk}.msio", databases / order)
+            told, out = traced(
+                [STUDY, walk, databases / order, CACHE_MB], tmp_path / f"{order}-{walk}.msio", databases / order
+            )
             what, records, _, _, sum_ = out.split()[-5:]
             assert (what, records) == (walk, str(COUNT))
             sums.add(sum_)
@@ -96,7 +109,9 @@ def test_verdicts_over_real_wiredtiger(databases, tmp_path):
             assert verdict["randomness"] > 0.9 and verdict["amplification"] > 4
         else:
             in_order(verdict, case)
-            assert case[1] == "fetch" or verdict["finding"] == "sequential_pass" and verdict["amplification"] < 1.1, case
+            assert case[1] == "fetch" or verdict["finding"] == "sequential_pass" and verdict["amplification"] < 1.1, (
+                case
+            )
 
 
 def test_the_cure_and_what_is_none(databases, tmp_path):
@@ -112,7 +127,9 @@ def test_the_cure_and_what_is_none(databases, tmp_path):
     told, _ = traced([STUDY, "pass", folder, CACHE_MB], tmp_path / "pass.msio", folder)
     assert told["verdict"]["finding"] == "sequential_pass"
     compared = subprocess.run(
-        [MONGOSONAR, "io", "compare", "--json", str(tmp_path / "rebuilt.msio"), str(tmp_path / "pass.msio")], capture_output=True, check=True
+        [MONGOSONAR, "io", "compare", "--json", str(tmp_path / "rebuilt.msio"), str(tmp_path / "pass.msio")],
+        capture_output=True,
+        check=True,
     )
     files = {file["name"]: file for file in json.loads(compared.stdout)["files"]}
     assert files["collection-2-1.wt"]["reads"]["ratio"] < 0.3
@@ -126,7 +143,12 @@ def test_the_recording_holds_exactly_what_was_done(tmp_path):
     data.write_bytes(os.urandom(16 << 20))
     told, out = traced([ORACLE, data], tmp_path / "oracle.msio", tmp_path)
     expected = sorted(tuple(line.split()) for line in out.splitlines() if line[0].isalpha() and line != "ready")
-    done = subprocess.run([MONGOSONAR, "io", "report", "--each", str(tmp_path / "oracle.msio")], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [MONGOSONAR, "io", "report", "--each", str(tmp_path / "oracle.msio")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     at = {name: rows[0].index(name) for name in ("kind", "offset", "asked", "given")}
     seen = [tuple(row[at[name]] for name in ("kind", "offset", "asked", "given")) for row in rows[1:]]
@@ -175,7 +197,15 @@ for line in sys.stdin:
     os.fdatasync(file)
     print("done", flush=True)
 """
-KINDS = {"read": "read", "pread64": "read", "readv": "read", "preadv": "read", "preadv2": "read", "write": "write", "pwrite64": "write"}
+KINDS = {
+    "read": "read",
+    "pread64": "read",
+    "readv": "read",
+    "preadv": "read",
+    "preadv2": "read",
+    "write": "write",
+    "pwrite64": "write",
+}
 KINDS |= {"writev": "write", "pwritev": "write", "pwritev2": "write", "fsync": "fsync", "fdatasync": "fdatasync"}
 
 
@@ -226,7 +256,9 @@ def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
     data, list_, recording = tmp_path / "data", tmp_path / "strace", tmp_path / "reads.msio"
     data.write_bytes(os.urandom(16 << 20))
     told = tmp_path / "said"
-    with process(["python3", "-S", "-c", WORKLOAD, data], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+    with process(
+        ["python3", "-S", "-c", WORKLOAD, data], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
         assert program.stdout.readline() == "ready\n"
         wait_until(lambda: waits_for_its_input(program.pid), "the program's wait")
         # Not in the page cache any more, as far as it can be helped.
@@ -260,7 +292,9 @@ def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
 
     expected = straced(list_)
     report(recording)  # nothing was lost
-    done = subprocess.run([MONGOSONAR, "io", "report", "--each", str(recording)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [MONGOSONAR, "io", "report", "--each", str(recording)], capture_output=True, text=True, check=True
+    )
     header, *lines = (line.split("\t") for line in done.stdout.splitlines())
     rows = [dict(zip(header, line)) for line in lines]
     assert {row["file"] for row in rows} == {str(data)}
@@ -272,7 +306,11 @@ def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
         seen[int(row["thread"])].append((row["kind"], int(row["offset"]), int(row["asked"]), given))
     for thread, target, kind, offset, asked, result in expected:
         if target == str(data):
-            own = seen[thread][len(listed[thread])][1] if offset is None and len(listed[thread]) < len(seen[thread]) else offset
+            own = (
+                seen[thread][len(listed[thread])][1]
+                if offset is None and len(listed[thread]) < len(seen[thread])
+                else offset
+            )
             listed[thread].append((kind, own, asked, result))
     assert len(seen) == 5 and sum(map(len, seen.values())) > 1200
     assert seen == listed
@@ -409,7 +447,9 @@ def test_readahead_on_a_stock_kernel_is_what_it_counts_as_fetched(tmp_path):
     """)
     subprocess.run(["cc", "-O1", "-static", "-o", strided, source], check=True)
     taken = [f"/tmp/{what}-{way}" for what in ("list", "report") for way in ("vfs", "calls")]
-    done = vm.run(script, files=[(program, "/bin/mongosonar"), (strided, "/bin/strided")], disks=[64], take=taken, seconds=120)
+    done = vm.run(
+        script, files=[(program, "/bin/mongosonar"), (strided, "/bin/strided")], disks=[64], take=taken, seconds=120
+    )
     assert done.code == 0, done
     for way in ("vfs", "calls"):
         fetched, given = map(int, done.taken[f"/tmp/list-{way}"].decode().split())
@@ -465,7 +505,9 @@ def test_at_the_functions_of_the_vfs_a_restart_is_followed_and_files_have_names(
         cat /tmp/said
         mongosonar io report --each /tmp/reads.msio > /tmp/each
     """
-    done = vm.run(script, files=[(program, "/bin/mongosonar"), (reads, "/bin/reads")], disks=[64], take=["/tmp/each", "/tmp/said"])
+    done = vm.run(
+        script, files=[(program, "/bin/mongosonar"), (reads, "/bin/reads")], disks=[64], take=["/tmp/each", "/tmp/said"]
+    )
     assert done.code == 0 and "/tmp/said" in done.taken, done
     said = done.taken["/tmp/said"].decode()
     rows = [line.split("\t") for line in done.taken["/tmp/each"].decode().splitlines()]
@@ -473,7 +515,10 @@ def test_at_the_functions_of_the_vfs_a_restart_is_followed_and_files_have_names(
     seen = collections.Counter(tuple(row[column] for column in at) for row in rows[1:])
     # The shell reads a byte at a time.
     expected = {
-        (f"/mnt/db/db{folder}/collection-{n}.wt", "read", str(offset), "1", "1"): 1 for folder in range(10) for n in range(1, 101) for offset in range(3)
+        (f"/mnt/db/db{folder}/collection-{n}.wt", "read", str(offset), "1", "1"): 1
+        for folder in range(10)
+        for n in range(1, 101)
+        for offset in range(3)
     }
     assert seen == expected, said
     assert " 3000 accesses recorded, 0 lost" in said and "left out" not in said

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 
@@ -20,7 +19,9 @@ MOCK = [sys.executable, labkit.LAB / "mock/mongod.py", "--plays", "6.0"]
 @contextlib.contextmanager
 def pool(address, name):
     """A client whose one connection stays open."""
-    client = pymongo.MongoClient(f"mongodb://{address}", appname=name, maxPoolSize=1, minPoolSize=1, directConnection=True)
+    client = pymongo.MongoClient(
+        f"mongodb://{address}", appname=name, maxPoolSize=1, minPoolSize=1, directConnection=True
+    )
     with client:
         client.shop.orders.find_one({"a": 1})
         yield client
@@ -32,7 +33,17 @@ def apps(lines):
 
 
 def listen(address, directory, *arguments):
-    command = ["--interface", "lo", "--port", str(labkit.port_of(address)), "--by", "app", "--json", "--interval", "500ms"]
+    command = [
+        "--interface",
+        "lo",
+        "--port",
+        str(labkit.port_of(address)),
+        "--by",
+        "app",
+        "--json",
+        "--interval",
+        "500ms",
+    ]
     return labkit.listening(directory, [*command, *arguments])
 
 
@@ -49,10 +60,23 @@ def metadata(client, name):
     """The line that a 4.4 writes when a client says who it is."""
     port = next(iter(client._topology._servers.values())).pool.conns[0].conn.get_conn.getsockname()[1]
     attributes = {
-        "remote": f"127.0.0.1:{port}", "client": "conn9",
-        "doc": {"application": {"name": name}, "driver": {"name": "PyMongo", "version": pymongo.version}, "os": {"type": "Linux"}},
+        "remote": f"127.0.0.1:{port}",
+        "client": "conn9",
+        "doc": {
+            "application": {"name": name},
+            "driver": {"name": "PyMongo", "version": pymongo.version},
+            "os": {"type": "Linux"},
+        },
     }
-    line = {"t": {"$date": "2024-05-01T10:00:00.000+00:00"}, "s": "I", "c": "NETWORK", "id": 51800, "ctx": "conn9", "msg": "client metadata", "attr": attributes}
+    line = {
+        "t": {"$date": "2024-05-01T10:00:00.000+00:00"},
+        "s": "I",
+        "c": "NETWORK",
+        "id": 51800,
+        "ctx": "conn9",
+        "msg": "client metadata",
+        "attr": attributes,
+    }
     return json.dumps(line, separators=(",", ":")) + "\n"
 
 

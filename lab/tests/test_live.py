@@ -69,7 +69,20 @@ def test_a_server_that_starts_later_is_listened_to_and_that_is_said_once(tmp_pat
 
 def test_what_is_kept_is_private_and_reads_as_it_was_heard(tshark, served_v4, tmp_path):
     port, kept = labkit.port_of(served_v4), tmp_path / "kept.pcapng"
-    arguments = ["--interface", "lo", "--port", str(port), "--each", "--json", "--class", "all", "--role", "all", "--write", str(kept)]
+    arguments = [
+        "--interface",
+        "lo",
+        "--port",
+        str(port),
+        "--each",
+        "--json",
+        "--class",
+        "all",
+        "--role",
+        "all",
+        "--write",
+        str(kept),
+    ]
     with labkit.listening(tmp_path, arguments) as ear:
         said = labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
         labkit.wait_until(lambda: not labkit.join(labkit.operations(ear.lines()), said).missing, "all commands")
@@ -78,7 +91,9 @@ def test_what_is_kept_is_private_and_reads_as_it_was_heard(tshark, served_v4, tm
     assert "values" in ear.err.read_text()
     facts = ("request_id", "command", "shape_id", "request_bytes", "response_bytes", "docs_returned", "outcome")
     again = labkit.read_capture(kept)
-    assert sorted(str([op[fact] for fact in facts]) for op in again) == sorted(str([op[fact] for fact in facts]) for op in live)
+    assert sorted(str([op[fact] for fact in facts]) for op in again) == sorted(
+        str([op[fact] for fact in facts]) for op in live
+    )
     frames = subprocess.run([tshark, "-n", "-r", kept], capture_output=True, text=True)
     assert frames.returncode == 0 and len(frames.stdout.splitlines()) > 1_000, frames.stderr
 
@@ -89,7 +104,8 @@ def test_replies_cut_on_purpose_leave_null_and_are_counted(served_v4, tmp_path):
     with labkit.listening(tmp_path, arguments) as ear:
         labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
         labkit.wait_until(
-            lambda: any(row["command"] == "update" and row["calls"] for line in ear.lines() for row in line["rows"]), "rows"
+            lambda: any(row["command"] == "update" and row["calls"] for line in ear.lines() for row in line["rows"]),
+            "rows",
         )
         told = labkit.summary(ear.stop())
     coverage = told["coverage"]
@@ -103,7 +119,19 @@ def test_replies_cut_on_purpose_leave_null_and_are_counted(served_v4, tmp_path):
 
 def test_a_sample_says_so_and_is_scaled(served_v4, tmp_path):
     port = labkit.port_of(served_v4)
-    arguments = ["--interface", "lo", "--port", str(port), "--json", "--class", "all", "--interval", "500ms", "--sample", "1/2"]
+    arguments = [
+        "--interface",
+        "lo",
+        "--port",
+        str(port),
+        "--json",
+        "--class",
+        "all",
+        "--interval",
+        "500ms",
+        "--sample",
+        "1/2",
+    ]
     with labkit.listening(tmp_path, arguments) as ear:
         for _ in range(2):
             labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")

@@ -29,7 +29,9 @@ def find(collection="c", **fields):
 
 def batch(count, cursor=0, which="firstBatch", collection="c"):
     documents = [{"_id": i} for i in range(count)]
-    return mock.kind_0(bson.encode({"cursor": {which: documents, "id": bson.Int64(cursor), "ns": f"mock.{collection}"}, "ok": 1.0}))
+    return mock.kind_0(
+        bson.encode({"cursor": {which: documents, "id": bson.Int64(cursor), "ns": f"mock.{collection}"}, "ok": 1.0})
+    )
 
 
 OK = mock.kind_0(bson.encode({"ok": 1.0, "n": 1}))
@@ -46,7 +48,9 @@ def recorded(directory, host="127.0.0.1"):
 
 
 def coverage(pcap):
-    done = subprocess.run([labkit.MONGOSONAR, "queries", "--read", pcap, "--json"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [labkit.MONGOSONAR, "queries", "--read", pcap, "--json"], capture_output=True, text=True, check=True
+    )
     return labkit.summary([json.loads(line) for line in done.stdout.splitlines()])["coverage"]
 
 
@@ -73,7 +77,9 @@ def test_an_exhaust_chain_is_one_query_and_waits_that_are_not_latency(tmp_path):
 
 def test_a_streaming_hello_is_monitoring_or_waiting_never_a_query(tmp_path):
     with recorded(tmp_path) as peer:
-        hello = bson.encode({"hello": 1, "topologyVersion": {"counter": bson.Int64(1)}, "maxAwaitTimeMS": 10_000, "$db": "admin"})
+        hello = bson.encode(
+            {"hello": 1, "topologyVersion": {"counter": bson.Int64(1)}, "maxAwaitTimeMS": 10_000, "$db": "admin"}
+        )
         answer = mock.kind_0(bson.encode({"isWritablePrimary": True, "ok": 1.0}))
         peer.ask(mock.msg([mock.kind_0(hello)], 1, flags=mock.EXHAUST_ALLOWED))
         for turn in range(3):
@@ -100,7 +106,8 @@ def test_each_compressor_and_an_answer_that_is_not_compressed(name, number, comp
         peer.answer(mock.compressed(mock.msg([batch(3)], 101, 2), number, compress))
     heard = peer.heard()
     assert [(op["request_id"], op["compressor"], op["docs_returned"], op["opcode"]) for op in heard] == [
-        (1, name, 2, "OP_MSG"), (2, name, 3, "OP_MSG"),
+        (1, name, 2, "OP_MSG"),
+        (2, name, 3, "OP_MSG"),
     ]
     assert len({op["shape_id"] for op in heard}) == 1
 
@@ -154,7 +161,10 @@ def test_request_ids_of_zero_and_beyond_the_sign(tmp_path):
             peer.ask(mock.msg([find()], request_id))
             peer.answer(mock.msg([batch(1)], 100, request_id))
     assert [(op["request_id"], op["outcome"]) for op in peer.heard()] == [
-        (0, "ok"), (0, "ok"), (0x80000001, "ok"), (0xFFFFFFFF, "ok"),
+        (0, "ok"),
+        (0, "ok"),
+        (0x80000001, "ok"),
+        (0xFFFFFFFF, "ok"),
     ]
 
 
@@ -163,7 +173,9 @@ def test_pipelined_requests_answered_in_another_order(tmp_path):
         peer.ask(b"".join(mock.msg([find(f"c{i}")], i) for i in range(1, 6)))
         peer.answer(b"".join(mock.msg([batch(i)], 100 + i, i) for i in (3, 1, 5, 2, 4)))
     heard = {op["request_id"]: op for op in peer.heard()}
-    assert {i: (op["collection"], op["docs_returned"]) for i, op in heard.items()} == {i: (f"c{i}", i) for i in range(1, 6)}
+    assert {i: (op["collection"], op["docs_returned"]) for i, op in heard.items()} == {
+        i: (f"c{i}", i) for i in range(1, 6)
+    }
 
 
 def test_what_is_never_answered_and_what_asked_for_no_answer(tmp_path):
@@ -189,7 +201,9 @@ def test_a_query_that_hangs_is_shown_while_it_hangs(tmp_path):
         labkit.wait_until(in_flight, "the query in flight")
         peer.answer(mock.msg([batch(1)], 100, 1))
         labkit.wait_until(
-            lambda: any(row["calls"] == 1 for line in ear.lines() for row in line["rows"] if row["collection"] == "slow"),
+            lambda: any(
+                row["calls"] == 1 for line in ear.lines() for row in line["rows"] if row["collection"] == "slow"
+            ),
             "the query's end",
         )
         told = labkit.summary(ear.stop())

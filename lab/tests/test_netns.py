@@ -101,7 +101,20 @@ def test_a_connection_behind_address_translation_is_heard_once(tmp_path):
         done = subprocess.run([*inside(ns["router"]), "nft", "-f", "-"], input=rules, capture_output=True, text=True)
         if done.returncode != 0:
             commands = [
-                ["-A", "PREROUTING", "-d", "10.99.1.254", "-p", "tcp", "--dport", PORT, "-j", "DNAT", "--to", f"10.99.2.2:{PORT}"],
+                [
+                    "-A",
+                    "PREROUTING",
+                    "-d",
+                    "10.99.1.254",
+                    "-p",
+                    "tcp",
+                    "--dport",
+                    PORT,
+                    "-j",
+                    "DNAT",
+                    "--to",
+                    f"10.99.2.2:{PORT}",
+                ],
                 ["-A", "POSTROUTING", "-o", "r1", "-j", "MASQUERADE"],
             ]
             for command in commands:

@@ -12,9 +12,9 @@ import sys
 import time
 
 import pytest
+from test_ending import on_terminal
 
 import labkit
-from test_ending import on_terminal
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]
 
@@ -40,27 +40,58 @@ SYS_PTRACE, DAC_READ_SEARCH, DAC_OVERRIDE = 1 << 19, 1 << 2, 1 << 1
 
 def assert_confined(pid, helpers_keep=0):
     """Waits for the main thread, which gives up its privileges after it has opened the packet sockets, and checks all threads."""
-    labkit.wait_until(lambda: any(fields["Pid"].strip() == str(pid) and fields["Seccomp"].strip() == "2" for fields in tasks(pid).values()), "a filter of system calls")
+    labkit.wait_until(
+        lambda: any(
+            fields["Pid"].strip() == str(pid) and fields["Seccomp"].strip() == "2" for fields in tasks(pid).values()
+        ),
+        "a filter of system calls",
+    )
     for name, fields in tasks(pid).items():
-        facts = {key: fields[key].strip() for key in ("CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd", "NoNewPrivs", "Seccomp")}
+        facts = {
+            key: fields[key].strip()
+            for key in ("CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd", "NoNewPrivs", "Seccomp")
+        }
         none = "0" * 16
-        assert facts == dict.fromkeys(["CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd"], none) | {"NoNewPrivs": "1", "Seccomp": "2"}, name
+        assert facts == dict.fromkeys(["CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd"], none) | {
+            "NoNewPrivs": "1",
+            "Seccomp": "2",
+        }, name
     for child in children(pid):
         for name, fields in tasks(child).items():
-            assert int(fields["CapEff"], 16) & ~helpers_keep == 0 and fields["NoNewPrivs"].strip() == "1" and fields["Seccomp"].strip() == "2", name
+            assert (
+                int(fields["CapEff"], 16) & ~helpers_keep == 0
+                and fields["NoNewPrivs"].strip() == "1"
+                and fields["Seccomp"].strip() == "2"
+            ), name
 
 
 def test_queries_gives_up_its_privileges_in_every_thread(served_v4, tmp_path):
     port = labkit.port_of(served_v4)
     kept = tmp_path / "kept.pcapng"
-    arguments = ["--interface", "lo", "--port", str(port), "--threads", "3", "--json", "--interval", "500ms", "--write", str(kept)]
+    arguments = [
+        "--interface",
+        "lo",
+        "--port",
+        str(port),
+        "--threads",
+        "3",
+        "--json",
+        "--interval",
+        "500ms",
+        "--write",
+        str(kept),
+    ]
     with labkit.listening(tmp_path, arguments) as running:
         labkit.wait_until(running.lines, "an interval")
         assert_confined(running.child.pid)
         names = [name.rsplit(" ", 1)[0] for name in tasks(running.child.pid)]
         assert {"capture-0", "capture-1", "capture-2"} < set(names)
         # A capture thread has a filter more than the others.
-        filters = {name: int(fields["Seccomp_filters"]) for name, fields in tasks(running.child.pid).items() if "Seccomp_filters" in fields}
+        filters = {
+            name: int(fields["Seccomp_filters"])
+            for name, fields in tasks(running.child.pid).items()
+            if "Seccomp_filters" in fields
+        }
         assert all(count == (2 if name.startswith("capture") else 1) for name, count in filters.items()), filters
         labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
         labkit.wait_until(lambda: any(row["calls"] for line in running.lines() for row in line["rows"]), "rows")
@@ -82,12 +113,25 @@ def test_servers_that_start_later_are_found_without_privileges(tmp_path):
     with labkit.listening(tmp_path, ["--json", "--interval", "1s"]) as running:
         assert_confined(running.child.pid, SYS_PTRACE | DAC_READ_SEARCH)
         assert children(running.child.pid)
-        command = ["setpriv", "--reuid", "nobody", "--clear-groups", server, "--demo", "--listen", "127.0.0.1:0", "--dir", data]
+        command = [
+            "setpriv",
+            "--reuid",
+            "nobody",
+            "--clear-groups",
+            server,
+            "--demo",
+            "--listen",
+            "127.0.0.1:0",
+            "--dir",
+            data,
+        ]
         with labkit.ready(command) as address:
             port = labkit.port_of(address)
             labkit.wait_until(lambda: f"port {port} too" in running.err.read_text(), "the new port", seconds=30)
             labkit.wait_until(
-                lambda: [row for line in running.lines() for row in line["rows"] if row["server"].endswith(f":{port}")], "its queries", seconds=15
+                lambda: [row for line in running.lines() for row in line["rows"] if row["server"].endswith(f":{port}")],
+                "its queries",
+                seconds=15,
             )
 
 
@@ -101,7 +145,16 @@ def reader(tmp_path):
         os.chmod(path, 0o755)
     shutil.chown(folder, "nobody")
     program = "import os, sys, time\nf = os.open(sys.argv[1], os.O_RDONLY)\nwhile True: os.pread(f, 4096, 0); time.sleep(0.005)"
-    command = ["setpriv", "--reuid", "nobody", "--clear-groups", "/usr/bin/python3", "-c", program, folder / "collection.wt"]
+    command = [
+        "setpriv",
+        "--reuid",
+        "nobody",
+        "--clear-groups",
+        "/usr/bin/python3",
+        "-c",
+        program,
+        folder / "collection.wt",
+    ]
     with labkit.process(command) as child:
         labkit.wait_until(lambda: "collection.wt" in " ".join(links(child.pid)), "the open file")
         yield child.pid, folder / "collection.wt"
@@ -121,7 +174,9 @@ def test_io_gives_up_its_privileges_and_still_finds_paths(command, reader, tmp_p
     with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err:
         arguments = [labkit.MONGOSONAR, "io", *words, "--pid", str(pid), "--dbpath", str(path.parent)]
         with labkit.process(arguments, stdout=out, stderr=err, stdin=subprocess.DEVNULL) as child:
-            labkit.wait_until(lambda: b"process" in (tmp_path / "err").read_bytes() or child.poll() is not None, "its start")
+            labkit.wait_until(
+                lambda: b"process" in (tmp_path / "err").read_bytes() or child.poll() is not None, "its start"
+            )
             time.sleep(2.5)
             assert child.poll() is None, (tmp_path / "err").read_text()
             assert_confined(child.pid, SYS_PTRACE | DAC_READ_SEARCH)
@@ -150,6 +205,7 @@ def test_io_follows_a_mongod_that_starts_later_without_privileges(tmp_path):
     command = ["setpriv", "--reuid", "nobody", "--clear-groups", server, "-f"]
     recording, err = tmp_path / "kept.msio", tmp_path / "err"
     with contextlib.ExitStack() as stack:
+
         def follow(file):
             child = stack.enter_context(labkit.process([*command, file], stdout=subprocess.DEVNULL))
             labkit.wait_until(lambda: str(file) in links(child.pid), "the open file")
@@ -159,10 +215,15 @@ def test_io_follows_a_mongod_that_starts_later_without_privileges(tmp_path):
         arguments = [labkit.MONGOSONAR, "io", "record", "--dbpath", folders[0], recording]
         recorder = stack.enter_context(labkit.process(arguments, stderr=open(err, "wb"), stdin=subprocess.DEVNULL))
         labkit.wait_until(lambda: "Ctrl-C" in err.read_text() or recorder.poll() is not None, "its start")
-        labkit.wait_until(lambda: tasks(recorder.pid) and all(f["Seccomp"].strip() == "2" for f in tasks(recorder.pid).values()), "its confinement")
+        labkit.wait_until(
+            lambda: tasks(recorder.pid) and all(f["Seccomp"].strip() == "2" for f in tasks(recorder.pid).values()),
+            "its confinement",
+        )
         assert_confined(recorder.pid, SYS_PTRACE | DAC_READ_SEARCH)
         second, third = follow(files[1]), follow(files[2])
-        labkit.wait_until(lambda: f"process {second} is a mongod that has started" in err.read_text(), "the second mongod", seconds=15)
+        labkit.wait_until(
+            lambda: f"process {second} is a mongod that has started" in err.read_text(), "the second mongod", seconds=15
+        )
         time.sleep(1.5)
         assert_confined(recorder.pid, SYS_PTRACE | DAC_READ_SEARCH)
         assert labkit.stop(recorder) == 0, err.read_text()
@@ -250,7 +311,9 @@ for line in sys.stdin:
 def test_on_a_full_disk_a_recording_ends_and_accesses_are_counted_on(tmp_path):
     # More than is written at a time, so that some is written as a whole.
     with small_disk(tmp_path / "disk", "2m") as disk:
-        reader = subprocess.Popen([sys.executable, "-c", READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        reader = subprocess.Popen(
+            [sys.executable, "-c", READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         kept = disk / "kept.msio"
         record = [labkit.MONGOSONAR, "io", "record", kept, "--pid", str(reader.pid)]
         recording = subprocess.Popen(record, stderr=subprocess.PIPE, text=True)
@@ -293,7 +356,16 @@ def test_each_file_of_a_series_is_complete_and_the_oldest_go(served_v4, tmp_path
     folder = tmp_path / "series"
     folder.mkdir(mode=0o700)
     shutil.chown(folder, "nobody")
-    arguments = ["--interface", "lo", "--port", str(port), "--interval", "200ms", "--write", str(folder / "kept.pcapng")]
+    arguments = [
+        "--interface",
+        "lo",
+        "--port",
+        str(port),
+        "--interval",
+        "200ms",
+        "--write",
+        str(folder / "kept.pcapng"),
+    ]
     with labkit.listening(tmp_path, [*arguments, "--rotate", "256K", "--keep", "3"]) as running:
         assert_confined(running.child.pid, DAC_OVERRIDE)
         for _ in range(3):
@@ -321,7 +393,11 @@ def test_one_line_grants_all_that_is_needed(tmp_path):
         os.chmod(folder, 0o755)
     user = ["setpriv", "--reuid", "nobody", "--clear-groups"]
     lines = set()
-    for words in (["queries", "--duration", "1s"], ["io", "live", "--pid", str(os.getpid()), "--duration", "1s"], ["doctor"]):
+    for words in (
+        ["queries", "--duration", "1s"],
+        ["io", "live", "--pid", str(os.getpid()), "--duration", "1s"],
+        ["doctor"],
+    ):
         refused = subprocess.run([*user, program, *words], capture_output=True, text=True)
         assert refused.returncode != 0
         lines |= set(re.findall(r"sudo setcap (\S+) ", refused.stderr + refused.stdout))
@@ -332,7 +408,9 @@ def test_one_line_grants_all_that_is_needed(tmp_path):
         pytest.skip(f"no file capabilities here: {granted.stderr}")
     with open(tmp_path / "out", "wb") as out:
         for words in (["queries", "--interface", "lo", "--json"], ["io", "live", "--json", "--pid", str(os.getpid())]):
-            with labkit.process([*user, program, *words], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as child:
+            with labkit.process(
+                [*user, program, *words], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            ) as child:
                 time.sleep(2.5)
                 assert child.poll() is None, (tmp_path / "out").read_text()
                 assert_confined_user(child.pid)

@@ -21,9 +21,9 @@ import time
 import bson
 import pymongo
 import pytest
+from test_netns import inside, namespaces
 
 import labkit
-from test_netns import inside, namespaces
 
 MOCK = [sys.executable, labkit.LAB / "mock/mongod.py"]
 
@@ -49,10 +49,20 @@ class Mock:
     def write(self, count, first=0, database="shop", fields=None, **options):
         documents = [
             {
-                "op": "query", "ns": f"{database}.people",
+                "op": "query",
+                "ns": f"{database}.people",
                 "command": {"find": "people", "filter": {"a": n}, "sort": {"b": -1}, "$db": database},
-                "keysExamined": 0, "docsExamined": n, "nreturned": 1, "numYield": 0, "millis": n % 5, "planSummary": "COLLSCAN",
-                "responseLength": 200, "protocol": "op_msg", "client": "10.0.0.1", "appName": "api", **(fields or {}),
+                "keysExamined": 0,
+                "docsExamined": n,
+                "nreturned": 1,
+                "numYield": 0,
+                "millis": n % 5,
+                "planSummary": "COLLSCAN",
+                "responseLength": 200,
+                "protocol": "op_msg",
+                "client": "10.0.0.1",
+                "appName": "api",
+                **(fields or {}),
             }
             for n in range(first, first + count)
         ]
@@ -73,7 +83,9 @@ def mongod(plays, *arguments, user=None):
 
 
 def run(*arguments, code=0, timeout=120):
-    done = subprocess.run([labkit.MONGOSONAR, "profiler", *map(str, arguments)], capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run(
+        [labkit.MONGOSONAR, "profiler", *map(str, arguments)], capture_output=True, text=True, timeout=timeout
+    )
     assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -145,7 +157,9 @@ def encrypted(address, directory):
         subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
 
     new = ["req", "-newkey", "rsa:2048", "-nodes"]
-    openssl(*new, "-x509", "-days", "2", "-keyout", directory / "authority.key", "-out", authority, "-subj", "/CN=authority")
+    openssl(
+        *new, "-x509", "-days", "2", "-keyout", directory / "authority.key", "-out", authority, "-subj", "/CN=authority"
+    )
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
     openssl(*new, "-keyout", key, "-out", directory / "request.pem", "-subj", "/CN=localhost", *names)
     signed = ["-CA", authority, "-CAkey", directory / "authority.key", "-CAcreateserial", "-copy_extensions", "copyall"]
@@ -220,7 +234,11 @@ def test_a_name_of_a_cluster_is_looked_up():
         address = stack.enter_context(labkit.ready([*there, *MOCK, "--plays", "6.0", "--user", user]))
         # The user is known in `admin` only, which the TXT record says.
         zone = ["--cluster", "cluster.lab.example", "--host", "db.lab.example", "--txt", "authSource=admin"]
-        stack.enter_context(labkit.ready([*there, sys.executable, labkit.LAB / "mock/names.py", *zone, "--port", labkit.port_of(address)]))
+        stack.enter_context(
+            labkit.ready(
+                [*there, sys.executable, labkit.LAB / "mock/names.py", *zone, "--port", labkit.port_of(address)]
+            )
+        )
         uri = f"mongodb+srv://{user}@cluster.lab.example/shop?tls=false"
         command = [*there, labkit.MONGOSONAR, "profiler", "status", "--json", "--db", "shop", uri]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
@@ -235,18 +253,26 @@ def test_connection_strings_that_lead_nowhere():
 
 def one_cause(*arguments, env=None):
     """The error of a command that cannot reach its server: one line, one cause, nothing of the driver's insides."""
-    done = subprocess.run([labkit.MONGOSONAR, *map(str, arguments)], capture_output=True, text=True, timeout=60, env=env, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [labkit.MONGOSONAR, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=env,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 1, (arguments, done.stdout, done.stderr)
     line = done.stderr.strip()
     assert line.startswith("mongosonar: ") and "\n" not in line, line
-    for inside in ("Topology", "Kind:", "os error", "labels", "Some(", "{", "ServerSelection", "selection timeout"):
-        assert inside not in line, line
+    for word in ("Topology", "Kind:", "os error", "labels", "Some(", "{", "ServerSelection", "selection timeout"):
+        assert word not in line, line
     return line
 
 
 @contextlib.contextmanager
 def listener(answer):
     """A port at which `answer` is sent to whoever connects; `None` hangs up at once, `""` says nothing."""
+
     def serve(server):
         with contextlib.suppress(OSError):
             while True:
@@ -257,6 +283,7 @@ def listener(answer):
                         peer.close()
                     else:
                         peer.sendall(answer)
+
     held = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=serve, args=(server,), daemon=True).start()
@@ -269,19 +296,31 @@ def listener(answer):
 SOON = "/?serverSelectionTimeoutMS=1500&connectTimeoutMS=700&directConnection=true"
 
 
-@pytest.mark.parametrize("command", [["profiler", "status"], ["profiler", "tail"], ["profiler", "impact"], ["profiler", "report"],
-                                     ["profiler", "set", "--db", "shop", "--level", "1"], ["io", "reorder", "shop.orders"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["profiler", "status"],
+        ["profiler", "tail"],
+        ["profiler", "impact"],
+        ["profiler", "report"],
+        ["profiler", "set", "--db", "shop", "--level", "1"],
+        ["io", "reorder", "shop.orders"],
+    ],
+)
 def test_a_closed_port_is_said_the_same_way_by_every_command(command):
     line = one_cause(*command, "--uri", f"mongodb://127.0.0.1:1{SOON}")
     assert line == "mongosonar: cannot connect to 127.0.0.1:1: connection refused; no server listens there"
 
 
-@pytest.mark.parametrize(("answer", "words"), [
-    (b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n", "is not a MongoDB server"),
-    (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "is not a MongoDB server"),
-    (None, "closes every connection"),
-    (b"", "no answer in time"),
-])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n", "is not a MongoDB server"),
+        (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "is not a MongoDB server"),
+        (None, "closes every connection"),
+        (b"", "no answer in time"),
+    ],
+)
 def test_a_port_of_another_program_is_said_to_be_one(answer, words):
     with listener(answer) as address:
         line = one_cause("profiler", "status", "--uri", f"mongodb://{address}{SOON}")
@@ -297,11 +336,17 @@ def test_an_unknown_host_is_said_to_be_one():
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
 def test_tls_on_one_side_only_is_said_to_be_the_cause(tmp_path):
     with mongod("6.0") as mock, encrypted(mock.address, tmp_path) as (address, authority):
-        assert "accepts only TLS connections; add --tls" in one_cause("profiler", "status", "--uri", f"mongodb://{address}{SOON}")
-        assert "signed by an unknown authority" in one_cause("profiler", "status", "--tls", "--uri", f"mongodb://{address}{SOON}")
+        assert "accepts only TLS connections; add --tls" in one_cause(
+            "profiler", "status", "--uri", f"mongodb://{address}{SOON}"
+        )
+        assert "signed by an unknown authority" in one_cause(
+            "profiler", "status", "--tls", "--uri", f"mongodb://{address}{SOON}"
+        )
         plain = one_cause("profiler", "status", "--tls", "--uri", f"mongodb://{mock.address}{SOON}")
         assert "does not answer the TLS handshake" in plain, plain
-        assert run("status", "--db", "shop", "--tls", "--tlsCAFile", authority, "--uri", f"mongodb://{address}{SOON}").stdout
+        assert run(
+            "status", "--db", "shop", "--tls", "--tlsCAFile", authority, "--uri", f"mongodb://{address}{SOON}"
+        ).stdout
 
 
 def test_a_replica_set_without_a_primary_is_said_to_have_none():
@@ -320,11 +365,22 @@ def test_a_server_is_named_as_in_the_tools(tmp_path):
         host, port = mock.address.rsplit(":", 1)
         user = ["--username", "ops", "--password", "s3cret"]
         environment = {**os.environ, "MONGOSONAR_URI": mock.address}
-        for named in (["--uri", mock.address], ["--uri", f"mongodb://{mock.address}"], ["--host", mock.address],
-                      ["--host", host, "--port", port], [mock.address]):
+        for named in (
+            ["--uri", mock.address],
+            ["--uri", f"mongodb://{mock.address}"],
+            ["--host", mock.address],
+            ["--host", host, "--port", port],
+            [mock.address],
+        ):
             status = json.loads(run("status", "--json", "--db", "shop", *user, *named).stdout)
             assert mock.address in status["server"], named
-        done = subprocess.run([labkit.MONGOSONAR, "profiler", "status", *user], env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [labkit.MONGOSONAR, "profiler", "status", *user],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert mock.address in done.stdout, done.stderr
         # An empty profile, asked for by address, is read from the server and not from a file.
         assert run("report", mock.address, "--db", "shop", *user)
@@ -338,7 +394,17 @@ def test_a_password_is_asked_for_and_not_shown():
     with mongod("6.0", user="ops:s3cret") as mock:
         for password, expected in (("s3cret", "shop"), ("wr0ng", "authentication failed")):
             main, side = pty.openpty()
-            command = [labkit.MONGOSONAR, "profiler", "status", "--db", "shop", "--username", "ops", "--uri", mock.address]
+            command = [
+                labkit.MONGOSONAR,
+                "profiler",
+                "status",
+                "--db",
+                "shop",
+                "--username",
+                "ops",
+                "--uri",
+                mock.address,
+            ]
             # A session of its own, with the terminal as the controlling one.
             child = subprocess.Popen(["setsid", "--ctty", "--wait", *command], stdin=side, stdout=side, stderr=side)
             os.close(side)
@@ -355,7 +421,9 @@ def test_a_password_is_asked_for_and_not_shown():
             os.close(main)
             assert typed and expected in seen.decode() and password not in seen.decode(), seen
         # Where nobody can be asked, it says what to do.
-        quiet = subprocess.run(["setsid", "--wait", *command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        quiet = subprocess.run(
+            ["setsid", "--wait", *command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        )
         assert quiet.returncode == 1 and "give --password" in quiet.stderr, quiet.stderr
 
 
@@ -371,12 +439,25 @@ def test_a_resize_comes_in_the_order_that_works_and_all_is_said():
         mock.client.shop.command("profile", 1)
         mock.write(10)
         begun = len(mock.changes())
-        done = run("set", "--db", "shop", "--level", "2", "--slowms", "20", "--sample-rate", "0.25", "--size", "4m", mock.uri)
-        assert names(mock.changes()[begun:]) == [("profile", 0), ("drop", "system.profile"), ("create", "system.profile"), ("profile", 2)]
+        done = run(
+            "set", "--db", "shop", "--level", "2", "--slowms", "20", "--sample-rate", "0.25", "--size", "4m", mock.uri
+        )
+        assert names(mock.changes()[begun:]) == [
+            ("profile", 0),
+            ("drop", "system.profile"),
+            ("create", "system.profile"),
+            ("profile", 2),
+        ]
         assert mock.changes()[-2]["size"] == 4 << 20
         assert mock.profile() == {"was": 2, "slowms": 20, "sampleRate": 0.25}
-        assert re.search(r"^shop: was level 1, slowms 100, sample rate 1, no filter, system.profile of 1MiB with 10 documents$", done.stdout, re.M)
-        assert re.search(r"^shop: now level 2, slowms 20, .*system.profile of 4MiB with \d documents?$", done.stdout, re.M)
+        assert re.search(
+            r"^shop: was level 1, slowms 100, sample rate 1, no filter, system.profile of 1MiB with 10 documents$",
+            done.stdout,
+            re.M,
+        )
+        assert re.search(
+            r"^shop: now level 2, slowms 20, .*system.profile of 4MiB with \d documents?$", done.stdout, re.M
+        )
         assert "every operation is written" in done.stderr and "drops the 1" in done.stderr
         assert "to the log only what is slower than slowms" in done.stderr, "it is a 6.0"
 
@@ -440,7 +521,17 @@ def test_everything_is_put_back_however_it_ends(end, tmp_path):
 
 def test_a_second_signal_gives_up_and_says_what_is_to_be_done(tmp_path):
     with mongod("6.0") as mock:
-        with running(tmp_path, "set", "--db", "shop", "--level", "2", "--duration", "600s", f"{mock.uri}/?serverSelectionTimeoutMS=300") as child:
+        with running(
+            tmp_path,
+            "set",
+            "--db",
+            "shop",
+            "--level",
+            "2",
+            "--duration",
+            "600s",
+            f"{mock.uri}/?serverSelectionTimeoutMS=300",
+        ) as child:
             said(child, "for ")
             mock.down(60)
             child.send_signal(signal.SIGINT)
@@ -499,7 +590,9 @@ def test_tail_shows_the_last_ones_and_then_each_new_one_once(tmp_path):
         assert line["collection_scan"] and line["plan"] == "COLLSCAN" and line["app"] == "api"
         assert len({line["shape_id"] for line in lines(child)}) == 1
         text = run("tail", "--db", "shop", "-n", "1", "--count", "1", mock.uri).stdout
-        assert re.search(r"Z shop\.people find .*plan=COLLSCAN keys=0 docs=54 returned=1 .*app=api \{filter: \{a: \?number\}", text)
+        assert re.search(
+            r"Z shop\.people find .*plan=COLLSCAN keys=0 docs=54 returned=1 .*app=api \{filter: \{a: \?number\}", text
+        )
 
 
 def test_tail_says_how_much_it_missed_and_goes_on(tmp_path):
@@ -571,7 +664,9 @@ def test_tail_follows_a_fail_over(tmp_path):
 
 def test_what_was_set_on_a_member_is_put_back_on_that_member(tmp_path):
     with replica_set() as ((first, second), uri):
-        with running(tmp_path, "set", "--db", "shop", "--level", "1", "--slowms", "7", "--duration", "4s", uri) as child:
+        with running(
+            tmp_path, "set", "--db", "shop", "--level", "1", "--slowms", "7", "--duration", "4s", uri
+        ) as child:
             said(child, "for ")
             assert first.profile() == {"was": 1, "slowms": 7, "sampleRate": 1.0}
             second.command("primary", **{"is": True, "term": 2})
@@ -611,10 +706,25 @@ def recorded(count, first=0):
             case 0:  # 2.6
                 yield {**head, "query": {"a": n}, "nscanned": n, "nscannedObjects": n, "nreturned": 1, **tail}
             case 1:  # 3.2
-                yield {**head, "query": {"find": "people", "filter": {"a": n}}, "keysExamined": 0, "docsExamined": n, "nreturned": 1, **tail}
+                yield {
+                    **head,
+                    "query": {"find": "people", "filter": {"a": n}},
+                    "keysExamined": 0,
+                    "docsExamined": n,
+                    "nreturned": 1,
+                    **tail,
+                }
             case _:  # 8.0, without "$db" in the command: this server takes no such key
                 command = {"find": "people", "filter": {"a": n}}
-                yield {**head, "command": command, "keysExamined": 0, "docsExamined": n, "nreturned": 1, "planSummary": "COLLSCAN", **tail}
+                yield {
+                    **head,
+                    "command": command,
+                    "keysExamined": 0,
+                    "docsExamined": n,
+                    "nreturned": 1,
+                    "planSummary": "COLLSCAN",
+                    **tail,
+                }
 
 
 def test_tail_of_a_real_server_live_and_through_its_restart(tmp_path):
@@ -629,7 +739,9 @@ def test_tail_of_a_real_server_live_and_through_its_restart(tmp_path):
             client.shop.create_collection("system.profile", capped=True, size=1 << 20)
             profile = client.shop["system.profile"]
             profile.insert_many(recorded(30))
-            child = stack.enter_context(running(tmp_path, "tail", "--db", "shop", "-n", "1000", "--json", f"mongodb://{address}"))
+            child = stack.enter_context(
+                running(tmp_path, "tail", "--db", "shop", "-n", "1000", "--json", f"mongodb://{address}")
+            )
             labkit.wait_until(lambda: examined(child) == list(range(30)), "what was there")
             profile.insert_many(recorded(30, 30))
             labkit.wait_until(lambda: examined(child) == list(range(60)), "what was written meanwhile")
@@ -653,8 +765,14 @@ def test_a_report_of_a_server_is_that_of_its_dump(tmp_path):
         mock.write(20, 1_000, database="blog")
         dump = tmp_path / "system.profile.bson"
         dump.write_bytes(b"".join(bson.encode(document) for document in mock.client.shop["system.profile"].find()))
-        fields = lambda report: {key: value for key, value in json.loads(report.stdout).items() if key not in ("coverage", "reading", "source")}
-        from_dump, from_server = (run("report", what, "--json", *db) for what, db in ((dump, []), (mock.uri, ["--db", "shop"])))
+        fields = lambda report: {
+            key: value
+            for key, value in json.loads(report.stdout).items()
+            if key not in ("coverage", "reading", "source")
+        }
+        from_dump, from_server = (
+            run("report", what, "--json", *db) for what, db in ((dump, []), (mock.uri, ["--db", "shop"]))
+        )
         assert fields(from_dump)["rows"] == fields(from_server)["rows"] and fields(from_dump)["rows"]
         everything = run("report", mock.uri).stdout
         assert "320 operations" in everything and "blog.people" in everything and "shop.people" in everything
@@ -681,7 +799,9 @@ def test_a_rate_limit_counts_only_where_the_server_keeps_to_it(plays, weight, tm
 
 def test_impact_does_not_measure_a_rate_limit_that_the_server_does_not_keep():
     with mongod("percona-4.4.6") as mock:
-        done = run("impact", "--clients", "1", "--rounds", "3", "--slice", "200ms", "--documents", "300", "--json", mock.uri)
+        done = run(
+            "impact", "--clients", "1", "--rounds", "3", "--slice", "200ms", "--documents", "300", "--json", mock.uri
+        )
         assert [cell["name"] for cell in json.loads(done.stdout)["cells"]] == ["0", "1", "2"]
         assert "PSMDB-876" in done.stderr
 
@@ -691,22 +811,49 @@ def drawn(page, directory):
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if not browser:
         pytest.skip("needs chromium")
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--user-data-dir={directory}/browser", page.as_uri()]
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--dump-dom",
+        f"--user-data-dir={directory}/browser",
+        page.as_uri(),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def test_no_index_is_suggested_where_one_serves(tmp_path):
     def line(collection, n):
         attributes = {
-            "type": "command", "ns": f"shop.{collection}",
-            "command": {"find": collection, "filter": {"city": "x", "age": {"$gt": n}}, "sort": {"seen": -1}, "$db": "shop"},
-            "planSummary": "COLLSCAN", "keysExamined": 0, "docsExamined": 9_000, "nreturned": 2, "hasSortStage": True, "durationMillis": 130,
+            "type": "command",
+            "ns": f"shop.{collection}",
+            "command": {
+                "find": collection,
+                "filter": {"city": "x", "age": {"$gt": n}},
+                "sort": {"seen": -1},
+                "$db": "shop",
+            },
+            "planSummary": "COLLSCAN",
+            "keysExamined": 0,
+            "docsExamined": 9_000,
+            "nreturned": 2,
+            "hasSortStage": True,
+            "durationMillis": 130,
         }
-        head = {"t": {"$date": f"2026-05-01T10:00:{n % 60:02}.000+00:00"}, "s": "I", "c": "COMMAND", "id": 51803, "ctx": "conn7"}
+        head = {
+            "t": {"$date": f"2026-05-01T10:00:{n % 60:02}.000+00:00"},
+            "s": "I",
+            "c": "COMMAND",
+            "id": 51803,
+            "ctx": "conn7",
+        }
         return json.dumps({**head, "msg": "Slow query", "attr": attributes}, separators=(",", ":"))
 
     log = tmp_path / "mongod.log"
-    log.write_text("".join(line(collection, n) + "\n" for n in range(40) for collection in ("served", "partly", "bare", "absent")))
+    log.write_text(
+        "".join(line(collection, n) + "\n" for n in range(40) for collection in ("served", "partly", "bare", "absent"))
+    )
 
     def hints(*arguments):
         command = [labkit.MONGOSONAR, "logs", "report", log, *arguments]
@@ -722,8 +869,12 @@ def test_no_index_is_suggested_where_one_serves(tmp_path):
         client.shop.bare.insert_one({"a": 1})
         uri = f"mongodb://{address}"
         assert hints("--json", "--uri", uri) == {"served": None, "partly": wanted, "bare": wanted, "absent": wanted}
-        text = subprocess.run([labkit.MONGOSONAR, "logs", "report", log, "--uri", uri], capture_output=True, text=True, check=True).stdout
-        assert "none that exists serves" in text and "shop.partly {city: 1" in text and "shop.served {city: 1" not in text
+        text = subprocess.run(
+            [labkit.MONGOSONAR, "logs", "report", log, "--uri", uri], capture_output=True, text=True, check=True
+        ).stdout
+        assert (
+            "none that exists serves" in text and "shop.partly {city: 1" in text and "shop.served {city: 1" not in text
+        )
         page = tmp_path / "report.html"
         subprocess.run([labkit.MONGOSONAR, "logs", "report", log, "--uri", uri, "--html", page], check=True)
     dom = drawn(page, tmp_path)
@@ -769,7 +920,9 @@ def test_impact_finds_a_cost_that_is_there_and_cleans_up(tmp_path):
         # A browser draws the page: a chart, a row for each cell in both tables, and what it comes to.
         dom = drawn(html, tmp_path)
         assert 'data-ready="yes"' in dom and dom.count('class="chart"') == 1, dom[:2_000]
-        assert report["verdicts"][0].split(":")[0].split(",")[0] in dom and dom.count('data-name="clients"') == 2 * len(cells)
+        assert report["verdicts"][0].split(":")[0].split(",")[0] in dom and dom.count('data-name="clients"') == 2 * len(
+            cells
+        )
         assert "mongosonar_impact" not in mock.client.list_database_names()
         assert mock.profile("mongosonar_impact")["was"] == 0
 
@@ -778,7 +931,9 @@ def test_impact_finds_a_cost_that_is_there_and_cleans_up(tmp_path):
 def test_impact_with_percona_measures_the_rate_limit_too():
     with mongod("percona") as mock:
         mock.client.admin.command("profile", 0, ratelimit=7)
-        done = run("impact", "--clients", "1", "--rounds", "3", "--slice", "200ms", "--documents", "300", "--json", mock.uri)
+        done = run(
+            "impact", "--clients", "1", "--rounds", "3", "--slice", "200ms", "--documents", "300", "--json", mock.uri
+        )
         names = [cell["name"] for cell in json.loads(done.stdout)["cells"]]
         assert names == ["0", "1", "2 1/1", "2 1/100"]
         assert mock.profile()["ratelimit"] == 7, "as it was"
@@ -822,7 +977,20 @@ def test_a_long_run_marks_the_wrap():
 @pytest.mark.alone
 def test_nothing_against_nothing_is_no_difference_on_a_real_server(served_v4):
     # So sure that chance alone fails this once in ten thousand runs.
-    arguments = ["--level", "0,0", "--clients", "1,4", "--rounds", "5", "--slice", "600ms", "--documents", "300", "--confidence", "99.99"]
+    arguments = [
+        "--level",
+        "0,0",
+        "--clients",
+        "1,4",
+        "--rounds",
+        "5",
+        "--slice",
+        "600ms",
+        "--documents",
+        "300",
+        "--confidence",
+        "99.99",
+    ]
     done = run("impact", *arguments, f"mongodb://{served_v4}")
     assert "Level 0 again against 0: no difference" in done.stdout and "less throughput" not in done.stdout
     with pymongo.MongoClient(f"mongodb://{served_v4}") as client:

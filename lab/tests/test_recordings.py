@@ -11,10 +11,10 @@ import re
 import subprocess
 
 import pytest
+import test_corpus
 
 import labkit
 import recordings
-import test_corpus
 
 MIXED, SHARDED = "mongod-4.0-mixed", "mongod-4.0-sharded"
 heard = functools.cache(recordings.heard)
@@ -57,7 +57,11 @@ def test_the_counts_of_the_driver_come_from_the_wire(name, port, ok, failed):
 
     def failed_for_the_driver(op):
         # To a driver write errors are a result; and this one takes dropping what is not there (26) for success.
-        return op["outcome"] == "failed" and op["command"] not in ("insert", "update", "delete") and "26" not in op["errors"]
+        return (
+            op["outcome"] == "failed"
+            and op["command"] not in ("insert", "update", "delete")
+            and "26" not in op["errors"]
+        )
 
     assert sum(map(failed_for_the_driver, said)) == failed
     outcomes = collections.Counter(op["outcome"] for op in said if not failed_for_the_driver(op))
@@ -169,8 +173,12 @@ def test_the_log_and_the_wire_tell_the_same_operations(name, server, port):
     # By the log alone, with nothing of how the two were joined.
     first, last = map(recordings.moment, recordings.span(heard(name)))
     text = gzip.open(recordings.FIXTURES / name / f"{server}.log.gz", "rt")
-    alone = [line for line in text if first <= line[:23] <= last and re.search(r"\[conn\d+\] .*numYields:.* \d+ms$", line)]
-    assert len(alone) == LINES[server] + OWN_LINES[server] + len(ASKED_BEFORE.get(server, [])) + TRANSACTIONS.get(server, 0)
+    alone = [
+        line for line in text if first <= line[:23] <= last and re.search(r"\[conn\d+\] .*numYields:.* \d+ms$", line)
+    ]
+    assert len(alone) == LINES[server] + OWN_LINES[server] + len(ASKED_BEFORE.get(server, [])) + TRANSACTIONS.get(
+        server, 0
+    )
 
 
 # What only the server knows: unacknowledged writes, and an OP_INSERT.
@@ -258,7 +266,9 @@ UNPROFILED = {
 
 
 @pytest.mark.parametrize(("name", "which", "database", "server", "port", "entries", "at_once", "slower"), PROFILES)
-def test_the_profile_and_the_wire_count_the_same_operations(name, which, database, server, port, entries, at_once, slower):
+def test_the_profile_and_the_wire_count_the_same_operations(
+    name, which, database, server, port, entries, at_once, slower
+):
     told = collections.Counter(map(recordings.profile_kind, profile(name, which)))
     assert told.total() == entries
     wire = collections.Counter()
@@ -302,7 +312,13 @@ def test_a_mongos_serves_and_its_shards_are_asked_by_servers():
     operations = heard(SHARDED)
     counts = collections.Counter((int(op["server"].rpartition(":")[2]), op["role"]) for op in operations)
     # 27219 is the config server, 27221 the secondary of the first shard.
-    expected = {(27_217, "served"): 1_572, (27_218, "issued"): 3_843, (27_219, "issued"): 3, (27_220, "issued"): 1_995, (27_221, "issued"): 2}
+    expected = {
+        (27_217, "served"): 1_572,
+        (27_218, "issued"): 3_843,
+        (27_219, "issued"): 3,
+        (27_220, "issued"): 1_995,
+        (27_221, "issued"): 2,
+    }
     assert counts == expected
     # Each server logs who its clients are.
     for server, port in (("27217", 27_217), ("27218", 27_218), ("27220", 27_220)):

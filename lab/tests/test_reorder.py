@@ -12,16 +12,22 @@ import signal
 import subprocess
 import sys
 
-import labkit
 import pymongo
 import pytest
+
+import labkit
 
 sys.path.insert(0, str(labkit.LAB / "mock"))
 import member  # noqa: E402
 
 COUNT = 2_100  # three batches
 STAGES = [
-    "copying", "making indexes", "verifying the copy", "looking for writes in between", "renaming", "ruling out writes until then",
+    "copying",
+    "making indexes",
+    "verifying the copy",
+    "looking for writes in between",
+    "renaming",
+    "ruling out writes until then",
     "dropping the original",
 ]
 STUDY = labkit.LAB / "bin/study"
@@ -51,7 +57,10 @@ def orders(client):
 @contextlib.contextmanager
 def playing(client, plays):
     """The server as what it is not, and a client of it that writes."""
-    with member.Front(client.host, plays) as front, pymongo.MongoClient(front.uri, directConnection=True, retryWrites=False) as writer:
+    with (
+        member.Front(client.host, plays) as front,
+        pymongo.MongoClient(front.uri, directConnection=True, retryWrites=False) as writer,
+    ):
         front.writer = writer.shop.orders
         yield front
 
@@ -118,7 +127,10 @@ def test_without_apply_nothing_changes(client, orders):
     said = reorder(client)
     assert said.returncode == 0, said
     assert f"{COUNT} documents" in said.stdout and "2 indexes" in said.stdout and "Nothing was changed" in said.stdout
-    assert "How much is free the server does not say" in said.stdout and "a standalone has no change streams" in said.stdout
+    assert (
+        "How much is free the server does not say" in said.stdout
+        and "a standalone has no change streams" in said.stdout
+    )
     assert [document["_id"] for document in orders.find()] == before
     assert names(client) == ["orders"]
     refused = reorder(client, "--apply")
@@ -139,7 +151,9 @@ def test_it_lies_in_the_order_of_id_afterwards(client, orders):
 def test_where_there_are_change_streams_writers_need_not_be_said_to_be_stopped(client, orders, replica):
     before, keys = content(orders), indexes(orders)
     said = reorder(replica)
-    assert said.returncode == 0 and "followed by a change stream" in said.stdout and "--apply does it" in said.stdout, said
+    assert said.returncode == 0 and "followed by a change stream" in said.stdout and "--apply does it" in said.stdout, (
+        said
+    )
     assert not {"create", "insert", "drop", "renameCollection", "createIndexes"} & set(replica.commands)
     said = reorder(replica, "--apply")
     assert said.returncode == 0, said
@@ -152,7 +166,9 @@ def test_where_there_are_change_streams_writers_need_not_be_said_to_be_stopped(c
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_at_every_stage_the_documents_are_there(client, orders, stage, how):
     before, keys = content(orders), indexes(orders)
-    child = subprocess.Popen(command(client, "--apply", "--writers-stopped"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command(client, "--apply", "--writers-stopped"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     for line in child.stderr:
         if line.strip() == stage:
             break
@@ -188,7 +204,9 @@ def test_killed_at_every_command_it_is_restored(client, orders, plays, when, cha
     name, nth, undone, done = change
     before, keys = content(orders), indexes(orders)
     with playing(client, plays) as front:
-        child = subprocess.Popen(command(front, *apply(front)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            command(front, *apply(front)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
         def kill():
             child.kill()
@@ -208,7 +226,9 @@ def test_killed_at_every_command_it_is_restored(client, orders, plays, when, cha
         assert names(client) == ["orders"] and content(orders) == before and indexes(orders) == keys
         # It can be done then.
         said = reorder(front, *apply(front))
-        assert said.returncode == 0 and in_order(orders) and content(orders) == before and names(client) == ["orders"], said
+        assert (
+            said.returncode == 0 and in_order(orders) and content(orders) == before and names(client) == ["orders"]
+        ), said
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -232,7 +252,9 @@ def test_a_restore_that_is_killed_is_finished(client, orders, replica, when, com
     replica.hook = lambda *_: None
     cleaned = reorder(replica, "--clean")
     assert cleaned.returncode == 0, cleaned
-    assert names(client) == ["orders"] and content(orders) == before and indexes(orders) == keys and not in_order(orders)
+    assert (
+        names(client) == ["orders"] and content(orders) == before and indexes(orders) == keys and not in_order(orders)
+    )
 
 
 WRITES = {
@@ -240,14 +262,21 @@ WRITES = {
     "an insert": lambda orders: orders.insert_one({"_id": -1, "customer": 0, "text": ""}),
     "a delete": lambda orders: orders.delete_one({"_id": 8}),
     "one of each": lambda orders: (
-        orders.delete_one({"_id": 8}), orders.insert_one({"_id": 8, "customer": 8, "text": "z" * 8}), orders.replace_one({"_id": 9}, {"customer": 1, "text": ""})
+        orders.delete_one({"_id": 8}),
+        orders.insert_one({"_id": 8, "customer": 8, "text": "z" * 8}),
+        orders.replace_one({"_id": 9}, {"customer": 1, "text": ""}),
     ),
     "an index": lambda orders: orders.create_index("other"),
 }
 # Every point until the original has stepped aside.
 UNTIL_ASIDE = [
-    ("after", "create", 1), ("before", "insert", 1), ("after", "insert", 1), ("before", "insert", 3), ("before", "createIndexes", 1),
-    ("after", "createIndexes", 1), ("before", "renameCollection", 1),
+    ("after", "create", 1),
+    ("before", "insert", 1),
+    ("after", "insert", 1),
+    ("before", "insert", 3),
+    ("before", "createIndexes", 1),
+    ("after", "createIndexes", 1),
+    ("before", "renameCollection", 1),
 ]
 
 
@@ -286,9 +315,17 @@ def test_any_kind_of_write_stops_it(client, orders, plays, write):
 
 def test_a_write_under_the_name_while_it_is_free_is_not_lost(client, orders, replica):
     before, keys = content(orders), indexes(orders)
-    at(replica, "after", "renameCollection", 1, lambda: replica.writer.insert_one({"_id": -1, "customer": 0, "text": "new"}))
+    at(
+        replica,
+        "after",
+        "renameCollection",
+        1,
+        lambda: replica.writer.insert_one({"_id": -1, "customer": 0, "text": "new"}),
+    )
     said = reorder(replica, "--apply")
-    assert said.returncode == 1 and "its name was taken" in said.stderr and f"shop.{WRITTEN} had the name" in said.stderr, said
+    assert (
+        said.returncode == 1 and "its name was taken" in said.stderr and f"shop.{WRITTEN} had the name" in said.stderr
+    ), said
     assert content(orders) == before and indexes(orders) == keys
     assert names(client) == ["orders", WRITTEN] and content(client.shop[WRITTEN]) == [(-1, 0, "new")]
     # It stays until a person has looked at it.
@@ -316,12 +353,20 @@ def test_writes_on_both_sides_of_the_renames_are_both_kept(client, orders, plays
         def hook(when, name, command):
             if (when, name) == ("before", "renameCollection") and command["to"].endswith("_before"):
                 WRITES["an update that keeps count and size"](front.writer)
-            if (when, name) == ("after", "renameCollection") and command["to"] == "shop.orders" and command[name].endswith("_copy"):
+            if (
+                (when, name) == ("after", "renameCollection")
+                and command["to"] == "shop.orders"
+                and command[name].endswith("_copy")
+            ):
                 WRITES["an insert"](front.writer)
 
         front.hook = hook
         said = reorder(front, *apply(front))
-    assert said.returncode == 1 and "written to meanwhile" in said.stderr and f"its {COUNT + 1} documents are not those" in said.stderr, said
+    assert (
+        said.returncode == 1
+        and "written to meanwhile" in said.stderr
+        and f"its {COUNT + 1} documents are not those" in said.stderr
+    ), said
     assert names(client) == ["orders", WRITTEN]
     assert orders.find_one({"_id": 7})["text"] == "y" * 7 and orders.count_documents({}) == COUNT
     assert client.shop[WRITTEN].find_one({"_id": -1})
@@ -364,7 +409,9 @@ def test_what_cannot_be_known_stops_it(client, orders, replica):
     for point in ("createIndexes", 1), ("renameCollection", 1):
         stopped("cannot be known", "before", *point, act=lambda: setattr(replica, "oldest", 1 << 40))
         replica.oldest = 0
-    stopped("has elected a primary", "before", "createIndexes", 1, act=lambda: setattr(replica, "term", replica.term + 1))
+    stopped(
+        "has elected a primary", "before", "createIndexes", 1, act=lambda: setattr(replica, "term", replica.term + 1)
+    )
     replica.majority = False
     stopped("no majority", "after", "create", 1, act=lambda: None)
     replica.majority = True
@@ -388,7 +435,11 @@ def test_where_the_server_goes_away_what_is_left_is_said(client, orders, replica
 
     replica.hook, replica.uri = gone, f"{replica.uri}/?serverSelectionTimeoutMS=500"
     said = reorder(replica, "--apply")
-    assert said.returncode == 1 and f"or shop.{BEFORE} if there is such a collection" in said.stderr and "--clean" in said.stderr, said
+    assert (
+        said.returncode == 1
+        and f"or shop.{BEFORE} if there is such a collection" in said.stderr
+        and "--clean" in said.stderr
+    ), said
     assert names(client) == [BEFORE, COPY]
     replica.hook = lambda *_: None
     cleaned = reorder(replica, "--clean")
@@ -399,7 +450,9 @@ def test_without_the_right_to_watch_it_is_as_on_a_standalone(client, orders, rep
     refused = member.failed(13, "Unauthorized", "not authorized on shop to execute command { aggregate: ... }")
     replica.watch = lambda *_: refused
     said = reorder(replica, "--apply")
-    assert said.returncode == 1 and "--writers-stopped" in said.stderr and "may not open a change stream" in said.stderr, said
+    assert (
+        said.returncode == 1 and "--writers-stopped" in said.stderr and "may not open a change stream" in said.stderr
+    ), said
     at(replica, "before", "renameCollection", 1, lambda: WRITES["an update that keeps count and size"](replica.writer))
     said = reorder(replica, "--apply", "--writers-stopped")
     assert said.returncode == 1 and "written to meanwhile" in said.stderr and names(client) == ["orders"], said
@@ -447,7 +500,10 @@ def test_a_recording_says_whether_it_is_worth_it(client, orders, replica, tmp_pa
     """Reads of real WiredTiger; that the server keeps the collection in that file is played."""
     if os.geteuid() != 0 or not STUDY.exists():
         pytest.skip("tracing needs root, and the study libwiredtiger-dev")
-    details = {"wiredTiger": {"uri": "statistics:table:collection-2-1"}, "indexDetails": {"_id_": {"uri": "statistics:table:index-3-1"}}}
+    details = {
+        "wiredTiger": {"uri": "statistics:table:collection-2-1"},
+        "indexDetails": {"_id_": {"uri": "statistics:table:index-3-1"}},
+    }
     # As many and as large as what the study reads: on a small collection there is no advice.
     size = {"count": 30_000, "storageSize": 100 << 20}
     sized = lambda command, reply: {**reply, **size} if command["collStats"] == "orders" else reply
@@ -457,14 +513,22 @@ def test_a_recording_says_whether_it_is_worth_it(client, orders, replica, tmp_pa
 
     def recorded(walk, *arguments):
         file = tmp_path / f"{walk}{len(arguments)}.msio"
-        program = subprocess.Popen([STUDY, walk, folder, "3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "WAIT": "1"})
+        program = subprocess.Popen(
+            [STUDY, walk, folder, "3"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "WAIT": "1"},
+        )
         try:
             assert program.stdout.readline() == "ready\n"
             for path in folder.glob("*.wt"):
                 with open(path, "rb") as cached:
                     os.posix_fadvise(cached.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             tracer = subprocess.Popen(
-                [labkit.MONGOSONAR, "io", "record", "--pid", str(program.pid), "--dbpath", folder, *arguments, file], stderr=subprocess.PIPE, text=True
+                [labkit.MONGOSONAR, "io", "record", "--pid", str(program.pid), "--dbpath", folder, *arguments, file],
+                stderr=subprocess.PIPE,
+                text=True,
             )
             said = tracer.stderr.readline()
             if "Ctrl-C ends it" not in said:
@@ -487,22 +551,38 @@ def test_a_recording_says_whether_it_is_worth_it(client, orders, replica, tmp_pa
     said = reorder(replica, "--recording", fetch)
     assert said.returncode == 0, said
     assert f"{verdict['reads']} reads of shop.orders for {verdict['blocks']} different blocks" in said.stdout
-    assert "It was fetched through index-3-1.wt in an order that is not the disk's" in said.stdout and "worth it" in said.stdout
+    assert (
+        "It was fetched through index-3-1.wt in an order that is not the disk's" in said.stdout
+        and "worth it" in said.stdout
+    )
     assert "Nothing was changed" in said.stdout
     said = reorder(replica, "--recording", straight)
     assert "rewriting it does not help" in said.stdout or "another order does not" in said.stdout, said
     # By the names in the recording, where the server does not say which file it is.
     replica.amend["collStats"] = sized
     said = reorder(replica, "--recording", named)
-    assert "It was fetched through shop.orders index {_id: 1} in an order" in said.stdout and "The order asked for" not in said.stdout, said
+    assert (
+        "It was fetched through shop.orders index {_id: 1} in an order" in said.stdout
+        and "The order asked for" not in said.stdout
+    ), said
     said = reorder(replica, "--recording", named, "--index", "customer_1")
-    assert "The order asked for is that of shop.orders index {customer: 1}; what was walked is shop.orders index {_id: 1}" in said.stdout, said
+    assert (
+        "The order asked for is that of shop.orders index {customer: 1}; what was walked is shop.orders index {_id: 1}"
+        in said.stdout
+    ), said
     said = reorder(replica, "--recording", fetch)
-    assert said.returncode == 0 and "says nothing of it: neither does the recording name collections" in said.stdout, said
-    assert "Cannot tell whether rewriting it is worth it: how much of the sample came from the device is not known here" in said.stdout, said
+    assert said.returncode == 0 and "says nothing of it: neither does the recording name collections" in said.stdout, (
+        said
+    )
+    assert (
+        "Cannot tell whether rewriting it is worth it: how much of the sample came from the device is not known here"
+        in said.stdout
+    ), said
     replica.amend.clear()
     said = reorder(replica, "--recording", named)
-    assert "It is small" in said.stdout and "worth it" not in said.stdout and "reads of shop.orders" not in said.stdout, said
+    assert (
+        "It is small" in said.stdout and "worth it" not in said.stdout and "reads of shop.orders" not in said.stdout
+    ), said
 
 
 @pytest.mark.parametrize("role", ["mongos", "sharded", "shard", "marked", "config"])
@@ -518,7 +598,11 @@ def test_in_a_sharded_cluster_it_is_refused_and_what_to_do_is_said(client, order
             front.amend["hello"] = lambda command, reply: {**reply, "configsvr": 2}
         for arguments in [], ["--apply"], ["--apply", "--writers-stopped"]:
             said = reorder(front, *arguments)
-            assert said.returncode == 1 and "fill it in order" in said.stderr and "renameCollection with dropTarget" in said.stderr, said
+            assert (
+                said.returncode == 1
+                and "fill it in order" in said.stderr
+                and "renameCollection with dropTarget" in said.stderr
+            ), said
         words = {"mongos": "is behind a mongos", "sharded": "is sharded"}.get(role, "is a member of a sharded cluster")
         assert words in said.stderr
         assert not {"create", "insert", "drop", "renameCollection", "createIndexes"} & set(front.commands)
@@ -527,7 +611,11 @@ def test_in_a_sharded_cluster_it_is_refused_and_what_to_do_is_said(client, order
 
 def test_a_secondary_is_refused(client, orders, replica):
     replica.amend["hello"] = lambda command, reply: {**reply, "isWritablePrimary": False, "secondary": True}
-    replica.amend["isMaster"] = replica.amend["ismaster"] = lambda command, reply: {**reply, "ismaster": False, "secondary": True}
+    replica.amend["isMaster"] = replica.amend["ismaster"] = lambda command, reply: {
+        **reply,
+        "ismaster": False,
+        "secondary": True,
+    }
     replica.uri += "/?directConnection=true"
     said = reorder(replica, "--apply")
     assert said.returncode == 1 and "is a secondary" in said.stderr, said

@@ -33,8 +33,12 @@ def test_every_message_that_tshark_sees_is_heard(tshark, served, tmp_path):
     seen = list(messages(tshark, pcap, port))
     heard = labkit.read_capture(pcap, "--port", str(port))
 
-    requests = collections.Counter((client, request_id, length) for client, request, request_id, _, length in seen if request)
-    ours = collections.Counter((int(op["client"].rpartition(":")[2]), op["request_id"], op["request_bytes"]) for op in heard)
+    requests = collections.Counter(
+        (client, request_id, length) for client, request, request_id, _, length in seen if request
+    )
+    ours = collections.Counter(
+        (int(op["client"].rpartition(":")[2]), op["request_id"], op["request_bytes"]) for op in heard
+    )
     assert len(requests) > 400
     assert requests == ours, (list((requests - ours).items())[:5], list((ours - requests).items())[:5])
 

@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 
 import pytest
+
 import vm
 
 BPF = r"""
@@ -44,7 +45,13 @@ def test_a_stock_kernel_with_types_and_bpf(tmp_path):
     """
     image = tmp_path / "image"
     image.write_bytes(b"written here".ljust(1 << 20, b"\0"))
-    done = vm.run(script, files=[(tmp_path / "bpf", "/bin/bpf")], disks=[image, 8], modules=["raid1"], take=["/tmp/first", "/tmp/long"])
+    done = vm.run(
+        script,
+        files=[(tmp_path / "bpf", "/bin/bpf")],
+        disks=[image, 8],
+        modules=["raid1"],
+        take=["/tmp/first", "/tmp/long"],
+    )
     assert done.code == 7, done
     kernel, magic, bpf, size, module, terminal = done.out.splitlines()
     assert kernel in (vm.KERNEL / "ready").read_text(), done
@@ -54,7 +61,10 @@ def test_a_stock_kernel_with_types_and_bpf(tmp_path):
     assert done.err == "complaint\n", done
     assert done.taken["/tmp/first"] == b"written " and done.taken["/tmp/long"].split()[-1] == b"200000"
     config = (vm.KERNEL / "config").read_text()
-    assert all(f"CONFIG_{option}=y" in config for option in ("DEBUG_INFO_BTF", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "BPF_SYSCALL"))
+    assert all(
+        f"CONFIG_{option}=y" in config
+        for option in ("DEBUG_INFO_BTF", "DYNAMIC_FTRACE_WITH_DIRECT_CALLS", "BPF_SYSCALL")
+    )
 
 
 @pytest.mark.vm
@@ -76,5 +86,10 @@ def test_what_is_not_there_is_named_before_anything_runs():
 def test_modules_come_after_what_they_need():
     order = [pathlib.PurePath(path).stem for path in vm.module_order(["raid456", "xfs", "ext4"])]
     assert "ext4" not in order, "built in"
-    for module, needed in [("raid456", "md-mod"), ("raid456", "async_raid6_recov"), ("async_raid6_recov", "async_tx"), ("xfs", "libcrc32c")]:
+    for module, needed in [
+        ("raid456", "md-mod"),
+        ("raid456", "async_raid6_recov"),
+        ("async_raid6_recov", "async_tx"),
+        ("xfs", "libcrc32c"),
+    ]:
         assert order.index(needed) < order.index(module)

@@ -44,7 +44,7 @@ pub enum ShapeArg {
 }
 
 /// The longest time that a flag takes: ten years.
-const LONGEST: Duration = Duration::from_hours(87_600);
+const LONGEST: Duration = Duration::from_secs(87_600 * 3_600);
 
 /// `500ms`, `10s`, `2m`, `1h`, or a plain number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
