@@ -1,6 +1,7 @@
 //! What gives way when a table that all connections share is full? The oldest entries, never the newest.
 //!
-//! A whole share of them at once, so that the search for the oldest is paid for seldom.
+//! A whole share of them at once, so that the search for the oldest is paid for seldom. Age is the order of
+//! arrival: the times of packets are outside input, and may stand still or go back.
 
 use sonar_core::Timestamp;
 
@@ -11,11 +12,23 @@ use super::{Core, Decoder, Handler, Sink};
 /// One in so many entries gives way.
 const SHARE: usize = 8;
 
+/// What is left of a table of `most` entries, or bytes, after a share of it has given way.
+const fn without_share(most: usize) -> usize {
+    most / SHARE * (SHARE - 1)
+}
+
 impl Core {
     /// Whether more is held than the caps allow.
     #[inline]
     pub(super) fn is_over_caps(&self) -> bool {
         self.pending_bytes > PENDING_BUDGET || self.early > MAX_ALL_EARLY || self.streaming > MAX_STREAMING
+    }
+
+    /// A number for what is entered into one of the tables: higher than that of all before.
+    #[inline]
+    pub(super) fn next_arrival(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
     }
 }
 
@@ -25,23 +38,33 @@ impl Decoder {
     pub(super) fn make_room(&mut self, now: Timestamp, sink: &mut impl Sink) {
         let Self { flows, core, .. } = self;
         let mut handler = Handler { core, sink };
-        if handler.core.pending_bytes > PENDING_BUDGET {
+        // Entries differ in size, so an eighth of them may not be enough.
+        while handler.core.pending_bytes > PENDING_BUDGET {
             let oldest =
-                oldest_share(flows.iter().flat_map(|(_, conn)| conn.pending.iter().map(|p| p.start)));
+                oldest_share(flows.iter().flat_map(|(_, conn)| conn.pending.iter().map(|p| p.number)));
+            let Some(oldest) = oldest else { break };
             for (flow, conn) in flows.iter_mut() {
-                while handler.core.pending_bytes > PENDING_BUDGET / SHARE * (SHARE - 1)
-                    && conn.pending.front().is_some_and(|pending| pending.start <= oldest)
+                let mut at = 0;
+                while handler.core.pending_bytes > without_share(PENDING_BUDGET)
+                    && let Some(pending) = conn.pending.get(at)
                 {
-                    handler.evict_oldest(flow, conn, now);
+                    // What follows in a chain of replies stands in front of what came before it.
+                    if pending.number <= oldest {
+                        handler.evict(flow, conn, at, now);
+                    } else {
+                        at += 1;
+                    }
                 }
             }
         }
-        if handler.core.early > MAX_ALL_EARLY {
-            let oldest =
-                oldest_share(flows.iter().flat_map(|(_, conn)| conn.early.iter().map(|e| e.arrival.first)));
+        if handler.core.early > MAX_ALL_EARLY
+            && let Some(oldest) =
+                oldest_share(flows.iter().flat_map(|(_, conn)| conn.early.iter().map(|e| e.number)))
+        {
             for (flow, conn) in flows.iter_mut() {
-                while handler.core.early > MAX_ALL_EARLY / SHARE * (SHARE - 1)
-                    && conn.early.first().is_some_and(|early| early.arrival.first <= oldest)
+                // On one connection they stand in the order of their arrival.
+                while handler.core.early > without_share(MAX_ALL_EARLY)
+                    && conn.early.first().is_some_and(|early| early.number <= oldest)
                 {
                     let reply = conn.early.remove(0);
                     handler.core.early -= 1;
@@ -50,17 +73,21 @@ impl Decoder {
             }
         }
         if handler.core.streaming > MAX_STREAMING {
-            let is_long = |stage: &Stage| matches!(stage, Stage::Stream { .. });
-            let oldest = oldest_share(flows.iter().flat_map(|(_, conn)| {
-                conn.halves.iter().filter(|half| is_long(&half.stage)).map(|half| half.first)
-            }));
+            let number = |stage: &Stage| match stage {
+                Stage::Stream { streaming, .. } => Some(streaming.number),
+                _ => None,
+            };
+            let all = flows.iter().flat_map(|(_, conn)| conn.halves.iter());
+            let oldest = oldest_share(all.filter_map(|half| number(&half.stage)));
             for (_, conn) in flows.iter_mut() {
-                for half in conn.halves.iter_mut().filter(|half| half.first <= oldest) {
-                    if handler.core.streaming > MAX_STREAMING / SHARE * (SHARE - 1)
-                        && let Stage::Stream { header, left, .. } = half.stage
+                for half in &mut conn.halves {
+                    if handler.core.streaming > without_share(MAX_STREAMING)
+                        && let Stage::Stream { header, left, streaming } = &half.stage
+                        && oldest.is_some_and(|oldest| streaming.number <= oldest)
                     {
+                        let passed = Stage::Pass { header: *header, left: *left, evicted: true };
                         handler.core.forget(&half.stage);
-                        half.stage = Stage::Pass { header, left, evicted: true };
+                        half.stage = passed;
                     }
                 }
             }
@@ -68,14 +95,11 @@ impl Decoder {
     }
 }
 
-/// The time up to which the oldest share of `times` lies.
-fn oldest_share(times: impl Iterator<Item = Timestamp>) -> Timestamp {
-    let mut times: Vec<Timestamp> = times.collect();
-    if times.is_empty() {
-        return Timestamp::default();
-    }
-    let last = times.len().div_ceil(SHARE) - 1;
-    *times.select_nth_unstable(last).1
+/// The number up to which the oldest share of the entries with these numbers lies; `None`: there are none.
+fn oldest_share(numbers: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut numbers: Vec<u64> = numbers.collect();
+    let last = numbers.len().div_ceil(SHARE).checked_sub(1)?;
+    Some(*numbers.select_nth_unstable(last).1)
 }
 
 #[cfg(test)]
@@ -106,10 +130,9 @@ mod tests {
 
     #[test]
     fn the_share_that_gives_way_is_the_oldest() {
-        let at = Timestamp::from_unix_ns;
-        assert_eq!(oldest_share([9, 1, 8, 2, 7, 3, 6, 4].map(at).into_iter()), at(1));
-        assert_eq!(oldest_share((0..80).rev().map(at)), at(9));
-        assert_eq!(oldest_share(std::iter::empty()), Timestamp::default());
+        assert_eq!(oldest_share([9, 1, 8, 2, 7, 3, 6, 4].into_iter()), Some(1));
+        assert_eq!(oldest_share((0..80).rev()), Some(9));
+        assert_eq!(oldest_share(std::iter::empty()), None);
     }
 
     #[test]
@@ -136,6 +159,80 @@ mod tests {
         assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
         // Each of the others was answered, the newest among them: what is missing are the first.
         assert_eq!(decoder.coverage().replies_orphan as usize, evicted);
+    }
+
+    /// Sends one message on each connection in turn, each packet a microsecond *before* the last one. Returns
+    /// how often `count` grew: once for each time that room was made.
+    fn take_back_in_time(
+        (decoder, seen): (&mut Decoder, &mut Collected),
+        talks: &mut [Conversation],
+        (from, bytes): (End, &dyn Fn(u32) -> Vec<u8>),
+        rounds: u32,
+    ) -> u32 {
+        let mut now = Timestamp::from_unix(1_777_629_600, 0).unix_ns();
+        let (mut evicted, mut passes) = (0, 0);
+        for round in 0..rounds {
+            for talk in &mut *talks {
+                talk.send(from, &bytes(round));
+                for packet in &mut talk.packets {
+                    now -= 1_000;
+                    packet.time = Timestamp::from_unix_ns(now);
+                }
+                take(decoder, seen, talk);
+                let coverage = decoder.coverage();
+                let given_up = coverage.requests_evicted + coverage.replies_joined_late;
+                passes += u32::from(std::mem::replace(&mut evicted, given_up) != given_up);
+            }
+        }
+        passes
+    }
+
+    #[test]
+    fn requests_give_way_in_the_order_of_their_arrival_whatever_their_time_is() {
+        let settings = Settings { show_values: true, ..Settings::default() };
+        let (mut decoder, mut seen) =
+            (Decoder::new(settings, Arc::new(Shared::default())), Collected::default());
+        let mut talks: Vec<Conversation> = (0..100).map(conversation).collect();
+        let filter = doc! {"a": {"$in": vec!["x".repeat(200); 9]}};
+        let find = |id| message(id, 0, &doc! {"find": "orders", "filter": filter.clone(), "$db": "shop"});
+        let passes = take_back_in_time((&mut decoder, &mut seen), &mut talks, (End::Client, &find), 400);
+        let coverage = decoder.coverage();
+        assert_eq!(coverage.requests, 40_000);
+        // Each holds more than 2,000 bytes.
+        let most = PENDING_BUDGET as u64 / 2_000;
+        assert!(coverage.requests_evicted >= 40_000 - most, "{coverage:?}");
+        // Each pass frees an eighth of the budget, which is some 4,000 of these.
+        assert!(passes < 8, "{passes}");
+        // The rounds are evicted one after another, each on all connections.
+        let newest = seen.operations.iter().map(|seen| u64::from(seen.0)).max();
+        assert!(newest.is_some_and(|id| id <= coverage.requests_evicted / 100 + 1), "{newest:?}");
+        decoder.finish(Timestamp::from_unix(1_777_629_601, 0), &mut seen);
+        assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
+    }
+
+    #[test]
+    fn early_replies_give_way_in_the_order_of_their_arrival_whatever_their_time_is() {
+        let (mut decoder, mut seen) =
+            (Decoder::new(Settings::default(), Arc::new(Shared::default())), Collected::default());
+        let each = super::super::pair::MAX_EARLY as u32;
+        let many = MAX_ALL_EARLY / each as usize + 50;
+        // No handshake: a reply to a request that was not captured is no loss.
+        let mut talks: Vec<Conversation> = (0..many)
+            .map(|n| Conversation::new(&format!("10.0.{}.2:{}", n / 200, 20_000 + n), "10.0.255.1:27017"))
+            .zip(1..)
+            .map(|(talk, n)| talk.with_seq(77_777 * n, 99_999 * n))
+            .collect();
+        let reply = |id| message(1_000 + id, id, &doc! {"ok": 1.0});
+        let passes = take_back_in_time((&mut decoder, &mut seen), &mut talks, (End::Server, &reply), each);
+        assert_eq!(passes, 1);
+        // The first reply of each connection came before all others.
+        let mut answer = |talk: &mut Conversation, id| {
+            talk.send(End::Client, &message(id, 0, &doc! {"ping": 1, "$db": "admin"}));
+            take(&mut decoder, &mut seen, talk);
+            seen.operations.last().is_some_and(|last| (last.0, last.2) == (id, "ok"))
+        };
+        assert!(!answer(&mut talks[0], 0) && answer(&mut talks[0], each - 1));
+        assert!(answer(&mut talks[many - 1], each - 1));
     }
 
     #[test]

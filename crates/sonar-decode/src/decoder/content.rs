@@ -22,6 +22,8 @@ use crate::tcp::{Flow, Side};
 
 /// A message that is walked while it comes, because it is too long to be put together.
 pub struct Streaming {
+    /// In the order of arrival; 0 where all of the message is there.
+    pub number: u64,
     pub body: Body,
     pub request: Request<Rendered>,
     pub reply: Reply,
@@ -420,6 +422,7 @@ fn compressed_head(body: &[u8]) -> Option<(Opcode, u32, Compressor, &[u8])> {
 
 pub(super) fn new_streaming(opcode: Opcode, length: u64) -> Box<Streaming> {
     let mut streaming = Box::new(Streaming {
+        number: 0,
         body: Body::default(),
         request: Request::default(),
         reply: Reply::default(),

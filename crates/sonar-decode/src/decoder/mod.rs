@@ -132,6 +132,8 @@ struct Core {
     pending_bytes: usize,
     /// Replies that wait for their request.
     early: usize,
+    /// How many entries the tables have had: see `next_arrival`.
+    arrivals: u64,
 }
 
 impl Decoder {
@@ -165,6 +167,7 @@ impl Decoder {
                 streaming: 0,
                 pending_bytes: 0,
                 early: 0,
+                arrivals: 0,
             },
         }
     }

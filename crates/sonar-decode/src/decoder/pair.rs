@@ -44,6 +44,8 @@ pub const EARLY_NS: u64 = 200_000_000;
 /// What a message says, without its bytes.
 #[derive(Debug)]
 pub struct Pending {
+    /// In the order of arrival; 0 until it waits.
+    pub number: u64,
     /// What the reply's `responseTo` will be.
     pub request_id: u32,
     /// The id that the client gave; differs from the above in an exhaust chain.
@@ -84,6 +86,8 @@ pub struct Pending {
 /// A reply that came before its request.
 #[derive(Debug)]
 pub struct Early {
+    /// In the order of arrival.
+    pub number: u64,
     pub header: Header,
     pub reply: Box<Reply>,
     pub arrival: Arrival,
@@ -157,13 +161,14 @@ impl<S: Sink> Handler<'_, S> {
             return;
         }
         if conn.pending.len() >= MAX_PENDING {
-            self.evict_oldest(flow, conn, time);
+            self.evict(flow, conn, 0, time);
         }
         let id = pending.request_id;
         if let Some(before) = conn.pending.back_mut().filter(|before| before.request_id == id) {
             // A client that uses one id for all its requests waits for each reply before it sends the next.
             before.passed.get_or_insert(time);
         }
+        pending.number = self.core.next_arrival();
         self.core.pending_bytes += pending.bytes_held();
         conn.pending.push_back(pending);
         if let Some(at) = conn.early.iter().position(|early| early.header.response_to == id) {
@@ -184,7 +189,8 @@ impl<S: Sink> Handler<'_, S> {
     ) {
         let Some(mut at) = conn.waiting_for(header.response_to) else {
             let joined_late = conn.joined_late && !conn.paired;
-            let early = Early { header, reply: Box::new(reply.clone()), arrival, joined_late };
+            let (number, reply) = (self.core.next_arrival(), Box::new(reply.clone()));
+            let early = Early { number, header, reply, arrival, joined_late };
             return self.unmatched(flow, conn, early);
         };
         if at > 0 {
@@ -265,6 +271,7 @@ impl<S: Sink> Handler<'_, S> {
             pending.follows || matches!(pending.kind, CommandKind::GetMore | CommandKind::Hello)
         };
         chain.then(|| Pending {
+            number: self.core.next_arrival(),
             request_id: header.request_id,
             start: arrival.last,
             class: if pending.class == Class::Replication { Class::Replication } else { Class::Waiting },
@@ -350,11 +357,11 @@ impl<S: Sink> Handler<'_, S> {
         }
     }
 
-    /// Makes room on a connection: its oldest request goes.
-    pub(super) fn evict_oldest(&mut self, flow: &Flow, conn: &mut Connection, time: Timestamp) {
-        if let Some(oldest) = conn.pending.pop_front() {
-            self.core.pending_bytes -= oldest.bytes_held();
-            self.give_up(flow, conn, oldest, (time, Ending::Evicted));
+    /// Makes room on a connection: the request at `at` goes.
+    pub(super) fn evict(&mut self, flow: &Flow, conn: &mut Connection, at: usize, time: Timestamp) {
+        if let Some(evicted) = conn.pending.remove(at) {
+            self.core.pending_bytes -= evicted.bytes_held();
+            self.give_up(flow, conn, evicted, (time, Ending::Evicted));
         }
     }
 

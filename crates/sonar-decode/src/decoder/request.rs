@@ -220,6 +220,7 @@ impl Core {
             legacy_write: matches!(opcode, Opcode::Insert | Opcode::Update | Opcode::Delete),
             get_last_error: meaning.get_last_error,
             pending: Pending {
+                number: 0,
                 request_id: sent.header.request_id,
                 own_id: sent.header.request_id,
                 start: sent.time,

@@ -179,6 +179,7 @@ impl<S: Sink> Handler<'_, S> {
             Some(opcode) => {
                 self.core.streaming += 1;
                 let mut streaming = new_streaming(opcode, body);
+                streaming.number = self.core.next_arrival();
                 let verify = self.core.settings.verify_checksums || conn.halves[side.index()].provisional;
                 if opcode == Opcode::Msg && verify {
                     streaming.checksum = Some(Checksum::new(header));
