@@ -21,6 +21,8 @@ mod shape;
 mod stream;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ use sonar_core::{
 };
 
 use self::connection::Connection;
-use self::pair::{Ending, Pending};
+use self::pair::Ending;
 pub use self::request::MAX_APPLICATIONS;
 use self::request::RequestFacts;
 #[cfg(test)]
@@ -251,35 +253,26 @@ impl Decoder {
 
     /// Operations in flight by shape: how many, and how old the oldest is at `now`.
     pub fn in_flight(&self, now: Timestamp) -> Vec<InFlight> {
-        let mut found: Vec<InFlight> = Vec::new();
-        for (flow, conn) in self.flows.iter() {
-            let Some(server) = conn.server else { continue };
-            let server = flow.ends[server.index()];
-            let in_flight = |pending: &&Pending| !pending.follows && pending.passed.is_none();
-            for pending in conn.pending.iter().filter(in_flight) {
+        let waiting = self.flows.iter().filter_map(|(flow, conn)| {
+            let server = flow.ends[conn.server?.index()];
+            let in_flight = conn.pending.iter().filter(|of| !of.follows && of.passed.is_none());
+            Some(in_flight.map(move |pending| {
                 let pending = pending.answers.as_deref().unwrap_or(pending);
-                let (role, age) = (role_of(conn), now.since(pending.start));
-                let same = |seen: &&mut InFlight| {
-                    (seen.server, seen.role, seen.class, seen.shape.id)
-                        == (server, role, pending.class, pending.shape.id)
+                let one = InFlight {
+                    server,
+                    role: role_of(conn),
+                    class: pending.class,
+                    shape: pending.shape.clone(),
+                    count: 1,
+                    oldest_ns: now.since(pending.start),
                 };
-                match found.iter_mut().find(same) {
-                    Some(seen) => {
-                        seen.count += 1;
-                        seen.oldest_ns = seen.oldest_ns.max(age);
-                    }
-                    None => found.push(InFlight {
-                        server,
-                        role,
-                        class: pending.class,
-                        shape: pending.shape.clone(),
-                        count: 1,
-                        oldest_ns: age,
-                    }),
-                }
-            }
-        }
-        found
+                ((server, one.role, one.class, one.shape.id), one)
+            }))
+        });
+        merged(waiting.flatten(), |all, one| {
+            all.count += one.count;
+            all.oldest_ns = all.oldest_ns.max(one.oldest_ns);
+        })
     }
 
     /// Whether the connection between these two is one of those that a sample of one in `every` keeps.
@@ -291,6 +284,22 @@ impl Decoder {
     pub fn connections(&self) -> usize {
         self.flows.len()
     }
+}
+
+/// Merges the values of each key with `add`. Keys stay in the order in which they came first.
+fn merged<K: Eq + Hash, V>(values: impl Iterator<Item = (K, V)>, add: impl Fn(&mut V, V)) -> Vec<V> {
+    let mut places: HashMap<K, usize, foldhash::quality::RandomState> = HashMap::default();
+    let mut found: Vec<V> = Vec::new();
+    for (key, value) in values {
+        match places.entry(key) {
+            Entry::Occupied(place) => add(&mut found[*place.get()], value),
+            Entry::Vacant(place) => {
+                place.insert(found.len());
+                found.push(value);
+            }
+        }
+    }
+    found
 }
 
 fn role_of(conn: &Connection) -> Role {
@@ -361,6 +370,9 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::hash::Hasher;
+
     use bson::doc;
 
     use super::collected::{Collected, message};
@@ -385,6 +397,57 @@ mod tests {
             decoder.finish(talk.now(), &mut seen);
             assert_eq!(decoder.coverage().requests_answered, answered, "{snap}");
         }
+    }
+
+    /// A key that counts how often it was compared.
+    struct Counted<'a>(u32, &'a Cell<u32>);
+
+    impl PartialEq for Counted<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.1.set(self.1.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Counted<'_> {}
+
+    impl Hash for Counted<'_> {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    #[test]
+    fn what_is_in_flight_is_merged_in_one_pass_however_many_shapes_there_are() {
+        let compared = Cell::new(0);
+        let each = (0..60_000).map(|n| (Counted(n % 20_000, &compared), (n % 20_000, 1)));
+        let found = merged(each, |all, one| all.1 += one.1);
+        let expected: Vec<_> = (0..20_000).map(|n| (n, 3)).collect();
+        assert!(found == expected);
+        assert!(compared.get() < 5 * 60_000, "{}", compared.get());
+    }
+
+    #[test]
+    fn operations_in_flight_are_told_apart_by_shape_and_counted() {
+        let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
+        let mut seen = Collected::default();
+        for n in 0..3 {
+            let client = format!("10.0.0.2:4000{n}");
+            let mut talk = Conversation::new(&client, "10.0.0.1:27017").with_seq(77_777 * n, 99_999 * n);
+            talk.handshake();
+            for id in 0..10 {
+                let find = doc! {"find": format!("c{}", id % 5), "$db": "shop"};
+                talk.send(End::Client, &message(id, 0, &find));
+            }
+            talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), &mut seen));
+        }
+        // The first of each shape came 3, 4, 5, 6 and 7 microseconds after the connection began.
+        let start = Timestamp::from_unix(1_777_629_600, 0);
+        let found = decoder.in_flight(start.plus_ns(100_000));
+        let found: Vec<_> =
+            found.iter().map(|of| (of.shape.collection.to_string(), of.count, of.oldest_ns)).collect();
+        let expected: Vec<_> = (0..5_u64).map(|n| (format!("c{n}"), 6, 97_000 - 1_000 * n)).collect();
+        assert_eq!(found, expected);
     }
 
     #[test]
