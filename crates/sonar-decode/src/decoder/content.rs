@@ -1,11 +1,10 @@
 //! What does this message say? Inflates it where it is compressed, has it read, in one piece or while it
 //! comes, and derives from the first one which side is the server.
 //!
-//! Where it begins and ends is known from [`stream`](super::stream); the layouts are
+//! Where it begins and ends is known from [`stream`](super::stream); a long one is read by
+//! [`walk`](super::walk); the layouts are
 //! [`message`](crate::message)'s; what comes of a request or a reply is left to [`request`](super::request)
 //! and [`pair`](super::pair).
-
-use std::ops::ControlFlow;
 
 use sonar_core::Timestamp;
 use sonar_core::operation::{Compressor, Opcode};
@@ -14,57 +13,10 @@ use super::connection::Connection;
 use super::pair::Arrival;
 use super::request::Sent;
 use super::stream::Stage;
+use super::walk::{Checksum, Streaming, Walk, inflate_all, inflate_into, new_streaming, server_by};
 use super::{Core, Handler, Sink};
-use crate::compress::{Inflater, Status};
-use crate::message::{Body, Content, Found, Header, Reply, Request, SlotValues};
-use crate::shape::Rendered;
+use crate::message::{Content, Found, Header, Reply, SlotValues};
 use crate::tcp::{Flow, Side};
-
-/// A message that is walked while it comes, because it is too long to be put together.
-pub struct Streaming {
-    /// In the order of arrival; 0 where all of the message is there.
-    pub number: u64,
-    pub body: Body,
-    pub request: Request<Rendered>,
-    pub reply: Reply,
-    pub inflater: Option<Inflater>,
-    pub compressor: Option<Compressor>,
-    /// Bytes that the body wants to see again.
-    pub carry: Vec<u8>,
-    /// Head of an OP_COMPRESSED body, until it is whole.
-    pub compressed_head: Vec<u8>,
-    /// Nothing more can be read; why is counted already.
-    pub failed: bool,
-    pub opcode: Opcode,
-    /// Where the message may have a checksum that is to be verified.
-    pub checksum: Option<Checksum>,
-}
-
-/// The checksum of a message that is walked: CRC-32C of all bytes but the last four, which state it.
-pub struct Checksum {
-    sum: u32,
-    stated: [u8; 4],
-}
-
-impl Checksum {
-    pub fn new(header: Header) -> Self {
-        Self { sum: crc32c::crc32c(&header.bytes()), stated: [0; 4] }
-    }
-
-    /// Takes bytes in their order; with these, `left` bytes of the message were to come.
-    fn feed(&mut self, bytes: &[u8], left: u64) {
-        let (covered, stated) = bytes.split_at(left.saturating_sub(4).min(bytes.len() as u64) as usize);
-        self.sum = crc32c::crc32c_append(self.sum, covered);
-        for byte in stated {
-            self.stated.rotate_left(1);
-            self.stated[3] = *byte;
-        }
-    }
-
-    fn is_right(&self) -> bool {
-        self.sum == u32::from_le_bytes(self.stated)
-    }
-}
 
 impl<S: Sink> Handler<'_, S> {
     /// A message that is all there. Its header has been counted.
@@ -96,13 +48,13 @@ impl<S: Sink> Handler<'_, S> {
             inflate_all(self.core.inflaters.take(compressor, size, data.len() as u32), data, &mut inflated)
         } else {
             // Too long to be held inflated: walked as it comes out.
-            let mut streaming = new_streaming(opcode, u64::from(size));
+            let mut streaming =
+                new_streaming(opcode, u64::from(size), conn.server.map(|server| server == side));
             streaming.compressor = Some(compressor);
             streaming.inflater = self.core.inflaters.take(compressor, size, data.len() as u32);
             let ok = streaming.inflater.is_some();
             if ok {
-                let is_request = conn.server.map(|server| server != side).unwrap_or(true);
-                inflate_into(&mut streaming, data, is_request);
+                inflate_into(&mut streaming, data);
                 self.core.inflated = inflated;
                 return self.streamed(flow, conn, side, header, streaming, time);
             }
@@ -186,7 +138,10 @@ impl<S: Sink> Handler<'_, S> {
         let server = match conn.server {
             Some(server) => server,
             None => {
-                let server = self.tell_server(flow, side, opcode, body);
+                let Some(server) = self.server_of(side, opcode, body) else {
+                    self.core.coverage.messages_malformed += 1;
+                    return;
+                };
                 conn.server = Some(server);
                 server
             }
@@ -251,29 +206,18 @@ impl<S: Sink> Handler<'_, S> {
         }
     }
 
-    /// Which side is the server, from the first message that could be read.
-    fn tell_server(&mut self, flow: &Flow, side: Side, opcode: Opcode, body: &[u8]) -> Side {
-        match opcode {
-            Opcode::Reply | Opcode::CommandReply => return side,
-            Opcode::Msg => {}
-            _ => return side.other(),
-        }
-        let mut request = std::mem::take(&mut self.core.request);
+    /// Which side is the server, where a message of `side` proves it.
+    fn server_of(&mut self, side: Side, opcode: Opcode, body: &[u8]) -> Option<Side> {
+        let Core { request, reply, body: walk, .. } = &mut *self.core;
         request.reset(opcode);
-        self.core.body.begin(opcode, body.len() as u64);
-        let read = self.core.body.feed(body, &mut Content::Request(&mut request));
-        let is_request = read.is_ok() && request.has_database;
-        self.core.request = request;
-        if is_request {
-            side.other()
-        } else if read.is_ok() {
-            side
-        } else if flow.ends[0].port <= flow.ends[1].port {
-            // Nothing else decides: servers mostly have the lower port.
-            Side::Low
-        } else {
-            Side::High
-        }
+        reply.reset();
+        walk.begin(opcode, body.len() as u64);
+        let read = match opcode {
+            Opcode::Reply | Opcode::CommandReply => walk.feed::<()>(body, &mut Content::Reply(reply)),
+            _ => walk.feed(body, &mut Content::Request(request)),
+        };
+        let is_whole = read.is_ok() && walk.left() == 0;
+        server_by(side, opcode, is_whole.then_some(request.has_database))
     }
 
     /// Walks on through a long message.
@@ -285,10 +229,6 @@ impl<S: Sink> Handler<'_, S> {
         bytes: &[u8],
         time: Timestamp,
     ) {
-        let is_request = conn
-            .server
-            .map(|server| server != side)
-            .unwrap_or(flow.ends[side.index()].port > flow.ends[side.other().index()].port);
         let Stage::Stream { left, streaming, .. } = &mut conn.halves[side.index()].stage else { return };
         if let Some(checksum) = &mut streaming.checksum {
             checksum.feed(bytes, *left);
@@ -304,21 +244,19 @@ impl<S: Sink> Handler<'_, S> {
                 let compressed = *left + rest.len() as u64;
                 match compressed_head(&streaming.compressed_head) {
                     Some((opcode, size, compressor, _)) => {
-                        streaming.opcode = opcode;
                         streaming.compressor = Some(compressor);
                         streaming.inflater = self.core.inflaters.take(compressor, size, compressed as u32);
                         streaming.failed = streaming.inflater.is_none();
-                        streaming.body.begin(opcode, u64::from(size));
-                        streaming.request.reset(opcode);
+                        streaming.begin(opcode, u64::from(size));
                     }
                     None => streaming.failed = true,
                 }
-                inflate_into(streaming, rest, is_request);
+                inflate_into(streaming, rest);
             }
         } else if streaming.inflater.is_some() {
-            inflate_into(streaming, bytes, is_request);
+            inflate_into(streaming, bytes);
         } else {
-            feed_streaming(streaming, bytes, is_request);
+            streaming.feed(bytes);
         }
         if ended {
             let stage = std::mem::replace(&mut conn.halves[side.index()].stage, Stage::start());
@@ -341,7 +279,8 @@ impl<S: Sink> Handler<'_, S> {
     ) {
         conn.speaks = true;
         let found_by_looks = conn.halves[side.index()].provisional;
-        if let Some(checksum) = streaming.checksum.take().filter(|_| streaming.body.has_checksum())
+        if let Some(checksum) =
+            streaming.checksum.take().filter(|_| streaming.walks().any(|walk| walk.body.has_checksum()))
             && !self.verified(conn, side, &checksum)
         {
             if !found_by_looks {
@@ -350,17 +289,19 @@ impl<S: Sink> Handler<'_, S> {
             return;
         }
         conn.halves[side.index()].read = true;
-        let whole = !streaming.failed && streaming.body.left() == 0;
+        conn.server = conn.server.or_else(|| streaming.server(side));
+        let walk = match conn.server {
+            Some(server) if server == side => &streaming.as_reply,
+            Some(_) => &streaming.as_request,
+            None => &None,
+        };
+        let whole = !streaming.failed && walk.as_ref().is_some_and(Walk::is_whole);
         match (whole, streaming.compressor) {
             (true, _) => self.core.coverage.messages_decoded += 1,
             (false, Some(_)) => self.core.coverage.messages_undecodable += 1,
             (false, None) => self.core.coverage.messages_malformed += 1,
         }
-        let server = *conn.server.get_or_insert(if flow.ends[0].port <= flow.ends[1].port {
-            Side::Low
-        } else {
-            Side::High
-        });
+        let Some(server) = conn.server else { return };
         let half = &conn.halves[side.index()];
         let (first, provisional) = (half.first, half.provisional);
         if server == side {
@@ -420,89 +361,14 @@ fn compressed_head(body: &[u8]) -> Option<(Opcode, u32, Compressor, &[u8])> {
     Some((opcode, size, Compressor::from_id(*body.get(8)?)?, body.get(9..)?))
 }
 
-pub(super) fn new_streaming(opcode: Opcode, length: u64) -> Box<Streaming> {
-    let mut streaming = Box::new(Streaming {
-        number: 0,
-        body: Body::default(),
-        request: Request::default(),
-        reply: Reply::default(),
-        inflater: None,
-        compressor: None,
-        carry: Vec::new(),
-        compressed_head: Vec::new(),
-        failed: false,
-        opcode,
-        checksum: None,
-    });
-    streaming.body.begin(opcode, length);
-    streaming.request.reset(opcode);
-    streaming
-}
-
-/// Inflates a short message into `out`. False: it cannot be, or its size was a lie.
-fn inflate_all(inflater: Option<Inflater>, data: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(mut inflater) = inflater else { return false };
-    let result = inflater.inflate(data, &mut |chunk: &[u8]| {
-        out.extend_from_slice(chunk);
-        ControlFlow::Continue(())
-    });
-    result == Ok(Status::Done)
-}
-
-/// Inflates more of a long message and walks on in it.
-fn inflate_into(streaming: &mut Streaming, data: &[u8], is_request: bool) {
-    if streaming.failed || data.is_empty() {
-        return;
-    }
-    let Some(mut inflater) = streaming.inflater.take() else { return };
-    let result = inflater.inflate(data, &mut |chunk: &[u8]| {
-        feed_streaming(streaming, chunk, is_request);
-        if streaming.failed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    streaming.failed |= result.is_err();
-    streaming.inflater = Some(inflater);
-}
-
-/// Feeds a piece to the body of a long message, with what it wanted to see again in front.
-fn feed_streaming(streaming: &mut Streaming, mut bytes: &[u8], is_request: bool) {
-    /// How much of a piece is put behind a carry at first: mostly enough to end an element.
-    const SEAM: usize = 64;
-    let Streaming { body, request, reply, carry, failed, .. } = streaming;
-    let mut content = if is_request { Content::Request(request) } else { Content::Reply(reply) };
-    while !*failed && !bytes.is_empty() {
-        if carry.is_empty() {
-            match body.feed(bytes, &mut content) {
-                Ok(used) => carry.extend_from_slice(&bytes[used..]),
-                Err(_) => *failed = true,
-            }
-            return;
-        }
-        let before = carry.len();
-        let take = bytes.len().min(SEAM.max(before));
-        carry.extend_from_slice(&bytes[..take]);
-        match body.feed(carry, &mut content) {
-            Ok(used) if used >= before => {
-                // Past the seam: the rest is read where it lies.
-                bytes = &bytes[used - before..];
-                carry.clear();
-            }
-            Ok(used) => {
-                carry.drain(..used);
-                bytes = &bytes[take..];
-            }
-            Err(_) => *failed = true,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use bson::doc;
 
-    use super::Checksum;
     use crate::decoder::collected::{Collected, message};
+    use crate::decoder::walk::Checksum;
     use crate::message::{HEADER, Header};
     use crate::testing::{Conversation, End};
     use crate::{Decoder, Settings, Shared};
@@ -547,6 +413,71 @@ mod tests {
         let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
         talk.handshake();
         talk
+    }
+
+    /// The message as an OP_COMPRESSED of its own length: the compressor is noop.
+    fn wrapped(message: &[u8]) -> Vec<u8> {
+        let header = Header::read(message).unwrap();
+        let body = &message[HEADER..];
+        let words = [message.len() as u32 + 9, header.request_id, header.response_to, 2012];
+        let head = words.into_iter().chain([header.opcode, body.len() as u32]).flat_map(u32::to_le_bytes);
+        head.chain([0]).chain(body.iter().copied()).collect()
+    }
+
+    #[test]
+    fn on_a_connection_joined_late_what_a_message_says_decides_who_is_the_server() {
+        // The client's port is the lower one, and then the higher one.
+        for (client, server) in [("10.0.0.2:35000", "10.1.0.1:40001"), ("10.0.0.2:40000", "10.1.0.1:27017")] {
+            for (mss, padding) in [(1_400, 100), (1_400, 40_000), (1_400, 100_000), (200_000, 100_000)] {
+                for (reply_first, compressed) in [(false, false), (false, true), (true, false), (true, true)]
+                {
+                    let case = format!("{client} {mss} {padding} {reply_first} {compressed}");
+                    let mut talk = Conversation::new(client, server).with_mss(mss);
+                    let mut send = |from, message: Vec<u8>| {
+                        talk.send(from, &if compressed { wrapped(&message) } else { message });
+                    };
+                    let long = || "x".repeat(padding);
+                    if reply_first {
+                        let batch = doc! {"nextBatch": [{"a": long()}], "id": 0_i64, "ns": "shop.orders"};
+                        send(End::Server, message(899, 898, &doc! {"cursor": batch, "ok": 1.0}));
+                    }
+                    for id in 1..=5 {
+                        let find = doc! {"find": "orders", "$db": "shop"};
+                        let command = if id == 1 { insert(padding) } else { find };
+                        send(End::Client, message(id, 0, &command));
+                        send(End::Server, message(900 + id, id, &doc! {"n": 1, "ok": 1.0}));
+                    }
+                    let seen = take(&mut talk, false);
+                    let coverage = seen.coverage;
+                    assert_eq!((coverage.requests_answered, coverage.requests), (5, 5), "{case}");
+                    assert_eq!(coverage.replies_joined_late, u64::from(reply_first), "{case}");
+                    assert_eq!(coverage.messages_decoded, coverage.messages, "{case}");
+                    let servers: Vec<String> =
+                        seen.window.shapes.iter().map(|row| row.key.server.to_string()).collect();
+                    assert_eq!(servers, [server, server], "{case}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_read_decides_nothing() {
+        for padding in [100, 40_000] {
+            let mut talk = Conversation::new("10.0.0.2:35000", "10.1.0.1:40001");
+            // BSON has no such type.
+            let mut damaged = message(1, 0, &insert(padding));
+            let at = damaged.windows(4).position(|bytes| bytes == b"$db\0").unwrap();
+            damaged[at - 1] = 0x7e;
+            talk.send(End::Client, &damaged);
+            for id in 2..5 {
+                talk.send(End::Client, &message(id, 0, &insert(10)));
+                talk.send(End::Server, &message(900 + id, id, &doc! {"n": 1, "ok": 1.0}));
+            }
+            let seen = take(&mut talk, false);
+            let coverage = seen.coverage;
+            assert_eq!((coverage.messages_malformed, coverage.requests_answered), (1, 3), "{padding}");
+            assert!(seen.window.shapes.iter().all(|row| row.key.server.to_string() == "10.1.0.1:40001"));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! others.
 //!
 //! This file is the interface of the decoder; its modules say what becomes of a stream:
-//! `stream` cuts it into messages, `content` reads them, `request` and `shape` find out what is
+//! `stream` cuts it into messages, `content` reads them (`walk` the long ones), `request` and `shape` find out what is
 //! asked, `pair` joins the reply to it and reports the operation, `chain` does for chains of replies that
 //! began before the capture, and `caps` makes room in the tables that are full.
 
@@ -19,6 +19,7 @@ mod pair;
 mod request;
 mod shape;
 mod stream;
+mod walk;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -8,7 +8,7 @@ use sonar_core::Timestamp;
 use sonar_core::operation::Opcode;
 
 use super::connection::Connection;
-use super::content::{Checksum, Streaming, new_streaming};
+use super::walk::{Checksum, Streaming, new_streaming};
 use super::{Core, Handler, Sink};
 use crate::message::{HEADER, Header, looks_like_message};
 use crate::tcp::{Flow, Lost, Side, Verdict};
@@ -178,7 +178,8 @@ impl<S: Sink> Handler<'_, S> {
             }
             Some(opcode) => {
                 self.core.streaming += 1;
-                let mut streaming = new_streaming(opcode, body);
+                let is_reply = conn.server.map(|server| server == side);
+                let mut streaming = new_streaming(opcode, body, is_reply);
                 streaming.number = self.core.next_arrival();
                 let verify = self.core.settings.verify_checksums || conn.halves[side.index()].provisional;
                 if opcode == Opcode::Msg && verify {
