@@ -19,11 +19,7 @@ impl<S: Sink> Handler<'_, S> {
     /// Takes a reply as one of a chain whose beginning was not captured. The reply after it is waited for.
     pub(super) fn adopt(&mut self, flow: &Flow, conn: &mut Connection, reply: Early) {
         // If a gap broke a chain, this is how it goes on.
-        let core = &mut *self.core;
-        conn.pending.retain(|pending| {
-            core.pending_bytes -= if pending.follows { pending.bytes_held() } else { 0 };
-            !pending.follows
-        });
+        self.end_chains(conn);
         let server = conn.server.unwrap_or(Side::Low);
         let pending = self.core.chained(conn, flow.ends[server.index()], &reply);
         let Early { header, reply, arrival, .. } = reply;

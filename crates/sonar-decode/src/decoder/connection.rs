@@ -26,6 +26,9 @@ pub struct Connection {
     /// When the client's stream had a gap, until a request after it is answered: requests in the gap may be
     /// the ones that the next replies answer.
     pub request_gap: Option<Timestamp>,
+    /// A reply that was not whole may have said that more follow, so one is waited for. A client sends nothing
+    /// while more replies come: its next request shows that none will.
+    pub assumes_chain: bool,
     /// A message has been read: it is MongoDB.
     pub speaks: bool,
     /// A legacy write that a getLastError may follow.
@@ -45,17 +48,22 @@ impl Connection {
             from_server: false,
             paired: false,
             request_gap: None,
+            assumes_chain: false,
             speaks: false,
             legacy_write: None,
         }
     }
 
-    /// Where the request stands that a reply to `id` answers: of several, the one that is not passed.
+    /// Where the request stands that a reply to `id` answers. Of several, it is one that is not passed, and a
+    /// request that was sent rather than what follows in a chain: a server chooses the ids of its replies
+    /// without regard to those of its clients.
     #[inline]
     pub fn waiting_for(&self, id: u32) -> Option<usize> {
-        let is = |pending: &Pending| pending.request_id == id;
-        let waiting = self.pending.iter().position(|pending| is(pending) && pending.passed.is_none());
-        waiting.or_else(|| self.pending.iter().position(is))
+        let position = |is_meant: fn(&Pending) -> bool| {
+            self.pending.iter().position(|pending| pending.request_id == id && is_meant(pending))
+        };
+        let sent = position(|pending| !pending.follows && pending.passed.is_none());
+        sent.or_else(|| position(|pending| pending.passed.is_none())).or_else(|| position(|_| true))
     }
 
     /// Requests in flight, as the balance of the counters wants them.

@@ -120,6 +120,64 @@ fn an_acknowledged_gap_ends_the_request_and_not_the_one_behind_it() {
     assert_eq!(seen.coverage.requests_in_flight, 1);
 }
 
+/// The replies to these may be the first of a chain; of one that was cut it is not known.
+fn may_begin_a_chain() -> [Document; 2] {
+    [
+        doc! {"getMore": 5_i64, "collection": "orders", "$db": "shop"},
+        doc! {"hello": 1, "maxAwaitTimeMS": 10_000, "topologyVersion": {"counter": 6_i64}, "$db": "admin"},
+    ]
+}
+
+/// A reply of which the capture has only the beginning.
+fn send_cut(talk: &mut Conversation, id: u32) {
+    talk.send(End::Server, &message(1_000_000 + id, id, &doc! {"ok": 1.0, "x": "y".repeat(200)}));
+    talk.packets.last_mut().unwrap().snap(54 + 60);
+}
+
+#[test]
+fn behind_a_reply_that_was_cut_a_lost_reply_ends_its_request() {
+    for first in may_begin_a_chain() {
+        for pipelined in [false, true] {
+            let (mut run, mut talk) = (Run::new(), talk());
+            talk.send(End::Client, &message(1, 0, &first));
+            if !pipelined {
+                send_cut(talk.wait(SECOND), 1);
+            }
+            talk.wait(SECOND).send(End::Client, &request(2)).wait(SECOND);
+            if pipelined {
+                send_cut(&mut talk, 1);
+            }
+            lose(&mut talk, End::Server, &reply(2));
+            talk.ack(End::Client);
+            run.take(&mut talk);
+            assert!(run.in_flight().is_empty(), "{first} {pipelined}");
+            run.take(talk.ack(End::Client));
+            let outcomes: Vec<_> = run.seen.operations.iter().map(|seen| (seen.0, seen.2)).collect();
+            assert_eq!(outcomes, [(1, "unknown"), (2, "unknown")], "it is reported as soon as it is known");
+            let coverage = run.finish().coverage;
+            assert_eq!((coverage.requests_reply_lost, coverage.requests_in_flight), (1, 0));
+        }
+    }
+}
+
+#[test]
+fn a_reply_answers_a_request_rather_than_go_on_with_a_chain() {
+    let (mut run, mut talk) = (Run::new(), talk());
+    let [_, hello] = may_begin_a_chain();
+    let mut more = message(7, 1, &doc! {"isWritablePrimary": true, "ok": 1.0});
+    more[16] = 2; // moreToCome
+    talk.send(End::Client, &message(1, 0, &hello)).send(End::Server, &more);
+    // The client's identifier is by chance the one of the server's reply.
+    talk.send(End::Client, &request(6)).send(End::Client, &request(7));
+    for (id, response_to) in [(8, 7), (9, 6)] {
+        talk.send(End::Server, &message(id, response_to, &doc! {"ok": 1.0}));
+    }
+    run.take(&mut talk);
+    let outcomes: Vec<_> = run.seen.operations.iter().map(|seen| (seen.0, seen.2)).collect();
+    assert_eq!(outcomes, [(1, "ok"), (7, "ok"), (6, "ok")]);
+    assert_eq!(run.finish().coverage.requests_answered, 3);
+}
+
 #[test]
 fn a_connection_that_loses_every_reply_does_not_go_blind() {
     let (mut run, mut talk) = (Run::new(), talk());

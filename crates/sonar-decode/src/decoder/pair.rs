@@ -142,6 +142,9 @@ impl<S: Sink> Handler<'_, S> {
     pub(super) fn ask(&mut self, flow: &Flow, conn: &mut Connection, asked: ReadRequest, time: Timestamp) {
         self.core.coverage.requests += 1;
         let ReadRequest { mut pending, unacknowledged, legacy_write, get_last_error } = asked;
+        if conn.assumes_chain && !pending.provisional {
+            self.end_chains(conn);
+        }
         if get_last_error && !pending.provisional && !unacknowledged {
             pending.answers = conn.legacy_write.take();
         }
@@ -219,7 +222,7 @@ impl<S: Sink> Handler<'_, S> {
     pub(super) fn complete(
         &mut self,
         flow: &Flow,
-        conn: &Connection,
+        conn: &mut Connection,
         mut pending: Pending,
         (header, reply, arrival): (Header, &Reply, Arrival),
     ) -> Option<Pending> {
@@ -268,8 +271,12 @@ impl<S: Sink> Handler<'_, S> {
             reply.more_to_come || (pending.exhaust && reply.cursor.is_some_and(|id| id != 0))
         } else {
             // It does not say. If none follows, nothing is lost by waiting for it.
-            pending.follows || matches!(pending.kind, CommandKind::GetMore | CommandKind::Hello)
+            let may_chain =
+                pending.follows || matches!(pending.kind, CommandKind::GetMore | CommandKind::Hello);
+            // No client that waits for a chain sends requests meanwhile.
+            may_chain && !conn.pending.iter().any(|other| !other.follows && other.passed.is_none())
         };
+        conn.assumes_chain = chain && !arrival.whole;
         chain.then(|| Pending {
             number: self.core.next_arrival(),
             request_id: header.request_id,
@@ -350,11 +357,21 @@ impl<S: Sink> Handler<'_, S> {
         if conn.request_gap.is_some() {
             return;
         }
-        let oldest = conn.pending.iter_mut().find(|pending| pending.passed.is_none());
+        let is_assumed = |pending: &Pending| pending.follows && conn.assumes_chain;
+        let oldest = conn.pending.iter_mut().find(|of| of.passed.is_none() && !is_assumed(of));
         if let Some(oldest) = oldest.filter(|oldest| !oldest.follows && (from..time).contains(&oldest.start))
         {
             oldest.passed = Some(time);
         }
+    }
+
+    /// What is waited for as the next reply of a chain is waited for no longer.
+    pub(super) fn end_chains(&mut self, conn: &mut Connection) {
+        conn.assumes_chain = false;
+        conn.pending.retain(|pending| {
+            self.core.pending_bytes -= if pending.follows { pending.bytes_held() } else { 0 };
+            !pending.follows
+        });
     }
 
     /// Makes room on a connection: the request at `at` goes.
@@ -405,8 +422,11 @@ impl<S: Sink> Handler<'_, S> {
             Some(passed) => now.since(passed) >= PASSED_NS,
             None => now.since(pending.start) > UNANSWERED_NS,
         };
-        while conn.pending.front().is_some_and(is_over) {
-            if let Some(pending) = conn.pending.pop_front() {
+        let mut at = 0;
+        while let Some(pending) = conn.pending.get(at) {
+            if !is_over(pending) {
+                at += 1;
+            } else if let Some(pending) = conn.pending.remove(at) {
                 self.core.pending_bytes -= pending.bytes_held();
                 self.give_up(flow, conn, pending, (now, Ending::Unanswered));
             }
