@@ -133,8 +133,12 @@ impl<'a> Converter<'a, '_> {
         self.expect(b'[')?;
         let inside = self.rest();
         let marks: [&[u8]; 3] = [b"Object", b"Array", b"Circular"];
-        if marks.iter().any(|mark| inside.starts_with(mark)) {
-            // `[Object]`, `[Array]`, `[Object: null prototype]`.
+        // `[Object]`, `[Array]`, `[Object: null prototype]`, `[Circular *1]`; but not `[ObjectId('…')]`.
+        let is_mark = |word: &&[u8]| {
+            let rest = inside.strip_prefix(*word);
+            rest.is_some_and(|rest| matches!(rest, [b']' | b':', ..] | [b' ', b'*', ..]))
+        };
+        if marks.iter().any(is_mark) {
             let end = memchr::memchr(b']', inside).ok_or(self.wrong())?;
             self.at += end + 1;
             self.omit();
@@ -536,6 +540,19 @@ mod tests {
         assert!(
             converted("{command: {find: 'a', filter: {x: {$in: [1, 2, ... 90 more items]}}}}").unwrap().1
         );
+        for mark in ["[Array]", "[Circular]", "[Circular *1]", "[Object: null prototype]"] {
+            let document = format!("{{command: {{find: 'a', filter: {{x: {mark}}}}}}}");
+            assert!(converted(&document).unwrap().1, "{mark}");
+        }
+        // A value that begins like a mark is none, whether or not a space stands before it.
+        let oid = json!({"$oid": "000000000000000000000000"});
+        for list in
+            ["[ObjectId('507f1f77bcf86cd799439011'), 1]", "[ ObjectId('507f1f77bcf86cd799439011'), 1 ]"]
+        {
+            let document = format!("{{command: {{find: 'a', filter: {{x: {{$in: {list}}}}}}}}}");
+            let expected = json!({"command": {"find": "a", "filter": {"x": {"$in": [oid, 1]}}}});
+            assert_eq!(converted(&document), Some((expected, false)), "{list}");
+        }
         assert!(converted("{command: {find: 'a', filter: {x: 'abc'... 400 more characters}}}").unwrap().1);
         assert!(
             !converted("{command: {find: 'a'}, execStats: {inputStage: [Object], b: [Array]}}").unwrap().1
