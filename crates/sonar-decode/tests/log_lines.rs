@@ -611,3 +611,28 @@ fn a_range_by_the_log_s_clock_follows_its_offset() {
     let utc = Bound::At(sonar_core::Timestamp::from_unix(1_792_886_400 + 3_600, 0));
     assert_eq!(count(Some(utc), None), (2, 2));
 }
+
+#[test]
+fn the_last_line_is_judged_by_itself_and_not_by_what_it_leaves_unfinished() {
+    let operation = "2026-05-01T10:00:00.120+0000 I COMMAND  [conn7] command shop.orders command: find { find: \"orders\", filter: { a: 1 } } planSummary: COLLSCAN keysExamined:0 docsExamined:9 numYields:0 nreturned:3 reslen:100 locks:{} protocol:op_msg 131ms";
+    let part = |tag: char, text: &str| format!("2026-05-01T10:00:00.120000000Z stdout {tag} {text}");
+    // An object over two lines, and a part of a line, neither of which goes on.
+    let spread = vec!["{".to_owned(), "  \"a\": 1,".to_owned()];
+    let cut = vec![part('P', "2026-05-01T10:00:00.119+0000 I COMMAND  [conn7] command shop.orders comm")];
+    for (before, last) in [(spread, operation.to_owned()), (cut, part('F', operation))] {
+        for (last, is_whole) in [(last.as_str(), true), ("2026-05-01T10:00:00.120+0000 I COMM", false)] {
+            let (mut log, mut all) = (Log::new(Settings::default()), All::default());
+            before.iter().for_each(|line| log.line(line.as_bytes(), &mut all));
+            log.last_line(last.as_bytes(), &mut all);
+            assert_eq!(log.reading().imbalances(), Vec::<String>::new());
+            log.finish(&mut all);
+            let reading = log.reading();
+            assert_eq!(reading.imbalances(), Vec::<String>::new());
+            let whole = u64::from(is_whole);
+            assert_eq!((reading.lines_operation, all.0.len() as u64), (whole, whole), "{last}");
+            let unread = reading.lines_malformed + reading.lines_unknown;
+            assert_eq!((unread, reading.lines_unfinished), (before.len() as u64, 1 - whole), "{last}");
+            assert_eq!((reading.lines, reading.lines_other), (before.len() as u64 + 1, 0), "{last}");
+        }
+    }
+}

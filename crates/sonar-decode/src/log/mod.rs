@@ -181,6 +181,14 @@ impl Log {
     /// Reads one line, without its line feed.
     #[inline]
     pub fn line(&mut self, line: &[u8], sink: &mut impl Sink) {
+        if let Some(what) = self.read_line(line, sink) {
+            *self.counter(what) += 1;
+        }
+    }
+
+    /// Reads one line, without counting it as what it is; `None`: it is empty, and counted so.
+    #[inline]
+    fn read_line(&mut self, line: &[u8], sink: &mut impl Sink) -> Option<Line> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.reading.lines += 1;
         let what = match line.first() {
@@ -192,25 +200,26 @@ impl Log {
                 let line = line.strip_prefix(envelope::BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
                 if line.is_empty() {
                     self.reading.lines_empty += 1;
-                    return;
+                    return None;
                 }
                 self.inner_line(line, 0, sink)
             }
         };
         self.reading.lines_unwrapped += u64::from(std::mem::take(&mut self.is_unwrapped));
-        let counter = match what {
+        self.reading.entries_outside += u64::from(what == Line::Outside);
+        Some(what)
+    }
+
+    /// The counter of such lines.
+    fn counter(&mut self, what: Line) -> &mut u64 {
+        match what {
             Line::Operation => &mut self.reading.lines_operation,
             Line::Event => &mut self.reading.lines_event,
-            Line::Other => &mut self.reading.lines_other,
+            Line::Other | Line::Outside => &mut self.reading.lines_other,
             Line::Unknown => &mut self.reading.lines_unknown,
             Line::Malformed => &mut self.reading.lines_malformed,
             Line::TooLong => &mut self.reading.lines_too_long,
-            Line::Outside => {
-                self.reading.entries_outside += 1;
-                &mut self.reading.lines_other
-            }
-        };
-        *counter += 1;
+        }
     }
 
     /// `{` alone: what follows is an object over several lines, as `jq` writes it.
@@ -340,13 +349,11 @@ impl Log {
 
     /// Reads the last line of a file without a line feed: the server may still be writing it.
     pub fn last_line(&mut self, line: &[u8], sink: &mut impl Sink) {
-        let before = self.reading;
-        self.line(line, sink);
-        let broken = self.reading.lines_malformed + self.reading.lines_unknown
-            > before.lines_malformed + before.lines_unknown;
-        if broken {
-            self.reading =
-                Reading { lines: before.lines + 1, lines_unfinished: before.lines_unfinished + 1, ..before };
+        match self.read_line(line, sink) {
+            // Not what lines before it were counted as, which it may have ended.
+            Some(Line::Unknown | Line::Malformed) => self.reading.lines_unfinished += 1,
+            Some(what) => *self.counter(what) += 1,
+            None => {}
         }
     }
 
