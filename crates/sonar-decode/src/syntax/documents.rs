@@ -23,6 +23,9 @@ enum State {
     Between,
     /// In a line that holds something else. Set: the last thing in it was the `> ` of a prompt.
     Line(bool),
+    /// Behind a `[` between documents: whether it holds documents is not known yet. Else it begins a prompt, a
+    /// list of something else, or anything at all.
+    Bracket,
     /// In a document.
     Inside,
     /// In a string that ends with this quote. Set: the byte before was a backslash.
@@ -84,12 +87,23 @@ impl Documents {
 
     /// Whether the text ends inside a document, or inside the array that holds them.
     pub fn is_cut(&self) -> bool {
-        self.arrays > 0 || !self.open.is_empty() || self.state == State::Lost
+        self.arrays > 0 || !self.open.is_empty() || matches!(self.state, State::Lost | State::Bracket)
     }
 
     fn byte(&mut self, byte: u8, each: &mut impl FnMut(Found<'_>)) {
         match self.state {
             State::Between | State::Line(_) => self.between(byte),
+            State::Bracket => match byte {
+                b' ' | b'\t' | b'\r' | b'\n' => {}
+                b'{' => {
+                    self.arrays += 1;
+                    self.begin();
+                }
+                // Stays here for the inner one.
+                b'[' => self.arrays += 1,
+                b']' => self.state = State::Between,
+                _ => self.state = State::Line(false),
+            },
             State::Lost => {
                 if byte == b'{' && self.is_at_margin() {
                     self.begin();
@@ -152,10 +166,7 @@ impl Documents {
         match (byte, in_line) {
             (b'\n', _) => self.state = State::Between,
             (b'{', None | Some(true)) => self.begin(),
-            (b'[', None | Some(true)) => {
-                self.arrays += 1;
-                self.state = State::Between;
-            }
+            (b'[', None | Some(true)) => self.state = State::Bracket,
             (b']', None) => self.arrays = self.arrays.saturating_sub(1),
             // White space, what stands between documents, and a byte order mark.
             (b' ' | b'\t' | b'\r' | b',' | b';' | 0xef | 0xbb | 0xbf, None) => {}
@@ -264,7 +275,7 @@ mod tests {
 
     #[test]
     fn documents_are_found_in_whatever_stands_around_them() {
-        let cases: [(&str, &[&str], bool); 12] = [
+        let cases: [(&str, &[&str], bool); 18] = [
             ("{\"a\":1}\n{\"a\":2}\n", &["{\"a\":1}", "{\"a\":2}"], false),
             ("[{\"a\":1},\n{\"a\":2}]\n", &["{\"a\":1}", "{\"a\":2}"], false),
             (
@@ -287,6 +298,16 @@ mod tests {
             ("{ a: 'it\\'s', b: `a\nb`, c: /* } */ 1 }", &["{ a: 'it\\'s', b: `a\nb`, c:  1 }"], false),
             ("{ a: 1 }\n{ a: [ {", &["{ a: 1 }"], true),
             ("[ { a: 1 },\n", &["{ a: 1 }"], true),
+            (
+                "[direct: mongos] shop> db.c.find()\n[ { a: 1 } ]\n[direct: mongos] shop> { a: 2 }\n[direct: mongos] shop>",
+                &["{ a: 1 }", "{ a: 2 }"],
+                false,
+            ),
+            ("[mongos] shop> [ { a: 1 } ]\n[1] x\n", &["{ a: 1 }"], false),
+            ("[ 1, 2 ]\n[ 'a' ]\n[]\n[ ]\n{ a: 1 }\n", &["{ a: 1 }"], false),
+            ("[ [ { a: 1 } ], [\n{ a: 2 } ] ]\n", &["{ a: 1 }", "{ a: 2 }"], false),
+            ("[ [ { a: 1 } ],\n", &["{ a: 1 }"], true),
+            ("[\n", &[], true),
             ("", &[], false),
             ("just text\n", &[], false),
         ];
