@@ -240,7 +240,7 @@ impl<S: Sink> Handler<'_, S> {
             }
         }
         let mut codes: Vec<(i32, u32)> = Vec::new();
-        let facts = self.core.facts_of(&pending, reply, &arrival, &mut codes, header);
+        let facts = self.core.facts_of(&pending, reply, &arrival, &mut codes);
         let known = !pending.joined_late && arrival.first >= pending.start;
         let facts = ReplyFacts {
             latency: known.then(|| arrival.first.since(pending.start)),
@@ -524,7 +524,6 @@ impl Core {
         reply: &Reply,
         arrival: &Arrival,
         codes: &mut Vec<(i32, u32)>,
-        _: Header,
     ) -> ReplyFacts<'a> {
         let mut facts = ReplyFacts { outcome: Outcome::Ok, ..ReplyFacts::default() };
         if !arrival.whole {

@@ -81,7 +81,7 @@ struct Opener {
     identity: Identity,
 }
 
-use self::join::Waiting;
+use self::join::Queue;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
@@ -102,10 +102,12 @@ pub struct Assembler {
     other_shape: Arc<ShapeInfo>,
     cursors: Map<CursorKey, Opener>,
     cursor_order: VecDeque<CursorKey>,
-    waiting: Map<u64, Vec<Waiting>>,
+    waiting: Map<u64, Queue>,
     waiting_count: usize,
-    /// Threads in the order in which their statements began to wait, some of which wait no more.
-    waiting_order: VecDeque<u64>,
+    /// Places of threads in the order in which their statements began to wait; some wait no more.
+    waiting_order: VecDeque<(u64, u64)>,
+    /// How many places there have been.
+    places: u64,
     /// [`MAX_WAITING`], or less in tests.
     max_waiting: usize,
     /// Whether what the next entry comes to is to be remembered.
@@ -131,6 +133,7 @@ impl Default for Assembler {
             waiting: Map::default(),
             waiting_count: 0,
             waiting_order: VecDeque::new(),
+            places: 0,
             max_waiting: MAX_WAITING,
             remembers: false,
             remembered: None,
@@ -145,7 +148,6 @@ pub struct Known {
     pub fields: Fields,
     resolved: Resolved,
     is_statement: bool,
-    opens: bool,
     over_cap: bool,
     unsaid: bool,
 }
@@ -208,7 +210,7 @@ impl Assembler {
     /// statements that were emitted before, use [`Self::take`] instead.
     #[inline]
     pub fn take_known(&mut self, known: &Known, extra: &Extra<'_>, sink: &mut impl Sink) -> bool {
-        let Known { fields, resolved, is_statement, opens, over_cap, unsaid } = known;
+        let Known { fields, resolved, is_statement, over_cap, unsaid } = known;
         if let Some(thread) = extra.thread
             && !is_statement
             && self.waiting_count > 0
@@ -219,7 +221,7 @@ impl Assembler {
         let app = self.app(fields, extra);
         let (end, weight) = (end_of(fields, extra), self.weight_of(fields, extra));
         self.reading.shapes_over_cap += u64::from(*over_cap);
-        if *opens && let Some(key) = CursorKey::of(fields, None) {
+        if let Some(key) = CursorKey::of(fields, None) {
             let opener = Opener {
                 shape: resolved.shape.clone(),
                 ordered: resolved.ordered,
@@ -253,7 +255,6 @@ impl Assembler {
                 fields: entry.fields.clone(),
                 resolved: resolved.clone(),
                 is_statement: entry.is_statement,
-                opens: true,
                 over_cap: entry.request.builder.over_cap,
                 unsaid,
             },

@@ -1,8 +1,10 @@
 //! Statements and the command that held them. Logs write the statements of a write one by one, and then the
 //! command: they are one operation.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::quality::RandomState;
 use sonar_core::{Application, Class, Identity, PlanFlags, ShapeId, ShapeInfo, Statement, Timestamp};
 
 use super::{Assembler, MAX_SHAPES, NS_PER_MS, Resolved, Sink};
@@ -24,7 +26,27 @@ pub(super) struct Waiting {
     weight: u32,
 }
 
+/// The statements that wait on one thread.
+#[derive(Default)]
+pub(super) struct Queue {
+    /// Its place among the threads; a thread that waits again has a new one.
+    place: u64,
+    statements: Vec<Waiting>,
+}
+
 impl Assembler {
+    /// Takes away what waits on a thread.
+    fn take_waiting(&mut self, thread: u64) -> Vec<Waiting> {
+        let all = self.waiting.remove(&thread).map(|queue| queue.statements).unwrap_or_default();
+        self.waiting_count -= all.len();
+        all
+    }
+
+    /// Whether a thread waits, since it took this place.
+    fn holds_place(waiting: &HashMap<u64, Queue, RandomState>, (place, thread): (u64, u64)) -> bool {
+        waiting.get(&thread).is_some_and(|queue| queue.place == place)
+    }
+
     /// A statement waits for the command that held it.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn wait(
@@ -41,7 +63,7 @@ impl Assembler {
         let other = self
             .waiting
             .get(&thread)
-            .and_then(|all| all.last())
+            .and_then(|queue| queue.statements.last())
             .is_some_and(|last| last.kind != resolved.kind || last.fields.namespace != fields.namespace);
         if other {
             self.release(thread, sink);
@@ -60,19 +82,23 @@ impl Assembler {
         while self.waiting_count >= self.max_waiting {
             // Those that have waited longest will hardly be asked for.
             let Some(oldest) = self.waiting_order.pop_front() else { break };
-            self.reading.statements_unjoined += self.waiting.get(&oldest).map_or(0, |all| all.len() as u64);
-            self.release(oldest, sink);
+            if Self::holds_place(&self.waiting, oldest) {
+                let queue = self.waiting.get(&oldest.1);
+                self.reading.statements_unjoined += queue.map_or(0, |queue| queue.statements.len() as u64);
+                self.release(oldest.1, sink);
+            }
         }
         let own = self.waiting.entry(thread).or_default();
-        if own.is_empty() {
-            self.waiting_order.push_back(thread);
+        if own.statements.is_empty() {
+            self.places += 1;
+            own.place = self.places;
+            self.waiting_order.push_back((own.place, thread));
         }
-        own.push(waiting);
+        own.statements.push(waiting);
         self.waiting_count += 1;
         if self.waiting_order.len() > 2 * self.waiting.len() + 64 {
-            let mut seen = std::collections::HashSet::with_hasher(foldhash::quality::RandomState::default());
             let waiting = &self.waiting;
-            self.waiting_order.retain(|thread| waiting.contains_key(thread) && seen.insert(*thread));
+            self.waiting_order.retain(|place| Self::holds_place(waiting, *place));
         }
     }
 
@@ -101,8 +127,7 @@ impl Assembler {
                 && one.shape.database == resolved.shape.database
                 && (is_statement || is_bucket)
         };
-        let all = self.waiting.remove(&thread).unwrap_or_default();
-        self.waiting_count -= all.len();
+        let all = self.take_waiting(thread);
         let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
         for one in others {
             self.tell_alone(&one, sink);
@@ -186,9 +211,7 @@ impl Assembler {
 
     /// Tells of the statements that wait on a thread: no command of theirs came.
     pub(super) fn release(&mut self, thread: u64, sink: &mut impl Sink) {
-        let all = self.waiting.remove(&thread).unwrap_or_default();
-        self.waiting_count -= all.len();
-        for one in all {
+        for one in self.take_waiting(thread) {
             self.tell_alone(&one, sink);
         }
     }
@@ -287,7 +310,7 @@ mod tests {
     use super::*;
     use crate::log::{Log, Settings};
 
-    #[derive(Default)]
+    #[derive(Debug, Default)]
     struct Seen(Vec<(String, u64)>);
 
     impl Sink for Seen {
@@ -305,6 +328,13 @@ mod tests {
     fn command(connection: u32) -> String {
         format!(
             r#"{{"t":{{"$date":"2026-05-01T10:00:00.101+00:00"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn{connection}","msg":"Slow query","attr":{{"type":"command","ns":"t.$cmd","command":{{"update":"d","ordered":true,"$db":"t"}},"durationMillis":50}}}}"#
+        )
+    }
+
+    /// The client of a connection has gone.
+    fn disconnect(connection: u32) -> String {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.101+00:00"}},"s":"I","c":"NETWORK","id":22944,"ctx":"conn{connection}","msg":"Connection ended","attr":{{"remote":"10.0.0.2:40000","connectionId":{connection},"connectionCount":1}}}}"#
         )
     }
 
@@ -340,6 +370,20 @@ mod tests {
         ];
         assert_eq!(seen.0, expected);
         assert_eq!((log.reading().statements_unjoined, log.reading().statements_joined), (1, 3));
+    }
+
+    #[test]
+    fn a_thread_that_waits_again_has_waited_no_longer_than_the_others() {
+        let text = "{q: {_id: ?number}, u: {$set: {a: ?number}}}";
+        for ends in [command(1), disconnect(1)] {
+            let lines = [statement(1, 1), ends, statement(2, 2), statement(3, 3), statement(1, 4)];
+            let lines: Vec<String> = lines.into_iter().chain([statement(4, 5), command(1)]).collect();
+            let (seen, log) = read(&lines);
+            // The third that is reported is the one that gave way, or the second where the first was joined.
+            let at = seen.0.iter().position(|seen| *seen == (format!("{text} 2"), 1));
+            assert_eq!(at, Some(1), "{seen:?}");
+            assert_eq!(log.reading().statements_unjoined, 1);
+        }
     }
 
     #[test]
