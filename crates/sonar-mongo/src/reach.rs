@@ -39,6 +39,8 @@ pub(crate) enum Obstacle {
     Certificate(String),
     /// It requires a certificate of the client.
     ClientCertificate,
+    /// It ends the handshake without a reason: for want of a client certificate in TLS 1.2, or of a common cipher.
+    Handshake,
     /// It accepts only TLS.
     WantsTls,
     /// It does not answer in TLS.
@@ -90,7 +92,7 @@ impl Obstacle {
                 if tls { Self::NoTls } else { Self::HangsUp }
             }
             // The resolver's errors have no kind of their own.
-            _ if text.contains("Temporary failure in name resolution") => Self::NoDns,
+            _ if text.contains("lookup address") && is_temporary(&text) => Self::NoDns,
             _ if text.contains("lookup address") => Self::UnknownHost,
             _ if tls => Self::of_tls(&text),
             _ => Self::Other(without_number(&text)),
@@ -106,8 +108,10 @@ impl Obstacle {
             Self::Name
         } else if has("expired") || has("Expired") || has("NotValidYet") || has("not valid yet") {
             Self::Expired
-        } else if has("alert: CertificateRequired") || has("alert: HandshakeFailure") {
+        } else if has("alert: CertificateRequired") {
             Self::ClientCertificate
+        } else if has("alert: HandshakeFailure") {
+            Self::Handshake
         } else if has("invalid peer certificate") {
             let reason = text.split("invalid peer certificate: ").nth(1).unwrap_or(text);
             Self::Certificate(plain(reason))
@@ -126,10 +130,16 @@ impl Obstacle {
                 | Self::Name
                 | Self::Certificate(_)
                 | Self::ClientCertificate
+                | Self::Handshake
                 | Self::NotMongo
                 | Self::WantsTls
         )
     }
+}
+
+/// Whether the resolver calls its error temporary (`EAI_AGAIN`), in the words of glibc or of musl.
+fn is_temporary(text: &str) -> bool {
+    ["Temporary failure in name resolution", "Try again"].iter().any(|words| text.contains(words))
 }
 
 /// Without the number that the standard library adds to an error of the system.
@@ -181,7 +191,10 @@ impl Unreachable {
 
     /// Whether it answered in TLS, if only with a demand.
     pub(crate) fn speaks_tls(&self) -> bool {
-        matches!(&self.why, Why::Obstacle(Obstacle::ClientCertificate | Obstacle::Tls(_)))
+        matches!(
+            &self.why,
+            Why::Obstacle(Obstacle::ClientCertificate | Obstacle::Handshake | Obstacle::Tls(_))
+        )
     }
 
     pub(crate) fn with(self, obstacle: Obstacle) -> Self {
@@ -227,6 +240,11 @@ impl fmt::Display for Unreachable {
             Obstacle::ClientCertificate => {
                 write!(f, "{at} asks for a client certificate; give one with --tlsCertificateKeyFile")
             }
+            Obstacle::Handshake => write!(
+                f,
+                "{at} refuses the TLS handshake: it asks for a client certificate (--tlsCertificateKeyFile), or shares \
+                 no TLS version or cipher with mongosonar"
+            ),
             Obstacle::WantsTls => {
                 write!(
                     f,
@@ -418,6 +436,15 @@ mod tests {
             (io(Kind::UnexpectedEof), true, "does not answer the TLS handshake"),
             (resolver("Name or service not known"), false, "unknown host name"),
             (resolver("Temporary failure in name resolution"), false, "no name server answers"),
+            // musl's words for the same.
+            (resolver("Name does not resolve"), false, "unknown host name"),
+            (resolver("Try again"), false, "no name server answers"),
+            (
+                said("received fatal alert: CertificateRequired"),
+                true,
+                "asks for a client certificate; give one",
+            ),
+            (said("received fatal alert: HandshakeFailure"), true, "shares no TLS version or cipher"),
             (
                 said("received corrupt message of type InvalidContentType"),
                 true,

@@ -1,5 +1,6 @@
 //! Which server is meant, and as whom to talk to it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -79,8 +80,8 @@ impl Target {
     /// The user whose password is missing: one is named, by an option or in the connection string, and neither
     /// a password nor a mechanism that wants none.
     pub fn user_without_password(&self) -> Option<&str> {
-        let rest = self.uri.split_once("://").map_or("", |(_, rest)| rest);
-        let (authority, options) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
+        let (_, authority, rest) = parts(&self.uri);
+        let options = rest.get(1..).unwrap_or("");
         let named = authority.rsplit_once('@').map(|(user, _)| user);
         let wants_none = ["authMechanism=MONGODB-X509", "authMechanism=MONGODB-OIDC", "authMechanism=GSSAPI"];
         let lower = options.to_ascii_lowercase();
@@ -100,11 +101,26 @@ impl Target {
             let said = "a % in it must begin an escape like %40; a % itself is %25";
             return Err(Error::ConnectionString(said.to_owned()));
         }
+        let uri = self.uri_with_user();
         let mut options =
-            ClientOptions::parse(&self.uri).await.map_err(|error| Error::of("connect", "", &error))?;
+            ClientOptions::parse(uri.as_ref()).await.map_err(|error| Error::of("connect", "", &error))?;
         self.add_user(&mut options)?;
         self.add_tls(&mut options)?;
         Ok(options)
+    }
+
+    /// The connection string, with the user of the options where it names none: the driver passes over `authSource`
+    /// and the default database of a string without a user.
+    fn uri_with_user(&self) -> Cow<'_, str> {
+        let (scheme, authority, rest) = parts(&self.uri);
+        match &self.username {
+            Some(user) if !scheme.is_empty() && !authority.contains('@') && !user.is_empty() => {
+                let password = self.password.as_deref().map(|password| format!(":{}", escaped(password)));
+                let password = password.unwrap_or_default();
+                format!("{scheme}{}{password}@{authority}{rest}", escaped(user)).into()
+            }
+            _ => (&self.uri).into(),
+        }
     }
 
     fn add_user(&self, options: &mut ClientOptions) -> Result<()> {
@@ -149,7 +165,12 @@ impl Target {
         let mut tls = match options.tls.take() {
             Some(Tls::Enabled(tls)) => tls,
             Some(Tls::Disabled) => {
-                return Err(Error::ConnectionString("--tls differs from the connection string".to_owned()));
+                let given = [(self.tls, "--tls"), (self.tls_ca_file.is_some(), "--tlsCAFile")];
+                let given = given.iter().find(|(given, _)| *given);
+                let option = given.map_or("--tlsCertificateKeyFile", |(_, option)| option);
+                return Err(Error::ConnectionString(format!(
+                    "{option} needs TLS, which the connection string switches off"
+                )));
             }
             None => TlsOptions::default(),
         };
@@ -183,6 +204,24 @@ fn has_stray_percent(uri: &str) -> bool {
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
     uri.split('%').skip(1).any(|rest| !is_escape(rest))
+}
+
+/// Scheme, users and hosts, and what comes after them, of a connection string.
+fn parts(uri: &str) -> (&str, &str, &str) {
+    let hosts = uri.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = uri.split_at(hosts);
+    let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    (scheme, authority, rest)
+}
+
+/// A user name or a password as it stands in a connection string.
+fn escaped(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escape = |byte| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
 }
 
 fn connection_string(text: &str) -> String {
@@ -294,6 +333,50 @@ mod tests {
     }
 
     #[test]
+    fn the_database_that_knows_the_user_is_that_of_the_connection_string() {
+        let credential = |uri: &str, auth_database: Option<&str>| {
+            let target = Target {
+                username: Some("d@b:a é".to_owned()),
+                password: Some("p%40/?".to_owned()),
+                auth_database: auth_database.map(str::to_owned),
+                ..Target::from(uri)
+            };
+            let known = options(&target).unwrap().credential.unwrap();
+            assert_eq!(known.username.as_deref(), Some("d@b:a é"), "{uri}");
+            assert_eq!(known.password.as_deref(), Some("p%40/?"), "{uri}");
+            known.source.unwrap()
+        };
+        for (uri, source) in [
+            ("mongodb://db1/?authSource=shop", "shop"),
+            ("mongodb://db1,db2:5/orders", "orders"),
+            ("mongodb://db1/orders?authSource=shop&appName=x@y", "shop"),
+            ("mongodb://db1/?appName=x", "admin"),
+            ("mongodb://db1", "admin"),
+            ("db1:27018", "admin"),
+        ] {
+            assert_eq!(credential(uri, None), source, "{uri}");
+            assert_eq!(credential(uri, Some("other")), "other", "{uri}");
+        }
+        let ops = Target {
+            username: Some("ops".to_owned()),
+            ..Target::from("mongodb://ops:x@db1/?authSource=shop")
+        };
+        assert_eq!(options(&ops).unwrap().credential.unwrap().source.as_deref(), Some("shop"));
+    }
+
+    #[test]
+    fn an_error_names_the_option_that_was_given() {
+        let off = Target::from("mongodb://db1/?tls=false");
+        let said = |target: &Target| options(target).unwrap_err().to_string();
+        let both = Target { tls: true, tls_ca_file: Some("/ca.pem".into()), ..off.clone() };
+        assert!(said(&both).contains("--tls needs TLS"), "{}", said(&both));
+        let authority = Target { tls_ca_file: Some("/ca.pem".into()), ..off.clone() };
+        assert!(said(&authority).contains("--tlsCAFile needs TLS"), "{}", said(&authority));
+        let own = Target { tls_key_file: Some("/me.pem".into()), ..off };
+        assert!(said(&own).contains("--tlsCertificateKeyFile needs TLS"), "{}", said(&own));
+    }
+
+    #[test]
     fn a_user_without_a_password_is_noticed_wherever_it_is_named() {
         let asked = |text: &str| Target::from(text).user_without_password().map(str::to_owned);
         assert_eq!(asked("mongodb://dba@db1"), Some("dba".to_owned()));
@@ -338,6 +421,7 @@ mod tests {
             let _ = Target::of_host(&text, port);
             let _ = options(&Target::from(&text));
             let _ = Target::from(&text).user_without_password();
+            let _ = options(&Target { username: Some(text.clone()), ..Target::from(&text) });
             let _ = is_host_and_port(&text);
         }
     }
