@@ -77,6 +77,9 @@ impl Server {
     }
 }
 
+/// The driver inside of servers, as they name it since 4.4 where they connect to each other.
+const INTERNAL_DRIVER: &str = "MongoDB Internal Client";
+
 const WHAT: &str = "list the connections";
 
 /// Address and application of one connection; `None` if it is not a client's.
@@ -96,6 +99,9 @@ fn client(operation: &Bson) -> Option<(Endpoint, Application)> {
             .and_then(|metadata| metadata.get_document(name))
             .unwrap_or(&empty)
     };
+    if let Some(app) = mongos(part("mongos"), address) {
+        return Some((address.into(), app));
+    }
     let name = match text(part("application"), "name") {
         name if name.is_empty() => text(operation, "appName"),
         name => name,
@@ -109,16 +115,50 @@ fn client(operation: &Bson) -> Option<(Endpoint, Application)> {
     Some((address.into(), app))
 }
 
+/// The mongos on a connection, where it is one. What it passes on to a shard carries the metadata of its own client,
+/// with a part about the mongos, while the address is that of the mongos. On the mongos itself the metadata has that
+/// part too, and the address in it is that of the connection.
+fn mongos(part: &Document, address: SocketAddr) -> Option<Application> {
+    let behind: SocketAddr = part.get_str("client").ok()?.parse().ok()?;
+    let version = part.get_str("version").unwrap_or_default();
+    (behind != address).then(|| Application {
+        name: Box::default(),
+        driver: INTERNAL_DRIVER.into(),
+        driver_version: version.chars().take(255).collect::<String>().into_boxed_str(),
+        joined_late: false,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_its_address_and_its_application() {
-        let of = |document: Document| {
-            client(&Bson::Document(document))
-                .map(|(client, app)| format!("{client} {} {} {}", app.name, app.driver, app.driver_version))
+    fn what_a_mongos_passes_on_is_a_connection_of_the_mongos() {
+        let of = |address: &str| {
+            let operation = doc! {
+                "client": address,
+                "appName": "shop",
+                "clientMetadata": {
+                    "application": { "name": "shop" },
+                    "driver": { "name": "nodejs", "version": "6.3" },
+                    "mongos": { "host": "router:27017", "client": "10.0.0.9:51234", "version": "7.0.5" },
+                },
+            };
+            client(&Bson::Document(operation)).map(shown).unwrap()
         };
+        // On a shard; on the mongos.
+        assert_eq!(of("10.0.0.3:40000"), "10.0.0.3:40000  MongoDB Internal Client 7.0.5");
+        assert_eq!(of("10.0.0.9:51234"), "10.0.0.9:51234 shop nodejs 6.3");
+    }
+
+    fn shown((client, app): (Endpoint, Application)) -> String {
+        format!("{client} {} {} {}", app.name, app.driver, app.driver_version)
+    }
+
+    #[test]
+    fn a_connection_is_its_address_and_its_application() {
+        let of = |document: Document| client(&Bson::Document(document)).map(shown);
         let metadata =
             doc! { "application": { "name": "shop" }, "driver": { "name": "nodejs", "version": "6.3" } };
         assert_eq!(
