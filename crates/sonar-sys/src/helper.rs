@@ -96,6 +96,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_signal_does_not_end_the_wait_for_a_file() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (say, thread) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn(move || {
+            say.send(sys_process::interruptible()).unwrap();
+            receive_file(&other)
+        });
+        let thread = thread.recv().unwrap();
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(20));
+            sys_process::interrupt(thread);
+        }
+        // Where it has given up, nobody receives it.
+        let _ = send_file(&one, &File::open("/dev/null").unwrap());
+        assert!(waiting.join().unwrap().unwrap().is_some());
+    }
+
+    #[test]
     fn a_file_goes_to_the_other_side() {
         let (one, other) = UnixStream::pair().unwrap();
         let path = std::env::temp_dir().join(format!("sonar-sys-helper-{}", std::process::id()));

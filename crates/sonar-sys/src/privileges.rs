@@ -8,6 +8,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+mod calls;
+
+use self::calls::{CHANGES, Call, DECODING, ESCALATION, OPENING, SERVING, SOCKETS, Test};
 use crate::classic_bpf::{Assembler, Condition, Instruction, Label, Width};
 use crate::sys_process::{self, Ruleset};
 
@@ -28,7 +31,9 @@ pub mod capability {
 pub enum Duty {
     /// Any work that starts no program, inspects no memory of others and changes nothing of the machine.
     General,
-    /// The same, and it opens no socket.
+    /// The same, and it reads files but changes none; it connects to servers but is none.
+    Client,
+    /// Like [`Duty::General`], and it opens no socket.
     Writing,
     /// The same, and it reads files but changes none, of eBPF it uses the maps that it has.
     Reading,
@@ -61,6 +66,31 @@ pub fn drop_capabilities(keep: &[u32]) -> io::Result<()> {
     sys_process::set_capabilities(kept, kept)
 }
 
+/// Which files a thread may still use.
+#[derive(Copy, Clone, Debug)]
+pub enum Files<'a> {
+    /// It reads below these folders, and uses no network.
+    Below(&'a [&'a Path]),
+    /// It reads all, and uses the network.
+    ReadOnly,
+}
+
+/// Gives up all but this for the calling thread and those it starts from now on: the capabilities `keep`, these
+/// files, the system calls of the duty. Each is tried whatever becomes of the others; returns what failed, and why.
+pub fn give_up(duty: Duty, files: Files<'_>, keep: &[u32]) -> Vec<(&'static str, io::Error)> {
+    let limit = || match files {
+        Files::Below(folders) => limit_files(folders, &[]),
+        Files::ReadOnly => refuse_changes(),
+    };
+    // The last may forbid what the others need; the first sets what they need.
+    let steps: [(&'static str, &dyn Fn() -> io::Result<()>); 3] = [
+        ("capabilities", &|| drop_capabilities(keep)),
+        ("files, by Landlock", &limit),
+        ("system calls, by seccomp", &|| confine(duty)),
+    ];
+    steps.into_iter().filter_map(|(what, step)| Some((what, step().err()?))).collect()
+}
+
 /// Whether `works` without any capability. Tried with none; the calling thread has its own again afterwards.
 pub fn works_without(works: impl FnOnce() -> bool) -> bool {
     let Some(permitted) = permitted() else { return true };
@@ -91,11 +121,33 @@ mod right {
     pub const ALL: u64 = (1 << 13) - 1;
     pub const REFER: u64 = 1 << 13;
     pub const TRUNCATE: u64 = 1 << 14;
+    pub const READING: u64 = READ_FILE | READ_DIR;
+
+    /// All that this version of Landlock knows.
+    pub fn known(version: u32) -> u64 {
+        ALL | if version >= 2 { REFER } else { 0 } | if version >= 3 { TRUNCATE } else { 0 }
+    }
 }
 
 /// The version of Landlock that the kernel has; `None` where it has none, or it is switched off.
 pub fn landlock() -> Option<u32> {
     sys_process::landlock_version().ok()
+}
+
+fn landlock_version() -> io::Result<u32> {
+    sys_process::landlock_version()
+        .map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error.to_string()))
+}
+
+/// Limits the calling thread, by Landlock, to reading files, which it may do anywhere. It may use the network, and what
+/// is open stays usable.
+///
+/// # Errors
+/// As [`limit_files`].
+pub fn refuse_changes() -> io::Result<()> {
+    let files = right::known(landlock_version()?) & !right::READING;
+    let rules = sys_process::landlock_ruleset(&Ruleset { files, network: 0 }, 8)?;
+    sys_process::landlock_restrict(&rules)
 }
 
 /// Limits the calling thread, by Landlock, to reading below some folders, and to making, writing and removing
@@ -104,15 +156,12 @@ pub fn landlock() -> Option<u32> {
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] where the kernel has no Landlock or it is switched off; else when it refuses.
 pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
-    let version = sys_process::landlock_version()
-        .map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error.to_string()))?;
-    let mut all = right::ALL;
-    all |= if version >= 2 { right::REFER } else { 0 };
-    all |= if version >= 3 { right::TRUNCATE } else { 0 };
+    let version = landlock_version()?;
+    let all = right::known(version);
     let tcp = 0b11;
     let (network, bytes) = if version >= 4 { (tcp, 16) } else { (0, 8) };
     let rules = sys_process::landlock_ruleset(&Ruleset { files: all, network }, bytes)?;
-    let reading = right::READ_FILE | right::READ_DIR;
+    let reading = right::READING;
     let writing = reading
         | right::WRITE_FILE
         | right::MAKE_REG
@@ -137,6 +186,7 @@ pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
 pub fn confine(duty: Duty) -> io::Result<()> {
     let program = match duty {
         Duty::General => refuse(&[ESCALATION]),
+        Duty::Client => refuse(&[ESCALATION, SERVING, CHANGES]),
         Duty::Writing => refuse(&[ESCALATION, SOCKETS]),
         Duty::Reading => refuse(&[ESCALATION, SOCKETS, CHANGES]),
         Duty::Showing => refuse(&[ESCALATION, SOCKETS, CHANGES, OPENING]),
@@ -144,187 +194,6 @@ pub fn confine(duty: Duty) -> io::Result<()> {
     };
     sys_process::filter_calls(&program?)
 }
-
-/// When a rule about a system call applies.
-#[derive(Copy, Clone)]
-enum Test {
-    Always,
-    /// The low half of an argument is one of these values.
-    Among(u32, &'static [u32]),
-    /// It has none of these bits.
-    Without(u32, u32),
-}
-
-/// A system call; the rule is met where the test holds.
-type Call = (libc::c_long, Test);
-
-const NEVER: Test = Test::Among(0, &[]);
-
-const fn always(number: libc::c_long) -> Call {
-    (number, Test::Always)
-}
-
-/// The calls of eBPF that use maps: look up, update, delete, next key, and the same in batches; and what a
-/// descriptor is.
-const MAP_COMMANDS: &[u32] = &[1, 2, 3, 4, 15, 24, 25, 26, 27];
-
-/// What turns a foothold into more: other programs, other processes' memory, the kernel's own code, mounts and
-/// namespaces, keys; and the ways around a filter of calls. Each is refused unless its test holds.
-const ESCALATION: &[Call] = &[
-    (libc::SYS_bpf, Test::Among(0, MAP_COMMANDS)),
-    (libc::SYS_execve, NEVER),
-    (libc::SYS_execveat, NEVER),
-    (libc::SYS_ptrace, NEVER),
-    (libc::SYS_process_vm_readv, NEVER),
-    (libc::SYS_process_vm_writev, NEVER),
-    (libc::SYS_pidfd_getfd, NEVER),
-    (libc::SYS_kcmp, NEVER),
-    (libc::SYS_perf_event_open, NEVER),
-    (libc::SYS_userfaultfd, NEVER),
-    (libc::SYS_init_module, NEVER),
-    (libc::SYS_finit_module, NEVER),
-    (libc::SYS_delete_module, NEVER),
-    (libc::SYS_kexec_load, NEVER),
-    (libc::SYS_kexec_file_load, NEVER),
-    (libc::SYS_mount, NEVER),
-    (libc::SYS_umount2, NEVER),
-    (libc::SYS_move_mount, NEVER),
-    (libc::SYS_open_tree, NEVER),
-    (libc::SYS_mount_setattr, NEVER),
-    (libc::SYS_fsopen, NEVER),
-    (libc::SYS_fsmount, NEVER),
-    (libc::SYS_fspick, NEVER),
-    (libc::SYS_pivot_root, NEVER),
-    (libc::SYS_chroot, NEVER),
-    (libc::SYS_setns, NEVER),
-    (libc::SYS_unshare, NEVER),
-    (libc::SYS_swapon, NEVER),
-    (libc::SYS_swapoff, NEVER),
-    (libc::SYS_reboot, NEVER),
-    (libc::SYS_acct, NEVER),
-    (libc::SYS_keyctl, NEVER),
-    (libc::SYS_add_key, NEVER),
-    (libc::SYS_request_key, NEVER),
-    (libc::SYS_open_by_handle_at, NEVER),
-    (libc::SYS_name_to_handle_at, NEVER),
-    (libc::SYS_clock_settime, NEVER),
-    (libc::SYS_settimeofday, NEVER),
-    (libc::SYS_io_uring_setup, NEVER),
-    (libc::SYS_io_uring_enter, NEVER),
-    (libc::SYS_io_uring_register, NEVER),
-    // PT_TRACE_ME and the like are above; personality may make data executable.
-    (libc::SYS_personality, NEVER),
-];
-
-/// Ways out by a network, or to another process. A pair of sockets leads nowhere, and is not among them.
-const SOCKETS: &[Call] = &[
-    (libc::SYS_socket, NEVER),
-    (libc::SYS_connect, NEVER),
-    (libc::SYS_bind, NEVER),
-    (libc::SYS_listen, NEVER),
-    (libc::SYS_accept, NEVER),
-    (libc::SYS_accept4, NEVER),
-];
-
-const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
-
-/// What changes files and folders by name.
-const CHANGES: &[Call] = &[
-    (libc::SYS_openat, Test::Without(2, WRITING)),
-    // Its flags are behind a pointer.
-    (libc::SYS_openat2, NEVER),
-    (libc::SYS_mknodat, NEVER),
-    (libc::SYS_linkat, NEVER),
-    (libc::SYS_symlinkat, NEVER),
-    (libc::SYS_renameat2, NEVER),
-    (libc::SYS_unlinkat, NEVER),
-    (libc::SYS_mkdirat, NEVER),
-    (libc::SYS_fchmodat, NEVER),
-    (libc::SYS_fchownat, NEVER),
-    (libc::SYS_truncate, NEVER),
-    (libc::SYS_setxattr, NEVER),
-    (libc::SYS_lsetxattr, NEVER),
-    (libc::SYS_renameat, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_open, Test::Without(1, WRITING)),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_creat, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mknod, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_link, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_symlink, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_rename, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_unlink, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mkdir, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_rmdir, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_chmod, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_chown, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_lchown, NEVER),
-];
-
-/// Opening files at all.
-const OPENING: &[Call] = &[
-    (libc::SYS_openat, NEVER),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_open, NEVER),
-];
-
-/// From `asm-generic/mman-common.h`; the argument of `mmap` and `mprotect` is their third.
-const EXECUTABLE: Test = Test::Without(2, libc::PROT_EXEC as u32);
-
-/// What a decoder thread calls: it waits for its ring and reads its figures, has the ring's filter replaced, takes
-/// and gives back memory, waits for other threads, writes to what is open, and ends.
-const DECODING: &[Call] = &[
-    always(libc::SYS_ppoll),
-    #[cfg(target_arch = "x86_64")]
-    always(libc::SYS_poll),
-    (libc::SYS_getsockopt, Test::Among(1, &[libc::SOL_SOCKET as u32, libc::SOL_PACKET as u32])),
-    (libc::SYS_setsockopt, Test::Among(2, &[libc::SO_ATTACH_FILTER as u32])),
-    // The name of an interface by its number, at a socket that is open.
-    (libc::SYS_ioctl, Test::Among(1, &[libc::SIOCGIFNAME as u32])),
-    always(libc::SYS_futex),
-    always(libc::SYS_write),
-    always(libc::SYS_writev),
-    always(libc::SYS_read),
-    always(libc::SYS_close),
-    always(libc::SYS_fstat),
-    always(libc::SYS_lseek),
-    always(libc::SYS_ftruncate),
-    always(libc::SYS_brk),
-    (libc::SYS_mmap, EXECUTABLE),
-    (libc::SYS_mprotect, EXECUTABLE),
-    always(libc::SYS_munmap),
-    always(libc::SYS_mremap),
-    always(libc::SYS_madvise),
-    always(libc::SYS_clock_gettime),
-    always(libc::SYS_clock_nanosleep),
-    always(libc::SYS_nanosleep),
-    always(libc::SYS_gettimeofday),
-    always(libc::SYS_sched_yield),
-    always(libc::SYS_sched_getaffinity),
-    always(libc::SYS_getpid),
-    always(libc::SYS_gettid),
-    (libc::SYS_tgkill, Test::Among(2, &[libc::SIGABRT as u32])),
-    always(libc::SYS_getrandom),
-    always(libc::SYS_rt_sigreturn),
-    always(libc::SYS_rt_sigprocmask),
-    always(libc::SYS_rt_sigaction),
-    always(libc::SYS_sigaltstack),
-    always(libc::SYS_restart_syscall),
-    always(libc::SYS_set_robust_list),
-    always(libc::SYS_rseq),
-    always(libc::SYS_exit),
-    always(libc::SYS_exit_group),
-];
 
 /// From `linux/audit.h`.
 #[cfg(target_arch = "x86_64")]
@@ -348,7 +217,7 @@ fn filter(groups: &[&[Call]], others: bool) -> io::Result<Vec<Instruction>> {
     const ARCH: u32 = 4;
     const ARGUMENTS: u32 = 16;
     let mut program = Assembler::default();
-    let (allowed, refused) = (program.label(), program.label());
+    let (allowed, refused, absent) = (program.label(), program.label(), program.label());
     program.load(Width::Word, ARCH);
     // Calls of another architecture have other numbers.
     program.unless(Condition::Equal, ARCHITECTURE, refused);
@@ -370,7 +239,10 @@ fn filter(groups: &[&[Call]], others: bool) -> io::Result<Vec<Instruction>> {
         let next = program.label();
         program.unless(Condition::Equal, number, next);
         for test in tests {
-            met_or(&mut program, test, ARGUMENTS, refused);
+            match test {
+                Test::Absent => program.jump(absent),
+                test => met_or(&mut program, test, ARGUMENTS, refused),
+            }
         }
         program.jump(allowed);
         program.place(next);
@@ -380,6 +252,8 @@ fn filter(groups: &[&[Call]], others: bool) -> io::Result<Vec<Instruction>> {
     program.return_constant(libc::SECCOMP_RET_ALLOW);
     program.place(refused);
     program.return_constant(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+    program.place(absent);
+    program.return_constant(libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
     program.finish().map_err(|error| io::Error::other(format!("the filter cannot be assembled: {error:?}")))
 }
 
@@ -388,13 +262,19 @@ fn filter(groups: &[&[Call]], others: bool) -> io::Result<Vec<Instruction>> {
 fn met_or(program: &mut Assembler, test: Test, arguments: u32, refused: Label) {
     let next = program.label();
     match test {
-        Test::Always => {}
+        Test::Always | Test::Absent => {}
         Test::Among(argument, values) => {
             program.load(Width::Word, arguments + 8 * argument);
             for value in values {
                 program.when(Condition::Equal, *value, next);
             }
             program.jump(refused);
+        }
+        Test::Except(argument, values) => {
+            program.load(Width::Word, arguments + 8 * argument);
+            for value in values {
+                program.when(Condition::Equal, *value, refused);
+            }
         }
         Test::Without(argument, bits) => {
             program.load(Width::Word, arguments + 8 * argument);
@@ -476,6 +356,7 @@ mod tests {
         let none = Able { read: false, write: false, socket: false, run: false, trace: false, memory: true };
         assert_eq!(after(confined_to(Duty::Showing)), none);
         assert_eq!(after(confined_to(Duty::Reading)), Able { read: true, ..none });
+        assert_eq!(after(confined_to(Duty::Client)), Able { read: true, socket: true, ..none });
         let writing = Able { read: true, write: true, ..none };
         assert_eq!(after(confined_to(Duty::Writing)), writing);
         let general = after(confined_to(Duty::General));
@@ -486,6 +367,131 @@ mod tests {
     fn an_unconfined_thread_can_do_all_that_is_tried() {
         let able = after(|| {});
         assert!(able.read && able.write && able.socket && able.run && able.memory, "{able:?}");
+    }
+
+    /// The error of each call, in a thread of its own after `confined`. All arguments but those given are ones that
+    /// the kernel refuses by itself: where the filter lets a call pass, nothing happens.
+    fn errors_after(
+        confined: impl FnOnce() + Send + 'static,
+        calls: &'static [(libc::c_long, [libc::c_long; 2])],
+    ) -> Vec<Option<i32>> {
+        let tried = thread::spawn(move || {
+            confined();
+            let errors: Vec<_> =
+                calls.iter().map(|(number, arguments)| sys_process::fails(*number, *arguments)).collect();
+            let other = thread::spawn(|| 7).join();
+            (errors, other.ok())
+        });
+        let (errors, other) = tried.join().unwrap();
+        assert_eq!(other, Some(7), "threads can be started");
+        errors
+    }
+
+    #[test]
+    fn no_way_to_more_is_left_beside_the_usual_one() {
+        const NAMESPACE: libc::c_long = (libc::CLONE_NEWUSER | libc::CLONE_FS) as _;
+        const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
+            (libc::SYS_clone, [NAMESPACE, 0]),
+            (libc::SYS_clone, [(libc::CLONE_NEWNS | libc::CLONE_FS) as _, 0]),
+            (libc::SYS_unshare, [-1, 0]),
+            (libc::SYS_setns, [-1, 0]),
+            (libc::SYS_ioctl, [-1, libc::TIOCSTI as _]),
+            (libc::SYS_ioctl, [-1, libc::TIOCLINUX as _]),
+            (libc::SYS_fsconfig, [-1, -1]),
+            (467, [-1, -1]),
+        ];
+        let unconfined = errors_after(|| {}, CALLS);
+        assert!(
+            unconfined.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)),
+            "{unconfined:?}"
+        );
+        for duty in [Duty::General, Duty::Client, Duty::Writing, Duty::Reading, Duty::Showing] {
+            assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 8], "{duty:?}");
+        }
+        const OTHERS: &[(libc::c_long, [libc::c_long; 2])] = &[
+            (libc::SYS_clone3, [0, 0]),
+            // CLONE_THREAD wants CLONE_SIGHAND.
+            (libc::SYS_clone, [libc::CLONE_THREAD as _, 0]),
+            (libc::SYS_ioctl, [-1, libc::TIOCGWINSZ as _]),
+        ];
+        assert_eq!(
+            errors_after(confined_to(Duty::Showing), OTHERS),
+            [Some(libc::ENOSYS), Some(libc::EINVAL), Some(libc::EBADF)]
+        );
+    }
+
+    #[test]
+    fn who_may_change_no_file_changes_no_attribute_of_one_either() {
+        const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
+            (libc::SYS_utimensat, [-1, 0]),
+            (libc::SYS_fchmod, [-1, 0]),
+            (libc::SYS_fchown, [-1, 0]),
+            (libc::SYS_fsetxattr, [-1, 0]),
+            (libc::SYS_removexattr, [0, 0]),
+            (libc::SYS_lremovexattr, [0, 0]),
+            (libc::SYS_fremovexattr, [-1, 0]),
+            // FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR.
+            (libc::SYS_ioctl, [-1, 0x4008_6602]),
+            (libc::SYS_ioctl, [-1, 0x401c_5820]),
+            // fchmodat2, setxattrat, removexattrat, file_setattr
+            (452, [-1, 0]),
+            (463, [-1, 0]),
+            (466, [-1, 0]),
+            (469, [-1, 0]),
+        ];
+        for duty in [Duty::General, Duty::Writing] {
+            let errors = errors_after(confined_to(duty), CALLS);
+            assert!(errors.iter().all(|error| error.is_some_and(|error| error != libc::EPERM)), "{errors:?}");
+        }
+        for duty in [Duty::Client, Duty::Reading, Duty::Showing] {
+            assert_eq!(errors_after(confined_to(duty), CALLS), [Some(libc::EPERM); 13], "{duty:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_dropped_does_not_keep_the_rest() {
+        let able = after(|| {
+            sys_process::prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0]).unwrap();
+            sys_process::filter_calls(&refuse(&[&[(libc::SYS_capset, Test::Among(0, &[]))]]).unwrap())
+                .unwrap();
+            let failed: Vec<_> =
+                give_up(Duty::Client, Files::ReadOnly, &[]).into_iter().map(|(what, _)| what).collect();
+            let expected = ["capabilities", "files, by Landlock"];
+            assert_eq!(failed, expected[..if landlock().is_some() { 1 } else { 2 }]);
+        });
+        let expected =
+            Able { read: true, write: false, socket: true, run: false, trace: false, memory: true };
+        assert_eq!(able, expected);
+    }
+
+    #[test]
+    fn who_reads_only_changes_nothing_by_landlock_either() {
+        let folder = std::env::temp_dir().join(format!("sonar-sys-read-only-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("file");
+        std::fs::write(&file, "x").unwrap();
+        let result = thread::spawn(move || {
+            sys_process::prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0]).unwrap();
+            if let Err(error) = refuse_changes() {
+                assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+                return None;
+            }
+            Some([
+                std::fs::read(&file).is_ok(),
+                File::open("/etc/passwd").is_ok(),
+                TcpListener::bind("127.0.0.1:0").is_ok(),
+                std::fs::write(&file, "y").is_ok(),
+                std::fs::remove_file(&file).is_ok(),
+                File::create(file.with_extension("new")).is_ok(),
+            ])
+        })
+        .join()
+        .unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        match result {
+            Some(allowed) => assert_eq!(allowed, [true, true, true, false, false, false]),
+            None => println!("skipped: this kernel has no Landlock"),
+        }
     }
 
     #[test]

@@ -96,6 +96,16 @@ pub(crate) fn prctl(option: c_int, arguments: [c_ulong; 2]) -> io::Result<c_int>
     check(unsafe { libc::prctl(option, arguments[0], arguments[1], 0 as c_ulong, 0 as c_ulong) })
 }
 
+/// Makes a call again until no signal interrupts it.
+fn retried(mut call: impl FnMut() -> c_long) -> io::Result<c_int> {
+    loop {
+        match check_long(call()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 /// Sends a descriptor over a socket, with one byte.
 pub(crate) fn send_descriptor(socket: BorrowedFd<'_>, sent: BorrowedFd<'_>) -> io::Result<()> {
     let mut byte = [1u8];
@@ -111,7 +121,7 @@ pub(crate) fn send_descriptor(socket: BorrowedFd<'_>, sent: BorrowedFd<'_>) -> i
         (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as u32) as _;
         libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(sent.as_raw_fd());
         message.msg_controllen = (*header).cmsg_len as _;
-        check_long(libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) as c_long)?;
+        retried(|| libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) as c_long)?;
     }
     Ok(())
 }
@@ -125,8 +135,9 @@ pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<Option<Ow
     // SAFETY: as above; the kernel writes no more than `part` and `control` have room for. A descriptor that it gives
     // is new and owned by nobody else.
     unsafe {
-        let got = libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC);
-        if check_long(got as c_long)? == 0 {
+        let got =
+            retried(|| libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) as c_long)?;
+        if got == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let header = libc::CMSG_FIRSTHDR(&message);
@@ -254,6 +265,36 @@ pub(crate) fn landlock_restrict(ruleset: &OwnedFd) -> io::Result<()> {
         libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0 as c_ulong)
     })?;
     Ok(())
+}
+
+/// The calling thread, whose waiting system calls [`interrupt`] ends from now on.
+#[cfg(test)]
+pub(crate) fn interruptible() -> libc::pthread_t {
+    extern "C" fn nothing(_: c_int) {}
+    // SAFETY: the handler does nothing; without SA_RESTART a call that waits ends with EINTR.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(c_int) as usize;
+        libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut());
+        libc::pthread_self()
+    }
+}
+
+/// Sends a signal to a thread that still runs.
+#[cfg(test)]
+pub(crate) fn interrupt(thread: libc::pthread_t) {
+    // SAFETY: takes no memory of ours; the caller has not joined the thread.
+    unsafe { libc::pthread_kill(thread, libc::SIGUSR2) };
+}
+
+/// The error of a system call whose further arguments are null; `None` where it succeeds.
+#[cfg(test)]
+pub(crate) fn fails(number: c_long, arguments: [c_long; 2]) -> Option<i32> {
+    const NULL: c_long = 0;
+    // SAFETY: the tests give arguments with which the kernel does nothing: descriptors that are not open, flags that
+    // contradict each other, addresses that are null.
+    let result = unsafe { libc::syscall(number, arguments[0], arguments[1], NULL, NULL, NULL, NULL) };
+    if result < 0 { io::Error::last_os_error().raw_os_error() } else { None }
 }
 
 /// Attaches to a process as a debugger does.

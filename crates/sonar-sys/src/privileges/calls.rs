@@ -1,0 +1,241 @@
+//! Which system calls lead where: the lists that the filters of [`super::confine`] are made of.
+
+/// When a rule about a system call applies.
+#[derive(Copy, Clone)]
+pub(super) enum Test {
+    Always,
+    /// The low half of an argument is one of these values.
+    Among(u32, &'static [u32]),
+    /// It is none of them.
+    Except(u32, &'static [u32]),
+    /// It has none of these bits.
+    Without(u32, u32),
+    /// Never, and the answer is that of a kernel without this call: callers know what to do then.
+    Absent,
+}
+
+/// A system call; the rule is met where the test holds.
+pub(super) type Call = (libc::c_long, Test);
+
+const NEVER: Test = Test::Among(0, &[]);
+
+const fn always(number: libc::c_long) -> Call {
+    (number, Test::Always)
+}
+
+/// Flags of `clone` that make namespaces: cgroup, IPC, mount, network, process id, user, UTS. That for time exists
+/// only for `clone3` and `unshare`.
+const NAMESPACES: u32 = (libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWUTS) as u32;
+
+/// Types into a terminal for somebody else; pastes into the console.
+const TYPING: &[u32] = &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
+
+/// Sets attributes of a file, of ext2 and of XFS, from `linux/fs.h`: neither wants a descriptor for writing.
+const SETTING_FLAGS: &[u32] = &[0x4008_6602, 0x401c_5820];
+
+/// Calls that are newer than what the libc crate knows on both architectures; their numbers are the same there.
+mod new {
+    use libc::c_long;
+
+    pub const FCHMODAT2: c_long = 452;
+    pub const SETXATTRAT: c_long = 463;
+    pub const REMOVEXATTRAT: c_long = 466;
+    pub const OPEN_TREE_ATTR: c_long = 467;
+    pub const FILE_SETATTR: c_long = 469;
+}
+
+/// The calls of eBPF that use maps: look up, update, delete, next key, and the same in batches; and what a
+/// descriptor is.
+const MAP_COMMANDS: &[u32] = &[1, 2, 3, 4, 15, 24, 25, 26, 27];
+
+/// What turns a foothold into more: other programs, other processes' memory, the kernel's own code, mounts and
+/// namespaces, keys; and the ways around a filter of calls. Each is refused unless its test holds.
+pub(super) const ESCALATION: &[Call] = &[
+    (libc::SYS_bpf, Test::Among(0, MAP_COMMANDS)),
+    // Threads are started by clone3 where there is one, else by clone. Its flags are behind a pointer.
+    (libc::SYS_clone3, Test::Absent),
+    (libc::SYS_clone, Test::Without(0, NAMESPACES)),
+    (libc::SYS_ioctl, Test::Except(1, TYPING)),
+    (libc::SYS_execve, NEVER),
+    (libc::SYS_execveat, NEVER),
+    (libc::SYS_ptrace, NEVER),
+    (libc::SYS_process_vm_readv, NEVER),
+    (libc::SYS_process_vm_writev, NEVER),
+    (libc::SYS_pidfd_getfd, NEVER),
+    (libc::SYS_kcmp, NEVER),
+    (libc::SYS_perf_event_open, NEVER),
+    (libc::SYS_userfaultfd, NEVER),
+    (libc::SYS_init_module, NEVER),
+    (libc::SYS_finit_module, NEVER),
+    (libc::SYS_delete_module, NEVER),
+    (libc::SYS_kexec_load, NEVER),
+    (libc::SYS_kexec_file_load, NEVER),
+    (libc::SYS_mount, NEVER),
+    (libc::SYS_umount2, NEVER),
+    (libc::SYS_move_mount, NEVER),
+    (libc::SYS_open_tree, NEVER),
+    (new::OPEN_TREE_ATTR, NEVER),
+    (libc::SYS_fsconfig, NEVER),
+    (libc::SYS_mount_setattr, NEVER),
+    (libc::SYS_fsopen, NEVER),
+    (libc::SYS_fsmount, NEVER),
+    (libc::SYS_fspick, NEVER),
+    (libc::SYS_pivot_root, NEVER),
+    (libc::SYS_chroot, NEVER),
+    (libc::SYS_setns, NEVER),
+    (libc::SYS_unshare, NEVER),
+    (libc::SYS_swapon, NEVER),
+    (libc::SYS_swapoff, NEVER),
+    (libc::SYS_reboot, NEVER),
+    (libc::SYS_acct, NEVER),
+    (libc::SYS_keyctl, NEVER),
+    (libc::SYS_add_key, NEVER),
+    (libc::SYS_request_key, NEVER),
+    (libc::SYS_open_by_handle_at, NEVER),
+    (libc::SYS_name_to_handle_at, NEVER),
+    (libc::SYS_clock_settime, NEVER),
+    (libc::SYS_settimeofday, NEVER),
+    (libc::SYS_io_uring_setup, NEVER),
+    (libc::SYS_io_uring_enter, NEVER),
+    (libc::SYS_io_uring_register, NEVER),
+    // PT_TRACE_ME and the like are above; personality may make data executable.
+    (libc::SYS_personality, NEVER),
+];
+
+/// Ways out by a network, or to another process. A pair of sockets leads nowhere, and is not among them.
+pub(super) const SOCKETS: &[Call] = &[
+    (libc::SYS_socket, NEVER),
+    (libc::SYS_connect, NEVER),
+    (libc::SYS_bind, NEVER),
+    (libc::SYS_listen, NEVER),
+    (libc::SYS_accept, NEVER),
+    (libc::SYS_accept4, NEVER),
+];
+
+const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
+
+/// Waiting for others to connect.
+pub(super) const SERVING: &[Call] =
+    &[(libc::SYS_listen, NEVER), (libc::SYS_accept, NEVER), (libc::SYS_accept4, NEVER)];
+
+/// What changes files and folders by name, or through a descriptor that is open for reading only.
+pub(super) const CHANGES: &[Call] = &[
+    (libc::SYS_openat, Test::Without(2, WRITING)),
+    // Its flags are behind a pointer.
+    (libc::SYS_openat2, NEVER),
+    (libc::SYS_mknodat, NEVER),
+    (libc::SYS_linkat, NEVER),
+    (libc::SYS_symlinkat, NEVER),
+    (libc::SYS_renameat2, NEVER),
+    (libc::SYS_unlinkat, NEVER),
+    (libc::SYS_mkdirat, NEVER),
+    (libc::SYS_fchmod, NEVER),
+    (libc::SYS_fchmodat, NEVER),
+    (new::FCHMODAT2, NEVER),
+    (libc::SYS_fchown, NEVER),
+    (libc::SYS_fchownat, NEVER),
+    (libc::SYS_truncate, NEVER),
+    (libc::SYS_utimensat, NEVER),
+    (libc::SYS_setxattr, NEVER),
+    (libc::SYS_lsetxattr, NEVER),
+    (libc::SYS_fsetxattr, NEVER),
+    (new::SETXATTRAT, NEVER),
+    (libc::SYS_removexattr, NEVER),
+    (libc::SYS_lremovexattr, NEVER),
+    (libc::SYS_fremovexattr, NEVER),
+    (new::REMOVEXATTRAT, NEVER),
+    (new::FILE_SETATTR, NEVER),
+    (libc::SYS_ioctl, Test::Except(1, SETTING_FLAGS)),
+    (libc::SYS_renameat, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, Test::Without(1, WRITING)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_link, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_symlink, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rename, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_unlink, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rmdir, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chown, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_lchown, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_utime, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_utimes, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_futimesat, NEVER),
+];
+
+/// Opening files at all.
+pub(super) const OPENING: &[Call] = &[
+    (libc::SYS_openat, NEVER),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, NEVER),
+];
+
+/// From `asm-generic/mman-common.h`; the argument of `mmap` and `mprotect` is their third.
+const EXECUTABLE: Test = Test::Without(2, libc::PROT_EXEC as u32);
+
+/// What a decoder thread calls: it waits for its ring and reads its figures, has the ring's filter replaced, takes
+/// and gives back memory, waits for other threads, writes to what is open, and ends.
+pub(super) const DECODING: &[Call] = &[
+    always(libc::SYS_ppoll),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_poll),
+    (libc::SYS_getsockopt, Test::Among(1, &[libc::SOL_SOCKET as u32, libc::SOL_PACKET as u32])),
+    (libc::SYS_setsockopt, Test::Among(2, &[libc::SO_ATTACH_FILTER as u32])),
+    // The name of an interface by its number, at a socket that is open.
+    (libc::SYS_ioctl, Test::Among(1, &[libc::SIOCGIFNAME as u32])),
+    always(libc::SYS_futex),
+    always(libc::SYS_write),
+    always(libc::SYS_writev),
+    always(libc::SYS_read),
+    always(libc::SYS_close),
+    always(libc::SYS_fstat),
+    always(libc::SYS_lseek),
+    always(libc::SYS_ftruncate),
+    always(libc::SYS_brk),
+    (libc::SYS_mmap, EXECUTABLE),
+    (libc::SYS_mprotect, EXECUTABLE),
+    always(libc::SYS_munmap),
+    always(libc::SYS_mremap),
+    always(libc::SYS_madvise),
+    always(libc::SYS_clock_gettime),
+    always(libc::SYS_clock_nanosleep),
+    always(libc::SYS_nanosleep),
+    always(libc::SYS_gettimeofday),
+    always(libc::SYS_sched_yield),
+    always(libc::SYS_sched_getaffinity),
+    always(libc::SYS_getpid),
+    always(libc::SYS_gettid),
+    (libc::SYS_tgkill, Test::Among(2, &[libc::SIGABRT as u32])),
+    always(libc::SYS_getrandom),
+    always(libc::SYS_rt_sigreturn),
+    always(libc::SYS_rt_sigprocmask),
+    always(libc::SYS_rt_sigaction),
+    always(libc::SYS_sigaltstack),
+    always(libc::SYS_restart_syscall),
+    always(libc::SYS_set_robust_list),
+    always(libc::SYS_rseq),
+    always(libc::SYS_exit),
+    always(libc::SYS_exit_group),
+];
