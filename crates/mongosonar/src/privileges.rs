@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use sonar_sys::helper::Helper;
-use sonar_sys::privileges::{self, Duty};
+use sonar_sys::privileges::{self, Duty, Files};
 
 /// Reports once which privileges cannot be dropped here, and why.
 fn lacking(what: &str, error: &io::Error) {
@@ -19,26 +19,17 @@ fn lacking(what: &str, error: &io::Error) {
 /// Drops the privileges that a command needs no longer, for this thread and those it starts from now on. `read` are
 /// the folders in which it still reads files, `keep` the capabilities that it still needs.
 pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
-    if let Err(error) = privileges::drop_capabilities(keep) {
-        lacking("capabilities", &error);
-        return;
-    }
     let read: Vec<&Path> = read.iter().map(Path::new).collect();
-    if let Err(error) = privileges::limit_files(&read, &[]) {
-        lacking("files, by Landlock", &error);
-    }
-    if let Err(error) = privileges::confine(duty) {
-        lacking("system calls, by seccomp", &error);
+    for (what, error) in privileges::give_up(duty, Files::Below(&read), keep) {
+        lacking(what, &error);
     }
 }
 
-/// Drops every capability and the system calls that lead to more, for this thread and those it starts, but keeps
-/// the network: for a thread that talks to a server.
+/// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those
+/// it starts. It keeps the network and reads files: for a thread that talks to a server.
 pub fn give_up_but_network() {
-    if let Err(error) = privileges::drop_capabilities(&[]) {
-        lacking("capabilities", &error);
-    } else if let Err(error) = privileges::confine(Duty::General) {
-        lacking("system calls, by seccomp", &error);
+    for (what, error) in privileges::give_up(Duty::Client, Files::ReadOnly, &[]) {
+        lacking(what, &error);
     }
 }
 
