@@ -59,18 +59,38 @@ impl OutFile {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, body: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
-        let written = self.file.set_len(0).and_then(|()| self.file.try_clone()).and_then(|file| {
+        let written = self.clear().and_then(|()| self.file.try_clone()).and_then(|file| {
             let mut out = BufWriter::new(file);
             body(&mut out)?;
             out.flush()
         });
         written.with_context(|| format!("cannot write {}", self.path.display()))
     }
+
+    /// Removes what the file holds. A pipe, a terminal and `/dev/null` hold nothing.
+    fn clear(&self) -> io::Result<()> {
+        if self.file.metadata()?.is_file() { self.file.set_len(0) } else { Ok(()) }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_can_go_into_a_pipe_or_a_device() {
+        use std::os::fd::AsRawFd;
+
+        let (mut reader, writer) = io::pipe().unwrap();
+        // As a shell names it for `--html >(wc -c)`, and as /dev/stdout is one.
+        let path = parse(&format!("/proc/self/fd/{}", writer.as_raw_fd())).unwrap();
+        write(&path, |out| out.write_all(b"<p>")).unwrap();
+        drop(writer);
+        let mut page = Vec::new();
+        reader.read_to_end(&mut page).unwrap();
+        assert_eq!(page, b"<p>");
+        write(&parse("/dev/null").unwrap(), |out| out.write_all(b"<p>")).unwrap();
+    }
 
     #[test]
     fn a_log_is_not_overwritten_by_a_page() {
