@@ -57,51 +57,67 @@ impl Series {
         self.folder.join(format!("{}-{number:05}{}", self.stem, self.extension))
     }
 
-    /// The numbers of the existing files, in ascending order.
-    fn numbers(&self) -> Vec<u64> {
+    /// The numbers of the existing regular files, in ascending order.
+    fn files(&self) -> Vec<u64> {
+        self.numbers(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+    }
+
+    /// The numbers that these entries of the folder have in their names, in ascending order.
+    fn numbers(&self, counts: impl Fn(&fs::DirEntry) -> bool) -> Vec<u64> {
         let number = |name: &str| {
             let digits = name.strip_prefix(&self.stem)?.strip_prefix('-')?.strip_suffix(&self.extension)?;
             let is_number = digits.len() >= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
             let number = digits.parse().ok().filter(|_| is_number)?;
             (self.path(number).file_name()?.to_str()? == name).then_some(number)
         };
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten().filter(counts);
         let mut numbers: Vec<u64> = entries.filter_map(|entry| number(entry.file_name().to_str()?)).collect();
         numbers.sort_unstable();
         numbers
     }
 
-    /// Creates the file of this number, and removes the oldest ones where more than `keep` are left.
+    /// Creates the file of this number, and removes the oldest ones where more than `keep` are left. If that fails, the
+    /// file is there all the same, and the error of the removal stands beside it.
     ///
     /// # Errors
-    /// It cannot be created, or an old one cannot be removed. Then no new file is left behind.
-    fn create(&self, number: u64) -> io::Result<File> {
-        let path = self.path(number);
-        let file = new_file(&path, &self.header)?;
-        self.remove_oldest(number).inspect_err(|_| {
-            let _ = fs::remove_file(&path);
-        })?;
-        Ok(file)
+    /// It cannot be created.
+    fn create(&self, number: u64) -> io::Result<(File, Option<io::Error>)> {
+        let file = new_file(&self.path(number), &self.header)?;
+        Ok((file, self.remove_oldest(number).err()))
     }
 
     /// Removes the oldest files before `newest` where more than `keep` are there.
     fn remove_oldest(&self, newest: u64) -> io::Result<()> {
         let Some(keep) = self.keep else { return Ok(()) };
-        let numbers = self.numbers();
+        let numbers = self.files();
         let surplus = numbers.len().saturating_sub(usize::try_from(keep).unwrap_or(usize::MAX).max(1));
+        let mut result = Ok(());
         for old in numbers.into_iter().filter(|old| *old < newest).take(surplus) {
             match fs::remove_file(self.path(old)) {
                 // Somebody else was quicker.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                removed => removed?,
+                Err(error) => result = Err(error),
+                Ok(()) => {}
             }
         }
-        Ok(())
+        result
     }
 }
 
-/// A new file with its path, or why there is none.
-type Made = io::Result<(File, PathBuf)>;
+/// A new file of the series.
+pub struct Next {
+    pub file: File,
+    pub path: PathBuf,
+    /// What to complain about: older files that stay.
+    pub complaint: Option<String>,
+}
+
+/// A new file, or why there is none.
+type Made = io::Result<Next>;
+
+fn complaint(error: &io::Error) -> String {
+    format!("more files than --keep says: an older one cannot be removed: {error}")
+}
 
 /// Hands over the files of a series.
 pub struct Files {
@@ -118,7 +134,8 @@ impl Files {
     /// The path has no file name.
     pub fn prepare(path: &Path, keep: Option<u64>, header: &[u8], with_helper: bool) -> Result<Preparation> {
         let series = Series::new(path, keep, header)?;
-        let number = series.numbers().last().map_or(1, |last| last + 1);
+        // After whatever has such a name, so that each file is new.
+        let number = series.numbers(|_| true).last().map_or(1, |last| last + 1);
         let serving = series.clone();
         let helper = if with_helper {
             let what = "writing more than one file";
@@ -174,16 +191,25 @@ impl Preparation {
         let (ask, asked) = sync_channel(1);
         let (give, made) = sync_channel(1);
         let path = self.series.path(self.number);
-        let file = self.series.create(self.number).with_context(|| cannot_create(&path))?;
+        let (file, stuck) = self.series.create(self.number).with_context(|| cannot_create(&path))?;
+        if let Some(error) = &stuck {
+            eprintln!("mongosonar: {}", complaint(error));
+        }
         let work = move || {
-            let mut number = self.number;
+            let (mut number, mut complained) = (self.number, stuck.is_some());
             while asked.recv().is_ok() {
                 number += 1;
                 let file = match &self.helper {
                     Some(helper) => ask_helper(helper, number),
                     None => self.series.create(number),
                 };
-                if give.send(file.map(|file| (file, self.series.path(number)))).is_err() {
+                let next = file.map(|(file, stuck)| {
+                    // Once is enough.
+                    let complaint = stuck.filter(|_| !std::mem::replace(&mut complained, true));
+                    let complaint = complaint.as_ref().map(self::complaint);
+                    Next { file, path: self.series.path(number), complaint }
+                });
+                if give.send(next).is_err() {
                     return;
                 }
             }
@@ -192,31 +218,41 @@ impl Preparation {
     }
 }
 
-fn ask_helper(helper: &Helper, number: u64) -> io::Result<File> {
+/// `EIO`: an error that the system has no number for.
+const INPUT_OUTPUT_ERROR: i32 = 5;
+
+fn ask_helper(helper: &Helper, number: u64) -> io::Result<(File, Option<io::Error>)> {
     let mut socket = helper.socket()?;
     socket.write_all(&number.to_le_bytes())?;
-    match helper::receive_file(&socket)? {
-        Some(file) => Ok(file),
-        None => {
-            let mut code = [0; 4];
-            socket.read_exact(&mut code)?;
-            Err(io::Error::from_raw_os_error(i32::from_le_bytes(code)))
-        }
+    let file = helper::receive_file(&socket)?;
+    let mut code = [0; 4];
+    socket.read_exact(&mut code)?;
+    let code = i32::from_le_bytes(code);
+    let error = io::Error::from_raw_os_error(code);
+    match file {
+        Some(file) => Ok((file, (code != 0).then_some(error))),
+        None => Err(error),
     }
 }
 
-/// In the helper: creates the file of each number that it receives.
+/// In the helper: creates the file of each number that it receives. It answers with the file, or a byte where there is
+/// none, and the number of the error, 0 for none.
 fn serve(series: &Series, mut socket: UnixStream) -> io::Result<()> {
     let mut number = [0; 8];
     loop {
         socket.read_exact(&mut number)?;
-        match series.create(u64::from_le_bytes(number)) {
-            Ok(file) => helper::send_file(&socket, &file)?,
+        let error = match series.create(u64::from_le_bytes(number)) {
+            Ok((file, stuck)) => {
+                helper::send_file(&socket, &file)?;
+                stuck
+            }
             Err(error) => {
                 socket.write_all(&[0])?;
-                socket.write_all(&error.raw_os_error().unwrap_or(0).to_le_bytes())?;
+                Some(error)
             }
-        }
+        };
+        let code = error.map_or(0, |error| error.raw_os_error().unwrap_or(INPUT_OUTPUT_ERROR));
+        socket.write_all(&code.to_le_bytes())?;
     }
 }
 
@@ -242,9 +278,9 @@ mod tests {
         assert_eq!(kept(&folder), [6, 7, 8], "also those of an earlier run count");
         let worker = std::thread::spawn(work);
         for number in 9..=12 {
-            let (_, path) = loop {
+            let path = loop {
                 if let Some(made) = files.next() {
-                    break made.unwrap();
+                    break made.unwrap().path;
                 }
                 std::thread::yield_now();
             };
@@ -258,6 +294,42 @@ mod tests {
             assert!(folder.join(name).exists(), "{name}");
         }
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_with_such_a_name_is_no_file_of_the_series() {
+        let folder = std::env::temp_dir().join(format!("mongosonar-rotate-folder-{}", std::process::id()));
+        fs::create_dir_all(folder.join("kept-00001.pcapng")).unwrap();
+        let series = Series::new(&folder.join("kept.pcapng"), Some(2), b"header").unwrap();
+        for number in 2..=5 {
+            series.create(number).unwrap();
+        }
+        assert_eq!(kept(&folder), [1, 4, 5]);
+        assert!(series.create(1).is_err(), "it is not overwritten");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_removed_ends_no_recording() {
+        let folder = std::env::temp_dir().join(format!("mongosonar-rotate-stuck-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let series = Series::new(&folder.join("kept.pcapng"), Some(1), b"header").unwrap();
+        series.create(1).unwrap();
+        // Nobody removes a file on which something is mounted.
+        let stuck = folder.join("kept-00001.pcapng");
+        let is_mounted = mount(&["--bind", "/dev/null"], &stuck);
+        let complaint = series.create(2).unwrap().1;
+        assert_eq!(complaint.is_some(), is_mounted);
+        let made = series.create(3).is_ok();
+        if is_mounted {
+            std::process::Command::new("umount").arg(&stuck).status().unwrap();
+        }
+        assert!(made);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    fn mount(what: &[&str], at: &Path) -> bool {
+        std::process::Command::new("mount").args(what).arg(at).status().is_ok_and(|status| status.success())
     }
 
     /// The numbers of the files of the series, in order.

@@ -15,7 +15,7 @@ use sonar_sys::interfaces::{self, Names};
 use sonar_view::units::Size;
 
 use super::live::News;
-use super::rotate::{Files, Rotation};
+use super::rotate::{Files, Next, Rotation};
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 1 << 20;
@@ -189,7 +189,10 @@ impl Recorder {
         match files.next() {
             // Not yet: the next flush asks again.
             None => {}
-            Some(Ok((file, path))) => {
+            Some(Ok(Next { file, path, complaint })) => {
+                if let Some(complaint) = complaint {
+                    self.news.send(News::Complaint(complaint)).ok();
+                }
                 (self.file, self.path, self.begun) = (file, path, Instant::now());
                 self.written = self.header.bytes.len() as u64;
                 self.writer = self.header.writer.clone();
