@@ -5,7 +5,9 @@ import io
 import json
 import stat
 import subprocess
+import time
 
+import pymongo
 import pytest
 
 import labkit
@@ -149,6 +151,27 @@ def test_every_operation_on_a_line_for_people(served_v4, tmp_path):
         assert labkit.stop(ear.child) == 0
     line = next(line for line in ear.out.read_text().splitlines() if "lab_go_go.items" in line and "find" in line)
     assert "?number" in line or "?string" in line
+
+
+def test_an_idle_capture_thread_holds_back_no_interval(served_v4, tmp_path):
+    """One connection keeps one thread busy; the other wakes later than several intervals end."""
+    arguments = ["--interface", "lo", "--port", str(labkit.port_of(served_v4)), "--threads", "2", "--interval", "100ms", "--json"]
+    with pymongo.MongoClient(f"mongodb://{served_v4}", maxPoolSize=1, directConnection=True) as client:
+        client.shop.orders.find_one({"a": 0})
+        with labkit.listening(tmp_path, arguments) as running:
+            for n in range(100):
+                client.shop.orders.find_one({"a": n})
+                time.sleep(0.02)
+            # Every interval is over for both threads, as is that of the last call.
+            time.sleep(2.5)
+            assert labkit.stop(running.child) == 0, running.err.read_text()
+            lines = running.lines()
+    total = labkit.summary(lines)["totals"]["calls"]
+    intervals = [line for line in lines if line is not labkit.summary(lines)]
+    assert total >= 100
+    late = total - sum(line["totals"]["calls"] for line in intervals)
+    # The driver's monitors go on until the end.
+    assert late <= 3, (late, total)
 
 
 def test_csv_has_one_header(served_v4, tmp_path):

@@ -129,6 +129,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
             interval_ns,
             settings: window_settings,
             to,
+            thread: 0,
             orphaned: false,
         },
         stop: stop.clone(),

@@ -1,5 +1,6 @@
 //! Captures from the network: a thread for each ring, windows handed over at the boundaries of intervals.
 
+mod joiner;
 mod pipeline;
 mod show;
 
@@ -82,6 +83,15 @@ impl CaptureThread {
         if self.confined {
             privileges::confine_decoder();
         }
+        let captured = self.capture();
+        // Whatever went wrong, what was captured is shown, and the other threads go on.
+        self.count_drops();
+        self.pipeline.finish(now());
+        captured
+    }
+
+    /// Captures until it is to stop.
+    fn capture(&mut self) -> Result<()> {
         while !self.pipeline.orphaned {
             let until = self.pipeline.boundary.plus_ns(self.delay.as_nanos() as u64);
             let wait = Duration::from_nanos(until.since(now())).clamp(Duration::from_millis(1), LONG_NAP);
@@ -96,10 +106,13 @@ impl CaptureThread {
             self.read();
             self.follow();
             let time = now();
-            // Also where the clock was set back.
-            let is_over = time >= until || self.pipeline.boundary.since(time) > self.pipeline.interval_ns;
-            if is_over {
+            // The clock was set back.
+            if self.pipeline.boundary.since(time) > self.pipeline.interval_ns {
                 self.pipeline.rotate(time);
+            } else if time >= until {
+                // Packets of the intervals after that may still come.
+                let over = self.pipeline.boundary.plus_ns(time.since(until));
+                self.pipeline.rotate(over);
             }
             if wake == Wake::Stopped || self.stop.load(Ordering::Relaxed) {
                 break;
@@ -107,8 +120,6 @@ impl CaptureThread {
         }
         let pipeline = &mut self.pipeline;
         self.ring.finish(|packet| pipeline.packet(&packet))?;
-        self.count_drops();
-        self.pipeline.finish(now());
         Ok(())
     }
 
@@ -256,6 +267,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
             interval_ns,
             settings,
             to: to.clone(),
+            thread: number,
             orphaned: false,
         };
         let capture = CaptureThread {

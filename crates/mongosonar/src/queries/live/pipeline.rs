@@ -8,6 +8,7 @@ use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Operation, Timestamp, Window};
 use sonar_decode::{Decoder, Sink};
 
+use super::joiner::Part;
 use crate::queries::output::Output;
 use crate::queries::write::Recorder;
 
@@ -23,7 +24,9 @@ pub struct Pipeline {
     /// more.
     pub boundary: Timestamp,
     pub settings: WindowSettings,
-    pub to: SyncSender<Window>,
+    pub to: SyncSender<Part>,
+    /// The number of the thread, from 0.
+    pub thread: usize,
     /// The receiver of the windows has gone.
     pub orphaned: bool,
 }
@@ -67,14 +70,14 @@ impl Pipeline {
         self.boundary = next.plus_ns(self.interval_ns);
         self.decoder.tick(end, &mut self.sink);
         let in_flight = self.decoder.in_flight(end);
-        self.hand_over(end, next, in_flight);
+        self.hand_over(end, Some(next), in_flight);
     }
 
     /// Hands the last window over.
     pub fn finish(&mut self, end: Timestamp) {
         let in_flight = self.decoder.in_flight(end);
         self.decoder.finish(end, &mut self.sink);
-        self.hand_over(end, end, in_flight);
+        self.hand_over(end, None, in_flight);
     }
 
     /// Continues with a new decoder.
@@ -85,8 +88,10 @@ impl Pipeline {
         self.decoder = decoder;
     }
 
-    fn hand_over(&mut self, end: Timestamp, next: Timestamp, in_flight: Vec<sonar_core::InFlight>) {
-        let mut window = std::mem::replace(&mut self.sink.window, Window::new(next, self.settings));
+    /// Hands the open window over, which ends at `end`, and opens the one that begins at `next`, if one does.
+    fn hand_over(&mut self, end: Timestamp, next: Option<Timestamp>, in_flight: Vec<sonar_core::InFlight>) {
+        let following = Window::new(next.unwrap_or(end), self.settings);
+        let mut window = std::mem::replace(&mut self.sink.window, following);
         window.end = end.max(window.start);
         window.in_flight = in_flight;
         let mut coverage = self.decoder.coverage();
@@ -96,6 +101,6 @@ impl Pipeline {
         if let Some(keep) = &self.keep {
             keep.lock().unwrap_or_else(PoisonError::into_inner).flush();
         }
-        self.orphaned |= self.to.send(window).is_err();
+        self.orphaned |= self.to.send(Part { thread: self.thread, window, next }).is_err();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -14,51 +14,12 @@ use sonar_view::{Origin, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
 use super::News;
+use super::joiner::{Joiner, Part};
 use crate::queries::output::Output;
 use crate::stop::{self, Job};
 
 /// The longest sleep of the main thread, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);
-
-/// Joins the windows of several threads.
-struct Joiner {
-    from: Receiver<Window>,
-    threads: usize,
-    waiting: Vec<(Window, usize)>,
-    /// No thread is left.
-    ended: bool,
-}
-
-impl Joiner {
-    /// The next interval for which all threads have handed over their windows; `None` if there is none in time, or no
-    /// thread is left.
-    fn next(&mut self, wait: Duration) -> Option<Window> {
-        let until = Instant::now() + wait;
-        loop {
-            match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(window) => {
-                    let same = |one: &&mut (Window, usize)| one.0.start == window.start;
-                    match self.waiting.iter_mut().find(same) {
-                        Some((joined, parts)) => {
-                            joined.join(&window);
-                            *parts += 1;
-                        }
-                        None => self.waiting.push((window, 1)),
-                    }
-                    let full = |one: &(Window, usize)| one.1 >= self.threads;
-                    if let Some(at) = self.waiting.iter().position(full) {
-                        return Some(self.waiting.remove(at).0);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => return None,
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.ended = true;
-                    return self.waiting.pop().map(|one| one.0);
-                }
-            }
-        }
-    }
-}
 
 /// Adds a window to the sum of those before.
 pub fn add(total: &mut Option<Window>, window: Window) {
@@ -79,13 +40,17 @@ pub struct Feed {
 impl Feed {
     /// Windows of `threads` threads, until `stop` is set or, if there is one, after `duration`.
     pub fn new(
-        (from, threads): (Receiver<Window>, usize),
+        (from, threads): (Receiver<Part>, usize),
         news: Receiver<News>,
         stop: Arc<AtomicBool>,
         duration: Option<Duration>,
     ) -> Self {
-        let joiner = Joiner { from, threads, waiting: Vec::new(), ended: false };
-        Self { joiner, news, stop, until: duration.map(|duration| Instant::now() + duration) }
+        Self {
+            joiner: Joiner::new(from, threads),
+            news,
+            stop,
+            until: duration.map(|duration| Instant::now() + duration),
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -98,6 +63,10 @@ impl Feed {
     pub fn rest(&mut self) -> Option<Window> {
         let mut rest = None;
         while let Some(window) = self.joiner.next(Duration::from_secs(2)) {
+            add(&mut rest, window);
+        }
+        // Where a thread does not end.
+        while let Some(window) = self.joiner.incomplete() {
             add(&mut rest, window);
         }
         rest

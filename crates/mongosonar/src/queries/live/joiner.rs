@@ -1,0 +1,218 @@
+//! Puts the windows of several capture threads together.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use sonar_core::time::NS_PER_S;
+use sonar_core::{Timestamp, Window};
+
+/// Where one thread stays behind, so many intervals wait for it, or as many as lie in [`MAX_LAG_NS`] if that is more.
+const MIN_WAITING: usize = 16;
+/// Longer than a packet can lie in the ring before a thread sees it.
+const MAX_LAG_NS: u64 = 5 * NS_PER_S;
+/// Later than every window.
+const NEVER: Timestamp = Timestamp::from_unix_ns(u64::MAX);
+
+/// A window of one capture thread.
+pub struct Part {
+    /// Which thread, from 0.
+    pub thread: usize,
+    pub window: Window,
+    /// Begin of the next interval that the thread collects: it hands over no earlier one. `None` after its last.
+    pub next: Option<Timestamp>,
+}
+
+/// Joins the windows of the same interval. An interval is complete when every thread has gone past it, whether or not
+/// each of them handed over a window for it: a thread may skip intervals.
+pub struct Joiner {
+    from: Receiver<Part>,
+    /// The interval that each thread collects.
+    reached: Vec<Timestamp>,
+    /// Intervals that some thread has not gone past.
+    waiting: BTreeMap<Timestamp, Window>,
+    complete: VecDeque<Window>,
+    /// No thread is left.
+    pub ended: bool,
+}
+
+impl Joiner {
+    /// Of threads numbered from 0.
+    pub fn new(from: Receiver<Part>, threads: usize) -> Self {
+        let reached = vec![Timestamp::default(); threads];
+        Self { from, reached, waiting: BTreeMap::new(), complete: VecDeque::new(), ended: false }
+    }
+
+    /// The next complete interval; `None` when there is none in time, or nothing is left.
+    pub fn next(&mut self, wait: Duration) -> Option<Window> {
+        let until = Instant::now() + wait;
+        loop {
+            if let Some(window) = self.complete.pop_front() {
+                return Some(window);
+            }
+            match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(part) => self.take(part),
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.ended = true;
+                    return self.incomplete();
+                }
+            }
+        }
+    }
+
+    /// The oldest interval that still waits for a thread.
+    pub fn incomplete(&mut self) -> Option<Window> {
+        self.waiting.pop_first().map(|(_, window)| window)
+    }
+
+    fn take(&mut self, Part { thread, window, next }: Part) {
+        let next = next.unwrap_or(NEVER);
+        let mut clock_was_set_back = next < window.start;
+        match self.waiting.get_mut(&window.start) {
+            Some(joined) => joined.join(&window),
+            None => drop(self.waiting.insert(window.start, window)),
+        }
+        if let Some(reached) = self.reached.get_mut(thread) {
+            clock_was_set_back |= next < *reached;
+            *reached = next;
+        }
+        let past = match clock_was_set_back {
+            // Whatever waits could wait for long.
+            true => NEVER,
+            false => self.reached.iter().copied().min().unwrap_or(NEVER),
+        };
+        while let Some(oldest) = self.waiting.first_entry()
+            && *oldest.key() < past
+        {
+            self.complete.push_back(oldest.remove());
+        }
+        // A thread that has failed goes past nothing.
+        while self.waiting.len() > MIN_WAITING
+            && let (Some((oldest, _)), Some((newest, _))) =
+                (self.waiting.first_key_value(), self.waiting.last_key_value())
+            && newest.since(*oldest) > MAX_LAG_NS
+        {
+            self.complete.extend(self.waiting.pop_first().map(|(_, window)| window));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{SyncSender, sync_channel};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WIDTH_NS: u64 = NS_PER_S / 10;
+
+    fn at(interval: u64) -> Timestamp {
+        Timestamp::from_unix(1_000, 0).plus_ns(interval * WIDTH_NS)
+    }
+
+    /// A window of an interval in which `count` operations came late, which stands for any figure.
+    fn window(interval: u64, count: u64) -> Window {
+        let mut window = Window::new(at(interval), Default::default());
+        window.end = at(interval + 1);
+        window.coverage.operations_late = count;
+        window
+    }
+
+    fn joiner(threads: usize) -> (SyncSender<Part>, Joiner) {
+        let (to, from) = sync_channel(10_000);
+        (to, Joiner::new(from, threads))
+    }
+
+    fn send(to: &SyncSender<Part>, thread: usize, (interval, count, next): (u64, u64, Option<u64>)) {
+        to.send(Part { thread, window: window(interval, count), next: next.map(at) }).unwrap();
+    }
+
+    /// Intervals and their counts that are complete by now.
+    fn complete(joiner: &mut Joiner) -> Vec<(u64, u64)> {
+        let found = std::iter::from_fn(|| joiner.next(Duration::ZERO));
+        found.map(|w| (w.start.since(at(0)) / WIDTH_NS, w.coverage.operations_late)).collect()
+    }
+
+    #[test]
+    fn an_interval_is_complete_when_all_threads_are_past_it() {
+        let (to, mut joiner) = joiner(2);
+        for n in 0..6 {
+            send(&to, 0, (n, 10, Some(n + 1)));
+        }
+        assert_eq!(complete(&mut joiner), [], "the other thread may add to each");
+        // It slept through some.
+        send(&to, 1, (0, 1, Some(4)));
+        assert_eq!(complete(&mut joiner), [(0, 11), (1, 10), (2, 10), (3, 10)]);
+        send(&to, 1, (4, 1, Some(9)));
+        assert_eq!(complete(&mut joiner), [(4, 11), (5, 10)]);
+        assert!(joiner.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_holds_up_nothing() {
+        let (to, mut joiner) = joiner(2);
+        send(&to, 1, (0, 1, None));
+        send(&to, 0, (0, 10, Some(1)));
+        send(&to, 0, (1, 10, Some(2)));
+        assert_eq!(complete(&mut joiner), [(0, 11), (1, 10)]);
+        drop(to);
+        assert_eq!(complete(&mut joiner), []);
+        assert!(joiner.ended);
+    }
+
+    #[test]
+    fn a_thread_that_has_failed_silently_costs_bounded_memory_and_no_window() {
+        let (to, mut joiner) = joiner(2);
+        send(&to, 1, (0, 1, Some(1)));
+        let mut shown = Vec::new();
+        for n in 0..2_000 {
+            send(&to, 0, (n, 10, Some(n + 1)));
+            shown.extend(complete(&mut joiner));
+            assert!(joiner.waiting.len() <= 52, "{}", joiner.waiting.len());
+        }
+        drop(to);
+        shown.extend(complete(&mut joiner));
+        assert_eq!(shown.iter().map(|(_, count)| count).sum::<u64>(), 20_001);
+        assert!(shown.iter().map(|(interval, _)| *interval).eq(0..2_000));
+    }
+
+    #[test]
+    fn nothing_waits_for_the_time_before_the_clock_was_set_back() {
+        let (to, mut joiner) = joiner(2);
+        send(&to, 0, (50_000, 10, Some(50_001)));
+        send(&to, 1, (50_000, 1, Some(7)));
+        assert_eq!(complete(&mut joiner), [(50_000, 11)]);
+        send(&to, 0, (50_001, 10, Some(7)));
+        send(&to, 0, (7, 10, Some(8)));
+        send(&to, 1, (7, 1, Some(8)));
+        assert_eq!(complete(&mut joiner), [(50_001, 10), (7, 11)]);
+        assert!(joiner.waiting.is_empty());
+    }
+
+    proptest! {
+        /// Each thread hands over some intervals and skips others, in any interleaving.
+        #[test]
+        fn nothing_is_missing_and_nothing_comes_twice(steps in proptest::collection::vec((0usize..3, 1u64..8), 1..300)) {
+            let (to, mut joiner) = joiner(3);
+            let (mut open, mut sent, mut shown, mut most_lag) = ([0u64; 3], 0, Vec::new(), 0);
+            for (thread, step) in steps {
+                let next = open[thread] + step;
+                send(&to, thread, (open[thread], step, Some(next)));
+                open[thread] = next;
+                sent += step;
+                shown.extend(complete(&mut joiner));
+                let lag = open.iter().max().unwrap() - open.iter().min().unwrap();
+                prop_assert!(joiner.waiting.len() as u64 <= lag.min(51));
+                most_lag = most_lag.max(lag);
+            }
+            drop(to);
+            shown.extend(complete(&mut joiner));
+            prop_assert_eq!(shown.iter().map(|(_, count)| count).sum::<u64>(), sent);
+            if most_lag < MIN_WAITING as u64 {
+                prop_assert!(shown.is_sorted_by(|one, next| one.0 < next.0), "{:?}", shown);
+            }
+        }
+    }
+}
