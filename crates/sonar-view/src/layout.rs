@@ -201,13 +201,12 @@ pub fn fold(line: &str, width: usize) -> Vec<String> {
         if !is_empty {
             parts.push(std::mem::replace(&mut part, " ".repeat(below)));
         }
-        // A word that has no room on a line of its own is broken.
-        let mut pieces = wrap(word, width - wide(&part)).into_iter().peekable();
-        while let Some(piece) = pieces.next() {
+        // A word that has no room on a line of its own is broken; what goes on below has another indent.
+        let first = wrap(word, width - wide(&part)).into_iter().next().unwrap_or_default();
+        part.push_str(&first);
+        for piece in wrap(&word[first.len()..], width - below) {
+            parts.push(std::mem::replace(&mut part, " ".repeat(below)));
             part.push_str(&piece);
-            if pieces.peek().is_some() {
-                parts.push(std::mem::replace(&mut part, " ".repeat(below)));
-            }
         }
         is_empty = false;
     }
@@ -257,6 +256,16 @@ mod tests {
         write!(fitting, "short").unwrap();
         fitting.flush().unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "  one two three four\n    five six\nshort\n");
+    }
+
+    #[test]
+    fn a_word_longer_than_a_line_keeps_to_the_width_below_too() {
+        assert_eq!(
+            fold("abcdefghijklmnopqrstuvwxyz0123456789", 20),
+            ["abcdefghijklmnopqrst", "  uvwxyz0123456789"]
+        );
+        let word = "x".repeat(100);
+        assert!(fold(&word, 20).iter().all(|part| wide(part) <= 20));
     }
 
     proptest! {
