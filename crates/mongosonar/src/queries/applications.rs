@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use sonar_decode::log::Remotes;
 use sonar_mongo::{Server, Target};
 use sonar_sys::Host;
 use sonar_sys::host::process::Process;
+use sonar_sys::host::regular;
 
 use super::args::QueriesArgs;
 use crate::disk::check::log_of;
@@ -134,34 +136,41 @@ fn log_of_process(server: &Process) -> Log {
         let mut text = String::new();
         let path = inside(Path::new(server.option(&["--config", "-f"])?));
         // Anybody may call a process mongod and name a pipe, which would never end.
-        let file = if path.is_file() { File::open(path).ok()? } else { return None };
+        let file = regular::open(&path).ok()?;
         file.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
         log_of(&text)
     };
     let named = server.option(&["--logpath"]).map(str::to_owned).or_else(configured);
     if let Some(path) = &named {
-        let path = inside(Path::new(path));
-        if path.is_file() {
-            return files_of(&path);
+        let files = files_of(&inside(Path::new(path)));
+        if !files.is_empty() {
+            return files;
         }
     }
     // Renamed or removed meanwhile, or never named: standard output may be a file.
     let open = server.open_files();
     let is_log = |(number, target): &&(u32, PathBuf)| match &named {
-        Some(path) => target.starts_with(working.join(path)),
+        Some(path) => continues(target, &working.join(path)),
         None => *number == 1 || target.extension().is_some_and(|extension| extension == "log"),
     };
     let found = open.iter().filter(is_log).find_map(|(number, _)| {
-        let path = folder.join("fd").join(number.to_string());
         // Not a terminal, a pipe or /dev/null.
-        if path.metadata().ok()?.is_file() { File::open(path).ok() } else { None }
+        regular::open(&folder.join("fd").join(number.to_string())).ok()
     });
     found.into_iter().collect()
 }
 
+/// Whether a path is another with more at its end: `mongod.log (deleted)`, `mongod.log.1`.
+fn continues(path: &Path, begin: &Path) -> bool {
+    let bytes = |path: &Path| path.file_name().map(|name| name.as_bytes().to_owned());
+    path.parent() == begin.parent()
+        && bytes(path).zip(bytes(begin)).is_some_and(|(name, begin)| name.starts_with(&begin))
+}
+
 /// A log and the older ones beside it that a rotation left (`mongod.log.2024-05-01T00-00-00`), the oldest first.
-/// Compressed ones are left out.
+/// Compressed ones are left out. Empty if the log itself is not there.
 fn files_of(path: &Path) -> Log {
+    let Ok(newest) = regular::open(path) else { return Log::new() };
     let siblings = || {
         let name = path.file_name()?.to_str()?.to_owned() + ".";
         let entries = fs::read_dir(path.parent()?).ok()?.flatten();
@@ -181,7 +190,7 @@ fn files_of(path: &Path) -> Log {
         Some(found.split_off(found.len().saturating_sub(MOST_FILES - 1)))
     };
     let older = siblings().unwrap_or_default().into_iter().map(|(_, path)| path);
-    older.chain([path.to_path_buf()]).filter_map(|path| File::open(path).ok()).collect()
+    older.filter_map(|path| regular::open(&path).ok()).chain([newest]).collect()
 }
 
 /// Reads the last [`MOST_BYTES`] of these files together, in order.
@@ -290,12 +299,46 @@ mod tests {
         tree.write("etc/mongod.conf", "systemLog:\n  destination: file\n  path: \"/var/log/mongod.log\"\n");
         assert_eq!(tree.found(), ["shop"]);
 
-        // Renamed since, or standard output: the open file is left.
+        // Never named: standard output is left.
         tree.arguments(&[]);
         let log = tree.write("elsewhere/x", &line(1, "web"));
         symlink("/dev/null", tree.0.join("7/fd/0")).unwrap();
         symlink(log, tree.0.join("7/fd/1")).unwrap();
         assert_eq!(tree.found(), ["web"]);
+    }
+
+    #[test]
+    fn a_log_that_was_renamed_or_removed_is_found_among_open_files() {
+        for name in ["mongod.log", "mongod.log.1", "mongod.log.2024-05-01T00-00-00", "mongod.log (deleted)"] {
+            let tree = Tree::new("renamed");
+            // Not where the arguments lead inside of the root of the process.
+            let working = tree.0.join("working");
+            fs::create_dir_all(working.join("logs")).unwrap();
+            symlink(&working, tree.0.join("7/cwd")).unwrap();
+            tree.arguments(&["--logpath", "logs/mongod.log"]);
+            for (number, file) in
+                [(1, "output"), (4, "logs/other.log"), (5, "mongod.log"), (6, "logs/mongod")]
+            {
+                fs::write(working.join(file), line(1, "wrong")).unwrap();
+                symlink(working.join(file), tree.0.join(format!("7/fd/{number}"))).unwrap();
+            }
+            assert_eq!(tree.found(), [""; 0]);
+            fs::write(working.join("logs").join(name), line(1, "shop")).unwrap();
+            symlink(working.join("logs").join(name), tree.0.join("7/fd/9")).unwrap();
+            assert_eq!(tree.found(), ["shop"], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_log_or_a_configuration_is_not_waited_for() {
+        let tree = Tree::new("pipes");
+        let pipe = tree.0.join("7/root/var/log/mongod.log");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        symlink(&pipe, tree.0.join("7/fd/1")).unwrap();
+        for arguments in [&["--logpath", "/var/log/mongod.log"][..], &["-f", "/var/log/mongod.log"], &[]] {
+            tree.arguments(arguments);
+            assert_eq!(tree.found(), [""; 0]);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod devices;
 pub mod listeners;
 pub mod mounts;
 pub mod process;
+pub mod regular;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
