@@ -168,7 +168,8 @@ def test_an_idle_capture_thread_holds_back_no_interval(served_v4, tmp_path):
             lines = running.lines()
     total = labkit.summary(lines)["totals"]["calls"]
     intervals = [line for line in lines if line is not labkit.summary(lines)]
-    assert total >= 100
+    # The first ones may come before the rings are open.
+    assert total >= 50
     late = total - sum(line["totals"]["calls"] for line in intervals)
     # The driver's monitors go on until the end.
     assert late <= 3, (late, total)
