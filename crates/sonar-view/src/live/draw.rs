@@ -494,7 +494,7 @@ pub const KEYS: [(&str, &str); 17] = [
         "Enter",
         "open the row: text, histogram, applications, clients, errors; a namespace opens as its shapes",
     ),
-    ("Esc", "back; takes filters away; from the bare list it quits"),
+    ("Esc", "back; removes filters; quits from the unfiltered list"),
     ("b", "group by shape, namespace, application, client"),
     ("< > or ← →", "sort by the column before, after"),
     ("r", "reverse the order"),
