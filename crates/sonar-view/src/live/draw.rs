@@ -504,10 +504,10 @@ pub const KEYS: [(&str, &str); 17] = [
     ("o", "role: all, served, issued"),
     ("y", "copy the shape id, or the name of a row that is no shape, to the terminal's clipboard"),
     ("t", "look back over the last seconds, or to the start"),
-    ("p or space", "pause: the screen stands still, counting goes on"),
+    ("p or space", "pause: the screen stands still, counting continues"),
     ("? or h", "help"),
-    ("Ctrl-L", "draw all again"),
-    ("Ctrl-U", "empty the filter that is being typed"),
+    ("Ctrl-L", "redraw the screen"),
+    ("Ctrl-U", "clear the filter being typed"),
     ("q, Ctrl-C", "quit; a summary follows"),
 ];
 
