@@ -453,7 +453,7 @@ mod tests {
                     assert_eq!(coverage.replies_joined_late, u64::from(reply_first), "{case}");
                     assert_eq!(coverage.messages_decoded, coverage.messages, "{case}");
                     let servers: Vec<String> =
-                        seen.window.shapes.iter().map(|row| row.key.server.to_string()).collect();
+                        seen.window.shapes.iter().map(|row| row.key().server.to_string()).collect();
                     assert_eq!(servers, [server, server], "{case}");
                 }
             }
@@ -476,7 +476,7 @@ mod tests {
             let seen = take(&mut talk, false);
             let coverage = seen.coverage;
             assert_eq!((coverage.messages_malformed, coverage.requests_answered), (1, 3), "{padding}");
-            assert!(seen.window.shapes.iter().all(|row| row.key.server.to_string() == "10.1.0.1:40001"));
+            assert!(seen.window.shapes.iter().all(|row| row.key().server.to_string() == "10.1.0.1:40001"));
         }
     }
 
