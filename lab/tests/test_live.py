@@ -155,7 +155,17 @@ def test_every_operation_on_a_line_for_people(served_v4, tmp_path):
 
 def test_an_idle_capture_thread_holds_back_no_interval(served_v4, tmp_path):
     """One connection keeps one thread busy; the other wakes later than several intervals end."""
-    arguments = ["--interface", "lo", "--port", str(labkit.port_of(served_v4)), "--threads", "2", "--interval", "100ms", "--json"]
+    arguments = [
+        "--interface",
+        "lo",
+        "--port",
+        str(labkit.port_of(served_v4)),
+        "--threads",
+        "2",
+        "--interval",
+        "100ms",
+        "--json",
+    ]
     with pymongo.MongoClient(f"mongodb://{served_v4}", maxPoolSize=1, directConnection=True) as client:
         client.shop.orders.find_one({"a": 0})
         with labkit.listening(tmp_path, arguments) as running:

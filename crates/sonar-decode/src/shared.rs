@@ -73,7 +73,7 @@ impl Shared {
     /// Takes in who is on connections whose handshake was not captured, by the address and port of each
     /// client: from a server's log, or from a server that was asked. Connections that are followed already
     /// take it over at the next [`tick`](crate::Decoder::tick). Returns how many there was no room for
-    /// ([`MAX_CLIENTS`], and [`MAX_APPLICATIONS`](crate::decoder::MAX_APPLICATIONS) applications).
+    /// (`MAX_CLIENTS`, and [`MAX_APPLICATIONS`](crate::decoder::MAX_APPLICATIONS) applications).
     pub fn add_clients(&self, clients: impl IntoIterator<Item = (Endpoint, Application)>) -> usize {
         let mut known = self.clients.write().unwrap_or_else(PoisonError::into_inner);
         let mut apps: HashMap<Application, Arc<Application>, foldhash::quality::RandomState> =

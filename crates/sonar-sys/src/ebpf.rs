@@ -79,7 +79,7 @@ static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR
 pub enum Mode {
     /// Each is handed on as an [`Event`].
     Each,
-    /// The same, and what is brought into the page cache beside it, as [`AccessKind::PageIn`].
+    /// The same, and what is brought into the page cache beside it, as `AccessKind::PageIn`.
     EachAndPages,
     /// They are added up in the kernel; see [`Tracer::usages`].
     Totals,
