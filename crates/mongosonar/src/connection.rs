@@ -106,6 +106,11 @@ impl ServerArgs {
         }
     }
 
+    /// Whether an option says where the server is; user and TLS alone do not.
+    pub fn has_address(&self) -> bool {
+        self.address.uri.is_some() || self.address.host.is_some() || self.port.is_some()
+    }
+
     /// The server that the options name, else the one in the environment, else the local one.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
             "--db and --duration are for a server: name one with --uri or --host instead of a file"
         )),
         ([], _) => digest::profiles(&args.digest),
-        ([_], 1) if args.digest.server.named()?.is_some() => {
+        ([_], 1) if args.digest.server.has_address() => {
             Err(usage!("two servers are named: give one, with --uri or as the argument"))
         }
         ([address], 1) => live(args, args.digest.server.complete(Target::from(address))?),
