@@ -959,7 +959,7 @@ def test_impact_cleans_up_however_it_ends(end, tmp_path):
             else:
                 child.send_signal(getattr(signal, end))
             assert child.wait(60) == 1
-        assert "stopped; all that was made on the server is gone" in child.err.read_text()
+        assert "stopped; everything created on the server was removed" in child.err.read_text()
         assert "mongosonar_impact" not in mock.client.list_database_names()
         assert mock.profile("mongosonar_impact")["was"] == 0
 
