@@ -954,7 +954,7 @@ def test_impact_cleans_up_however_it_ends(end, tmp_path):
             labkit.wait_until(lambda: mock.profile("mongosonar_impact")["was"] == 2, "profiling")
             if end == "lost":
                 mock.down(1)
-                said(child, "measured again")
+                said(child, "measuring it again")
                 child.send_signal(signal.SIGINT)
             else:
                 child.send_signal(getattr(signal, end))
