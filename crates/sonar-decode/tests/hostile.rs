@@ -365,7 +365,7 @@ fn a_million_connections_and_applications() {
 #[test]
 fn requests_that_are_never_answered() {
     let _turn = turn();
-    let coverage = within("requests in flight", 168 * MIB, |victim| {
+    let coverage = within("requests in flight", 160 * MIB, |victim| {
         let requests: Vec<u8> = (0..1_100).flat_map(find).collect();
         for client in 0..1_000 {
             victim.open(client);

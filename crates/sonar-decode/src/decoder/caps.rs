@@ -24,11 +24,17 @@ impl Core {
         self.pending_bytes > PENDING_BUDGET || self.early > MAX_ALL_EARLY || self.streaming > MAX_STREAMING
     }
 
-    /// A number for what is entered into one of the tables: higher than that of all before.
+    /// The number of an entry that is about to be made in one of the tables. Numbers wrap around; compare
+    /// entries by their [age](Self::age).
     #[inline]
-    pub(super) fn next_arrival(&mut self) -> u64 {
-        self.arrivals += 1;
+    pub(super) fn next_arrival(&mut self) -> u32 {
+        self.arrivals = self.arrivals.wrapping_add(1);
         self.arrivals
+    }
+
+    /// How many entries have arrived since the one with this number.
+    fn age(&self, number: u32) -> u32 {
+        self.arrivals.wrapping_sub(number)
     }
 }
 
@@ -40,31 +46,31 @@ impl Decoder {
         let mut handler = Handler { core, sink };
         // Entries differ in size, so an eighth of them may not be enough.
         while handler.core.pending_bytes > PENDING_BUDGET {
-            let oldest =
-                oldest_share(flows.iter().flat_map(|(_, conn)| conn.pending.iter().map(|p| p.number)));
-            let Some(oldest) = oldest else { break };
+            let all = flows.iter().flat_map(|(_, conn)| conn.pending.iter());
+            let Some(limit) = age_limit(all.map(|pending| handler.core.age(pending.number))) else { break };
             for (flow, conn) in flows.iter_mut() {
                 let mut at = 0;
                 while handler.core.pending_bytes > without_share(PENDING_BUDGET)
                     && let Some(pending) = conn.pending.get(at)
                 {
                     // What follows in a chain of replies stands in front of what came before it.
-                    if pending.number <= oldest {
+                    if handler.core.age(pending.number) >= limit {
                         handler.evict(flow, conn, at, now);
                     } else {
                         at += 1;
                     }
                 }
+                conn.give_back_room();
             }
         }
         if handler.core.early > MAX_ALL_EARLY
-            && let Some(oldest) =
-                oldest_share(flows.iter().flat_map(|(_, conn)| conn.early.iter().map(|e| e.number)))
+            && let all = flows.iter().flat_map(|(_, conn)| conn.early.iter())
+            && let Some(limit) = age_limit(all.map(|early| handler.core.age(early.number)))
         {
             for (flow, conn) in flows.iter_mut() {
                 // On one connection they stand in the order of their arrival.
                 while handler.core.early > without_share(MAX_ALL_EARLY)
-                    && conn.early.first().is_some_and(|early| early.number <= oldest)
+                    && conn.early.first().is_some_and(|early| handler.core.age(early.number) >= limit)
                 {
                     let reply = conn.early.remove(0);
                     handler.core.early -= 1;
@@ -73,17 +79,16 @@ impl Decoder {
             }
         }
         if handler.core.streaming > MAX_STREAMING {
-            let number = |stage: &Stage| match stage {
-                Stage::Stream { streaming, .. } => Some(streaming.number),
-                _ => None,
-            };
             let all = flows.iter().flat_map(|(_, conn)| conn.halves.iter());
-            let oldest = oldest_share(all.filter_map(|half| number(&half.stage)));
+            let limit = age_limit(all.filter_map(|half| match &half.stage {
+                Stage::Stream { streaming, .. } => Some(handler.core.age(streaming.number)),
+                _ => None,
+            }));
             for (_, conn) in flows.iter_mut() {
                 for half in &mut conn.halves {
                     if handler.core.streaming > without_share(MAX_STREAMING)
                         && let Stage::Stream { header, left, streaming } = &half.stage
-                        && oldest.is_some_and(|oldest| streaming.number <= oldest)
+                        && limit.is_some_and(|limit| handler.core.age(streaming.number) >= limit)
                     {
                         let passed = Stage::Pass { header: *header, left: *left, evicted: true };
                         handler.core.forget(&half.stage);
@@ -95,11 +100,11 @@ impl Decoder {
     }
 }
 
-/// The number up to which the oldest share of the entries with these numbers lies; `None`: there are none.
-fn oldest_share(numbers: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut numbers: Vec<u64> = numbers.collect();
-    let last = numbers.len().div_ceil(SHARE).checked_sub(1)?;
-    Some(*numbers.select_nth_unstable(last).1)
+/// The least age of the oldest share of the entries of these ages; `None`: there are none.
+fn age_limit(ages: impl Iterator<Item = u32>) -> Option<u32> {
+    let mut ages: Vec<u32> = ages.collect();
+    let first = ages.len() - ages.len().div_ceil(SHARE);
+    (first < ages.len()).then(|| *ages.select_nth_unstable(first).1)
 }
 
 #[cfg(test)]
@@ -130,9 +135,9 @@ mod tests {
 
     #[test]
     fn the_share_that_gives_way_is_the_oldest() {
-        assert_eq!(oldest_share([9, 1, 8, 2, 7, 3, 6, 4].into_iter()), Some(1));
-        assert_eq!(oldest_share((0..80).rev()), Some(9));
-        assert_eq!(oldest_share(std::iter::empty()), None);
+        assert_eq!(age_limit([9, 1, 8, 2, 7, 3, 6, 4].into_iter()), Some(9));
+        assert_eq!(age_limit((0..80).rev()), Some(70));
+        assert_eq!(age_limit(std::iter::empty()), None);
     }
 
     #[test]
@@ -192,6 +197,8 @@ mod tests {
         let settings = Settings { show_values: true, ..Settings::default() };
         let (mut decoder, mut seen) =
             (Decoder::new(settings, Arc::new(Shared::default())), Collected::default());
+        // The numbers wrap around within the first pass.
+        decoder.core.arrivals = u32::MAX - 10_000;
         let mut talks: Vec<Conversation> = (0..100).map(conversation).collect();
         let filter = doc! {"a": {"$in": vec!["x".repeat(200); 9]}};
         let find = |id| message(id, 0, &doc! {"find": "orders", "filter": filter.clone(), "$db": "shop"});

@@ -66,6 +66,14 @@ impl Connection {
         sent.or_else(|| position(|pending| pending.passed.is_none())).or_else(|| position(|_| true))
     }
 
+    /// Gives back the room of a burst of requests that is over.
+    #[inline]
+    pub fn give_back_room(&mut self) {
+        if self.pending.capacity() > 16 && self.pending.len() * 4 < self.pending.capacity() {
+            self.pending.shrink_to(self.pending.len() * 2);
+        }
+    }
+
     /// Requests in flight, as the balance of the counters wants them.
     pub fn requests_in_progress(&self) -> u64 {
         let in_flight = self.pending.iter().filter(|pending| !pending.follows);

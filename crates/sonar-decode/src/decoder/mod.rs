@@ -136,7 +136,7 @@ struct Core {
     /// Replies that wait for their request.
     early: usize,
     /// How many entries the tables have had: see `next_arrival`.
-    arrivals: u64,
+    arrivals: u32,
 }
 
 impl Decoder {

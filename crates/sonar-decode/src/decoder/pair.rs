@@ -44,8 +44,8 @@ pub const EARLY_NS: u64 = 200_000_000;
 /// What a message says, without its bytes.
 #[derive(Debug)]
 pub struct Pending {
-    /// In the order of arrival; 0 until it waits.
-    pub number: u64,
+    /// In the order of arrival, wrapping; 0 until it waits.
+    pub number: u32,
     /// What the reply's `responseTo` will be.
     pub request_id: u32,
     /// The id that the client gave; differs from the above in an exhaust chain.
@@ -63,7 +63,7 @@ pub struct Pending {
     pub opcode: Opcode,
     pub compressor: Option<Compressor>,
     pub cursor: Option<i64>,
-    pub bytes: u64,
+    pub bytes: u32,
     /// An OP_QUERY that is a find, whose reply has the documents themselves.
     pub legacy_find: bool,
     /// The cursor it opens, if it does, waits on purpose.
@@ -86,8 +86,8 @@ pub struct Pending {
 /// A reply that came before its request.
 #[derive(Debug)]
 pub struct Early {
-    /// In the order of arrival.
-    pub number: u64,
+    /// In the order of arrival, wrapping.
+    pub number: u32,
     pub header: Header,
     pub reply: Box<Reply>,
     pub arrival: Arrival,
@@ -201,10 +201,7 @@ impl<S: Sink> Handler<'_, S> {
         }
         let Some(pending) = conn.pending.remove(at) else { return };
         self.core.pending_bytes -= pending.bytes_held();
-        if conn.pending.capacity() > 16 && conn.pending.len() * 4 < conn.pending.capacity() {
-            // A burst is over: its room is given back.
-            conn.pending.shrink_to(conn.pending.len() * 2);
-        }
+        conn.give_back_room();
         for half in &mut conn.halves {
             half.provisional = false;
         }
@@ -474,7 +471,7 @@ impl<S: Sink> Handler<'_, S> {
             compressor: pending.compressor.or(facts.compressor),
             request_id: pending.own_id,
             cursor_id: pending.cursor.or(facts.cursor),
-            request_bytes: pending.bytes,
+            request_bytes: u64::from(pending.bytes),
             response_bytes: facts.response_bytes,
             docs_returned: facts.returned,
             docs_matched: facts.matched,
@@ -591,6 +588,12 @@ mod tests {
 
     use crate::decoder::collected::{collect, message};
     use crate::testing::{Conversation, End};
+
+    /// 466,000 of them fit into the budget.
+    #[test]
+    fn a_waiting_request_is_small() {
+        assert!(size_of::<super::Pending>() <= 144, "{}", size_of::<super::Pending>());
+    }
 
     fn find(collection: &str) -> Document {
         doc! {"find": collection, "filter": {"a": 1}, "$db": "shop"}

@@ -234,7 +234,7 @@ impl Core {
                 opcode,
                 compressor: sent.compressor,
                 cursor,
-                bytes: u64::from(sent.header.length),
+                bytes: sent.header.length,
                 legacy_find: meaning.legacy_find,
                 opens_waiting: meaning.opens_waiting,
                 provisional: sent.provisional,

@@ -14,8 +14,8 @@ use crate::tcp::Side;
 
 /// A message that is walked while it comes, because it is too long to be put together.
 pub struct Streaming {
-    /// In the order of arrival; 0 where all of the message is there.
-    pub number: u64,
+    /// In the order of arrival, wrapping; 0 where all of the message is there.
+    pub number: u32,
     pub request: Request<Rendered>,
     pub reply: Reply,
     /// Reads it as a request and as a reply: both until it is known which side is the server.
