@@ -189,13 +189,13 @@ fn default_target() -> Target {
 
 /// Asks for a password at the terminal, without showing it.
 fn ask(user: &str) -> Result<String> {
-    match rpassword::prompt_password(format!("Password of {}: ", sonar_view::text::escape(user))) {
+    match rpassword::prompt_password(format!("Password of {}: ", sonar_view::kit::escape(user))) {
         Ok(password) if password.is_empty() => bail!("no password was given"),
         Ok(password) => Ok(password),
         Err(_) => bail!(
             "the password of {} is missing, and there is no terminal to ask for it: give --password, or the \
              connection string in the environment variable {VARIABLE}",
-            sonar_view::text::escape(user)
+            sonar_view::kit::escape(user)
         ),
     }
 }

@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use sonar_sys::terminal::{Streams, Woken};
-use sonar_view::live::Screen;
+use sonar_view::queries::live::Screen;
 
 /// How long a command may take to end that has nothing to put back, once nobody sees what it says any more.
 const ABANDONED: Duration = Duration::from_secs(3);
@@ -204,7 +204,7 @@ fn guard(stop: &Stop, ending: Ending, streams: &Streams, mut woken: UnixStream) 
         until = Some(deadline);
         let again = is_repeated(asked, now.duration_since(since), abandoned);
         if again || now >= deadline {
-            sonar_view::live::restore_terminal();
+            sonar_view::queries::live::restore_terminal();
             std::process::exit(128 + stop.signal.load(Ordering::Relaxed) as i32);
         }
         asked = 1;

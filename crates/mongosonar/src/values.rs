@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use sonar_core::Class;
-use sonar_view::Classes;
+use sonar_view::queries::Classes;
 
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ClassArg {

@@ -7,7 +7,7 @@ mod synthetic;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
-use sonar_view::live::{Action, App, Cost, Screen, Settings};
+use sonar_view::queries::live::{Action, App, Cost, Screen, Settings};
 
 fn main() -> std::io::Result<()> {
     let settings = Settings {

@@ -12,7 +12,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sonar_core::Window;
-use sonar_view::live::{App, Settings, picture};
+use sonar_view::queries::live::{App, Settings, picture};
 
 /// Shows `windows` one after the other, types `keys`, and gives what is then on a screen of that size.
 fn picture(source: String, windows: Vec<Window>, keys: &str, (columns, rows): (u16, u16)) -> String {

@@ -1,39 +1,26 @@
-//! What a person sees of mongosonar.
+//! What a person or a program sees of mongosonar: text for terminals, JSON for programs, which the web pages draw too.
 //!
-//! A [`Window`](sonar_core::Window) of raw counters goes in; a [`Report`] of derived figures is made of
-//! it, and written as a table, JSON or CSV, or shown in the [live view](live).
+//! | command | text | JSON |
+//! | --- | --- | --- |
+//! | `queries` | [`queries::text`], live [`queries::live`] | [`queries::json`], CSV [`queries::csv`] |
+//! | `queries --each` | [`queries::each`] | [`queries::each`] |
+//! | `report`, `logs report`, `profiler report` | [`logs::text`] | [`logs::json`], CSV [`logs::csv`] |
+//! | `compare` | [`compare`] | [`compare`] |
+//! | `profiler status`, `tail`, `impact` | [`profiler`], a module each | the same module |
+//! | `disk bench`, `check`, `stat`, ... | [`disk`], a module each | the same module |
+//! | `io report`, `compare`, `live` | [`files`], a module each | the same module |
 //!
-//! What is *absent* here: threads, clocks, sockets, files. Time, keys, sizes and windows are arguments,
-//! and output goes to a writer or a terminal back end that the caller gives, so that everything a
-//! person can see is reached by a test. Names that came over the wire never reach a terminal as they
-//! are: see [`text`].
+//! All of them are made of the parts in [`kit`]: tables, units, escaping, time zones, the head of JSON documents.
+//!
+//! The crate has no threads, clocks, sockets or files: time, keys, sizes and windows are arguments, and output goes to a
+//! writer that the caller gives, so that tests reach everything a person can see. Names that come from outside reach
+//! a terminal through [`kit::escape`] only.
 #![forbid(unsafe_code)]
 
-mod about;
-pub mod column;
-pub mod csv;
-pub mod digest;
+pub mod compare;
 pub mod disk;
-pub mod each;
-pub mod entry;
 pub mod files;
-pub mod hidden;
-pub mod impact;
-pub mod json;
-pub mod layout;
-pub mod live;
-pub mod model;
+pub mod kit;
+pub mod logs;
 pub mod profiler;
-mod selection;
-pub mod silence;
-pub mod table;
-pub mod text;
-pub mod units;
-pub mod zone;
-
-pub use about::About;
-pub use column::{Column, Sort};
-pub use hidden::{Hidden, Reason};
-pub use model::{By, Classes, Form, NamespaceFilter, Report, Selection};
-pub use silence::{Origin, Silence};
-pub use zone::Zone;
+pub mod queries;

@@ -11,9 +11,10 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::Value;
 use sonar_core::{Baseline, Digest, Histogram, Identity, Row, ShapeId, Source, Subject, Window};
-use sonar_view::json::Kind;
-use sonar_view::live::{App, Settings};
-use sonar_view::{By, Column, Report, Selection, Sort, csv, json};
+use sonar_view::queries::json::Kind;
+use sonar_view::queries::live::{App, Settings};
+use sonar_view::queries::{By, Column, Report, Selection, Sort};
+use sonar_view::queries::{csv, json};
 use synthetic::Workload;
 
 fn windows() -> Vec<Window> {

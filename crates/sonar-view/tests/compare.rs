@@ -5,7 +5,7 @@
 mod synthetic;
 
 use sonar_core::{Digest, Execution, Operation, Record, Source, Timestamp};
-use sonar_view::digest::compare::{Comparison, Verdict};
+use sonar_view::compare::{Comparison, Verdict};
 use synthetic::{app, operation, shape};
 
 /// Fixed random numbers (splitmix64).
@@ -62,7 +62,7 @@ fn verdicts(seed: u64, heavier: f64) -> Vec<(u64, Verdict)> {
     let mut random = Random(seed);
     let (a, b) = (half(&mut random, 1_000, 1.0), half(&mut random, 1_000 + SECONDS, heavier));
     let comparison = Comparison::new(&a, &b, true);
-    let of = |pair: &sonar_view::digest::compare::Pair<'_>| {
+    let of = |pair: &sonar_view::compare::Pair<'_>| {
         let sonar_core::Subject::Shape { shape, .. } = &pair.b.or(pair.a).unwrap().subject else {
             panic!("a row that is no shape")
         };

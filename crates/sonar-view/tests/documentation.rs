@@ -4,9 +4,10 @@
 use sonar_core::Coverage;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Timestamp, Window};
-use sonar_view::json::Kind;
-use sonar_view::live::KEYS;
-use sonar_view::{By, Report, Selection, csv, json, table};
+use sonar_view::queries::json::Kind;
+use sonar_view::queries::live::KEYS;
+use sonar_view::queries::{By, Report, Selection};
+use sonar_view::queries::{csv, json, text};
 
 const PAGE: &str = include_str!("../../../docs/queries.md");
 
@@ -31,14 +32,14 @@ fn every_counter_of_logs_and_profiles_is_documented_as_it_documents_itself() {
     for (name, _) in sonar_core::Figures::default().sums() {
         assert!(LOGS.contains(&format!("\n| `{name}` | ")), "docs/logs.md lacks the figure {name}");
     }
-    for by in sonar_view::digest::By::ALL {
+    for by in sonar_view::logs::By::ALL {
         assert!(LOGS.contains(by.name()), "docs/logs.md lacks --sort {}", by.name());
     }
 }
 
 #[test]
 fn every_column_and_key_is_documented() {
-    for (name, title, meaning) in table::legend() {
+    for (name, title, meaning) in text::legend() {
         needs_line(&format!("| {title} | `{name}` | {meaning} |"));
     }
     for (key, meaning) in KEYS {

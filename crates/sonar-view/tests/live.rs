@@ -11,9 +11,8 @@ use ratatui::style::{Color, Modifier};
 use sonar_core::operation::InFlight;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Class, Coverage, Operation, Role, Timestamp, Window};
-use sonar_view::live::{Action, App, Cost, Settings, picture};
-use sonar_view::silence::Network;
-use sonar_view::{By, Column, NamespaceFilter, Origin};
+use sonar_view::queries::live::{Action, App, Cost, Settings, picture};
+use sonar_view::queries::{By, Column, NamespaceFilter, Network, Origin};
 use synthetic::{Workload, app as application, operation, shape};
 
 fn app_with(settings: Settings, seconds: u64) -> App {
@@ -426,7 +425,7 @@ fn a_hostile_name_stays_in_its_cell() {
         type_keys(&mut app, keys);
         let terminal = draw(&mut app, 140, 40);
         for cell in terminal.backend().buffer().content() {
-            assert!(cell.symbol().chars().all(sonar_view::text::is_safe), "{:?}", cell.symbol());
+            assert!(cell.symbol().chars().all(sonar_view::kit::is_safe), "{:?}", cell.symbol());
         }
     }
 }

@@ -10,7 +10,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Operation, Timestamp, Window};
-use sonar_view::live::{App, Settings};
+use sonar_view::queries::live::{App, Settings};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;

@@ -13,12 +13,10 @@ use sonar_core::window::WindowSettings;
 use sonar_core::{
     Application, Class, Coverage, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp, Window,
 };
-use sonar_view::Zone;
-use sonar_view::json::Kind;
-use sonar_view::{
-    By, Classes, Column, Form, NamespaceFilter, Origin, Reason, Report, Selection, Sort, csv, each, json,
-    table,
-};
+use sonar_view::kit::{Reason, Zone};
+use sonar_view::queries::json::Kind;
+use sonar_view::queries::{By, Classes, Column, Form, NamespaceFilter, Origin, Report, Selection, Sort};
+use sonar_view::queries::{csv, each, json, text};
 use synthetic::{app, operation, shape};
 
 const START: u64 = 1_777_629_600;
@@ -100,7 +98,7 @@ fn a_sample_is_scaled_and_marked() {
     assert_eq!((&value["sample"], &value["totals"]["calls"]), (&10.into(), &50.into()));
     assert_eq!(value["totals"]["errors"]["11000"], 10);
     assert_eq!(value["coverage"]["frames"], 40, "what was seen is told as it was");
-    let table = text(|out| table::interval(&report, Some(80), out));
+    let table = text(|out| text::interval(&report, Some(80), out));
     assert!(table.contains("~25 queries per second") && table.contains("~calls/s"), "{table}");
 }
 
@@ -223,8 +221,8 @@ fn every_view_says_how_many_operations_it_leaves_out_and_what_shows_them() {
         let mut selection = Selection { role: Some(Role::Served), ..Selection::default() };
         change(&mut selection);
         let report = Report::new(&window, &selection);
-        let summary = text(|out| table::summary(&report, None, out));
-        let interval = text(|out| table::interval(&report, None, out));
+        let summary = text(|out| text::summary(&report, None, out));
+        let interval = text(|out| text::interval(&report, None, out));
         for view in [&summary, &interval] {
             expected.iter().for_each(|words| assert!(view.contains(words), "{words}\n{view}"));
             assert_eq!(view.contains("Not shown"), !expected.is_empty(), "{view}");
@@ -256,7 +254,7 @@ fn a_capture_of_monitoring_alone_does_not_say_that_there_are_no_operations() {
     let report = Report::new(&window, &selection).explained(&window.coverage, &Origin::File);
     assert_eq!(report.silence, None);
     for view in
-        [text(|out| table::summary(&report, None, out)), text(|out| table::interval(&report, Some(80), out))]
+        [text(|out| text::summary(&report, None, out)), text(|out| text::interval(&report, Some(80), out))]
     {
         let words = view.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
@@ -273,11 +271,11 @@ fn why_there_is_nothing_is_said_in_the_table_and_in_json() {
         Coverage { frames: 9, frames_decoded: 9, streams: 2, streams_tls: 2, ..Coverage::default() };
     let selection = Selection::default();
     let report = Report::new(&window, &selection).explained(&window.coverage, &Origin::File);
-    let summary = text(|out| table::summary(&report, Some(80), out));
+    let summary = text(|out| text::summary(&report, Some(80), out));
     assert!(summary.contains("All 2 connections are encrypted with TLS."), "{summary}");
     assert!(summary.contains("Coverage: LOST: 2 connections encrypted with TLS"), "{summary}");
     assert!(
-        summary.lines().skip(2).all(|line| line.starts_with("      ") || sonar_view::text::width(line) <= 80)
+        summary.lines().skip(2).all(|line| line.starts_with("      ") || sonar_view::kit::width(line) <= 80)
     );
     let value = parse(&report);
     assert_eq!(value["empty_because"]["reason"], "tls");
@@ -297,19 +295,19 @@ fn coverage_stands_below_the_rows_and_is_one_line_when_nothing_was_lost() {
     };
     let selection = Selection { classes: Classes::ALL, ..Selection::default() };
     let report = Report::new(&window, &selection);
-    let summary = text(|out| table::summary(&report, None, out));
+    let summary = text(|out| text::summary(&report, None, out));
     assert_eq!(
         summary.lines().last(),
         Some("Coverage: nothing lost; 2 connections joined late"),
         "{summary}"
     );
-    let interval = text(|out| table::interval(&report, None, out));
+    let interval = text(|out| text::interval(&report, None, out));
     let lines: Vec<_> = interval.lines().collect();
     assert!(!lines[0].contains("LOST") && lines[1].contains("calls/s"), "{interval}");
     assert_eq!(lines[lines.len() - 2], "nothing lost; 2 connections joined late");
     window.coverage.kernel_drops = 3;
     let report = Report::new(&window, &selection);
-    let summary = text(|out| table::summary(&report, None, out));
+    let summary = text(|out| text::summary(&report, None, out));
     let at = |words: &str| summary.find(words).unwrap_or_else(|| panic!("{words}\n{summary}"));
     assert!(
         at("insert") < at("Coverage: LOST: kernel_drops 3") && at("Coverage") < at("Packets that the kernel")
@@ -342,7 +340,7 @@ fn operations_are_counted_by_type_of_command() {
     let types =
         serde_json::json!({"insert": 14, "query": 2, "update": 6, "delete": 2, "getmore": 4, "command": 2});
     assert_eq!(parse(&report)["by_type"], types, "scaled up from the sample");
-    let summary = text(|out| table::summary(&report, None, out));
+    let summary = text(|out| text::summary(&report, None, out));
     let line = "  insert ~14/s  query ~2/s  update ~6/s  delete ~2/s  getmore ~4/s  command ~2/s";
     assert!(summary.lines().any(|shown| shown == line), "{summary}");
     let mut twice = window.clone();
@@ -368,7 +366,7 @@ fn one_call_in_a_thousand_is_seen_in_p999_alone() {
     // At most one bucket of 2.2 % above the truth.
     let near = |name: &str, ns: f64| (ns..ns * 1.022).contains(&latency[name].as_f64().unwrap());
     assert!(near("p99", 1e6) && near("p999", 1e9), "{latency}");
-    assert!(text(|out| table::interval(&report, None, out)).contains("p99.9"));
+    assert!(text(|out| text::interval(&report, None, out)).contains("p99.9"));
 }
 
 #[test]
@@ -450,8 +448,8 @@ fn no_name_from_the_wire_reaches_a_terminal_as_it_is() {
         let selection = Selection { by, ..Selection::default() };
         let report = Report::new(&window, &selection);
         let outputs = [
-            text(|out| table::interval(&report, Some(100), out)),
-            text(|out| table::summary(&report, None, out)),
+            text(|out| text::interval(&report, Some(100), out)),
+            text(|out| text::summary(&report, None, out)),
             text(|out| csv::rows(&report, Kind::Interval, out)),
             text(|out| json::report(&report, Kind::Interval, out)),
             text(|out| each::text(&op, Form::Typed, &Zone::utc(), out)),
@@ -459,7 +457,7 @@ fn no_name_from_the_wire_reaches_a_terminal_as_it_is() {
         ];
         for output in outputs {
             let unsafe_char =
-                output.chars().find(|&c| !matches!(c, '\r' | '\n') && !sonar_view::text::is_safe(c));
+                output.chars().find(|&c| !matches!(c, '\r' | '\n') && !sonar_view::kit::is_safe(c));
             assert_eq!(unsafe_char, None, "{output:?}");
             assert!(!output.trim_end().trim_end_matches("\r\n").contains("\r"), "{output:?}");
         }
@@ -547,17 +545,17 @@ fn tables_keep_their_width() {
     {
         let selection = Selection { by, ..Selection::default() };
         let report = Report::new(&window, &selection);
-        let out = text(|out| table::interval(&report, Some(width), out));
+        let out = text(|out| text::interval(&report, Some(width), out));
         // The line of totals is as long as it is.
         let rows = out.lines().skip(1);
-        assert!(rows.clone().all(|line| sonar_view::text::width(line) <= width), "{out}");
+        assert!(rows.clone().all(|line| sonar_view::kit::width(line) <= width), "{out}");
         insta::assert_snapshot!(format!("table_{}_{width}", by.name()), out);
     }
     let selection = Selection::default();
     let report = Report::new(&window, &selection);
-    insta::assert_snapshot!("summary", text(|out| table::summary(&report, None, out)));
+    insta::assert_snapshot!("summary", text(|out| text::summary(&report, None, out)));
     for width in 0..40 {
-        text(|out| table::interval(&report, Some(width), out));
+        text(|out| text::interval(&report, Some(width), out));
     }
 }
 

@@ -7,7 +7,7 @@ mod recorded;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use sonar_view::live::{App, Settings};
+use sonar_view::queries::live::{App, Settings};
 
 fn screen(app: &mut App) -> String {
     let mut terminal = Terminal::new(TestBackend::new(140, 44)).unwrap();

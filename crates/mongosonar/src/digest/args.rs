@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use sonar_core::Timestamp;
 use sonar_decode::syntax::time;
-use sonar_view::Zone;
-use sonar_view::digest::By;
+use sonar_view::kit::Zone;
+use sonar_view::logs::By;
 
 use crate::connection::ServerArgs;
 use crate::outfile;

@@ -8,9 +8,10 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail};
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Digest, DigestSettings, GroupBy, Source};
-use sonar_view::digest::compare::{self, Comparison, Side};
-use sonar_view::digest::saved::{self, Read};
-use sonar_view::{Classes, Zone};
+use sonar_view::compare::{self, Comparison, Side};
+use sonar_view::kit::Zone;
+use sonar_view::logs::saved::{self, Read};
+use sonar_view::queries::Classes;
 
 use super::captures::{self, Captured};
 use super::{Collect, CompareArgs, Gathered, Span, read_logs, read_profiles, whole};
@@ -161,6 +162,6 @@ pub fn load(
     gathered.refuse_nothing(&files)?;
     // A shape that a cut file lacks cannot be called new.
     let Gathered { digest, notices, damaged, zone, .. } = gathered;
-    let host = notices.as_ref().and_then(sonar_view::digest::hosts);
+    let host = notices.as_ref().and_then(sonar_view::logs::hosts);
     Ok(Loaded { digest, host, source, is_whole: !damaged, damaged, zone, shape_rules })
 }

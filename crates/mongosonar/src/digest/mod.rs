@@ -23,11 +23,10 @@ use sonar_decode::entry::Sink;
 use sonar_decode::log::{Bound, Log, Settings};
 use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
-use sonar_view::digest::hint::Indexes;
-use sonar_view::digest::{self, By, SourceSummary, View, Wanted};
-use sonar_view::hidden::{Reader, Reason};
-use sonar_view::text::escape;
-use sonar_view::{Classes, Form, Hidden, Zone};
+use sonar_view::kit::{Hidden, Reader, Reason, Zone, escape};
+use sonar_view::logs::hint::Indexes;
+use sonar_view::logs::{self, By, SourceSummary, View, Wanted};
+use sonar_view::queries::{Classes, Form};
 
 pub use self::args::{CompareArgs, DigestArgs, LogsCommand, When, ZoneArgs};
 pub use self::compare::{Loaded, load, run as compare};
@@ -242,7 +241,7 @@ fn indexes(view: &View<'_>, server: &Server) -> Indexes {
     /// The most collections to ask about.
     const MOST: usize = 1_000;
     let mut known = Indexes::new();
-    for digest::hint::Suggestion { hint, .. } in digest::hint::all(view) {
+    for logs::hint::Suggestion { hint, .. } in logs::hint::all(view) {
         let Some((database, collection)) = hint.namespace.split_once('.') else { continue };
         if known.len() >= MOST || known.contains_key(&hint.namespace) {
             continue;
@@ -317,10 +316,10 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, shown: Shown<'_>) -> Result<
     let mut view = View { summaries: sources, ..view };
     view.notes.extend(notes);
     if reading.is_none() {
-        view.notes.extend(digest::notes(&read.reading));
+        view.notes.extend(logs::notes(&read.reading));
     }
     if server.is_none() {
-        view.notes.extend(digest::assumed_weights(&read.reading));
+        view.notes.extend(logs::assumed_weights(&read.reading));
     } else if server.is_some_and(|server| server.info().ignores_rate_limit()) {
         view.notes.push(IGNORED_RATE_LIMIT.to_owned());
     }
@@ -336,18 +335,18 @@ pub fn show(args: &DigestArgs, read: &mut Gathered, shown: Shown<'_>) -> Result<
         view.host = Some(server.info().address.to_string());
     }
     if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| digest::json::write(&view, out)))?;
+        outfile::write(path, |out| page::write(out, |out| logs::json::write(&view, out)))?;
     }
     let mut out = BufWriter::with_capacity(64 * 1024, io::stdout());
     if args.json {
-        digest::json::write(&view, &mut out)?;
+        logs::json::write(&view, &mut out)?;
     } else if args.csv {
-        digest::csv::write(&view, &mut out)?;
+        logs::csv::write(&view, &mut out)?;
         let left_out = view.left_out().line(view.sample, Reader::CommandLine);
         left_out.iter().for_each(|line| eprintln!("mongosonar: {line}"));
     } else {
         view.rows.truncate(args.limit.unwrap_or(ROWS));
-        digest::text::write(&view, screen::width(), &mut out)?;
+        logs::text::write(&view, screen::width(), &mut out)?;
     }
     out.flush()?;
     Ok(if read.damaged { TRUNCATED } else { OK })

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 use sonar_decode::profile::{self, Profile};
 use sonar_decode::syntax::documents::{Documents, Found};
-use sonar_view::Zone;
+use sonar_view::kit::Zone;
 
 use super::{Collect, Gathered};
 use crate::content::{self, Content, Peeked};

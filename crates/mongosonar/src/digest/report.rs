@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use sonar_core::{Application, Digest, DigestSettings, GroupBy, Notices, Reading, Source, Subject};
-use sonar_view::digest::SourceSummary;
-use sonar_view::{Hidden, Zone};
+use sonar_view::kit::{Hidden, Zone};
+use sonar_view::logs::SourceSummary;
 
 use super::captures::Captured;
 use super::{Collect, DigestArgs, Gathered, Shown, Span, captures, read_logs, read_profiles, show};

@@ -12,7 +12,7 @@ use sonar_sys::host::devices::{Device, DeviceKind, Devices};
 use sonar_sys::host::mounts::{self, Mount};
 use sonar_sys::host::process::Process;
 use sonar_view::disk::check::Report;
-use sonar_view::layout::Fitting;
+use sonar_view::kit::Fitting;
 
 use super::args::CheckArgs;
 use super::place::folder;

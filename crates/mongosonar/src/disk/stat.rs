@@ -12,7 +12,7 @@ use sonar_sys::host::devices::{Counted, Device, DeviceKind};
 use sonar_sys::host::mounts;
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::disk::stat::Interval;
-use sonar_view::text::escape;
+use sonar_view::kit::escape;
 
 use super::args::StatArgs;
 use super::place::folder;

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter};
 
 use anyhow::Result;
 use sonar_view::files::compare::{json, text};
-use sonar_view::layout::Fitting;
+use sonar_view::kit::Fitting;
 
 use super::args::IoCompareArgs;
 use super::report::load;

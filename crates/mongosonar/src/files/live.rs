@@ -14,7 +14,7 @@ use sonar_sys::ebpf::{Event, FileKey, Mode, Trace, Tracer};
 use sonar_sys::host::devices::{Counted, Devices};
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::files::live::{Interval, Row, amplification};
-use sonar_view::live::Screen;
+use sonar_view::queries::live::Screen;
 
 use super::args::{IoBy, IoLiveArgs};
 use super::finder::Finder;

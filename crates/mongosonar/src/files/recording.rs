@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sonar_core::files::{IoAccess, IoLosses};
 use sonar_decode::io_file::{Extent, FileEntry, ThreadEntry, Writer};
-use sonar_view::units::Size;
+use sonar_view::kit::Size;
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 1 << 20;

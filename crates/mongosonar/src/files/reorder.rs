@@ -11,8 +11,7 @@ use sonar_core::files::worth::{MIN_DOCUMENTS, WORTH_FROM};
 use sonar_core::files::{FileRole, SampleRead, Verdict, Worth, judge_file, worth};
 use sonar_mongo::reorder::{Plan, Sample, Stage};
 use sonar_mongo::{Server, Stop};
-use sonar_view::text::escape;
-use sonar_view::units::{Count, Nanos};
+use sonar_view::kit::{Count, Nanos, escape};
 
 use super::args::IoReorderArgs;
 use super::device_reads::DeviceReads;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
 use sonar_decode::io_file::{Block, Parser, Step};
 use sonar_view::files::{Bench, Recording, json, svg, text};
-use sonar_view::text::escape;
+use sonar_view::kit::escape;
 
 use super::args::IoReportArgs;
 use super::{DEVICE, HOLDS};

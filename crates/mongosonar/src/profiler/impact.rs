@@ -11,10 +11,8 @@ use sonar_mongo::load::{Measurement, Progress, ServerFacts};
 use sonar_mongo::{Error, Server};
 use sonar_sys::Host;
 use sonar_sys::host::devices::Counted;
-use sonar_view::impact::{self, Report, Site};
-use sonar_view::layout::Fitting;
-use sonar_view::text::escape;
-use sonar_view::units::{Count, Nanos};
+use sonar_view::kit::{Count, Fitting, Nanos, escape};
+use sonar_view::profiler::impact::{self, Report, Site};
 
 use super::args::ImpactArgs;
 use crate::digest::IGNORED_RATE_LIMIT;

@@ -7,8 +7,7 @@ use anyhow::Result;
 use sonar_decode::profile::Profile;
 use sonar_mongo::tail::{Event, Tailing};
 use sonar_mongo::{Server, Stop, Target, is_connection_string, is_host_and_port};
-use sonar_view::text::escape;
-use sonar_view::units::Nanos;
+use sonar_view::kit::{Nanos, escape};
 
 use super::args::{Databases, ReportArgs};
 use super::tail::message;

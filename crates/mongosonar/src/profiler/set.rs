@@ -7,8 +7,7 @@ use anyhow::{Result, bail};
 use sonar_core::profiler;
 use sonar_mongo::control::{self, DEFAULT_BYTES, Settings, State, Step, Wanted};
 use sonar_mongo::{Server, Stop};
-use sonar_view::text::escape;
-use sonar_view::units::{Nanos, Size};
+use sonar_view::kit::{Nanos, Size, escape};
 
 use super::args::SetArgs;
 use crate::exit::{OK, usage};

@@ -5,8 +5,8 @@ use std::io;
 use anyhow::Result;
 use sonar_mongo::control::{self, State};
 use sonar_mongo::{Error, Server};
-use sonar_view::layout::Fitting;
-use sonar_view::profiler::{self, Row};
+use sonar_view::kit::Fitting;
+use sonar_view::profiler::status::{self, Row};
 
 use super::args::StatusArgs;
 use crate::exit::OK;
@@ -31,9 +31,9 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
     }
     let (label, now, out) = (server.info().label(), server.now()?, io::stdout().lock());
     if args.json {
-        profiler::json(&label, &rows, now, out)?;
+        status::json(&label, &rows, now, out)?;
     } else {
-        profiler::table(&label, &rows, now, Fitting::new(out, screen::width()))?;
+        status::table(&label, &rows, now, Fitting::new(out, screen::width()))?;
     }
     Ok(OK)
 }

@@ -9,9 +9,9 @@ use sonar_decode::entry::Sink;
 use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
 use sonar_mongo::tail::{Event, Missed, Tailing};
-use sonar_view::text::escape;
-use sonar_view::units::{Nanos, UNKNOWN, or_unknown};
-use sonar_view::{Form, Zone, entry};
+use sonar_view::kit::{Nanos, UNKNOWN, Zone, escape, or_unknown};
+use sonar_view::profiler::tail as view;
+use sonar_view::queries::Form;
 
 use super::args::TailArgs;
 use crate::digest::IGNORED_RATE_LIMIT;
@@ -69,7 +69,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
                 out.to.flush()?;
                 eprintln!("{}", describe(&gap));
                 if args.json {
-                    entry::missed(&gap.database, gap.from, gap.to, gap.documents, gap.about, &mut out.to)?;
+                    view::missed(&gap.database, gap.from, gap.to, gap.documents, gap.about, &mut out.to)?;
                 }
             }
             Event::Failed { database, error } => {
@@ -158,9 +158,9 @@ struct Out<'a> {
 impl Sink for Out<'_> {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, _: u64) {
         let written = if self.json {
-            entry::json(op, identity, execution, Form::Typed, &mut self.to)
+            view::json(op, identity, execution, Form::Typed, &mut self.to)
         } else {
-            entry::text(op, identity, execution, &self.zone, &mut self.to)
+            view::text(op, identity, execution, &self.zone, &mut self.to)
         };
         if let Err(error) = written {
             self.broken.get_or_insert(error);

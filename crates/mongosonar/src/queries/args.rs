@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use sonar_view::Column;
-use sonar_view::digest::By;
+use sonar_view::logs::By;
+use sonar_view::queries::Column;
 
 use super::{Rotation, parse_rotation};
 use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Baseline, DigestSettings, Source};
-use sonar_view::Classes;
-use sonar_view::units::Nanos;
+use sonar_view::kit::Nanos;
+use sonar_view::queries::Classes;
 
 use crate::digest::{Loaded, load, stop};
 use crate::exit::usage;

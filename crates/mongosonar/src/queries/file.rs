@@ -10,7 +10,7 @@ use anyhow::Result;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
-use sonar_view::{Origin, Selection};
+use sonar_view::queries::{Origin, Selection};
 
 use super::args::QueriesArgs;
 use super::output::Output;

@@ -20,7 +20,7 @@ use anyhow::Result;
 use sonar_core::Role;
 use sonar_core::window::WindowSettings;
 use sonar_decode::Ports;
-use sonar_view::{By, Column, Form, Selection, Sort};
+use sonar_view::queries::{By, Column, Form, Selection, Sort};
 
 use self::args::{ByArg, RoleArg};
 use crate::exit::usage;

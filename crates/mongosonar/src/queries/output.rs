@@ -4,11 +4,11 @@ use std::io::{self, BufWriter, Stdout, Write};
 
 use anyhow::Result;
 use sonar_core::{Coverage, Digest, DigestSettings, GroupBy, Operation, Outcome, Record, Source, Window};
-use sonar_view::digest::{self, View, Wanted};
-use sonar_view::hidden::Reader;
-use sonar_view::json::Kind;
-use sonar_view::layout::Fitting;
-use sonar_view::{By, Hidden, Origin, Report, Selection, Silence, csv, each, json, table};
+use sonar_view::kit::{Fitting, Hidden, Reader};
+use sonar_view::logs::{self, View, Wanted};
+use sonar_view::queries::json::Kind;
+use sonar_view::queries::{By, Origin, Report, Selection, Silence};
+use sonar_view::queries::{csv, each, json, text};
 
 use super::args::QueriesArgs;
 use crate::exit::usage;
@@ -136,18 +136,18 @@ impl Output {
                 let (sources, host) = (sources.clone(), host.clone());
                 let mut view = View { coverage, sources, host, hidden, sample: window.sample, ..view };
                 if let Some(page) = page {
-                    page.write(|out| crate::page::write(out, |out| digest::json::write(&view, out)))
+                    page.write(|out| crate::page::write(out, |out| logs::json::write(&view, out)))
                         .map_err(io::Error::other)?;
                 }
                 match self.format {
-                    Format::Json => digest::json::write(&view, &mut self.out)?,
+                    Format::Json => logs::json::write(&view, &mut self.out)?,
                     Format::Csv => {
-                        digest::csv::write(&view, &mut self.out)?;
+                        logs::csv::write(&view, &mut self.out)?;
                         self.hidden = view.left_out();
                     }
                     Format::Table => {
                         view.rows.truncate(wanted.limit.unwrap_or(crate::digest::ROWS));
-                        digest::text::write(&view, self.width, &mut self.out)?;
+                        logs::text::write(&view, self.width, &mut self.out)?;
                     }
                 }
             }
@@ -162,10 +162,10 @@ impl Output {
                     csv::rows(&report, kind, &mut self.out)?;
                 }
                 (Format::Table, Kind::Interval) => {
-                    table::interval(&report, self.width, Fitting::new(&mut self.out, self.width))?
+                    text::interval(&report, self.width, Fitting::new(&mut self.out, self.width))?
                 }
                 (Format::Table, Kind::Summary) => {
-                    table::summary(&report, self.width, Fitting::new(&mut self.out, self.width))?
+                    text::summary(&report, self.width, Fitting::new(&mut self.out, self.width))?
                 }
             }
         }

@@ -9,8 +9,8 @@ use sonar_decode::Ports;
 use sonar_sys::Host;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{Duty, capability};
-use sonar_view::Origin as PacketOrigin;
-use sonar_view::silence::Network;
+use sonar_view::queries::Network;
+use sonar_view::queries::Origin as PacketOrigin;
 
 use super::args::Range;
 use crate::{privileges, servers};

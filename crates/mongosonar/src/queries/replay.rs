@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sonar_core::{Coverage, Packet, Timestamp, Window};
 use sonar_decode::{Decoder, Settings, Shared};
-use sonar_view::{Origin, Selection};
+use sonar_view::queries::{Origin, Selection};
 
 use super::args::QueriesArgs;
 use super::live::{Feed, LiveSink, Pipeline, now, on_screen};

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use sonar_core::{LinkType, Packet};
 use sonar_decode::capture_file::{Interface, Section, Writer};
 use sonar_sys::interfaces::{self, Names};
-use sonar_view::units::Size;
+use sonar_view::kit::Size;
 
 use super::live::News;
 use super::rotate::{Files, Next, Rotation};

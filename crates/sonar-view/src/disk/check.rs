@@ -6,7 +6,7 @@ use serde::Serialize;
 use sonar_core::disk::check::{Finding, Grade};
 
 use super::run::SCHEMA;
-use crate::text::escape;
+use crate::kit::escape;
 
 /// What a check came to.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Report {
             findings: findings.collect(),
             unseen: &self.unseen,
         };
-        crate::json::line(&object, out)
+        crate::kit::json::line(&object, out)
     }
 
     /// As lines: what was found, and below what is not as it should be, why it matters, what changes it, and the

@@ -7,10 +7,7 @@ use sonar_core::disk::compare::{Ratio, ratio};
 
 use super::run::{Run, SCHEMA, Step};
 use super::text;
-use crate::About;
-use crate::layout::fold;
-use crate::text::escape;
-use crate::units::{Count, Nanos, or_unknown};
+use crate::kit::{About, Count, Nanos, escape, fold, or_unknown};
 
 /// Headings of the table.
 pub const HEADS: [&str; 9] =
@@ -150,7 +147,7 @@ impl Comparison {
     /// Those of `out`.
     pub fn write(&self, a: &Run, b: &Run, out: impl io::Write) -> io::Result<()> {
         let about = About::new(None, self.names.to_vec());
-        crate::json::line(&Document { comparison: self, about, words: self.words(), runs: [a, b] }, out)
+        crate::kit::json::line(&Document { comparison: self, about, words: self.words(), runs: [a, b] }, out)
     }
 
     /// As text.

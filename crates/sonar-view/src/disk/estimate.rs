@@ -7,7 +7,7 @@ use sonar_core::disk::estimate::{Work, duration_ns};
 
 use super::run::Run;
 use super::text;
-use crate::units::{Count, Nanos};
+use crate::kit::{Count, Nanos};
 
 /// One way to read it all.
 #[derive(Clone, Debug, Serialize, PartialEq)]
@@ -126,7 +126,7 @@ impl Estimate {
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: impl io::Write) -> io::Result<()> {
-        crate::json::line(self, out)
+        crate::kit::json::line(self, out)
     }
 
     /// As text.
@@ -150,7 +150,7 @@ impl Estimate {
                 way.name.clone(),
                 format!("{}{unit}", Count(way.per_second)),
                 way.duration_ns.map_or_else(|| "never".to_owned(), |ns| Nanos(ns).to_string()),
-                crate::text::escape(&way.from).into_owned(),
+                crate::kit::escape(&way.from).into_owned(),
             ]);
         }
         text::grid(&rows, (1, &["from"]), columns, out)?;

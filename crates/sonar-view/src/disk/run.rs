@@ -423,7 +423,7 @@ impl Run {
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: impl io::Write) -> io::Result<()> {
-        crate::json::line(self, out)
+        crate::kit::json::line(self, out)
     }
 
     /// Reads one back.

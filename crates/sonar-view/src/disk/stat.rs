@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::run::{DeviceRates, SCHEMA};
 use super::text;
-use crate::units::UNKNOWN;
+use crate::kit::UNKNOWN;
 
 /// Rates of devices over one interval.
 #[derive(Clone, Debug, Serialize)]
@@ -34,7 +34,7 @@ impl Interval {
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: impl io::Write) -> io::Result<()> {
-        crate::json::line(self, out)
+        crate::kit::json::line(self, out)
     }
 
     /// As a table within `columns`, with `iostat`'s columns in `iostat`'s order: merged requests and sizes give way
@@ -61,7 +61,7 @@ impl Interval {
         let perhaps = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), two);
         let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
         for d in &self.devices {
-            let mut row = vec![crate::text::escape(&d.device).into_owned()];
+            let mut row = vec![crate::kit::escape(&d.device).into_owned()];
             row.extend([d.r, d.rkb, d.rrqm, d.rrqm_percent, d.r_await, d.rareq].map(two));
             row.extend([d.w, d.wkb, d.wrqm, d.wrqm_percent, d.w_await, d.wareq].map(two));
             if discards {

@@ -4,9 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::run::{DeviceRates, Kind, Run, Step};
-use crate::layout::fold;
-use crate::text::{escape, width, wrap};
-use crate::units::{Count, Nanos, or_unknown};
+use crate::kit::{Count, Nanos, escape, fold, or_unknown, width, wrap};
 
 /// Heads of the columns of devices: those of `iostat -x`, behind the step that they belong to.
 pub(super) const DEVICE_COLUMNS: [&str; 11] = [

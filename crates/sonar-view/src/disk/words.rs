@@ -3,7 +3,7 @@
 use sonar_core::disk::DiskStep;
 use sonar_core::disk::verdict::{CLASSES, Knee, Limit, Volume, class};
 
-use crate::units::{Count, Nanos};
+use crate::kit::{Count, Nanos};
 
 fn p99(step: &DiskStep) -> Option<Nanos> {
     let kinds = [&step.reads, &step.writes];

@@ -7,8 +7,7 @@ use sonar_core::{Timestamp, files};
 
 use super::{Recording, grouped};
 use crate::disk::run::Run;
-use crate::text::escape;
-use crate::units::{Count, Nanos};
+use crate::kit::{Count, Nanos, escape};
 
 /// A run of `disk bench`, as far as it measured reads.
 #[derive(Clone, Debug, PartialEq)]

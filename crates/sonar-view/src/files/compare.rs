@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 use sonar_core::files::FilePattern;
 
 use super::{Recording, SCHEMA, document, grouped, percent, score};
-use crate::layout::{self, Fitting, Head};
-use crate::text::fit;
-use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
+use crate::kit::{self, Count, Fitting, Head, Nanos, UNKNOWN, fit, or_unknown};
 
 /// A file that is in one of them or in both, by its name.
 struct Pair<'a> {
@@ -104,7 +102,7 @@ pub fn text<W: Write>(
             rows.push(std::iter::once("  B/A".to_owned()).chain(ratios).collect());
         }
     }
-    let laid = layout::lay(&COLUMNS, &rows, out.width());
+    let laid = kit::lay(&COLUMNS, &rows, out.width());
     writeln!(out, "{}", laid.head)?;
     let mut lines = laid.rows.iter();
     for pair in pairs.iter().take(limit) {
@@ -164,5 +162,5 @@ pub fn json(sides: [&Recording<'_>; 2], limit: usize, out: impl Write) -> io::Re
         "b": document(sides[1], limit),
         "files": files,
     });
-    crate::json::line(&value, out)
+    crate::kit::json::line(&value, out)
 }

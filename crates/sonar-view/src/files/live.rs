@@ -8,8 +8,7 @@ use sonar_core::files::{IoLosses, Usage};
 
 use super::{SCHEMA, percent, score};
 use crate::disk::run::DeviceRates;
-use crate::text::{self, escape, fit};
-use crate::units::{Count, Nanos, or_unknown};
+use crate::kit::{Count, Nanos, escape, fit, or_unknown, width};
 
 /// One row: a file, or the files of a namespace together.
 #[derive(Clone, Debug)]
@@ -124,12 +123,12 @@ fn common_folder<'a>(mut names: impl Iterator<Item = &'a str>) -> &'a str {
 
 /// A name in so many columns: of a file's name the end, which distinguishes it from others.
 fn shortened(name: &str, room: usize) -> String {
-    if text::width(name) <= room || !name.ends_with(".wt") || room < 2 {
+    if width(name) <= room || !name.ends_with(".wt") || room < 2 {
         return fit(name, room);
     }
     let mut start = name.len();
     for (at, _) in name.char_indices().rev() {
-        if text::width(&name[at..]) > room - 1 {
+        if width(&name[at..]) > room - 1 {
             break;
         }
         start = at;
@@ -151,8 +150,8 @@ impl Interval {
         rows
     }
 
-    /// The lines of the table, each at most `width` columns, at most `limit` rows.
-    pub fn lines(&self, limit: usize, width: usize) -> Vec<String> {
+    /// The lines of the table, each at most `room` columns, at most `limit` rows.
+    pub fn lines(&self, limit: usize, room: usize) -> Vec<String> {
         let per_second = |count: u64| Count(count as f64 / self.seconds.max(1e-9));
         let rows = self.ranked();
         let busy = rows.iter().filter(|row| !row.usage.is_idle()).count();
@@ -189,10 +188,10 @@ impl Interval {
         let shown: Vec<_> = rows.iter().take(limit).filter(|row| !row.usage.is_idle()).collect();
         let folder = common_folder(shown.iter().map(|row| row.name.as_str()));
         let named = |row: &Row| escape(row.name.get(folder.len()..).unwrap_or(&row.name)).into_owned();
-        let longest = shown.iter().map(|row| text::width(&named(row))).max().unwrap_or(0);
-        let columns = columns(width.saturating_sub(longest.min(MOST_FOR_NAME) + 2));
+        let longest = shown.iter().map(|row| width(&named(row))).max().unwrap_or(0);
+        let shown_columns = columns(room.saturating_sub(longest.min(MOST_FOR_NAME) + 2));
         let mut heading = String::new();
-        columns.iter().for_each(|column| {
+        shown_columns.iter().for_each(|column| {
             let _ = write!(heading, "{:>7}", column.title);
         });
         let what = self.what.strip_suffix('s').unwrap_or(self.what);
@@ -202,15 +201,15 @@ impl Interval {
         }
         for row in shown {
             let mut line = String::new();
-            for column in &columns {
+            for column in &shown_columns {
                 let _ = write!(line, "{:>7}", (column.value)(row, self.seconds.max(1e-9)));
             }
             line.push_str("  ");
-            let room = width.saturating_sub(text::width(&line));
+            let room = room.saturating_sub(width(&line));
             line.push_str(&shortened(&named(row), room));
             lines.push(line);
         }
-        lines.iter().map(|line| fit(line, width)).collect()
+        lines.iter().map(|line| fit(line, room)).collect()
     }
 
     /// As one line of JSON; what is not known is null.
@@ -265,7 +264,7 @@ impl Interval {
             "devices": self.devices,
             "lost": lost,
         });
-        crate::json::line(&value, out)
+        crate::kit::json::line(&value, out)
     }
 }
 
@@ -305,12 +304,12 @@ mod tests {
             devices: Vec::new(),
             losses: IoLosses::default(),
         };
-        for (width, columns) in [(200, 13), (120, 11), (80, 5), (44, 1), (20, 1)] {
-            let lines = interval.lines(10, width);
-            assert!(lines.iter().all(|line| text::width(line) <= width), "{lines:?}");
+        for (room, columns) in [(200, 13), (120, 11), (80, 5), (44, 1), (20, 1)] {
+            let lines = interval.lines(10, room);
+            assert!(lines.iter().all(|line| width(line) <= room), "{lines:?}");
             let heading: Vec<_> = lines[2].split_whitespace().take_while(|title| *title != "file").collect();
             assert_eq!(heading.len(), columns, "{lines:?}");
-            if width >= 80 {
+            if room >= 80 {
                 assert!(lines[2].ends_with("file in /data/db/"), "{lines:?}");
                 assert!(
                     lines.iter().any(|line| line.ends_with("  index-8-4596081763205983475.wt")),

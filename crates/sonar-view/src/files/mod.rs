@@ -23,10 +23,8 @@ pub use picture::svg;
 
 use bench::by_whom;
 
-use crate::About;
-use crate::layout::{self, Fitting, Head};
-use crate::text::{escape, fit};
-use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
+use crate::kit::About;
+use crate::kit::{self, Count, Fitting, Head, Nanos, UNKNOWN, escape, fit, or_unknown};
 
 /// Version of the JSON schema: it grows when a field changes its meaning or goes, not when one is added.
 pub const SCHEMA: u32 = 1;
@@ -375,7 +373,7 @@ pub fn text(
         ]
     };
     let rows: Vec<Vec<String>> = files.iter().take(limit).map(cells).collect();
-    let laid = layout::lay(&FILES, &rows, width);
+    let laid = kit::lay(&FILES, &rows, width);
     writeln!(out, "{}", laid.head)?;
     for ((id, file), line) in files.iter().zip(&laid.rows) {
         writeln!(out, "{line}")?;
@@ -436,7 +434,7 @@ pub fn text(
             ]
         })
         .collect();
-    layout::table(&THREADS, &rows, width, &mut out)?;
+    kit::table(&THREADS, &rows, width, &mut out)?;
     out.flush()
 }
 
@@ -467,7 +465,7 @@ pub fn json(
     }
     let drawn = pictures.iter().filter_map(|(file, density)| cells::picture(recording, *file, density));
     let pictures = (!pictures.is_empty()).then(|| drawn.collect());
-    crate::json::line(&Document { report: document(recording, limit), pictures }, out)
+    crate::kit::json::line(&Document { report: document(recording, limit), pictures }, out)
 }
 
 fn document(recording: &Recording<'_>, limit: usize) -> Value {

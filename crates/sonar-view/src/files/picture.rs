@@ -6,8 +6,7 @@ use sonar_core::files::{Density, FilePattern};
 
 use super::cells::buckets;
 use super::grouped;
-use crate::text::escape;
-use crate::units::{Count, Nanos};
+use crate::kit::{Count, Nanos, escape};
 
 /// Height of the two smaller plots.
 const LOW: usize = 160;

@@ -18,7 +18,7 @@ use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::Usage;
 use sonar_sys::{Filter, Host, Ring, RingConfig, Wake};
-use sonar_view::{Origin, Selection};
+use sonar_view::queries::{Origin, Selection};
 
 pub use self::pipeline::{LiveSink, Pipeline};
 pub use self::show::{Feed, add};

@@ -9,8 +9,8 @@ use anyhow::Result;
 use crossterm::event::{self, Event};
 use sonar_core::Window;
 use sonar_sys::resource::Usage;
-use sonar_view::live::{Action, App, Cost, Screen};
-use sonar_view::{Origin, Selection};
+use sonar_view::queries::live::{Action, App, Cost, Screen};
+use sonar_view::queries::{Origin, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
 use super::News;
@@ -104,7 +104,7 @@ impl Feed {
             ColorArg::Never => false,
             ColorArg::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         };
-        let mut app = App::new(sonar_view::live::Settings {
+        let mut app = App::new(sonar_view::queries::live::Settings {
             selection: selection.clone(),
             source: source.to_owned(),
             origin,

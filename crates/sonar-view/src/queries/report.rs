@@ -20,10 +20,9 @@ use sonar_core::{
     Timestamp, Window,
 };
 
-use crate::hidden::{Hidden, Reason};
-use crate::selection::holds;
-pub use crate::selection::{By, Classes, Form, NamespaceFilter, Selection};
-use crate::silence::{Origin, Silence};
+use super::selection::holds;
+use super::{By, Form, Origin, Selection, Silence};
+use crate::kit::{Hidden, Reason};
 
 /// `count` scaled up from a sample of one connection in `sample`.
 pub const fn scaled(count: u64, sample: u32) -> u64 {

@@ -5,11 +5,9 @@ use std::io::{self, Write};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{CommandType, Coverage, Timestamp};
 
-use crate::column::{self, Column, Placed, place, push_cell};
-use crate::hidden::Reader;
-use crate::model::Report;
-use crate::text::{escape, wrap};
-use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
+use crate::kit::{Count, Nanos, Reader, UNKNOWN, escape, or_unknown, wrap};
+use crate::queries::Report;
+use crate::queries::column::{self, Column, Placed, place, push_cell};
 
 /// Writes one interval: a line of totals, the rows, what is not shown, and what was lost. `width` is that
 /// of the terminal; `None` leaves the last column as long as it is.
@@ -59,9 +57,14 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
         ("unacknowledged", figures.unacknowledged),
         ("outcome not known", figures.outcome_unknown),
     ];
-    write!(out, "  {}{} operations", report.mark(), crate::model::scaled(figures.calls, report.sample))?;
+    write!(
+        out,
+        "  {}{} operations",
+        report.mark(),
+        crate::queries::report::scaled(figures.calls, report.sample)
+    )?;
     for (name, count) in ends.into_iter().filter(|(_, count)| *count > 0) {
-        write!(out, ", {}{} {name}", report.mark(), crate::model::scaled(count, report.sample))?;
+        write!(out, ", {}{} {name}", report.mark(), crate::queries::report::scaled(count, report.sample))?;
     }
     writeln!(out)?;
     if report.sample > 1 {
@@ -172,7 +175,7 @@ fn rows(
     if width.is_none() {
         // Nothing is cut: each column is as wide as its widest cell, the last one is not filled.
         for (at, placed) in placed.iter_mut().enumerate() {
-            let widest = cells.iter().map(|row| crate::text::width(&escape(&row[at]))).max().unwrap_or(0);
+            let widest = cells.iter().map(|row| crate::kit::width(&escape(&row[at]))).max().unwrap_or(0);
             placed.width = placed.width.max(widest);
         }
         if let Some(last) = placed.last_mut() {

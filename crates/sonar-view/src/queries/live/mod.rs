@@ -20,9 +20,8 @@ use sonar_core::time::NS_PER_S;
 pub use draw::KEYS;
 pub use screen::{Screen, restore as restore_terminal};
 
-use crate::column::{Sort, sortable};
-use crate::model::{By, Classes, Key, NamespaceFilter, Report, Selection};
-use crate::silence::Origin;
+use crate::queries::column::{Sort, sortable};
+use crate::queries::{By, Classes, Key, NamespaceFilter, Origin, Report, Selection};
 use history::History;
 
 /// What the live view is told before it starts.
@@ -446,7 +445,7 @@ impl App {
         let Some((what, text)) = identity.and_then(|identity| self.name_of(identity)) else {
             return Action::Continue;
         };
-        self.notice = Some(format!("Copied the {what}: {}", crate::text::escape(&text)));
+        self.notice = Some(format!("Copied the {what}: {}", crate::kit::escape(&text)));
         Action::Copy(text)
     }
 

@@ -1,9 +1,9 @@
-//! Text within the width of a terminal: tables whose less important columns give way, and lines that are broken
-//! between words.
+//! Tables whose less important columns give way where there is no room.
 
 use std::io::{self, Write};
 
-use crate::text::{escape, push_padded, width as wide, wrap};
+use super::escape::escape;
+use super::fit::{push_padded, width as wide};
 
 /// Columns that a text column may take while others still need room.
 const FAIR: usize = 28;
@@ -117,103 +117,6 @@ pub fn lay(heads: &[Head], rows: &[Vec<String>], width: Option<usize>) -> Laid {
     }
 }
 
-/// A writer that breaks lines longer than a width between words, and indents what goes on below by two more than
-/// the line itself. Text must have been escaped.
-#[derive(Debug)]
-pub struct Fitting<W: Write> {
-    out: W,
-    width: Option<usize>,
-    line: Vec<u8>,
-}
-
-impl<W: Write> Fitting<W> {
-    /// The narrowest width that is kept to.
-    const NARROWEST: usize = 20;
-
-    /// Breaks at `width` columns; `None` breaks nothing.
-    pub fn new(out: W, width: Option<usize>) -> Self {
-        Self { out, width: width.map(|width| width.max(Self::NARROWEST)), line: Vec::new() }
-    }
-
-    /// The width that it keeps to; `None`: any.
-    pub const fn width(&self) -> Option<usize> {
-        self.width
-    }
-
-    fn end_line(&mut self) -> io::Result<()> {
-        let line = std::mem::take(&mut self.line);
-        let text = String::from_utf8_lossy(&line);
-        match self.width {
-            Some(width) if wide(&text) > width => {
-                for part in fold(&text, width) {
-                    writeln!(self.out, "{part}")?;
-                }
-            }
-            _ => {
-                self.out.write_all(&line)?;
-                self.out.write_all(b"\n")?;
-            }
-        }
-        self.line = line;
-        self.line.clear();
-        Ok(())
-    }
-}
-
-impl<W: Write> Write for Fitting<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.width.is_none() {
-            return self.out.write(bytes);
-        }
-        let mut rest = bytes;
-        while let Some(at) = memchr::memchr(b'\n', rest) {
-            self.line.extend_from_slice(&rest[..at]);
-            self.end_line()?;
-            rest = &rest[at + 1..];
-        }
-        self.line.extend_from_slice(rest);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if !self.line.is_empty() {
-            self.end_line()?;
-        }
-        self.out.flush()
-    }
-}
-
-/// A line in parts of at most `width` columns, broken between words where there are any.
-pub fn fold(line: &str, width: usize) -> Vec<String> {
-    let text = line.trim_start_matches(' ');
-    let own = (line.len() - text.len()).min(width / 2);
-    let below = (own + 2).min(width / 2);
-    let (mut parts, mut part) = (Vec::new(), " ".repeat(own));
-    let mut is_empty = true;
-    for word in text.split(' ') {
-        let gap = usize::from(!is_empty);
-        if wide(&part) + gap + wide(word) <= width {
-            part.push_str(&" ".repeat(gap));
-            part.push_str(word);
-            is_empty = false;
-            continue;
-        }
-        if !is_empty {
-            parts.push(std::mem::replace(&mut part, " ".repeat(below)));
-        }
-        // A word that has no room on a line of its own is broken; what goes on below has another indent.
-        let first = wrap(word, width - wide(&part)).into_iter().next().unwrap_or_default();
-        part.push_str(&first);
-        for piece in wrap(&word[first.len()..], width - below) {
-            parts.push(std::mem::replace(&mut part, " ".repeat(below)));
-            part.push_str(&piece);
-        }
-        is_empty = false;
-    }
-    parts.push(part);
-    parts.iter().map(|part| part.trim_end().to_owned()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,34 +151,7 @@ mod tests {
         assert_eq!(least.lines().next(), Some("calls shape"));
     }
 
-    #[test]
-    fn a_long_line_goes_on_indented() {
-        let mut out = Vec::new();
-        let mut fitting = Fitting::new(&mut out, Some(20));
-        writeln!(fitting, "  one two three four five six").unwrap();
-        write!(fitting, "short").unwrap();
-        fitting.flush().unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "  one two three four\n    five six\nshort\n");
-    }
-
-    #[test]
-    fn a_word_longer_than_a_line_keeps_to_the_width_below_too() {
-        assert_eq!(
-            fold("abcdefghijklmnopqrstuvwxyz0123456789", 20),
-            ["abcdefghijklmnopqrst", "  uvwxyz0123456789"]
-        );
-        let word = "x".repeat(100);
-        assert!(fold(&word, 20).iter().all(|part| wide(part) <= 20));
-    }
-
     proptest! {
-        #[test]
-        fn no_line_is_longer(text in "[ a-z日é{}:,]{0,200}", width in 20usize..100) {
-            let parts = fold(&text, width);
-            prop_assert!(parts.iter().all(|part| wide(part) <= width), "{parts:?}");
-            let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();
-            prop_assert_eq!(letters(&parts.concat()), letters(&text));
-        }
 
         #[test]
         fn no_row_is_wider_than_asked(cells in proptest::collection::vec("\\PC{0,40}", 5), width in 40usize..120) {

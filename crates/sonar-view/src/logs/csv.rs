@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use sonar_core::row::Observed;
 
 use super::{View, main_plan, mean_ns, names};
-use crate::csv::Line;
+use crate::queries::csv::Line;
 
 /// Columns of each source, where there are several.
 const PER_SOURCE: [&str; 7] = [

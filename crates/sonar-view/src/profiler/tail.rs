@@ -5,11 +5,10 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sonar_core::{Execution, Identity, Operation, Outcome, ShapeId, Timestamp};
 
-use crate::Zone;
-use crate::json;
-use crate::model::Form;
-use crate::text::Escaped;
-use crate::units::{Count, Nanos, UNKNOWN};
+use crate::kit::Zone;
+use crate::kit::json;
+use crate::kit::{Count, Escaped, Nanos, UNKNOWN};
+use crate::queries::Form;
 
 /// Writes one line for people: time of its end, namespace, command, how long it took, plan, keys and
 /// documents examined, returned, what else is not zero, application, outcome, shape.

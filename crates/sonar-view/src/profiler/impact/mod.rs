@@ -8,10 +8,9 @@ use serde::Serialize;
 use sonar_core::impact::{BUCKET_NS, Cell, Counters, LongRun, Loss, Run, Slice, Variant, Verdict};
 use sonar_core::time::NS_PER_S;
 
-use crate::About;
-use crate::profiler::align;
-use crate::text::escape;
-use crate::units::{Count, Nanos, Size, UNKNOWN, or_unknown};
+use crate::kit::About;
+use crate::kit::{Count, Nanos, Size, UNKNOWN, escape, or_unknown};
+use crate::profiler::status::align;
 
 /// Version of the JSON schema: it grows when a field changes its meaning or goes, not when one is added.
 const SCHEMA: u32 = 1;
@@ -453,7 +452,7 @@ pub fn json(report: &Report<'_>, out: impl Write) -> io::Result<()> {
         bottleneck: bottleneck(run, &cells),
         slices: slices.collect(),
     };
-    crate::json::line(&object, out)
+    crate::kit::json::line(&object, out)
 }
 
 /// Size of a chart in pixels.
@@ -703,7 +702,7 @@ pub fn long_json(site: &Site<'_>, long: &LongRun, out: impl Write) -> io::Result
         differs: loss.map(|loss| loss.differs()),
         verdict: long_verdict(long),
     };
-    crate::json::line(&object, out)
+    crate::kit::json::line(&object, out)
 }
 
 /// The chart of a long run, with the wrap marked.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use sonar_core::Window;
 
-use crate::column::{Column, Sort};
-use crate::model::{By, Classes, Form, Report, Selection};
+use crate::queries::column::{Column, Sort};
+use crate::queries::{By, Classes, Form, Report, Selection};
 
 /// Intervals that are kept of each row.
 pub(crate) const POINTS: usize = 60;

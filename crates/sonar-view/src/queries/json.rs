@@ -2,21 +2,18 @@
 //! documented in `docs/queries.md`; what is not known is `null`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use serde_json::ser::Formatter;
 use sonar_core::baseline::Against;
 use sonar_core::figures::{Figures, Share};
 use sonar_core::{Application, CommandType, Coverage};
 
-use crate::hidden::Hidden;
-use crate::model::{Key, Report, Row, Stats, scaled};
-use crate::silence::Silence;
-use crate::text::is_safe;
+use crate::kit::json::{line, name};
+use crate::kit::{Hidden, HiddenObject};
+use crate::queries::{Key, Report, Row, Silence, Stats, scaled};
 
 /// Version of the schema: it grows when a field changes its meaning or goes, not when one is added.
 pub const SCHEMA: u32 = 1;
@@ -99,47 +96,6 @@ struct EndObject<'a> {
     coverage: Counters<'a>,
 }
 
-/// Writes `value` and a line feed. Characters that a terminal could take as orders are written as
-/// `\u` escapes, which JSON reads back as they were.
-pub(crate) fn line(value: &impl Serialize, mut out: impl Write) -> io::Result<()> {
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Safe))?;
-    out.write_all(b"\n")
-}
-
-/// Compact JSON with every unsafe character escaped; serde_json itself escapes the C0 controls.
-struct Safe;
-
-impl Formatter for Safe {
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
-        if fragment.is_ascii() && !fragment.contains('\x7f') {
-            return out.write_all(fragment.as_bytes());
-        }
-        let mut rest = fragment;
-        while let Some(at) = rest.find(|c| !is_safe(c)) {
-            let (before, from) = rest.split_at(at);
-            out.write_all(before.as_bytes())?;
-            let mut chars = from.chars();
-            if let Some(c) = chars.next() {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    write!(out, "\\u{unit:04x}")?;
-                }
-            }
-            rest = chars.as_str();
-        }
-        out.write_all(rest.as_bytes())
-    }
-}
-
-/// Serialises what can be displayed as a string, without building it.
-pub(crate) fn display<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
-
-/// `None` for an empty name.
-pub(crate) fn name(text: &str) -> Option<&str> {
-    (!text.is_empty()).then_some(text)
-}
-
 #[derive(Serialize)]
 struct Object<'a> {
     schema: u32,
@@ -169,28 +125,6 @@ impl Serialize for ByType<'_> {
             map.serialize_entry(kind.name(), &scaled(*count, self.1))?;
         }
         map.end()
-    }
-}
-
-/// Operations that are left out for one reason.
-#[derive(Serialize, Debug)]
-pub(crate) struct HiddenObject {
-    reason: &'static str,
-    operations: u64,
-    classes: BTreeMap<&'static str, u64>,
-    show_with: &'static str,
-}
-
-impl HiddenObject {
-    /// All reasons, with counts scaled by `sample`.
-    pub(crate) fn parts(hidden: &Hidden, sample: u32) -> Vec<Self> {
-        let part = |part: crate::hidden::Part| Self {
-            reason: part.reason.name(),
-            operations: scaled(part.operations(), sample),
-            classes: part.classes().map(|(class, count)| (class.name(), scaled(count, sample))).collect(),
-            show_with: part.reason.switch(),
-        };
-        hidden.parts().into_iter().map(part).collect()
     }
 }
 
@@ -265,7 +199,7 @@ impl<'a> Measures<'a> {
                 sum: times(sum),
                 min: figures.latency.min_ns(),
                 count: times(figures.latency.count()),
-                mean: crate::units::mean_ns(&figures.latency),
+                mean: crate::kit::mean_ns(&figures.latency),
                 // Of an interval they would be most of it.
                 zero: (kind == Kind::Summary).then(|| times(figures.latency.zero_count())),
                 buckets: (kind == Kind::Summary)
@@ -464,7 +398,7 @@ impl<'a> KeyObject<'a> {
                 other: false,
             },
             Key::Client(ip) => Self::Client { client: Some(ip.to_string()), other: false },
-            Key::Other if report.selection.by == crate::By::App => {
+            Key::Other if report.selection.by == crate::queries::By::App => {
                 Self::App { app: None, driver: None, driver_version: None, joined_late: false, other: true }
             }
             Key::Other => Self::Client { client: None, other: true },

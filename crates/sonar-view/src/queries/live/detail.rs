@@ -10,9 +10,8 @@ use sonar_core::row::MAX_ORDERED_IDS;
 use super::draw::{Palette, span, window_of};
 use super::history::{POINTS, Point};
 use super::{App, History};
-use crate::model::{Callers, Key, NamespaceFilter, Report, Row, Selection};
-use crate::text::{escape, fit, push_padded, width, wrap};
-use crate::units::{Count, Nanos, or_unknown};
+use crate::kit::{Count, Nanos, escape, fit, or_unknown, push_padded, width, wrap};
+use crate::queries::{Callers, Key, NamespaceFilter, Report, Row, Selection};
 
 /// The most bars of the histogram.
 const MAX_BARS: usize = 14;

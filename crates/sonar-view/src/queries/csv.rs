@@ -4,9 +4,9 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use crate::By;
-use crate::model::{Key, Report, Row, scaled};
-use crate::text::escape;
+use crate::kit::escape;
+use crate::queries::By;
+use crate::queries::{Key, Report, Row, scaled};
 
 /// The fields that name a row, by grouping.
 const fn key_fields(by: By) -> &'static [&'static str] {
@@ -76,14 +76,14 @@ pub fn heading(by: By, mut out: impl Write) -> io::Result<()> {
     line.write(&mut out)
 }
 
-/// Writes the rows of a report, the same figures as [`crate::json::report`] does.
+/// Writes the rows of a report, the same figures as [`crate::queries::json::report`] does.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn rows(report: &Report<'_>, kind: crate::json::Kind, mut out: impl Write) -> io::Result<()> {
+pub fn rows(report: &Report<'_>, kind: crate::queries::json::Kind, mut out: impl Write) -> io::Result<()> {
     let kind = match kind {
-        crate::json::Kind::Interval => "interval",
-        crate::json::Kind::Summary => "summary",
+        crate::queries::json::Kind::Interval => "interval",
+        crate::queries::json::Kind::Summary => "summary",
     };
     for row in &report.rows {
         let mut line = Line::default();
@@ -93,7 +93,7 @@ pub fn rows(report: &Report<'_>, kind: crate::json::Kind, mut out: impl Write) -
         line.figure(Some(report.sample));
         key(&mut line, row, report);
         figures(&mut line, row, report.sample);
-        let sum = |stats: &crate::model::Stats<'_>| stats.figures.latency.sum_ns() as f64;
+        let sum = |stats: &crate::queries::report::Stats<'_>| stats.figures.latency.sum_ns() as f64;
         line.figure(Some(format!("{:.6}", sum(&row.stats) / sum(&report.totals).max(1.0))));
         line.figure(row.against.map(|against| against.since.name()));
         line.write(&mut out)?;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sonar_core::{Baseline, Class, Operation, Role, ShapeInfo};
 
-use crate::Zone;
-use crate::column::Sort;
-use crate::hidden::Reason;
+use crate::kit::Reason;
+use crate::kit::Zone;
+use crate::queries::column::Sort;
 
 /// What makes a row.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]

@@ -6,11 +6,7 @@ use sonar_core::figures::{Figures, Sum};
 use sonar_core::{GroupBy, Notices, Row};
 
 use super::{Source, View, main_plan, mean_ns, names, sparkline};
-use crate::Zone;
-use crate::hidden::Reader;
-use crate::layout::{self, Fitting, Head};
-use crate::text::escape;
-use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
+use crate::kit::{self, Count, Fitting, Head, Nanos, Reader, UNKNOWN, Zone, escape, or_unknown};
 
 /// Writes the digest within `width` columns; `None` breaks and leaves out nothing.
 ///
@@ -374,7 +370,7 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
         table.iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
     let heads: Vec<Head> = kept.iter().map(|&at| heads[at]).collect();
     writeln!(out)?;
-    layout::table(&heads, &table, width, out)?;
+    kit::table(&heads, &table, width, out)?;
     if view.rows_total > view.rows.len() {
         writeln!(out, "… and {} more rows", view.rows_total - view.rows.len())?;
     }

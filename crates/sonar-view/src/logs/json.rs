@@ -11,8 +11,9 @@ use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Notices, Reading, Row, Source, Subject};
 
 use super::{SourceSummary, View, mean_ns};
-use crate::json::{HiddenObject, line};
-use crate::{About, Zone};
+use crate::kit::HiddenObject;
+use crate::kit::json::line;
+use crate::kit::{About, Zone};
 
 /// Version of the schema: it grows when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -130,7 +131,7 @@ pub(super) struct Saved {
 
 /// A time zone: its name, and its offsets at the first and at the last operation.
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
-pub(super) struct ZoneObject {
+pub(crate) struct ZoneObject {
     name: String,
     /// Seconds east of UTC.
     utc_offsets_s: [i32; 2],

@@ -10,12 +10,9 @@ use sonar_core::baseline::Since;
 use sonar_core::time::NS_PER_S;
 
 use super::{App, Filter, Page, detail};
-use crate::column::{self, Column, Placed, place, push_cell};
-use crate::hidden::Reader;
-use crate::model::{NamespaceFilter, Report, Selection};
-use crate::table;
-use crate::text::{escape, fit, width, wrap};
-use crate::units::{Brief, Count, Nanos, or_unknown};
+use crate::kit::{Brief, Count, Nanos, Reader, escape, fit, or_unknown, width, wrap};
+use crate::queries::column::{self, Column, Placed, place, push_cell};
+use crate::queries::{NamespaceFilter, Report, Selection, text};
 
 /// The few styles that are used; without colours they differ by weight alone.
 #[derive(Copy, Clone, Debug)]
@@ -179,7 +176,7 @@ fn header<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: P
 fn title<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let mut right = Vec::new();
     if let Some(report) = report {
-        right.push(table::clock(report).get(11..).unwrap_or_default().to_string());
+        right.push(text::clock(report).get(11..).unwrap_or_default().to_string());
         if let Some(first) =
             app.total.as_ref().map_or_else(|| app.since_start.then_some(report.start), |w| Some(w.start))
         {
@@ -244,7 +241,7 @@ fn totals<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> 
 /// Operations per second by type of command, in the widest layout in which all of them fit.
 fn types<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
-    let (rates, mark) = (table::type_rates(report), report.mark());
+    let (rates, mark) = (text::type_rates(report), report.mark());
     let wide = rates.iter().map(|(name, rate)| {
         figure(&format!("{name} "), format!("{mark}{}", Count(*rate)), "/s", palette.strong, palette)
     });
@@ -323,12 +320,12 @@ fn coverage<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette:
     // Since the start: from the total, or from the report when that is the total.
     let since_start = app.total.as_ref().map_or(report.coverage, |total| &total.coverage);
     if report.coverage.losses().next().is_some() {
-        spans.push(Span::styled(fit(&table::losses(report.coverage), room), palette.bad));
+        spans.push(Span::styled(fit(&text::losses(report.coverage), room), palette.bad));
     } else if since_start.losses().next().is_some() {
-        let text = format!("nothing lost now; since start {}", table::losses(since_start));
+        let text = format!("nothing lost now; since start {}", text::losses(since_start));
         spans.push(Span::styled(fit(&text, room), palette.warning));
     } else {
-        spans.push(Span::styled(fit(&table::coverage(since_start), room), palette.good));
+        spans.push(Span::styled(fit(&text::coverage(since_start), room), palette.good));
     }
     let used: usize = spans.iter().map(Span::width).sum();
     if used + width(&rate) <= columns {
@@ -367,7 +364,9 @@ fn shown<'a>(app: &App, report: Option<&Report<'_>>, palette: Palette) -> Line<'
         parts.push(format!("{} rows", report.rows_total));
         if report.selection.baseline.is_some() {
             let count = |since| {
-                let is = |row: &&crate::model::Row<'_>| row.against.is_some_and(|one| one.since == since);
+                let is = |row: &&crate::queries::report::Row<'_>| {
+                    row.against.is_some_and(|one| one.since == since)
+                };
                 report.rows.iter().filter(is).count()
             };
             parts.push(format!("{} new, {} slower", count(Since::New), count(Since::Slower)));
@@ -411,7 +410,7 @@ fn rows(app: &mut App, report: &Report<'_>, buffer: &mut Buffer, body: Rect, pal
     let height = app.page_height.max(1);
     app.top = app.top.min(app.cursor).max((app.cursor + 1).saturating_sub(height));
     if report.rows.is_empty() {
-        for (at, line) in wrap(&table::empty(report), columns.saturating_sub(2)).into_iter().enumerate() {
+        for (at, line) in wrap(&text::empty(report), columns.saturating_sub(2)).into_iter().enumerate() {
             put(buffer, body, 1 + at, &Line::styled(format!(" {line}"), palette.plain));
         }
     }
@@ -428,7 +427,7 @@ fn rows(app: &mut App, report: &Report<'_>, buffer: &mut Buffer, body: Rect, pal
     }
 }
 
-fn style_of(placed: Placed, row: &crate::model::Row<'_>, palette: Palette) -> Style {
+fn style_of(placed: Placed, row: &crate::queries::report::Row<'_>, palette: Palette) -> Style {
     match placed.column {
         Column::Errors if row.stats.figures.error_count() > 0 => palette.bad,
         Column::Oldest if row.stats.in_flight.and_then(|w| w.oldest_ns).is_some_and(|ns| ns >= NS_PER_S) => {
@@ -526,7 +525,7 @@ fn help<'a>(columns: usize, palette: Palette) -> Vec<Line<'a>> {
     let mut lines = vec![Line::styled(" Keys", palette.accent)];
     lines.extend(KEYS.iter().flat_map(|(key, meaning)| entry(key, meaning, 31)));
     lines.extend([Line::default(), Line::styled(" Columns", palette.accent)]);
-    lines.extend(table::legend().flat_map(|(_, title, meaning)| entry(title, meaning, 11)));
+    lines.extend(text::legend().flat_map(|(_, title, meaning)| entry(title, meaning, 11)));
     lines.push(Line::default());
     lines.push(Line::styled(
         " A figure that is not known is shown as -. What is lost on the way is counted in the header.",

@@ -1,8 +1,11 @@
 //! Operations that a view leaves out, by reason, with the switch that shows them.
 
+use std::collections::BTreeMap;
+
+use serde::Serialize;
 use sonar_core::{Class, Role};
 
-use crate::units::Count;
+use crate::kit::Count;
 
 /// Why an operation is left out of a view. One that would be left out for several reasons has the first of
 /// them, except that role and class are one reason together, as it takes both switches to show it.
@@ -143,7 +146,7 @@ impl Hidden {
     pub fn line(&self, sample: u32, reader: Reader) -> Option<String> {
         let mark = if sample > 1 { "~" } else { "" };
         let number = |count: u64| {
-            let scaled = crate::model::scaled(count, sample);
+            let scaled = crate::queries::scaled(count, sample);
             // Exact as long as it is short.
             if scaled < 1_000_000 {
                 format!("{mark}{scaled}")
@@ -209,6 +212,31 @@ impl Hidden {
 
 fn operations(count: u64, number: &impl Fn(u64) -> String) -> String {
     format!("{} {}", number(count), if count == 1 { "operation" } else { "operations" })
+}
+
+/// Operations that are left out for one reason.
+#[derive(Serialize, Debug)]
+pub(crate) struct HiddenObject {
+    reason: &'static str,
+    operations: u64,
+    classes: BTreeMap<&'static str, u64>,
+    show_with: &'static str,
+}
+
+impl HiddenObject {
+    /// All reasons, with counts scaled by `sample`.
+    pub(crate) fn parts(hidden: &Hidden, sample: u32) -> Vec<Self> {
+        let part = |part: Part| Self {
+            reason: part.reason.name(),
+            operations: crate::queries::scaled(part.operations(), sample),
+            classes: part
+                .classes()
+                .map(|(class, count)| (class.name(), crate::queries::scaled(count, sample)))
+                .collect(),
+            show_with: part.reason.switch(),
+        };
+        hidden.parts().into_iter().map(part).collect()
+    }
 }
 
 #[cfg(test)]

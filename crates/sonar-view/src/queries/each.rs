@@ -9,11 +9,10 @@ use serde::ser::{SerializeMap, Serializer};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Endpoint, Operation, Outcome, ShapeId, Statement};
 
-use crate::Zone;
-use crate::json;
-use crate::model::Form;
-use crate::text::Escaped;
-use crate::units::{Count, Nanos, UNKNOWN};
+use crate::kit::Zone;
+use crate::kit::json;
+use crate::kit::{Count, Escaped, Nanos, UNKNOWN};
+use crate::queries::Form;
 
 /// Writes one line for people: time, client, namespace, command, latency, bytes in and out, documents,
 /// outcome, shape, and the values where they were asked for.

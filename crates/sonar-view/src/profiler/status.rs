@@ -6,8 +6,8 @@ use serde::Serialize;
 use sonar_core::Timestamp;
 use sonar_core::profiler::{Fill, Wrap};
 
-use crate::text::escape;
-use crate::units::{Count, Nanos, Size, UNKNOWN, or_unknown};
+use crate::kit::escape;
+use crate::kit::{Count, Nanos, Size, UNKNOWN, or_unknown};
 
 /// The profiler of one database.
 #[derive(Clone, Debug, Default)]
@@ -100,13 +100,13 @@ fn fill(row: &Row, now: Timestamp) -> [String; 6] {
 pub(crate) fn align(lines: &[Vec<String>], out: &mut impl Write) -> io::Result<()> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {
-        lines.iter().filter_map(|line| line.get(at)).map(|cell| crate::text::width(cell)).max().unwrap_or(0)
+        lines.iter().filter_map(|line| line.get(at)).map(|cell| crate::kit::width(cell)).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for line in lines {
         let mut text = String::new();
         for (at, cell) in line.iter().enumerate() {
-            let space = " ".repeat(widths[at].saturating_sub(crate::text::width(cell)));
+            let space = " ".repeat(widths[at].saturating_sub(crate::kit::width(cell)));
             if at > 0 {
                 text.push_str("  ");
             }
@@ -157,7 +157,7 @@ struct Status<'a> {
 /// Those of `out`.
 pub fn json(server: &str, rows: &[Row], now: Timestamp, out: impl Write) -> io::Result<()> {
     let databases = rows.iter().map(|row| object(row, now)).collect();
-    crate::json::line(&Status { server, now_ns: now.unix_ns(), databases }, out)
+    crate::kit::json::line(&Status { server, now_ns: now.unix_ns(), databases }, out)
 }
 
 fn object(row: &Row, now: Timestamp) -> Object<'_> {

@@ -3,7 +3,6 @@
 //! A [`View`] is made of a [`Digest`] for one look; every share, mean and quantile that any form shows
 //! comes from it.
 
-pub mod compare;
 pub mod csv;
 pub mod hint;
 pub mod json;
@@ -17,9 +16,9 @@ pub use sonar_core::Source;
 use sonar_core::figures::{Figures, Sum};
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, Subject};
 
-use crate::hidden::Reason;
-use crate::units::Count;
-use crate::{About, Form, Hidden, Zone};
+use crate::kit::Reason;
+use crate::kit::{About, Count, Hidden, Zone};
+use crate::queries::Form;
 
 /// By which figure rows are sorted, the largest first.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -143,7 +142,7 @@ impl By {
 
 /// Mean latency in nanoseconds; `None` when there is none.
 pub fn mean_ns(figures: &Figures) -> Option<f64> {
-    crate::units::mean_ns(&figures.latency)
+    crate::kit::mean_ns(&figures.latency)
 }
 
 /// What is wanted of a digest.

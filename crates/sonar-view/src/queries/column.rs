@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use sonar_core::baseline::{Against, Since};
 use sonar_core::row::RowKey;
 
-use crate::model::{By, Differing, Form, Key, Report, Row, Selection, Waiting, scaled};
-use crate::text;
-use crate::units::{Count, Nanos, UNKNOWN, or_unknown};
+use crate::kit;
+use crate::kit::{Count, Nanos, UNKNOWN, or_unknown};
+use crate::queries::{By, Differing, Form, Key, Report, Row, Selection, Waiting, scaled};
 
 /// A column of the table and of the live view; rows can be sorted by each.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -415,7 +415,7 @@ pub fn place(report: &Report<'_>, width: Option<usize>) -> Vec<Placed> {
     let wide = |column: Column| {
         let Some((least, most)) = column.bounds() else { return column.width() };
         let cells = report.rows.iter().take(ROWS_MEASURED).map(|row| column.cell(row, report));
-        cells.map(|cell| text::width(&text::escape(&cell))).max().unwrap_or(0).clamp(least, most)
+        cells.map(|cell| kit::width(&kit::escape(&cell))).max().unwrap_or(0).clamp(least, most)
     };
     let budget = width.unwrap_or(usize::MAX);
     // What is good to have must leave room for a text that can be read.
@@ -461,9 +461,9 @@ pub fn title(column: Column, report: &Report<'_>) -> String {
 /// Appends one cell to a line, escaped, cut and filled.
 pub fn push_cell(line: &mut String, placed: Placed, cell: &str) {
     if placed.width == usize::MAX {
-        line.push_str(&text::escape(cell));
+        line.push_str(&kit::escape(cell));
     } else {
-        text::push_padded(line, cell, placed.width, placed.column.is_figure());
+        kit::push_padded(line, cell, placed.width, placed.column.is_figure());
     }
 }
 

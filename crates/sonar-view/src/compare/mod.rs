@@ -9,12 +9,10 @@ use sonar_core::compare::{
 };
 use sonar_core::{Class, Digest, Figures, Identity, Row, Subject};
 
-use super::json::ZoneObject;
-use super::{Source, names};
-use crate::layout::Fitting;
-use crate::text::escape;
-use crate::units::{Count, Nanos};
-use crate::{About, Form, Zone};
+use crate::kit::{About, Count, Fitting, Nanos, Zone, escape};
+use crate::logs::json::ZoneObject;
+use crate::logs::{Source, names};
+use crate::queries::Form;
 
 /// What became of a row from A to B.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -346,7 +344,7 @@ struct RowObject {
 /// # Errors
 /// Those of `out`.
 pub fn json(comparison: &Comparison<'_>, sides: &[Side; 2], out: impl Write) -> io::Result<()> {
-    crate::json::line(&object(comparison, sides), out)
+    crate::kit::json::line(&object(comparison, sides), out)
 }
 
 fn object(comparison: &Comparison<'_>, sides: &[Side; 2]) -> Object {
@@ -384,7 +382,7 @@ fn object(comparison: &Comparison<'_>, sides: &[Side; 2]) -> Object {
     };
     let (unchanged, unchanged_in_one) = unchanged(comparison);
     Object {
-        schema: super::json::SCHEMA,
+        schema: crate::logs::json::SCHEMA,
         kind: "comparison",
         about: About::new(None, sides.each_ref().map(|side| side.name.clone()).into()),
         sides: [0, 1].map(|at| SideObject::new(&sides[at], comparison.totals[at])),

@@ -1,0 +1,51 @@
+//! How JSON is written.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde::ser::Serializer;
+use serde_json::ser::Formatter;
+
+use super::escape::is_safe;
+
+/// Writes `value` and a line feed. Characters that a terminal could take as orders are written as
+/// `\u` escapes, which JSON reads back as they were.
+pub(crate) fn line(value: &impl Serialize, mut out: impl Write) -> io::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Safe))?;
+    out.write_all(b"\n")
+}
+
+/// Compact JSON with every unsafe character escaped; serde_json itself escapes the C0 controls.
+struct Safe;
+
+impl Formatter for Safe {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        if fragment.is_ascii() && !fragment.contains('\x7f') {
+            return out.write_all(fragment.as_bytes());
+        }
+        let mut rest = fragment;
+        while let Some(at) = rest.find(|c| !is_safe(c)) {
+            let (before, from) = rest.split_at(at);
+            out.write_all(before.as_bytes())?;
+            let mut chars = from.chars();
+            if let Some(c) = chars.next() {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(out, "\\u{unit:04x}")?;
+                }
+            }
+            rest = chars.as_str();
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+/// Serialises what can be displayed as a string, without building it.
+pub(crate) fn display<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// `None` for an empty name.
+pub(crate) fn name(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,5 @@
+//! What `profiler` shows; its `report` is shown by [`logs`](crate::logs).
+
+pub mod impact;
+pub mod status;
+pub mod tail;

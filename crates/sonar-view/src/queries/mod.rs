@@ -1,0 +1,19 @@
+//! What `queries` shows.
+//!
+//! A [`Window`](sonar_core::Window) of raw counters goes in; a [`Report`] of derived figures is made of it as a
+//! [`Selection`] asks, and written as [`text`], [`json`] or [`csv`], or shown in the [`live`] view.
+
+pub mod column;
+pub mod csv;
+pub mod each;
+pub mod json;
+pub mod live;
+mod report;
+mod selection;
+mod silence;
+pub mod text;
+
+pub use column::{Column, Sort};
+pub use report::{Callers, Differing, Key, Quantiles, Rates, Report, Row, Stats, Waiting, scaled};
+pub use selection::{By, Classes, Form, NamespaceFilter, Selection};
+pub use silence::{Network, Origin, Silence};
