@@ -72,6 +72,7 @@ impl<'a> Record<'a> {
     }
 
     /// The same, standing for `weight` operations.
+    #[inline]
     pub fn weighing(self, weight: u64) -> Self {
         Self { weight, ..self }
     }
@@ -81,15 +82,31 @@ impl<'a> Record<'a> {
         cut(self.execution.map_or("", |execution| execution.plan), MAX_PLAN)
     }
 
+    /// Sum of the latencies of the operations that it stands for, in nanoseconds.
+    fn latency_ns(&self) -> u64 {
+        self.op.latency_ns.unwrap_or(0).saturating_mul(self.weight)
+    }
+
+    /// Its share in a row.
+    #[inline]
+    pub(crate) fn share(&self) -> Share {
+        let failed = self.weight * u64::from(matches!(self.op.outcome, Outcome::Failed(_)));
+        Share { calls: self.weight, failed, latency_ns: self.latency_ns() }
+    }
+
     fn time_bucket(&self) -> timeline::Bucket {
-        let Self { op, weight, .. } = *self;
         let examined =
             self.execution.and_then(|execution| execution.docs_examined.max(execution.keys_examined));
         timeline::Bucket {
-            calls: weight,
-            latency_ns: op.latency_ns.unwrap_or(0).saturating_mul(weight),
-            examined: examined.unwrap_or(0).saturating_mul(weight),
-            returned: op.docs_returned.max(op.docs_affected).unwrap_or(0).saturating_mul(weight),
+            calls: self.weight,
+            latency_ns: self.latency_ns(),
+            examined: examined.unwrap_or(0).saturating_mul(self.weight),
+            returned: self
+                .op
+                .docs_returned
+                .max(self.op.docs_affected)
+                .unwrap_or(0)
+                .saturating_mul(self.weight),
         }
     }
 }
@@ -207,6 +224,17 @@ impl<K, V: AddAssign + Copy, const CAP: usize> Breakdown<K, V, CAP> {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+impl<K: Ord, V: AddAssign + Copy, const CAP: usize> Breakdown<Arc<K>, V, CAP> {
+    /// As [`add`](Self::add), for a key that is mostly the very one that is known: comparing addresses is cheaper.
+    #[inline(always)]
+    pub fn add_shared(&mut self, key: &Arc<K>, value: V) {
+        match self.entries.iter_mut().find(|(known, _)| Arc::ptr_eq(known, key)) {
+            Some((_, mine)) => *mine += value,
+            None => self.add(key, value, || key.clone()),
+        }
     }
 }
 
@@ -348,7 +376,7 @@ pub struct Figures {
 
 impl Figures {
     /// Adds one operation.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&mut self, record: &Record<'_>) {
         let Record { op, weight, .. } = *record;
         self.see(op.end, op.end);

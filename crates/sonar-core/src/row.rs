@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::quality::RandomState;
 
-use crate::figures::{Apps, Clients, Figures, Record, ServerFigures, Share, Sum};
-use crate::{Application, Class, Endpoint, Identity, Outcome, Role, ShapeId, ShapeInfo, Source};
+use crate::figures::{Apps, Clients, Figures, Record, ServerFigures, Sum};
+use crate::{Application, Class, Endpoint, Identity, Role, ShapeId, ShapeInfo, Source};
 
 /// The most ordered ids told apart within one row.
 pub const MAX_ORDERED_IDS: usize = 8;
@@ -66,7 +66,7 @@ impl Subject {
 
 impl SubjectRef<'_> {
     /// Whether `subject` is this one. Mostly the same text lies at the same address.
-    #[inline]
+    #[inline(always)]
     fn is(self, subject: &Subject) -> bool {
         match (self, subject) {
             (
@@ -129,7 +129,7 @@ impl Key<'_> {
     }
 
     /// Whether `row` is the one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is(&self, row: &Row) -> bool {
         self.class == row.class
             && self.role == row.role
@@ -314,7 +314,7 @@ impl Row {
     }
 
     /// Adds one operation's figures.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&mut self, record: &Record<'_>) -> &mut Observed {
         let observed = self.of_mut(record.source);
         observed.figures.record(record);
@@ -367,17 +367,6 @@ impl Row {
     }
 }
 
-/// The share of one operation in its row.
-#[inline]
-pub(crate) fn share_of(record: &Record<'_>) -> Share {
-    let Record { op, weight, .. } = *record;
-    Share {
-        calls: weight,
-        failed: weight * u64::from(matches!(op.outcome, Outcome::Failed(_))),
-        latency_ns: op.latency_ns.unwrap_or(0).saturating_mul(weight),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -385,7 +374,7 @@ mod tests {
     use super::*;
     use crate::operation::{ErrorCodes, Opcode};
     use crate::table::{GroupBy, MAX_GROUPS, MAX_ROWS, Table};
-    use crate::{Execution, Operation, Timestamp};
+    use crate::{Execution, Operation, Outcome, Timestamp};
 
     /// What differs between operations of a test.
     #[derive(Clone, Debug)]

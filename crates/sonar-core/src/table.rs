@@ -4,7 +4,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
 use crate::figures::Record;
-use crate::row::{Key, Row, SubjectRef, share_of};
+use crate::row::{Key, Row, SubjectRef};
 use crate::{Class, Endpoint, Role, ShapeId};
 
 /// The most rows of one table; what comes after is counted under `other`.
@@ -51,20 +51,6 @@ impl GroupBy {
     /// From its stable name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::DIGEST.into_iter().find(|one| one.name() == name)
-    }
-
-    /// What an operation belongs to.
-    #[inline]
-    fn subject<'a>(self, record: &Record<'a>) -> SubjectRef<'a> {
-        let Record { op, identity, .. } = *record;
-        match self {
-            Self::Shape => SubjectRef::Shape(identity, op.shape, ShapeId(0)),
-            Self::Order => SubjectRef::Shape(identity, op.shape, op.ordered_id),
-            Self::Namespace => SubjectRef::Namespace(&op.shape.database, &op.shape.collection),
-            Self::App => SubjectRef::App(op.app),
-            Self::Client => SubjectRef::Client(op.client.ip()),
-            Self::Plan => SubjectRef::Plan(record.plan()),
-        }
     }
 }
 
@@ -116,18 +102,37 @@ impl Table {
         Self::new(by, Purpose::Digest)
     }
 
-    /// Adds one operation. Gives where its row stands, and whether it had to go under `other`.
+    /// Adds one operation. Returns the index of its row, and whether that is `other` because the table is full.
     #[inline]
     pub fn record(&mut self, record: &Record<'_>) -> (usize, bool) {
-        let subject = self.by.subject(record);
+        let Record { op, identity, .. } = *record;
+        // Each kind of subject has a copy of `record_under`, in which its checks are constant.
+        match self.by {
+            GroupBy::Shape => self.record_under(record, SubjectRef::Shape(identity, op.shape, ShapeId(0))),
+            GroupBy::Order => self.record_under(record, SubjectRef::Shape(identity, op.shape, op.ordered_id)),
+            GroupBy::Namespace => {
+                self.record_under(record, SubjectRef::Namespace(&op.shape.database, &op.shape.collection))
+            }
+            GroupBy::App => self.record_under(record, SubjectRef::App(op.app)),
+            GroupBy::Client => self.record_under(record, SubjectRef::Client(op.client.ip())),
+            GroupBy::Plan => self.record_under(record, SubjectRef::Plan(record.plan())),
+        }
+    }
+
+    #[inline(always)]
+    fn record_under(&mut self, record: &Record<'_>, subject: SubjectRef<'_>) -> (usize, bool) {
         let is_shape = matches!(subject, SubjectRef::Shape(..));
-        let (server, role, class) = match (self.purpose, is_shape) {
-            (Purpose::Window, true) => (record.op.server, record.op.role, record.op.class),
-            (Purpose::Window, false) => (Endpoint::default(), record.op.role, record.op.class),
-            (Purpose::Digest, true) => (Endpoint::default(), Role::default(), record.op.class),
-            (Purpose::Digest, false) => (Endpoint::default(), Role::default(), Class::default()),
-        };
-        let key = Key { server, role, class, subject };
+        let mut key =
+            Key { server: Endpoint::default(), role: Role::default(), class: Class::default(), subject };
+        if is_shape || self.purpose == Purpose::Window {
+            key.class = record.op.class;
+        }
+        if self.purpose == Purpose::Window {
+            key.role = record.op.role;
+            if is_shape {
+                key.server = record.op.server;
+            }
+        }
         let number = key.number() as usize % RECENT;
         let found = self.recent[number] as usize;
         let (at, folded) = match self.rows.get(found) {
@@ -146,9 +151,9 @@ impl Table {
         if self.purpose == Purpose::Digest {
             observed.figures.record_time(record);
         }
-        if is_shape || (self.purpose == Purpose::Digest && self.by != GroupBy::App) {
-            let share = share_of(record);
-            observed.apps.add(record.op.app, share, || record.op.app.clone());
+        if is_shape || (self.purpose == Purpose::Digest && !matches!(subject, SubjectRef::App(_))) {
+            let share = record.share();
+            observed.apps.add_shared(record.op.app, share);
             if self.purpose == Purpose::Window {
                 let ip = record.op.client.ip();
                 observed.clients.add(&ip, share, || ip);
