@@ -301,7 +301,7 @@ impl Tracer {
             program.set_autoload(plan.programs.contains(&name.as_str()));
         }
         // The settings, as `bpf/io.bpf.c` declares them: three flags, the logarithm of the page, and a name.
-        let page = (sys::page_size() as u32).ilog2();
+        let page = (rustix::param::page_size() as u32).ilog2();
         let uring = !plan.without.contains(&URING);
         for mut map in object.maps_mut() {
             if map.name().to_string_lossy().ends_with(".rodata") {

@@ -1,18 +1,26 @@
 //! A second process that keeps the privileges which the first one gives up.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
+
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, waitpid};
 
 use crate::sys_process;
 
 /// The process that helps. It ends when this is dropped, and when this process ends, however it does.
 #[derive(Debug)]
 pub struct Helper {
-    child: u32,
+    child: Pid,
     socket: Option<UnixStream>,
 }
 
@@ -39,7 +47,7 @@ impl Helper {
             }
             None => {
                 drop(ours);
-                let _ = sys_process::prctl(libc::PR_SET_PDEATHSIG, [libc::SIGKILL as _, 0]);
+                let _ = set_parent_process_death_signal(Some(Signal::KILL));
                 // The parent ends it by closing the socket; Ctrl-C goes to the whole group.
                 if std::os::unix::process::parent_id() == parent {
                     sys_process::ignore_signals();
@@ -60,7 +68,7 @@ impl Helper {
 
     /// Its process id.
     pub fn id(&self) -> u32 {
-        self.child
+        self.child.as_raw_pid().unsigned_abs()
     }
 }
 
@@ -69,7 +77,12 @@ impl Helper {
 /// # Errors
 /// When the other side has gone.
 pub fn send_file(socket: &UnixStream, file: &File) -> io::Result<()> {
-    sys_process::send_descriptor(socket.as_fd(), file.as_fd())
+    let descriptors = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    retry_on_intr(|| sendmsg(socket, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL))?;
+    Ok(())
 }
 
 /// The file that [`send_file`] has sent; `None` where the other side has sent a byte of its own instead.
@@ -77,7 +90,20 @@ pub fn send_file(socket: &UnixStream, file: &File) -> io::Result<()> {
 /// # Errors
 /// When the other side has gone.
 pub fn receive_file(socket: &UnixStream) -> io::Result<Option<File>> {
-    Ok(sys_process::receive_descriptor(socket.as_fd())?.map(File::from))
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = retry_on_intr(|| {
+        recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    if received.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let sent = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    Ok(sent.map(File::from))
 }
 
 impl Drop for Helper {
@@ -85,7 +111,7 @@ impl Drop for Helper {
         if let Some(socket) = self.socket.take() {
             let _ = socket.shutdown(std::net::Shutdown::Both);
         }
-        sys_process::wait_for(self.child);
+        let _ = retry_on_intr(|| waitpid(Some(self.child), WaitOptions::empty()));
     }
 }
 

@@ -8,6 +8,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
 mod calls;
 
 use self::calls::{CHANGES, Call, DECODING, ESCALATION, OPENING, SERVING, SOCKETS, Test};
@@ -51,19 +56,24 @@ pub enum Duty {
 /// When the kernel refuses. That the bounding set cannot be changed is no error: it takes `CAP_SETPCAP`, and with
 /// `no_new_privs` the set has no use.
 pub fn drop_capabilities(keep: &[u32]) -> io::Result<()> {
-    const CLEAR_AMBIENT: u64 = libc::PR_CAP_AMBIENT_CLEAR_ALL as u64;
-    let keep_mask = keep.iter().fold(0, |mask, number| mask | 1u64 << number);
+    let keep = keep.iter().fold(CapabilitySet::empty(), |set, number| set | one_capability(*number));
     // Before anything else: what follows cannot be undone then.
-    sys_process::prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0])?;
+    set_no_new_privs(true)?;
     // Linux before 4.3 has no ambient set, and nothing in it.
-    let _ = sys_process::prctl(libc::PR_CAP_AMBIENT, [CLEAR_AMBIENT as _, 0]);
-    for number in 0..64 {
-        if keep_mask >> number & 1 == 0 && sys_process::prctl(libc::PR_CAPBSET_READ, [number, 0]).is_ok() {
-            let _ = sys_process::prctl(libc::PR_CAPBSET_DROP, [number, 0]);
+    let _ = clear_ambient_capability_set();
+    for capability in (0..64).map(one_capability).filter(|capability| !keep.contains(*capability)) {
+        if capability_is_in_bounding_set(capability).is_ok() {
+            let _ = remove_capability_from_bounding_set(capability);
         }
     }
-    let kept = keep_mask & permitted().unwrap_or(0);
-    sys_process::set_capabilities(kept, kept)
+    let kept = keep & capabilities(None)?.permitted;
+    Ok(set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: NONE })?)
+}
+
+const NONE: CapabilitySet = CapabilitySet::empty();
+
+fn one_capability(number: u32) -> CapabilitySet {
+    CapabilitySet::from_bits_retain(1 << number)
 }
 
 /// Which files a thread may still use.
@@ -93,21 +103,15 @@ pub fn give_up(duty: Duty, files: Files<'_>, keep: &[u32]) -> Vec<(&'static str,
 
 /// Whether `works` without any capability. Tried with none; the calling thread has its own again afterwards.
 pub fn works_without(works: impl FnOnce() -> bool) -> bool {
-    let Some(permitted) = permitted() else { return true };
-    if sys_process::set_capabilities(0, permitted).is_err() {
+    let Ok(CapabilitySets { permitted, .. }) = capabilities(None) else { return true };
+    let set = |effective| set_capabilities(None, CapabilitySets { effective, permitted, inheritable: NONE });
+    if set(NONE).is_err() {
         return true;
     }
     let worked = works();
-    // It is allowed to make effective what is permitted.
-    let _ = sys_process::set_capabilities(permitted, permitted);
+    // A thread may make effective what is permitted.
+    let _ = set(permitted);
     worked
-}
-
-/// The permitted capabilities of the calling thread, a bit each.
-fn permitted() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"))?;
-    u64::from_str_radix(line.trim(), 16).ok()
 }
 
 /// Rights of Landlock to files, from `linux/landlock.h`.
@@ -339,7 +343,7 @@ mod tests {
 
     fn confined_to(duty: Duty) -> impl FnOnce() + Send {
         move || {
-            sys_process::prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0]).unwrap();
+            set_no_new_privs(true).unwrap();
             confine(duty).unwrap();
         }
     }
@@ -451,7 +455,7 @@ mod tests {
     #[test]
     fn what_cannot_be_dropped_does_not_keep_the_rest() {
         let able = after(|| {
-            sys_process::prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0]).unwrap();
+            set_no_new_privs(true).unwrap();
             sys_process::filter_calls(&refuse(&[&[(libc::SYS_capset, Test::Among(0, &[]))]]).unwrap())
                 .unwrap();
             let failed: Vec<_> =
@@ -471,7 +475,7 @@ mod tests {
         let file = folder.join("file");
         std::fs::write(&file, "x").unwrap();
         let result = thread::spawn(move || {
-            sys_process::prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0]).unwrap();
+            set_no_new_privs(true).unwrap();
             if let Err(error) = refuse_changes() {
                 assert_eq!(error.kind(), io::ErrorKind::Unsupported);
                 return None;
@@ -519,7 +523,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let own = folder.clone();
         let result = thread::spawn(move || {
-            sys_process::prctl(libc::PR_SET_NO_NEW_PRIVS, [1, 0]).unwrap();
+            set_no_new_privs(true).unwrap();
             if let Err(error) = limit_files(&[Path::new("/proc")], &[&own]) {
                 assert_eq!(error.kind(), io::ErrorKind::Unsupported);
                 return None;

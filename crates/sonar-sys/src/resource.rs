@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::param::page_size;
+
 use crate::sys;
 
 /// What this process has used since it began, and holds now.
@@ -41,7 +43,7 @@ fn resident_bytes() -> Option<u64> {
     let length = file.read_at(&mut text, 0).ok()?;
     let pages: u64 =
         std::str::from_utf8(text.get(..length)?).ok()?.split_whitespace().nth(1)?.parse().ok()?;
-    pages.checked_mul(sys::page_size())
+    pages.checked_mul(page_size() as u64)
 }
 
 #[cfg(test)]

@@ -8,18 +8,21 @@
 //! A ring sees the packets of the network namespace that the opening thread was in.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_error;
 use sonar_core::Packet;
 
 use crate::block;
 use crate::capabilities::{self, CaptureError};
 use crate::filter::{self, Filter, FilterError, Scope};
 use crate::interfaces::{self, NoSuchInterface};
-use crate::sys::{Event, PacketSocket, RingMap, poll2};
+use crate::sys::{PacketSocket, RingMap};
 
 /// What to capture, and with how much memory.
 #[derive(Clone, Debug)]
@@ -147,12 +150,13 @@ pub enum Wake {
 
 /// Ends the waiting of every ring of a group, for good; from any thread.
 #[derive(Clone, Debug)]
-pub struct Stopper(Arc<Event>);
+pub struct Stopper(Arc<OwnedFd>);
 
 impl Stopper {
     /// From now on [`Ring::poll`] gives [`Wake::Stopped`], at once.
     pub fn stop(&self) {
-        self.0.raise();
+        // It fails only when the counter is full, and then it can be read already.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }
 
@@ -162,7 +166,7 @@ pub struct Ring {
     // Before the socket, so that it is unmapped first.
     map: RingMap,
     socket: PacketSocket,
-    stop: Arc<Event>,
+    stop: Arc<OwnedFd>,
     next_block: usize,
     /// Blocks that the last reading found.
     blocks_read: usize,
@@ -252,26 +256,24 @@ impl Ring {
         let mut left = timeout;
         if self.blocks_read >= 2 {
             let pause = left.min(self.retire / 8);
-            let [stopped, _] = poll2([stop, stop], pause).map_err(failed)?;
-            if stopped != 0 {
+            let [stopped, _] = poll([stop, stop], pause).map_err(failed)?;
+            if !stopped.is_empty() {
                 return Ok(Wake::Stopped);
             }
             left -= pause;
         }
-        let [stopped, socket] = poll2([stop, socket], left).map_err(failed)?;
-        if stopped != 0 {
+        let [stopped, socket] = poll([stop, socket], left).map_err(failed)?;
+        if !stopped.is_empty() {
             return Ok(Wake::Stopped);
         }
-        if socket & !libc::POLLIN != 0 {
-            match self.socket.take_error().map_err(failed)? {
-                Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {
-                    return Ok(Wake::InterfaceDown);
-                }
-                Some(source) => return Err(failed(source)),
-                None => {}
+        if !socket.difference(PollFlags::IN).is_empty() {
+            match socket_error(&self.socket).map_err(|errno| failed(errno.into()))? {
+                Err(Errno::NETDOWN) => return Ok(Wake::InterfaceDown),
+                Err(errno) => return Err(failed(errno.into())),
+                Ok(()) => {}
             }
         }
-        Ok(if socket & libc::POLLIN != 0 { Wake::Packets } else { Wake::TimedOut })
+        Ok(if socket.contains(PollFlags::IN) { Wake::Packets } else { Wake::TimedOut })
     }
 
     /// Lends every packet that the kernel has handed over, in the order of their arrival, without waiting;
@@ -331,6 +333,18 @@ impl Ring {
     /// A handle to end the waiting with.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
+    }
+}
+
+/// Waits until one of two descriptors is readable or in error. Gives the events of both; none when the time is over or
+/// a signal came.
+fn poll(fds: [BorrowedFd<'_>; 2], timeout: Duration) -> io::Result<[PollFlags; 2]> {
+    let mut entries = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+    match rustix::event::poll(&mut entries, Some(&timeout)) {
+        Err(Errno::INTR) => Ok([PollFlags::empty(); 2]),
+        Err(errno) => Err(errno.into()),
+        Ok(_) => Ok(entries.map(|entry| entry.revents())),
     }
 }
 
@@ -423,11 +437,12 @@ impl Plan {
                 .set_promiscuous(*index)
                 .map_err(|source| RingError::System { call: "PACKET_ADD_MEMBERSHIP", source })?;
         }
-        let stop = Arc::new(Event::new().map_err(|source| RingError::System { call: "eventfd", source })?);
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| RingError::System { call: "eventfd", source: errno.into() })?;
         Ok(Ring {
             map,
             socket,
-            stop,
+            stop: Arc::new(stop),
             next_block: 0,
             blocks_read: 0,
             lent: 0,

@@ -1,15 +1,17 @@
-//! The system calls this crate makes, wrapped so that the rest of it is safe Rust.
+//! Packet sockets, their rings, and the network interfaces: system calls that `rustix` does not wrap.
 //!
-//! All `unsafe` of the library is in this file. A wrapper adds no policy: it owns what it opens, turns
-//! `-1` into [`io::Error`], and lets no pointer out.
+//! A wrapper adds no policy: it owns what it opens, turns `-1` into [`io::Error`], and lets no pointer out.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+use rustix::time::{ClockId, clock_gettime};
 
 /// A C structure that is nothing but its bytes.
 ///
@@ -40,11 +42,7 @@ pub(crate) struct PacketSocket(OwnedFd);
 impl PacketSocket {
     /// `socket(AF_PACKET, SOCK_RAW, 0)`: with protocol 0 nothing is received until [`Self::bind`].
     pub(crate) fn open() -> io::Result<Self> {
-        // SAFETY: takes integers only; the descriptor it returns is new and owned by nobody else.
-        unsafe {
-            let fd = check(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0))?;
-            Ok(Self(OwnedFd::from_raw_fd(fd)))
-        }
+        Ok(Self(socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?))
     }
 
     /// Begins to receive every protocol, on interface `index` or, when that is 0, on all.
@@ -125,12 +123,6 @@ impl PacketSocket {
         // The kernel only reads the program, although its structure says `*mut`.
         let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-    }
-
-    /// Takes the socket's pending error, if there is one.
-    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
-        let code = self.get(libc::SOL_SOCKET, libc::SO_ERROR, 0 as c_int)?;
-        Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
     }
 
     fn raw(&self) -> RawFd {
@@ -255,47 +247,6 @@ pub(crate) fn prefetch(bytes: &[u8], lines: usize) {
     let _ = (bytes, lines);
 }
 
-/// An eventfd: a flag that `poll` can wait for.
-#[derive(Debug)]
-pub(crate) struct Event(OwnedFd);
-
-impl Event {
-    pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: takes integers only; the descriptor it returns is new and owned by nobody else.
-        unsafe {
-            let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
-            Ok(Self(OwnedFd::from_raw_fd(fd)))
-        }
-    }
-
-    /// Raises the flag. Async-signal-safe.
-    pub(crate) fn raise(&self) {
-        let one: u64 = 1;
-        // SAFETY: eight bytes are read from `one`, which lives through the call. It can only fail
-        // when the counter is full, and then the flag is up already.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast::<c_void>(), 8) };
-    }
-}
-
-impl AsFd for Event {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-/// Waits until one of two descriptors is readable or in error, for at most `timeout` (rounded up to
-/// milliseconds). Gives the events of both; none when the time is over or a signal came.
-pub(crate) fn poll2(fds: [BorrowedFd<'_>; 2], timeout: Duration) -> io::Result<[i16; 2]> {
-    let mut entries = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-    let millis = timeout.as_nanos().div_ceil(1_000_000).min(c_int::MAX as u128) as c_int;
-    // SAFETY: `entries` lives through the call and its true length is given.
-    match check(unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, millis) }) {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([0, 0]),
-        Err(error) => Err(error),
-        Ok(_) => Ok(entries.map(|entry| entry.revents)),
-    }
-}
-
 /// The time that this process has used: (user, system).
 pub(crate) fn process_time() -> io::Result<(Duration, Duration)> {
     // SAFETY: rusage is integers: all zero is a value of it.
@@ -306,33 +257,6 @@ pub(crate) fn process_time() -> io::Result<(Duration, Duration)> {
         Duration::new(t.tv_sec.max(0) as u64, (t.tv_usec.clamp(0, 999_999) * 1_000) as u32)
     };
     Ok((duration(usage.ru_utime), duration(usage.ru_stime)))
-}
-
-/// A value of `sysconf`, or `fallback` where the system does not say.
-fn sysconf(name: c_int, fallback: u64) -> u64 {
-    // SAFETY: takes and returns integers only.
-    let value = unsafe { libc::sysconf(name) };
-    u64::try_from(value).ok().filter(|v| *v > 0).unwrap_or(fallback)
-}
-
-/// Bytes of a page.
-pub(crate) fn page_size() -> u64 {
-    sysconf(libc::_SC_PAGESIZE, 4096)
-}
-
-/// Ticks per second of the times in /proc.
-pub(crate) fn clock_ticks() -> u64 {
-    sysconf(libc::_SC_CLK_TCK, 100)
-}
-
-/// The kernel's name and release, as `uname` says.
-pub(crate) fn kernel_release() -> io::Result<String> {
-    // SAFETY: utsname is arrays of bytes: all zero is a value of it.
-    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills `names`, which lives through the call.
-    check(unsafe { libc::uname(&mut names) })?;
-    let bytes: Vec<u8> = names.release.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Index and name of every interface in the network namespace of the calling thread.
@@ -395,11 +319,7 @@ pub(crate) struct InterfaceQuery(OwnedFd);
 
 impl InterfaceQuery {
     pub(crate) fn open() -> io::Result<Self> {
-        // SAFETY: takes integers only; the descriptor it returns is new and owned by nobody else.
-        unsafe {
-            let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
-            Ok(Self(OwnedFd::from_raw_fd(fd)))
-        }
+        Ok(Self(socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?))
     }
 
     /// Flags (`IFF_…`).
@@ -425,14 +345,7 @@ impl InterfaceQuery {
 
     /// The name of the interface with this number.
     pub(crate) fn name(&self, index: u32) -> io::Result<String> {
-        // SAFETY: ifreq is bytes and a union of plain values: all zero is a value of it.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        request.ifr_ifru.ifru_ifindex = c_int::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: the question reads the number and writes the name of `request`, which lives through the call.
-        check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCGIFNAME as _, &mut request) })?;
-        let bytes: Vec<u8> =
-            request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(netdevice::index_to_name(&self.0, index)?)
     }
 
     /// One of the questions above; no other may be asked.
@@ -453,13 +366,13 @@ impl InterfaceQuery {
 }
 
 /// What `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds, modulo 2^64.
-pub fn realtime_minus_monotonic_ns() -> u64 {
-    let now = |clock| {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is a timespec of our own, alive over the call, which writes nothing else. Both
-        // clocks exist on every Linux, so it cannot fail; if it did, `time` would still hold zeros.
-        unsafe { libc::clock_gettime(clock, &raw mut time) };
-        (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
-    };
-    now(libc::CLOCK_REALTIME).wrapping_sub(now(libc::CLOCK_MONOTONIC))
+pub(crate) fn realtime_minus_monotonic_ns() -> u64 {
+    nanoseconds(ClockId::Realtime).wrapping_sub(nanoseconds(ClockId::Monotonic))
+}
+
+/// Nanoseconds of a clock; without a system call where the clock source allows it.
+#[inline]
+pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

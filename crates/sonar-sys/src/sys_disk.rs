@@ -4,22 +4,23 @@
 //! slice: the kernel and other threads change it at any time, so it is reached by system calls and
 //! volatile accesses only.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl, statfs};
+use rustix::io::retry_on_intr;
+use rustix::param::page_size;
+use rustix::time::ClockId;
+
 /// Nanoseconds on `CLOCK_MONOTONIC`; without a system call where the clock source allows it.
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills `time`, which lives through the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+    crate::sys::nanoseconds(ClockId::Monotonic)
 }
 
 /// Page-aligned anonymous memory, cut into buffers of equal size.
@@ -41,7 +42,7 @@ impl Buffers {
     /// `count` buffers of `each` bytes; both above 0.
     pub(crate) fn new(count: usize, each: usize) -> io::Result<Self> {
         // Each buffer begins on a page.
-        let page = crate::sys::page_size() as usize;
+        let page = page_size();
         let stride = each.next_multiple_of(page);
         let length = stride.checked_mul(count).filter(|n| *n > 0).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
@@ -157,38 +158,19 @@ impl Drop for Buffers {
 
 /// Allocates the bytes of a file on disk (`fallocate`), so that later writes cannot run out of space.
 pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
-    let length = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    loop {
-        // SAFETY: takes integers only.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    Ok(retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, bytes))?)
 }
 
 /// Makes a file bypass the page cache (`O_DIRECT`), or not.
 pub(crate) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
-    // SAFETY: takes integers only.
-    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    if flags < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let flags = if direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
-    // SAFETY: takes integers only.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) } {
-        0.. => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let mut flags = fcntl_getfl(file)?;
+    flags.set(OFlags::DIRECT, direct);
+    Ok(fcntl_setfl(file, flags)?)
 }
 
-/// Tells the kernel to forget the pages of a file that it holds (`POSIX_FADV_DONTNEED`).
+/// Asks the kernel to drop the cached pages of a file; advice that is not taken does no harm.
 pub(crate) fn drop_pages(file: &File) {
-    // SAFETY: takes integers only; advice that is not taken does no harm.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
 /// What a file system says of itself.
@@ -207,13 +189,7 @@ pub(crate) const IN_MEMORY: [u64; 2] = [libc::TMPFS_MAGIC as u64, 0x8584_58f6];
 
 /// `statfs` of the file system on which `path` lies.
 pub fn file_system_state(path: &Path) -> io::Result<FileSystemState> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: statfs is integers: all zero is a value of it.
-    let mut state: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero byte; the kernel fills `state`. Both live through the call.
-    if unsafe { libc::statfs(path.as_ptr(), &mut state) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let state = statfs(path)?;
     let unit = u64::try_from(state.f_frsize).ok().filter(|n| *n > 0).unwrap_or(state.f_bsize as u64);
     Ok(FileSystemState {
         magic: state.f_type as u64 & 0xffff_ffff,
@@ -300,7 +276,7 @@ impl Mapped {
         let mapped = Self { start, length };
         let address = mapped.start.as_ptr() as usize;
         FAULTED.store(false, Ordering::Release);
-        PAGE.store(crate::sys::page_size() as usize, Ordering::Release);
+        PAGE.store(page_size(), Ordering::Release);
         GUARDED_START.store(address, Ordering::Release);
         GUARDED_END.store(address + length, Ordering::Release);
         // SAFETY: sigaction is integers and a function pointer that may be null: zero is a value of it.

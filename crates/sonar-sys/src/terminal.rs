@@ -2,9 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 
 use crate::sys_process;
 
@@ -26,7 +31,7 @@ pub enum Woken {
 #[derive(Debug)]
 pub struct Streams {
     /// With whether the program is to end when it goes away. What takes its place never goes away.
-    watched: Vec<(RawFd, bool)>,
+    watched: Vec<(BorrowedFd<'static>, bool)>,
     null: File,
     /// What takes the place of standard input. It is not at its end as long as it can be written to.
     empty: (OwnedFd, OwnedFd),
@@ -38,25 +43,24 @@ impl Streams {
     /// # Errors
     /// When `/dev/null` or a pipe cannot be had.
     pub fn standard() -> io::Result<Self> {
-        let is_pipe = |fd: &dyn AsFd| {
-            let file = fd.as_fd().try_clone_to_owned().map(File::from);
+        let is_pipe = |fd: BorrowedFd<'_>| {
+            let file = fd.try_clone_to_owned().map(File::from);
             file.and_then(|file| file.metadata())
                 .is_ok_and(|found| found.file_type().is_fifo() || found.file_type().is_socket())
         };
-        let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
         let mut watched = Vec::new();
         // A pipe that is read from ends in the ordinary way.
-        if input.is_terminal() {
-            watched.push((input.as_raw_fd(), true));
+        if stdin().is_terminal() {
+            watched.push((stdin(), true));
         }
-        if output.is_terminal() || is_pipe(&output) {
-            watched.push((output.as_raw_fd(), true));
+        if stdout().is_terminal() || is_pipe(stdout()) {
+            watched.push((stdout(), true));
         }
-        if error.is_terminal() || is_pipe(&error) {
-            watched.push((error.as_raw_fd(), error.is_terminal()));
+        if stderr().is_terminal() || is_pipe(stderr()) {
+            watched.push((stderr(), stderr().is_terminal()));
         }
         let null = File::options().read(true).write(true).open("/dev/null")?;
-        Ok(Self { watched, null, empty: sys_process::pipe()? })
+        Ok(Self { watched, null, empty: pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)? })
     }
 
     /// Waits until one of them goes away, or until `other` can be read, at most `timeout`. Call [`Self::silence`] once
@@ -65,14 +69,19 @@ impl Streams {
     /// # Errors
     /// When the kernel cannot be asked.
     pub fn wait(&self, other: &impl AsFd, timeout: Option<Duration>) -> io::Result<Woken> {
-        let mut entries: Vec<_> = self.watched.iter().map(|(fd, _)| (*fd, 0)).collect();
-        entries.push((other.as_fd().as_raw_fd(), libc::POLLIN));
-        let events = sys_process::poll(&entries, timeout)?;
-        let mut gone = self.watched.iter().zip(&events).filter(|(_, events)| is_gone(**events)).peekable();
-        if gone.peek().is_some() {
-            return Ok(if gone.any(|((_, ends), _)| *ends) { Woken::Gone } else { Woken::ErrorUnread });
+        let mut entries = self.entries();
+        entries.push(PollFd::new(other, PollFlags::IN));
+        let timeout = timeout.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        match poll(&mut entries, timeout.as_ref()) {
+            Err(Errno::INTR) => return Ok(Woken::TimedOut),
+            outcome => outcome?,
+        };
+        let gone = self.gone(&entries);
+        if !gone.is_empty() {
+            return Ok(if gone.iter().any(|(_, ends)| *ends) { Woken::Gone } else { Woken::ErrorUnread });
         }
-        Ok(if events.last().is_some_and(|events| *events != 0) { Woken::Readable } else { Woken::TimedOut })
+        let readable = entries.last().is_some_and(|entry| !entry.revents().is_empty());
+        Ok(if readable { Woken::Readable } else { Woken::TimedOut })
     }
 
     /// Whether the terminal of one of them has gone, or the reader of standard output, and it was not silenced yet.
@@ -86,24 +95,33 @@ impl Streams {
     /// When the kernel cannot be asked, or refuses.
     pub fn silence(&self) -> io::Result<()> {
         for (fd, _) in self.poll_now()? {
-            let by = if fd == io::stdin().as_raw_fd() { self.empty.0.as_fd() } else { self.null.as_fd() };
-            sys_process::replace(fd, by)?;
+            match fd.as_raw_fd() {
+                libc::STDIN_FILENO => dup2_stdin(&self.empty.0)?,
+                libc::STDOUT_FILENO => dup2_stdout(&self.null)?,
+                _ => dup2_stderr(&self.null)?,
+            }
         }
         Ok(())
     }
 
     /// Those that have gone and were not silenced.
-    fn poll_now(&self) -> io::Result<Vec<(RawFd, bool)>> {
-        let entries: Vec<_> = self.watched.iter().map(|(fd, _)| (*fd, 0)).collect();
-        let events = sys_process::poll(&entries, Some(Duration::ZERO))?;
-        let streams = self.watched.iter().zip(events).filter(|(_, events)| is_gone(*events));
-        Ok(streams.map(|(stream, _)| *stream).collect())
+    fn poll_now(&self) -> io::Result<Vec<(BorrowedFd<'static>, bool)>> {
+        let mut entries = self.entries();
+        retry_on_intr(|| poll(&mut entries, Some(&Timespec::default())))?;
+        Ok(self.gone(&entries))
     }
-}
 
-/// Whether what `poll` gave means that there is nobody at the other end.
-fn is_gone(events: i16) -> bool {
-    events & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+    /// For `poll`, which reports errors and hang-ups unasked.
+    fn entries(&self) -> Vec<PollFd<'static>> {
+        self.watched.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::empty())).collect()
+    }
+
+    /// Those at whose other end there is nobody, by what `poll` found.
+    fn gone(&self, entries: &[PollFd<'_>]) -> Vec<(BorrowedFd<'static>, bool)> {
+        let signs = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        let streams = self.watched.iter().zip(entries);
+        streams.filter(|(_, entry)| entry.revents().intersects(signs)).map(|(stream, _)| *stream).collect()
+    }
 }
 
 /// Stops the process group, as Ctrl-Z does where the terminal is not in raw mode; returns when it goes on.

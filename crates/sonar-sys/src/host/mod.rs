@@ -1,7 +1,10 @@
 //! A host: its processes, mounts, block devices, ports, and what it has counted. Real, or a copy of its `/proc` and
 //! `/sys` in a folder.
 //!
-//! What a copy holds is not believed blindly: files are read up to a bound, and what cannot be parsed is left out.
+//! A copy is not trusted: files are read up to a bound, and a line that cannot be parsed is skipped.
+//!
+//! The crate `procfs` (0.18) is not used: `Stat` panics on `)(`, one bad line of `net/tcp` fails the whole table, `Limits`
+//! wants every limit to be there, and mount points keep their `\040`.
 
 pub mod devices;
 pub mod listeners;
@@ -14,13 +17,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::param::clock_ticks_per_second;
 use sonar_core::disk::KernelBytes;
 
 use self::devices::{Counted, Devices};
 use self::listeners::{Found, Search};
 use self::mounts::Mount;
 use self::process::{Process, Stat};
-use crate::sys;
 
 /// Most bytes that are read of a small file; a table with a line for each processor is one, too.
 const MOST_BYTES: u64 = 1 << 20;
@@ -242,7 +245,7 @@ impl Processors {
 
 /// Of clock ticks.
 fn duration(ticks: u64) -> Duration {
-    let per_second = sys::clock_ticks();
+    let per_second = clock_ticks_per_second();
     Duration::new(ticks / per_second, ((ticks % per_second) * 1_000_000_000 / per_second) as u32)
 }
 
@@ -252,7 +255,7 @@ mod tests {
     use crate::tree::Tree;
 
     fn ticks(count: u64) -> Duration {
-        Duration::from_nanos(count * 1_000_000_000 / sys::clock_ticks())
+        Duration::from_nanos(count * 1_000_000_000 / clock_ticks_per_second())
     }
 
     #[test]
