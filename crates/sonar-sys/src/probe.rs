@@ -2,9 +2,9 @@
 
 use crate::capabilities::{self, CaptureError};
 use crate::host::Host;
+use crate::interfaces;
 use crate::ring::{Ring, RingConfig, RingError};
 use crate::sys::PacketSocket;
-use crate::interfaces;
 
 /// One thing that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
