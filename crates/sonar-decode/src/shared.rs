@@ -14,6 +14,8 @@ pub const MAX_CURSORS: usize = 65_536;
 pub const MAX_SHAPES: usize = 20_000;
 /// The most clients of earlier connections that are remembered.
 pub const MAX_CLIENTS: usize = 100_000;
+/// The most servers that one client address and port is remembered with; then the oldest gives way.
+const MAX_SERVERS_OF_CLIENT: usize = 8;
 /// All texts of shapes together, in bytes; what comes after is cut.
 pub const TEXT_BUDGET: usize = 8 << 20;
 
@@ -37,7 +39,9 @@ pub(crate) struct KnownClient {
     pub is_server: bool,
 }
 
-type ClientMap = HashMap<Endpoint, KnownClient, foldhash::quality::RandomState>;
+/// The connections from each client address and port: the server's port, where it is known, and who is on it; the
+/// latest last. Several servers on one host take connections from the same port.
+type ClientMap = HashMap<Endpoint, Vec<(Option<u16>, KnownClient)>, foldhash::quality::RandomState>;
 
 /// The shape that opened a cursor.
 #[derive(Clone, Debug)]
@@ -74,10 +78,20 @@ impl Shared {
     /// client: from a server's log, or from a server that was asked. Connections that are followed already
     /// take it over at the next [`tick`](crate::Decoder::tick). Returns how many there was no room for
     /// (`MAX_CLIENTS`, and [`MAX_APPLICATIONS`](crate::decoder::MAX_APPLICATIONS) applications).
-    pub fn add_clients(&self, clients: impl IntoIterator<Item = (Endpoint, Application)>) -> usize {
+    ///
+    /// `server_port` is that of the server whose clients they are; `None` where it is not known: then they count for
+    /// connections to any port.
+    pub fn add_clients(
+        &self,
+        server_port: Option<u16>,
+        clients: impl IntoIterator<Item = (Endpoint, Application)>,
+    ) -> usize {
         let mut known = self.clients.write().unwrap_or_else(PoisonError::into_inner);
-        let mut apps: HashMap<Application, Arc<Application>, foldhash::quality::RandomState> =
-            known.values().map(|client| (Application::clone(&client.app), client.app.clone())).collect();
+        let mut apps: HashMap<Application, Arc<Application>, foldhash::quality::RandomState> = known
+            .values()
+            .flatten()
+            .map(|(_, client)| (Application::clone(&client.app), client.app.clone()))
+            .collect();
         let mut refused = 0;
         for (endpoint, app) in clients {
             let is_new_app = !apps.contains_key(&app);
@@ -89,15 +103,22 @@ impl Shared {
             }
             let is_server = crate::peer::is_server(&app, None);
             let app = apps.entry(app).or_insert_with_key(|app| Arc::new(app.clone())).clone();
-            known.insert(endpoint, KnownClient { app, is_server });
+            let servers = known.entry(endpoint).or_default();
+            servers.retain(|(port, _)| *port != server_port);
+            if servers.len() >= MAX_SERVERS_OF_CLIENT {
+                servers.remove(0);
+            }
+            servers.push((server_port, KnownClient { app, is_server }));
         }
         self.clients_generation.fetch_add(1, Ordering::Release);
         refused
     }
 
-    /// Who is on the connection from this address and port, if somebody knew.
-    pub(crate) fn client(&self, endpoint: Endpoint) -> Option<KnownClient> {
-        self.clients.read().unwrap_or_else(PoisonError::into_inner).get(&endpoint).cloned()
+    /// Who is on the connection from this address and port to that port of a server, if somebody knew.
+    pub(crate) fn client(&self, client: Endpoint, server_port: u16) -> Option<KnownClient> {
+        let known = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+        let is_meant = |port: Option<u16>| port.is_none_or(|port| port == server_port);
+        known.get(&client)?.iter().rev().find(|(port, _)| is_meant(*port)).map(|(_, client)| client.clone())
     }
 
     /// Another number after each change of the known clients; 0 as long as none is known.
@@ -188,11 +209,11 @@ mod tests {
         let app = |n: usize| Application { name: n.to_string().into(), ..Application::default() };
         let client = |n: usize| Endpoint::v4((n as u32).to_be_bytes(), 1);
         let many = crate::decoder::MAX_APPLICATIONS + 5;
-        assert_eq!(shared.add_clients((0..many).map(|n| (client(n), app(n)))), 5);
+        assert_eq!(shared.add_clients(None, (0..many).map(|n| (client(n), app(n)))), 5);
         let known = crate::decoder::MAX_APPLICATIONS;
-        assert_eq!(shared.add_clients((0..MAX_CLIENTS + 7).map(|n| (client(n), app(1)))), 7);
-        assert!(shared.client(client(known + 9)).is_some_and(|client| &*client.app.name == "1"));
-        assert!(shared.client(client(MAX_CLIENTS + 8)).is_none());
+        assert_eq!(shared.add_clients(None, (0..MAX_CLIENTS + 7).map(|n| (client(n), app(1)))), 7);
+        assert!(shared.client(client(known + 9), 27_017).is_some_and(|client| &*client.app.name == "1"));
+        assert!(shared.client(client(MAX_CLIENTS + 8), 27_017).is_none());
     }
 
     #[test]

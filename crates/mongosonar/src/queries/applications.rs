@@ -17,6 +17,7 @@ use sonar_decode::Shared;
 use sonar_decode::log::Remotes;
 use sonar_mongo::{Server, Target};
 use sonar_sys::Host;
+use sonar_sys::host::listeners::Found;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::regular;
 
@@ -39,10 +40,19 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Files that hold one server's log, opened, the oldest first.
 type Log = Vec<File>;
 
+/// The port of a server that listens on a single one.
+fn only_port(listeners: &Found, pid: u32) -> Option<u16> {
+    let mut ports = listeners.listeners.iter().filter(|one| one.pid == pid).map(|one| one.address.port());
+    let port = ports.next()?;
+    // With several it is not known which one a client of the log came to.
+    ports.all(|other| other == port).then_some(port)
+}
+
 /// Where to look up the applications.
 #[derive(Default)]
 pub struct Lookup {
-    logs: Vec<Log>,
+    /// With the port of the server, where it is known.
+    logs: Vec<(Option<u16>, Log)>,
     server: Option<Target>,
     /// Whether the thread drops its privileges first.
     confined: bool,
@@ -57,10 +67,12 @@ impl Lookup {
         let mut logs = Vec::new();
         for path in &args.log {
             let file = File::open(path).with_context(|| format!("cannot open the log {}", path.display()))?;
-            logs.push(vec![file]);
+            logs.push((None, vec![file]));
         }
         if args.log.is_empty() {
-            logs = servers::mongodb(host).iter().map(log_of_process).collect();
+            let listeners = servers::listeners(host).unwrap_or_default();
+            let log = |server: &Process| (only_port(&listeners, server.pid), log_of_process(server));
+            logs = servers::mongodb(host).iter().map(log).collect();
         }
         Ok(Self { logs, server: None, confined: !args.keep_privileges })
     }
@@ -86,17 +98,17 @@ impl Lookup {
             if self.confined {
                 crate::privileges::give_up_but_network();
             }
-            for log in self.logs {
+            for (port, log) in self.logs {
                 let mut remotes = Remotes::new(None);
                 if let Err(error) = read_files(log, &mut remotes) {
                     complain(format!("applications of open connections: cannot read a log: {error}"));
                 }
-                shared.add_clients(remotes.into_known());
+                shared.add_clients(port, remotes.into_known());
             }
             // The server knows more than its log.
             if let Some(server) = self.server {
                 match Server::connect(server, 1).and_then(|server| server.clients()) {
-                    Ok(clients) => drop(shared.add_clients(clients)),
+                    Ok(clients) => drop(shared.add_clients(None, clients)),
                     Err(error) => complain(format!("applications of open connections: {error}")),
                 }
             }
@@ -120,7 +132,7 @@ pub fn read_logs(paths: &[PathBuf], first: Timestamp, shared: &Shared, stop: &Ar
         let (input, _) = crate::input::open(path, &name, stop)?;
         read_lines(input, &mut remotes).with_context(|| format!("cannot read the log {name}"))?;
     }
-    shared.add_clients(remotes.into_known());
+    shared.add_clients(None, remotes.into_known());
     Ok(())
 }
 
@@ -265,7 +277,7 @@ mod tests {
             let args = QueriesArgs::default();
             let lookup = Lookup::open(&args, &Host::of_proc(&self.0)).unwrap();
             let mut remotes = Remotes::new(None);
-            for log in lookup.logs {
+            for (_, log) in lookup.logs {
                 read_files(log, &mut remotes).unwrap();
             }
             let mut names: Vec<_> = remotes.into_known().map(|(_, app)| app.name.to_string()).collect();

@@ -14,7 +14,9 @@ impl Core {
             return;
         }
         // Which end is the server may not be known yet. No server is among the clients by its own port.
-        if let Some(known) = flow.ends.iter().find_map(|end| self.shared.client(*end)) {
+        let [one, other] = flow.ends;
+        let known = self.shared.client(one, other.port).or_else(|| self.shared.client(other, one.port));
+        if let Some(known) = known {
             conn.from_server |= known.is_server;
             conn.app = known.app;
         }
@@ -73,13 +75,13 @@ mod tests {
         ask(&mut talk, 1, &mut decoder, &mut seen);
         assert_eq!(apps(&seen), ["served joined late"]);
         // Known while the connection is followed already.
-        shared.add_clients([known.clone()]);
+        shared.add_clients(None, [known.clone()]);
         decoder.tick(Timestamp::from_unix(1, 0), &mut seen);
         ask(&mut talk, 2, &mut decoder, &mut seen);
         assert_eq!(apps(&seen), ["served joined late", "served shop"]);
         // Known before it is seen.
         let shared = Arc::new(Shared::default());
-        shared.add_clients([known]);
+        shared.add_clients(None, [known]);
         let (mut decoder, mut seen) = (Decoder::new(Settings::default(), shared), Collected::default());
         ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut seen);
         assert_eq!(apps(&seen), ["served shop"]);
@@ -90,7 +92,10 @@ mod tests {
     fn a_connection_seen_from_its_beginning_says_itself_who_it_is() {
         let shared = Arc::new(Shared::default());
         let client = "10.0.0.2:40000";
-        shared.add_clients([(client.parse::<std::net::SocketAddr>().unwrap().into(), app("shop", "nodejs"))]);
+        shared.add_clients(
+            None,
+            [(client.parse::<std::net::SocketAddr>().unwrap().into(), app("shop", "nodejs"))],
+        );
         let (mut decoder, mut seen) = (Decoder::new(Settings::default(), shared), Collected::default());
         let mut talk = Conversation::new(client, "10.0.0.1:27017");
         talk.handshake();
@@ -98,12 +103,35 @@ mod tests {
         assert_eq!(apps(&seen), ["served (no name)"]);
     }
 
+    /// A mongod and a mongos on one host: the same port of a client leads to each.
+    #[test]
+    fn a_client_port_is_another_connection_at_each_server() {
+        let shared = Arc::new(Shared::default());
+        let client = "10.0.0.2:40000";
+        let from = |name| [(client.parse::<std::net::SocketAddr>().unwrap().into(), app(name, "nodejs"))];
+        shared.add_clients(Some(27_018), from("reports"));
+        shared.add_clients(Some(27_017), from("shop"));
+        let mut decoder = Decoder::new(Settings::default(), shared.clone());
+        let mut names = |server, id| {
+            let mut seen = Collected::default();
+            ask(&mut Conversation::new(client, server), id, &mut decoder, &mut seen);
+            apps(&seen)
+        };
+        assert_eq!(names("10.0.0.1:27017", 1), ["served shop"]);
+        assert_eq!(names("10.0.0.1:27018", 2), ["served reports"]);
+        assert_eq!(names("10.0.0.1:27019", 3), ["served joined late"]);
+        // Of a server whose port is not known: for any, and newer than the others.
+        shared.add_clients(None, from("asked"));
+        assert_eq!(names("10.0.0.3:27019", 4), ["served asked"]);
+        assert_eq!(names("10.0.0.3:27017", 5), ["served asked"]);
+    }
+
     #[test]
     fn a_server_that_was_connected_before_is_known_as_one() {
         let shared = Arc::new(Shared::default());
         let client = "10.0.0.2:40000";
         let name = (client.parse::<std::net::SocketAddr>().unwrap().into(), app("", "NetworkInterfaceTL"));
-        shared.add_clients([name]);
+        shared.add_clients(None, [name]);
         let (mut decoder, mut seen) = (Decoder::new(Settings::default(), shared), Collected::default());
         ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut seen);
         assert_eq!(apps(&seen), ["issued (NetworkInterfaceTL)"]);
