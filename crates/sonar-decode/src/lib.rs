@@ -11,18 +11,17 @@ pub mod compress;
 pub mod decoder;
 pub mod entry;
 pub mod frame;
+pub mod identity;
 pub mod io_file;
 pub mod log;
 pub mod message;
 mod names;
-pub mod peer;
 pub mod profile;
 pub mod shape;
-mod shared;
 pub mod syntax;
 pub mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use decoder::{Decoder, MIN_SNAP_REPLIES, Ports, Settings, Sink};
-pub use shared::Shared;
+pub use identity::Shared;

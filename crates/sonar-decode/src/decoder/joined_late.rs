@@ -10,7 +10,7 @@ use crate::tcp::Flow;
 impl Core {
     /// Looks up a connection that nothing is known of.
     pub(super) fn identify(&self, flow: &Flow, conn: &mut Connection) {
-        if !Arc::ptr_eq(&conn.app, &self.late) {
+        if !Arc::ptr_eq(&conn.app, &self.apps.joined_late) {
             return;
         }
         // Which end is the server may not be known yet. No server is among the clients by its own port.

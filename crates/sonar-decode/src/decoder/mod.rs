@@ -29,22 +29,16 @@ use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
 use sonar_core::packet::Direction;
-use sonar_core::{
-    Application, Coverage, Endpoint, InFlight, Operation, Packet, Role, ShapeInfo, Timestamp, sample,
-};
+use sonar_core::{Coverage, Endpoint, InFlight, Operation, Packet, Role, ShapeInfo, Timestamp, sample};
 
 use self::connection::Connection;
 use self::pair::Ending;
-pub use self::request::MAX_APPLICATIONS;
 use self::request::RequestFacts;
-#[cfg(test)]
-pub(crate) use self::shape::Ids;
-pub(crate) use self::shape::{base_of, ids_of, info_of, join_texts};
 use crate::compress::Inflaters;
 use crate::frame;
+use crate::identity::{Applications, Shared, other_shape};
 use crate::message::{Body, Reply, Request, Templates};
 use crate::shape::Rendered;
-use crate::shared::Shared;
 use crate::tcp::{Close, Flow, FlowTable, Limits, Lost, Side, StreamHandler, Verdict};
 
 /// Which TCP ports are followed.
@@ -122,12 +116,9 @@ struct Core {
     inflated: Vec<u8>,
     inflaters: Inflaters,
     known: HashMap<u64, Arc<ShapeInfo>, foldhash::fast::RandomState>,
-    apps: HashMap<Arc<Application>, (), foldhash::quality::RandomState>,
-    late: Arc<Application>,
+    apps: Applications,
     /// The generation of the known clients that connections were looked up in.
     clients_seen: u64,
-    unnamed: Arc<Application>,
-    other_app: Arc<Application>,
     other_shape: Arc<ShapeInfo>,
     collecting: usize,
     streaming: usize,
@@ -142,7 +133,6 @@ struct Core {
 impl Decoder {
     /// A decoder that shares cursors and shapes with others.
     pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
-        let other = ShapeInfo { typed: "other".into(), plain: "other".into(), ..ShapeInfo::default() };
         Self {
             flows: FlowTable::new(Limits::default(), shared.twins()),
             coverage: Coverage::default(),
@@ -160,12 +150,9 @@ impl Decoder {
                 inflated: Vec::new(),
                 inflaters: Inflaters::default(),
                 known: HashMap::default(),
-                apps: HashMap::default(),
-                late: Arc::new(Application::late()),
+                apps: Applications::default(),
                 clients_seen: 0,
-                unnamed: Arc::new(Application::default()),
-                other_app: Arc::new(Application { name: "other".into(), ..Application::default() }),
-                other_shape: Arc::new(other),
+                other_shape: Arc::new(other_shape()),
                 collecting: 0,
                 streaming: 0,
                 pending_bytes: 0,
@@ -324,7 +311,7 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
             (None, [false, true]) => Some(Side::High),
             _ => None,
         };
-        let app = if flow.opener.is_some() { &self.core.unnamed } else { &self.core.late };
+        let app = if flow.opener.is_some() { &self.core.apps.unnamed } else { &self.core.apps.joined_late };
         let mut conn = Connection::new(server, app.clone());
         self.core.identify(flow, &mut conn);
         conn

@@ -12,14 +12,14 @@
 use std::sync::Arc;
 
 use sonar_core::operation::{Compressor, ErrorCodes, Opcode};
-use sonar_core::{Class, Endpoint, Operation, Outcome, ShapeId, ShapeInfo, Statement, Timestamp};
+use sonar_core::{Class, Endpoint, Identity, Operation, Outcome, ShapeId, ShapeInfo, Statement, Timestamp};
 
 use super::connection::Connection;
 use super::request::ReadRequest;
 use super::{Core, Handler, Sink, role_of};
+use crate::identity::CursorOrigin;
 use crate::message::{Header, Reply};
 use crate::shape::CommandKind;
-use crate::shared::CursorOrigin;
 use crate::tcp::{Flow, Side};
 
 /// How long a request waits for its answer before it counts as never answered.
@@ -451,7 +451,7 @@ impl<S: Sink> Handler<'_, S> {
         facts: ReplyFacts<'_>,
     ) {
         let server = conn.server.unwrap_or(Side::Low);
-        self.core.coverage.apps_folded += u64::from(Arc::ptr_eq(&conn.app, &self.core.other_app));
+        self.core.coverage.apps_folded += u64::from(Arc::ptr_eq(&conn.app, &self.core.apps.other));
         let op = Operation {
             start: pending.start,
             end: end.max(pending.start),
@@ -574,6 +574,7 @@ impl Core {
                 let origin = CursorOrigin {
                     shape: pending.shape.clone(),
                     ordered_id: pending.ordered_id,
+                    identity: Identity::Exact,
                     waits: pending.opens_waiting,
                 };
                 self.coverage.cursors_evicted += self.shared.open_cursor(server, id, origin);

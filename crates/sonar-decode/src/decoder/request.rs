@@ -11,16 +11,11 @@ use sonar_core::{Application, Endpoint, ShapeId, ShapeInfo, Statement, Timestamp
 use super::Core;
 use super::connection::Connection;
 use super::pair::Pending;
-use super::shape::IntoRendered;
 use crate::bson::Slot;
 use crate::class::{Classes, Facts};
+use crate::identity::{CursorOrigin, MaybeRendered, is_server};
 use crate::message::{Found, Header, Place, Request, to_text};
-use crate::peer;
 use crate::shape::{CommandKind, Text};
-use crate::shared::CursorOrigin;
-
-/// The most applications that are distinguished.
-pub const MAX_APPLICATIONS: usize = 1_024;
 
 /// Bytes of a command's text, with `show_values`.
 const VALUES_BUDGET: usize = 2_048;
@@ -141,17 +136,17 @@ impl Core {
     }
 
     /// A request that has been walked; `body`, where it is at hand, is what it was read from.
-    pub(super) fn walked<T: Text + IntoRendered>(
+    pub(super) fn walked<T: Text + MaybeRendered>(
         &mut self,
         conn: &mut Connection,
         request: &mut Request<T>,
         body: Option<&[u8]>,
         sent: &Sent,
     ) -> (ReadRequest, RequestFacts) {
-        if request.client.present {
-            let app = application(request);
-            conn.from_server |= peer::is_server(&app, Some(request.client.internal));
-            conn.app = self.shared_application(app);
+        if request.has_client {
+            let app = Application::from(&request.client);
+            conn.from_server |= is_server(&app, Some(request.internal_client));
+            conn.app = self.apps.shared(app).unwrap_or_else(|| self.apps.other.clone());
         }
         let mut meaning = RequestFacts::of(request);
         let subject = match self.opener(sent.server, meaning.kind, request.cursor) {
@@ -173,7 +168,7 @@ impl Core {
         // What is counted each time, or makes an application known, is walked each time.
         let folded = meaning.shape.as_ref().is_some_and(|shape| Arc::ptr_eq(&shape.info, &self.other_shape));
         let many = request.builder.statement_count > MAX_STATEMENTS;
-        if !(request.client.present || request.builder.over_cap || folded || many) {
+        if !(request.has_client || request.builder.over_cap || folded || many) {
             let cursor = request.cursor;
             self.requests.add(place, body, request, meaning, |_, told| told.get(Slot::Cursor) == cursor);
         }
@@ -186,7 +181,7 @@ impl Core {
             CommandKind::KillCursors => "killCursors",
             _ => return None,
         };
-        let CursorOrigin { shape, ordered_id, waits } = self.shared.cursor(server, cursor?)?;
+        let CursorOrigin { shape, ordered_id, waits, .. } = self.shared.cursor(server, cursor?)?;
         let shape = Shape { info: shape, ordered_id, statements: Arc::default(), statement_count: 1 };
         Some(Subject { shape, command: Some(command), waits: waits && kind == CommandKind::GetMore })
     }
@@ -247,30 +242,6 @@ impl Core {
             },
         }
     }
-
-    /// An application as one shared value.
-    fn shared_application(&mut self, app: Application) -> Arc<Application> {
-        if let Some((known, ())) = self.apps.get_key_value(&app) {
-            return known.clone();
-        }
-        if self.apps.len() >= MAX_APPLICATIONS {
-            return self.other_app.clone();
-        }
-        let app = Arc::new(app);
-        self.apps.insert(app.clone(), ());
-        app
-    }
-}
-
-/// The application that a `hello` names.
-fn application<T: Text>(request: &Request<T>) -> Application {
-    let client = &request.client;
-    Application {
-        name: client.application.text(),
-        driver: client.driver.text(),
-        driver_version: client.driver_version.text(),
-        joined_late: false,
-    }
 }
 
 /// The command itself in a message that is all there.
@@ -304,8 +275,8 @@ fn command_document(opcode: Opcode, body: &[u8]) -> Option<&[u8]> {
 mod tests {
     use bson::doc;
 
-    use super::MAX_APPLICATIONS;
     use crate::decoder::collected::{collect, message};
+    use crate::identity::MAX_APPLICATIONS;
     use crate::testing::{Conversation, End};
 
     /// The classes and roles of what a client asks whose hello says this.

@@ -15,20 +15,14 @@ use sonar_core::{
 
 use super::{Completeness, Entry, Fields, Op, TextField};
 use crate::class::{Classes, Facts};
-use crate::decoder::{base_of, ids_of, info_of};
-use crate::shape::{CommandKind, Rendered, Text, hash};
-use crate::shared::{MAX_CURSORS, MAX_SHAPES, TEXT_BUDGET};
+use crate::identity::{
+    Applications, CursorOrigin, Cursors, Shapes, base_of, id_in_part, ids_of, info_of, other_shape,
+};
+use crate::shape::{CommandKind, Rendered, Text};
 
-/// The most applications that are distinguished.
-pub const MAX_APPLICATIONS: usize = 1_024;
 /// The most statements that wait for their command, over all connections.
 pub const MAX_WAITING: usize = 100_000;
 const NS_PER_MS: u64 = 1_000_000;
-
-/// What marks the id of a shape that is not known in full; part of the rules.
-const PARTIAL: u64 = hash::tag(40);
-const AMBIGUOUS: u64 = hash::tag(41);
-const UNSAID: u64 = hash::tag(42);
 
 /// Something that an [`Entry`] can be read from, any number of times.
 pub trait EntrySource {
@@ -73,14 +67,6 @@ pub trait Sink {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64);
 }
 
-/// The shape of a cursor's opener.
-#[derive(Clone, Debug)]
-struct Opener {
-    shape: Arc<ShapeInfo>,
-    ordered: ShapeId,
-    identity: Identity,
-}
-
 use self::join::Queue;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -94,14 +80,10 @@ pub struct Assembler {
     pub ignores_rate_limit: bool,
     /// Away while an entry is read.
     entry: Option<Box<Entry<()>>>,
-    known: Map<u64, Arc<ShapeInfo>>,
-    text_bytes: usize,
-    apps: Map<Box<[u8]>, Arc<Application>>,
-    no_app: Arc<Application>,
-    other_app: Arc<Application>,
+    shapes: Shapes,
+    apps: Applications,
     other_shape: Arc<ShapeInfo>,
-    cursors: Map<CursorKey, Opener>,
-    cursor_order: VecDeque<CursorKey>,
+    cursors: Cursors<CursorKey>,
     waiting: Map<u64, Queue>,
     waiting_count: usize,
     /// Places of threads in the order in which their statements began to wait; some wait no more.
@@ -117,19 +99,14 @@ pub struct Assembler {
 
 impl Default for Assembler {
     fn default() -> Self {
-        let other: Box<str> = "other".into();
         Self {
             reading: Reading::default(),
             ignores_rate_limit: false,
             entry: None,
-            known: Map::default(),
-            text_bytes: 0,
-            apps: Map::default(),
-            no_app: Arc::default(),
-            other_app: Arc::new(Application { name: "other".into(), ..Application::default() }),
-            other_shape: Arc::new(ShapeInfo { typed: other.clone(), plain: other, ..ShapeInfo::default() }),
-            cursors: Map::default(),
-            cursor_order: VecDeque::new(),
+            shapes: Shapes::default(),
+            apps: Applications::default(),
+            other_shape: Arc::new(other_shape()),
+            cursors: Cursors::default(),
             waiting: Map::default(),
             waiting_count: 0,
             waiting_order: VecDeque::new(),
@@ -163,6 +140,17 @@ struct Resolved {
     class: Class,
     kind: CommandKind,
     command: &'static str,
+}
+
+impl Resolved {
+    fn origin(&self) -> CursorOrigin {
+        CursorOrigin {
+            shape: self.shape.clone(),
+            ordered_id: self.ordered,
+            identity: self.identity,
+            waits: false,
+        }
+    }
 }
 
 impl Assembler {
@@ -222,12 +210,7 @@ impl Assembler {
         let (end, weight) = (end_of(fields, extra), self.weight_of(fields, extra));
         self.reading.shapes_over_cap += u64::from(*over_cap);
         if let Some(key) = CursorKey::of(fields, None) {
-            let opener = Opener {
-                shape: resolved.shape.clone(),
-                ordered: resolved.ordered,
-                identity: resolved.identity,
-            };
-            self.open_cursor(key, opener);
+            self.cursors.open(key, resolved.origin());
         }
         if *is_statement && let Some(thread) = extra.thread {
             self.wait(thread, resolved, fields, app, end, weight, sink);
@@ -350,11 +333,11 @@ impl Assembler {
         if matches!(kind, CommandKind::GetMore | CommandKind::KillCursors)
             && follows.is_none()
             && let Some(opener) = entry.request.cursor.or(entry.used_cursor).and_then(|id| {
-                let exact = self.cursors.get(&CursorKey::Exact(id));
-                exact.or_else(|| self.cursors.get(&CursorKey::rounded(id)))
+                let exact = self.cursors.origin(&CursorKey::Exact(id));
+                exact.or_else(|| self.cursors.origin(&CursorKey::rounded(id)))
             })
         {
-            let Opener { shape, ordered, identity } = opener.clone();
+            let CursorOrigin { shape, ordered_id: ordered, identity, .. } = opener.clone();
             let command = if kind == CommandKind::GetMore { "getMore" } else { "killCursors" };
             return Resolved {
                 shape,
@@ -378,33 +361,24 @@ impl Assembler {
         let statement_count = entry.request.builder.statement_count.max(1);
         let base = base_of(&entry.request);
         let (ids, ()) = ids_of(&mut entry.request);
-        let (id, ordered) = match identity {
-            Identity::Exact => (ids.shape.0, ids.ordered.0),
-            // What can be read of it, and the server's own hash where there is one, distinguish rows.
-            Identity::Partial => {
-                let readable = cut.as_ref().map_or(ids.shape.0, |info| info.id.0);
-                let own = entry.fields.query_hash.bytes();
-                let what = if own.is_empty() { readable } else { hash::mix(base, hash::bytes(own)) };
-                (hash::mix(PARTIAL, what), 0)
-            }
-            Identity::Ambiguous => (hash::mix(AMBIGUOUS, base), 0),
-            Identity::Unsaid => (hash::mix(UNSAID, base), 0),
-        };
-        let shape = self.shape(id, identity, source, cut);
-        let opens = !matches!(kind, CommandKind::GetMore | CommandKind::KillCursors);
-        if opens && let Some(key) = CursorKey::of(&entry.fields, entry.used_cursor) {
-            self.open_cursor(key, Opener { shape: shape.clone(), ordered: ShapeId(ordered), identity });
-        }
-        Resolved {
-            shape,
-            ordered: ShapeId(ordered),
+        let readable = cut.as_ref().map_or(ids.shape, |info| info.id);
+        let id = id_in_part(identity, base, readable, entry.fields.query_hash.bytes());
+        let ordered = if identity == Identity::Exact { ids.ordered } else { ShapeId(0) };
+        let resolved = Resolved {
+            shape: self.shape(id, identity, source, cut),
+            ordered,
             identity,
             statements: ids.statements,
             statement_count,
             class,
             kind,
             command: follows.unwrap_or(""),
+        };
+        let opens = !matches!(kind, CommandKind::GetMore | CommandKind::KillCursors);
+        if opens && let Some(key) = CursorKey::of(&entry.fields, entry.used_cursor) {
+            self.cursors.open(key, resolved.origin());
         }
+        resolved
     }
 
     /// Reads the beginning of a command that was cut, as far as it goes.
@@ -425,15 +399,15 @@ impl Assembler {
     /// The shape of this id; made where it is not known.
     fn shape<C: EntrySource>(
         &mut self,
-        id: u64,
+        id: ShapeId,
         identity: Identity,
         source: &C,
         cut: Option<ShapeInfo>,
     ) -> Arc<ShapeInfo> {
-        if let Some(info) = self.known.get(&id) {
+        if let Some(info) = self.shapes.get(id) {
             return info.clone();
         }
-        if self.known.len() >= MAX_SHAPES {
+        if self.shapes.is_full() {
             self.reading.shapes_folded += 1;
             return self.other_shape.clone();
         }
@@ -443,33 +417,17 @@ impl Assembler {
             again.finish();
             info_of(&mut again.request)
         });
-        info.id = ShapeId(id);
+        info.id = id;
         if identity > Identity::Partial {
             (info.typed, info.plain) = (Box::default(), Box::default());
         }
         self.keep(info)
     }
 
-    fn keep(&mut self, mut info: ShapeInfo) -> Arc<ShapeInfo> {
-        if self.text_bytes + info.heap_bytes() > TEXT_BUDGET {
-            (info.typed, info.plain, info.cut) = ("…".into(), "…".into(), true);
-        }
+    fn keep(&mut self, info: ShapeInfo) -> Arc<ShapeInfo> {
+        let info = self.shapes.add(info);
         self.reading.shapes_text_cut += u64::from(info.cut);
-        self.text_bytes += info.heap_bytes();
-        let info = Arc::new(info);
-        self.known.insert(info.id.0, info.clone());
         info
-    }
-
-    fn open_cursor(&mut self, key: CursorKey, opener: Opener) {
-        if self.cursors.insert(key, opener).is_none() {
-            self.cursor_order.push_back(key);
-            if self.cursor_order.len() > MAX_CURSORS
-                && let Some(oldest) = self.cursor_order.pop_front()
-            {
-                self.cursors.remove(&oldest);
-            }
-        }
     }
 
     /// The most statements that wait for their command, for tests of the cap.
@@ -486,19 +444,10 @@ impl Assembler {
         {
             return app.clone();
         }
-        if name.is_empty() {
-            return self.no_app.clone();
-        }
-        if let Some(app) = self.apps.get(name) {
-            return app.clone();
-        }
-        if self.apps.len() >= MAX_APPLICATIONS {
+        self.apps.named(fields.app.text()).unwrap_or_else(|| {
             self.reading.apps_folded += 1;
-            return self.other_app.clone();
-        }
-        let app = Arc::new(Application { name: fields.app.text().into(), ..Application::default() });
-        self.apps.insert(name.into(), app.clone());
-        app
+            self.apps.other.clone()
+        })
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -9,7 +9,7 @@ mod assembler;
 mod fields;
 mod hint;
 
-pub use assembler::{Assembler, EntrySource, Extra, Known, MAX_APPLICATIONS, Sink};
+pub use assembler::{Assembler, EntrySource, Extra, Known, Sink};
 pub use fields::{Fields, MAX_TEXT, Op, Section, TextField};
 pub(crate) use hint::Finder;
 

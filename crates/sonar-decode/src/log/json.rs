@@ -4,12 +4,12 @@ use std::cell::{Cell, OnceCell, RefCell};
 
 use sonar_core::Identity;
 
-use super::client::ClientReader;
 use super::layout::{self, Found};
 use super::parts::{Part, Stream};
 use super::{Head, Line, Log, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
 use crate::entry::{Entry, EntrySource, Finder, Op, Sink};
+use crate::message::ClientDocument;
 use crate::shape::Text;
 use crate::syntax::json::{self, Scratch, Wrong};
 use crate::syntax::time;
@@ -265,10 +265,10 @@ impl Log {
                 Line::Event
             }
             (CLIENT_METADATA, Some(at)) => {
-                let mut reader = ClientReader::default();
+                let mut reader = ClientDocument::default();
                 match json::walk(line, at, &mut scratch.borrow_mut(), &mut reader) {
                     Ok(_) => {
-                        self.met(head.context, reader.into_application());
+                        self.met(head.context, (&reader).into());
                         Line::Event
                     }
                     Err(_) => Line::Malformed,

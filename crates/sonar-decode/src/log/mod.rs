@@ -5,7 +5,6 @@
 //! [`Assembler`]; connections, clients, starts, errors and warnings to [`Notices`]; what cannot be read is
 //! counted by reason.
 
-mod client;
 mod envelope;
 mod json;
 mod layout;
@@ -25,6 +24,7 @@ use self::layout::Layouts;
 use self::parts::{Joined, Part, Unfinished};
 pub use self::remotes::Remotes;
 use crate::entry::{Assembler, Extra, Sink};
+use crate::identity::{Applications, is_server};
 use crate::syntax::json::Scratch;
 
 /// The most connections that are known at once.
@@ -81,7 +81,7 @@ pub struct Log {
     reading: Reading,
     notices: Notices,
     connections: HashMap<u64, Connection, RandomState>,
-    apps: HashMap<Application, Arc<Application>, RandomState>,
+    apps: Applications,
     /// Counts servers, so that connections of several are kept apart.
     server: u64,
     /// The lines so far of an object that takes several.
@@ -411,19 +411,11 @@ impl Log {
 
     /// A client has identified itself.
     fn met(&mut self, context: &[u8], app: Application) {
-        let is_server = crate::peer::is_server(&app, None);
-        let app = match self.apps.get(&app) {
-            Some(known) => known.clone(),
-            None if self.apps.len() >= crate::entry::MAX_APPLICATIONS => {
-                self.reading.apps_folded += 1;
-                Arc::new(Application { name: "other".into(), ..Application::default() })
-            }
-            None => {
-                let known = Arc::new(app.clone());
-                self.apps.insert(app, known.clone());
-                known
-            }
-        };
+        let is_server = is_server(&app, None);
+        let app = self.apps.shared(app).unwrap_or_else(|| {
+            self.reading.apps_folded += 1;
+            self.apps.other.clone()
+        });
         self.notices.client(&app);
         if let (_, Some(number)) = self.thread(context) {
             if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&number) {

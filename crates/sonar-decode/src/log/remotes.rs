@@ -11,8 +11,8 @@ use foldhash::quality::RandomState;
 use memchr::memmem;
 use sonar_core::{Application, Endpoint, Timestamp};
 
-use super::client::ClientReader;
 use super::{MAX_CONNECTIONS, timestamp};
+use crate::message::ClientDocument;
 use crate::syntax::json::{self, Scratch};
 use crate::syntax::{shell, time};
 
@@ -57,7 +57,7 @@ impl Remotes {
             self.known.remove(&client);
             return;
         }
-        let mut reader = ClientReader::default();
+        let mut reader = ClientDocument::default();
         // Old servers write the machine's name with quotes in it: what stands before that is enough.
         let _ = match line.first() {
             Some(b'{') => json::walk(line, at, &mut self.scratch, &mut reader).ok(),
@@ -67,7 +67,7 @@ impl Remotes {
             self.refused += 1;
             return;
         }
-        self.known.insert(client, reader.into_application());
+        self.known.insert(client, Application::from(&reader));
     }
 
     /// Who is on the connections that are open at the end of the log.

@@ -10,11 +10,11 @@ use std::convert::Infallible;
 use memchr::memmem;
 use sonar_core::Identity;
 
-use super::client::ClientReader;
 use super::parts::Part;
 use super::{Head, Line, Log, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
 use crate::entry::{Completeness, Entry, EntrySource, Hint, Op, Sink};
+use crate::message::ClientDocument;
 use crate::names;
 use crate::shape::Text;
 use crate::syntax::shell::{self, Wrong};
@@ -86,10 +86,10 @@ impl Log {
         }
         if message.starts_with(b"received client metadata from ") {
             let Some(at) = memchr::memchr(b'{', message) else { return Line::Malformed };
-            let mut reader = ClientReader::default();
+            let mut reader = ClientDocument::default();
             // Servers name their machine with quotes in it: what stands before that is enough.
             let _ = shell::walk(message, at, &mut reader);
-            self.met(head.context, reader.into_application());
+            self.met(head.context, (&reader).into());
             return Line::Event;
         }
         if let Some(rest) = message.strip_prefix(b"MongoDB starting : ").or_else(|| {

@@ -4,14 +4,18 @@
 //! specifications of OP_MSG and OP_COMPRESSED beside it.
 
 mod body;
+mod client;
+mod name;
 mod reply;
 mod request;
 mod template;
 mod values;
 
 pub use body::{Body, BodyError, Content};
+pub use client::ClientDocument;
+pub use name::Name;
 pub use reply::Reply;
-pub use request::{Client, Request};
+pub use request::Request;
 pub use template::{Found, Place, SlotValues, Templates};
 pub use values::to_text;
 

@@ -2,54 +2,14 @@
 
 use sonar_core::operation::Opcode;
 
+use super::client::ClientDocument;
+use super::name::Name;
 use crate::bson::{Key, Kind, Opened, Slot, Step, Use, Value, Visitor};
 use crate::names;
 use crate::shape::{Builder, CommandKind, Field, Mode, Text};
 
-/// The longest name of a database, collection or command that is kept; the server allows 255.
-const MAX_NAME: usize = 255;
 /// The most namespaces of one bulkWrite that are kept.
 const MAX_NAMESPACES: usize = 256;
-
-/// A short string in a buffer that is used again.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Name(Vec<u8>);
-
-impl Name {
-    fn set(&mut self, bytes: &[u8]) {
-        self.0.clear();
-        self.0.extend_from_slice(&bytes[..bytes.len().min(MAX_NAME)]);
-    }
-
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// As text, what is not UTF-8 replaced.
-    pub fn text(&self) -> Box<str> {
-        String::from_utf8_lossy(&self.0).into()
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-}
-
-/// Who the client is, as `hello` says.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Client {
-    /// `client.application.name`.
-    pub application: Name,
-    /// `client.driver.name`.
-    pub driver: Name,
-    /// `client.driver.version`.
-    pub driver_version: Name,
-    /// Whether there was a `client` document at all.
-    pub present: bool,
-    /// Whether the hello had `internalClient`, as that of a server does.
-    pub internal: bool,
-}
 
 /// Where in the command the reader is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -61,8 +21,6 @@ enum Inside {
     Namespaces,
     Namespace,
     Client,
-    ClientApplication,
-    ClientDriver,
 }
 
 /// What a request says, read element by element; its buffers are used again.
@@ -98,8 +56,12 @@ pub struct Request<T: Text> {
     pub from_server: bool,
     /// `explain` was asked for.
     pub explain: bool,
-    /// What `hello` says of the client.
-    pub client: Client,
+    /// The `client` document of a hello.
+    pub client: ClientDocument,
+    /// Whether there is one.
+    pub has_client: bool,
+    /// Whether the hello has `internalClient`, as that of a server does.
+    pub internal_client: bool,
     /// Namespaces of bulkWrite, by index.
     pub namespaces: Vec<Name>,
     inside: Inside,
@@ -130,7 +92,9 @@ impl<T: Text> Default for Request<T> {
             max_time: false,
             from_server: false,
             explain: false,
-            client: Client::default(),
+            client: ClientDocument::default(),
+            has_client: false,
+            internal_client: false,
             namespaces: Vec::new(),
             inside: Inside::Top,
             explain_open: false,
@@ -161,11 +125,9 @@ impl<T: Text> Request<T> {
         self.max_time = false;
         self.from_server = false;
         self.explain = false;
-        self.client.application.clear();
-        self.client.driver.clear();
-        self.client.driver_version.clear();
-        self.client.present = false;
-        self.client.internal = false;
+        self.client.reset();
+        self.has_client = false;
+        self.internal_client = false;
         self.namespaces.clear();
         self.inside = Inside::Top;
         self.explain_open = false;
@@ -304,7 +266,7 @@ impl<T: Text> Request<T> {
             b"maxTimeMS" => self.max_time = true,
             b"maxAwaitTimeMS" if self.kind == CommandKind::Hello => self.awaits_topology = true,
             b"internalClient" => {
-                self.client.internal = true;
+                self.internal_client = true;
                 self.from_server = true;
             }
             b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term" | b"$oplogQueryData" => {
@@ -344,7 +306,7 @@ impl<T: Text> Request<T> {
             (CommandKind::KillCursors, b"cursors", true) => (Inside::CursorIds, Opened::Enter),
             (CommandKind::BulkWrite, b"nsInfo", true) => (Inside::Namespaces, Opened::Enter),
             (CommandKind::Hello, b"client", false) => {
-                self.client.present = true;
+                self.has_client = true;
                 (Inside::Client, Opened::Enter)
             }
             (
@@ -359,7 +321,7 @@ impl<T: Text> Request<T> {
                 | b"$configTime",
                 false,
             ) => {
-                self.client.internal |= key.bytes == b"internalClient";
+                self.internal_client |= key.bytes == b"internalClient";
                 self.from_server |= key.bytes != b"$client";
                 return Opened::Skip;
             }
@@ -423,7 +385,8 @@ impl<T: Text> Visitor for Request<T> {
                 }
                 return Step::Using(Use::Type);
             }
-            Inside::Namespaces | Inside::Client => {}
+            Inside::Namespaces => {}
+            Inside::Client => return self.client.element(key, kind, value),
             Inside::Namespace => {
                 if let (b"ns", Value::Bytes(bytes), Some(name)) =
                     (key.bytes, value, self.namespaces.last_mut())
@@ -431,16 +394,6 @@ impl<T: Text> Visitor for Request<T> {
                     name.set(bytes);
                 }
             }
-            Inside::ClientApplication => {
-                if let (b"name", Value::Bytes(bytes)) = (key.bytes, value) {
-                    self.client.application.set(bytes);
-                }
-            }
-            Inside::ClientDriver => match (key.bytes, value) {
-                (b"name", Value::Bytes(bytes)) => self.client.driver.set(bytes),
-                (b"version", Value::Bytes(bytes)) => self.client.driver_version.set(bytes),
-                _ => {}
-            },
         }
         Step::Next
     }
@@ -456,14 +409,7 @@ impl<T: Text> Visitor for Request<T> {
                 self.begin_namespace();
                 Opened::Enter
             }
-            Inside::Client => {
-                self.inside = match key.bytes {
-                    b"application" => Inside::ClientApplication,
-                    b"driver" => Inside::ClientDriver,
-                    _ => return Opened::Skip,
-                };
-                Opened::Enter
-            }
+            Inside::Client => self.client.open(key, array),
             _ => Opened::Skip,
         }
     }
@@ -475,7 +421,10 @@ impl<T: Text> Visitor for Request<T> {
                 if self.builder.is_open() { Inside::Shape } else { Inside::Top }
             }
             Inside::Namespace => Inside::Namespaces,
-            Inside::ClientApplication | Inside::ClientDriver => Inside::Client,
+            Inside::Client if self.client.is_in_part() => {
+                self.client.close();
+                Inside::Client
+            }
             Inside::Top => {
                 self.explain_open = false;
                 Inside::Top

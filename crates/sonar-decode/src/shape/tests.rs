@@ -4,7 +4,7 @@ use bson::{Bson, Document, doc, oid::ObjectId};
 use sonar_core::operation::Opcode;
 
 use super::Rendered;
-use crate::decoder::{self, Ids};
+use crate::identity::{self, Ids};
 use crate::message::{Body, Content, Request};
 
 /// Reads a command as OP_MSG kind 0; `chunk` bytes at a time.
@@ -19,12 +19,12 @@ pub fn read_body(opcode: Opcode, body: &[u8], chunk: usize) -> (Ids, String, Str
     let mut without = Request::<()>::default();
     feed(&mut with_text, opcode, body, chunk);
     feed(&mut without, opcode, body, chunk);
-    let (ids, ()) = decoder::ids_of(&mut without);
+    let (ids, ()) = identity::ids_of(&mut without);
     let mut again = Request::<Rendered>::default();
     feed(&mut again, opcode, body, chunk);
-    let (rendered, _) = decoder::ids_of(&mut again);
+    let (rendered, _) = identity::ids_of(&mut again);
     assert_eq!((ids.shape, ids.ordered), (rendered.shape, rendered.ordered), "ids with and without text");
-    let info = decoder::info_of(&mut with_text);
+    let info = identity::info_of(&mut with_text);
     assert_eq!(info.id, ids.shape);
     (ids, info.typed.into(), info.plain.into())
 }

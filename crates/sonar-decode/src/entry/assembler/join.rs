@@ -7,10 +7,10 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use sonar_core::{Application, Class, Identity, PlanFlags, ShapeId, ShapeInfo, Statement, Timestamp};
 
-use super::{Assembler, MAX_SHAPES, NS_PER_MS, Resolved, Sink};
-use crate::decoder::{base_of, join_texts};
+use super::{Assembler, NS_PER_MS, Resolved, Sink};
 use crate::entry::{Entry, Fields};
-use crate::shape::{Builder, CommandKind, Rendered, hash};
+use crate::identity::{base_of, join_texts, mixed};
+use crate::shape::{CommandKind, Rendered};
 
 /// A statement that waits for the command that held it.
 #[derive(Clone, Debug)]
@@ -173,16 +173,12 @@ impl Assembler {
             (resolved.shape, resolved.ordered) = (one.shape.clone(), one.ordered);
             return;
         }
-        let mut statements: Vec<Statement> =
-            distinct.iter().map(|(one, count)| Statement { shape: one.shape.id, count: *count }).collect();
-        let ordered = Builder::<()>::mixed(distinct.iter().map(|(one, _)| one.ordered.0));
-        statements.sort_unstable_by_key(|one| one.shape);
-        let mixed = Builder::<()>::mixed(statements.iter().map(|one| one.shape.0));
-        let id = hash::mix(base, mixed);
-        resolved.ordered = ShapeId(hash::mix(base, ordered));
-        resolved.shape = match self.known.get(&id) {
+        let statements = distinct.iter().map(|(one, count)| Statement { shape: one.shape.id, count: *count });
+        let ids = mixed(base, statements.collect(), distinct.iter().map(|(one, _)| one.ordered.0));
+        resolved.ordered = ids.ordered;
+        resolved.shape = match self.shapes.get(ids.shape) {
             Some(info) => info.clone(),
-            None if self.known.len() >= MAX_SHAPES => {
+            None if self.shapes.is_full() => {
                 self.reading.shapes_folded += 1;
                 self.other_shape.clone()
             }
@@ -194,19 +190,19 @@ impl Assembler {
                 };
                 let text = join_texts(distinct.iter().map(|(one, _)| rendered(one)).collect());
                 let info = ShapeInfo {
-                    id: ShapeId(id),
+                    id: ids.shape,
                     command: resolved.shape.command.clone(),
                     database: resolved.shape.database.clone(),
                     collection: resolved.shape.collection.clone(),
                     typed: text.typed.into(),
                     plain: text.plain.into(),
                     cut: text.cut,
-                    statements: statements.iter().map(|one| one.shape).collect(),
+                    statements: ids.statements.iter().map(|one| one.shape).collect(),
                 };
                 self.keep(info)
             }
         };
-        resolved.statements = statements.into();
+        resolved.statements = ids.statements;
     }
 
     /// Tells of the statements that wait on a thread: no command of theirs came.

@@ -10,7 +10,7 @@ use sonar_core::operation::Opcode;
 use super::{Found, SlotValues, Templates};
 use crate::bson::Slot;
 use crate::capture_file::{Parser, Step};
-use crate::decoder::ids_of;
+use crate::identity::ids_of;
 use crate::message::{Body, Content, HEADER, Header, Reply, Request};
 
 const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];

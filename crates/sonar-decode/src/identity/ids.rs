@@ -1,0 +1,171 @@
+//! What decides the id of a shape? Its command, its namespace and its body; where the source holds only a part
+//! of these, the id says so too.
+//!
+//! What counts in a body is decided by [`shape`](crate::shape). A change to any id needs a new
+//! `RULES_VERSION` in `sonar_core::shape`.
+
+use std::sync::Arc;
+
+use sonar_core::{Identity, ShapeId, ShapeInfo, Statement};
+
+use crate::message::Request;
+use crate::shape::{Builder, CommandKind, Rendered, Text, hash};
+
+/// The most statements of a mixed bulk whose text is shown.
+const MAX_STATEMENT_TEXTS: usize = 16;
+
+/// These mark the ids of shapes that are not known in full; part of the rules.
+const PARTIAL: u64 = hash::tag(40);
+const AMBIGUOUS: u64 = hash::tag(41);
+const UNSAID: u64 = hash::tag(42);
+
+/// The two forms of text that a request may carry: none, or the rendered one.
+pub(crate) trait MaybeRendered: Text {
+    /// The text; empty where there is none.
+    fn into_rendered(self) -> Rendered;
+}
+
+impl MaybeRendered for () {
+    fn into_rendered(self) -> Rendered {
+        Rendered::default()
+    }
+}
+
+impl MaybeRendered for Rendered {
+    fn into_rendered(self) -> Rendered {
+        self
+    }
+}
+
+/// The ids of a request.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    pub shape: ShapeId,
+    pub ordered: ShapeId,
+    pub statements: Arc<[Statement]>,
+}
+
+/// What every id of a request begins with: its command and namespace.
+pub(crate) fn base_of<T: Text>(request: &Request<T>) -> u64 {
+    let command = match request.kind {
+        CommandKind::FindAndModify => b"findAndModify",
+        CommandKind::MapReduce => b"mapReduce".as_slice(),
+        _ => request.command.bytes(),
+    };
+    let command =
+        hash::mix(hash::bytes(command), if request.explain { request.kind as u64 } else { u64::MAX });
+    let namespace = hash::mix(hash::bytes(request.database.bytes()), hash::bytes(request.collection.bytes()));
+    hash::mix(hash::mix(hash::SEED, command), namespace)
+}
+
+/// The ids of a request, and the text of its body where it is not made of statements. To be called once
+/// for a request: it takes the body out of the builder.
+pub(crate) fn ids_of<T: Text>(request: &mut Request<T>) -> (Ids, T) {
+    let base = base_of(request);
+    if !request.kind.has_statements() || request.builder.statements().is_empty() {
+        let body = request.builder.finish();
+        let ids = Ids {
+            shape: ShapeId(hash::mix(base, body.unordered)),
+            ordered: ShapeId(hash::mix(base, body.ordered)),
+            statements: Arc::default(),
+        };
+        return (ids, body.text);
+    }
+    let namespaces = std::mem::take(&mut request.namespaces);
+    let statements = request.builder.statements();
+    let id = |hash_of: u64, namespace: Option<i64>| {
+        let namespace = namespace.map(|index| {
+            usize::try_from(index)
+                .ok()
+                .and_then(|index| namespaces.get(index))
+                .map_or(0, |name| hash::bytes(name.bytes()))
+        });
+        hash::mix(base, namespace.map_or(hash_of, |namespace| hash::mix(namespace, hash_of)))
+    };
+    let ids = if let [one] = statements.as_slice() {
+        Ids {
+            shape: ShapeId(id(one.unordered, one.namespace)),
+            ordered: ShapeId(id(one.ordered, one.namespace)),
+            statements: Arc::default(),
+        }
+    } else {
+        let shapes = statements
+            .iter()
+            .map(|one| Statement { shape: ShapeId(id(one.unordered, one.namespace)), count: one.count });
+        mixed(base, shapes.collect(), statements.iter().map(|one| id(one.ordered, one.namespace)))
+    };
+    request.namespaces = namespaces;
+    (ids, T::default())
+}
+
+/// The ids of a command with statements of several shapes. `ordered` are their ordered ids as sent.
+pub(crate) fn mixed(base: u64, mut shapes: Vec<Statement>, ordered: impl Iterator<Item = u64>) -> Ids {
+    let ordered = Builder::<()>::mixed(ordered);
+    shapes.sort_unstable_by_key(|one| one.shape);
+    let unordered = Builder::<()>::mixed(shapes.iter().map(|one| one.shape.0));
+    Ids {
+        shape: ShapeId(hash::mix(base, unordered)),
+        ordered: ShapeId(hash::mix(base, ordered)),
+        statements: shapes.into(),
+    }
+}
+
+/// The id of a shape that is known as exactly as `identity` says. `readable` is the id of what can be read of
+/// it; `server_hash` is the server's own hash of the query, empty where there is none. Both distinguish the
+/// partial shapes of one command and namespace.
+pub(crate) fn id_in_part(identity: Identity, base: u64, readable: ShapeId, server_hash: &[u8]) -> ShapeId {
+    ShapeId(match identity {
+        Identity::Exact => readable.0,
+        Identity::Partial if server_hash.is_empty() => hash::mix(PARTIAL, readable.0),
+        Identity::Partial => hash::mix(PARTIAL, hash::mix(base, hash::bytes(server_hash))),
+        Identity::Ambiguous => hash::mix(AMBIGUOUS, base),
+        Identity::Unsaid => hash::mix(UNSAID, base),
+    })
+}
+
+/// What is kept of a request's shape; the request must carry text.
+pub(crate) fn info_of<T: Text + MaybeRendered>(request: &mut Request<T>) -> ShapeInfo {
+    let (ids, text) = ids_of(request);
+    info_with(request, &ids, text)
+}
+
+/// Like [`info_of`], with ids and text that [`ids_of`] returned.
+pub(crate) fn info_with<T: Text + MaybeRendered>(request: &mut Request<T>, ids: &Ids, body: T) -> ShapeInfo {
+    let mut parts: Vec<Rendered> = if request.kind.has_statements() {
+        let statements = request.builder.statements();
+        statements.iter_mut().map(|one| std::mem::take(&mut one.text).into_rendered()).collect()
+    } else {
+        Vec::new()
+    };
+    let text = match parts.len() {
+        0 => body.into_rendered(),
+        1 => parts.remove(0),
+        _ => join_texts(parts),
+    };
+    ShapeInfo {
+        id: ids.shape,
+        command: request.command.text(),
+        database: request.database.text(),
+        collection: request.collection.text(),
+        typed: text.typed.into(),
+        plain: text.plain.into(),
+        cut: text.cut,
+        statements: ids.statements.iter().map(|one| one.shape).collect(),
+    }
+}
+
+/// The text of a command of several statements, from theirs.
+pub(crate) fn join_texts(mut parts: Vec<Rendered>) -> Rendered {
+    let all = parts.len();
+    parts.sort_by(|a, b| a.typed.cmp(&b.typed));
+    parts.truncate(MAX_STATEMENT_TEXTS);
+    let more = if all > parts.len() { "; …" } else { "" };
+    let join = |form: fn(&Rendered) -> &str| {
+        format!("[{}{more}]", parts.iter().map(form).collect::<Vec<_>>().join("; "))
+    };
+    Rendered {
+        typed: join(|part| &part.typed),
+        plain: join(|part| &part.plain),
+        cut: parts.iter().any(|part| part.cut) || all > parts.len(),
+    }
+}

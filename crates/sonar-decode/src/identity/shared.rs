@@ -1,0 +1,170 @@
+//! What do the threads of a capture share? The cursors that are open, the texts of shapes, and the clients
+//! that somebody else named.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use sonar_core::{Application, Endpoint, ShapeId, ShapeInfo};
+
+use super::applications::Applications;
+use super::cursors::{CursorOrigin, Cursors};
+use super::server::is_server;
+use super::shapes::Shapes;
+use crate::tcp::Twins;
+
+/// The most clients of earlier connections that are remembered.
+const MAX_CLIENTS: usize = 100_000;
+/// The most servers that one client address and port is remembered with; then the oldest gives way.
+const MAX_SERVERS_OF_CLIENT: usize = 8;
+
+/// State shared between decoders. Locked once for a cursor that is opened, used or closed and once for
+/// a shape that a thread sees for the first time: never for an ordinary operation.
+#[derive(Debug, Default)]
+pub struct Shared {
+    twins: Twins,
+    cursors: Mutex<Cursors<(Endpoint, i64)>>,
+    shapes: Mutex<Shapes>,
+    clients: RwLock<KnownClients>,
+    /// Grows with each change of `clients`.
+    clients_generation: AtomicU64,
+}
+
+/// Who is on a connection that was open before the capture began.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownClient {
+    pub app: Arc<Application>,
+    /// It is a server itself.
+    pub is_server: bool,
+}
+
+#[derive(Debug, Default)]
+struct KnownClients {
+    /// The connections from each client address and port: the server's port, where it is known, and who is on
+    /// it; the latest last. Several servers on one host take connections from the same port.
+    by_endpoint: HashMap<Endpoint, Vec<(Option<u16>, KnownClient)>, foldhash::quality::RandomState>,
+    apps: Applications,
+}
+
+impl Shared {
+    /// First segments of flows, by which twins behind address translation are found.
+    pub fn twins(&self) -> Twins {
+        self.twins.clone()
+    }
+
+    /// Takes in who is on connections whose handshake was not captured, by the address and port of each
+    /// client: from a server's log, or from a server that was asked. Connections that are followed already
+    /// take it over at the next [`tick`](crate::Decoder::tick). Returns how many there was no room for
+    /// (`MAX_CLIENTS`, and [`MAX_APPLICATIONS`](super::MAX_APPLICATIONS) applications).
+    ///
+    /// `server_port` is that of the server whose clients they are; `None` where it is not known: then they
+    /// count for connections to any port.
+    pub fn add_clients(
+        &self,
+        server_port: Option<u16>,
+        clients: impl IntoIterator<Item = (Endpoint, Application)>,
+    ) -> usize {
+        let mut known = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        let KnownClients { by_endpoint, apps } = &mut *known;
+        let mut refused = 0;
+        for (endpoint, app) in clients {
+            let is_server = is_server(&app, None);
+            let has_room = by_endpoint.len() < MAX_CLIENTS || by_endpoint.contains_key(&endpoint);
+            let Some(app) = has_room.then(|| apps.shared(app)).flatten() else {
+                refused += 1;
+                continue;
+            };
+            let servers = by_endpoint.entry(endpoint).or_default();
+            servers.retain(|(port, _)| *port != server_port);
+            if servers.len() >= MAX_SERVERS_OF_CLIENT {
+                servers.remove(0);
+            }
+            servers.push((server_port, KnownClient { app, is_server }));
+        }
+        self.clients_generation.fetch_add(1, Ordering::Release);
+        refused
+    }
+
+    /// Who is on the connection from this address and port to that port of a server, if somebody knew.
+    pub(crate) fn client(&self, client: Endpoint, server_port: u16) -> Option<KnownClient> {
+        let known = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+        let is_meant = |port: Option<u16>| port.is_none_or(|port| port == server_port);
+        let servers = known.by_endpoint.get(&client)?;
+        servers.iter().rev().find(|(port, _)| is_meant(*port)).map(|(_, client)| client.clone())
+    }
+
+    /// Another number after each change of the known clients; 0 as long as none is known.
+    pub(crate) fn clients_generation(&self) -> u64 {
+        self.clients_generation.load(Ordering::Acquire)
+    }
+
+    /// Remembers the origin of a cursor. Returns how many other cursors were forgotten to make room.
+    pub(crate) fn open_cursor(&self, server: Endpoint, id: i64, origin: CursorOrigin) -> u64 {
+        lock(&self.cursors).open((server, id), origin)
+    }
+
+    /// The origin of a cursor; `None` when it was opened before the capture began, or was forgotten.
+    pub(crate) fn cursor(&self, server: Endpoint, id: i64) -> Option<CursorOrigin> {
+        lock(&self.cursors).origin(&(server, id)).cloned()
+    }
+
+    /// Forgets a cursor.
+    pub(crate) fn close_cursor(&self, server: Endpoint, id: i64) {
+        lock(&self.cursors).close(&(server, id));
+    }
+
+    /// The shape with this id, made by `new` where no thread has seen it; `None` when there are too many. The
+    /// flag says that the shape is new and its text was cut.
+    pub(crate) fn shape(
+        &self,
+        id: ShapeId,
+        new: impl FnOnce() -> ShapeInfo,
+    ) -> Option<(Arc<ShapeInfo>, bool)> {
+        {
+            let shapes = lock(&self.shapes);
+            if let Some(info) = shapes.get(id) {
+                return Some((info.clone(), false));
+            }
+            if shapes.is_full() {
+                return None;
+            }
+        }
+        // The text is made without the lock. Two threads may make the same one; the first to finish wins.
+        let new = new();
+        let info = lock(&self.shapes).add(new);
+        let cut = info.cut;
+        Some((info, cut))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::MAX_APPLICATIONS;
+
+    #[test]
+    fn the_number_of_known_clients_and_applications_is_bounded() {
+        let shared = Shared::default();
+        let app = |n: usize| Application { name: n.to_string().into(), ..Application::default() };
+        let client = |n: usize| Endpoint::v4((n as u32).to_be_bytes(), 1);
+        let many = MAX_APPLICATIONS + 5;
+        assert_eq!(shared.add_clients(None, (0..many).map(|n| (client(n), app(n)))), 5);
+        let known = MAX_APPLICATIONS;
+        assert_eq!(shared.add_clients(None, (0..MAX_CLIENTS + 7).map(|n| (client(n), app(1)))), 7);
+        assert!(shared.client(client(known + 9), 27_017).is_some_and(|client| &*client.app.name == "1"));
+        assert!(shared.client(client(MAX_CLIENTS + 8), 27_017).is_none());
+    }
+
+    #[test]
+    fn a_shape_is_made_once() {
+        let shared = Shared::default();
+        let id = ShapeId(3);
+        let first = shared.shape(id, || ShapeInfo { id, typed: "one".into(), ..Default::default() });
+        let second = shared.shape(id, || unreachable!());
+        assert_eq!(first.unwrap().0.typed, second.unwrap().0.typed);
+    }
+}

@@ -1,0 +1,69 @@
+//! Who a client is: the `client` document of its first `hello`, on the wire or as a log repeats it.
+
+use super::name::Name;
+use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+
+/// What a `client` document says; its buffers are used again.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct ClientDocument {
+    /// `application.name`.
+    pub application: Name,
+    /// `driver.name`.
+    pub driver: Name,
+    /// `driver.version`.
+    pub driver_version: Name,
+    /// The documents that are open inside it.
+    open: Vec<Part>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Part {
+    Application,
+    Driver,
+    /// The document itself, where it is an attribute of a log line.
+    Document,
+}
+
+impl ClientDocument {
+    /// Forgets all; ready for another document.
+    pub fn reset(&mut self) {
+        self.application.clear();
+        self.driver.clear();
+        self.driver_version.clear();
+        self.open.clear();
+    }
+
+    /// Whether the reader is inside one of its parts.
+    pub fn is_in_part(&self) -> bool {
+        !self.open.is_empty()
+    }
+}
+
+impl Visitor for ClientDocument {
+    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+        let (Kind::String, Value::Bytes(bytes)) = (kind, value) else { return Step::Next };
+        match (self.open.last(), key.bytes) {
+            (Some(Part::Application), b"name") => self.application.set(bytes),
+            (Some(Part::Driver), b"name") => self.driver.set(bytes),
+            (Some(Part::Driver), b"version") => self.driver_version.set(bytes),
+            _ => {}
+        }
+        Step::Next
+    }
+
+    fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
+        let part = match key.bytes {
+            _ if array => return Opened::Skip,
+            b"application" => Part::Application,
+            b"driver" => Part::Driver,
+            b"doc" => Part::Document,
+            _ => return Opened::Skip,
+        };
+        self.open.push(part);
+        Opened::Enter
+    }
+
+    fn close(&mut self) {
+        self.open.pop();
+    }
+}
