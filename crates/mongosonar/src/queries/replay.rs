@@ -76,6 +76,10 @@ impl Replay {
             let path = self.path.clone();
             let stop = self.stop.clone();
             let end = packets::read(&path, &stop, &mut self)?;
+            // Ctrl-C may come before the first packet.
+            if self.is_over() {
+                break;
+            }
             if self.first.is_none() {
                 anyhow::bail!("{}: this capture file holds no packets to replay", path.display());
             }
