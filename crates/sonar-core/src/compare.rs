@@ -1,47 +1,47 @@
-//! Two digests beside each other: what is new, what is gone, and what changed so much that chance does
-//! not explain it.
+//! Compares two digests: what is new, what is gone, and what changed by more than chance explains.
 //!
-//! Latencies are compared by the Mann-Whitney test on the buckets of their histograms, ties corrected:
-//! it asks whether an operation of the one side tends to be slower than one of the other, whatever their
-//! distributions look like. Operations of one second are not independent of each other (a checkpoint
-//! slows all of them), so the test counts by how far the parts of each side's own timeline differ among
-//! themselves: a change has to stand out of that. Over all shapes p values are corrected (Holm), so that
-//! of two halves of one steady recording at most one comparison in twenty tells of a change at all.
+//! Latencies are compared with the Mann-Whitney test on histogram buckets, corrected for ties. It asks
+//! whether an operation of one side tends to be slower than one of the other, for any distribution.
+//! Operations of the same second are not independent (a checkpoint slows all of them), so the variance is
+//! scaled by how much the parts of each side's own timeline differ (see [`dispersion`]). The p values of
+//! all shapes are corrected together (Holm): for two halves of one steady recording, at most one
+//! comparison in twenty reports any change.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::timeline::Bucket;
 use crate::{Figures, Histogram, Timeline};
 
-/// Chance of a false alarm over all shapes together.
+/// Probability of a false alarm, over all shapes together.
 pub const ALPHA: f64 = 0.05;
-/// The fewest operations on each side of which a change of latency is asked.
+/// The minimum number of operations on each side for testing a change of latency.
 pub const MIN_CALLS: u64 = 20;
-/// The least effect that is told of: Cliff's delta, 0.147 being called small.
+/// The smallest effect that is reported: Cliff's delta; 0.147 is conventionally called small.
 pub const MIN_EFFECT: f64 = 0.147;
-/// The least change of a rate, or of examined per returned, that is told of, as a factor.
+/// The smallest change of a rate, or of examined per returned, that is reported, as a factor.
 pub const MIN_FACTOR: f64 = 1.25;
 
 /// How the latencies of one row differ.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Shift {
-    /// Chance that one of B is slower than one of A, less that it is quicker: -1 to 1. Above 0: B is slower.
+    /// Cliff's delta, -1 to 1: the probability that an operation of B is slower than one of A, minus the
+    /// probability that it is faster. Above 0: B is slower.
     pub effect: f64,
-    /// Chance of an effect this large, were both the same.
+    /// Probability of an effect at least this large if both were the same.
     pub p: f64,
     /// 50 %, 95 % and 99 % quantiles of A and of B, in nanoseconds.
     pub quantiles: [(u64, u64); 3],
 }
 
 impl Shift {
-    /// By how much the quantile grew that grew most; below 1 when all of them fell.
+    /// The largest growth of any of the quantiles, as a factor; below 1 if all of them fell.
     pub fn factor(&self) -> f64 {
         self.quantiles.iter().map(|&(a, b)| b as f64 / a.max(1) as f64).fold(0.0, f64::max)
     }
 }
 
-/// The Mann-Whitney test on two histograms; `None` where a side has fewer than [`MIN_CALLS`].
-/// `dispersion` (1 or more) is by how much the variance is larger than that of independent operations.
+/// The Mann-Whitney test on two histograms; `None` if a side has fewer than [`MIN_CALLS`] operations.
+/// `dispersion` (1 or more) is the factor by which the variance exceeds that of independent operations.
 pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
     if a.count() < MIN_CALLS || b.count() < MIN_CALLS {
         return None;
@@ -86,8 +86,7 @@ pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
     Some(Shift { effect, p, quantiles: [quantile(0.5), quantile(0.95), quantile(0.99)] })
 }
 
-/// Chance of a standard normal value beyond `z` on either side. Abramowitz and Stegun, 7.1.26: off by less
-/// than 2e-7.
+/// Probability of a standard normal value beyond ±`z`. Abramowitz and Stegun, 7.1.26; error below 2e-7.
 fn two_sided(z: f64) -> f64 {
     let x = z / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
@@ -97,15 +96,15 @@ fn two_sided(z: f64) -> f64 {
     (poly * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
-/// By how much the means of the parts of a timeline differ more than those of independent operations
-/// would: 1 where they do not. `variance` is that of one operation.
+/// How much more the means of a timeline's parts vary than those of independent operations would, as a
+/// ratio of variances; at least 1.
 pub fn dispersion(timeline: &Timeline, latency: &Histogram) -> f64 {
     let calls = latency.count() as f64;
     if calls < 2.0 {
         return 1.0;
     }
     let mean = latency.sum_ns() as f64 / calls;
-    // Of each bucket its upper bound stands for what is in it: at most 2.2 % too much.
+    // Each duration counts as the upper bound of its bucket: at most 2.2 % too much.
     let spread: f64 = latency
         .buckets()
         .map(|(index, count)| {
@@ -129,8 +128,7 @@ pub fn dispersion(timeline: &Timeline, latency: &Histogram) -> f64 {
     (chi / (parts.len() as f64 - 1.0)).max(1.0)
 }
 
-/// Calls per second of a row over `span_ns`, and how much that differs from part to part: variance over
-/// mean of the calls in a part, 1 where they come independently.
+/// Calls per second of a row over the time span of `span`, with the dispersion of the calls per part.
 pub fn rate(figures: &Figures, span: &Timeline) -> Rate {
     let Some((from, to)) = span.span() else { return Rate::default() };
     let seconds = to.since(from) as f64 / 1e9;
@@ -148,48 +146,49 @@ pub fn rate(figures: &Figures, span: &Timeline) -> Rate {
     }
 }
 
-/// How often something comes.
+/// How often something happens.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Rate {
     /// Calls per second.
     pub per_second: f64,
-    /// Over how long.
+    /// Length of the time span in seconds.
     pub seconds: f64,
     /// Calls.
     pub calls: f64,
-    /// Variance of the calls of a part over their mean.
+    /// Variance of the calls per part divided by their mean; 1 for independent calls.
     pub dispersion: f64,
 }
 
 impl Rate {
-    /// Chance of rates that differ as much, were both the same; 1 where a side is too short to tell.
+    /// Probability of rates that differ at least this much if both were the same; 1 if there are too few calls to
+    /// decide.
     pub fn p(self, other: Self) -> f64 {
         if self.calls + other.calls < MIN_CALLS as f64 || self.seconds <= 0.0 || other.seconds <= 0.0 {
             return 1.0;
         }
-        // Square roots of counts have nearly the same variance, a quarter of their dispersion, at any mean.
+        // The square root of a count has nearly the same variance at any mean: a quarter of the dispersion.
         let root = |rate: Self| ((rate.calls + 0.375) / rate.seconds).sqrt();
         let variance = |rate: Self| rate.dispersion / (4.0 * rate.seconds);
         two_sided((root(self) - root(other)).abs() / (variance(self) + variance(other)).sqrt())
     }
 }
 
-/// What a row examined for each document that it returned or changed, with how sure that is.
+/// Documents or keys examined for each document returned or changed, with its standard error.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Examined {
-    /// Examined for each returned.
+    /// Examined per returned.
     pub ratio: f64,
     /// Square of the standard error of its logarithm.
     square: f64,
-    /// Parts of the timeline that it was worked out of.
+    /// Parts of the timeline that it was computed from.
     parts: f64,
 }
 
-/// The fewest parts of a timeline by which examined per returned is judged.
+/// The minimum number of timeline parts for judging examined per returned.
 pub const MIN_PARTS: usize = 6;
 
-/// The ratio over a timeline, and how far its parts (at least a second long) scatter around it. `None` with
-/// fewer than [`MIN_CALLS`] calls or [`MIN_PARTS`] parts, and where nothing was examined or returned.
+/// The ratio over a timeline, and how far its parts (at least a second long) scatter around it. `None` for
+/// fewer than [`MIN_CALLS`] calls or [`MIN_PARTS`] parts, or if nothing was examined or returned.
 pub fn examined(timeline: &Timeline) -> Option<Examined> {
     let parts: Vec<_> = timeline.iter().map(|(_, part)| part).filter(|part| part.calls > 0).collect();
     let sum = |of: fn(&Bucket) -> u64| parts.iter().map(|part| of(part) as f64).sum::<f64>();
@@ -199,14 +198,14 @@ pub fn examined(timeline: &Timeline) -> Option<Examined> {
         return None;
     }
     let (ratio, n) = (examined / returned, parts.len() as f64);
-    // A ratio of sums: its error is that of examined - ratio × returned, part by part.
+    // The ratio is one of sums, so its error follows from examined - ratio × returned of each part.
     let off: f64 =
         parts.iter().map(|part| (part.examined as f64 - ratio * part.returned as f64).powi(2)).sum();
     Some(Examined { ratio, square: off * n / (n - 1.0) / examined.powi(2), parts: n })
 }
 
 impl Examined {
-    /// Chance of ratios that differ as much, were both the same: Welch's t over their logarithms.
+    /// Probability of ratios that differ at least this much if both were the same: Welch's t-test on their logarithms.
     pub fn p(self, other: Self) -> f64 {
         let difference = (other.ratio / self.ratio).ln().abs();
         let square = self.square + other.square;
@@ -223,8 +222,9 @@ impl Examined {
     }
 }
 
-/// How examined documents per call went from the first half of a timeline to the second: 1 is no change;
-/// `None` where there is nothing to tell by. A table that grows without an index shows here.
+/// Examined documents per call in the second half of a timeline, divided by those in the first half: 1 is no
+/// change. `None` if a half has fewer than [`MIN_CALLS`] calls or the first examined nothing. It shows a
+/// collection that grows without an index.
 pub fn growth(timeline: &Timeline) -> Option<f64> {
     let (from, to) = timeline.span()?;
     let halves = timeline.resampled(from, to, 2);
@@ -234,12 +234,12 @@ pub fn growth(timeline: &Timeline) -> Option<f64> {
         .then(|| per_call(second) / per_call(first))
 }
 
-/// Which of the p values stand when all of them are asked at once (Holm), at [`ALPHA`].
+/// Which of these p values are significant when all of them are tested together (Holm), at [`ALPHA`].
 pub fn holm(p: &[f64]) -> Vec<bool> {
     stands(p, ALPHA)
 }
 
-/// As [`holm`], with a chance of its own of a false alarm over all of them together.
+/// Like [`holm`], at significance level `alpha` over all of them together.
 pub fn stands(p: &[f64], alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_test_agrees_with_one_worked_out_by_hand() {
+    fn the_test_agrees_with_a_calculation_by_hand() {
         // Twenty and twenty, all of B above all of A: U = 400, z = 200 / sqrt(400 × 41 / 12).
         let (a, b) = (histogram((0..20).map(|n| 1_000 << n)), histogram((20..40).map(|n| 1_000 << n)));
         let shift = shift(&a, &b, 1.0).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn examined_for_each_returned_is_judged_by_how_its_parts_scatter() {
+    fn examined_per_returned_is_judged_by_the_scatter_of_its_parts() {
         let line = |examined: &dyn Fn(u64) -> u64, seconds: u64| {
             let mut line = Timeline::default();
             for second in 0..seconds {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_twice_is_no_change() {
+    fn a_histogram_compared_with_itself_shows_no_change() {
         let a = histogram((0..1_000).map(|n| n * 1_000));
         let same = shift(&a, &a, 1.0).unwrap();
         assert!(same.effect.abs() < 1e-9 && same.p > 0.999);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn many_p_values_are_asked_at_once() {
+    fn holm_corrects_for_the_number_of_p_values() {
         assert_eq!(holm(&[0.04, 0.04, 0.04]), [false; 3]);
         assert_eq!(holm(&[0.001, 0.04, 0.6]), [true, false, false]);
         assert_eq!(holm(&[0.01, 0.02, 0.001]), [true; 3]);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_distribution_is_that_of_the_tables() {
+    fn the_normal_distribution_agrees_with_published_tables() {
         for (z, p) in [(0.0, 1.0), (1.96, 0.049_996), (2.575_829, 0.01), (3.290_527, 0.001)] {
             assert!((two_sided(z) - p).abs() < 1e-6, "{z}: {}", two_sided(z));
         }

@@ -1,14 +1,14 @@
-//! A digest: all operations of one or several sources, by shape, namespace, application or plan, over time.
+//! A digest: all operations of one or several sources, grouped by shape, namespace, application or plan, over time.
 //!
-//! Its figures are *weighted*: an operation that stands for N others (a rate limit, a sample) counts N
-//! times, and the number of entries that were read is kept beside it.
+//! Its figures are *weighted*: an entry that represents N operations (a rate limit, a sample) counts N times.
+//! The number of entries that were read is kept separately.
 
 use crate::figures::{Figures, Record};
 use crate::row::{Row, Subject, Unfinished};
 use crate::table::{GroupBy, Table};
 use crate::{Class, Identity, InFlight, ShapeId, Source, Timestamp};
 
-/// The most single operations that are kept for a scatter plot.
+/// The maximum number of operations kept for a scatter plot.
 pub const MAX_POINTS: usize = 100_000;
 
 /// One operation, for a scatter plot.
@@ -16,34 +16,34 @@ pub const MAX_POINTS: usize = 100_000;
 pub struct Point {
     /// When it ended.
     pub end: Timestamp,
-    /// How long it took, in nanoseconds.
+    /// Latency in nanoseconds.
     pub latency_ns: u64,
     /// Its row: an index into [`Digest::rows`].
     pub row: u32,
 }
 
-/// What a digest is made for.
+/// Settings of a digest.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct DigestSettings {
-    /// What makes a row.
+    /// What the rows are grouped by.
     pub by: GroupBy,
-    /// Whether single operations are kept for a scatter plot, at most [`MAX_POINTS`].
+    /// Whether to keep operations for a scatter plot, at most [`MAX_POINTS`].
     pub points: bool,
 }
 
 /// Figures of all operations of one or several sources.
 #[derive(Clone, Debug)]
 pub struct Digest {
-    /// What it was made for.
+    /// Its settings.
     pub settings: DigestSettings,
     /// All operations.
     pub total: Row,
     table: Table,
-    /// Operations in the row [`Subject::Other`], unweighted.
+    /// Number of operations in the row [`Subject::Other`], unweighted.
     pub folded: u64,
-    /// A sample of single operations; every one, while there are no more than [`MAX_POINTS`].
+    /// A random sample of operations; all of them up to [`MAX_POINTS`].
     pub points: Vec<Point>,
-    /// How many there were to choose from.
+    /// The number of operations that the sample was drawn from.
     pub points_seen: u64,
     random: u64,
 }
@@ -55,7 +55,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// An empty one.
+    /// An empty digest.
     pub fn new(settings: DigestSettings) -> Self {
         Self {
             settings,
@@ -81,7 +81,7 @@ impl Digest {
         }
     }
 
-    /// Adds operations that had not ended when the capture did, in digests by shape or namespace.
+    /// Adds operations that were in flight when the capture ended, in digests by shape or namespace.
     pub fn add_in_flight(&mut self, waiting: &InFlight) {
         let shape = &waiting.shape;
         let (subject, class) = match self.settings.by {
@@ -101,8 +101,8 @@ impl Digest {
         self.add(&row);
     }
 
-    /// Adds all that `other` holds, source by source. Of single operations those stay that this one has; it takes
-    /// the other's where it has none.
+    /// Adds everything in `other`, source by source. It keeps its own sample of operations, and takes the other's
+    /// only if it has none.
     pub fn merge(&mut self, other: &Self) {
         self.total.merge(&other.total);
         let rows: Vec<u32> = other.rows().iter().map(|row| self.add(row)).collect();
@@ -114,27 +114,27 @@ impl Digest {
         }
     }
 
-    /// Adds a row that was saved before, also to the totals.
+    /// Adds a row that was saved earlier, also to the totals.
     pub fn restore(&mut self, row: &Row) {
         self.total.merge(row);
         self.add(row);
     }
 
-    /// Adds a row to the one that stands for the same, and gives where that stands.
+    /// Adds a row to the row with the same subject, and returns its index.
     fn add(&mut self, row: &Row) -> u32 {
         let (at, folded) = self.table.add(row);
         self.folded += if folded { row.figures().entries } else { 0 };
         at as u32
     }
 
-    /// Reservoir sampling: each of the points seen is kept with the same chance.
+    /// Reservoir sampling: each point is kept with the same probability.
     fn keep(&mut self, point: Point) {
         self.points_seen += 1;
         if self.points.len() < MAX_POINTS {
             self.points.push(point);
             return;
         }
-        // xorshift64*: fixed, so that the same input gives the same page.
+        // xorshift64* with a fixed seed, so that the same input gives the same page.
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
@@ -144,7 +144,7 @@ impl Digest {
         }
     }
 
-    /// Gives rows another subject; those that then stand for the same become one.
+    /// Changes the subjects of rows; rows that then have the same subject are merged.
     pub fn rename(&mut self, subject: impl Fn(&Subject) -> Subject) {
         let old = std::mem::replace(&mut self.table, Table::of_digest(self.settings.by));
         let mut add = |row: &Row| {
@@ -158,17 +158,17 @@ impl Digest {
         }
     }
 
-    /// The rows, in the order in which they were first seen.
+    /// The rows, in order of first appearance.
     pub fn rows(&self) -> &[Row] {
         self.table.rows()
     }
 
-    /// Counts and latencies of all operations, of the source that knows them best.
+    /// Counts and latencies of all operations, from the source with the most precise latencies.
     pub fn totals(&self) -> &Figures {
         self.total.figures()
     }
 
-    /// Figures of all operations that `source` saw, to be written to.
+    /// Figures of all operations that `source` saw.
     pub fn totals_mut(&mut self, source: Source) -> &mut Figures {
         &mut self.total.of_mut(source).figures
     }

@@ -1,9 +1,8 @@
-//! What a setting of the profiler costs: the plan of a measurement, and what follows from it.
+//! The cost of a profiler setting: how it is measured and how the measurement is evaluated.
 //!
-//! A machine's speed drifts (caches fill, other guests come and go), so settings are not measured one
-//! after the other but in alternation, in short slices, and only slices of the same round are compared.
-//! The order within a round is drawn by lot, and the next round goes through it backwards, so that a
-//! steady drift falls on all alike.
+//! A machine's speed drifts (caches fill, other guests come and go). Settings are therefore measured
+//! alternately, in short slices, and only slices of the same round are compared. The order within a
+//! round is random and the next round reverses it, so that a steady drift affects all settings equally.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -28,10 +27,10 @@ impl std::fmt::Display for Variant {
     }
 }
 
-/// The order of `variants` settings in each of `rounds` rounds, drawn by lot from `seed`; every second
-/// round is the one before it backwards.
+/// A random order of `variants` settings for each of `rounds` rounds; every second round is the reverse of the
+/// one before it. The same `seed` gives the same orders.
 pub fn alternation(variants: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>> {
-    let mut lot = SplitMix64(seed);
+    let mut random = SplitMix64(seed);
     let mut plan: Vec<Vec<usize>> = Vec::with_capacity(rounds);
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..variants).collect();
@@ -69,30 +68,29 @@ impl SplitMix64 {
     }
 }
 
-/// Counters beside a measurement, as they stand at one moment; `None` is not known.
+/// Counters of server and host at one moment; `None` if unknown.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Processor time of the server, in nanoseconds.
     pub server_cpu_ns: Option<u64>,
     /// Processor time of this program, which makes the load, in nanoseconds.
     pub client_cpu_ns: Option<u64>,
-    /// Time that all processors of this host together were not idle, in nanoseconds.
+    /// Busy time of all processors of this host together, in nanoseconds.
     pub host_busy_ns: Option<u64>,
     /// Bytes that the server's storage engine wrote to its data files and journal.
     pub written_bytes: Option<u64>,
-    /// Time that the busiest disk of this host was busy, in nanoseconds.
+    /// Busy time of the busiest disk of this host, in nanoseconds.
     pub disk_busy_ns: Option<u64>,
     /// Size of the server's log file in bytes.
     pub log_bytes: Option<u64>,
     /// Time that the server's operations waited for locks, in microseconds.
     pub lock_wait_us: Option<u64>,
-    /// How often they waited.
+    /// How many times they waited.
     pub lock_waits: Option<u64>,
 }
 
 impl Counters {
-    /// What was used between `before` and this; a counter that went back (a restart, a rotated log) is
-    /// not known.
+    /// The difference from `before`; `None` for a counter that went back (a restart, a rotated log).
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: Option<u64>, was: Option<u64>| now?.checked_sub(was?);
         Self {
@@ -107,7 +105,7 @@ impl Counters {
         }
     }
 
-    /// The sum of both; what one does not know the sum does not.
+    /// The sum of both; `None` for a counter that either does not know.
     pub fn plus(&self, other: &Self) -> Self {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
         Self {
@@ -123,18 +121,18 @@ impl Counters {
     }
 }
 
-/// What was measured with one setting, one number of clients, in one go.
+/// One measurement with one setting and one number of clients.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// Clients that ask at the same time.
+    /// Concurrent clients.
     pub clients: u32,
-    /// Index of the setting.
+    /// Index of the setting in [`Run::variants`].
     pub variant: usize,
-    /// Which round.
+    /// Number of the round, from 0.
     pub round: usize,
-    /// Nanoseconds from the beginning of the measurement to that of the slice.
+    /// Start of the slice, in nanoseconds since the start of the measurement.
     pub start_ns: u64,
-    /// Its length in nanoseconds, without the time to settle before it.
+    /// Its length in nanoseconds, without the settling time before it.
     pub length_ns: u64,
     /// Operations that began and ended in it.
     pub operations: u64,
@@ -142,37 +140,36 @@ pub struct Slice {
     pub buckets: Vec<u64>,
     /// Their latencies.
     pub latency: Histogram,
-    /// What was used meanwhile.
+    /// Resources used during the slice.
     pub used: Counters,
 }
 
-/// Nanoseconds of a bucket of throughput over time.
+/// Width of a bucket of throughput over time, in nanoseconds.
 pub const BUCKET_NS: u64 = NS_PER_S / 4;
 
 impl Slice {
-    /// Operations a second.
+    /// Operations per second.
     pub fn throughput(&self) -> f64 {
         self.operations as f64 * NS_PER_S as f64 / self.length_ns.max(1) as f64
     }
 }
 
-/// A loss of throughput, as a share: 0.2 is a fifth less, a negative one is a gain.
+/// A loss of throughput as a share: 0.2 is a fifth less; negative is a gain.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Loss {
     /// The estimate.
     pub share: f64,
-    /// The lower end of the interval of confidence.
+    /// The lower end of the confidence interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the confidence interval.
     pub high: f64,
-    /// How many pairs it is made of.
+    /// The number of pairs that it was computed from.
     pub pairs: usize,
 }
 
 impl Loss {
-    /// Of `(without, with)` in pairs that belong together, both above 0: Student's t over the logarithms
-    /// of their ratios. `confidence` is that of the interval, like 0.95. `None` for fewer than three
-    /// pairs.
+    /// From pairs of throughputs `(without, with)`, both above 0: Student's t on the logarithms of their
+    /// ratios. `confidence` is that of the interval, for example 0.95. `None` for fewer than three pairs.
     pub fn of(pairs: &[(f64, f64)], confidence: f64) -> Option<Self> {
         let ratios: Vec<f64> = pairs
             .iter()
@@ -195,7 +192,7 @@ impl Loss {
         })
     }
 
-    /// Of two samples that do not pair, by Welch's t over the logarithms.
+    /// From two unpaired samples: Welch's t on the logarithms.
     pub fn between(without: &[f64], with: &[f64], confidence: f64) -> Option<Self> {
         let (mean_a, square_a) = mean_and_square_error(without)?;
         let (mean_b, square_b) = mean_and_square_error(with)?;
@@ -217,13 +214,13 @@ impl Loss {
         })
     }
 
-    /// Whether it is told from none at all.
+    /// Whether the interval excludes 0: the loss or gain is significant.
     pub fn differs(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 }
 
-/// Mean of the logarithms and the square of its standard error; `None` for fewer than three above 0.
+/// Mean of the logarithms and the square of its standard error; `None` for fewer than three values above 0.
 fn mean_and_square_error(sample: &[f64]) -> Option<(f64, f64)> {
     let logs: Vec<f64> = sample.iter().filter(|x| **x > 0.0).map(|x| x.ln()).collect();
     if logs.len() < 3 {
@@ -244,13 +241,13 @@ fn quantile(confidence: f64, freedom: f64) -> Option<f64> {
 /// A whole measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// The settings; the first is what the others are compared with.
+    /// The settings; the others are compared with the first.
     pub variants: Vec<Variant>,
     /// All slices, in the order in which they were measured.
     pub slices: Vec<Slice>,
-    /// Confidence in all its verdicts together, like 0.95.
+    /// Confidence in all its verdicts together, for example 0.95.
     pub confidence: f64,
-    /// Processors of the host, where the server runs on this one.
+    /// Processors of the host, if the server runs on this host.
     pub processors: Option<u32>,
 }
 
@@ -261,13 +258,13 @@ pub struct Cell {
     pub clients: u32,
     /// Index of the setting.
     pub variant: usize,
-    /// Mean operations a second.
+    /// Mean operations per second.
     pub throughput: f64,
     /// Latencies of all its slices.
     pub latency: Histogram,
-    /// Against the first setting; `None` for that itself, and with too few rounds.
+    /// The loss against the first setting; `None` for the first setting itself, or with too few rounds.
     pub loss: Option<Loss>,
-    /// What was used, all slices together.
+    /// Resources used in all slices together.
     pub used: Counters,
     /// Length of all slices together in nanoseconds.
     pub length_ns: u64,
@@ -276,7 +273,7 @@ pub struct Cell {
 }
 
 impl Run {
-    /// The numbers of clients, rising.
+    /// The numbers of clients, ascending.
     pub fn clients(&self) -> Vec<u32> {
         let mut clients: Vec<u32> = self.slices.iter().map(|slice| slice.clients).collect();
         clients.sort_unstable();
@@ -284,8 +281,8 @@ impl Run {
         clients
     }
 
-    /// One cell for each number of clients and setting. Intervals are those of all comparisons together
-    /// (Bonferroni): with the confidence of the run, none of them misses the truth.
+    /// One cell for each number of clients and each setting. The confidence intervals hold together
+    /// (Bonferroni): with the confidence of the run, all of them contain the true value.
     pub fn cells(&self) -> Vec<Cell> {
         let clients = self.clients();
         let comparisons = clients.len() * self.variants.len().saturating_sub(1);
@@ -335,7 +332,7 @@ impl Run {
         (0..rounds).filter_map(|round| Some((of(round, 0)?, of(round, variant)?))).collect()
     }
 
-    /// What to think of a setting, over all numbers of clients.
+    /// The verdict on a setting, over all numbers of clients.
     pub fn verdict(&self, variant: usize) -> Verdict {
         let losses: Vec<Loss> =
             self.cells().iter().filter(|cell| cell.variant == variant).filter_map(|cell| cell.loss).collect();
@@ -351,24 +348,23 @@ impl Run {
     }
 }
 
-/// What a setting costs, over all numbers of clients.
+/// The cost of a setting, over all numbers of clients.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Too few rounds.
     Unknown,
-    /// No difference was seen; a loss larger than `unseen` (a share) would have been.
+    /// No significant difference; a loss larger than `unseen` (a share) would have been detected.
     NoDifference {
-        /// The upper end of the widest interval.
+        /// The largest upper end of all intervals.
         unseen: f64,
     },
-    /// The largest loss that was seen.
+    /// The largest significant loss.
     Loss(Loss),
-    /// It was faster, which no profiling is: something else changed.
+    /// It was faster. Profiling cannot cause that, so something else changed.
     Gain(Loss),
 }
 
-/// A long run with one setting: throughput over time, and the moment when `system.profile` began to
-/// wrap.
+/// A long run with one setting: throughput over time, and the moment when `system.profile` wrapped.
 #[derive(Clone, Debug, Default)]
 pub struct LongRun {
     /// Clients.
@@ -377,8 +373,8 @@ pub struct LongRun {
     pub variant: Option<Variant>,
     /// Operations that ended in each second.
     pub seconds: Vec<u64>,
-    /// Nanoseconds from the beginning to when the collection was first seen to overwrite its oldest
-    /// document; `None` when it did not.
+    /// Nanoseconds from the start until the collection was first seen to overwrite its oldest document;
+    /// `None` if it did not.
     pub wrapped_ns: Option<u64>,
     /// Size of the collection in bytes.
     pub profile_bytes: Option<u64>,
@@ -386,15 +382,15 @@ pub struct LongRun {
     pub confidence: f64,
 }
 
-/// Seconds around the wrap that belong to neither side.
+/// Seconds on either side of the wrap that are left out.
 const AROUND_S: usize = 1;
-/// Blocks of seconds on each side that are wanted at least.
+/// The minimum number of blocks of seconds on each side.
 const BLOCKS: usize = 6;
 
 impl LongRun {
-    /// Throughput after the wrap against that before it; `None` when it did not wrap, or too soon or
-    /// too late for a comparison. Seconds that follow one another are alike, so means of blocks of them
-    /// are compared, at least six on each side.
+    /// Compares throughput before and after the wrap; `None` if it did not wrap, or too early or too late for
+    /// a comparison. Consecutive seconds are correlated, so means of blocks of seconds are compared, at least
+    /// [`BLOCKS`] on each side.
     pub fn loss(&self) -> Option<Loss> {
         let at = usize::try_from(self.wrapped_ns? / NS_PER_S).ok()?;
         let before = self.seconds.get(..at.saturating_sub(AROUND_S))?;
@@ -413,21 +409,21 @@ mod tests {
     use super::*;
 
     /// A standard normal number (Irwin-Hall of twelve).
-    fn normal(lot: &mut SplitMix64) -> f64 {
-        (0..12).map(|_| lot.next() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
+    fn normal(random: &mut SplitMix64) -> f64 {
+        (0..12).map(|_| random.next() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }
 
     /// A machine whose speed wanders and drifts, and a second setting that costs `loss`.
     fn measure(loss: f64, noise: f64, seed: u64, clients: &[u32], rounds: usize) -> Run {
-        let mut lot = SplitMix64(seed);
+        let mut random = SplitMix64(seed);
         let variants = vec![Variant { level: 0, rate_limit: None }, Variant { level: 2, rate_limit: None }];
         let mut run = Run { variants, confidence: 0.95, ..Run::default() };
         let mut wander = 0.0;
         let mut time = 0;
         for clients in clients {
-            for (round, order) in alternation(2, rounds, lot.next()).into_iter().enumerate() {
+            for (round, order) in alternation(2, rounds, random.next()).into_iter().enumerate() {
                 for variant in order {
-                    wander = 0.7 * wander + noise * normal(&mut lot);
+                    wander = 0.7 * wander + noise * normal(&mut random);
                     let drift = time as f64 * 0.002;
                     let share = if variant == 1 { 1.0 - loss } else { 1.0 };
                     let operations = 10_000.0 * share * (wander - drift).exp();
@@ -450,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_against_nothing_is_no_difference() {
+    fn equal_settings_show_no_difference() {
         let alarms = (0..1_000)
             .filter(|seed| {
                 let run = measure(0.0, 0.05, *seed, &[1, 4, 16], 8);
@@ -462,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_of_a_fifth_is_found_and_its_interval_holds_it() {
+    fn a_loss_of_a_fifth_is_found_and_its_interval_contains_it() {
         let (mut found, mut held) = (0, 0);
         for seed in 0..300 {
             let run = measure(0.2, 0.03, seed, &[1, 4, 16], 8);
@@ -481,19 +477,19 @@ mod tests {
         for pair in plan.chunks(2) {
             for variant in 0..4 {
                 let at = |order: &[usize]| order.iter().position(|v| *v == variant).unwrap();
-                assert_eq!(at(&pair[0]) + at(&pair[1]), 3, "the same mean place for all");
+                assert_eq!(at(&pair[0]) + at(&pair[1]), 3, "all settings have the same mean position");
             }
         }
-        assert!(plan.iter().step_by(2).any(|order| *order != plan[0]), "drawn by lot");
-        assert_eq!(plan, alternation(4, 10, 7), "the same from the same seed");
+        assert!(plan.iter().step_by(2).any(|order| *order != plan[0]), "the order is random");
+        assert_eq!(plan, alternation(4, 10, 7), "the same seed gives the same order");
     }
 
     #[test]
-    fn intervals_are_those_of_the_tables() {
+    fn intervals_agree_with_published_tables() {
         // Student's t, two-sided 95 %: 2.776 for 4 degrees of freedom, 2.262 for 9 (any table).
         assert!((quantile(0.95, 4.0).unwrap() - 2.776).abs() < 0.001);
         assert!((quantile(0.95, 9.0).unwrap() - 2.262).abs() < 0.001);
-        // Ratios 0.8, 0.8, 0.8: no spread, so the interval is the point.
+        // Ratios 0.8, 0.8, 0.8: no spread, so the interval is a single point.
         let exact = Loss::of(&[(10.0, 8.0), (20.0, 16.0), (5.0, 4.0)], 0.95).unwrap();
         assert!((exact.share - 0.2).abs() < 1e-9 && (exact.low - 0.2).abs() < 1e-9 && exact.differs());
         assert_eq!(Loss::of(&[(10.0, 8.0), (20.0, 16.0)], 0.95), None);
@@ -501,12 +497,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wrap_that_costs_a_tenth_is_seen_and_one_that_costs_nothing_is_not() {
-        let mut lot = SplitMix64(3);
+    fn a_wrap_that_costs_a_tenth_is_detected_and_a_free_one_is_not() {
+        let mut random = SplitMix64(3);
         let mut run = |after: f64| LongRun {
             seconds: (0..120)
                 .map(|s| {
-                    ((if s < 60 { 1_000.0 } else { 1_000.0 * after }) * (1.0 + 0.02 * normal(&mut lot)))
+                    ((if s < 60 { 1_000.0 } else { 1_000.0 * after }) * (1.0 + 0.02 * normal(&mut random)))
                         as u64
                 })
                 .collect(),
@@ -523,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_stays_so() {
+    fn unknown_counters_stay_unknown() {
         let known = Counters { server_cpu_ns: Some(5), log_bytes: Some(100), ..Counters::default() };
         let later = Counters { server_cpu_ns: Some(9), log_bytes: Some(20), ..Counters::default() };
         let used = later.since(&known);

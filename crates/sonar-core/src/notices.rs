@@ -1,4 +1,4 @@
-//! What a log says beside operations: connections, clients, starts, errors and warnings.
+//! Everything in a log besides operations: connections, clients, server starts, errors and warnings.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use crate::{Application, Timestamp, UtcOffsets};
 
-/// The most kinds of errors and warnings that are told apart.
+/// The maximum number of distinct errors and warnings.
 pub const MAX_KINDS: usize = 512;
-/// The most starts that are kept.
+/// The maximum number of server starts.
 pub const MAX_STARTS: usize = 1_000;
-/// The most clients that are told apart.
+/// The maximum number of distinct clients.
 pub const MAX_CLIENTS: usize = 1_024;
-/// The most versions of running servers that are kept.
+/// The maximum number of versions of running servers.
 pub const MAX_VERSIONS: usize = 64;
-/// The most bytes of a message that are kept.
+/// The maximum length of a message in bytes; longer ones are cut.
 pub const MAX_MESSAGE: usize = 200;
 
-/// How grave a message is.
+/// Severity of a message.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
     /// `F`: the server ends.
@@ -38,7 +38,7 @@ impl Severity {
         }
     }
 
-    /// From the letter in the log; `None` for what is neither error nor warning.
+    /// From the letter in the log; `None` if it is neither an error nor a warning.
     pub const fn of(letter: u8) -> Option<Self> {
         match letter {
             b'F' => Some(Self::Fatal),
@@ -49,10 +49,10 @@ impl Severity {
     }
 }
 
-/// How often a message occurred, and when.
+/// How often and when a message occurred.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Occurrences {
-    /// How often.
+    /// Number of times.
     pub count: u64,
     /// The first time.
     pub first: Timestamp,
@@ -70,25 +70,25 @@ impl Occurrences {
     }
 }
 
-/// What tells one kind of message from another.
+/// One kind of message. Messages that are equal here are counted together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Message {
-    /// How grave.
+    /// Severity.
     pub severity: Severity,
-    /// Component, like `NETWORK`; empty where the version writes none.
+    /// Component, for example `NETWORK`; empty if the server version writes none.
     pub component: Box<str>,
-    /// Id of the message (4.4).
+    /// Id of the message (4.4 and later).
     pub id: Option<u32>,
-    /// The message; numbers and quoted texts as `#` where it has no id.
+    /// Text of the message; without an id, numbers and quoted texts are replaced by `#`.
     pub text: Box<str>,
 }
 
 /// One start of a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Start {
-    /// When it was said.
+    /// Time of the first log line about it.
     pub at: Timestamp,
-    /// Version; empty where it was not said.
+    /// Server version; empty if unknown.
     pub version: Box<str>,
     /// Process id.
     pub pid: Option<u32>,
@@ -98,37 +98,37 @@ pub struct Start {
     pub host: Box<str>,
 }
 
-/// All of it.
+/// All notices of one or several logs.
 #[derive(Clone, Debug, Default)]
 pub struct Notices {
     /// Connections accepted.
     pub accepted: u64,
     /// Connections ended.
     pub ended: u64,
-    /// The most connections open at once, as the server said; `None` where it did not.
+    /// The highest number of open connections that the server logged; `None` if it logged none.
     pub most_open: Option<u64>,
-    /// When that was.
+    /// Time of that log line.
     pub most_open_at: Timestamp,
-    /// Connections by who their client is.
+    /// Number of connections by client.
     pub clients: Vec<(Arc<Application>, u64)>,
-    /// Connections of further clients.
+    /// Connections of clients beyond [`MAX_CLIENTS`].
     pub clients_other: u64,
-    /// Starts, in the order in which they were read.
+    /// Server starts, in the order of reading.
     pub starts: Vec<Start>,
-    /// Starts beyond those.
+    /// Starts beyond [`MAX_STARTS`].
     pub starts_other: u64,
-    /// Versions that running servers stated without starting, as they do after each rotation of their log.
+    /// Versions logged by running servers, which repeat them after each log rotation.
     pub running_versions: Vec<Box<str>>,
-    /// Offsets from UTC of the log's times.
+    /// UTC offsets of the log's times.
     pub offsets: UtcOffsets,
     /// Errors and warnings by kind.
     pub messages: BTreeMap<Message, Occurrences>,
-    /// Errors and warnings of further kinds.
+    /// Errors and warnings beyond [`MAX_KINDS`].
     pub messages_other: u64,
 }
 
 impl Notices {
-    /// A connection was accepted; `open` is how many there were then.
+    /// Counts an accepted connection; `open` is the number of open connections at that time.
     pub fn accept(&mut self, at: Timestamp, open: Option<u64>) {
         self.accepted += 1;
         if open > self.most_open {
@@ -136,7 +136,7 @@ impl Notices {
         }
     }
 
-    /// A client said who it is.
+    /// Counts a connection whose client metadata was logged.
     pub fn client(&mut self, app: &Arc<Application>) {
         if let Some((_, count)) =
             self.clients.iter_mut().find(|(known, _)| Arc::ptr_eq(known, app) || known == app)
@@ -149,8 +149,8 @@ impl Notices {
         }
     }
 
-    /// A server started, or said something about its start, at `at`: what is said within a few seconds on
-    /// one process is of one start.
+    /// The start that a log line at `at` about a server start belongs to. Lines within a few seconds belong to
+    /// the same start; otherwise this adds a new one.
     pub fn start(&mut self, at: Timestamp) -> &mut Start {
         if self.recent_start(at).is_none() {
             if self.starts.len() >= MAX_STARTS {
@@ -163,13 +163,13 @@ impl Notices {
         &mut self.starts[last]
     }
 
-    /// The start that a line at `at` belongs to: the last one, if it was a few seconds ago.
+    /// The last start, if it was at most five seconds before `at`.
     pub fn recent_start(&mut self, at: Timestamp) -> Option<&mut Start> {
         const SAME_NS: u64 = 5_000_000_000;
         self.starts.last_mut().filter(|last| at >= last.at && at.since(last.at) <= SAME_NS)
     }
 
-    /// A running server stated its version.
+    /// Notes the version that a running server logged.
     pub fn running_version(&mut self, version: &str) {
         let is_known = self.running_versions.iter().any(|known| &**known == version);
         if !version.is_empty() && !is_known && self.running_versions.len() < MAX_VERSIONS {
@@ -177,7 +177,7 @@ impl Notices {
         }
     }
 
-    /// An error or warning was said.
+    /// Counts an error or warning.
     pub fn message(&mut self, at: Timestamp, message: Message) {
         let is_full = self.messages.len() >= MAX_KINDS;
         match self.messages.entry(message) {
@@ -187,7 +187,7 @@ impl Notices {
         }
     }
 
-    /// Versions that were said, each once, in order.
+    /// The distinct versions: of starts first, then of running servers.
     pub fn versions(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();
         let started = self.starts.iter().map(|start| &*start.version).filter(|version| !version.is_empty());

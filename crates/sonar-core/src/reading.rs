@@ -1,10 +1,10 @@
-//! What was read of profiles and logs, and what was not, by reason.
+//! Counters of what was read from profiles and logs, and of what could not be read, by reason.
 
 use crate::coverage::counters;
 
 counters! {
-    /// The counters of profiles and logs, in the order in which an entry meets them. Each only grows; those
-    /// marked `loss` tell of something that could not be shown in full.
+    /// The counters of profiles and logs, in the order in which an entry passes them. They only grow. Those
+    /// marked `loss` count what could not be shown in full.
     Reading {
         /// Files read, standard input included.
         files,
@@ -73,26 +73,26 @@ counters! {
     }
 }
 
-/// Lines that look like those of a MongoDB log and could not be parsed.
+/// Lines that look like lines of a MongoDB log but could not be parsed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Unparsed {
-    /// How many there are.
+    /// Their number.
     pub lines: u64,
-    /// Of how many lines that are not empty.
+    /// The number of lines that are not empty.
     pub of: u64,
-    /// They are at least half of all: what is shown is not the log.
+    /// They are at least half of all lines, so the report does not represent the log.
     pub is_most: bool,
 }
 
 impl Reading {
-    /// The lines that look like MongoDB's but could not be parsed, which a report states before anything
-    /// else; `None` if there are none.
+    /// The lines that look like MongoDB's but could not be parsed; `None` if there are none. A report states
+    /// them before anything else.
     pub fn unparsed(&self) -> Option<Unparsed> {
         let (lines, of) = (self.lines_malformed, self.lines - self.lines_empty.min(self.lines));
         (lines > 0).then(|| Unparsed { lines, of, is_most: lines >= of.div_ceil(2) })
     }
 
-    /// What does not add up: each of these equations holds at any time. Empty when all do.
+    /// The equations that do not hold, in words. Every line is counted once, so this is empty at any time.
     pub fn imbalances(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut expect = |what: &str, left: u64, right: u64| {

@@ -1,13 +1,13 @@
-//! Two runs side by side: the ratio of their rates, and how sure it is.
+//! Compares two runs: the ratio of their rates, with its confidence interval.
 
-/// Quantiles of Student's t for a two-sided interval of 95 %, by degrees of freedom from 1 to 30.
+/// Quantiles of Student's t for a two-sided 95 % interval, for 1 to 30 degrees of freedom.
 const T_95: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
 fn t_95(degrees: f64) -> f64 {
-    // Fewer degrees of freedom give the wider interval: rounding down is on the safe side.
+    // Fewer degrees of freedom give a wider interval, so rounding down is safe.
     match degrees as usize {
         0 => T_95[0],
         n @ 1..=30 => T_95[n - 1],
@@ -17,19 +17,19 @@ fn t_95(degrees: f64) -> f64 {
     }
 }
 
-/// The ratio of two rates with its interval of 95 %.
+/// The ratio of two rates with its 95 % confidence interval.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Ratio {
-    /// The second for one of the first.
+    /// The second rate divided by the first.
     pub ratio: f64,
-    /// Lower end of the interval.
+    /// Lower end of the confidence interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the confidence interval.
     pub high: f64,
 }
 
 impl Ratio {
-    /// Whether the interval leaves out 1: the two differ by more than chance.
+    /// Whether the interval excludes 1: the two differ by more than chance.
     pub fn differs(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
@@ -37,7 +37,7 @@ impl Ratio {
 
 struct Moments {
     mean: f64,
-    /// Variance of the mean for a mean of 1.
+    /// Variance of the mean divided by the square of the mean.
     relative: f64,
     count: f64,
 }
@@ -52,10 +52,9 @@ fn moments(values: &[f64]) -> Option<Moments> {
     Some(Moments { mean, relative: variance / count / (mean * mean), count })
 }
 
-/// Compares the mean of `b` with that of `a`, each a series of rates of equal spans (the seconds of a
-/// step). Welch's interval for the logarithm of the ratio, with variances of the logarithms of the means by
-/// the delta method; spans count as independent of each other. `None` with fewer than two spans, or a mean
-/// of 0.
+/// Compares the mean of `b` with the mean of `a`; each is a series of rates over equal spans (the seconds
+/// of a step). The interval is Welch's, for the logarithm of the ratio; the variances of the logarithms
+/// come from the delta method. Spans count as independent. `None` for fewer than two spans or a mean of 0.
 pub fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (a, b) = (moments(a)?, moments(b)?);
     let ratio = b.mean / a.mean;
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_too_little() {
+    fn too_little_data_gives_no_ratio() {
         assert_eq!(ratio(&[1.0], &[1.0, 2.0]), None);
         assert_eq!(ratio(&[0.0, 0.0], &[1.0, 2.0]), None);
         assert_eq!(ratio(&[], &[]), None);
@@ -100,11 +99,11 @@ mod tests {
         assert_eq!(ratio(&[2.0, 2.0], &[3.0, 3.0]), Some(Ratio { ratio: 1.5, low: 1.5, high: 1.5 }));
     }
 
-    /// Of intervals over noise that does not differ, about one in twenty leaves out 1.
+    /// For noise around the same mean, about one interval in twenty excludes 1.
     #[test]
-    fn an_interval_of_95_percent_holds_19_times_of_20() {
+    fn a_95_percent_interval_contains_1_in_19_of_20_cases() {
         let mut random = SplitMix::new(3);
-        // A sum of twelve uniform numbers is normal enough.
+        // The sum of twelve uniform numbers is close enough to normal.
         let mut normal = || {
             1_000.0
                 + 50.0
