@@ -1,7 +1,7 @@
-//! What was usual before: which rows are new since then, and which are slower.
+//! A baseline of earlier operations: finds rows that are new or slower since then.
 //!
-//! [`compare`](crate::compare) asks once, of two digests that are over. A baseline is asked again and again
-//! while something runs, so its test is stricter: each look may be wrong once in [`LOOKS`] looks.
+//! [`compare`](crate::compare) compares two finished digests once. A baseline is compared again and again
+//! with live figures, so its test is stricter: on average one comparison in [`LOOKS`] gives a false alarm.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
@@ -11,39 +11,39 @@ use foldhash::quality::RandomState;
 use crate::compare::{MIN_CALLS, MIN_EFFECT, Shift, dispersion, shift, stands};
 use crate::{Class, Digest, GroupBy, Histogram, Identity, Row, ShapeId, Subject, Timeline};
 
-/// One look in so many, all rows together, may call something slower that is not.
+/// One comparison in this many, over all rows together, may call something slower that is not.
 pub const LOOKS: u32 = 1_000;
 
-/// Which row.
+/// Identifies a row of the baseline.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Which<'a> {
     /// A shape.
     Shape(Class, ShapeId),
-    /// `db.collection`, over the classes that the baseline was made of.
+    /// `db.collection`, over all classes in the baseline.
     Namespace(&'a str),
 }
 
-/// A row that is set beside the baseline.
+/// A row to compare with the baseline.
 #[derive(Copy, Clone, Debug)]
 pub struct Asked<'a> {
-    /// Which.
+    /// The row of the baseline to compare it with.
     pub which: Which<'a>,
     /// Its latencies.
     pub latency: &'a Histogram,
-    /// Age of the oldest of its operations that have not ended, in nanoseconds.
+    /// Age of its oldest operation in flight, in nanoseconds.
     pub waiting_ns: Option<u64>,
 }
 
-/// What became of a row since.
+/// How a row has changed since the baseline.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Since {
-    /// The baseline does not have it.
+    /// It is not in the baseline.
     New,
     /// Slower than in the baseline.
     Slower,
-    /// No slower than chance explains.
+    /// Not slower beyond chance.
     Same,
-    /// The baseline has it, but its latencies cannot be judged: too few calls, or another kind of source.
+    /// It is in the baseline, but its latencies cannot be compared: too few calls, or another kind of source.
     Known,
 }
 
@@ -59,16 +59,16 @@ impl Since {
     }
 }
 
-/// A row beside the baseline.
+/// The result of comparing a row with the baseline.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Against {
-    /// What became of it.
+    /// How it has changed.
     pub since: Since,
-    /// How its latencies differ from the baseline's; `None` where that cannot be judged.
+    /// How its latencies differ from the baseline's; `None` if they cannot be compared.
     pub shift: Option<Shift>,
 }
 
-/// What is kept of a row.
+/// What the baseline keeps of a row.
 #[derive(Clone, Debug, Default)]
 struct Before {
     latency: Histogram,
@@ -76,22 +76,22 @@ struct Before {
     dispersion: f64,
 }
 
-/// What was usual before, by shape and by namespace.
+/// Earlier latencies by shape and by namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Baseline {
     shapes: HashMap<(Class, ShapeId), Before, RandomState>,
     namespaces: HashMap<String, Before, RandomState>,
-    /// Latencies may be set beside those of the wire.
+    /// Its latencies may be compared with those of the wire.
     same_clock: bool,
-    /// A row that it lacks was not there.
+    /// It is complete: a row that is missing did not occur.
     is_whole: bool,
-    /// What was quicker than this was not kept by its source, in nanoseconds.
+    /// The source left out operations faster than this, in nanoseconds.
     least_ns: u64,
 }
 
 impl Baseline {
-    /// Of a digest by shape. `same_clock`: it is of the wire too. Where it is not, its latencies are the
-    /// server's own, and only what is new is told. `is_whole`: no rows were left out of it.
+    /// Makes a baseline from a digest by shape. `same_clock`: its latencies were measured on the wire too;
+    /// otherwise they are the server's own, and only new rows are reported. `is_whole`: it lacks no rows.
     pub fn new(digest: &Digest, same_clock: bool, is_whole: bool) -> Self {
         let mut baseline = Self {
             same_clock,
@@ -123,20 +123,20 @@ impl Baseline {
         baseline
     }
 
-    /// What a digest must have its rows made by.
+    /// The grouping that a digest must have to become a baseline.
     pub const BY: GroupBy = GroupBy::Shape;
 
-    /// How many shapes it holds.
+    /// The number of shapes.
     pub fn len(&self) -> usize {
         self.shapes.len()
     }
 
-    /// Whether it holds none.
+    /// Whether it has no shapes.
     pub fn is_empty(&self) -> bool {
         self.shapes.is_empty()
     }
 
-    /// Whether a row that it lacks is new.
+    /// Whether a row that is missing in it is new.
     pub const fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -146,13 +146,14 @@ impl Baseline {
         self.same_clock
     }
 
-    /// What is quicker than this was not kept by the baseline's source (a log's `slowms`), in nanoseconds; an
-    /// operation that it lacks is new only if it takes longer.
+    /// The baseline's source left out operations faster than this, in nanoseconds (a log's `slowms`). A row that
+    /// is missing in it is new only if it takes longer.
     pub const fn least_ns(&self) -> u64 {
         self.least_ns
     }
 
-    /// Sets rows beside the baseline: all that are looked at together. `None` for what cannot be told.
+    /// Compares rows with the baseline. Pass all rows of one moment together, because the test is corrected for
+    /// their number. `None` for a row about which the baseline cannot decide.
     pub fn against(&self, rows: &[Option<Asked<'_>>]) -> Vec<Option<Against>> {
         let mut all: Vec<Option<Against>> = rows
             .iter()
@@ -188,7 +189,7 @@ impl Baseline {
         all
     }
 
-    /// Calls that a row must have on both sides for its latency to be judged.
+    /// The minimum number of calls on both sides for comparing latencies.
     pub const MIN_CALLS: u64 = MIN_CALLS;
 }
 
@@ -234,7 +235,7 @@ mod tests {
     const TWO: Which<'_> = Which::Shape(Class::User, ShapeId(2));
 
     #[test]
-    fn what_is_new_slower_or_the_same() {
+    fn rows_are_new_slower_or_the_same() {
         let usual = || histogram((0..1_000).map(|n| 1_000_000 + n * 1_000));
         let slow = histogram((0..100).map(|n| 3_000_000 + n * 1_000));
         let baseline = Baseline::new(&digest([row(1, "orders", usual())]), true, true);
@@ -249,23 +250,23 @@ mod tests {
         assert_eq!(baseline.against(&[None]), [None]);
         let nothing = Histogram::new();
         let hangs = |which| Asked { which, latency: &nothing, waiting_ns: Some(1) };
-        let told = baseline.against(&[Some(hangs(TWO)), Some(hangs(ONE))]);
+        let results = baseline.against(&[Some(hangs(TWO)), Some(hangs(ONE))]);
         assert_eq!(
-            told.iter().map(|one| one.map(|one| one.since)).collect::<Vec<_>>(),
+            results.iter().map(|one| one.map(|one| one.since)).collect::<Vec<_>>(),
             [Some(Since::New), Some(Since::Known)],
             "it has not ended yet"
         );
     }
 
     #[test]
-    fn a_baseline_that_left_rows_out_calls_nothing_new() {
+    fn an_incomplete_baseline_calls_nothing_new() {
         let baseline = Baseline::new(&digest([row(1, "orders", histogram([5; 50]))]), true, false);
         assert_eq!(since(&baseline, TWO, &histogram([5; 50])), None);
         assert_eq!(since(&baseline, ONE, &histogram([5; 50])), Some(Since::Same));
     }
 
     #[test]
-    fn a_log_lacks_what_was_quick_and_has_another_clock() {
+    fn a_log_lacks_fast_operations_and_has_another_clock() {
         let baseline = Baseline::new(&digest([row(1, "orders", histogram([100_000_000; 50]))]), false, true);
         assert_eq!(
             since(&baseline, TWO, &histogram([5_000_000; 500])),
@@ -277,8 +278,8 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_that_swings_by_itself_asks_for_more() {
-        // Each second is quick or slow as a whole: operations of one second are not independent.
+    fn a_varying_baseline_needs_a_larger_change() {
+        // Each second is fast or slow as a whole: operations of one second are not independent.
         let mut swinging = row(1, "orders", histogram((0..2_000).map(|n| 1_000_000 * (1 + n / 100 % 2))));
         for second in 0..20u64 {
             let latency_ns = 100 * 1_000_000 * (1 + second % 2);
@@ -297,10 +298,10 @@ mod tests {
         assert_eq!(since(&swinging, ONE, &slow_second), Some(Since::Same));
     }
 
-    /// One look in a thousand, over 40 rows that are all as they were: in 400 looks there may be some, and
-    /// hardly more than three.
+    /// One comparison in a thousand may fail, over 40 rows without a change: 400 comparisons may give a few
+    /// false alarms, and hardly more than three.
     #[test]
-    fn looks_at_what_did_not_change_tell_of_nothing() {
+    fn unchanged_rows_give_almost_no_false_alarms() {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut random = move || {
             state ^= state << 13;
@@ -321,8 +322,8 @@ mod tests {
                     Some(Asked { which: Which::Shape(Class::User, ShapeId(id)), latency, waiting_ns: None })
                 })
                 .collect();
-            let told = baseline.against(&rows);
-            alarms += usize::from(told.iter().flatten().any(|one| one.since == Since::Slower));
+            let results = baseline.against(&rows);
+            alarms += usize::from(results.iter().flatten().any(|one| one.since == Since::Slower));
         }
         assert!(alarms <= 3, "{alarms} of 400 looks");
     }

@@ -1,4 +1,4 @@
-//! Operations by type of command, the six that `mongostat` and the server's `opcounters` tell apart.
+//! Operations by the six types of command that `mongostat` and the server's `opcounters` use.
 
 use crate::{Class, Operation, Outcome, Role};
 
@@ -15,7 +15,7 @@ pub enum CommandType {
     Delete,
     /// `getMore`: batches after the first.
     GetMore,
-    /// Every other command, `aggregate`, `count`, `findAndModify` and `bulkWrite` among them.
+    /// Every other command, including `aggregate`, `count`, `findAndModify` and `bulkWrite`.
     Command,
 }
 
@@ -24,7 +24,7 @@ impl CommandType {
     pub const ALL: [Self; 6] =
         [Self::Insert, Self::Query, Self::Update, Self::Delete, Self::GetMore, Self::Command];
 
-    /// The name that `mongostat` gives it.
+    /// The name in `mongostat`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",
@@ -36,7 +36,7 @@ impl CommandType {
         }
     }
 
-    /// The type of a command as it was sent.
+    /// The type of a command.
     pub fn of(command: &str) -> Self {
         match command {
             "insert" => Self::Insert,
@@ -49,7 +49,7 @@ impl CommandType {
     }
 }
 
-/// How many of each type, in the order of [`CommandType::ALL`].
+/// The number of each type, in the order of [`CommandType::ALL`].
 pub type Counts = [u64; CommandType::ALL.len()];
 
 /// Counts by type for each role and class.
@@ -59,8 +59,8 @@ pub struct CommandTypes {
 }
 
 impl CommandTypes {
-    /// Adds one operation that has ended. As in the server's `opcounters`, an insert counts its documents, an
-    /// update or delete its statements, and everything else once.
+    /// Adds one operation; ignores one in flight. As in the server's `opcounters`, an insert counts its documents, an
+    /// update or delete its statements, and every other command counts once.
     #[inline]
     pub(crate) fn record(&mut self, op: &Operation<'_>) {
         if op.outcome == Outcome::InFlight {
@@ -77,7 +77,7 @@ impl CommandTypes {
         *count = count.saturating_add(operations);
     }
 
-    /// Adds all that `other` counted.
+    /// Adds everything in `other`.
     pub fn merge(&mut self, other: &Self) {
         let mine = self.counts.iter_mut().flatten().flatten();
         for (mine, theirs) in mine.zip(other.counts.iter().flatten().flatten()) {
@@ -85,7 +85,7 @@ impl CommandTypes {
         }
     }
 
-    /// The counts of all roles and classes that are wanted, together.
+    /// The sum of the counts of all roles and classes that `wants` selects.
     pub fn totals(&self, wants: impl Fn(Role, Class) -> bool) -> Counts {
         let mut totals = Counts::default();
         for (role, classes) in [Role::Served, Role::Issued].into_iter().zip(&self.counts) {

@@ -1,11 +1,11 @@
-//! What was captured, and what was lost, skipped or joined late on the way, by reason.
+//! Counters of what was captured, lost, skipped or joined late, by reason.
 //!
-//! Every place that can lose something has a counter here, every view shows them, and the equations
-//! in [`Coverage::imbalances`] hold at any time: nothing goes missing in silence.
+//! Every place that can lose something has a counter here, and every view shows them. The equations in
+//! [`Coverage::imbalances`] hold at any time, so nothing is lost without being counted.
 //!
 //! Three words have one meaning each, here and in every view. A *gap* is a place in a stream whose bytes
-//! were not captured. What the user chose not to look at is *skipped*. A connection whose beginning we did
-//! not see is *joined late*; what is unknown for that reason alone is not a loss.
+//! were not captured. Traffic that the user chose to leave out is *skipped*. A connection whose beginning
+//! was not captured is *joined late*; what is unknown for that reason alone is not a loss.
 
 macro_rules! counters {
     ($(#[$meta:meta])* $counters:ident {
@@ -21,12 +21,12 @@ macro_rules! counters {
                 [$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+].into_iter()
             }
 
-            /// The counters that are not zero and mean a loss: something that should be shown cannot be.
+            /// The counters above zero that mean a loss: something that should be shown cannot be.
             pub fn losses(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 self.of_kind("loss")
             }
 
-            /// The counters marked as `kind` that are not zero.
+            /// The counters marked as `kind` that are above zero.
             fn of_kind(&self, kind: &'static str) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 let kinds = [$(stringify!($($kind)?),)+];
                 self.iter().zip(kinds).filter(move |(counter, of)| *of == kind && counter.2 > 0).map(|(counter, _)| counter)
@@ -35,7 +35,7 @@ macro_rules! counters {
             /// Adds every counter of `other`.
             pub fn add(&mut self, other: &Self) { $(self.$name += other.$name;)+ }
 
-            /// What was counted since `earlier`.
+            /// The counts since `earlier`.
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.saturating_sub(earlier.$name),)+ }
             }
@@ -46,9 +46,9 @@ macro_rules! counters {
 pub(crate) use counters;
 
 counters! {
-    /// The counters, in the order in which a packet meets them. Each only grows. Those marked `loss` count
-    /// what could not be shown, those marked `skipped` what the user chose to leave out, those marked
-    /// `joined_late` what began before the capture did.
+    /// The counters, in the order in which a packet passes them. They only grow. Those marked `loss` count
+    /// what could not be shown, those marked `skipped` what the user chose to leave out, and those marked
+    /// `joined_late` what began before the capture.
     Coverage {
         /// Packets that the kernel had no room for in the ring.
         kernel_drops: loss,
@@ -192,18 +192,18 @@ counters! {
 }
 
 impl Coverage {
-    /// The counters that are not zero and count what began before the capture did. This is not a loss.
+    /// The counters above zero that count what began before the capture. This is not a loss.
     pub fn joined_late(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         self.of_kind("joined_late")
     }
 
-    /// The counters that are not zero and count what the user chose to leave out.
+    /// The counters above zero that count what the user chose to leave out.
     pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         self.of_kind("skipped")
     }
 
-    /// The equations that do not hold, each as (name, left side, right side); empty when nothing went
-    /// missing. `in_progress` is what has begun and not ended: messages half read, requests in flight.
+    /// The equations that do not hold, each as (name, left side, right side); empty if everything was counted.
+    /// `in_progress` counts what has begun but not ended: incomplete messages, requests in flight.
     pub fn imbalances(&self, in_progress: InProgress) -> Vec<(&'static str, u64, u64)> {
         let equations = [
             (
@@ -274,16 +274,16 @@ impl Coverage {
     }
 }
 
-/// What has begun and not ended, at the moment the counters are read.
+/// What has begun but not ended when the counters are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InProgress {
-    /// Segments held back until the ones before them come.
+    /// Segments that wait for earlier ones.
     pub segments: u64,
-    /// Messages of which a part has come.
+    /// Messages that have arrived in part.
     pub messages: u64,
     /// Requests in flight.
     pub requests: u64,
-    /// Replies held back until their request comes.
+    /// Replies that wait for their request.
     pub replies: u64,
 }
 
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_skipped_or_joined_late_is_listed_apart_and_only_where_it_happened() {
+    fn nonzero_counters_are_listed_as_lost_skipped_or_joined_late() {
         let all = Coverage { frames: 90, kernel_drops: 27, ..Default::default() };
         assert_eq!(
             all.losses().map(|(name, _, value)| (name, value)).collect::<Vec<_>>(),

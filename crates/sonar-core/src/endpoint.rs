@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// An IP address and a TCP port. IPv4 addresses are held as IPv4-mapped IPv6, so that one layout,
-/// one comparison and one hash serve both families.
+/// An IP address and a TCP port. IPv4 addresses are stored as IPv4-mapped IPv6 addresses, so that both
+/// families share one layout, comparison and hash.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Endpoint {
     addr: [u64; 2],
@@ -16,7 +16,7 @@ pub struct Endpoint {
 const V4_MAPPED: u64 = 0xffff_0000_0000;
 
 impl Endpoint {
-    /// From an IPv4 address in network byte order, as it stands in the header.
+    /// From an IPv4 address in network byte order, as in the IP header.
     pub const fn v4(addr: [u8; 4], port: u16) -> Self {
         Self { addr: [0, V4_MAPPED | u32::from_be_bytes(addr) as u64], port }
     }
@@ -27,7 +27,7 @@ impl Endpoint {
         Self { addr: [(bits >> 64) as u64, bits as u64], port }
     }
 
-    /// The address; IPv4-mapped ones as IPv4.
+    /// The address; IPv4-mapped addresses as IPv4.
     pub fn ip(&self) -> IpAddr {
         if self.is_v4() {
             IpAddr::V4(Ipv4Addr::from(self.addr[1] as u32))
@@ -36,12 +36,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether the address is an IPv4 one.
+    /// Whether the address is IPv4.
     pub const fn is_v4(&self) -> bool {
         self.addr[0] == 0 && self.addr[1] & !0xffff_ffff == V4_MAPPED
     }
 
-    /// The address alone, in two words: what figures by client are keyed by.
+    /// The address without the port, as two words: the key of figures by client.
     pub const fn addr_bits(&self) -> [u64; 2] {
         self.addr
     }

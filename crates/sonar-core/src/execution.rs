@@ -1,46 +1,46 @@
-//! What a server says of how it executed an operation: what the wire cannot know.
+//! How a server executed an operation, from its profiler or log. The wire does not show this.
 
 use crate::figures::Sum;
 
-/// Which index access, or none, a plan summary names. Sources:
-/// <https://www.mongodb.com/docs/manual/reference/database-profiler/> and the log's `planSummary`.
+/// Properties of a query plan. Sources: <https://www.mongodb.com/docs/manual/reference/database-profiler/>
+/// and the log's `planSummary`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct PlanFlags {
-    /// The whole collection was scanned.
+    /// It scanned the whole collection.
     pub collection_scan: bool,
-    /// Results were sorted in memory (`hasSortStage`, `scanAndOrder`).
+    /// It sorted results in memory (`hasSortStage`, `scanAndOrder`).
     pub memory_sort: bool,
     /// It spilled to disk (`usedDisk`).
     pub used_disk: bool,
-    /// Several plans were tried (`fromMultiPlanner`).
+    /// The server tried several plans (`fromMultiPlanner`).
     pub multi_planner: bool,
-    /// A cached plan was thrown away (`replanned`).
+    /// The server discarded a cached plan (`replanned`).
     pub replanned: bool,
 }
 
 macro_rules! execution {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// How one operation was executed, as the profiler or the log of its server says. What the source does
-        /// not say is `None`; the fields of [`Operation`](crate::Operation) hold what the wire knows too.
+        /// How one operation was executed, from the server's profiler or log. Values that the source does not
+        /// have are `None`. Values that the wire has too are in [`Operation`](crate::Operation).
         #[derive(Copy, Clone, PartialEq, Debug, Default)]
         pub struct Execution<'a> {
             $($(#[doc = $doc])+ pub $name: Option<u64>,)+
-            /// Plan summary, like `IXSCAN { a: 1 }`; empty when the source gave none.
+            /// Plan summary, for example `IXSCAN { a: 1 }`; empty if the source has none.
             pub plan: &'a str,
-            /// What else is said of the plan.
+            /// Other properties of the plan.
             pub flags: PlanFlags,
-            /// Further plans, where it was put together of statements that had several; each once.
+            /// The other distinct plans, if its statements had several.
             pub other_plans: &'a [&'a str],
-            /// `queryHash`, `planCacheShapeHash`; empty when the source gave none.
+            /// `queryHash` or `planCacheShapeHash`; empty if the source has none.
             pub query_hash: &'a str,
-            /// `queryShapeHash` (8.0); empty when the source gave none.
+            /// `queryShapeHash` (8.0); empty if the source has none.
             pub query_shape_hash: &'a str,
-            /// How many operations this one stands for, where the source keeps only some of them: Percona's
-            /// `rateLimit`, `sampleRate`. 0 counts as 1.
+            /// The number of operations that this one represents, if the source keeps only a sample of them
+            /// (Percona's `rateLimit`, `sampleRate`). 0 counts as 1.
             pub weight: u32,
         }
 
-        /// Sums of what [`Execution`] says of several operations.
+        /// Sums of [`Execution`] values over several operations.
         #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
         pub struct ServerSums { $($(#[doc = $doc])+ pub $name: Sum,)+ }
 
@@ -52,19 +52,19 @@ macro_rules! execution {
                 [$((stringify!($name), self.$name)),+]
             }
 
-            /// The sum of this name.
+            /// The sum with this name.
             pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Sum> {
                 $(if name == stringify!($name) { return Some(&mut self.$name); })+
                 None
             }
 
-            /// Adds what is said of one operation, which stands for `weight` of them.
+            /// Adds one operation, counted `weight` times.
             #[inline]
             pub(crate) fn record(&mut self, execution: &Execution<'_>, weight: u64) {
                 $(self.$name.add(execution.$name, weight);)+
             }
 
-            /// Adds all that `other` holds.
+            /// Adds everything in `other`.
             pub(crate) fn merge(&mut self, other: &Self) { $(self.$name.merge(other.$name);)+ }
         }
     };
@@ -75,72 +75,72 @@ execution! {
     keys_examined,
     /// Documents examined (`docsExamined`, `nscannedObjects` before 3.2).
     docs_examined,
-    /// Times operations gave way to others (`numYield`).
+    /// Number of yields to other operations (`numYield`).
     yields,
-    /// Times a write met another one and was tried again.
+    /// Number of times that a write conflicted with another one and was retried.
     write_conflicts,
     /// Time spent waiting for locks, in microseconds: the sum of all `timeAcquiringMicros`.
     lock_wait_us,
-    /// Bytes read from the storage engine's files into its cache (4.0.9).
+    /// Bytes read from files into the storage engine's cache (4.0.9).
     storage_read_bytes,
-    /// Time of that, in microseconds.
+    /// Time for reading them, in microseconds.
     storage_read_us,
-    /// Bytes written from its cache.
+    /// Bytes written from the storage engine's cache.
     storage_written_bytes,
     /// Processor time in nanoseconds (6.3, Linux).
     cpu_ns,
-    /// Time of planning in microseconds (6.2).
+    /// Planning time in microseconds (6.2).
     planning_us,
     /// Time in the server's queues, in microseconds (8.0).
     queued_us,
-    /// Time of writing from the storage engine's cache, in microseconds.
+    /// Time for writing from the storage engine's cache, in microseconds.
     storage_write_us,
     /// Time spent waiting inside the storage engine (cache, schema lock, handle lock), in microseconds.
     storage_wait_us,
-    /// Time of working, waits for locks and queues left out, in milliseconds (8.0).
+    /// Working time without waits for locks and queues, in milliseconds (8.0).
     working_ms,
-    /// Times a read met a prepared transaction and waited for it (4.2).
+    /// Number of times that a read waited for a prepared transaction (4.2).
     prepare_read_conflicts,
-    /// Time that writes were held back for secondaries to keep up (`flowControl`, 4.2), in microseconds.
+    /// Time that flow control delayed writes so that secondaries keep up (`flowControl`, 4.2), in microseconds.
     flow_control_us,
-    /// Time of waiting for other servers: shards (`remoteOpWaitMillis`, 5.0), in microseconds.
+    /// Time spent waiting for shards (`remoteOpWaitMillis`, 5.0), in microseconds.
     remote_wait_us,
-    /// Time of waiting for the write concern (4.2), in microseconds.
+    /// Time spent waiting for the write concern (4.2), in microseconds.
     write_concern_us,
-    /// Times a stage spilled to disk (`sortSpills` and its like, 8.1).
+    /// Number of times that a stage spilled to disk (`sortSpills` and similar, 8.1).
     spills,
-    /// Bytes that stages spilled to disk (`sortSpilledBytes` and its like, 8.1).
+    /// Bytes that stages spilled to disk (`sortSpilledBytes` and similar, 8.1).
     spilled_bytes,
 }
 
 impl Execution<'_> {
-    /// How many operations this one stands for, 1 or more.
+    /// The number of operations that this one represents, 1 or more.
     pub const fn weight(&self) -> u64 {
         if self.weight == 0 { 1 } else { self.weight as u64 }
     }
 
-    /// Whether any part of a plan summary is a scan of the whole collection.
+    /// Whether any part of a plan summary is a collection scan.
     pub fn scans_collection(plan: &str) -> bool {
         plan.split(", ").any(|part| part == "COLLSCAN" || part.starts_with("COLLSCAN "))
     }
 }
 
-/// How exactly the identity of an operation's shape is known.
+/// How exactly the shape of an operation is known.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Identity {
-    /// The shape and both ids are those of the wire.
+    /// The shape and both ids are the same as on the wire.
     #[default]
     Exact,
-    /// The source cut the command: the row is that of namespace, command and readable beginning.
+    /// The source cut the command: the row is identified by namespace, command and the readable beginning.
     Partial,
-    /// The text of the command has more than one reading: the row is that of namespace and command.
+    /// The text of the command is ambiguous: the row is identified by namespace and command.
     Ambiguous,
-    /// The source does not hold the statements of this command, or no command at all.
+    /// The source lacks the statements of this command, or the command itself.
     Unsaid,
 }
 
 impl Identity {
-    /// All of them, in the order of display.
+    /// All identities, in display order.
     pub const ALL: [Self; 4] = [Self::Exact, Self::Partial, Self::Ambiguous, Self::Unsaid];
 
     /// The stable name in output.
@@ -153,7 +153,7 @@ impl Identity {
         }
     }
 
-    /// From its stable name.
+    /// The identity with this stable name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collection_scan_is_one_wherever_it_stands_in_the_plan() {
+    fn a_collection_scan_is_found_anywhere_in_the_plan() {
         assert!(Execution::scans_collection("COLLSCAN"));
         assert!(Execution::scans_collection("IXSCAN { a: 1 }, COLLSCAN"));
         assert!(!Execution::scans_collection("IXSCAN { COLLSCAN: 1 }"));

@@ -1,8 +1,8 @@
-//! The figures of a row: counts, sums and latencies. They only grow and merge; views derive rates, means
-//! and quantiles from them.
+//! The figures of a row: counts, sums and latencies. They only grow and merge; views derive rates, means and
+//! quantiles from them.
 //!
-//! Merging is associative and commutative: figures of windows, threads, hosts and files may be put together
-//! in any order. What a source does not say stays unknown, and is never zero.
+//! Merging is associative and commutative: figures of windows, threads, hosts and files can be merged in any
+//! order. Figures that a source does not have stay unknown and are never zero.
 
 use std::borrow::Borrow;
 use std::net::IpAddr;
@@ -13,38 +13,38 @@ use crate::execution::{Execution, PlanFlags, ServerSums};
 use crate::histogram::Bucket;
 use crate::{Application, Histogram, Identity, Operation, Outcome, Source, Timeline, Timestamp, timeline};
 
-/// The most applications told apart within one row.
+/// The maximum number of distinct applications per row.
 pub const MAX_APPS_PER_ROW: usize = 32;
-/// The most client addresses told apart within one row.
+/// The maximum number of distinct client addresses per row.
 pub const MAX_CLIENTS_PER_ROW: usize = 32;
-/// The most error codes told apart within one row.
+/// The maximum number of distinct error codes per row.
 pub const MAX_ERROR_CODES: usize = 32;
-/// The most plans told apart within one row.
+/// The maximum number of distinct plans per row.
 pub const MAX_PLANS: usize = 16;
-/// The most bytes of a plan summary that are kept.
+/// The maximum length of a plan summary in bytes; longer ones are cut.
 pub const MAX_PLAN: usize = 512;
 
-/// One operation as a source gives it.
+/// One operation as its source reports it.
 #[derive(Copy, Clone, Debug)]
 pub struct Record<'a> {
     /// The operation.
     pub op: &'a Operation<'a>,
-    /// Who saw it.
+    /// Its source.
     pub source: Source,
     /// How exactly its shape is known.
     pub identity: Identity,
-    /// How the server executed it; `None` where the source cannot know that.
+    /// How the server executed it; `None` if the source cannot know.
     pub execution: Option<&'a Execution<'a>>,
-    /// How many operations it stands for: every count and sum is taken so many times.
+    /// The number of operations that it represents: it counts this many times in every count and sum.
     pub weight: u64,
-    /// From how many entries of its source (documents, lines) it was put together.
+    /// The number of source entries (documents, lines) that it was assembled from.
     pub entries: u64,
     /// The bucket of its latency.
     bucket: Bucket,
 }
 
 impl<'a> Record<'a> {
-    /// An operation that was seen on the wire.
+    /// An operation captured on the wire.
     #[inline]
     pub fn wire(op: &'a Operation<'a>) -> Self {
         let bucket = Bucket::of(op.latency_ns.unwrap_or(0));
@@ -59,35 +59,35 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// An operation of which a server wrote how it was executed.
+    /// An operation from a profile or log, which state how the server executed it.
     #[inline]
     pub fn server(source: Source, op: &'a Operation<'a>, execution: &'a Execution<'a>) -> Self {
         Self { source, execution: Some(execution), weight: execution.weight(), ..Self::wire(op) }
     }
 
-    /// The same, of which its source says how exactly the shape is known, and from how many entries it was read.
+    /// Sets how exactly its shape is known, and the number of source entries.
     #[inline]
     pub fn read_as(self, identity: Identity, entries: u64) -> Self {
         Self { identity, entries, ..self }
     }
 
-    /// The same, standing for `weight` operations.
+    /// Sets the number of operations that it represents.
     #[inline]
     pub fn weighing(self, weight: u64) -> Self {
         Self { weight, ..self }
     }
 
-    /// The plan summary as it is kept; empty for none.
+    /// The plan summary, cut to [`MAX_PLAN`] bytes; empty if there is none.
     pub(crate) fn plan(&self) -> &'a str {
         cut(self.execution.map_or("", |execution| execution.plan), MAX_PLAN)
     }
 
-    /// Sum of the latencies of the operations that it stands for, in nanoseconds.
+    /// Its latency times its weight, in nanoseconds.
     fn latency_ns(&self) -> u64 {
         self.op.latency_ns.unwrap_or(0).saturating_mul(self.weight)
     }
 
-    /// Its share in a row.
+    /// Its contribution to an application's or a client's share.
     #[inline]
     pub(crate) fn share(&self) -> Share {
         let failed = self.weight * u64::from(matches!(self.op.outcome, Outcome::Failed(_)));
@@ -111,17 +111,17 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A sum over the operations of which it is known, and how many those are.
+/// A sum over the operations whose value is known, and their number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sum {
     /// The sum.
     pub total: u64,
-    /// Operations that said it.
+    /// Number of operations whose value is known.
     pub known: u64,
 }
 
 impl Sum {
-    /// Adds what `weight` operations said; nothing where they did not.
+    /// Adds `value` for `weight` operations; does nothing for `None`.
     #[inline]
     pub(crate) fn add(&mut self, value: Option<u64>, weight: u64) {
         if let Some(value) = value {
@@ -130,34 +130,34 @@ impl Sum {
         }
     }
 
-    /// Adds another.
+    /// Adds another sum.
     pub fn merge(&mut self, other: Self) {
         self.total = self.total.saturating_add(other.total);
         self.known += other.known;
     }
 
-    /// The sum; `None` when no operation said it.
+    /// The sum; `None` if no operation's value is known.
     pub const fn get(self) -> Option<u64> {
         if self.known > 0 { Some(self.total) } else { None }
     }
 
-    /// The mean over the operations that said it; `None` when none did.
+    /// The mean over the operations whose value is known; `None` if there are none.
     pub fn mean(self) -> Option<f64> {
         (self.known > 0).then(|| self.total as f64 / self.known as f64)
     }
 }
 
-/// Values by key, at most `CAP` of them; the rest together under `other`.
+/// Values by key, for at most `CAP` keys; all further ones are added to `other`.
 ///
-/// Of more keys than that the smallest stay, so that it does not matter in which order they come.
+/// The smallest keys stay, so that the result does not depend on the order of additions.
 #[derive(Clone, Debug)]
 pub struct Breakdown<K, V, const CAP: usize> {
     entries: Vec<(K, V)>,
-    /// What did not fit.
+    /// The sum of the keys that did not fit.
     pub other: V,
 }
 
-/// The order in which the keys came makes no difference.
+/// Ignores the order of the entries.
 impl<K: PartialEq, V: PartialEq, const CAP: usize> PartialEq for Breakdown<K, V, CAP> {
     fn eq(&self, other: &Self) -> bool {
         self.entries.len() == other.entries.len()
@@ -173,7 +173,7 @@ impl<K, V: Default, const CAP: usize> Default for Breakdown<K, V, CAP> {
 }
 
 impl<K, V: AddAssign + Copy, const CAP: usize> Breakdown<K, V, CAP> {
-    /// Adds `value` to what `key` has; `own` makes the key where it is new.
+    /// Adds `value` to the value of `key`; `own` makes an owned key if it is new.
     #[inline]
     pub fn add<Q: Ord + ?Sized>(&mut self, key: &Q, value: V, own: impl FnOnce() -> K)
     where
@@ -202,7 +202,7 @@ impl<K, V: AddAssign + Copy, const CAP: usize> Breakdown<K, V, CAP> {
         }
     }
 
-    /// Adds all that `other` holds.
+    /// Adds everything in `other`.
     pub fn merge(&mut self, other: &Self)
     where
         K: Ord + Clone,
@@ -211,24 +211,24 @@ impl<K, V: AddAssign + Copy, const CAP: usize> Breakdown<K, V, CAP> {
         self.other += other.other;
     }
 
-    /// The entries, in the order in which they were first seen.
+    /// The entries, in order of first appearance.
     pub fn iter(&self) -> impl Iterator<Item = &(K, V)> {
         self.entries.iter()
     }
 
-    /// How many are told apart.
+    /// The number of distinct keys.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
 
 impl<K: Ord, V: AddAssign + Copy, const CAP: usize> Breakdown<Arc<K>, V, CAP> {
-    /// As [`add`](Self::add), for a key that is mostly the very one that is known: comparing addresses is cheaper.
+    /// Like [`add`](Self::add), but compares pointers first, because the key is usually the same allocation.
     #[inline(always)]
     pub fn add_shared(&mut self, key: &Arc<K>, value: V) {
         match self.entries.iter_mut().find(|(known, _)| Arc::ptr_eq(known, key)) {
@@ -238,14 +238,14 @@ impl<K: Ord, V: AddAssign + Copy, const CAP: usize> Breakdown<Arc<K>, V, CAP> {
     }
 }
 
-/// Errors by code (0: the source gave none).
+/// Errors by code (0: the source has no code).
 pub type Errors = Breakdown<i32, u64, MAX_ERROR_CODES>;
 /// Applications of a row.
 pub type Apps = Breakdown<Arc<Application>, Share, MAX_APPS_PER_ROW>;
 /// Client addresses of a row.
 pub type Clients = Breakdown<IpAddr, Share, MAX_CLIENTS_PER_ROW>;
 
-/// The few figures kept for each application and each client within a row.
+/// Figures of one application or one client within a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Operations that ended.
@@ -269,7 +269,7 @@ impl AddAssign for Share {
 pub struct PlanUse {
     /// Operations that used it; a bulk may have used several plans.
     pub calls: u64,
-    /// Of them: sorted in memory.
+    /// Number of those that sorted in memory.
     pub memory_sorts: u64,
 }
 
@@ -280,10 +280,10 @@ impl AddAssign for PlanUse {
     }
 }
 
-/// How a server executed the operations of a row: what the wire cannot know.
+/// How the server executed the operations of a row, which the wire does not show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerFigures {
-    /// What it examined, waited for and used.
+    /// Sums of what it examined, waited for and used.
     pub sums: ServerSums,
     /// Operations that scanned the whole collection.
     pub collection_scans: u64,
@@ -291,9 +291,9 @@ pub struct ServerFigures {
     pub memory_sorts: u64,
     /// Operations that spilled to disk.
     pub used_disk: u64,
-    /// Operations that were planned anew.
+    /// Operations that were replanned.
     pub replanned: u64,
-    /// By plan summary as the server wrote it, cut to [`MAX_PLAN`] bytes.
+    /// By plan summary of the server, cut to [`MAX_PLAN`] bytes.
     pub plans: Breakdown<Box<str>, PlanUse, MAX_PLANS>,
 }
 
@@ -334,12 +334,12 @@ impl ServerFigures {
 /// Counts, sums and latencies of one row, or of all rows of one source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Operations that ended, whichever way.
+    /// Operations that ended, with any outcome.
     pub calls: u64,
-    /// Entries of the source (profile documents, lines) that they were read from, statements joined to their
-    /// command included.
+    /// Source entries (profile documents, lines) that they were read from, including statements that were joined
+    /// to their command.
     pub entries: u64,
-    /// Statements that they held.
+    /// Number of statements in them.
     pub statements: u64,
     /// Operations with at least one error.
     pub failed: u64,
@@ -347,18 +347,18 @@ pub struct Figures {
     pub unanswered: u64,
     /// Operations that asked for no answer.
     pub unacknowledged: u64,
-    /// Operations answered in a way that could not be read.
+    /// Operations whose outcome is unknown ([`Outcome::Unknown`]).
     pub outcome_unknown: u64,
     /// Errors by code.
     pub errors: Errors,
-    /// How long they took: on the wire from the last byte of the request to the first byte of the reply. Of a
-    /// source in whole milliseconds, 0 is "less than one".
+    /// Latencies: on the wire, from the last byte of the request to the first byte of the reply. For sources with
+    /// whole milliseconds, 0 means "less than one millisecond".
     pub latency: Histogram,
-    /// Sum of the time from the first to the last byte of replies, in nanoseconds; of the wire alone.
+    /// Sum of the times from the first to the last byte of replies, in nanoseconds (wire only).
     pub transfer_ns: u64,
-    /// Bytes of requests, TCP payload; of the wire alone.
+    /// TCP payload of requests in bytes (wire only).
     pub request_bytes: u64,
-    /// Bytes of replies; on the wire TCP payload.
+    /// Size of replies in bytes; on the wire, their TCP payload.
     pub response_bytes: Sum,
     /// Documents returned.
     pub returned: Sum,
@@ -368,9 +368,9 @@ pub struct Figures {
     pub first_seen: Timestamp,
     /// End of the last operation.
     pub last_seen: Timestamp,
-    /// How the server executed them; `None` where the source does not say.
+    /// How the server executed them; `None` if the source does not know.
     pub server: Option<Box<ServerFigures>>,
-    /// Over time; `None` where that was not asked for.
+    /// Figures over time; `None` if not requested.
     pub timeline: Option<Box<Timeline>>,
 }
 
@@ -422,7 +422,7 @@ impl Figures {
         self.last_seen = self.last_seen.max(last);
     }
 
-    /// Adds all that `other` holds.
+    /// Adds everything in `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.calls == 0 && other.entries == 0 {
             return;
@@ -450,40 +450,40 @@ impl Figures {
         }
     }
 
-    /// How the server executed them; all of it unknown where the source does not say.
+    /// How the server executed them; everything is unknown if the source does not know.
     pub fn server(&self) -> &ServerFigures {
         static UNKNOWN: LazyLock<ServerFigures> = LazyLock::new(ServerFigures::default);
         self.server.as_deref().unwrap_or(&UNKNOWN)
     }
 
-    /// The same to be written to.
+    /// Mutable access to how the server executed them.
     pub fn server_mut(&mut self) -> &mut ServerFigures {
         self.server.get_or_insert_default()
     }
 
-    /// Whether the source says how the server executed them.
+    /// Whether the source knows how the server executed them.
     pub fn knows_execution(&self) -> bool {
         self.server.is_some()
     }
 
-    /// Over time; empty where that was not asked for.
+    /// Figures over time; empty if not requested.
     pub fn timeline(&self) -> &Timeline {
         static NONE: LazyLock<Timeline> = LazyLock::new(Timeline::default);
         self.timeline.as_deref().unwrap_or(&NONE)
     }
 
-    /// The same to be written to.
+    /// Mutable access to the figures over time.
     pub fn timeline_mut(&mut self) -> &mut Timeline {
         self.timeline.get_or_insert_default()
     }
 
-    /// Errors of all codes.
+    /// Number of errors of all codes.
     pub fn error_count(&self) -> u64 {
         self.errors.iter().map(|(_, count)| count).sum::<u64>() + self.errors.other
     }
 
-    /// Documents, or where that is more keys, examined for each document returned; `None` when it is not
-    /// known, or none was returned.
+    /// Documents examined (or keys examined, if more) per document returned; `None` if unknown or if none was
+    /// returned.
     pub fn examined_per_returned(&self) -> Option<f64> {
         let sums = &self.server().sums;
         let examined = sums.docs_examined.get().max(sums.keys_examined.get())?;
@@ -491,7 +491,7 @@ impl Figures {
         (returned > 0).then(|| examined as f64 / returned as f64)
     }
 
-    /// Every sum with its stable name; `server` says how the operations were executed.
+    /// Every sum with its stable name, with the server's sums from `server`.
     pub(crate) fn sums_with(&self, server: &ServerFigures) -> Vec<(&'static str, Sum)> {
         let [keys, docs, rest @ ..] = server.sums.iter();
         let own = [
@@ -502,12 +502,12 @@ impl Figures {
         [keys, docs].into_iter().chain(own).chain(rest).collect()
     }
 
-    /// Every sum that the source itself knows, with its stable name.
+    /// Every sum of this source, with its stable name.
     pub fn sums(&self) -> Vec<(&'static str, Sum)> {
         self.sums_with(self.server())
     }
 
-    /// The sum of this name, to be written to.
+    /// Mutable access to the sum with this name.
     pub fn sum_mut(&mut self, name: &str) -> Option<&mut Sum> {
         match name {
             "returned" => Some(&mut self.returned),
@@ -518,7 +518,7 @@ impl Figures {
     }
 }
 
-/// At most `bytes` bytes of `text`, cut between characters.
+/// The first `bytes` bytes of `text` at most, cut at a character boundary.
 fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {

@@ -1,9 +1,9 @@
-//! A histogram of durations: base-2 exponential, scale 5, over seconds, as OpenTelemetry defines it
+//! A histogram of durations in seconds: base-2 exponential with scale 5, as OpenTelemetry defines it
 //! (<https://opentelemetry.io/docs/specs/otel/metrics/data-model/#exponentialhistogram>).
 //!
-//! Bucket `i` holds `(2^(i/32), 2^((i+1)/32)]` seconds, 2.2 % wide. The index is found from integer
-//! nanoseconds by a fixed table and one comparison, never by floating point, so that it is the same
-//! everywhere. Histograms of different windows, hosts and threads merge by adding counts.
+//! Bucket `i` holds `(2^(i/32), 2^((i+1)/32)]` seconds and is 2.2 % wide. The index is computed from integer
+//! nanoseconds with a fixed table and one comparison, without floating point, so that it is the same on
+//! every platform. Histograms of different windows, hosts and threads are merged by adding counts.
 
 use crate::time::NS_PER_S;
 
@@ -16,7 +16,7 @@ pub const MAX_INDEX: i32 = 1091;
 
 const BUCKETS: usize = (MAX_INDEX - MIN_INDEX + 1) as usize;
 
-/// `2^(j/32)` for j = 0 … 31, as fixed point with 63 binary places, rounded down.
+/// `2^(j/32)` for j = 0 … 31, in fixed point with 63 fractional bits, rounded down.
 const ROOTS: [u64; 32] = [
     0x8000000000000000,
     0x82cd8698ac2ba1d7,
@@ -69,11 +69,11 @@ const fn upper_bounds() -> [u64; BUCKETS] {
     bounds
 }
 
-/// Slots per octave of nanoseconds in [`GUESS`]: a slot is at most 0.72 bucket wide, so at most one
-/// boundary lies in it.
+/// Entries per octave of nanoseconds in [`GUESS`]. An entry covers at most 0.72 of a bucket, so at most one
+/// bucket boundary lies in it.
 const GUESS_SLOTS: usize = 64;
 
-/// Bucket slot of `2^40 × (1 + s/64)` ns, less the 32 × 40 that every octave adds.
+/// Bucket slot of `2^40 × (1 + s/64)` ns, minus 32 × 40 (every octave adds 32).
 static GUESS: [i32; GUESS_SLOTS] = guesses();
 
 const fn guesses() -> [i32; GUESS_SLOTS] {
@@ -92,14 +92,14 @@ const fn guesses() -> [i32; GUESS_SLOTS] {
     guess
 }
 
-/// Slot in the bounds table of a duration above zero.
+/// Slot of a duration above zero in the table of bounds.
 #[inline]
 fn slot_of(ns: u64) -> usize {
     let octave = 63 - ns.leading_zeros();
     let top = (ns << (63 - octave)) >> 57;
     let guess = GUESS[(top as usize) & (GUESS_SLOTS - 1)] + octave as i32 * SUB_BUCKETS;
-    // Below some 30 ns a bucket is narrower than a nanosecond and the guess may be a slot before the
-    // first one; the comparison corrects both.
+    // Below about 30 ns a bucket is narrower than a nanosecond, and the guess may lie before the first
+    // slot; the comparison corrects both.
     let mut slot = guess.max(0) as usize;
     while slot + 1 < BUCKETS && ns > UPPER_NS[slot] {
         slot += 1;
@@ -107,19 +107,18 @@ fn slot_of(ns: u64) -> usize {
     slot
 }
 
-/// OpenTelemetry's index of the bucket that holds `ns` nanoseconds; `None` for 0, which has a bucket
-/// of its own.
+/// OpenTelemetry's index of the bucket that holds `ns` nanoseconds; `None` for 0, which has its own bucket.
 pub fn index_of(ns: u64) -> Option<i32> {
     (ns > 0).then(|| slot_of(ns) as i32 + MIN_INDEX)
 }
 
-/// Inclusive upper bound of bucket `index` in whole nanoseconds, rounded down; indices outside
-/// [`MIN_INDEX`]..=[`MAX_INDEX`] give the bound of the nearest bucket.
+/// Inclusive upper bound of bucket `index` in whole nanoseconds, rounded down. An index outside
+/// [`MIN_INDEX`]..=[`MAX_INDEX`] gives the bound of the nearest bucket.
 pub fn upper_bound_ns(index: i32) -> u64 {
     UPPER_NS[(index.clamp(MIN_INDEX, MAX_INDEX) - MIN_INDEX) as usize]
 }
 
-/// The bucket of a duration, found once for several histograms.
+/// The bucket of a duration, computed once for several histograms.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Bucket(usize);
 
@@ -131,8 +130,8 @@ impl Bucket {
     }
 }
 
-/// A histogram of durations in nanoseconds. At most 2,049 buckets (16 KiB), and only the span between
-/// the lowest and the highest one in use is held.
+/// A histogram of durations in nanoseconds. It has at most 2,049 buckets (16 KiB), and stores only those from
+/// the lowest to the highest one in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -146,19 +145,19 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram; allocates nothing.
+    /// An empty histogram, without allocating.
     pub const fn new() -> Self {
         Self { counts: Vec::new(), first_slot: 0, zero: 0, count: 0, sum_ns: 0, min_ns: 0, max_ns: 0 }
     }
 
-    /// An empty histogram in which durations from `low_ns` to `high_ns` are recorded without allocating;
-    /// others may be recorded too.
+    /// An empty histogram that records durations from `low_ns` to `high_ns` without allocating. Other durations
+    /// may be recorded too.
     pub fn spanning(low_ns: u64, high_ns: u64) -> Self {
         let (low, high) = (slot_of(low_ns.max(1)), slot_of(high_ns.max(1)));
         Self { counts: vec![0; high.saturating_sub(low) + 1], first_slot: low, ..Self::new() }
     }
 
-    /// Forgets what it holds and keeps its memory.
+    /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
         let (mut counts, first_slot) = (std::mem::take(&mut self.counts), self.first_slot);
         counts.fill(0);
@@ -177,7 +176,7 @@ impl Histogram {
         self.record_in(ns, Bucket::of(ns), times);
     }
 
-    /// Adds `times` durations of `ns` nanoseconds each, whose bucket is known.
+    /// Adds `times` durations of `ns` nanoseconds each; `bucket` is the bucket of `ns`.
     #[inline]
     pub(crate) fn record_in(&mut self, ns: u64, bucket: Bucket, times: u64) {
         if times == 0 {
@@ -198,8 +197,8 @@ impl Histogram {
         }
     }
 
-    /// Puts a histogram together again from what [`buckets`](Self::buckets) and the other accessors gave.
-    /// `None` where it contradicts itself: an index out of range, or bounds that do not hold.
+    /// Restores a histogram from the values of [`buckets`](Self::buckets) and the other accessors. `None` if
+    /// they are inconsistent: an index out of range, or a minimum above the maximum or the sum.
     pub fn from_parts(
         zero: u64,
         buckets: &[(i32, u64)],
@@ -246,7 +245,7 @@ impl Histogram {
         }
     }
 
-    /// Adds all that `other` holds.
+    /// Adds everything in `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -265,34 +264,33 @@ impl Histogram {
         }
     }
 
-    /// How many durations it holds.
+    /// The number of durations.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many of them were zero.
+    /// The number of durations of zero.
     pub const fn zero_count(&self) -> u64 {
         self.zero
     }
 
-    /// Their sum in nanoseconds, exact.
+    /// The sum of all durations in nanoseconds, exact.
     pub const fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
-    /// The shortest, exact; `None` when empty.
+    /// The shortest duration, exact; `None` if empty.
     pub fn min_ns(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min_ns)
     }
 
-    /// The longest, exact; `None` when empty.
+    /// The longest duration, exact; `None` if empty.
     pub fn max_ns(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max_ns)
     }
 
-    /// The `q` quantile (0 to 1) in nanoseconds; `None` when empty. It is the upper bound of the
-    /// bucket in which the quantile lies, but never outside what was recorded: at most 2.2 % above
-    /// the true value, never below it.
+    /// The `q` quantile (0 to 1) in nanoseconds; `None` if empty. This is the upper bound of the quantile's
+    /// bucket, limited to the recorded range: at most 2.2 % above the true value, never below it.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         if self.count == 0 {
             return None;
@@ -311,7 +309,7 @@ impl Histogram {
         Some(self.max_ns)
     }
 
-    /// The buckets that are not empty: OpenTelemetry's index and the count, in order of the index.
+    /// The buckets that are not empty: OpenTelemetry's index and the count, in ascending order.
     pub fn buckets(&self) -> impl Iterator<Item = (i32, u64)> + '_ {
         self.counts
             .iter()
@@ -320,7 +318,7 @@ impl Histogram {
             .map(|(offset, &count)| ((self.first_slot + offset) as i32 + MIN_INDEX, count))
     }
 
-    /// Bytes that this holds on the heap.
+    /// Heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.counts.capacity() * size_of::<u64>()
     }
@@ -332,7 +330,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn powers_of_two_seconds_close_their_bucket() {
+    fn powers_of_two_seconds_are_upper_bounds_of_their_buckets() {
         // (2^(i/32), 2^((i+1)/32)]: one second is the upper bound of bucket -1.
         assert_eq!(index_of(NS_PER_S), Some(-1));
         assert_eq!(index_of(NS_PER_S + 1), Some(0));
@@ -345,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_made_for_a_span_does_not_grow_in_it() {
+    fn a_spanning_histogram_does_not_allocate_within_its_span() {
         let mut spanning = Histogram::spanning(64, 1 << 36);
         let bytes = spanning.heap_bytes();
         for ns in [64, 1_000, 1 << 36] {
@@ -362,7 +360,7 @@ mod tests {
     }
 
     proptest! {
-        /// The definition in logarithms, away from the boundaries where a float cannot decide.
+        /// The definition by logarithms, except at boundaries, which floating point cannot decide.
         #[test]
         fn the_table_agrees_with_the_logarithm(bits in 0u32..64, low in any::<u64>()) {
             let ns = ((1u64 << bits) | (low & ((1u64 << bits) - 1))).max(1);
@@ -381,8 +379,8 @@ mod tests {
             values.iter().for_each(|&ns| histogram.record(ns));
             values.sort_unstable();
             let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
-            let (truth, told) = (values[rank - 1], histogram.quantile_ns(q).unwrap());
-            prop_assert!(told >= truth && told as f64 <= truth as f64 * 1.0219 + 1.0, "{truth} {told}");
+            let (truth, reported) = (values[rank - 1], histogram.quantile_ns(q).unwrap());
+            prop_assert!(reported >= truth && reported as f64 <= truth as f64 * 1.0219 + 1.0, "{truth} {reported}");
         }
 
         #[test]

@@ -1,7 +1,7 @@
-//! The nouns and the arithmetic of mongosonar.
+//! The data types and the arithmetic of mongosonar.
 //!
-//! What is *absent* here is the point: no I/O, no threads, no clock (time is an argument), no
-//! `unsafe`. Every other room imports this one; this one imports none of ours.
+//! This crate has no I/O, no threads, no clock (time is an argument) and no `unsafe`. All other crates of
+//! the workspace may import it; it imports none of them.
 #![forbid(unsafe_code)]
 
 pub mod baseline;

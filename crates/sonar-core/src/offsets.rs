@@ -1,11 +1,11 @@
-//! The offset from UTC that the times of a log are written with, over the course of the log.
+//! The UTC offsets of the times in a log, over the course of the log.
 
 use crate::Timestamp;
 
-/// The most spans of one offset that are kept.
+/// The maximum number of spans.
 pub const MAX_SPANS: usize = 256;
 
-/// A stretch of a log whose times have one offset.
+/// A part of a log whose times have the same offset.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct OffsetSpan {
     /// The earliest time with this offset.
@@ -16,19 +16,19 @@ pub struct OffsetSpan {
     pub minutes: i16,
 }
 
-/// The offsets of a log. They change when daylight saving time begins or ends, and between the logs of
-/// servers in different zones.
+/// The UTC offsets of a log. They change when daylight saving time begins or ends, and between the logs of
+/// servers in different time zones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UtcOffsets {
     spans: Vec<OffsetSpan>,
-    /// The span that was extended last.
+    /// Index of the span that was extended last.
     current: usize,
-    /// Times that were not noted because there are [`MAX_SPANS`] spans.
+    /// Number of times that were dropped because there are already [`MAX_SPANS`] spans.
     pub turned_away: u64,
 }
 
 impl UtcOffsets {
-    /// Notes that a line at `at` was written with an offset of `minutes` east of UTC.
+    /// Records that a line at `at` has an offset of `minutes` east of UTC.
     #[inline]
     pub fn record(&mut self, at: Timestamp, minutes: i16) {
         if let Some(span) = self.spans.get_mut(self.current)
@@ -51,14 +51,14 @@ impl UtcOffsets {
         self.spans.push(OffsetSpan { from: at, to: at, minutes });
     }
 
-    /// Minutes east of UTC at `at`: those of the first span that holds it, else of the span nearest to it.
-    /// `None` if no line had an offset, as in logs of 2.4 and earlier.
+    /// Minutes east of UTC at `at`, from the first span that contains it, otherwise from the nearest span. `None`
+    /// if no line had an offset, as in logs of 2.4 and earlier.
     pub fn at(&self, at: Timestamp) -> Option<i16> {
         let distance = |span: &&OffsetSpan| span.from.since(at).max(at.since(span.to));
         self.spans.iter().min_by_key(distance).map(|span| span.minutes)
     }
 
-    /// The spans, in the order in which they were read.
+    /// The spans, in order of reading.
     pub fn spans(&self) -> &[OffsetSpan] {
         &self.spans
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_alternates_between_offsets_does_not_grow_without_end() {
+    fn a_log_that_alternates_between_offsets_keeps_a_bounded_number_of_spans() {
         let mut offsets = UtcOffsets::default();
         for second in 0..1_000 {
             offsets.record(at(second), (second % 2) as i16 * 60);

@@ -1,18 +1,18 @@
-//! An operation: one command as a client sent it, with what became of it.
+//! An operation: one command as a client sent it, and its outcome.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Endpoint, ShapeId, ShapeInfo, Timestamp};
 
-/// On which side of the server a command was seen. A mongod is a client too, and on a host with
-/// mongos and mongod a query passes the wire twice.
+/// Whether a client or another server sent a command. On a host with mongos and mongod a query crosses
+/// the wire twice: once to mongos, once from mongos to mongod.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Role {
-    /// Sent by a client to a server that we watch.
+    /// Sent by a client to a server.
     #[default]
     Served,
-    /// Sent by a server (mongos, or a member of a replica set) to another.
+    /// Sent by a server (mongos, or a member of a replica set) to another server.
     Issued,
 }
 
@@ -26,10 +26,10 @@ impl Role {
     }
 }
 
-/// What an operation is for. Totals speak of [`Class::User`] unless asked.
+/// The purpose of an operation. Totals include only [`Class::User`] by default.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Class {
-    /// What an application asked for.
+    /// Requests of an application.
     #[default]
     User,
     /// The server's own housekeeping: sessions, config polling, authentication.
@@ -38,13 +38,13 @@ pub enum Class {
     Monitoring,
     /// Oplog reads, heartbeats, votes.
     Replication,
-    /// Waits on purpose: awaitData, change streams, streaming `hello`, exhaust replies after the
-    /// first. Their time is no query's latency.
+    /// Waits on purpose: awaitData, change streams, streaming `hello`, exhaust replies after the first. Their
+    /// time is not the latency of a query.
     Waiting,
 }
 
 impl Class {
-    /// All classes, in the order of display.
+    /// All classes, in display order.
     pub const ALL: [Self; 5] =
         [Self::User, Self::Internal, Self::Monitoring, Self::Replication, Self::Waiting];
 
@@ -78,7 +78,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// From the number in a message header; `None` for a number the protocol does not define.
+    /// From the number in a message header; `None` for a number that the protocol does not define.
     pub const fn from_number(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::Reply,
@@ -113,7 +113,7 @@ impl Opcode {
         }
     }
 
-    /// `OP_MSG` and so on.
+    /// The protocol's name, for example `OP_MSG`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reply => "OP_REPLY",
@@ -164,16 +164,16 @@ impl Compressor {
     }
 }
 
-/// Who is at the other end, as the connection's `hello` said.
+/// The client application of a connection, from its `hello`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Application {
-    /// `application.name`; empty when the client gave none.
+    /// `application.name`; empty if the client sent none.
     pub name: Box<str>,
-    /// `driver.name`; empty when unknown.
+    /// `driver.name`; empty if unknown.
     pub driver: Box<str>,
-    /// `driver.version`; empty when unknown.
+    /// `driver.version`; empty if unknown.
     pub driver_version: Box<str>,
-    /// The connection was open before we listened and no `hello` has been seen on it.
+    /// The connection was open before the capture began, and no `hello` has been seen on it.
     pub joined_late: bool,
 }
 
@@ -183,7 +183,7 @@ impl Application {
         Self { joined_late: true, ..Self::default() }
     }
 
-    /// What to call it: its name, `joined late`, or the driver in brackets.
+    /// The display name: its name, or `joined late`, or the driver in brackets.
     pub fn label(&self) -> String {
         if !self.name.is_empty() {
             self.name.to_string()
@@ -197,7 +197,7 @@ impl Application {
     }
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Outcome<'a> {
     /// Answered, without an error.
@@ -205,14 +205,14 @@ pub enum Outcome<'a> {
     /// Answered with errors: the command's own (`ok: 0`, `$err`, cursorNotFound), write errors, or a
     /// write concern error.
     Failed(ErrorCodes<'a>),
-    /// No reply came: the connection ended, or the time-out did.
+    /// No reply came before the connection ended or the time-out expired.
     Unanswered,
     /// No reply had come when the capture ended: the operation may still be running.
     InFlight,
     /// The client asked for no reply.
     Unacknowledged,
-    /// Not known: what the reply said could not be read (cut by a snap length, not decodable), the reply
-    /// was lost in a gap, or too many requests were waiting.
+    /// Unknown: the reply could not be read (cut by a snap length, not decodable), was lost in a gap, or too many
+    /// requests were waiting.
     Unknown,
 }
 
@@ -233,80 +233,80 @@ impl Outcome<'_> {
 /// Error codes of one operation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct ErrorCodes<'a> {
-    /// The distinct codes with how often each came; code 0 where the server gave none.
+    /// The distinct codes with their number of occurrences; code 0 if the server sent none.
     pub codes: &'a [(i32, u32)],
 }
 
-/// How many statements of one shape a command held.
+/// The statements of one shape in a command.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
     /// Their shape.
     pub shape: ShapeId,
-    /// How many of them, 1 or more.
+    /// Number of statements, 1 or more.
     pub count: u32,
 }
 
-/// One command as a client sent it, and what became of it. Borrowed from the decoder for the length
-/// of one call: a sink copies what it keeps.
+/// One command as a client sent it, and its outcome. It borrows from the decoder for one call; a sink
+/// copies what it keeps.
 #[derive(Copy, Clone, Debug)]
 pub struct Operation<'a> {
-    /// Last byte of the request.
+    /// Time of the last byte of the request.
     pub start: Timestamp,
-    /// First byte of the reply; without a reply, when it was given up.
+    /// Time of the first byte of the reply; without a reply, the time when the decoder gave up waiting.
     pub end: Timestamp,
-    /// From `start` to `end`; `None` without a reply, or when the time of one of the two is not known.
+    /// From `start` to `end`; `None` without a reply, or if one of the two times is unknown.
     pub latency_ns: Option<u64>,
-    /// From the first to the last byte of the reply.
+    /// Time from the first to the last byte of the reply.
     pub transfer_ns: Option<u64>,
-    /// Who asked.
+    /// The client's address.
     pub client: Endpoint,
-    /// Who was asked.
+    /// The server's address.
     pub server: Endpoint,
-    /// On which side of the server it was seen.
+    /// Whether a client or another server sent it.
     pub role: Role,
-    /// What it is for.
+    /// Its purpose.
     pub class: Class,
-    /// The command as it was sent. It differs from the shape's where a getMore or killCursors belongs
-    /// to the shape that opened the cursor.
+    /// The command as sent. It differs from the command of the shape for a getMore or killCursors, whose shape is
+    /// that of the command that opened the cursor.
     pub command: &'a str,
     /// Its shape.
     pub shape: &'a Arc<ShapeInfo>,
-    /// The id that keeps every order as sent.
+    /// The id that also depends on the order of keys as sent.
     pub ordered_id: ShapeId,
-    /// The statements it held, where it held several shapes; empty otherwise.
+    /// Its statements by shape if they have several shapes; empty otherwise.
     pub statements: &'a [Statement],
-    /// How many statements it held: 1 for a plain command, the sum for a bulk one.
+    /// Number of statements: 1 for a plain command, the sum for a bulk write.
     pub statement_count: u32,
-    /// Who the client is.
+    /// The client application.
     pub app: &'a Arc<Application>,
-    /// Opcode of the request, as it was inside any compression.
+    /// Opcode of the request after decompression.
     pub opcode: Opcode,
-    /// Compressor of the request, or else of the reply.
+    /// Compressor of the request; if it was not compressed, that of the reply.
     pub compressor: Option<Compressor>,
     /// `requestID` of the request, unsigned.
     pub request_id: u32,
-    /// The cursor it opened, used or killed; `None` for none, or when not known.
+    /// The cursor that it opened, used or killed; `None` if there is none or it is unknown.
     pub cursor_id: Option<i64>,
-    /// Bytes of the request message on the wire, header included.
+    /// Size of the request message on the wire in bytes, including the header.
     pub request_bytes: u64,
-    /// Bytes of the reply messages on the wire, headers included.
+    /// Size of the reply messages on the wire in bytes, including headers.
     pub response_bytes: u64,
-    /// Documents in the reply's batch; `None` when not known, or when the command returns none.
+    /// Documents in the reply's batch; `None` if unknown, or if the command returns no documents.
     pub docs_returned: Option<u64>,
-    /// `n` of a write's reply: documents inserted, matched or deleted; `None` when not known.
+    /// `n` of a write's reply: documents inserted, matched or deleted; `None` if unknown.
     pub docs_matched: Option<u64>,
-    /// Documents inserted, changed (or upserted) or deleted, as the server says; `None` when not known.
+    /// Documents inserted, changed (or upserted) or deleted according to the reply; `None` if unknown.
     pub docs_affected: Option<u64>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome<'a>,
-    /// The command with its values, where the user asked for them.
+    /// The command with its values, if the user asked for them.
     pub values: Option<&'a str>,
 }
 
-/// Operations of one shape that have not ended.
+/// Operations of one shape that are in flight.
 #[derive(Clone, Debug)]
 pub struct InFlight {
-    /// Server, role and class.
+    /// The server's address.
     pub server: Endpoint,
     /// See [`Operation::role`].
     pub role: Role,
@@ -314,7 +314,7 @@ pub struct InFlight {
     pub class: Class,
     /// Their shape.
     pub shape: Arc<ShapeInfo>,
-    /// How many.
+    /// Number of operations.
     pub count: u64,
     /// Age of the oldest, in nanoseconds.
     pub oldest_ns: u64,

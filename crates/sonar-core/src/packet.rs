@@ -1,18 +1,17 @@
-//! One packet as a ring or a capture file gives it.
+//! One packet from a capture ring or a capture file.
 
 use crate::Timestamp;
 
-/// How the first bytes of a packet are laid out. Numbers are those of
-/// <https://www.tcpdump.org/linktypes.html>.
+/// Link-layer header type of a packet. Numbers are those of <https://www.tcpdump.org/linktypes.html>.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LinkType {
     /// Ethernet (1), with any number of VLAN tags.
     Ethernet,
-    /// BSD loopback (0): an address family of four bytes in the byte order of the machine that captured.
+    /// BSD loopback (0): a four-byte address family in the byte order of the capturing machine.
     Null,
     /// OpenBSD loopback (108): the same in network byte order.
     Loop,
-    /// Raw IP (101, and the older 12 and 14), version from the first nibble.
+    /// Raw IP (101, and the older 12 and 14); the first nibble is the IP version.
     Raw,
     /// Raw IPv4 (228).
     Ipv4,
@@ -22,7 +21,7 @@ pub enum LinkType {
     LinuxCooked,
     /// Linux cooked capture v2 (276).
     LinuxCooked2,
-    /// Any other number: its packets are counted, not decoded.
+    /// Any other number: its packets are counted but not decoded.
     Other(u16),
 }
 
@@ -58,13 +57,13 @@ impl LinkType {
     }
 }
 
-/// Which way a packet went through the interface, where the source knows it.
+/// The direction of a packet through the interface, if the source knows it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Direction {
-    /// The source does not say (most capture files).
+    /// Unknown, as in most capture files.
     #[default]
     Unknown,
-    /// To this host, or seen on the way past.
+    /// To this host, or passing by.
     Incoming,
     /// From this host.
     Outgoing,
@@ -73,20 +72,20 @@ pub enum Direction {
 /// One captured packet, borrowed from the ring or the file.
 #[derive(Copy, Clone, Debug)]
 pub struct Packet<'a> {
-    /// When the kernel (or whoever wrote the file) stamped it.
+    /// Time stamp from the kernel or from the capture file.
     pub time: Timestamp,
-    /// Layout of the first bytes of `data`.
+    /// Type of the link-layer header in `data`.
     pub link: LinkType,
     /// Interface number: the kernel's index on a ring, the section-wide number in pcapng, 0 in pcap.
     pub interface: u32,
-    /// Which way it went.
+    /// Direction through the interface.
     pub direction: Direction,
-    /// Whether `interface` is a loopback one, where each packet is seen going out and coming in.
+    /// Whether `interface` is a loopback interface, which shows each packet twice: going out and coming in.
     pub loopback: bool,
-    /// The VLAN tag (TCI) that the kernel took out of the packet, if it did.
+    /// The VLAN tag (TCI), if the kernel removed it from the packet.
     pub vlan_tci: Option<u16>,
-    /// Bytes that were on the wire; `data` is shorter when a snap length cut it.
+    /// Length on the wire in bytes; `data` is shorter if a snap length cut it.
     pub wire_len: u32,
-    /// The bytes.
+    /// The captured bytes.
     pub data: &'a [u8],
 }

@@ -1,45 +1,46 @@
-//! The arithmetic of a profiler's capped collection: how fast it fills, and when it wraps.
+//! The profiler's capped collection: how fast it fills and when it wraps.
 
 use crate::Timestamp;
 use crate::time::NS_PER_S;
 
-/// Whether level 2 also writes every operation to the server's log. Servers before 4.4 do (measured with 4.0; 4.2 was
-/// not measured). From 4.4 on the log gets what is slower than `slowms`, or what the filter takes, at every level
-/// (source of 4.4.6 and later; with Percona Server 4.4.6 `impact` measured 0 to 40 bytes a second at level 2).
+/// Whether level 2 also writes every operation to the server's log. Servers before 4.4 do (measured with 4.0, not
+/// with 4.2). From 4.4 on, the log gets operations slower than `slowms`, or those that match the filter, at every
+/// level (source code of 4.4.6 and later; on Percona Server 4.4.6 `impact` measured 0 to 40 bytes per second at
+/// level 2).
 pub fn level_2_logs_all(version: (u32, u32, u32)) -> bool {
     version < (4, 4, 0) && version != (0, 0, 0)
 }
 
-/// What is known of a `system.profile`.
+/// The fill state of a `system.profile` collection.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
-    /// Size at which it begins to overwrite, in bytes; `None` when not known.
+    /// Size in bytes at which it starts to overwrite; `None` if unknown.
     pub max_bytes: Option<u64>,
-    /// Size of its documents, in bytes.
+    /// Total size of its documents in bytes.
     pub size_bytes: u64,
-    /// How many documents it holds.
+    /// Number of documents.
     pub documents: u64,
     /// End of the operation in its first document.
     pub oldest: Option<Timestamp>,
     /// End of the operation in its last document.
     pub newest: Option<Timestamp>,
-    /// How many of its last documents were looked at for the present rate.
+    /// Number of the latest documents that were read to determine the current rate.
     pub recent_documents: u64,
     /// End of the operation in the first of those.
     pub recent_since: Option<Timestamp>,
 }
 
-/// When a capped collection begins to overwrite its oldest documents.
+/// When a capped collection overwrites its oldest documents.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Wrap {
-    /// It holds nothing, or its size is not known: nothing can be said.
+    /// It is empty, or its maximum size is unknown.
     Unknown,
-    /// It is full: a document written now is overwritten after so many nanoseconds at the present rate.
+    /// It is full: a document written now is overwritten after this time at the current rate.
     Full {
-        /// Nanoseconds that a whole turn takes.
+        /// Time in nanoseconds until everything is overwritten once.
         turn_ns: u64,
     },
-    /// It will be full after so many nanoseconds at the present rate.
+    /// It will be full after this time at the current rate.
     In {
         /// Nanoseconds from now.
         ns: u64,
@@ -47,30 +48,27 @@ pub enum Wrap {
 }
 
 impl Fill {
-    /// Nanoseconds between its first and its last document; `None` when it is empty.
+    /// Nanoseconds between its first and its last document; `None` if it is empty.
     pub fn span_ns(&self) -> Option<u64> {
         Some(self.newest?.since(self.oldest?))
     }
 
-    /// Mean size of a document in bytes; `None` when it is empty.
+    /// Mean size of a document in bytes; `None` if it is empty.
     pub fn mean_bytes(&self) -> Option<f64> {
         (self.documents > 0).then(|| self.size_bytes as f64 / self.documents as f64)
     }
 
-    /// Documents a second at present: those looked at, over the time from the first of them to `now`
-    /// (so a collection that nothing is written to any more has a rate that falls). `None` when empty.
-    ///
-    /// `now` is the server's clock, as the documents are.
+    /// Current rate in documents per second: the latest documents, divided by the time from the first of them
+    /// to `now`, on the server's clock. The rate falls if nothing more is written. `None` if it is empty.
     pub fn rate(&self, now: Timestamp) -> Option<f64> {
         let since = self.recent_since?;
-        // Times are whole milliseconds: what ended in this one took at least half of it.
+        // Times are whole milliseconds, so assume at least half of one.
         let ns = now.since(since).max(500_000);
         Some(self.recent_documents as f64 * NS_PER_S as f64 / ns as f64)
     }
 
-    /// Whether new documents overwrite old ones. Of documents of many sizes a full collection has more
-    /// room left than one of them takes: it is full where there is room for four of mean size, or a
-    /// fiftieth of it, at most.
+    /// Whether new documents overwrite old ones. Documents differ in size, so a full collection may still have
+    /// room for some. It counts as full if the free space is below four mean documents or 2 % of its size.
     pub fn is_full(&self) -> bool {
         match (self.max_bytes, self.mean_bytes()) {
             (Some(max), Some(mean)) => {
@@ -81,7 +79,7 @@ impl Fill {
         }
     }
 
-    /// When it wraps, at the rate of `now`.
+    /// When it wraps at the current rate.
     pub fn wrap(&self, now: Timestamp) -> Wrap {
         let (Some(max), Some(mean), Some(rate)) = (self.max_bytes, self.mean_bytes(), self.rate(now)) else {
             return Wrap::Unknown;
@@ -117,8 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn a_half_full_collection_wraps_when_the_other_half_is_written() {
-        // Ten documents a second of 500 bytes: 500,000 bytes take 100 s.
+    fn a_half_full_collection_wraps_after_its_second_half_is_written() {
+        // Ten documents of 500 bytes per second: 500,000 bytes take 100 s.
         assert_eq!(half_full().wrap(Timestamp::from_unix(2_000, 0)), Wrap::In { ns: 100 * NS_PER_S });
         assert_eq!(half_full().span_ns(), Some(1_000 * NS_PER_S));
     }
@@ -129,20 +127,20 @@ mod tests {
         {
             assert_eq!(level_2_logs_all(version), all, "{version:?}");
         }
-        assert!(!level_2_logs_all((0, 0, 0)), "a version that is not known");
+        assert!(!level_2_logs_all((0, 0, 0)), "an unknown version");
     }
 
     #[test]
-    fn silence_slows_the_rate() {
+    fn the_rate_falls_while_nothing_is_written() {
         // Ninety more seconds without a document: a tenth of the rate, ten times as long.
         assert_eq!(half_full().wrap(Timestamp::from_unix(2_090, 0)), Wrap::In { ns: 1_000 * NS_PER_S });
     }
 
     #[test]
-    fn a_full_one_turns_and_an_empty_one_says_nothing() {
+    fn a_full_collection_wraps_and_an_empty_one_is_unknown() {
         let full = Fill { size_bytes: 999_900, documents: 2_000, ..half_full() };
         let Wrap::Full { turn_ns } = full.wrap(Timestamp::from_unix(2_000, 0)) else { panic!("not full") };
-        // 2,000 documents at ten a second.
+        // 2,000 documents at ten per second.
         assert!((199..=201).contains(&(turn_ns / NS_PER_S)), "{turn_ns}");
         assert_eq!(Fill::default().wrap(Timestamp::from_unix(1, 0)), Wrap::Unknown);
         assert_eq!(Fill::default().span_ns(), None);
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_of_this_millisecond_give_no_infinite_rate() {
+    fn documents_of_the_current_millisecond_give_a_finite_rate() {
         let fill = Fill { recent_since: at(2_000), ..half_full() };
         assert!(fill.rate(Timestamp::from_unix(2_000, 0)).unwrap().is_finite());
         // The server's clock may have stepped back.

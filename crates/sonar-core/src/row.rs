@@ -1,8 +1,8 @@
-//! A row: what is known of the operations of one shape, namespace, application, client or plan.
+//! A row: the figures of all operations of one shape, namespace, application, client or plan.
 //!
-//! It holds the figures of each source apart, because two sources that saw the same operation would count it
-//! twice: the wire knows latency, bytes and applications, a profile or log knows what the server examined,
-//! waited for and read. Merged rows have all of it side by side.
+//! It keeps the figures of each source separately, because two sources may have seen the same operation. The wire
+//! knows latency, bytes and applications; a profile or log knows what the server examined, waited for and read.
+//! A merged row has all of these side by side.
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -13,34 +13,34 @@ use foldhash::quality::RandomState;
 use crate::figures::{Apps, Clients, Figures, Record, ServerFigures, Sum};
 use crate::{Application, Class, Endpoint, Identity, Role, ShapeId, ShapeInfo, Source};
 
-/// The most ordered ids told apart within one row.
+/// The maximum number of ordered ids per row.
 pub const MAX_ORDERED_IDS: usize = 8;
 
-/// What a row stands for.
+/// What the operations of a row have in common.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// A shape, or where it is not known exactly, what is known of it.
+    /// A shape, or the known part of it.
     Shape {
         /// How exactly the shape is known.
         identity: Identity,
         /// The shape.
         shape: Arc<ShapeInfo>,
-        /// The ordered id, where rows are split by it; 0 otherwise.
+        /// The ordered id if rows are split by it; otherwise 0.
         order: ShapeId,
     },
-    /// A namespace: database, and collection unless it is empty.
+    /// A namespace: database and collection; the collection may be empty.
     Namespace(Box<str>, Box<str>),
     /// An application.
     App(Arc<Application>),
     /// A client address.
     Client(IpAddr),
-    /// A plan summary; empty for none.
+    /// A plan summary; empty if there is none.
     Plan(Box<str>),
-    /// All that did not fit.
+    /// All operations that did not fit into the table.
     Other,
 }
 
-/// A [`Subject`] that is borrowed.
+/// A borrowed [`Subject`].
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum SubjectRef<'a> {
     Shape(Identity, &'a Arc<ShapeInfo>, ShapeId),
@@ -65,7 +65,7 @@ impl Subject {
 }
 
 impl SubjectRef<'_> {
-    /// Whether `subject` is this one. Mostly the same text lies at the same address.
+    /// Whether both are the same subject. Equal shapes usually share one allocation, so pointers are compared first.
     #[inline(always)]
     fn is(self, subject: &Subject) -> bool {
         match (self, subject) {
@@ -84,14 +84,14 @@ impl SubjectRef<'_> {
         }
     }
 
-    /// A number that is quickly made, and mostly another one for another subject.
+    /// A cheap hash for [`Table`](crate::Table)'s cache of recent rows. Collisions cost only a lookup.
     #[inline]
     fn number(self) -> u64 {
         match self {
-            // Ids are hashes themselves.
+            // Ids are hashes already.
             Self::Shape(_, shape, order) => shape.id.0 ^ order.0,
             Self::Namespace(database, collection) => (database.len() * 8 + collection.len()) as u64,
-            // Applications lie apart in memory.
+            // Different applications have different addresses.
             Self::App(app) => (Arc::as_ptr(app) as u64 >> 4) ^ (Arc::as_ptr(app) as u64 >> 10),
             Self::Client(IpAddr::V4(ip)) => u64::from(ip.to_bits()),
             Self::Client(IpAddr::V6(ip)) => ip.to_bits() as u64,
@@ -112,7 +112,7 @@ impl SubjectRef<'_> {
     }
 }
 
-/// Which row: a subject, and where rows are split by them, server, role and class of its operations.
+/// Identifies a row: its subject and, if rows are split by them, server, role and class.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Key<'a> {
     pub server: Endpoint,
@@ -122,13 +122,13 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// See [`SubjectRef::number`].
+    /// See [`SubjectRef::quick_hash`].
     #[inline]
     pub(crate) fn number(&self) -> u64 {
         self.subject.number().wrapping_add(self.class as u64).wrapping_add(u64::from(self.server.port))
     }
 
-    /// Whether `row` is the one.
+    /// Whether `row` has this key.
     #[inline(always)]
     pub(crate) fn is(&self, row: &Row) -> bool {
         self.class == row.class
@@ -150,23 +150,23 @@ impl Key<'_> {
     }
 }
 
-/// What one source saw of a row.
+/// The figures of a row from one source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// The figures.
+    /// Figures of all its operations.
     pub figures: Figures,
     /// By application.
     pub apps: Apps,
     /// By client address.
     pub clients: Clients,
-    /// What had not ended when the source did; of the wire alone.
+    /// Operations in flight when the source ended (wire only).
     pub in_flight: Unfinished,
 }
 
-/// Operations that have not ended.
+/// Operations in flight.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Unfinished {
-    /// How many.
+    /// Number of operations.
     pub count: u64,
     /// Age of the oldest, in nanoseconds.
     pub oldest_ns: u64,
@@ -182,42 +182,42 @@ impl Observed {
     }
 }
 
-/// Server, role, class and shape of a row by shape.
+/// Identifies a row by shape: server, role, class and shape.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowKey {
-    /// The server that was asked.
+    /// The server's address.
     pub server: Endpoint,
     /// See [`Operation::role`](crate::Operation::role).
     pub role: Role,
     /// See [`Operation::class`](crate::Operation::class).
     pub class: Class,
-    /// The shape; id 0 in the row `other`.
+    /// The shape; 0 for the row `other`.
     pub shape: ShapeId,
-    /// The ordered id, where rows are split by it; id 0 otherwise.
+    /// The ordered id if rows are split by it; otherwise 0.
     pub order: ShapeId,
 }
 
 /// One row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The server that was asked; port 0 where rows are not split by it.
+    /// The server's address; port 0 if rows are not split by server.
     pub server: Endpoint,
-    /// See [`Operation::role`](crate::Operation::role); served where rows are not split by it.
+    /// See [`Operation::role`](crate::Operation::role); `Served` if rows are not split by role.
     pub role: Role,
-    /// See [`Operation::class`](crate::Operation::class); user where rows are not split by it.
+    /// See [`Operation::class`](crate::Operation::class); `User` if rows are not split by class.
     pub class: Class,
-    /// What it stands for.
+    /// What its operations have in common.
     pub subject: Subject,
-    /// The ordered ids seen, at most [`MAX_ORDERED_IDS`].
+    /// The smallest ordered ids, at most [`MAX_ORDERED_IDS`].
     pub ordered_ids: Vec<ShapeId>,
-    /// `queryHash` of the server, where every operation that gave one gave this; empty where they gave several.
+    /// The server's `queryHash` if all operations that have one have the same; empty if they have several.
     query_hash: Option<Box<str>>,
-    /// By source.
+    /// Figures by source, in the order of [`Source::ALL`].
     observed: [Option<Box<Observed>>; Source::ALL.len()],
 }
 
 impl Row {
-    /// A row without figures; `class` is that of its operations, where rows are split by it.
+    /// A row without figures. `class` is that of its operations if rows are split by class.
     pub fn new(subject: Subject, class: Class) -> Self {
         Self {
             server: Endpoint::default(),
@@ -247,7 +247,7 @@ impl Row {
         RowKey { server: self.server, role: self.role, class: self.class, shape, order }
     }
 
-    /// The shape; `other` where the row stands for none or for many.
+    /// The shape; [`ShapeInfo::other`] if the row is not for one shape.
     pub fn shape(&self) -> &Arc<ShapeInfo> {
         static OTHER: LazyLock<Arc<ShapeInfo>> = LazyLock::new(|| Arc::new(ShapeInfo::other()));
         match &self.subject {
@@ -256,64 +256,64 @@ impl Row {
         }
     }
 
-    /// What `source` saw; `None` where it saw nothing.
+    /// The figures from `source`; `None` if it saw no operation of this row.
     pub fn of(&self, source: Source) -> Option<&Observed> {
         self.observed[source as usize].as_deref()
     }
 
-    /// The same to be written to.
+    /// Mutable access to the figures from `source`.
     #[inline]
     pub fn of_mut(&mut self, source: Source) -> &mut Observed {
         self.observed[source as usize].get_or_insert_default()
     }
 
-    /// The sources that saw it, the one that knows latencies best first.
+    /// The sources with figures, the one with the most precise latencies first.
     pub fn sources(&self) -> impl Iterator<Item = Source> {
         Source::ALL.into_iter().filter(|source| self.of(*source).is_some())
     }
 
-    /// What the source saw that knows latencies best.
+    /// Everything from the source with the most precise latencies.
     pub fn observed(&self) -> &Observed {
         static NOTHING: LazyLock<Observed> = LazyLock::new(Observed::default);
         self.observed.iter().flatten().next().map_or(&NOTHING, |observed| observed)
     }
 
-    /// Counts and latencies, of the source that knows them best.
+    /// Counts and latencies from the source with the most precise latencies.
     pub fn figures(&self) -> &Figures {
         &self.observed().figures
     }
 
-    /// The figures of the source that says how the server executed most operations; `None` where none does.
+    /// The source that knows for most operations how the server executed them, with its figures; `None` if no source knows.
     pub fn executed(&self) -> Option<(Source, &Figures)> {
         let figures = Source::ALL.into_iter().filter_map(|source| Some((source, &self.of(source)?.figures)));
-        // The first of equal ones.
+        // For equal counts, the first source.
         figures
             .filter(|(_, figures)| figures.knows_execution())
             .rev()
             .max_by_key(|(_, figures)| figures.calls)
     }
 
-    /// How the server executed its operations; all of it unknown where no source says.
+    /// How the server executed its operations; everything is unknown if no source knows.
     pub fn server(&self) -> &ServerFigures {
         self.executed().map_or(self.figures(), |(_, figures)| figures).server()
     }
 
-    /// Documents, or keys, examined for each document returned; `None` where no source knows it.
+    /// Documents or keys examined per document returned; `None` if no source knows.
     pub fn examined_per_returned(&self) -> Option<f64> {
         self.executed()?.1.examined_per_returned()
     }
 
-    /// Every sum with its stable name, each of the source that knows it best.
+    /// Every sum with its stable name, each from the source that knows it best.
     pub fn sums(&self) -> Vec<(&'static str, Sum)> {
         self.figures().sums_with(self.server())
     }
 
-    /// `queryHash` of the server, where there is one.
+    /// The server's `queryHash`, if all operations have the same.
     pub fn query_hash(&self) -> Option<&str> {
         self.query_hash.as_deref().filter(|hash| !hash.is_empty())
     }
 
-    /// Adds one operation's figures.
+    /// Adds the figures of one operation.
     #[inline(always)]
     pub(crate) fn record(&mut self, record: &Record<'_>) -> &mut Observed {
         let observed = self.of_mut(record.source);
@@ -321,7 +321,7 @@ impl Row {
         observed
     }
 
-    /// Notes the ids of an operation.
+    /// Adds the ordered id and the `queryHash` of an operation.
     #[inline]
     pub(crate) fn see_ids(&mut self, record: &Record<'_>) {
         self.see_order(record.op.ordered_id);
@@ -332,7 +332,7 @@ impl Row {
         }
     }
 
-    /// Notes an ordered id. Of more than there is room for, the smallest stay.
+    /// Adds an ordered id. The [`MAX_ORDERED_IDS`] smallest are kept.
     pub fn see_order(&mut self, id: ShapeId) {
         if self.ordered_ids.contains(&id) {
             return;
@@ -344,7 +344,7 @@ impl Row {
         }
     }
 
-    /// Notes a `queryHash`.
+    /// Adds a `queryHash`.
     pub fn see_query_hash(&mut self, hash: &str) {
         match &mut self.query_hash {
             None => self.query_hash = Some(hash.into()),
@@ -353,7 +353,7 @@ impl Row {
         }
     }
 
-    /// Adds all that `other` holds, source by source.
+    /// Adds everything in `other`, source by source.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.observed.iter_mut().zip(&other.observed) {
             if let Some(theirs) = theirs {
@@ -376,7 +376,7 @@ mod tests {
     use crate::table::{GroupBy, MAX_GROUPS, MAX_ROWS, Table};
     use crate::{Execution, Operation, Outcome, Timestamp};
 
-    /// What differs between operations of a test.
+    /// The properties in which the operations of a test differ.
     #[derive(Clone, Debug)]
     struct Seen {
         source: Source,
@@ -430,7 +430,7 @@ mod tests {
         )
     }
 
-    /// Hands the operation to `take`.
+    /// Passes the operation to `take`.
     fn with<R>(seen: &Seen, take: impl FnOnce(&Record<'_>) -> R) -> R {
         let shape = Arc::new(ShapeInfo { id: ShapeId(seen.shape), ..ShapeInfo::default() });
         let app =
@@ -489,7 +489,7 @@ mod tests {
         table
     }
 
-    /// The rows in an order that does not depend on how they came in.
+    /// The rows in an order that does not depend on the order of recording.
     fn sorted(table: &Table) -> Vec<Row> {
         let mut rows: Vec<_> = table.rows().to_vec();
         rows.iter_mut().for_each(|row| row.ordered_ids.sort_unstable());
@@ -506,7 +506,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn rows_merge_in_any_order_to_what_recording_all_gives(
+        fn merging_rows_in_any_order_equals_recording_all(
             all in proptest::collection::vec(seen(), 0..300),
             cuts in (0usize..300, 0usize..300),
             by in 0usize..GroupBy::DIGEST.len(),
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_that_saw_the_same_operations_stand_side_by_side() {
+    fn figures_of_several_sources_stay_separate() {
         let all = [
             plain(Source::Log, 1),
             plain(Source::Wire, 1),
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_clients_go_under_other() {
+    fn too_many_clients_are_counted_under_other() {
         let (mut table, mut folded) = (Table::of_window(GroupBy::Client), 0);
         for n in 0..MAX_GROUPS as u32 + 3 {
             with(&plain(Source::Wire, 1), |record| {

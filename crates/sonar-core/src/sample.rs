@@ -1,30 +1,28 @@
-//! Which connections a sample of one in N keeps.
+//! Selects the connections of a sample of one in N.
 //!
-//! The decision is here once: the decoder takes it by [`keeps`], and the program in the kernel is made
-//! of the same constants, so that a capture that was sampled and a file that is sampled when it is read
-//! hold the same connections, where the same ports are named.
+//! The decoder calls [`keeps`], and the kernel's socket filter is built from the same constants. So a live
+//! sample and a sample of a capture file contain the same connections, if the same ports are given.
 
 use std::num::NonZeroU32;
 
 use crate::Endpoint;
 
-/// What the hash multiplies by, in order; the constants are those of well-known finalizers of 32-bit
-/// hashes.
+/// The multipliers of the hash, in order; they come from well-known finalizers of 32-bit hashes.
 pub const MULTIPLIERS: [u32; 3] = [0x9e37_79b1, 0x85eb_ca6b, 0xc2b2_ae35];
 
-/// How far the hash is shifted to the right behind each multiplication.
+/// The right shift after each multiplication.
 pub const SHIFTS: [u32; 3] = [15, 13, 16];
 
-/// What the words of an IPv4 address in its IPv6-mapped form come to beside the address itself: the
-/// same address gives the same hash, in whichever of the two forms it stands in a header.
+/// The xor of the fixed words of an IPv4-mapped IPv6 address. The kernel's filter combines it with IPv4
+/// addresses, so that both forms of an address give the same hash.
 pub const MAPPED: u32 = 0xffff;
 
-/// Whether the connection between these two belongs to a sample of one in `every`: the same for both
-/// directions of it. `serves` says which ports are servers'.
+/// Whether the connection between these two endpoints belongs to a sample of one in `every`; the same for both
+/// directions. `serves` returns whether a port belongs to a server.
 ///
-/// The decision hangs on the client's address and port alone where the server's port tells which end
-/// is the client, so that a connection is kept or left out on both sides of a translated destination
-/// address (a published port of a container); else on both ends.
+/// If exactly one port belongs to a server, the decision depends on the client's address and port only. So a
+/// connection is kept or left out on both sides of a translated destination address (a published port of a
+/// container). Otherwise it depends on both endpoints.
 pub fn keeps(
     every: NonZeroU32,
     source: &Endpoint,
@@ -39,14 +37,14 @@ pub fn keeps(
     mix(address, port).is_multiple_of(every.get())
 }
 
-/// The four words of an IPv6 address put together by xor.
+/// The xor of the four words of an IPv6 address.
 fn fold(endpoint: &Endpoint) -> u32 {
     let [high, low] = endpoint.addr_bits();
     let both = high ^ low;
     (both >> 32) as u32 ^ both as u32
 }
 
-/// Spreads addresses that differ in few bits and ports that follow one another over all 32 bits.
+/// Spreads addresses that differ in few bits, and consecutive ports, over all 32 bits.
 fn mix(address: u32, port: u16) -> u32 {
     let mut hash = address.wrapping_mul(MULTIPLIERS[0]);
     hash ^= hash >> SHIFTS[0];
@@ -66,7 +64,7 @@ mod tests {
     fn a_sample_spreads_over_clients_and_over_their_ports() {
         let server = Endpoint::v4([10, 9, 8, 7], 27017);
         let by_client = (0..4096u32).map(|n| Endpoint::v4((0x0a00_0000 + n).to_be_bytes(), 33333));
-        // As one client's connections are: ephemeral ports two apart.
+        // Like the connections of one client: every second ephemeral port.
         let by_port = (0..4096u16).map(|n| Endpoint::v4([10, 1, 2, 3], 20_000 + 2 * n));
         for clients in [by_client.collect::<Vec<_>>(), by_port.collect()] {
             let kept =
@@ -77,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_client_decides_where_it_is_known() {
+    fn only_the_client_decides_if_it_is_known() {
         let serves = |port| port == 27017 || port == 27018;
         let (mut alike, mut other) = (0, 0);
         for n in 0..500 {
@@ -87,12 +85,12 @@ mod tests {
             let kept = keeps(FOUR, &client, &outside, serves);
             assert_eq!(kept, keeps(FOUR, &inside, &client, serves));
             assert_eq!(kept, keeps(FOUR, &outside, &client, serves));
-            // Where no port is a server's, both ends decide, in either order.
+            // If no port belongs to a server, both endpoints decide, in either order.
             let blind = keeps(FOUR, &client, &outside, |_| false);
             assert_eq!(blind, keeps(FOUR, &outside, &client, |_| false));
             alike += u32::from(blind == keeps(FOUR, &client, &inside, |_| false));
             other += 1;
         }
-        assert!(alike < other, "the other end counts");
+        assert!(alike < other, "the other endpoint counts too");
     }
 }

@@ -1,12 +1,12 @@
-//! The identity of a query shape, and what is kept of it once.
+//! The id of a query shape, and the data that all its operations share.
 
 use std::fmt;
 
-/// Version of the shape rules; it seeds every id, so ids of different rules never meet.
+/// Version of the shape rules. It seeds every id, so ids of different versions are never equal.
 pub const RULES_VERSION: u32 = 2;
 
-/// Identity of a query shape: 64 bits, written as 16 hex digits. The same query has the same id on
-/// every platform, however segments split its message and whichever source gave it.
+/// Id of a query shape: 64 bits, written as 16 hex digits. The same query has the same id on every platform
+/// and from every source, independent of how segments split its message.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ShapeId(pub u64);
 
@@ -22,14 +22,14 @@ impl fmt::Debug for ShapeId {
     }
 }
 
-/// What is kept of a shape, built once when it is first seen and shared from then on.
+/// The data of a shape, built when the shape is first seen and shared from then on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShapeInfo {
-    /// The id, over command, namespace and canonical shape.
+    /// The id: a hash of command, namespace and canonical shape.
     pub id: ShapeId,
-    /// Command name as the server knows it: `find`, `update` …
+    /// The server's name of the command: `find`, `update` …
     pub command: Box<str>,
-    /// Database; empty where the message named none.
+    /// Database; empty if the message has none.
     pub database: Box<str>,
     /// Collection; empty for commands on a database or on the server.
     pub collection: Box<str>,
@@ -37,14 +37,14 @@ pub struct ShapeInfo {
     pub typed: Box<str>,
     /// Canonical text with every value and direction masked, for example `{city: ?}`.
     pub plain: Box<str>,
-    /// The text was cut at its budget; the id was not.
+    /// The text was cut at its budget; the id is that of the whole shape.
     pub cut: bool,
-    /// For a command that held statements of several shapes: those shapes, sorted by id.
+    /// For a command with statements of several shapes: those shapes, sorted by id.
     pub statements: Box<[ShapeId]>,
 }
 
 impl ShapeInfo {
-    /// What stands for all shapes that did not fit into a table.
+    /// The shape `other`, which represents all shapes that did not fit into a table.
     pub fn other() -> Self {
         Self { typed: "other".into(), plain: "other".into(), ..Self::default() }
     }
@@ -54,7 +54,7 @@ impl ShapeInfo {
         namespace(&self.database, &self.collection)
     }
 
-    /// Bytes that this holds on the heap, for memory budgets.
+    /// Heap memory in bytes, for memory budgets.
     pub fn heap_bytes(&self) -> usize {
         self.command.len()
             + self.database.len()

@@ -1,9 +1,9 @@
-//! Who saw an operation.
+//! Sources of operations.
 
-/// Where figures come from.
+/// The source of figures.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Source {
-    /// Packets.
+    /// Captured packets.
     Wire,
     /// `system.profile`.
     Profile,
@@ -12,7 +12,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// All of them: the one that knows latencies best first.
+    /// All sources, the one with the most precise latencies first.
     pub const ALL: [Self; 3] = [Self::Wire, Self::Profile, Self::Log];
 
     /// The stable name in output.
@@ -24,12 +24,12 @@ impl Source {
         }
     }
 
-    /// From its stable name.
+    /// The source with this stable name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// Durations are rounded down to a multiple of this, in nanoseconds.
+    /// The resolution of durations in nanoseconds: they are rounded down to a multiple of this.
     pub const fn precision_ns(self) -> u64 {
         match self {
             Self::Wire => 1,

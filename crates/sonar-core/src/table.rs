@@ -1,4 +1,4 @@
-//! Rows by what they stand for, in a bounded table that is quickly written to.
+//! A bounded table of rows by subject, optimised for recording operations.
 
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
@@ -7,20 +7,20 @@ use crate::figures::Record;
 use crate::row::{Key, Row, SubjectRef};
 use crate::{Class, Endpoint, Role, ShapeId};
 
-/// The most rows of one table; what comes after is counted under `other`.
+/// The maximum number of rows of one table; further ones are counted under `other`.
 pub const MAX_ROWS: usize = 10_000;
-/// The most rows of a table by application or by client.
+/// The maximum number of rows of a table by application or by client.
 pub const MAX_GROUPS: usize = 4_096;
-/// The rows `other` that a full table may have beside its cap, one for each server, role and class.
+/// The maximum number of rows `other` in addition to the cap: one for each server, role and class.
 pub const MAX_OTHER_ROWS: usize = 64;
 
-/// What makes a row.
+/// What rows are grouped by.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum GroupBy {
     /// Class and query shape.
     #[default]
     Shape,
-    /// As [`GroupBy::Shape`], and the order of keys as sent.
+    /// Like [`GroupBy::Shape`], and by the order of keys as sent.
     Order,
     /// `db.collection`.
     Namespace,
@@ -33,7 +33,7 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
-    /// Those of a digest, in the order of display.
+    /// The groupings of a digest, in display order.
     pub const DIGEST: [Self; 5] = [Self::Shape, Self::Order, Self::Namespace, Self::App, Self::Plan];
 
     /// The stable name in arguments and output.
@@ -48,35 +48,35 @@ impl GroupBy {
         }
     }
 
-    /// From its stable name.
+    /// The grouping with this stable name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::DIGEST.into_iter().find(|one| one.name() == name)
     }
 }
 
-/// What a table is for.
+/// The purpose of a table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 enum Purpose {
-    /// One span of time of what is captured: rows are split by server, role and class, and know their clients.
+    /// One span of time of a capture: rows are split by server, role and class, and have clients.
     #[default]
     Window,
-    /// All of one or several sources: rows by shape are split by class, and all know when things happened.
+    /// All operations of one or several sources: rows by shape are split by class, and all rows have timelines.
     Digest,
 }
 
-/// Rows that are found without a hash.
+/// Size of the cache of recent rows, which are found without hashing.
 const RECENT: usize = 64;
 
 /// A bounded table of rows.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// What makes a row.
+    /// What rows are grouped by.
     pub by: GroupBy,
     purpose: Purpose,
     rows: Vec<Row>,
     index: HashTable<u32>,
     hasher: RandomState,
-    /// Where the row stands that was asked for last, of those whose quick numbers fall together.
+    /// The index of the row found last for each quick hash modulo [`RECENT`].
     recent: [u32; RECENT],
 }
 
@@ -97,16 +97,16 @@ impl Table {
         Self::new(by, Purpose::Window)
     }
 
-    /// An empty table for all of one or several sources: rows have timelines; those by shape are split by class.
+    /// An empty table for a digest: rows have timelines, and those by shape are split by class.
     pub fn of_digest(by: GroupBy) -> Self {
         Self::new(by, Purpose::Digest)
     }
 
-    /// Adds one operation. Returns the index of its row, and whether that is `other` because the table is full.
+    /// Adds one operation. Returns the index of its row, and whether the row is `other` because the table is full.
     #[inline]
     pub fn record(&mut self, record: &Record<'_>) -> (usize, bool) {
         let Record { op, identity, .. } = *record;
-        // Each kind of subject has a copy of `record_under`, in which its checks are constant.
+        // `record_under` is inlined for each kind of subject, so that its checks become constant.
         match self.by {
             GroupBy::Shape => self.record_under(record, SubjectRef::Shape(identity, op.shape, ShapeId(0))),
             GroupBy::Order => self.record_under(record, SubjectRef::Shape(identity, op.shape, op.ordered_id)),
@@ -162,23 +162,24 @@ impl Table {
         (at, folded)
     }
 
-    /// Adds a row to the one that stands for the same. Gives where that stands, and whether it is `other`.
+    /// Adds a row to the row with the same subject. Returns its index, and whether it is `other`.
     pub fn add(&mut self, row: &Row) -> (usize, bool) {
         let (at, folded) = self.find_or_add(&row.key_ref());
         self.rows[at].merge(row);
         (at, folded)
     }
 
-    /// Adds all rows of `other`. Gives how many operations had to go under `other`.
+    /// Adds all rows of `other`. Returns the number of operations that were counted under `other`.
     pub fn merge(&mut self, other: &Self) -> u64 {
         let folded = |row: &Row, folded: bool| if folded { row.figures().calls } else { 0 };
         other.rows.iter().map(|row| folded(row, self.add(row).1)).sum()
     }
 
-    /// Where the row is, made where there is none and room for it; else where `other` of its server, role and
-    /// class is, and that it is this. There are [`MAX_OTHER_ROWS`] of these; after them all goes to the last.
+    /// The index of the row with this key, which is added if missing. If the table is full: the index of the row
+    /// `other` for the same server, role and class, and `true`. There are at most [`MAX_OTHER_ROWS`] such rows; the
+    /// last one takes the rest.
     fn find_or_add(&mut self, key: &Key<'_>) -> (usize, bool) {
-        // A decoder that knows too many shapes calls the others by id 0.
+        // A decoder with too many shapes gives the rest the id 0.
         let is_other = matches!(key.subject, SubjectRef::Other)
             || matches!(key.subject, SubjectRef::Shape(_, shape, _) if shape.id == ShapeId(0));
         let cap = if matches!(self.by, GroupBy::App | GroupBy::Client) { MAX_GROUPS } else { MAX_ROWS };
@@ -212,22 +213,22 @@ impl Table {
         at
     }
 
-    /// The rows, in the order in which they were first seen.
+    /// The rows, in order of first appearance.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// The rows, in the order in which they were first seen.
+    /// The rows, in order of first appearance.
     pub fn iter(&self) -> std::slice::Iter<'_, Row> {
         self.rows.iter()
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is no row.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -5,8 +5,8 @@ use std::fmt;
 /// Nanoseconds per second.
 pub const NS_PER_S: u64 = 1_000_000_000;
 
-/// A point in time: nanoseconds since the Unix epoch on `CLOCK_REALTIME`, or on the clock of the
-/// capture file that was read. Reaches to the year 2554.
+/// A point in time: nanoseconds since the Unix epoch, on `CLOCK_REALTIME` or on the clock of a capture file.
+/// The range ends in the year 2554.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Timestamp(u64);
 
@@ -16,8 +16,7 @@ impl Timestamp {
         Self(ns)
     }
 
-    /// From seconds and nanoseconds since the Unix epoch, as kernels and capture files give them;
-    /// saturates at the end of the range.
+    /// From seconds and nanoseconds since the Unix epoch, as in kernel structures and capture files; saturates.
     pub const fn from_unix(seconds: u64, nanos: u32) -> Self {
         Self(seconds.saturating_mul(NS_PER_S).saturating_add(nanos as u64))
     }
@@ -27,17 +26,17 @@ impl Timestamp {
         self.0
     }
 
-    /// Nanoseconds from `earlier` to this; 0 when `earlier` is later (clocks step back).
+    /// Nanoseconds from `earlier` to this time; 0 if `earlier` is later (clocks step back).
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// This point moved later by `ns` nanoseconds, saturating.
+    /// This time plus `ns` nanoseconds; saturates.
     pub const fn plus_ns(self, ns: u64) -> Self {
         Self(self.0.saturating_add(ns))
     }
 
-    /// The last multiple of `width_ns` that is not after this point; `width_ns` must not be 0.
+    /// The last multiple of `width_ns` that is not after this time; `width_ns` must not be 0.
     pub const fn floor_to(self, width_ns: u64) -> Self {
         Self(self.0 - self.0 % width_ns)
     }
@@ -48,7 +47,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, nanos) = (self.0 / NS_PER_S, self.0 % NS_PER_S);
         let (days, of_day) = ((seconds / 86_400) as i64, seconds % 86_400);
-        // Days to a civil date: shift the epoch to 0000-03-01, so that the leap day ends a year.
+        // Days to a civil date: shift the epoch to 0000-03-01, so that the leap day is the last day of a year.
         let shifted = days + 719_468;
         let era = shifted.div_euclid(146_097);
         let day_of_era = shifted.rem_euclid(146_097);

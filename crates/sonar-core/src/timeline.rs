@@ -1,29 +1,28 @@
-//! Figures over time when it is not known beforehand how long that will be: a fixed number of buckets
-//! whose width doubles when they do not suffice.
+//! Figures over a time of unknown length: a fixed number of buckets whose width doubles when more are needed.
 
 use crate::Timestamp;
 use crate::time::NS_PER_S;
 
-/// The most buckets.
+/// The maximum number of buckets.
 pub const MAX_BUCKETS: usize = 64;
-/// The narrowest bucket, in nanoseconds.
+/// The initial width of a bucket, in nanoseconds.
 pub const MIN_WIDTH_NS: u64 = NS_PER_S;
 
-/// What is kept of each span.
+/// Figures of one bucket of time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Bucket {
     /// Operations that ended in it.
     pub calls: u64,
-    /// Sum of their latencies in nanoseconds.
+    /// Sum of their latencies, in nanoseconds.
     pub latency_ns: u64,
-    /// Documents and keys that they examined, whichever is more of each.
+    /// Documents or keys that they examined; for each operation the larger number.
     pub examined: u64,
     /// Documents that they returned or changed.
     pub returned: u64,
 }
 
 impl Bucket {
-    /// Adds another.
+    /// Adds another bucket.
     pub fn add(&mut self, other: Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.latency_ns = self.latency_ns.saturating_add(other.latency_ns);
@@ -32,12 +31,12 @@ impl Bucket {
     }
 }
 
-/// Buckets on wall-clock boundaries: multiples of their width since the Unix epoch, so that timelines of
-/// different rows and files meet. Widths are [`MIN_WIDTH_NS`] times a power of two.
+/// Buckets on wall-clock boundaries: they begin at multiples of their width since the Unix epoch, so that
+/// timelines of different rows and files can be merged. Widths are [`MIN_WIDTH_NS`] times a power of two.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timeline {
     width_ns: u64,
-    /// Number of the first bucket: its begin divided by the width.
+    /// Number of the first bucket: its start divided by the width.
     first: u64,
     buckets: Vec<Bucket>,
 }
@@ -49,7 +48,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Adds what ended at `at`.
+    /// Adds the figures of operations that ended at `at`.
     #[inline]
     pub fn add(&mut self, at: Timestamp, what: Bucket) {
         let number = at.unix_ns() / self.width_ns;
@@ -102,7 +101,7 @@ impl Timeline {
         (self.first, self.buckets, self.width_ns) = (first, buckets, self.width_ns.saturating_mul(2));
     }
 
-    /// Adds all that `other` holds.
+    /// Adds everything in `other`.
     pub fn merge(&mut self, other: &Self) {
         while self.width_ns < other.width_ns && !other.buckets.is_empty() {
             if self.buckets.is_empty() {
@@ -121,7 +120,7 @@ impl Timeline {
         self.width_ns
     }
 
-    /// The buckets with their begins, the first to the last that hold anything.
+    /// The buckets with their start times, from the first to the last that is not empty.
     pub fn iter(&self) -> impl Iterator<Item = (Timestamp, Bucket)> + '_ {
         let width = self.width_ns;
         (self.first..)
@@ -129,15 +128,15 @@ impl Timeline {
             .map(move |(number, bucket)| (Timestamp::from_unix_ns(number.saturating_mul(width)), *bucket))
     }
 
-    /// Begin of the first bucket and end of the last; `None` when nothing has been added.
+    /// Start of the first bucket and end of the last; `None` if nothing was added.
     pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
         let begin = self.first.checked_mul(self.width_ns)?;
         let end = begin.saturating_add(self.width_ns.saturating_mul(self.buckets.len() as u64));
         (!self.buckets.is_empty()).then_some((Timestamp::from_unix_ns(begin), Timestamp::from_unix_ns(end)))
     }
 
-    /// The same in `columns` equal parts of the span from `from` to `to`: each bucket goes to the part in
-    /// which its middle lies. Parts without a bucket hold zeros.
+    /// The same figures in `columns` equal parts of the span from `from` to `to`. Each bucket is added to the
+    /// part that contains its middle. Parts without a bucket are zero.
     pub fn resampled(&self, from: Timestamp, to: Timestamp, columns: usize) -> Vec<Bucket> {
         let mut parts = vec![Bucket::default(); columns];
         let span = to.since(from).max(1);
@@ -151,7 +150,7 @@ impl Timeline {
         parts
     }
 
-    /// Bytes that this holds on the heap.
+    /// Heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.buckets.capacity() * size_of::<Bucket>()
     }

@@ -1,4 +1,4 @@
-//! Windows of time: what was captured between two moments on wall-clock boundaries.
+//! Windows of time: the figures between two wall-clock boundaries.
 
 use crate::figures::{Figures, Record};
 use crate::table::{GroupBy, Table};
@@ -7,11 +7,11 @@ use crate::{Class, CommandTypes, Coverage, InFlight, Operation, Outcome, Timesta
 /// All figures of one span of time.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// Begin of the span.
+    /// Start of the span.
     pub start: Timestamp,
-    /// End of the span; equal to `start` while it is open and nothing has been recorded.
+    /// End of the span; equal to `start` until something is recorded.
     pub end: Timestamp,
-    /// Only one connection in this many was kept: figures are to be scaled by it. 1: all.
+    /// One connection in this many was captured, so figures must be scaled by it. 1: all connections.
     pub sample: u32,
     /// By shape.
     pub shapes: Table,
@@ -21,9 +21,9 @@ pub struct Window {
     pub clients: Table,
     /// By type of command, as `mongostat` counts.
     pub types: CommandTypes,
-    /// What was lost or skipped in this span.
+    /// Counters of this span: captured, lost, skipped.
     pub coverage: Coverage,
-    /// What had not ended when the window was closed.
+    /// Operations in flight when the window was closed.
     pub in_flight: Vec<InFlight>,
 }
 
@@ -43,8 +43,8 @@ impl Window {
         }
     }
 
-    /// Adds one operation. One that was in flight when the capture ended is passed over: it has not
-    /// ended, and [`Window::in_flight`] holds it.
+    /// Adds one operation. Ignores one that was in flight when the capture ended, because
+    /// [`Window::in_flight`] counts it.
     pub fn record(&mut self, op: &Operation<'_>) {
         if op.outcome == Outcome::InFlight {
             return;
@@ -58,9 +58,8 @@ impl Window {
         self.coverage.clients_folded += u64::from(self.clients.record(&record).1);
     }
 
-    /// Adds all that `other` holds, and widens the span to hold both. What is in flight is that of the
-    /// later of the two; windows of the same span (two threads) have theirs added up by
-    /// [`Window::join`].
+    /// Adds everything in `other` and extends the span to include both. Operations in flight are those of the
+    /// later window. Windows of the same span from several threads are added with [`Window::join`].
     pub fn merge(&mut self, other: &Self) {
         if other.end > self.end {
             self.in_flight.clone_from(&other.in_flight);
@@ -111,10 +110,10 @@ impl Window {
     }
 }
 
-/// What all windows of one run have in common.
+/// Settings of all windows of one run.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WindowSettings {
-    /// One connection in this many is kept.
+    /// One connection in this many is captured.
     pub sample: u32,
     /// Whether rows are split by the ordered id.
     pub split_by_order: bool,
@@ -126,8 +125,8 @@ impl Default for WindowSettings {
     }
 }
 
-/// Cuts time into windows of one width, on wall-clock boundaries (a window of 10 s begins at a
-/// multiple of 10 s since the epoch).
+/// Divides time into windows of equal width on wall-clock boundaries (a window of 10 s begins at a multiple of
+/// 10 s since the epoch).
 #[derive(Copy, Clone, Debug)]
 pub struct WindowClock {
     width_ns: u64,
@@ -135,19 +134,18 @@ pub struct WindowClock {
 }
 
 impl WindowClock {
-    /// Windows of `width_ns` nanoseconds; 0 is taken as 1.
+    /// Windows of `width_ns` nanoseconds; 0 counts as 1.
     pub fn new(width_ns: u64) -> Self {
         Self { width_ns: width_ns.max(1), start: None }
     }
 
-    /// Begin of the window that is open; `None` before the first moment.
+    /// Start of the open window; `None` before the first call of [`Self::advance`].
     pub fn start(&self) -> Option<Timestamp> {
         self.start
     }
 
-    /// Tells the clock that time has come to `now`. Returns the span that has ended, if one has: from
-    /// its begin to its boundary. Spans in which nothing happened are passed over; time that steps
-    /// back leaves the open window open.
+    /// Advances the clock to `now`. Returns start and end of the window that has ended, if any. It skips windows
+    /// without a call; if time steps back, the open window stays open.
     pub fn advance(&mut self, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         let start = *self.start.get_or_insert_with(|| now.floor_to(self.width_ns));
         if now.since(start) < self.width_ns {
@@ -177,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_one_span_add_up_what_is_in_flight() {
+    fn join_adds_up_operations_in_flight() {
         let in_flight = |count, oldest_ns| InFlight {
             server: Default::default(),
             role: Default::default(),

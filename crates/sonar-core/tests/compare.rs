@@ -1,4 +1,4 @@
-//! Steady recordings cut in half: how often a comparison tells of a change that is none.
+//! The rate of false alarms when the two halves of a steady recording are compared.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// 0 to 1, without either end.
+    /// A number between 0 and 1, both excluded.
     fn unit(&mut self) -> f64 {
         ((self.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
@@ -37,8 +37,8 @@ struct Half {
 
 const SECONDS: u64 = 120;
 
-/// Log-normal latencies in whole milliseconds, arrivals of their own at a rate of each shape's; every
-/// 20 s or so a checkpoint makes all of a second slower. `slower` is a factor for the first shape.
+/// Log-normal latencies in whole milliseconds, and independent arrivals at a rate for each shape. About every
+/// 20 s a checkpoint makes one second slower. `slower` is a factor for the first shape.
 fn half(random: &mut Random, begin: u64, slower: f64) -> Half {
     const RATES: [f64; 8] = [0.02, 0.2, 1.0, 3.0, 8.0, 20.0, 40.0, 60.0];
     let mut half = Half { shapes: vec![Figures::default(); RATES.len()], span: Timeline::default() };
@@ -64,7 +64,7 @@ fn half(random: &mut Random, begin: u64, slower: f64) -> Half {
     half
 }
 
-/// Whether anything at all is told of: a rate or a latency.
+/// Whether any change of a rate or a latency is reported.
 fn alarms(a: &Half, b: &Half) -> bool {
     let p: Vec<f64> = a
         .shapes
@@ -74,8 +74,9 @@ fn alarms(a: &Half, b: &Half) -> bool {
             let more =
                 dispersion(left.timeline(), &left.latency).max(dispersion(right.timeline(), &right.latency));
             let latency = shift(&left.latency, &right.latency, more);
-            let told = latency.filter(|shift| shift.effect.abs() >= MIN_EFFECT).map_or(1.0, |shift| shift.p);
-            [rate(left, &a.span).p(rate(right, &b.span)), told]
+            let latency_p =
+                latency.filter(|shift| shift.effect.abs() >= MIN_EFFECT).map_or(1.0, |shift| shift.p);
+            [rate(left, &a.span).p(rate(right, &b.span)), latency_p]
         })
         .collect();
     holm(&p).contains(&true)
@@ -95,7 +96,7 @@ fn halves_of_a_steady_recording_give_at_most_five_in_a_hundred_false_alarms() {
 }
 
 #[test]
-fn a_shape_that_is_half_as_slow_again_is_found() {
+fn a_shape_that_is_50_percent_slower_is_found() {
     const RUNS: u64 = 50;
     let found = (0..RUNS)
         .filter(|run| {

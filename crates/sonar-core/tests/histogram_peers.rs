@@ -1,5 +1,5 @@
-//! The same durations fall into the same buckets as in the libraries of those who defined them: the
-//! OpenTelemetry SDK, and Prometheus' native histograms.
+//! Durations fall into the same buckets as in the reference libraries: the OpenTelemetry SDK and Prometheus'
+//! native histograms.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use opentelemetry_sdk::metrics::{
 use sonar_core::Histogram;
 use sonar_core::histogram::{MAX_INDEX, MIN_INDEX, index_of, upper_bound_ns};
 
-/// A reader that the test can still ask after it gave it away.
+/// A reader that the test shares with the meter provider.
 #[derive(Clone, Debug)]
 struct Shared(Arc<ManualReader>);
 
@@ -42,7 +42,7 @@ impl MetricReader for Shared {
     }
 }
 
-/// What the SDK counts: the zero bucket, and the count of each index.
+/// The counts of the SDK: the zero bucket, and the count of each index.
 fn opentelemetry_buckets(durations: &[u64]) -> (u64, BTreeMap<i32, u64>) {
     let reader = Shared(Arc::new(ManualReader::builder().build()));
     let view = |_: &Instrument| {
@@ -68,7 +68,7 @@ fn opentelemetry_buckets(durations: &[u64]) -> (u64, BTreeMap<i32, u64>) {
 }
 
 #[test]
-fn buckets_are_those_of_the_opentelemetry_sdk() {
+fn buckets_equal_those_of_the_opentelemetry_sdk() {
     let mut durations = vec![0, 0, 1];
     for index in MIN_INDEX..MAX_INDEX {
         let (below, upper) = (upper_bound_ns(index), upper_bound_ns(index + 1));
@@ -76,8 +76,8 @@ fn buckets_are_those_of_the_opentelemetry_sdk() {
             // Narrower than a nanosecond: no duration falls into it.
             continue;
         }
-        // The first and the last nanosecond of the bucket above `below`, as long as the SDK's floating
-        // point can tell them from the bound, and its middle always.
+        // The middle of the bucket above `below`. Also its first and last nanosecond, if the SDK's floating point
+        // can distinguish them from the bounds.
         if upper < 1 << 44 {
             durations.extend([below + 1, upper, upper]);
         }
@@ -98,10 +98,10 @@ fn buckets_are_those_of_the_opentelemetry_sdk() {
     assert!(ours.len() > 1_800, "{}", ours.len());
 }
 
-/// The table was made by Prometheus' Go library: see lab/histogram. It counts its indices one higher,
-/// because it names a bucket by its upper bound.
+/// The table comes from Prometheus' Go library: see lab/histogram. Its indices are one higher, because it
+/// numbers a bucket by its upper bound.
 #[test]
-fn buckets_are_those_of_prometheus_counted_one_lower() {
+fn buckets_equal_those_of_prometheus_minus_one() {
     let table = include_str!("../../../fixtures/histogram/prometheus.csv");
     let mut lines = 0;
     for line in table.lines().skip(1) {

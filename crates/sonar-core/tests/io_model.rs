@@ -1,4 +1,4 @@
-//! The analysis beside a model that keeps every access and computes each figure from all of them.
+//! Compares the analysis with a model that keeps every access and computes each figure from all of them.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ fn access() -> impl Strategy<Value = IoAccess> {
     )
 }
 
-/// What a test asks of one direction of one file.
+/// The expected figures of one direction of one file.
 #[derive(Default, Debug, PartialEq)]
 struct Model {
     count: u64,
@@ -107,7 +107,7 @@ fn model(all: &[IoAccess], file: u32, reads: bool) -> Model {
 
 proptest! {
     #[test]
-    fn every_figure_is_that_of_the_model(all in proptest::collection::vec(access(), 0..300)) {
+    fn every_figure_equals_the_model(all in proptest::collection::vec(access(), 0..300)) {
         let mut analysis = Analysis::new();
         all.iter().for_each(|access| analysis.record(access));
         analysis.finish();
@@ -162,9 +162,9 @@ proptest! {
         }
     }
 
-    /// Nothing that a damaged recording can hold makes it panic.
+    /// No content of a damaged recording makes it panic.
     #[test]
-    fn any_numbers_do(all in proptest::collection::vec(any::<[u64; 6]>(), 0..100)) {
+    fn any_numbers_are_accepted(all in proptest::collection::vec(any::<[u64; 6]>(), 0..100)) {
         let mut analysis = Analysis::new();
         for [start, latency_ns, offset, given, asked, code] in all {
             analysis.record(&IoAccess {
@@ -205,8 +205,7 @@ fn memory_does_not_grow_with_the_accesses() {
     let mut analysis = Analysis::new();
     let mut random = 1u64;
     let mut half = 0;
-    // What would grow with the accesses grows in the second half as well; ten million of them are for a
-    // bench.
+    // Memory that grows with the accesses would also grow in the second half. A bench tests ten million.
     for n in 0..400_000u64 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut access =
@@ -222,7 +221,7 @@ fn memory_does_not_grow_with_the_accesses() {
 }
 
 #[test]
-fn more_files_than_are_kept_apart_are_counted() {
+fn files_beyond_the_cap_are_counted() {
     let mut analysis = Analysis::new();
     for n in 0..20_000 {
         analysis.record(&read(u64::from(n), 1, n, 0));

@@ -1,34 +1,34 @@
-//! How a machine is set up, beside what MongoDB's production notes ask for: facts in, findings out.
+//! Compares the settings of a machine with MongoDB's production notes: facts in, findings out.
 //!
-//! Each rule is a function of the facts. A fact that is not known makes no finding; it is listed among what
-//! could not be seen. A rule gives advice only where the machine leaves a choice. No remedy destroys data: where
-//! another file system or array is needed, the remedy describes the migration.
+//! Each rule is a function of the facts. An unknown fact gives no finding; it is listed as not visible. A rule
+//! gives advice only if the machine offers a choice. No remedy destroys data: if another file system or array is
+//! needed, the remedy describes the migration.
 
-/// The manual's production notes.
+/// MongoDB's production notes.
 pub const NOTES: &str = "https://www.mongodb.com/docs/manual/administration/production-notes/";
-/// The manual on the memory allocator.
+/// MongoDB's manual about the memory allocator.
 pub const TCMALLOC: &str = "https://www.mongodb.com/docs/manual/administration/tcmalloc-performance/";
-/// The manual on limits.
+/// MongoDB's manual about resource limits.
 pub const ULIMIT: &str = "https://www.mongodb.com/docs/manual/reference/ulimit/";
-/// The manual on huge pages up to 7.0.
+/// MongoDB's manual about huge pages, up to 7.0.
 pub const HUGE_PAGES: &str = "https://www.mongodb.com/docs/v7.0/tutorial/transparent-huge-pages/";
-/// The kernel on software RAID.
+/// The kernel documentation of software RAID.
 pub const MD: &str = "https://docs.kernel.org/admin-guide/md.html";
-/// XFS on stripes.
+/// xfs(5), about stripes.
 pub const XFS: &str = "https://man7.org/linux/man-pages/man5/xfs.5.html";
-/// ext4 on stripes.
+/// ext4(5), about stripes.
 pub const EXT4: &str = "https://man7.org/linux/man-pages/man5/ext4.5.html";
-/// The page of this command.
+/// The documentation of this command.
 pub const OWN: &str = "docs/disk.md";
 
-/// How a finding turned out.
+/// The grade of a finding.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
     /// As it should be.
     Ok,
-    /// It costs something.
+    /// It costs performance.
     Warning,
-    /// It costs much, or data.
+    /// It costs much performance, or risks data.
     Problem,
 }
 
@@ -48,33 +48,33 @@ impl Grade {
 pub struct Finding {
     /// Stable name, for example `readahead`.
     pub name: &'static str,
-    /// How it turned out.
+    /// The grade.
     pub grade: Grade,
     /// What was found.
     pub found: String,
     /// Why it matters.
     pub why: &'static str,
-    /// What changes it, where something should change: a command that destroys nothing, or the steps in words.
+    /// How to change it, if it should change: a command that destroys nothing, or the steps in words.
     pub remedy: Option<String>,
-    /// The document it comes from.
+    /// The source of the recommendation: a URL or a file.
     pub document: &'static str,
 }
 
 /// A version of mongod: major, minor.
 pub type Version = (u32, u32);
 
-/// The file system of the data.
+/// The file system of the data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its type.
+    /// Type, for example `xfs`.
     pub kind: String,
-    /// Where it is mounted.
+    /// Mount point.
     pub point: String,
-    /// What is mounted.
+    /// Mounted device or remote path.
     pub source: String,
-    /// Its options.
+    /// Mount options.
     pub options: Vec<String>,
-    /// Bytes in all and free, where they could be asked for.
+    /// Total and free bytes; `None` if unknown.
     pub space: Option<(u64, u64)>,
 }
 
@@ -88,26 +88,26 @@ impl FileSystem {
     }
 }
 
-/// A level of RAID, or a volume that spreads over several devices.
+/// A RAID array, or a volume over several devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Array {
     /// Name of the device.
     pub name: String,
-    /// `raid0`, `raid1`, `raid5`, `raid6`, `raid10`, `linear`; for a volume of device mapper `striped` or
+    /// `raid0`, `raid1`, `raid5`, `raid6`, `raid10` or `linear`; for a volume of the device mapper `striped` or
     /// `mapped`.
     pub level: String,
-    /// Devices that it is made of.
+    /// Member devices.
     pub members: Vec<String>,
-    /// Bytes of a chunk; 0 where there is none.
+    /// Chunk size in bytes; 0 if it has no chunks.
     pub chunk_bytes: u64,
-    /// Members that are missing.
+    /// Number of missing members.
     pub degraded: u32,
-    /// What it is doing: `idle`, `resync`, `recover` …
+    /// Current action: `idle`, `resync`, `recover` …
     pub action: Option<String>,
 }
 
 impl Array {
-    /// Members whose chunks make up a stripe of data; `None` where that is not known.
+    /// Number of members with data in a stripe; `None` if unknown.
     fn data_members(&self) -> Option<u64> {
         let n = self.members.len() as u64;
         match self.level.as_str() {
@@ -121,22 +121,22 @@ impl Array {
     }
 }
 
-/// A disk at the bottom.
+/// A disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
-    /// Its name.
+    /// Name of the disk.
     pub name: String,
-    /// What it calls itself.
+    /// Model.
     pub model: Option<String>,
-    /// Whether the kernel takes it for one that turns.
+    /// Whether the kernel treats it as a rotating disk.
     pub rotational: Option<bool>,
-    /// The scheduler in force and those that could be.
+    /// The active scheduler and the available ones.
     pub scheduler: Option<(String, Vec<String>)>,
-    /// Whether somebody else's disk is behind it: a virtual one, or one over a network.
+    /// Whether it is a virtual disk or a network disk.
     pub is_virtual: bool,
 }
 
-/// What is known of a machine.
+/// The known facts about a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// Whether a mongod runs here.
@@ -145,33 +145,33 @@ pub struct Facts {
     pub kernel: Option<String>,
     /// Version of mongod.
     pub version: Option<Version>,
-    /// What says so, in words; none where the person who asks does.
+    /// The source of the version, in words; `None` if the user gave it.
     pub version_source: Option<String>,
-    /// The folder of the data.
+    /// The data directory.
     pub dbpath: Option<String>,
-    /// Its file system.
+    /// File system of the data directory.
     pub file_system: Option<FileSystem>,
-    /// The device of the file system, and its readahead in KiB.
+    /// Device of the file system, and its readahead in KiB.
     pub readahead: Option<(String, u64)>,
-    /// Arrays and volumes between file system and disks, from the top.
+    /// Arrays and volumes between file system and disks, top first.
     pub arrays: Vec<Array>,
     /// The disks.
     pub disks: Vec<Disk>,
     /// Transparent huge pages: `always`, `madvise`, `never`.
     pub huge_pages: Option<String>,
-    /// How they are made: `always`, `defer`, `defer+madvise`, `madvise`, `never`.
+    /// Defragmentation for huge pages: `always`, `defer`, `defer+madvise`, `madvise`, `never`.
     pub huge_pages_defrag: Option<String>,
     /// `khugepaged/max_ptes_none`.
     pub max_ptes_none: Option<u64>,
     /// `vm.swappiness`.
     pub swappiness: Option<u64>,
-    /// KiB of swap.
+    /// Swap space in KiB.
     pub swap_kib: Option<u64>,
-    /// NUMA nodes with memory.
+    /// Number of NUMA nodes with memory.
     pub numa_nodes: Option<usize>,
     /// `vm.zone_reclaim_mode`.
     pub zone_reclaim: Option<u64>,
-    /// Whether mongod's memory is interleaved over the nodes.
+    /// Whether mongod's memory is interleaved over the NUMA nodes.
     pub interleaved: Option<bool>,
     /// `vm.max_map_count`.
     pub max_map_count: Option<u64>,
@@ -195,7 +195,7 @@ impl Finding {
     }
 }
 
-/// Every finding, in the order in which a person would look.
+/// All findings, in the order in which a person would check them.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all = Vec::new();
     all.extend(kernel(facts));
@@ -236,7 +236,7 @@ fn kernel(facts: &Facts) -> Option<Finding> {
     Some(finding("kernel", grade, format!("Linux {release}"), WHY, NOTES))
 }
 
-/// How data moves to another volume without a moment in which there is one copy less.
+/// How to move data to another volume without losing a copy in the meantime.
 const MIGRATION: &str = "move the data to a new volume with XFS and keep this one until that is done: in a replica set give \
                          one secondary at a time an empty dbPath there and let it sync from the others (initial sync); \
                          a standalone needs a tested backup, restored there";
@@ -282,7 +282,7 @@ fn network(fs: &FileSystem) -> Option<Finding> {
         return None;
     }
     const WHY: &str = "without these options a lost connection shows as an I/O error, and mongod ends";
-    // `hard` is what the kernel shows; bg and nointr are of the mount command and cannot be seen.
+    // The kernel shows `hard`; `bg` and `nointr` are options of the mount command only.
     let missing: Vec<&str> = ["hard", "nolock", "noatime"]
         .into_iter()
         .filter(|o| !fs.has(o) && (*o != "nolock" || !fs.has("local_lock=all")))
@@ -298,7 +298,7 @@ fn network(fs: &FileSystem) -> Option<Finding> {
 
 fn atime(fs: &FileSystem) -> Option<Finding> {
     const WHY: &str = "with access times a read of a file writes its inode too";
-    // Of NFS `nfs-options` speaks; ZFS has a property instead; others keep no access times, or not here.
+    // NFS has the finding `nfs-options`, ZFS has a property instead, and other file systems have no access times.
     if !matches!(fs.kind.as_str(), "xfs" | "ext2" | "ext3" | "ext4" | "btrfs" | "f2fs" | "jfs" | "reiserfs") {
         return None;
     }
@@ -340,7 +340,7 @@ fn array(array: &Array) -> Vec<Finding> {
     };
     let found = format!("{}: {} of {}{chunk}", array.name, array.level, array.members.join(", "));
     let made = |grade, why, document| finding("raid", grade, found.clone(), why, document);
-    // An array of one disk spreads nothing, and loses nothing more than the disk does.
+    // An array of one disk has no stripes, and no higher risk than the disk alone.
     let is_spread = array.members.len() > 1;
     let mut all = vec![match array.level.as_str() {
         _ if !is_spread => made(Grade::Ok, "one disk, so its level does not matter", NOTES),
@@ -388,7 +388,7 @@ fn array(array: &Array) -> Vec<Finding> {
     all
 }
 
-/// The file system should know the stripe of the array it lies on.
+/// The file system should know the stripe of the array below it.
 fn stripe(facts: &Facts) -> Option<Finding> {
     const WHY: &str =
         "a file system that knows the stripe puts its structures on all disks and writes whole stripes";
@@ -400,7 +400,7 @@ fn stripe(facts: &Facts) -> Option<Finding> {
     let made = |grade, found: String, document| finding("stripe", grade, found, WHY, document);
     match fs.kind.as_str() {
         "xfs" => {
-            // In the options both are in units of 512 bytes.
+            // Both mount options are in units of 512 bytes.
             let (unit, total) = (fs.value("sunit").unwrap_or(0) * 512, fs.value("swidth").unwrap_or(0) * 512);
             let wanted = format!("{} KiB and {} KiB", chunk >> 10, width >> 10);
             Some(if (unit, total) == (chunk, width) {
@@ -425,7 +425,7 @@ fn stripe(facts: &Facts) -> Option<Finding> {
             })
         }
         "ext4" => {
-            // In blocks, which are 4 KiB but on the smallest file systems.
+            // In blocks of 4 KiB, except on very small file systems.
             let known = fs.value("stripe").unwrap_or(0) * 4096;
             Some(if known == width {
                 made(Grade::Ok, format!("ext4 knows the stripe: {} KiB", width >> 10), EXT4)
@@ -452,7 +452,7 @@ fn readahead(facts: &Facts) -> Option<Finding> {
     const WHY: &str =
         "WiredTiger reads at random: what is read ahead is thrown away, and takes the cache's place";
     let (device, kib) = facts.readahead.as_ref()?;
-    // blockdev counts in 512 bytes.
+    // blockdev counts in sectors of 512 bytes.
     let sectors = kib * 2;
     let found = format!("{device}: {kib} KiB ({sectors} sectors); 8 to 32 sectors are recommended");
     Some(match sectors {
@@ -466,7 +466,7 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
     const WHY: &str = "a fast or a virtual disk orders requests itself, and a scheduler only delays them; one that turns \
                        needs mq-deadline";
     let (chosen, all) = disk.scheduler.as_ref()?;
-    // What suits a disk depends on its kind.
+    // The right scheduler depends on the kind of disk.
     if disk.rotational.is_none() && !disk.is_virtual {
         return None;
     }
@@ -474,7 +474,7 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
     let good: &[&str] = if turns {
         &["mq-deadline", "deadline"]
     } else if disk.is_virtual {
-        // The notes allow kyber for mixed loads in a guest.
+        // The notes allow kyber for mixed workloads in a guest.
         &["none", "noop", "kyber"]
     } else {
         &["none", "noop"]
@@ -493,7 +493,7 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
             "echo {name} | sudo tee /sys/block/{}/queue/scheduler   (and a udev rule, to last)",
             disk.name
         )),
-        // There is nothing to choose.
+        // There is no choice.
         None => {
             finding("scheduler", Grade::Ok, format!("{found}; the kernel offers no better one"), WHY, NOTES)
         }
@@ -642,8 +642,7 @@ fn numa(facts: &Facts) -> Vec<Finding> {
     all
 }
 
-/// Limits of `/proc/PID/limits`, the least they should be (`None`: unlimited), and the setting of a systemd
-/// unit.
+/// Names in `/proc/PID/limits`, recommended minimum (`None`: unlimited), and the setting in a systemd unit.
 const LIMITS: [(&str, Option<u64>, &str); 6] = [
     ("Max open files", Some(64_000), "LimitNOFILE=64000"),
     ("Max processes", Some(64_000), "LimitNPROC=64000"),
@@ -697,7 +696,7 @@ fn map_count(facts: &Facts) -> Option<Finding> {
         "each connection has a stack of its own, two mappings; mongod warns below twice its most connections";
     let count = facts.max_map_count.filter(|_| facts.has_mongod)?;
     let open = facts.limits.iter().find(|(name, _)| name == "Max open files").and_then(|(_, set)| *set);
-    // mongod takes four fifths of its descriptors for connections.
+    // mongod uses four fifths of its descriptors for connections.
     let connections = open.unwrap_or(64_000).saturating_mul(4) / 5;
     let least = connections.saturating_mul(2);
     let found = format!("vm.max_map_count is {count}; {least} for {connections} connections");

@@ -1,53 +1,53 @@
-//! The kernel's counters of a block device, and the rates that `iostat -x` shows of them.
+//! The kernel's counters of a block device, and the rates that `iostat -x` derives from them.
 
-/// One line of `/proc/diskstats` (Documentation/admin-guide/iostats.rst). Sectors are 512 bytes, times
-/// milliseconds. Discards came with 4.18 and flushes with 5.5: `None` on kernels before.
+/// One line of `/proc/diskstats` (Documentation/admin-guide/iostats.rst). A sector is 512 bytes; times are in
+/// milliseconds. Discards exist from 4.18 on and flushes from 5.5 on; `None` on older kernels.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
-    /// Reads that ended.
+    /// Completed reads.
     pub reads: u64,
     /// Reads that were merged into others before they were issued.
     pub reads_merged: u64,
     /// Sectors read.
     pub sectors_read: u64,
-    /// Time that all reads took together, in milliseconds.
+    /// Sum of the times of all reads, in milliseconds.
     pub read_ms: u64,
-    /// Writes that ended.
+    /// Completed writes.
     pub writes: u64,
     /// Writes that were merged.
     pub writes_merged: u64,
     /// Sectors written.
     pub sectors_written: u64,
-    /// Time that all writes took together, in milliseconds.
+    /// Sum of the times of all writes, in milliseconds.
     pub write_ms: u64,
-    /// Requests in flight now: the one field that is no counter.
+    /// Requests in flight now; the only field that is not a counter.
     pub in_flight: u64,
     /// Time in which at least one request was in flight, in milliseconds.
     pub busy_ms: u64,
-    /// Time of all requests in flight, added up, in milliseconds.
+    /// Sum of the times of all requests in flight, in milliseconds.
     pub queue_ms: u64,
     /// Discards.
     pub discards: Option<Discards>,
-    /// Flushes that ended and the time they took together in milliseconds.
+    /// Completed flushes, and the sum of their times in milliseconds.
     pub flushes: Option<(u64, u64)>,
 }
 
-/// The fields of discards.
+/// Counters of discards.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discards {
-    /// Discards that ended.
+    /// Completed discards.
     pub count: u64,
     /// Discards that were merged.
     pub merged: u64,
     /// Sectors discarded.
     pub sectors: u64,
-    /// Time that they took together, in milliseconds.
+    /// Sum of their times, in milliseconds.
     pub ms: u64,
 }
 
 impl DiskCounters {
-    /// One line of `/proc/diskstats`: major and minor number, name, counters. `None` for what is no such
-    /// line; figures after the ones known here are passed over.
+    /// Parses one line of `/proc/diskstats`: major and minor number, name, counters. `None` for any other line;
+    /// additional fields at the end are ignored.
     pub fn parse(line: &str) -> Option<((u32, u32), &str, Self)> {
         let mut words = line.split_ascii_whitespace();
         let number = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -82,8 +82,8 @@ impl DiskCounters {
     }
 }
 
-/// What came to a counter. Those of sectors and requests are 64 bits wide (32 on a 32-bit kernel); those
-/// of milliseconds are 32 bits wide and begin again after 49.7 days of busy time.
+/// The increase of a counter. Counters of sectors and requests have 64 bits (32 on a 32-bit kernel). Those of
+/// milliseconds have 32 bits and wrap after 49.7 days of busy time.
 const fn grown(now: u64, before: u64) -> u64 {
     if now >= before {
         now - before
@@ -105,9 +105,9 @@ pub struct KindRates {
     pub merged_per_second: f64,
     /// Share of requests that were merged, in per cent (`%rrqm`).
     pub merged_percent: f64,
-    /// Milliseconds from queueing to completion, on average (`r_await`); 0 where there was none.
+    /// Mean milliseconds from queueing to completion (`r_await`); 0 if there were no requests.
     pub await_ms: f64,
-    /// Kibibytes of a request, on average (`rareq-sz`).
+    /// Mean request size in kibibytes (`rareq-sz`).
     pub request_kib: f64,
 }
 
@@ -118,15 +118,15 @@ pub struct DiskRates {
     pub reads: KindRates,
     /// Writes.
     pub writes: KindRates,
-    /// Discards, where the kernel counts them.
+    /// Discards, if the kernel counts them.
     pub discards: Option<KindRates>,
-    /// Flushes per second (`f/s`) and milliseconds of one (`f_await`), where the kernel counts them.
+    /// Flushes per second (`f/s`) and mean milliseconds of a flush (`f_await`), if the kernel counts them.
     pub flushes: Option<(f64, f64)>,
-    /// Requests in flight on average (`aqu-sz`).
+    /// Mean number of requests in flight (`aqu-sz`).
     pub queue: f64,
     /// Share of the time in which at least one request was in flight, in per cent (`%util`).
     pub util_percent: f64,
-    /// Requests counted between the readings: reads, writes.
+    /// Reads and writes completed between the readings.
     pub counted: (u64, u64),
 }
 
@@ -153,7 +153,7 @@ impl Kind {
 }
 
 impl DiskRates {
-    /// Rates between two readings, `elapsed_ns` nanoseconds apart; `None` when that is 0.
+    /// Rates between two readings, `elapsed_ns` nanoseconds apart; `None` if that is 0.
     pub fn between(before: &DiskCounters, now: &DiskCounters, elapsed_ns: u64) -> Option<Self> {
         if elapsed_ns == 0 {
             return None;
@@ -187,7 +187,7 @@ impl DiskRates {
             discards: discards.map(|kind| kind.rates(seconds)),
             flushes,
             queue: grown(now.queue_ms, before.queue_ms) as f64 / 1e3 / seconds,
-            // The kernel rounds each busy stretch up, so a little above 100 is possible.
+            // The kernel rounds each busy period up, so slightly more than 100 is possible.
             util_percent: (grown(now.busy_ms, before.busy_ms) as f64 / 10.0 / seconds).min(100.0),
             counted: (reads.count, writes.count),
         })
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_columns_are_those_of_iostat() {
+    fn the_columns_equal_those_of_iostat() {
         let rates = DiskRates::between(
             &DiskCounters {
                 discards: Some(Discards::default()),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_begin_again_after_32_bits() {
+    fn millisecond_counters_wrap_after_32_bits() {
         let before = DiskCounters { read_ms: u64::from(u32::MAX) - 9, reads: 5, ..Default::default() };
         let now = DiskCounters { read_ms: 20, reads: 15, ..Default::default() };
         let rates = DiskRates::between(&before, &now, 1_000_000_000).unwrap();

@@ -1,29 +1,29 @@
-//! How long so much reading takes on a disk that was tested.
+//! Estimates how long an amount of reading takes on a tested disk.
 
-/// Nanoseconds for `requests` at `per_second`, saturating; `None` for a rate that is none.
+/// Nanoseconds for `requests` at `per_second`, saturating; `None` if the rate is not a positive number.
 pub fn duration_ns(requests: u64, per_second: f64) -> Option<u64> {
     // A cast of a float to an integer saturates.
     (per_second.is_finite() && per_second > 0.0).then(|| (requests as f64 / per_second * 1e9) as u64)
 }
 
-/// What is to be read.
+/// The documents to read.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Documents.
+    /// Number of documents.
     pub documents: u64,
-    /// Bytes of one on disk.
+    /// Size of a document on disk in bytes.
     pub document_bytes: u64,
-    /// Bytes of one read of the test.
+    /// Size of one read of the test in bytes.
     pub record_bytes: u64,
 }
 
 impl Work {
-    /// Reads at random: each document is somewhere else and needs as many reads as it has records.
+    /// Number of random reads: each document is at another place and needs one read per record.
     pub fn random_reads(&self) -> u64 {
         self.documents.saturating_mul(self.document_bytes.div_ceil(self.record_bytes.max(1)).max(1))
     }
 
-    /// Bytes in order, without gaps.
+    /// Bytes to read in order.
     pub const fn bytes(&self) -> u64 {
         self.documents.saturating_mul(self.document_bytes)
     }

@@ -1,7 +1,7 @@
-//! The disk: what a test of it measured, what the kernel counted meanwhile, and what both mean.
+//! The disk: results of a disk test, kernel counters of block devices, and their evaluation.
 //!
-//! Only nouns and arithmetic. Requests are made and counters are read in `sonar-sys`; words for people are
-//! put together in `sonar-view`.
+//! This module has only data types and arithmetic. `sonar-sys` makes requests and reads counters; `sonar-view`
+//! writes the text for people.
 
 pub mod check;
 pub mod compare;

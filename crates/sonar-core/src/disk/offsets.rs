@@ -1,19 +1,19 @@
-//! Where the requests of a test go: the same seed gives the same offsets, on every machine.
+//! Offsets of the requests of a test: the same seed gives the same offsets on every machine.
 
-/// Offsets are multiples of this, as mongoperf's are, whatever the record size.
+/// Offsets are multiples of this, as in mongoperf, for any record size.
 pub const ALIGNMENT: u64 = 4096;
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): 64 bits of state, each value of it gives the next number.
+/// SplitMix64 (Steele, Lea and Flood, 2014): a pseudo-random generator with 64 bits of state.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// A sequence of its own for each seed.
+    /// A generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A sequence for part `part` of what has the seed `seed`, as if seeded at random.
+    /// A generator for part `part` of a task with seed `seed`; parts have unrelated sequences.
     pub const fn part(seed: u64, part: u64) -> Self {
         let mut mixed = Self(seed ^ part.wrapping_mul(0xd1b5_4a32_d192_ed03));
         let state = mixed.next();
@@ -30,14 +30,13 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, each as likely as the other to within 2^-40 for bounds under 2^24 times
-    /// that; 0 when `bound` is 0.
+    /// A uniform number below `bound`; 0 if `bound` is 0. The bias is negligible: below 2^-40 for bounds under 2^24.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.next() as u128 * bound as u128) >> 64) as u64
     }
 }
 
-/// The offsets that a file and a record size allow.
+/// The offsets for a file and a record size.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Offsets {
     places: u64,
@@ -46,7 +45,7 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// For records of `record_bytes` in a file of `file_bytes`; `None` when not one fits.
+    /// For records of `record_bytes` in a file of `file_bytes`; `None` if not a single one fits.
     pub const fn new(file_bytes: u64, record_bytes: u64) -> Option<Self> {
         if record_bytes == 0 || record_bytes > file_bytes {
             return None;
@@ -55,17 +54,17 @@ impl Offsets {
         Some(Self { places, records: file_bytes / record_bytes, record_bytes })
     }
 
-    /// How many records lie in the file one after the other.
+    /// The number of consecutive records in the file.
     pub const fn records(&self) -> u64 {
         self.records
     }
 
-    /// A random offset; the record that begins there ends inside the file.
+    /// A random offset of a record that ends inside the file.
     pub const fn random(&self, random: &mut SplitMix) -> u64 {
         random.below(self.places) * ALIGNMENT
     }
 
-    /// The offset of record number `n`, beginning again at the end of the file.
+    /// The offset of record number `n`; wraps at the end of the file.
     pub const fn sequential(&self, n: u64) -> u64 {
         n % self.records * self.record_bytes
     }
@@ -77,8 +76,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_sequence_is_that_of_the_reference() {
-        // The first values for seed 1234567, as Vigna's splitmix64.c prints them.
+    fn the_sequence_equals_the_reference() {
+        // The first values for seed 1234567, as printed by Vigna's splitmix64.c.
         let mut random = SplitMix::new(1_234_567);
         let values: Vec<u64> = (0..5).map(|_| random.next()).collect();
         assert_eq!(

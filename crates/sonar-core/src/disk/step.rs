@@ -1,4 +1,4 @@
-//! What one step of a disk test did: a fixed number of requests in flight for some seconds.
+//! The result of one step of a disk test: a fixed number of requests in flight for some seconds.
 
 use super::counters::DiskRates;
 use crate::Histogram;
@@ -6,31 +6,31 @@ use crate::Histogram;
 /// Requests of one kind: reads, writes or flushes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// From handing a request over to seeing it complete; its count is the number of requests.
+    /// Time from submitting a request to seeing its completion; the count is the number of requests.
     pub latency: Histogram,
-    /// Bytes that they moved.
+    /// Bytes read or written.
     pub bytes: u64,
 }
 
 impl Requests {
-    /// How many.
+    /// Number of requests.
     pub const fn count(&self) -> u64 {
         self.latency.count()
     }
 }
 
-/// What the kernel says this process has caused to be fetched from and sent to storage
+/// Bytes that this process caused to be read from and written to storage, by the kernel's accounting
 /// (`read_bytes` and `write_bytes` of `/proc/PID/io`, proc_pid_io(5)).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelBytes {
     /// Bytes read from storage.
     pub read: u64,
-    /// Bytes sent to storage.
+    /// Bytes written to storage.
     pub written: u64,
 }
 
 impl KernelBytes {
-    /// What came since `earlier`; counters of an ended process do not run backwards.
+    /// The difference from `earlier`; 0 if a counter went back, as for an ended process.
     pub const fn since(self, earlier: Self) -> Self {
         Self {
             read: self.read.saturating_sub(earlier.read),
@@ -39,14 +39,14 @@ impl KernelBytes {
     }
 }
 
-/// One step of a disk test. Every request that began in it has ended in it.
+/// One step of a disk test. Every request of the step started and ended in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DiskStep {
-    /// Requests kept in flight; with one thread a request, threads.
+    /// Requests kept in flight; with one thread per request, the number of threads.
     pub in_flight: u32,
-    /// Threads that made them.
+    /// Threads that made the requests.
     pub threads: u32,
-    /// From the first request to the last completion, in nanoseconds.
+    /// Time from the first request to the last completion, in nanoseconds.
     pub elapsed_ns: u64,
     /// Reads.
     pub reads: Requests,
@@ -54,24 +54,24 @@ pub struct DiskStep {
     pub writes: Requests,
     /// Flushes (`fdatasync`, or `msync` of a mapped file).
     pub flushes: Requests,
-    /// Reads and writes that ended in each full second.
+    /// Reads and writes completed in each full second.
     pub per_second: Vec<u64>,
-    /// Processor time of this process in user mode, nanoseconds.
+    /// Processor time of this process in user mode, in nanoseconds.
     pub user_ns: u64,
-    /// Processor time of the kernel on its behalf, nanoseconds.
+    /// Processor time of this process in kernel mode, in nanoseconds.
     pub system_ns: u64,
-    /// Share of the machine's processors that were busy, with this or anything else: 0 to 1.
+    /// Busy share of all processors of the machine, 0 to 1, including other processes.
     pub machine_busy: Option<f64>,
-    /// The device below the file, by the kernel's counters.
+    /// Rates of the device below the file, from the kernel's counters.
     pub device: Option<DiskRates>,
-    /// The devices that it is made of, by name.
+    /// Rates of the devices that it consists of, by name.
     pub members: Vec<(String, DiskRates)>,
-    /// What the kernel counted for this process.
+    /// The kernel's accounting for this process.
     pub kernel: Option<KernelBytes>,
 }
 
 impl DiskStep {
-    /// Reads and writes. A flush is no operation of its own, as with mongoperf.
+    /// Number of reads and writes. As in mongoperf, a flush is not an operation of its own.
     pub const fn operations(&self) -> u64 {
         self.reads.count() + self.writes.count()
     }
@@ -90,12 +90,12 @@ impl DiskStep {
         if self.elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / self.elapsed_ns as f64 }
     }
 
-    /// Processors kept busy by this process on average: 1.0 is one whole processor.
+    /// Mean number of processors that this process kept busy: 1.0 is one processor.
     pub fn processors(&self) -> f64 {
         self.per_elapsed(self.user_ns + self.system_ns) / 1e9
     }
 
-    /// Processor time of a read or write, in nanoseconds; `None` where there was none.
+    /// Mean processor time per read or write in nanoseconds; `None` if there were none.
     pub fn cpu_ns_per_operation(&self) -> Option<f64> {
         let operations = self.operations();
         (operations > 0).then(|| (self.user_ns + self.system_ns) as f64 / operations as f64)
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_those_of_reads_and_writes() {
+    fn rates_include_reads_and_writes_only() {
         let mut step = DiskStep { elapsed_ns: 2_000_000_000, user_ns: 1_000_000_000, ..Default::default() };
         for _ in 0..300 {
             step.reads.latency.record(1_000_000);

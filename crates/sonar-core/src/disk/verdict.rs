@@ -1,37 +1,37 @@
-//! What the figures of a test mean: where it stops scaling, what limits it, and beside which disks it stands.
+//! Evaluates a disk test: where it stops scaling, what limits it, and which kind of disk it resembles.
 
 use super::step::DiskStep;
 
-/// Share of the best rate from which on a step counts as having reached it.
+/// A step counts as having reached the best rate from this share of it on.
 const REACHED: f64 = 0.9;
-/// Growth from one step to the next that still counts as scaling.
+/// Growth from one step to the next above which the rate still scales.
 const STILL_SCALING: f64 = 1.1;
-/// Share of processors, or of the threads that make requests, from which on they are the limit.
+/// Busy share of the processors, or of the threads that make requests, from which on they are the limit.
 const PROCESSOR_BUSY: f64 = 0.9;
-/// Share of the requests in flight that wait in the device, from which on it is the one waited for.
+/// Share of the requests in flight that are in the device, from which on the device is the limit.
 const IN_DEVICE: f64 = 0.5;
 
-/// The numbers in flight of a ramp: 1, 2, 4 … and the last one, which need not be a power of two.
+/// The numbers in flight of a ramp: 1, 2, 4 … and `most`, which need not be a power of two.
 pub fn ramp(most: u32) -> impl Iterator<Item = u32> {
     let powers = (0..32).map(|bit| 1u32 << bit).take_while(move |n| *n < most);
     powers.chain(std::iter::once(most.max(1)))
 }
 
-/// Where throughput stops growing.
+/// The knee: where throughput stops growing.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct Knee {
-    /// The lowest number in flight that gives nine tenths of the best rate of any step.
+    /// The lowest number in flight that reaches nine tenths of the best rate.
     pub in_flight: u32,
-    /// Its reads and writes per second.
+    /// Reads and writes per second at the knee.
     pub operations_per_second: f64,
     /// The best rate of any step.
     pub best_per_second: f64,
-    /// Whether the last step was still more than a tenth better than the one before: the knee lies further
-    /// on, or there is one step only.
+    /// Whether the last step was still more than a tenth better than the one before, or there is only one step: the
+    /// real knee may be further on.
     pub still_scaling: bool,
 }
 
-/// The knee of the steps of one ramp, in order; `None` when nothing was done.
+/// The knee of the steps of one ramp, in order; `None` if no request was completed.
 pub fn knee(steps: &[DiskStep]) -> Option<Knee> {
     let rates: Vec<(u32, f64)> = steps.iter().map(|s| (s.in_flight, s.operations_per_second())).collect();
     let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
@@ -49,12 +49,12 @@ pub fn knee(steps: &[DiskStep]) -> Option<Knee> {
     })
 }
 
-/// A short test beside the ramp.
+/// A short test in addition to the ramp.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// Whether records were taken in order.
+    /// Whether records were read in order.
     pub sequential: bool,
-    /// Bytes of a record.
+    /// Record size in bytes.
     pub record_bytes: u32,
     /// Requests in flight.
     pub in_flight: u32,
@@ -62,31 +62,31 @@ pub struct Probe {
     pub operations_per_second: f64,
 }
 
-/// What the probes say of a volume.
+/// The kind of a volume, from the probes.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Volume {
-    /// As many requests at random as in order, and no more with many in flight than with one: somebody counts
-    /// them. A volume with provisioned operations, or a cgroup with a limit.
+    /// A limit on requests: the rate is the same at random and in order, with one and with many in flight. The volume
+    /// has provisioned IOPS, or a cgroup has a limit.
     Capped {
-        /// Requests per second that are let through.
+        /// The limit in requests per second.
         per_second: f64,
     },
-    /// Requests in order are much quicker than those at random: something turns, or reads ahead.
+    /// Requests in order are much faster than random ones: a rotating disk, or readahead.
     Seeks {
-        /// Requests in order for one at random.
+        /// Rate of requests in order divided by the rate of random ones.
         ratio: f64,
     },
-    /// Requests at random are as good as in order, and more in flight give more.
+    /// Random requests are as fast as those in order, and more in flight give a higher rate.
     Parallel {
-        /// Rate with many in flight for one in flight.
+        /// Rate with many in flight divided by the rate with one.
         ratio: f64,
     },
-    /// As good at random as in order, with one in flight as with many, yet at no even rate.
+    /// The same rate at random and in order, with one and with many in flight, but not steady enough for a limit.
     Flat,
 }
 
-/// Judges a volume by its random and sequential probes of the same record size with one and with many in
-/// flight; `None` when one of them is missing or did nothing.
+/// Classifies a volume by random and sequential probes of the same record size with one and with many in
+/// flight; `None` if one of them is missing or completed no request.
 pub fn volume(probes: &[Probe]) -> Option<Volume> {
     let record = probes.iter().find(|p| !p.sequential && p.in_flight == 1)?.record_bytes;
     let rate = |sequential: bool, many: bool| {
@@ -109,48 +109,48 @@ pub fn volume(probes: &[Probe]) -> Option<Volume> {
     Some(if many / one > 1.3 { Volume::Parallel { ratio: many / one } } else { Volume::Flat })
 }
 
-/// What holds the throughput where it is.
+/// What limits the throughput.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Limit {
-    /// The last step was still better than the one before: no limit was met.
+    /// The last step was still better than the one before, so no limit was reached.
     NotReached,
-    /// A number of requests per second that somebody allows.
+    /// A limit on requests per second.
     Cap {
-        /// That number.
+        /// The limit.
         per_second: f64,
     },
-    /// Processors: of the machine, or those of the threads that make requests.
+    /// The processors of the machine, or those of the threads that make requests.
     Processor {
-        /// Share of the machine's processors that was busy.
+        /// Busy share of the machine's processors.
         machine: Option<f64>,
-        /// Processors that this process kept busy: 1.0 is one.
+        /// Number of processors that this process kept busy: 1.0 is one processor.
         own: f64,
     },
     /// Requests wait in the device.
     Device {
-        /// Requests that the device had on average (`aqu-sz`).
+        /// Mean number of requests in the device (`aqu-sz`).
         queue: f64,
-        /// How many were in flight.
+        /// Number of requests in flight.
         in_flight: u32,
     },
     /// Requests wait above the device: in the file system, its journal or its locks.
     FileSystem {
-        /// Requests that the device had on average.
+        /// Mean number of requests in the device.
         queue: f64,
-        /// How many were in flight.
+        /// Number of requests in flight.
         in_flight: u32,
     },
-    /// The device had next to nothing to do: the page cache, or memory, served.
+    /// The device was nearly idle: the page cache, or memory, served the requests.
     Memory,
-    /// There are no counters to judge it by.
+    /// Unknown, because there are no counters.
     Unknown,
 }
 
-/// What limits the steps of a ramp. `threads_each` is true where each request in flight has a thread.
+/// What limits the steps of a ramp. `threads_each` is true if each request in flight has its own thread.
 pub fn limit(steps: &[DiskStep], volume: Option<Volume>, threads_each: bool) -> Option<Limit> {
     let knee = knee(steps)?;
-    // The first step in which twice as many as needed were in flight shows best what they wait for; at the
-    // far end it may be the number of requests that the queue takes.
+    // The first step with twice as many in flight as needed shows best what they wait for. At the far end of
+    // the ramp it may be the queue length of the device.
     let step = steps.iter().find(|s| s.in_flight >= 2 * knee.in_flight).or_else(|| steps.last())?;
     let moved = step.reads.bytes + step.writes.bytes;
     let from_memory = step.kernel.is_some_and(|k| (k.read + k.written) as f64 <= 0.1 * moved as f64);
@@ -176,16 +176,16 @@ pub fn limit(steps: &[DiskStep], volume: Option<Volume>, threads_each: bool) -> 
     })
 }
 
-/// A kind of disk that people know, with the random reads of 4 KiB per second that it is good for.
+/// A well-known kind of disk, with its random 4 KiB reads per second.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub struct DiskClass {
-    /// About how many requests per second.
+    /// Approximate requests per second.
     pub per_second: f64,
-    /// What it is, as in "about what … gives".
+    /// Its name, as in "about what … gives".
     pub name: &'static str,
 }
 
-/// Known kinds, the slowest first. The first three are those that mongoperf's manual names.
+/// Known kinds, slowest first. The first three are from mongoperf's manual.
 pub const CLASSES: [DiskClass; 7] = [
     DiskClass { per_second: 100.0, name: "a slow hard disk" },
     DiskClass { per_second: 250.0, name: "a hard disk" },
@@ -196,7 +196,7 @@ pub const CLASSES: [DiskClass; 7] = [
     DiskClass { per_second: 1_500_000.0, name: "several NVMe drives" },
 ];
 
-/// The kind that comes nearest, by ratio.
+/// The nearest kind, by ratio.
 pub fn class(per_second: f64) -> DiskClass {
     let far = |class: &DiskClass| (per_second.max(1.0) / class.per_second).ln().abs();
     CLASSES.into_iter().min_by(|a, b| far(a).total_cmp(&far(b))).unwrap_or(CLASSES[0])
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_knee_is_the_least_in_flight_that_is_as_good_as_any() {
+    fn the_knee_is_the_lowest_number_in_flight_near_the_best_rate() {
         let steps = [(1, 100), (2, 200), (4, 380), (8, 400), (16, 396)].map(|(n, ops)| step(n, ops));
         let found = knee(&steps).unwrap();
         assert_eq!((found.in_flight, found.best_per_second, found.still_scaling), (4, 400.0, false));
@@ -253,7 +253,7 @@ mod tests {
                 operations_per_second,
             })
             .collect();
-        // A probe of bandwidth does not disturb.
+        // A bandwidth probe is ignored.
         probes.push(Probe {
             sequential: true,
             record_bytes: 1 << 20,
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_is_told_from_a_slow_device() {
+    fn a_cap_differs_from_a_slow_device() {
         assert_eq!(volume(&probes([500.0, 502.0, 498.0, 499.0])), Some(Volume::Capped { per_second: 498.0 }));
         assert!(matches!(volume(&probes([120.0, 9_000.0, 250.0, 20_000.0])), Some(Volume::Seeks { .. })));
         assert!(matches!(
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_requests_wait_for_is_the_limit() {
+    fn the_limit_is_what_requests_wait_for() {
         let ramp = |queue: fn(u32) -> f64| {
             [(1, 100), (2, 190), (4, 200), (8, 200)]
                 .map(|(n, ops)| with_queue(step(n, ops), queue(n)))
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_put_beside_the_disks_that_people_know() {
+    fn a_rate_has_the_nearest_class() {
         for (rate, name) in [
             (0.0, "a slow hard disk"),
             (240.0, "a hard disk"),

@@ -2,31 +2,31 @@
 
 use crate::Timestamp;
 
-/// What was done.
+/// The kind of an access.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum AccessKind {
-    /// read, pread, readv, preadv and their like.
+    /// read, pread, readv, preadv and similar calls.
     Read = 0,
-    /// write, pwrite, writev, pwritev and their like.
+    /// write, pwrite, writev, pwritev and similar calls.
     Write = 1,
     /// fsync.
     Sync = 2,
     /// fdatasync.
     DataSync = 3,
-    /// A page fault of a mapped file that the page cache or the device answered.
+    /// A page fault in a mapped file, served from the page cache or the device.
     Fault = 4,
-    /// Pages of the file that were brought into the page cache by a read, a fault or their readahead; no access of
-    /// its own. It has no latency.
+    /// Pages of the file that a read, a fault or readahead loaded into the page cache. This is not an access of its
+    /// own and has no latency.
     PageIn = 5,
 }
 
 impl AccessKind {
-    /// All of them, by their code.
+    /// All kinds, in the order of their codes.
     pub const ALL: [Self; 6] =
         [Self::Read, Self::Write, Self::Sync, Self::DataSync, Self::Fault, Self::PageIn];
 
-    /// From the stable number in recordings and in the kernel's programs.
+    /// From the stable code in recordings and eBPF programs; `None` for an unknown code.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Self::Read),
@@ -39,7 +39,7 @@ impl AccessKind {
         }
     }
 
-    /// The stable number.
+    /// The stable code.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -56,40 +56,40 @@ impl AccessKind {
         }
     }
 
-    /// Whether a thread takes content of the file by it.
+    /// Whether a thread reads content of the file (by a call or a page fault).
     pub const fn is_read(self) -> bool {
         matches!(self, Self::Read | Self::Fault)
     }
 
-    /// Whether it is a flush, which has no offset and no length.
+    /// Whether it is a flush, which has no offset and length.
     pub const fn is_sync(self) -> bool {
         matches!(self, Self::Sync | Self::DataSync)
     }
 }
 
-/// One access to a file, as it ended.
+/// One completed access to a file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct IoAccess {
-    /// When it was asked for.
+    /// When it began.
     pub start: Timestamp,
-    /// From there to its end, in nanoseconds, on one clock; 0 of a page fault whose end cannot be seen.
+    /// Time from start to end in nanoseconds; 0 for a page fault whose end is not visible.
     pub latency_ns: u64,
     /// The kernel's id of the thread.
     pub thread: u32,
-    /// Which file, by the number that the source gave it.
+    /// Number of the file, assigned by the source.
     pub file: u32,
-    /// What was done.
+    /// The kind of access.
     pub kind: AccessKind,
-    /// Where in the file it began, in bytes; 0 of a flush.
+    /// Offset in the file in bytes; 0 for a flush.
     pub offset: u64,
-    /// Bytes asked for; 0 of a flush.
+    /// Bytes requested; 0 for a flush.
     pub asked: u64,
-    /// Bytes that were read or written; 0 when it failed.
+    /// Bytes read or written; 0 if it failed.
     pub given: u64,
-    /// The error number; 0 when there was none.
+    /// The errno; 0 if it succeeded.
     pub error: u16,
-    /// Bytes that the thread itself caused to be fetched from the device meanwhile (read), by the
-    /// kernel's accounting; `None` where that is not known. 0 is an answer from the page cache.
+    /// Bytes that this thread caused to be fetched from the device during the access, by the kernel's accounting;
+    /// `None` if unknown. For a read, 0 means that it was served from the page cache.
     pub device_bytes: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Takes accesses one by one; keeps in bounded memory what they say of files and threads.
+//! Analyses accesses one by one, by file and by thread, in bounded memory.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -10,40 +10,40 @@ use super::pattern::FilePattern;
 use super::phase::{MAX_SLICES, Phase, phases};
 use crate::Timestamp;
 
-/// Files that are counted one by one; accesses to more are counted in [`Analysis::files_other`].
+/// The maximum number of files; accesses to further ones are counted in [`Analysis::files_other`].
 pub const MAX_FILES: usize = 16_384;
-/// Memory for all files together, in bytes; when it is used up, no further file is taken.
+/// Memory for all files together, in bytes; when it is used up, no further file is added.
 pub const FILES_BUDGET: usize = 192 << 20;
-/// Threads that are counted one by one.
+/// The maximum number of threads; accesses by further ones are counted in [`Analysis::threads_other`].
 pub const MAX_THREADS: usize = 16_384;
-/// Streams (a thread on a file in a direction) whose last position is kept; with more, all are
-/// forgotten at once and begin anew, which is counted.
+/// The maximum number of streams (a thread on a file in a direction) whose last position is kept. When there are
+/// more, all are dropped at once and counted in [`Analysis::streams_forgotten`].
 pub const MAX_STREAMS: usize = 1 << 18;
-/// Width of a slice of time at first: 2^20 ns.
+/// Initial width of a time slice: 2^20 ns.
 const SLICE_NS: u64 = 1 << 20;
 
-/// What one thread did.
+/// The accesses of one thread.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ThreadUse {
     /// Reads and page faults.
     pub reads: u64,
-    /// Bytes that they gave.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Time spent in them, in nanoseconds.
+    /// Time spent in reads, in nanoseconds.
     pub read_ns: u64,
     /// Writes and flushes.
     pub writes: u64,
-    /// Time spent in them, in nanoseconds.
+    /// Time spent in writes and flushes, in nanoseconds.
     pub write_ns: u64,
     /// Start of the first access.
     pub first: Timestamp,
-    /// End of the last.
+    /// End of the last access.
     pub last: Timestamp,
 }
 
 impl ThreadUse {
-    /// Share of the time from its first access to its last that it spent in reads, 0 to 1. A thread
-    /// that reads one thing at a time cannot exceed it. `None` for a thread of a single moment.
+    /// Share of the time from its first to its last access that it spent in reads, 0 to 1. `None` if there is no
+    /// time between them.
     pub fn read_share(&self) -> Option<f64> {
         let span = self.last.since(self.first);
         (span > 0).then(|| (self.read_ns as f64 / span as f64).min(1.0))
@@ -57,7 +57,7 @@ struct Stream {
     accesses: u64,
 }
 
-/// All that was seen of the accesses so far.
+/// The analysis of all accesses so far.
 pub struct Analysis {
     files: HashMap<u32, Box<FilePattern>, FixedState>,
     threads: HashMap<u32, ThreadUse, FixedState>,
@@ -80,7 +80,7 @@ impl Default for Analysis {
 }
 
 impl Analysis {
-    /// Of nothing yet.
+    /// An empty analysis.
     pub fn new() -> Self {
         Self {
             files: HashMap::with_hasher(FixedState::default()),
@@ -98,7 +98,7 @@ impl Analysis {
         }
     }
 
-    /// Takes one access. Those of one thread are to come in their order.
+    /// Adds one access. Accesses of the same thread must come in order.
     pub fn record(&mut self, access: &IoAccess) {
         self.accesses += 1;
         let end = access.end();
@@ -115,7 +115,7 @@ impl Analysis {
         if access.kind != AccessKind::PageIn {
             self.thread(access, end);
         }
-        // What the page cache answered did not wait in the device's queue.
+        // Reads from the page cache did not wait in the device's queue.
         if access.kind.is_read() && access.device_bytes != Some(0) {
             self.in_flight.record(access.start, access.latency_ns);
         }
@@ -155,7 +155,7 @@ impl Analysis {
         }
     }
 
-    /// The distance from the stream's last access, and the length of the run that it ended.
+    /// The distance from the stream's previous access, and the length of the run that this access ended.
     fn step(&mut self, access: &IoAccess) -> Option<(Step, Option<u64>)> {
         if access.error != 0 {
             return None;
@@ -182,8 +182,7 @@ impl Analysis {
         None
     }
 
-    /// Ends the runs that are under way; what comes after begins anew. To be called once all accesses
-    /// are in.
+    /// Completes the open runs. Call this after the last access; later accesses start new runs.
     pub fn finish(&mut self) {
         self.in_flight.end();
         self.end_runs();
@@ -223,11 +222,11 @@ impl Analysis {
         }
     }
 
-    /// Number of the slice of time; before the first access it is 0.
+    /// Number of the time slice that contains `at`; 0 before the first access.
     fn slot(&mut self, at: Timestamp) -> usize {
         let since = at.since(self.origin);
         while since / self.slice_ns >= MAX_SLICES as u64 {
-            // Wide enough for what `since` asks, and halved detail for what was there.
+            // Double the width until `at` fits; existing slices are merged in pairs.
             self.slice_ns *= 2;
             for file in self.files.values_mut() {
                 file.widen();
@@ -236,53 +235,53 @@ impl Analysis {
         (since / self.slice_ns) as usize
     }
 
-    /// Accesses that were taken.
+    /// Number of accesses.
     pub const fn accesses(&self) -> u64 {
         self.accesses
     }
 
-    /// Of them: to files beyond what is kept apart; they are in no file's figures.
+    /// Number of accesses to files beyond the caps; no file's figures include them.
     pub const fn files_other(&self) -> u64 {
         self.files_other
     }
 
-    /// Of them: by threads beyond what is kept apart.
+    /// Number of accesses by threads beyond the cap.
     pub const fn threads_other(&self) -> u64 {
         self.threads_other
     }
 
-    /// Positions that were forgotten for want of room: as many distances are not known.
+    /// Number of positions that were dropped for lack of space; as many distances are unknown.
     pub const fn streams_forgotten(&self) -> u64 {
         self.streams_forgotten
     }
 
-    /// Reads that waited for the device at once, on average while there was one (of all reads, where it is
-    /// not known which did): 1 or more. `None` where none did.
+    /// Mean number of concurrent reads that waited for the device, while there was at least one: 1 or more. Reads
+    /// count as waiting if this is unknown. `None` if none waited.
     pub fn depth(&self) -> Option<f64> {
         self.in_flight.depth()
     }
 
-    /// The first start and the last end; `None` before the first access.
+    /// The earliest start and the latest end; `None` before the first access.
     pub const fn span(&self) -> Option<(Timestamp, Timestamp)> {
         self.span
     }
 
-    /// Width of a slice of time in nanoseconds.
+    /// Width of a time slice in nanoseconds.
     pub const fn slice_ns(&self) -> u64 {
         self.slice_ns
     }
 
-    /// Start of the first slice.
+    /// Start of the first time slice.
     pub const fn origin(&self) -> Timestamp {
         self.origin
     }
 
-    /// The files by their number, in no order.
+    /// The files with their numbers, in no particular order.
     pub fn files(&self) -> impl Iterator<Item = (u32, &FilePattern)> {
         self.files.iter().map(|(id, file)| (*id, &**file))
     }
 
-    /// One file.
+    /// The file with this number; `None` if unknown.
     pub fn file(&self, id: u32) -> Option<&FilePattern> {
         self.files.get(&id).map(|file| &**file)
     }
@@ -292,19 +291,19 @@ impl Analysis {
         self.file(id).map_or_else(Vec::new, |file| phases(&file.slices))
     }
 
-    /// The threads by their id, in no order.
+    /// The threads with their ids, in no particular order.
     pub fn threads(&self) -> impl Iterator<Item = (u32, &ThreadUse)> {
         self.threads.iter().map(|(id, thread)| (*id, thread))
     }
 
-    /// Which thread read which file, and how often: thread, file, reads that did not fail. Only what was
-    /// seen since positions were last forgotten for want of room.
+    /// Which thread read which file: thread, file, number of successful reads. It includes only reads since
+    /// positions were last dropped for lack of space.
     pub fn readers(&self) -> impl Iterator<Item = (u32, u32, u64)> {
         let reads = self.streams.iter().filter(|((_, _, read), _)| *read);
         reads.map(|((thread, file, _), stream)| (*thread, *file, stream.accesses))
     }
 
-    /// Bytes on the heap, about.
+    /// Approximate heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
         let files: usize = self.files.values().map(|file| size_of::<FilePattern>() + file.heap_bytes()).sum();
         files + self.streams.capacity() * 40 + self.threads.capacity() * 80

@@ -1,10 +1,10 @@
-//! The picture of a file's reads: offset over time, as counts of cells and not as dots, so that ten
-//! million accesses take no more room than a thousand.
+//! The plot of a file's reads, offset over time: a grid of counts instead of dots, so that ten million accesses
+//! need no more memory than a thousand.
 
 use super::IoAccess;
 use crate::{Histogram, Timestamp};
 
-/// A grid of cells over time and offset.
+/// A grid of counts over time and offset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Density {
     columns: usize,
@@ -17,7 +17,7 @@ pub struct Density {
 }
 
 impl Density {
-    /// An empty grid of `columns` by `rows` cells (each 1 to 4,096) over a time and the first `length`
+    /// An empty grid of `columns` by `rows` cells (each 1 to 4,096) for a span of time and the first `length`
     /// bytes of a file.
     pub fn new(columns: usize, rows: usize, (start, end): (Timestamp, Timestamp), length: u64) -> Self {
         let (columns, rows) = (columns.clamp(1, 4_096), rows.clamp(1, 4_096));
@@ -34,7 +34,7 @@ impl Density {
         }
     }
 
-    /// Adds one access, at its beginning; what lies outside counts in the cell at the edge.
+    /// Adds one access at its start; accesses outside of the grid count in the cell at the edge.
     pub fn record(&mut self, access: &IoAccess) {
         let place = |at: u64, of: u64, cells: usize| {
             let cell = u128::from(at) * cells as u128 / u128::from(of);
@@ -48,7 +48,7 @@ impl Density {
         self.latencies[column].record(access.latency_ns);
     }
 
-    /// Latencies of each column, in order of time.
+    /// Latencies by column, in order of time.
     pub fn latencies(&self) -> &[Histogram] {
         &self.latencies
     }
@@ -58,17 +58,17 @@ impl Density {
         (self.columns, self.rows)
     }
 
-    /// Bytes of the file that it reaches over.
+    /// Length of the file part that the grid covers, in bytes.
     pub const fn length(&self) -> u64 {
         self.length
     }
 
-    /// Nanoseconds that it reaches over.
+    /// Length of the time span that the grid covers, in nanoseconds.
     pub const fn span_ns(&self) -> u64 {
         self.span_ns
     }
 
-    /// Cells that are not empty: column, row (0 is the beginning of the file), accesses, and their mean
+    /// The cells that are not empty: column, row (0 is the start of the file), number of accesses, and their mean
     /// latency in nanoseconds.
     pub fn cells(&self) -> impl Iterator<Item = (usize, usize, u64, u64)> + '_ {
         let used = self.cells.iter().enumerate().filter(|(_, cell)| cell.0 > 0);

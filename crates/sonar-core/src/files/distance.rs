@@ -1,22 +1,22 @@
-//! How far apart consecutive accesses lie: signed, on a logarithmic scale.
+//! Distances between consecutive accesses: signed, on a logarithmic scale.
 
-/// Up to so many bytes ahead an access is no jump: the device's and the kernel's own read-ahead, and a
-/// disk's track, reach over such a gap. 1 MiB.
+/// An access ahead by at most this many bytes is not a jump: read-ahead of device and kernel, and the track of a
+/// disk, cover such a distance. 1 MiB.
 pub const NEAR: u64 = 1 << 20;
 
-/// Where an access lies as seen from the one before it.
+/// The position of an access relative to the previous one.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
-    /// It begins where the one before it ended.
+    /// It begins where the previous one ended.
     Contiguous,
-    /// Ahead, by so many bytes.
+    /// Ahead by this many bytes.
     Forward(u64),
-    /// Back, by so many bytes.
+    /// Back by this many bytes.
     Back(u64),
 }
 
 impl Step {
-    /// From the end of one access to the offset of the next.
+    /// The step from the end of one access to the offset of the next.
     pub const fn between(end: u64, offset: u64) -> Self {
         if offset == end {
             Self::Contiguous
@@ -27,7 +27,7 @@ impl Step {
         }
     }
 
-    /// Back, or ahead by more than [`NEAR`].
+    /// Whether it is back, or ahead by more than [`NEAR`].
     pub const fn is_jump(self) -> bool {
         match self {
             Self::Contiguous => false,
@@ -37,7 +37,7 @@ impl Step {
     }
 }
 
-/// Counts of distances. Bucket `k` of either direction holds distances in `[2^k, 2^(k+1))` bytes.
+/// A histogram of distances. Bucket `k` of either direction holds distances in `[2^k, 2^(k+1))` bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Distances {
     contiguous: u64,
@@ -54,7 +54,7 @@ impl Default for Distances {
 }
 
 impl Distances {
-    /// Counts one; buckets saturate at 2^32 - 1.
+    /// Counts one distance; buckets saturate at 2^32 - 1.
     pub fn record(&mut self, step: Step) {
         if step.is_jump() {
             self.jumps += 1;
@@ -73,51 +73,51 @@ impl Distances {
         }
     }
 
-    /// How many distances are known.
+    /// Number of known distances.
     pub const fn count(&self) -> u64 {
         self.contiguous + self.near + self.jumps
     }
 
-    /// Of them: 0.
+    /// Number of contiguous accesses: distance 0.
     pub const fn contiguous(&self) -> u64 {
         self.contiguous
     }
 
-    /// Of them: forward by 1 byte to [`NEAR`].
+    /// Number of skips: forward by 1 byte to [`NEAR`].
     pub const fn near(&self) -> u64 {
         self.near
     }
 
-    /// Of them: back, or forward by more than [`NEAR`].
+    /// Number of jumps: back, or forward by more than [`NEAR`].
     pub const fn jumps(&self) -> u64 {
         self.jumps
     }
 
-    /// Of them: back, by any distance.
+    /// Number of distances back.
     pub fn back(&self) -> u64 {
         self.back.iter().copied().map(u64::from).sum()
     }
 
-    /// Distances of more than [`NEAR`] either way, per distance known: what is left of the jumps when those
-    /// back to what was read a moment ago are taken away. `None` where no distance is known.
+    /// Share of distances of more than [`NEAR`] in either direction: the jumps without those back to what was just
+    /// read. `None` if no distance is known.
     pub fn far_share(&self) -> Option<f64> {
         let back: u64 = self.back[..NEAR.ilog2() as usize].iter().copied().map(u64::from).sum();
         let far = self.jumps.saturating_sub(back);
         (self.count() > 0).then(|| far as f64 / self.count() as f64)
     }
 
-    /// Contiguous accesses per distance known; `None` where none is.
+    /// Share of contiguous accesses in all known distances; `None` if there are none.
     pub fn sequential_share(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.contiguous as f64 / self.count() as f64)
     }
 
-    /// Jumps per distance known, 0 to 1: the randomness score; `None` where no distance is known.
+    /// The randomness score: share of jumps in all known distances, 0 to 1; `None` if there are none.
     pub fn randomness(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.jumps as f64 / self.count() as f64)
     }
 
-    /// The buckets that are not empty from the farthest back to the farthest ahead: lower bound of the
-    /// distance in bytes, negative for back, and the count.
+    /// The buckets that are not empty, from the farthest back to the farthest ahead: lower bound of the distance in
+    /// bytes (negative for back), and the count.
     pub fn buckets(&self) -> impl Iterator<Item = (i128, u64)> + '_ {
         let back = (0..64).rev().map(|k| (-(1i128 << k), u64::from(self.back[k])));
         let forward = (0..64).map(|k| (1i128 << k, u64::from(self.forward[k])));

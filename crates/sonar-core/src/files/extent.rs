@@ -1,17 +1,17 @@
-//! Which part of a file was touched: one bit a granule.
+//! The part of a file that was accessed, with one bit per granule.
 
-/// Bytes a granule has at first: the allocation unit of WiredTiger and the page of most machines.
+/// Initial size of a granule in bytes: WiredTiger's allocation unit, and the page size of most machines.
 pub const GRANULE: u64 = 4096;
-/// Bits a map has at most: 4 GiB of a file at 4 KiB a granule, 128 KiB of memory. For a longer file the
-/// granule doubles, as often as it takes.
+/// The maximum number of bits: 4 GiB of a file in granules of 4 KiB, 128 KiB of memory. For longer files the
+/// size of a granule doubles as often as needed.
 pub const MAX_BITS: u64 = 1 << 20;
 
-/// A set of granules of a file. What is touched only in part counts whole; where the granule has
-/// doubled, what was noted before is rounded up to the new one.
+/// A set of granules of a file. A granule that is accessed in part counts as a whole. When the granule size
+/// doubles, the set is rounded up to the new granules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extent {
     words: Vec<u64>,
-    /// log2 of the bytes a granule has.
+    /// log2 of the granule size in bytes.
     shift: u32,
     set: u64,
     max_bits: u64,
@@ -24,14 +24,14 @@ impl Default for Extent {
 }
 
 impl Extent {
-    /// An empty one that holds at most `max_bits` granules, rounded up to a multiple of 128.
+    /// An empty set of at most `max_bits` granules, rounded up to a multiple of 128.
     pub fn with_max_bits(max_bits: u64) -> Self {
         let max_bits = max_bits.clamp(1, MAX_BITS).next_multiple_of(128);
         Self { words: Vec::new(), shift: GRANULE.ilog2(), set: 0, max_bits }
     }
 
-    /// Notes `length` bytes from `offset` (cut at 2^64); gives how many of them lie in granules that
-    /// were touched before.
+    /// Adds `length` bytes from `offset` (cut at 2^64). Returns how many of them lie in granules that were
+    /// already in the set.
     pub fn touch(&mut self, offset: u64, length: u64) -> u64 {
         let Some(last) = length.checked_sub(1).map(|less| offset.saturating_add(less)) else { return 0 };
         while last >> self.shift >= self.max_bits {
@@ -57,7 +57,7 @@ impl Extent {
             self.set += u64::from((mask & !*bits).count_ones());
             *bits |= mask;
             let mut bytes = u64::from(old.count_ones()) << self.shift;
-            // The first and the last granule may be touched in part only.
+            // The first and the last granule may be covered only in part.
             if old != 0 {
                 let edge = |bit: u64| word * 64 <= bit && bit < word * 64 + 64 && old >> (bit % 64) & 1 == 1;
                 if edge(first_bit) {
@@ -72,7 +72,7 @@ impl Extent {
         before
     }
 
-    /// Takes out the granules that `length` bytes from `offset` touch, also in part.
+    /// Removes the granules that `length` bytes from `offset` overlap, also in part.
     pub fn clear(&mut self, offset: u64, length: u64) {
         let Some(last) = length.checked_sub(1).map(|less| offset.saturating_add(less)) else { return };
         let (first_bit, last_bit) = (offset >> self.shift, last >> self.shift);
@@ -92,12 +92,12 @@ impl Extent {
         }
     }
 
-    /// Twice the bytes a granule.
+    /// Doubles the granule size.
     fn coarsen(&mut self) {
         self.shift += 1;
         self.set = 0;
         let pairs = |word: u64| {
-            // Bit i of the result is bit 2i or bit 2i+1 of the word.
+            // Bit i of the result is the OR of bits 2i and 2i+1 of the word.
             let mut x = (word | word >> 1) & 0x5555_5555_5555_5555;
             x = (x | x >> 1) & 0x3333_3333_3333_3333;
             x = (x | x >> 2) & 0x0f0f_0f0f_0f0f_0f0f;
@@ -114,22 +114,22 @@ impl Extent {
         self.words.truncate(self.words.len().div_ceil(2));
     }
 
-    /// Granules that were touched.
+    /// The number of granules in the set.
     pub const fn granules(&self) -> u64 {
         self.set
     }
 
-    /// Bytes a granule has.
+    /// Granule size in bytes.
     pub const fn granule_bytes(&self) -> u64 {
         1 << self.shift
     }
 
-    /// Bytes that were touched, in whole granules; saturates.
+    /// Bytes in the set, in whole granules; saturates.
     pub const fn bytes(&self) -> u64 {
         self.set.saturating_mul(1 << self.shift)
     }
 
-    /// Bytes on the heap, at most 128 KiB.
+    /// Heap memory in bytes, at most 128 KiB.
     pub fn heap_bytes(&self) -> usize {
         self.words.capacity() * 8
     }
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_map_is_the_set_of_granules(touches in proptest::collection::vec((0u64..3_000_000, 0u64..200_000), 1..60)) {
+        fn an_extent_is_the_set_of_granules(touches in proptest::collection::vec((0u64..3_000_000, 0u64..200_000), 1..60)) {
             let mut extent = Extent::default();
             let mut bytes_of = BTreeSet::new();
             for (offset, length) in touches {
@@ -167,7 +167,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_out_is_gone(steps in proptest::collection::vec((any::<bool>(), 0u64..3_000_000, 0u64..200_000), 1..60)) {
+        fn cleared_granules_are_removed(steps in proptest::collection::vec((any::<bool>(), 0u64..3_000_000, 0u64..200_000), 1..60)) {
             let mut extent = Extent::default();
             let mut set = BTreeSet::new();
             for (add, offset, length) in steps {
@@ -187,7 +187,7 @@ mod tests {
         }
 
         #[test]
-        fn a_small_map_of_a_large_file_is_the_set_of_larger_granules(
+        fn a_small_extent_of_a_large_file_has_larger_granules(
             touches in proptest::collection::vec((0u64..1 << 40, 1u64..100_000_000), 1..20),
         ) {
             let mut extent = Extent::with_max_bits(128);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_range_is_no_trouble() {
+    fn the_end_of_the_range_saturates() {
         let mut extent = Extent::default();
         extent.touch(u64::MAX - 5, u64::MAX);
         extent.touch(0, u64::MAX);

@@ -1,18 +1,18 @@
-//! How many reads were waited for at once.
+//! The mean number of concurrent reads.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::Timestamp;
 
-/// Reads that are held back until none that began earlier is likely to come.
+/// Number of reads to hold back, because accesses arrive in order of their end, not of their start.
 const HELD: usize = 256;
 
-/// The depth at which a device was asked: reads in flight on average while there was at least one (Little's
-/// law: the time of all of them over the time that they cover together).
+/// The queue depth: the mean number of reads in flight while there was at least one. By Little's law this is the
+/// sum of all latencies divided by the time in which at least one read was in flight.
 ///
-/// Accesses come in the order in which they ended, and the time they cover is added up in that in which they
-/// began; as many as 256 reads may have ended between a read's beginning and its end without an error.
+/// Reads are processed in order of their start. The result is exact as long as at most 256 reads end between the
+/// start and the end of a read.
 #[derive(Clone, Debug, Default)]
 pub struct InFlight {
     held: BinaryHeap<Reverse<(Timestamp, u64)>>,
@@ -30,7 +30,7 @@ impl InFlight {
         }
     }
 
-    /// Adds up what is held back.
+    /// Processes the reads that are held back.
     pub(super) fn end(&mut self) {
         while self.take() {}
     }
@@ -44,7 +44,7 @@ impl InFlight {
         true
     }
 
-    /// Reads in flight on average, 1 or more; `None` without any that took time.
+    /// Mean number of reads in flight, 1 or more; `None` if no read took any time.
     pub fn depth(&self) -> Option<f64> {
         (self.covered_ns > 0).then(|| (self.sum_ns as f64 / self.covered_ns as f64).max(1.0))
     }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_the_time_of_all_over_the_time_that_they_cover() {
+    fn depth_is_the_sum_of_latencies_over_the_covered_time() {
         assert_eq!(depth(&[]), None);
         assert_eq!(depth(&[(5, 0)]), None);
         // One after the other, with pauses.

@@ -1,29 +1,30 @@
-//! What a trace of accesses could not take, by reason.
+//! What a trace of accesses lost, by reason.
 
-/// Counters of what was lost; each only grows.
+/// Counters of lost accesses; they only grow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct IoLosses {
-    /// Accesses for which the ring between the kernel and this program had no room.
+    /// Accesses lost because the ring buffer between kernel and user space was full.
     pub ring_full: u64,
-    /// Accesses whose beginning could not be kept, as too many were under way.
+    /// Accesses whose start could not be stored because too many were in progress.
     pub starts_full: u64,
-    /// Accesses to files for which the kernel's table of files had no room.
+    /// Accesses to files that did not fit into the kernel's table of files.
     pub files_full: u64,
-    /// Accesses that could not be read out of the kernel (memory that was not there).
+    /// Accesses whose data could not be read in the kernel (memory that was not present).
     pub unreadable: u64,
-    /// Operations of a kind that is asked for but cannot be followed here (io_uring without fentry).
+    /// Operations of a kind that cannot be traced on this kernel (io_uring without fentry).
     pub not_followed: u64,
-    /// Accesses whose end was not seen; their thread's next access took their place.
+    /// Accesses whose end was not seen; the next access of the same thread replaced them.
     pub ends_unseen: u64,
-    /// Times that the kernel skipped a program, as another was under way on the same processor. Each may be the
-    /// beginning or the end of an access, or a call of no interest: at most so many accesses are missing.
+    /// Number of times that the kernel skipped an eBPF program because another one was running on the same
+    /// processor. At most this many accesses are missing: each may be the start or end of an access, or an
+    /// unrelated call.
     pub programs_skipped: u64,
-    /// Accesses that were seen, and that the recording's disk had no room for.
+    /// Accesses that were not written because the disk of the recording was full.
     pub not_written: u64,
 }
 
 impl IoLosses {
-    /// Each counter: its stable code in recordings, its stable name in output, its value.
+    /// All counters: stable code in recordings, stable name in output, value.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &'static str, u64)> {
         [
             (1, "ring_full", self.ring_full),
@@ -38,7 +39,7 @@ impl IoLosses {
         .into_iter()
     }
 
-    /// Sets the counter of this code; `false` when there is none.
+    /// Sets the counter with this code; `false` if there is none.
     pub fn set(&mut self, code: u8, value: u64) -> bool {
         let counter = match code {
             1 => &mut self.ring_full,
@@ -55,7 +56,7 @@ impl IoLosses {
         true
     }
 
-    /// All together; saturates.
+    /// The sum of all counters; saturates.
     pub fn total(&self) -> u64 {
         self.iter().fold(0, |sum, (_, _, value)| sum.saturating_add(value))
     }

@@ -1,23 +1,22 @@
-//! Accesses to files, and what their order says.
+//! Accesses to files, and how the files were used.
 //!
-//! An [`IoAccess`] is one read, write, flush or page fault as a thread made it. [`Analysis`] takes them
-//! one by one and keeps, in bounded memory, what is needed to say how each file was used: one access
-//! path is distinguished from another by *where each access lies as seen from the one before it of the same
-//! thread, file and direction* (its [distance](Distances)), and by how often the same place was read.
+//! An [`IoAccess`] is one read, write, flush or page fault of a thread. [`Analysis`] takes accesses one by one
+//! and determines, in bounded memory, how each file was used. It distinguishes access paths by the *distance
+//! of each access from the previous one of the same thread, file and direction* (see [`Distances`]), and by
+//! how often the same place was read.
 //!
-//! # Words and their definitions
-//! - **distance**: offset of an access less the end of the one before it (its offset and the bytes it
-//!   was given) by the same thread on the same file in the same direction.
+//! # Definitions
+//! - **distance**: the offset of an access minus the end of the previous access by the same thread to the
+//!   same file in the same direction. The end is the offset plus the bytes transferred.
 //! - **contiguous**: distance 0. **Skip**: forward by at most [`NEAR`]. **Jump**: back, or forward by
 //!   more than [`NEAR`].
-//! - **sequential share**: contiguous accesses per distance known.
-//! - **randomness**: jumps per distance known, 0 to 1. A pass over a file in its own order is near 0
-//!   even where it skips free blocks; accesses at random in a file much larger than [`NEAR`] come
-//!   to nearly 1.
-//! - **run**: contiguous accesses in a row.
-//! - **coverage**: the part of a file that was touched, in granules of 4 KiB or more ([`Extent`]).
-//! - **read amplification**: bytes read per byte of the file that was touched.
-//! - **readahead waste**: bytes that were brought into the page cache and not read ([`PageIns`]).
+//! - **sequential share**: contiguous accesses divided by known distances.
+//! - **randomness**: jumps divided by known distances, 0 to 1. A pass over a file in its own order is near 0
+//!   even if it skips free blocks; random accesses to a file much larger than [`NEAR`] are near 1.
+//! - **run**: consecutive contiguous accesses.
+//! - **coverage**: the part of a file that was accessed, in granules of 4 KiB or more ([`Extent`]).
+//! - **read amplification**: bytes read per byte of the file that was accessed.
+//! - **readahead waste**: bytes that were loaded into the page cache and not read ([`PageIns`]).
 
 pub mod access;
 pub mod analysis;

@@ -1,7 +1,7 @@
-//! What a file is for, as far as its name shows.
+//! The role of a file, derived from its name.
 
-/// The role of a file under a MongoDB server's dbpath, by the names that WiredTiger and the server
-/// give (`collection-<n>-<random>.wt`, also in sub-folders).
+/// The role of a file under a MongoDB server's dbpath, by the names that WiredTiger and the server use
+/// (`collection-<n>-<random>.wt`, also in sub-folders).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FileRole {
     /// The documents of a collection.
@@ -10,24 +10,24 @@ pub enum FileRole {
     Index,
     /// The journal.
     Journal,
-    /// The catalogue of collections and indexes, and sizes.
+    /// The catalogue of collections and indexes, and their sizes.
     Catalog,
-    /// Older versions that snapshots still need: `WiredTigerHS.wt`, before 4.4 `WiredTigerLAS.wt`.
+    /// Older versions of documents that snapshots still need: `WiredTigerHS.wt`, before 4.4 `WiredTigerLAS.wt`.
     HistoryStore,
     /// WiredTiger's own metadata.
     Metadata,
-    /// `diagnostic.data`.
+    /// Files in `diagnostic.data`.
     Diagnostics,
     /// Any other file.
     Other,
 }
 
 impl FileRole {
-    /// From the path of a file, or its name alone.
+    /// The role for a path or a file name.
     pub fn of(path: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or(path);
         let folder = path.rsplit('/').nth(1).unwrap_or("");
-        // With directoryForIndexes a collection is `db/collection/<n>-<random>.wt`.
+        // With directoryForIndexes, the file of a collection is `db/collection/<n>-<random>.wt`.
         let in_folder = |wanted: &str| folder == wanted && name.ends_with(".wt");
         if name.starts_with("WiredTigerLog.") || name.starts_with("WiredTigerPreplog.") {
             Self::Journal
@@ -48,7 +48,7 @@ impl FileRole {
         }
     }
 
-    /// In words; empty for [`FileRole::Other`].
+    /// The name for display; empty for [`FileRole::Other`].
     pub const fn name(self) -> &'static str {
         match self {
             Self::Collection => "collection",
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_a_server_s_files_tell_their_role() {
+    fn the_role_follows_from_the_name() {
         for (path, role) in [
             ("collection-7-4596081763205983475.wt", FileRole::Collection),
             ("/data/db/shop/collection-7-459.wt", FileRole::Collection),

@@ -1,18 +1,18 @@
-//! What was brought into the page cache, and how much of it for nothing.
+//! Pages that were loaded into the page cache, and how many of them were never read.
 
 use super::extent::Extent;
 
-/// Pages of a file that were brought into the page cache, by a read or by readahead, in the order in which that
-/// and reads came.
+/// The pages of a file that were loaded into the page cache, by a read or by readahead. Loads and reads must be
+/// recorded in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PageIns {
-    /// Times that a page, or a folio of several, was brought in.
+    /// Number of times that a page, or a folio of several pages, was loaded.
     pub count: u64,
-    /// Bytes that they have.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Bytes that were brought in once more before anybody read them.
+    /// Bytes that were loaded again before anybody read them.
     again: u64,
-    /// What was brought in and not read since.
+    /// The part of the file that was loaded and not read since.
     unread: Extent,
 }
 
@@ -27,13 +27,13 @@ impl PageIns {
         self.unread.clear(offset, bytes);
     }
 
-    /// Readahead waste: bytes that were brought in and not read before they were brought in again, or at all.
-    /// Of a file over 4 GiB in whole granules, of which a read of a part counts for all.
+    /// Readahead waste: bytes that were loaded and not read before they were loaded again, or never read. For files
+    /// over 4 GiB it is counted in larger granules; a partial read counts for the whole granule.
     pub fn wasted(&self) -> u64 {
         self.again.saturating_add(self.unread.bytes()).min(self.bytes)
     }
 
-    /// Of the bytes that were brought in: wasted, 0 to 1; `None` where there are none.
+    /// Wasted share of the loaded bytes, 0 to 1; `None` if nothing was loaded.
     pub fn wasted_share(&self) -> Option<f64> {
         (self.bytes > 0).then(|| self.wasted() as f64 / self.bytes as f64)
     }
@@ -48,20 +48,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_reads_is_waste() {
+    fn loaded_pages_that_nobody_reads_are_waste() {
         const PAGE: u64 = 4_096;
         let mut pages = PageIns::default();
         assert_eq!((pages.wasted(), pages.wasted_share()), (0, None));
-        // Read ahead by eight pages; the first two are read, one of them in part.
+        // Eight pages are read ahead; the first two are read, one of them in part.
         pages.record(0, 8 * PAGE);
         pages.read(0, PAGE + 1);
         assert_eq!((pages.wasted(), pages.wasted_share()), (6 * PAGE, Some(0.75)));
-        // Dropped and brought in again: both for nothing until it is read, then one of them.
+        // Dropped and loaded again: both loads are waste until the page is read, then one is.
         pages.record(4 * PAGE, PAGE);
         assert_eq!(pages.wasted(), 7 * PAGE);
         pages.read(4 * PAGE, PAGE);
         assert_eq!(pages.wasted(), 6 * PAGE);
-        // What was read, dropped and brought in again is waste once more.
+        // A page that was read, dropped and loaded again is waste again.
         pages.record(0, PAGE);
         assert_eq!((pages.wasted(), pages.count, pages.bytes), (7 * PAGE, 3, 10 * PAGE));
     }

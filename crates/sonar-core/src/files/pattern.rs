@@ -1,4 +1,4 @@
-//! How one file was used.
+//! How a file was used.
 
 use super::IoAccess;
 use super::distance::{Distances, Step};
@@ -7,7 +7,7 @@ use super::page_ins::PageIns;
 use super::phase::{MAX_SLICES, Slice};
 use crate::Histogram;
 
-/// Lengths of runs: bucket `k` counts runs of `[2^k, 2^(k+1))` contiguous accesses.
+/// A histogram of run lengths: bucket `k` counts runs of `[2^k, 2^(k+1))` contiguous accesses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Runs {
     buckets: [u32; 40],
@@ -23,7 +23,7 @@ impl Default for Runs {
 }
 
 impl Runs {
-    /// Counts a run of `length` accesses, at least one.
+    /// Counts a run of `length` accesses, at least 1.
     pub(super) fn record(&mut self, length: u64) {
         let bucket = &mut self.buckets[(length.max(1).ilog2() as usize).min(39)];
         *bucket = bucket.saturating_add(1);
@@ -32,67 +32,67 @@ impl Runs {
         self.longest = self.longest.max(length);
     }
 
-    /// Runs that have ended.
+    /// Number of completed runs.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Accesses in the longest.
+    /// Accesses in the longest run.
     pub const fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// Accesses in a run on average; `None` without any.
+    /// Mean number of accesses in a run; `None` if there are no runs.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.accesses as f64 / self.count as f64)
     }
 
-    /// Buckets that are not empty: lower bound of the length, and the count.
+    /// The buckets that are not empty: lower bound of the length, and the count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets.iter().enumerate().filter(|&(_, &n)| n > 0).map(|(k, &n)| (1 << k, u64::from(n)))
     }
 }
 
-/// The accesses of one direction: what was read (page faults too), or what was written.
+/// The accesses in one direction: reads (including page faults) or writes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Flow {
-    /// Accesses, failed ones too.
+    /// Number of accesses, including failed ones.
     pub count: u64,
-    /// Of them: failed.
+    /// Number of failed accesses.
     pub errors: u64,
-    /// Of them: page faults.
+    /// Number of page faults.
     pub faults: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub asked: u64,
     /// Bytes read or written.
     pub given: u64,
-    /// Of `given`: bytes in granules that had been touched before.
+    /// Bytes of `given` in granules that had been accessed before.
     pub again: u64,
-    /// Bytes from the device, of the accesses of which that is known.
+    /// Bytes from the device, over the accesses for which this is known.
     pub device_bytes: u64,
-    /// Bytes given by the accesses of which it is known what came from the device.
+    /// Bytes read or written by the accesses for which the bytes from the device are known.
     pub device_given: u64,
-    /// Of the same accesses: bytes of the whole 4 KiB pages in which what they gave lies.
+    /// The same bytes rounded up to whole 4 KiB pages, access by access.
     pub device_pages: u64,
-    /// Latency of accesses that the page cache answered.
+    /// Latency of accesses served from the page cache.
     pub cached: Histogram,
     /// Latency of accesses that waited for the device.
     pub uncached: Histogram,
-    /// Latency of accesses of which neither is known.
+    /// Latency of accesses for which this is unknown.
     pub unknown: Histogram,
-    /// Of contiguous accesses and skips: the bytes that they fetched from the device (that they gave, where
-    /// that is not known) and the time of all of them. One of them fetches ahead and the next ones wait for
-    /// nothing, so only together they give the rate at which the device serves what is asked for in order.
+    /// Total of contiguous accesses and skips: the bytes fetched from the device (or transferred, if that is
+    /// unknown), and the time in nanoseconds. Readahead of one access serves the next ones, so only the totals
+    /// give the rate of the device for accesses in order.
     pub in_order: (u64, u64),
     /// Distances between consecutive accesses.
     pub distances: Distances,
-    /// Contiguous accesses in a row.
+    /// Runs of contiguous accesses.
     pub runs: Runs,
-    /// End of the farthest access that gave bytes, in bytes.
+    /// The highest end offset of an access that transferred bytes.
     pub reach: u64,
-    /// What was touched.
+    /// The part of the file that was accessed.
     pub extent: Extent,
-    /// Where accesses began: its granules are the different blocks that were asked for.
+    /// The granules in which accesses began, that is, the distinct blocks requested.
     pub blocks: Extent,
 }
 
@@ -108,7 +108,7 @@ impl Flow {
             self.reach = self.reach.max(access.offset.saturating_add(access.given));
         }
         self.blocks.touch(access.offset, access.given.min(1));
-        // Faults have no latency where their end cannot be seen.
+        // The end of a page fault is not always visible; then it has no latency.
         let timed = access.kind != super::AccessKind::Fault || access.latency_ns > 0;
         match access.device_bytes {
             None if !timed => {}
@@ -133,7 +133,7 @@ impl Flow {
         }
     }
 
-    /// All latencies.
+    /// Latency of all accesses.
     pub fn latency(&self) -> Histogram {
         let mut all = self.cached.clone();
         all.merge(&self.uncached);
@@ -141,30 +141,29 @@ impl Flow {
         all
     }
 
-    /// Bytes given for each byte of the file that was touched; `None` when nothing was.
+    /// Bytes read or written per byte of the file that was accessed; `None` if nothing was.
     pub fn amplification(&self) -> Option<f64> {
         (self.extent.bytes() > 0).then(|| self.given as f64 / self.extent.bytes() as f64)
     }
 
-    /// Bytes from the device for each byte given, where known.
+    /// Bytes from the device per byte read or written; `None` if unknown.
     pub fn device_per_byte(&self) -> Option<f64> {
         (self.device_given > 0).then(|| self.device_bytes as f64 / self.device_given as f64)
     }
 
-    /// What was read ahead for nothing at the least: bytes from the device beyond all pages that were read, each as
-    /// often as it was. A byte that was fetched and read counts as read, so the rest nobody read. `None` where
-    /// it is not known what came from the device.
+    /// A lower bound of the readahead waste: bytes from the device minus the pages that were read, counted as often
+    /// as they were read. `None` if the bytes from the device are unknown.
     pub fn wasted_at_least(&self) -> Option<u64> {
         (self.device_given > 0).then(|| self.device_bytes.saturating_sub(self.device_pages))
     }
 
-    /// Bytes from the device beyond those that were touched: readahead that nobody read, or what was fetched
-    /// more than once. `None` where it is not known what came from the device.
+    /// Bytes from the device minus the bytes accessed: readahead that nobody read, and bytes fetched more than
+    /// once. `None` if the bytes from the device are unknown.
     pub fn beyond_touched(&self) -> Option<u64> {
         (self.device_given > 0).then(|| self.device_bytes.saturating_sub(self.extent.bytes()))
     }
 
-    /// Share of the accesses that the page cache answered, where known.
+    /// Share of the accesses served from the page cache, of those for which this is known; `None` if there are none.
     pub fn cached_share(&self) -> Option<f64> {
         let known = self.cached.count() + self.uncached.count();
         (known > 0).then(|| self.cached.count() as f64 / known as f64)
@@ -176,23 +175,23 @@ impl Flow {
     }
 }
 
-/// How one file was used.
+/// How a file was used.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FilePattern {
-    /// What was read.
+    /// Reads and page faults.
     pub reads: Flow,
-    /// What was written; `None` when nothing was.
+    /// Writes; `None` if there were none.
     pub writes: Option<Box<Flow>>,
-    /// What was brought into the page cache; `None` where that was not traced, or nothing was.
+    /// Pages loaded into the page cache; `None` if there were none or this was not traced.
     pub page_ins: Option<Box<PageIns>>,
     /// Latency of flushes.
     pub syncs: Histogram,
-    /// Reads over time; the width of a slice is that of the analysis.
+    /// Reads over time; the width of a slice is [`Analysis::slice_ns`](super::Analysis::slice_ns).
     pub slices: Vec<Slice>,
 }
 
 impl FilePattern {
-    /// The slice of this number.
+    /// The slice with this number.
     pub(super) fn slice(&mut self, at: usize) -> &mut Slice {
         let at = at.min(MAX_SLICES - 1);
         if self.slices.len() <= at {
@@ -201,7 +200,7 @@ impl FilePattern {
         &mut self.slices[at]
     }
 
-    /// Slices of twice the width.
+    /// Doubles the width of the slices.
     pub(super) fn widen(&mut self) {
         for to in 0..self.slices.len().div_ceil(2) {
             let mut sum = self.slices[to * 2];
@@ -213,7 +212,7 @@ impl FilePattern {
         self.slices.truncate(self.slices.len().div_ceil(2));
     }
 
-    /// Bytes on the heap, about.
+    /// Approximate heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
         let writes = self.writes.as_ref().map_or(0, |flow| size_of::<Flow>() + flow.heap_bytes());
         let page_ins = self.page_ins.as_ref().map_or(0, |pages| size_of::<PageIns>() + pages.heap_bytes());

@@ -1,38 +1,38 @@
-//! How the use of a file changed over time: slices of equal width, and the phases they make.
+//! How the use of a file changed over time: slices of equal width, grouped into phases.
 
 use super::IoAccess;
 use super::distance::Step;
 
-/// Slices of time that are kept for a file; when there would be more, their width doubles.
+/// The maximum number of time slices per file; when more are needed, their width doubles.
 pub const MAX_SLICES: usize = 128;
-/// A slice with fewer known distances than this joins the phase around it.
+/// A slice with fewer known distances belongs to the surrounding phase.
 const SLICE_MIN: u64 = 8;
-/// So many empty slices in a row end a phase.
+/// This many consecutive empty slices end a phase.
 const GAP: usize = 8;
 /// Randomness below which an access path counts as sequential.
 pub const SEQUENTIAL_BELOW: f64 = 0.1;
-/// Randomness from which on an access path counts as random.
+/// Randomness at and above which an access path counts as random.
 pub const RANDOM_FROM: f64 = 0.5;
 
-/// What was read of one file in one slice of time.
+/// The reads of one file in one slice of time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Slice {
     /// Reads and page faults.
     pub reads: u64,
-    /// Bytes that they gave.
+    /// Bytes read.
     pub bytes: u64,
-    /// The sum of their latencies in nanoseconds.
+    /// Sum of their latencies in nanoseconds.
     pub latency_ns: u64,
-    /// Of their distances: 0.
+    /// Number of contiguous accesses.
     pub contiguous: u64,
-    /// Of their distances: skips, ahead by at most [`NEAR`](super::NEAR).
+    /// Number of skips: ahead by at most [`NEAR`](super::NEAR).
     pub near: u64,
-    /// Of their distances: jumps.
+    /// Number of jumps.
     pub jumps: u64,
 }
 
 impl Slice {
-    /// Adds one read, with its distance where that is known.
+    /// Adds one read, with its distance if known.
     pub(super) fn record(&mut self, access: &IoAccess, step: Option<Step>) {
         self.reads += 1;
         self.bytes = self.bytes.saturating_add(access.given);
@@ -45,7 +45,7 @@ impl Slice {
         }
     }
 
-    /// Adds all of `other`.
+    /// Adds everything in `other`.
     pub fn add(&mut self, other: &Self) {
         self.reads += other.reads;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -55,23 +55,23 @@ impl Slice {
         self.jumps += other.jumps;
     }
 
-    /// Distances that are known.
+    /// Number of known distances.
     pub const fn steps(&self) -> u64 {
         self.contiguous + self.near + self.jumps
     }
 
-    /// Jumps per distance known; `None` where none is.
+    /// Share of jumps in all known distances; `None` if there are none.
     pub fn randomness(&self) -> Option<f64> {
         (self.steps() > 0).then(|| self.jumps as f64 / self.steps() as f64)
     }
 }
 
-/// Which way a file was walked.
+/// The order in which a file was read.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Path {
     /// Randomness below [`SEQUENTIAL_BELOW`].
     Sequential,
-    /// Between the two.
+    /// Randomness in between.
     Mixed,
     /// Randomness of [`RANDOM_FROM`] or more.
     Random,
@@ -80,7 +80,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// By the randomness score.
+    /// The path for a randomness score.
     pub fn of(randomness: Option<f64>) -> Self {
         match randomness {
             None => Self::Unknown,
@@ -101,21 +101,21 @@ impl Path {
     }
 }
 
-/// A stretch of time in which a file was walked one way.
+/// A span of time in which a file was read along the same path.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Phase {
-    /// First slice, by its number.
+    /// Number of the first slice.
     pub first: usize,
-    /// Last slice, inclusive.
+    /// Number of the last slice, inclusive.
     pub last: usize,
-    /// Which way.
+    /// The path.
     pub path: Path,
-    /// All that was read in it.
+    /// All reads of the phase.
     pub total: Slice,
 }
 
-/// The phases of a file's slices, in order of time. Slices of one path next to each other are one
-/// phase; eight empty ones in a row end it.
+/// The phases of a file's slices, in order of time. Neighbouring slices with the same path form one phase; eight
+/// consecutive empty slices end it.
 pub fn phases(slices: &[Slice]) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     for (at, slice) in slices.iter().enumerate().filter(|(_, slice)| slice.reads > 0) {

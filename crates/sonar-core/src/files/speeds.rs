@@ -1,28 +1,28 @@
-//! What reading takes on a disk that was tested.
+//! Estimates reading times from the results of a disk test.
 
-/// Rates of a disk, as a test measured them.
+/// Rates of a disk, measured by a test.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Speeds {
-    /// Bytes of a record of the reads at random.
+    /// Record size of the random reads in bytes.
     pub record_bytes: u64,
-    /// Reads at random per second, by the number in flight, ascending.
+    /// Random reads per second for each number in flight, ascending.
     pub random: Vec<(u32, f64)>,
-    /// Bytes per second in order.
+    /// Rate of sequential reads in bytes per second; `None` if it was not measured.
     pub in_order: Option<f64>,
 }
 
-/// Reads, and what they are to bring.
+/// A number of reads and their total size.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Reads {
-    /// How many.
+    /// Number of reads.
     pub count: u64,
-    /// Bytes of all of them.
+    /// Total bytes of all reads.
     pub bytes: u64,
 }
 
 impl Speeds {
-    /// Reads at random per second with so many in flight (1 or more): between two that were measured in
-    /// proportion, beyond them that of the nearest. `None` where none was measured.
+    /// Random reads per second with `depth` in flight (1 or more): interpolated between measured depths; beyond
+    /// them, the rate of the nearest. `None` if none was measured.
     pub fn random_per_second(&self, depth: f64) -> Option<f64> {
         let (first, last) = (self.random.first()?, self.random.last()?);
         let above = self.random.iter().position(|(in_flight, _)| f64::from(*in_flight) >= depth);
@@ -38,13 +38,13 @@ impl Speeds {
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }
 
-    /// Nanoseconds for so many bytes in order; saturates.
+    /// Nanoseconds for reading this many bytes in order; saturates. `None` if the rate was not measured.
     pub fn in_order_ns(&self, bytes: u64) -> Option<u64> {
         crate::disk::estimate::duration_ns(bytes, self.in_order?)
     }
 
-    /// Nanoseconds for these reads at random with `depth` in flight, saturating: each takes as long as a read
-    /// of the test, and what it brings beyond a record of the test comes at the rate of reads in order.
+    /// Nanoseconds for these random reads with `depth` in flight; saturates. Each takes as long as a read of the
+    /// test; bytes beyond the record size of the test are read at the sequential rate.
     pub fn random_ns(&self, reads: Reads, depth: f64) -> Option<u64> {
         let places = crate::disk::estimate::duration_ns(reads.count, self.random_per_second(depth)?)?;
         let beyond = reads.bytes.saturating_sub(reads.count.saturating_mul(self.record_bytes));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_between_two_that_were_measured_lie_between_them() {
+    fn rates_are_interpolated_between_measured_depths() {
         let at = |depth| speeds().random_per_second(depth);
         assert_eq!([at(0.5), at(1.0), at(2.5)], [Some(100.0), Some(100.0), Some(250.0)]);
         assert_eq!([at(4.0), at(6.0), at(99.0)], [Some(400.0), Some(450.0), Some(500.0)]);
@@ -71,12 +71,12 @@ mod tests {
     }
 
     #[test]
-    fn a_read_takes_its_place_and_its_bytes() {
+    fn a_read_costs_a_seek_and_its_bytes() {
         let speeds = speeds();
         assert_eq!(speeds.in_order_ns(200_000_000), Some(2_000_000_000));
-        // Of 4 KiB: the place alone.
+        // 4 KiB each: the seek only.
         assert_eq!(speeds.random_ns(Reads { count: 100, bytes: 409_600 }, 1.0), Some(1_000_000_000));
-        // Of 1 MB more each: 100 MB in order beside them.
+        // 1 MB more each: plus 100 MB in order.
         let wide = Reads { count: 100, bytes: 409_600 + 100_000_000 };
         assert_eq!(speeds.random_ns(wide, 1.0), Some(2_000_000_000));
         let without = Speeds { in_order: None, ..speeds };

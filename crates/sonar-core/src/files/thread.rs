@@ -1,14 +1,14 @@
-//! What a thread of a server is for, as far as its name shows.
+//! The role of a server thread, derived from its name.
 
-/// The work of a thread of mongod, by the name that it gives itself.
+/// The role of a mongod thread, by the name that it gives itself.
 ///
-/// The kernel keeps 15 bytes of a name (`/proc/PID/task/TID/comm`). A longer one mongod shortens itself to
-/// its first seven bytes, a dot and its last seven: `WTCheckpointThread` is `WTCheck.tThread`. Both forms
-/// are known, and one that was simply cut after 15 bytes.
+/// The kernel keeps 15 bytes of a name (`/proc/PID/task/TID/comm`). mongod shortens a longer name to its first
+/// seven bytes, a dot and its last seven: `WTCheckpointThread` becomes `WTCheck.tThread`. Full names, shortened
+/// names and names cut after 15 bytes are recognised.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ThreadRole {
-    /// An index build's: from 4.2 on `IndexBuildsCoordinatorMongod-N`, on secondaries before that
-    /// `repl index builder N`. On a primary before 4.2 a client's connection builds.
+    /// An index build: `IndexBuildsCoordinatorMongod-N` from 4.2 on, `repl index builder N` on older secondaries.
+    /// On a primary before 4.2, the thread of the client's connection builds the index.
     IndexBuild,
     /// A client's connection: `connN`.
     Client,
@@ -22,15 +22,15 @@ pub enum ThreadRole {
     Replication,
     /// Removes documents that have expired.
     Ttl,
-    /// Moves chunks between shards, and removes what was moved.
+    /// Moves chunks between shards, and deletes moved documents.
     Migration,
     /// Collects diagnostics: `ftdc`.
     Diagnostics,
-    /// Any other.
+    /// Any other thread.
     Other,
 }
 
-/// How names begin, the longest first where one begins another; a trailing `#` stands for a number.
+/// Beginnings of names. If one is a prefix of another, the longer one comes first. A trailing `#` is a number.
 const BEGINNINGS: [(&str, ThreadRole); 45] = [
     ("conn#", ThreadRole::Client),
     ("IndexBuildsCoordinator", ThreadRole::IndexBuild),
@@ -78,13 +78,13 @@ const BEGINNINGS: [(&str, ThreadRole); 45] = [
     ("Collection Range Deleter", ThreadRole::Migration),
     ("ftdc", ThreadRole::Diagnostics),
 ];
-/// Bytes that the kernel keeps of a name.
+/// Length of a thread name in the kernel, in bytes.
 const KEPT: usize = 15;
-/// Bytes that mongod leaves of either end of a longer one.
+/// Bytes that mongod keeps of either end of a longer name.
 const END: usize = 7;
 
 impl ThreadRole {
-    /// From the name of a thread, whole or as the kernel shows it.
+    /// The role for a thread name: the full name, or the one that the kernel shows.
     pub fn of(name: &str) -> Self {
         if name == "mongod" {
             return Self::Engine;
@@ -121,8 +121,8 @@ fn begins(name: &str, beginning: &str) -> bool {
     if name.len() != KEPT {
         return false;
     }
-    // Cut by the kernel, or shortened by mongod. Whichever number ends the whole name, its first seven
-    // bytes stay, and no two of the roles above begin alike.
+    // The name was cut by the kernel or shortened by mongod. Its first seven bytes remain, and no two of
+    // the roles above share those.
     beginning.starts_with(name)
         || (name.as_bytes()[END] == b'.' && beginning.as_bytes().get(..END) == name.as_bytes().get(..END))
 }
@@ -131,7 +131,7 @@ fn begins(name: &str, beginning: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// As mongod shortens a name before it hands it to the kernel.
+    /// Shortens a name as mongod does before it sets it.
     fn comm(name: &str) -> String {
         match name.len() {
             0..=KEPT => name.to_string(),
@@ -140,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn names_that_real_servers_show_tell_their_work() {
+    fn names_on_real_servers_have_the_right_role() {
         for (name, role) in [
-            // As /proc, pstree and top of servers 4.0 to 4.4 show them.
+            // From /proc, pstree and top on servers 4.0 to 4.4.
             ("WTCheck.tThread", ThreadRole::Checkpoint),
             ("WTJourn.Flusher", ThreadRole::Journal),
             ("WTIdleS.Sweeper", ThreadRole::Engine),
@@ -158,7 +158,7 @@ mod tests {
             // Cut by the kernel.
             ("IndexBuildsCoor", ThreadRole::IndexBuild),
             ("WTCheckpointThr", ThreadRole::Checkpoint),
-            // Other programs' names, and what is no name.
+            // Names of other programs, and invalid names.
             ("connection", ThreadRole::Other),
             ("conn", ThreadRole::Other),
             ("conn1x", ThreadRole::Other),
@@ -171,9 +171,9 @@ mod tests {
         }
     }
 
-    /// What makes it enough to look at the first seven bytes of a name that was shortened.
+    /// So the first seven bytes of a shortened name determine its role.
     #[test]
-    fn names_that_begin_alike_have_one_role() {
+    fn names_with_the_same_beginning_have_the_same_role() {
         for (a, role) in BEGINNINGS.iter().filter(|(name, _)| name.len() > END) {
             for (b, other) in BEGINNINGS.iter().filter(|(name, _)| name.len() > END) {
                 assert!(a[..END] != b[..END] || role == other, "{a} and {b}");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_shortened_tells_what_the_whole_one_does() {
+    fn a_shortened_name_has_the_role_of_the_full_name() {
         for (name, role) in [
             ("IndexBuildsCoordinatorMongod-0", ThreadRole::IndexBuild),
             ("IndexBuildsCoordinatorMongod-656", ThreadRole::IndexBuild),

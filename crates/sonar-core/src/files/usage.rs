@@ -1,56 +1,55 @@
-//! The figures of a file that are added up in the kernel, for looking at it live.
+//! The figures of a file that the kernel adds up, for the live view.
 
 use crate::Histogram;
 
-/// Buckets of [`Usage::latency`].
+/// Number of buckets of [`Usage::latency`].
 pub const BUCKETS: usize = 256;
-/// Places of [`Usage::places`].
+/// Number of registers of [`Usage::places`].
 pub const PLACES: usize = 256;
 
-/// What was done with one file since counting began. All counters only grow.
+/// The accesses to one file since counting began. All counters only grow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Usage {
     /// Reads and page faults.
     pub reads: u64,
-    /// Bytes that they gave.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Time spent in them, in nanoseconds; page faults of unknown latency left out.
+    /// Time spent in reads, in nanoseconds, without page faults of unknown latency.
     pub read_ns: u64,
-    /// Of the reads: those of which it is known what came from the device.
+    /// Number of reads for which the bytes from the device are known.
     pub known: u64,
-    /// Of `known`: those that the page cache answered.
+    /// Number of `known` reads that were served from the page cache.
     pub cached: u64,
-    /// Bytes that `known` gave.
+    /// Bytes read by `known` reads.
     pub known_bytes: u64,
-    /// Bytes that `known` fetched from the device.
+    /// Bytes that `known` reads fetched from the device.
     pub device_bytes: u64,
-    /// Distances of 0.
+    /// Number of contiguous accesses: distances of 0.
     pub contiguous: u64,
-    /// Skips ahead by at most [`NEAR`](super::NEAR).
+    /// Number of skips: ahead by at most [`NEAR`](super::NEAR).
     pub near: u64,
-    /// Jumps: back, or ahead by more.
+    /// Number of jumps: back, or ahead by more.
     pub jumps: u64,
-    /// Of `jumps`: back.
+    /// Number of `jumps` back.
     pub back: u64,
-    /// Of `reads`: page faults.
+    /// Number of `reads` that are page faults.
     pub faults: u64,
-    /// Accesses that failed.
+    /// Number of failed accesses.
     pub errors: u64,
     /// Writes.
     pub writes: u64,
-    /// Bytes that they wrote.
+    /// Bytes written.
     pub write_bytes: u64,
-    /// Time spent in them, in nanoseconds.
+    /// Time spent in writes, in nanoseconds.
     pub write_ns: u64,
     /// Flushes.
     pub syncs: u64,
-    /// Time spent in them, in nanoseconds.
+    /// Time spent in flushes, in nanoseconds.
     pub sync_ns: u64,
-    /// Latencies of reads, eight buckets for each power of two: bucket `8 (e - 2) + s` holds
-    /// `[(8 + s) 2^(e-3), (9 + s) 2^(e-3))` ns, those below 8 one nanosecond each.
+    /// Latencies of reads, with eight buckets per power of two: bucket `8 (e - 2) + s` holds
+    /// `[(8 + s) 2^(e-3), (9 + s) 2^(e-3))` ns. Below 8 ns, each bucket is one nanosecond wide.
     pub latency: [u32; BUCKETS],
-    /// A sketch of how many different blocks of 4 KiB the reads began at (HyperLogLog, Flajolet et al.
-    /// 2007), a register a place.
+    /// HyperLogLog registers (Flajolet et al. 2007) for the number of distinct 4 KiB blocks at which reads began.
     pub places: [u8; PLACES],
 }
 
@@ -82,7 +81,7 @@ impl Default for Usage {
 }
 
 impl Usage {
-    /// The counters, in the order of the kernel's record.
+    /// All counters, in the order of the kernel's record.
     pub fn counters_mut(&mut self) -> [&mut u64; 18] {
         [
             &mut self.reads,
@@ -106,20 +105,20 @@ impl Usage {
         ]
     }
 
-    /// What came since `earlier`. The sketch stays that of all time.
+    /// The difference from `earlier`, except that [`places`](Self::places) stays as it is.
     pub fn since(&self, earlier: &Self) -> Self {
         let (mut now, mut before) = (self.clone(), earlier.clone());
         for (now, before) in now.counters_mut().into_iter().zip(before.counters_mut()) {
             *now = now.saturating_sub(*before);
         }
-        // The kernel's counters are 32 bits wide and may have gone round.
+        // The kernel's counters are 32 bits wide and may have wrapped.
         for (now, before) in now.latency.iter_mut().zip(before.latency) {
             *now = now.wrapping_sub(before);
         }
         now
     }
 
-    /// Adds another file's figures, as those of one collection and its indexes.
+    /// Adds another file's figures, for example to sum a collection and its indexes.
     pub fn add(&mut self, other: &Self) {
         let mut other = other.clone();
         for (mine, theirs) in self.counters_mut().into_iter().zip(other.counters_mut()) {
@@ -128,41 +127,41 @@ impl Usage {
         for (mine, theirs) in self.latency.iter_mut().zip(other.latency) {
             *mine = mine.saturating_add(theirs);
         }
-        // Blocks of different files are different blocks; the sketches cannot know.
+        // The registers do not distinguish blocks of different files, so they cannot be merged.
         self.places = [0; PLACES];
     }
 
-    /// Whether nothing was done.
+    /// Whether there were no accesses.
     pub const fn is_idle(&self) -> bool {
         self.reads == 0 && self.writes == 0 && self.syncs == 0 && self.errors == 0
     }
 
-    /// Distances that are known.
+    /// Number of known distances.
     pub const fn distances(&self) -> u64 {
         self.contiguous + self.near + self.jumps
     }
 
-    /// Contiguous accesses per distance known.
+    /// Share of contiguous accesses in all known distances; `None` if there are none.
     pub fn sequential_share(&self) -> Option<f64> {
         (self.distances() > 0).then(|| self.contiguous as f64 / self.distances() as f64)
     }
 
-    /// Jumps per distance known.
+    /// Share of jumps in all known distances; `None` if there are none.
     pub fn randomness(&self) -> Option<f64> {
         (self.distances() > 0).then(|| self.jumps as f64 / self.distances() as f64)
     }
 
-    /// Share of the reads that the page cache answered, where known.
+    /// Share of `known` reads that were served from the page cache; `None` if there are none.
     pub fn cached_share(&self) -> Option<f64> {
         (self.known > 0).then(|| self.cached as f64 / self.known as f64)
     }
 
-    /// Bytes from the device for each byte given, where known.
+    /// Bytes from the device per byte read; `None` if unknown.
     pub fn device_per_byte(&self) -> Option<f64> {
         (self.known_bytes > 0).then(|| self.device_bytes as f64 / self.known_bytes as f64)
     }
 
-    /// Latencies of the reads, each at the middle of its bucket (at most 6.3 % off).
+    /// Latencies of the reads, each at the middle of its bucket (error at most 6.3 %).
     pub fn histogram(&self) -> Histogram {
         let mut histogram = Histogram::new();
         for (at, count) in self.latency.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -178,14 +177,14 @@ impl Usage {
         histogram
     }
 
-    /// How many different blocks of 4 KiB reads began at since counting began: an estimate whose
-    /// standard error is 6.5 %.
+    /// Estimated number of distinct 4 KiB blocks at which reads began since counting began; the standard error is
+    /// 6.5 %.
     pub fn blocks(&self) -> f64 {
         let count = PLACES as f64;
         let sum: f64 = self.places.iter().map(|rank| 0.5f64.powi(i32::from(*rank))).sum();
         let raw = 0.7213 / (1.0 + 1.079 / count) * count * count / sum;
         let empty = self.places.iter().filter(|rank| **rank == 0).count();
-        // Few are counted better by the places that are empty still.
+        // Small numbers are estimated better from the registers that are still zero.
         if raw <= 2.5 * count && empty > 0 { count * (count / empty as f64).ln() } else { raw }
     }
 }
@@ -194,7 +193,7 @@ impl Usage {
 mod tests {
     use super::*;
 
-    /// What the kernel's program does with a block.
+    /// Updates the registers as the eBPF program does.
     fn touch(usage: &mut Usage, block: u64) {
         let mut hash = block.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash ^= hash >> 29;
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_counted_to_a_fifth() {
+    fn blocks_are_estimated_within_a_fifth() {
         for count in [1u64, 10, 100, 700, 5_000, 40_000, 1_000_000] {
             for stride in [1u64, 7, 1 << 20] {
                 let mut usage = Usage::default();
@@ -222,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_middle_of_a_bucket_lies_in_it() {
-        // The kernel's own arithmetic.
+        // The arithmetic of the eBPF program.
         let bucket = |ns: u64| match ns {
             0..8 => ns as usize,
             _ => {
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_what_was_added() {
+    fn since_is_the_difference() {
         let mut before = Usage { reads: 5, contiguous: 2, ..Usage::default() };
         before.latency[30] = u32::MAX;
         let mut now = Usage { reads: 9, contiguous: 3, jumps: 3, ..before.clone() };

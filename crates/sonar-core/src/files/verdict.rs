@@ -1,4 +1,4 @@
-//! What a recording comes to, with the figures that show it. Words are made of it elsewhere.
+//! The verdict on a recording, with its evidence. `sonar-view` turns it into words.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,35 +8,35 @@ use super::naming::FileRole;
 use super::phase::{Path, SEQUENTIAL_BELOW};
 use super::thread::ThreadRole;
 
-/// With fewer reads, or fewer that waited for the device where that is known, nothing is said.
+/// The minimum number of reads (that waited for the device, if known) for a verdict.
 pub const MIN_READS: u64 = 64;
-/// Unless they fetched so many bytes: readahead lets a long pass wait seldom.
+/// This many bytes from the device are enough too: with readahead, a long pass rarely waits.
 const MIN_DEVICE_BYTES: u64 = 8 << 20;
-/// An order is called the disk's own with less than so many bytes read for each one touched.
+/// From this read amplification on, a sequential path is not called a sequential pass.
 const AMPLIFIED_FROM: f64 = 1.5;
-/// With less of what was touched from the device, the rest lay in the page cache before.
+/// If less than this share of the bytes accessed came from the device, they were in the page cache before.
 const COLD_FROM: f64 = 0.5;
-/// The rate of reads in order is known from so many bytes on.
+/// The minimum number of bytes read in order to determine the rate of such reads.
 const MIN_RATE_BYTES: u64 = 1 << 20;
 
-/// Which access path was seen.
+/// The access path of a file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Finding {
     /// Fewer than [`MIN_READS`] reads, or fewer that waited for the device.
     TooFewReads,
-    /// Most of what was read lay in the page cache: the order on the disk had no part in it.
+    /// Most of it was read from the page cache, so the order on disk did not matter.
     FromCache,
-    /// The file was walked in its own order.
+    /// The file was read in its own order.
     SequentialPass,
-    /// The thread that read this file at random walked an index beside it: documents were fetched in
-    /// the index's order, which is not the disk's.
+    /// The thread that read this file at random also read an index: it fetched documents in the order of the
+    /// index, which differs from their order on disk.
     IndexFetch {
-        /// The index, by its number.
+        /// File number of the index.
         index: u32,
     },
-    /// Read at random, for no known reason.
+    /// Read at random, for an unknown reason.
     RandomReads,
-    /// In the disk's order, but the same places again and again: what was read was not kept.
+    /// Read in order on disk, but the same places repeatedly: the pages were not kept in memory.
     ReadAgain,
     /// Partly in order.
     Mixed,
@@ -57,25 +57,25 @@ impl Finding {
     }
 }
 
-/// What a recording comes to. It speaks of the file on which most time was spent waiting for the device, or in reads
-/// where none waited.
+/// The verdict on a recording or a file. For a recording, it is about the file whose reads waited longest for the
+/// device, or took longest if none waited.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Verdict {
-    /// The file; `None` when nothing was read.
+    /// The file; `None` if nothing was read.
     pub file: Option<u32>,
-    /// Which access path.
+    /// The access path.
     pub finding: Finding,
-    /// Reads of the file.
+    /// Number of reads of the file.
     pub reads: u64,
-    /// Of them: that waited for the device; `None` where it is not known of any.
+    /// Number of reads that waited for the device; `None` if unknown for all.
     pub device_reads: Option<u64>,
-    /// Different places at which they began.
+    /// Number of distinct blocks at which they began.
     pub blocks: u64,
-    /// Bytes that they gave.
+    /// Bytes read.
     pub bytes: u64,
-    /// Bytes of the file that were touched.
+    /// Bytes of the file that were accessed.
     pub touched: u64,
-    /// `bytes` for each of `touched`.
+    /// Read amplification: `bytes` divided by `touched`.
     pub amplification: Option<f64>,
     /// The randomness score.
     pub randomness: Option<f64>,
@@ -83,43 +83,42 @@ pub struct Verdict {
     pub far_share: Option<f64>,
     /// Time that threads spent in these reads, in nanoseconds, summed over threads.
     pub read_ns: u128,
-    /// The thread that made most of them, of those with the role that did.
+    /// The thread with the most reads among those with role `thread_role`.
     pub thread: Option<u32>,
-    /// Share of its time which that thread spent in reads of any file.
+    /// Share of its time that this thread spent in reads of any file.
     pub thread_read_share: Option<f64>,
-    /// The role, by their names, of the threads that made most of the file's reads together.
+    /// The role whose threads together made most reads of the file.
     pub thread_role: ThreadRole,
-    /// Threads of this role that read the file.
+    /// Number of threads of this role that read the file.
     pub role_threads: u64,
-    /// Share of the file's reads that they made, 0 to 1; `None` where nothing is known of who read it.
+    /// Share of the file's reads by these threads, 0 to 1; `None` if the readers are unknown.
     pub role_share: Option<f64>,
-    /// Bytes from the device for each byte that was touched; `None` where it is not known of any read.
+    /// Bytes from the device per byte accessed; `None` if unknown for all reads.
     pub device_per_touched: Option<f64>,
     /// [`Analysis::depth`].
     pub depth: Option<f64>,
-    /// What reading every byte that was touched once, in order, would take on this disk, in
-    /// nanoseconds: at the rate at which this recording's own reads in order were served. `None` where
-    /// it holds too few of them to judge.
+    /// Estimated time in nanoseconds for reading every accessed byte once, in order, at `in_order_rate`. `None` if
+    /// that is unknown.
     pub in_order_ns: Option<u64>,
-    /// That rate, in bytes per second.
+    /// The rate of this recording's reads in order, in bytes per second; `None` if there are too few.
     pub in_order_rate: Option<f64>,
 }
 
 impl Verdict {
-    /// Whether most of what was touched lay in the page cache before, so that times are those of memory;
-    /// `None` where it is not known.
+    /// Whether most of what was read was in the page cache before, so that times are those of memory; `None` if
+    /// unknown.
     pub fn is_of_memory(&self) -> Option<bool> {
         self.device_per_touched.map(|share| share < COLD_FROM)
     }
 
-    /// Whether the reads are evidence of how the file is read from the disk.
+    /// Whether the reads show how the file is read from disk.
     pub const fn is_evident(&self) -> bool {
         !matches!(self.finding, Finding::TooFewReads | Finding::FromCache)
     }
 }
 
-/// Judges the file on which most time was spent waiting for the device, or in reads where none waited; `role` says what a file is for, `thread_role` what a
-/// thread.
+/// Judges the file whose reads waited longest for the device, or took longest if none waited. `role` and
+/// `thread_role` return the roles of files and threads.
 pub fn judge(
     analysis: &Analysis,
     role: impl Fn(u32) -> FileRole,
@@ -153,7 +152,7 @@ pub fn judge(
     })
 }
 
-/// Time in reads that waited for the device, or may have.
+/// Time in reads that waited, or may have waited, for the device, in nanoseconds.
 fn waited_ns(flow: &super::Flow) -> u128 {
     flow.uncached.sum_ns() + flow.unknown.sum_ns()
 }
@@ -162,7 +161,7 @@ fn read_ns(flow: &super::Flow) -> u128 {
     flow.cached.sum_ns() + flow.uncached.sum_ns() + flow.unknown.sum_ns()
 }
 
-/// Judges one file; `None` where nothing of it was read.
+/// Judges one file; `None` if it was not read.
 pub fn judge_file(
     analysis: &Analysis,
     id: u32,
@@ -170,7 +169,7 @@ pub fn judge_file(
     thread_role: impl Fn(u32) -> ThreadRole,
 ) -> Option<Verdict> {
     let reads = &analysis.file(id).filter(|file| file.reads.count > 0)?.reads;
-    // Many connections may each read less than one other thread, and all of them together more.
+    // Many connections together may read more than one other thread, though each of them reads less.
     let mut by_role: BTreeMap<ThreadRole, (u64, u64)> = BTreeMap::new();
     for (by, _, reads) in analysis.readers().filter(|(_, file, _)| *file == id) {
         let (threads, sum) = by_role.entry(thread_role(by)).or_default();
@@ -202,7 +201,7 @@ pub fn judge_file(
     let device_reads = is_known.then(|| reads.uncached.count());
     let device_per_touched = (is_known && reads.extent.bytes() > 0)
         .then(|| reads.device_bytes as f64 / reads.extent.bytes() as f64);
-    // Reads of which it is not known count as if they had waited.
+    // Reads for which this is unknown count as having waited.
     let waited = device_reads.map_or(reads.count, |count| count + reads.unknown.count());
     let finding = match path {
         _ if reads.count < MIN_READS => Finding::TooFewReads,
@@ -212,7 +211,7 @@ pub fn judge_file(
         Path::Sequential if amplification.is_none_or(|times| times < AMPLIFIED_FROM) => {
             Finding::SequentialPass
         }
-        // Jumps that only go back to what was just read say nothing of the order.
+        // Jumps back to what was just read do not change the order.
         _ if reads.distances.far_share().is_some_and(|share| share < SEQUENTIAL_BELOW) => Finding::ReadAgain,
         Path::Sequential | Path::Mixed => Finding::Mixed,
         Path::Random => match index {

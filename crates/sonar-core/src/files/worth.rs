@@ -1,46 +1,47 @@
-//! Whether rewriting a collection in another order is worth it, by samples of its documents in both orders.
+//! Decides whether rewriting a collection in another order is worth it, from samples of its documents read in
+//! both orders.
 
 use std::time::Duration;
 
-/// A sample with fewer documents shows nothing.
+/// The minimum number of documents in a sample and in the collection.
 pub const MIN_DOCUMENTS: u64 = 1_000;
-/// A collection of fewer bytes on the disk is small: any cache holds it, and its order is no matter.
+/// A collection with fewer bytes on disk is small: it fits into any cache, so its order does not matter.
 pub const SMALL_BYTES: u64 = 1 << 20;
-/// An order that takes at most so many times as long as another one is as good.
+/// Rewriting is worth it if reading in the requested order takes at least this many times as long.
 pub const WORTH_FROM: f64 = 1.5;
-/// A sample was read from the device where so much of what its documents take up on the disk was.
+/// A sample counts as read from the device if at least this share of its documents' size on disk was.
 const READ_FROM: f64 = 0.5;
 
-/// What reading some documents in one order took.
+/// A sample of documents read in one order.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct SampleRead {
-    /// Documents that were read.
+    /// Number of documents read.
     pub documents: u64,
-    /// How long it took.
+    /// Time for reading them.
     pub time: Duration,
-    /// Bytes that the server read from its devices meanwhile; `None` where that is not known.
+    /// Bytes that the server read from its devices in that time; `None` if unknown.
     pub device_bytes: Option<u64>,
 }
 
-/// What two samples show.
+/// Whether rewriting is worth it.
 #[derive(Copy, Clone, Debug, PartialEq)]
 pub enum Worth {
-    /// There is nothing in it.
+    /// The collection is empty.
     Empty,
     /// It has fewer than [`MIN_DOCUMENTS`] or less than [`SMALL_BYTES`].
     Small,
-    /// What came from the device is not known.
+    /// The bytes read from the device are unknown.
     NotMeasured,
-    /// Too little of the samples came from the device: they are of memory.
+    /// Too little of the samples came from the device: they measure memory.
     FromCache,
-    /// So many times as long as in the collection's own order; [`WORTH_FROM`] or more.
+    /// Yes. Reading takes this many times as long as in the collection's own order: [`WORTH_FROM`] or more.
     Yes(f64),
-    /// The same, less than [`WORTH_FROM`].
+    /// No. Reading takes this many times as long as in the collection's own order: less than [`WORTH_FROM`].
     No(f64),
 }
 
-/// What samples of a collection with so many documents and so many bytes on the disk show: the first read in the
-/// order that is asked for, the second in the collection's own.
+/// Compares two samples of a collection with the given number of documents and bytes on disk: `asked` was read
+/// in the requested order, `own` in the collection's own order.
 pub fn worth(asked: &SampleRead, own: &SampleRead, (documents, bytes): (u64, u64)) -> Worth {
     if documents == 0 {
         return Worth::Empty;
@@ -78,7 +79,7 @@ mod tests {
     const COLLECTION: (u64, u64) = (100_000, 100_000 * 1_024);
 
     #[test]
-    fn worth_it_needs_both_samples_from_the_device() {
+    fn both_samples_must_come_from_the_device() {
         let device = Some(2 * MEBIBYTE);
         let of = |asked, own| worth(&sample(2_000, 500, asked), &sample(2_000, 100, own), COLLECTION);
         assert_eq!(of(device, device), Worth::Yes(5.0));
@@ -92,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn empty_and_small_collections_get_no_advice_whatever_was_measured() {
+    fn empty_and_small_collections_never_get_advice() {
         let slow = sample(2_000, 9_000, Some(1 << 30));
         let quick = sample(2_000, 1, Some(1 << 30));
         assert_eq!(worth(&slow, &quick, (0, 4_096)), Worth::Empty);
         assert_eq!(worth(&slow, &quick, (999, 1 << 30)), Worth::Small);
         assert_eq!(worth(&slow, &quick, (100_000, MEBIBYTE - 1)), Worth::Small);
-        // Documents that are gone by now: the sample is smaller than the collection should be.
+        // Documents deleted in the meantime: the sample is smaller than expected.
         assert_eq!(worth(&sample(5, 900, Some(1 << 30)), &quick, COLLECTION), Worth::FromCache);
     }
 }

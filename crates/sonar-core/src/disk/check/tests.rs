@@ -1,4 +1,4 @@
-//! Every finding, on machines of every kind.
+//! Every finding, on all kinds of machines.
 
 use super::*;
 
@@ -47,7 +47,7 @@ const DESTRUCTIVE: [&str; 26] = [
     "hdparm",
 ];
 
-/// The first destructive command in a text: as a word, with or without a path before it or a type behind it.
+/// The first destructive command in a text: as a word, with or without a path before it or a type after it.
 fn destructive(text: &str) -> Option<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "._/-".contains(c)));
     words
@@ -94,7 +94,7 @@ fn a_destructive_command_is_recognised() {
     }
 }
 
-/// Every kind of everything that a rule distinguishes, and what it does not.
+/// All values that a rule distinguishes, and some that it does not.
 fn any_facts() -> impl proptest::strategy::Strategy<Value = Facts> {
     use proptest::collection::vec;
     use proptest::option::of;
@@ -184,12 +184,12 @@ fn any_facts() -> impl proptest::strategy::Strategy<Value = Facts> {
 
 proptest::proptest! {
     #[test]
-    fn no_finding_of_any_machine_destroys_data_or_lacks_its_reason(facts in any_facts()) {
+    fn no_finding_destroys_data_or_lacks_a_reason(facts in any_facts()) {
         for finding in findings(&facts) {
             for text in [finding.found.as_str(), finding.why, finding.remedy.as_deref().unwrap_or_default()] {
                 proptest::prop_assert_eq!(destructive(text), None, "{:?}", finding);
             }
-            // A remedy is for what is not as it should be.
+            // Only findings that are not ok have a remedy.
             proptest::prop_assert!(finding.grade != Grade::Ok || finding.remedy.is_none(), "{:?}", finding);
             if !facts.has_mongod {
                 proptest::prop_assert!(!["limits", "max-map-count"].contains(&finding.name), "{:?}", finding);
@@ -213,7 +213,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn another_file_system_is_reached_by_a_migration() {
+fn changing_the_file_system_is_a_migration() {
     for kind in ["ext4", "btrfs", "tmpfs", "cifs", "nfs4"] {
         let advice = remedy(&fs(kind, &["hard", "nolock", "noatime"]), "file-system");
         assert!(advice.contains("secondary") && advice.contains("backup"), "{kind}: {advice}");
@@ -222,8 +222,8 @@ fn another_file_system_is_reached_by_a_migration() {
 }
 
 #[test]
-fn advice_is_for_what_is_there() {
-    // One disk is no array, however it is called.
+fn advice_needs_a_choice() {
+    // One disk is not an array, whatever its level is called.
     for level in ["raid0", "linear", "raid5", "mapped", "striped"] {
         let facts = Facts { arrays: vec![md(level, 1)], ..fs("xfs", &[]) };
         assert_eq!((grade(&facts, "raid"), grade(&facts, "stripe")), (Some(Grade::Ok), None), "{level}");
@@ -250,7 +250,7 @@ fn advice_is_for_what_is_there() {
 }
 
 #[test]
-fn of_nothing_known_nothing_is_said() {
+fn unknown_facts_give_no_findings() {
     assert_eq!(findings(&Facts::default()), []);
 }
 
@@ -310,10 +310,10 @@ fn raid_levels_and_their_risks() {
 }
 
 #[test]
-fn the_file_system_is_held_against_the_stripe() {
+fn the_file_system_is_compared_with_the_stripe() {
     let with =
         |kind: &str, options: &[&str], level: &str| Facts { arrays: vec![md(level, 4)], ..fs(kind, options) };
-    // Four members of 512 KiB: RAID 0 has four chunks of data in a stripe, RAID 10 two, RAID 5 three.
+    // Four members with chunks of 512 KiB: a stripe has four data chunks in RAID 0, two in RAID 10, three in RAID 5.
     assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=4096"], "raid0"), "stripe"), Some(Grade::Ok));
     assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=2048"], "raid10"), "stripe"), Some(Grade::Ok));
     assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=3072"], "raid5"), "stripe"), Some(Grade::Ok));
@@ -329,7 +329,7 @@ fn the_file_system_is_held_against_the_stripe() {
 }
 
 #[test]
-fn readahead_scheduler_and_what_turns() {
+fn readahead_scheduler_and_rotating_disks() {
     for (kib, expected) in
         [(4, Grade::Ok), (16, Grade::Ok), (17, Grade::Warning), (128, Grade::Warning), (0, Grade::Warning)]
     {
@@ -414,7 +414,7 @@ fn memory_limits_and_kernel() {
     assert_eq!(grade(&limits(64_000), "limits"), Some(Grade::Ok));
     assert_eq!(grade(&limits(1_024), "limits"), Some(Grade::Problem));
     assert_eq!(grade(&limits(64_000), "max-map-count"), Some(Grade::Ok));
-    // What mongod itself warned of with 1,048,576 descriptors: 1,677,720 wanted.
+    // From mongod's own warning with 1,048,576 descriptors: 1,677,720 required.
     assert!(remedy(&limits(1_048_576), "max-map-count").starts_with("sudo sysctl vm.max_map_count=1677720"));
     let kernel = |release: &str| Facts { kernel: Some(release.into()), ..Facts::default() };
     assert_eq!(grade(&kernel("6.1.0-28-amd64"), "kernel"), Some(Grade::Ok));
