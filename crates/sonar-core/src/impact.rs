@@ -38,7 +38,7 @@ pub fn alternation(variants: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>>
             Some(last) if round % 2 == 1 => order = last.iter().rev().copied().collect(),
             _ => {
                 for at in (1..order.len()).rev() {
-                    order.swap(at, (lot.next() % (at as u64 + 1)) as usize);
+                    order.swap(at, (random.next() % (at as u64 + 1)) as usize);
                 }
             }
         }
