@@ -1,6 +1,6 @@
 //! How a server executed an operation, from its profiler or log. The wire does not show this.
 
-use crate::figures::Sum;
+use crate::sum::Sum;
 
 /// Properties of a query plan. Sources: <https://www.mongodb.com/docs/manual/reference/database-profiler/>
 /// and the log's `planSummary`.

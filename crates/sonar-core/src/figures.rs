@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::execution::{Execution, PlanFlags, ServerSums};
 use crate::histogram::Bucket;
+use crate::sum::Sum;
 use crate::{Application, Histogram, Identity, Operation, Outcome, Source, Timeline, Timestamp, timeline};
 
 /// The maximum number of distinct applications per row.
@@ -108,42 +109,6 @@ impl<'a> Record<'a> {
                 .unwrap_or(0)
                 .saturating_mul(self.weight),
         }
-    }
-}
-
-/// A sum over the operations whose value is known, and their number.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Sum {
-    /// The sum.
-    pub total: u64,
-    /// Number of operations whose value is known.
-    pub known: u64,
-}
-
-impl Sum {
-    /// Adds `value` for `weight` operations; does nothing for `None`.
-    #[inline]
-    pub(crate) fn add(&mut self, value: Option<u64>, weight: u64) {
-        if let Some(value) = value {
-            self.total = self.total.saturating_add(value.saturating_mul(weight));
-            self.known += weight;
-        }
-    }
-
-    /// Adds another sum.
-    pub fn merge(&mut self, other: Self) {
-        self.total = self.total.saturating_add(other.total);
-        self.known += other.known;
-    }
-
-    /// The sum; `None` if no operation's value is known.
-    pub const fn get(self) -> Option<u64> {
-        if self.known > 0 { Some(self.total) } else { None }
-    }
-
-    /// The mean over the operations whose value is known; `None` if there are none.
-    pub fn mean(self) -> Option<f64> {
-        (self.known > 0).then(|| self.total as f64 / self.known as f64)
     }
 }
 

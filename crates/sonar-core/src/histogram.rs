@@ -197,14 +197,13 @@ impl Histogram {
         }
     }
 
-    /// Restores a histogram from the values of [`buckets`](Self::buckets) and the other accessors. `None` if
-    /// they are inconsistent: an index out of range, or a minimum above the maximum or the sum.
+    /// Rebuilds a histogram from saved values: the count of zero durations, the other [`buckets`](Self::buckets), the
+    /// sum, and the shortest and longest duration. `None` if they contradict each other or an index is out of range.
     pub fn from_parts(
         zero: u64,
         buckets: &[(i32, u64)],
         sum_ns: u128,
-        min_ns: u64,
-        max_ns: u64,
+        (min_ns, max_ns): (u64, u64),
     ) -> Option<Self> {
         let mut histogram = Self { zero, count: zero, ..Self::default() };
         for &(index, count) in buckets {

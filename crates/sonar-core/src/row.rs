@@ -10,7 +10,8 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::quality::RandomState;
 
-use crate::figures::{Apps, Clients, Figures, Record, ServerFigures, Sum};
+use crate::figures::{Apps, Clients, Figures, Record, ServerFigures};
+use crate::sum::Sum;
 use crate::{Application, Class, Endpoint, Identity, Role, ShapeId, ShapeInfo, Source};
 
 /// The maximum number of ordered ids per row.

@@ -179,14 +179,14 @@ pub struct Facts {
     pub limits: Vec<(String, Option<u64>)>,
 }
 
-fn finding(
-    name: &'static str,
-    grade: Grade,
-    found: impl Into<String>,
-    why: &'static str,
-    document: &'static str,
-) -> Finding {
-    Finding { name, grade, found: found.into(), why, remedy: None, document }
+/// The name of a rule, why it matters, and the document it comes from.
+struct Rule(&'static str, &'static str, &'static str);
+
+impl Rule {
+    fn finds(self, grade: Grade, found: impl Into<String>) -> Finding {
+        let Self(name, why, document) = self;
+        Finding { name, grade, found: found.into(), why, remedy: None, document }
+    }
 }
 
 impl Finding {
@@ -233,7 +233,7 @@ fn kernel(facts: &Facts) -> Option<Finding> {
     let release = facts.kernel.as_ref()?;
     let old = numbers(release).is_some_and(|version| version < (2, 6, 36));
     let grade = if old { Grade::Problem } else { Grade::Ok };
-    Some(finding("kernel", grade, format!("Linux {release}"), WHY, NOTES))
+    Some(Rule("kernel", WHY, NOTES).finds(grade, format!("Linux {release}")))
 }
 
 /// How to move data to another volume without losing a copy in the meantime.
@@ -243,7 +243,7 @@ const MIGRATION: &str = "move the data to a new volume with XFS and keep this on
 
 fn file_system(fs: &FileSystem) -> Finding {
     let found = format!("{} at {}", fs.kind, fs.point);
-    let made = |grade, why| finding("file-system", grade, found.clone(), why, NOTES);
+    let made = |grade, why| Rule("file-system", why, NOTES).finds(grade, found.clone());
     match fs.kind.as_str() {
         "xfs" => made(Grade::Ok, "XFS is what MongoDB recommends for WiredTiger's files"),
         "ext4" => made(
@@ -289,9 +289,10 @@ fn network(fs: &FileSystem) -> Option<Finding> {
         .collect();
     let options = "bg,hard,nolock,noatime,nointr";
     Some(if missing.is_empty() {
-        finding("nfs-options", Grade::Ok, "hard, nolock and noatime are set", WHY, NOTES)
+        Rule("nfs-options", WHY, NOTES).finds(Grade::Ok, "hard, nolock and noatime are set")
     } else {
-        finding("nfs-options", Grade::Problem, format!("missing: {}", missing.join(", ")), WHY, NOTES)
+        Rule("nfs-options", WHY, NOTES)
+            .finds(Grade::Problem, format!("missing: {}", missing.join(", ")))
             .remedy(format!("in /etc/fstab: {} {} nfs {options} 0 0", fs.source, fs.point))
     })
 }
@@ -304,12 +305,15 @@ fn atime(fs: &FileSystem) -> Option<Finding> {
     }
     let remedy = format!("sudo mount -o remount,noatime {}   (and noatime in /etc/fstab)", fs.point);
     Some(if fs.has("noatime") {
-        finding("atime", Grade::Ok, "noatime", WHY, NOTES)
+        Rule("atime", WHY, NOTES).finds(Grade::Ok, "noatime")
     } else if fs.has("relatime") {
-        finding("atime", Grade::Warning, "relatime: access times are written about once a day", WHY, NOTES)
+        Rule("atime", WHY, NOTES)
+            .finds(Grade::Warning, "relatime: access times are written about once a day")
             .remedy(remedy)
     } else {
-        finding("atime", Grade::Warning, "access times are written with each read", WHY, NOTES).remedy(remedy)
+        Rule("atime", WHY, NOTES)
+            .finds(Grade::Warning, "access times are written with each read")
+            .remedy(remedy)
     })
 }
 
@@ -324,7 +328,7 @@ fn space(fs: &FileSystem) -> Option<Finding> {
     };
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let found = format!("{:.1} GiB of {:.1} GiB are free ({share:.0} %)", gib(free), gib(total));
-    let made = finding("free-space", grade, found, WHY, OWN);
+    let made = Rule("free-space", WHY, OWN).finds(grade, found);
     Some(if grade == Grade::Ok {
         made
     } else {
@@ -339,7 +343,7 @@ fn array(array: &Array) -> Vec<Finding> {
         String::new()
     };
     let found = format!("{}: {} of {}{chunk}", array.name, array.level, array.members.join(", "));
-    let made = |grade, why, document| finding("raid", grade, found.clone(), why, document);
+    let made = |grade, why, document| Rule("raid", why, document).finds(grade, found.clone());
     // An array of one disk has no stripes, and no higher risk than the disk alone.
     let is_spread = array.members.len() > 1;
     let mut all = vec![match array.level.as_str() {
@@ -368,20 +372,16 @@ fn array(array: &Array) -> Vec<Finding> {
     if array.degraded > 0 {
         let why = "one more failure may lose all, and reads have to be computed";
         all.push(
-            finding(
-                "raid-degraded",
-                Grade::Problem,
-                format!("{}: {} missing", array.name, array.degraded),
-                why,
-                MD,
-            )
-            .remedy(format!("cat /proc/mdstat; sudo mdadm --detail /dev/{}", array.name)),
+            Rule("raid-degraded", why, MD)
+                .finds(Grade::Problem, format!("{}: {} missing", array.name, array.degraded))
+                .remedy(format!("cat /proc/mdstat; sudo mdadm --detail /dev/{}", array.name)),
         );
     }
     if let Some(action) = array.action.as_deref().filter(|a| !matches!(*a, "idle" | "frozen" | "none")) {
         let why = "the array reads or writes itself meanwhile, and takes that from MongoDB";
         all.push(
-            finding("raid-action", Grade::Warning, format!("{}: {action}", array.name), why, MD)
+            Rule("raid-action", why, MD)
+                .finds(Grade::Warning, format!("{}: {action}", array.name))
                 .remedy("cat /proc/mdstat"),
         );
     }
@@ -397,7 +397,7 @@ fn stripe(facts: &Facts) -> Option<Finding> {
     let array = facts.arrays.iter().find(is_striped)?;
     let data = array.data_members()?;
     let (chunk, width) = (array.chunk_bytes, array.chunk_bytes.saturating_mul(data));
-    let made = |grade, found: String, document| finding("stripe", grade, found, WHY, document);
+    let made = |grade, found: String, document| Rule("stripe", WHY, document).finds(grade, found);
     match fs.kind.as_str() {
         "xfs" => {
             // Both mount options are in units of 512 bytes.
@@ -456,8 +456,9 @@ fn readahead(facts: &Facts) -> Option<Finding> {
     let sectors = kib * 2;
     let found = format!("{device}: {kib} KiB ({sectors} sectors); 8 to 32 sectors are recommended");
     Some(match sectors {
-        8..=32 => finding("readahead", Grade::Ok, found, WHY, NOTES),
-        _ => finding("readahead", Grade::Warning, found, WHY, NOTES)
+        8..=32 => Rule("readahead", WHY, NOTES).finds(Grade::Ok, found),
+        _ => Rule("readahead", WHY, NOTES)
+            .finds(Grade::Warning, found)
             .remedy(format!("sudo blockdev --setra 32 /dev/{device}   (and a udev rule, to last)")),
     })
 }
@@ -486,17 +487,16 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
     };
     let found = format!("{} ({kind}): {chosen}", disk.name);
     if good.contains(&chosen.as_str()) {
-        return Some(finding("scheduler", Grade::Ok, found, WHY, NOTES));
+        return Some(Rule("scheduler", WHY, NOTES).finds(Grade::Ok, found));
     }
     Some(match good.iter().find(|name| all.iter().any(|a| a == **name)) {
-        Some(name) => finding("scheduler", Grade::Warning, found, WHY, NOTES).remedy(format!(
+        Some(name) => Rule("scheduler", WHY, NOTES).finds(Grade::Warning, found).remedy(format!(
             "echo {name} | sudo tee /sys/block/{}/queue/scheduler   (and a udev rule, to last)",
             disk.name
         )),
         // There is no choice.
-        None => {
-            finding("scheduler", Grade::Ok, format!("{found}; the kernel offers no better one"), WHY, NOTES)
-        }
+        None => Rule("scheduler", WHY, NOTES)
+            .finds(Grade::Ok, format!("{found}; the kernel offers no better one")),
     })
 }
 
@@ -512,7 +512,7 @@ fn rotational(disk: &Disk) -> Option<Finding> {
         (true, false) => (Grade::Warning, "turns"),
         (false, _) => (Grade::Ok, "does not turn"),
     };
-    Some(finding("rotational", grade, format!("{}{model}: {what}", disk.name), WHY, NOTES))
+    Some(Rule("rotational", WHY, NOTES).finds(grade, format!("{}{model}: {what}", disk.name)))
 }
 
 fn huge_pages(facts: &Facts) -> Option<Finding> {
@@ -525,25 +525,26 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
             let why = "from 8.0 on, the memory allocator of mongod works per CPU and gains by huge pages";
             let found = format!("{set}, for mongod {major}.{minor}{source}");
             match set.as_str() {
-                "always" => finding("huge-pages", Grade::Ok, found, why, TCMALLOC),
-                _ => finding("huge-pages", Grade::Warning, found, why, TCMALLOC).remedy(fix("always")),
+                "always" => Rule("huge-pages", why, TCMALLOC).finds(Grade::Ok, found),
+                _ => Rule("huge-pages", why, TCMALLOC).finds(Grade::Warning, found).remedy(fix("always")),
             }
         }
         Some((major, minor)) => {
             let why = "up to 7.0, huge pages make mongod take more memory and wait for it to be put together";
             let found = format!("{set}, for mongod {major}.{minor}{source}");
             match set.as_str() {
-                "never" => finding("huge-pages", Grade::Ok, found, why, HUGE_PAGES),
+                "never" => Rule("huge-pages", why, HUGE_PAGES).finds(Grade::Ok, found),
                 "madvise" => {
-                    finding("huge-pages", Grade::Warning, found, why, HUGE_PAGES).remedy(fix("never"))
+                    Rule("huge-pages", why, HUGE_PAGES).finds(Grade::Warning, found).remedy(fix("never"))
                 }
-                _ => finding("huge-pages", Grade::Problem, found, why, HUGE_PAGES).remedy(fix("never")),
+                _ => Rule("huge-pages", why, HUGE_PAGES).finds(Grade::Problem, found).remedy(fix("never")),
             }
         }
         None => {
             let why = "from mongod 8.0 on it should be always, up to 7.0 never";
             let found = format!("{set}; the version of mongod is not known");
-            finding("huge-pages", Grade::Warning, found, why, TCMALLOC)
+            Rule("huge-pages", why, TCMALLOC)
+                .finds(Grade::Warning, found)
                 .remedy("mongosonar disk check --mongod-version X.Y")
         }
     })
@@ -557,13 +558,8 @@ fn huge_pages_details(facts: &Facts) -> Vec<Finding> {
     if let Some(defrag) = &facts.huge_pages_defrag {
         let why = "mongod shall not wait while the kernel puts huge pages together";
         let good = defrag == "defer+madvise";
-        let made = finding(
-            "huge-pages-defrag",
-            if good { Grade::Ok } else { Grade::Warning },
-            defrag.clone(),
-            why,
-            TCMALLOC,
-        );
+        let made = Rule("huge-pages-defrag", why, TCMALLOC)
+            .finds(if good { Grade::Ok } else { Grade::Warning }, defrag.clone());
         all.push(if good {
             made
         } else {
@@ -572,13 +568,8 @@ fn huge_pages_details(facts: &Facts) -> Vec<Finding> {
     }
     if let Some(count) = facts.max_ptes_none {
         let why = "above 0 the kernel fills huge pages with memory that nobody asked for";
-        let made = finding(
-            "huge-pages-max-ptes-none",
-            if count == 0 { Grade::Ok } else { Grade::Warning },
-            count.to_string(),
-            why,
-            TCMALLOC,
-        );
+        let made = Rule("huge-pages-max-ptes-none", why, TCMALLOC)
+            .finds(if count == 0 { Grade::Ok } else { Grade::Warning }, count.to_string());
         all.push(if count == 0 {
             made
         } else {
@@ -592,11 +583,12 @@ fn swappiness(facts: &Facts) -> Option<Finding> {
     const WHY: &str = "mongod's cache that is swapped out comes back one page at a time";
     let value = facts.swappiness?;
     Some(match (value, facts.swap_kib) {
-        (0 | 1, _) => finding("swappiness", Grade::Ok, value.to_string(), WHY, NOTES),
+        (0 | 1, _) => Rule("swappiness", WHY, NOTES).finds(Grade::Ok, value.to_string()),
         (_, Some(0)) => {
-            finding("swappiness", Grade::Ok, format!("{value}, and there is no swap"), WHY, NOTES)
+            Rule("swappiness", WHY, NOTES).finds(Grade::Ok, format!("{value}, and there is no swap"))
         }
-        _ => finding("swappiness", Grade::Warning, value.to_string(), WHY, NOTES)
+        _ => Rule("swappiness", WHY, NOTES)
+            .finds(Grade::Warning, value.to_string())
             .remedy("sudo sysctl vm.swappiness=1   (and in /etc/sysctl.d)"),
     })
 }
@@ -605,38 +597,32 @@ fn numa(facts: &Facts) -> Vec<Finding> {
     const WHY: &str = "memory taken from one node only makes that node swap while others have room";
     let Some(nodes) = facts.numa_nodes.filter(|nodes| *nodes > 0) else { return Vec::new() };
     if nodes == 1 {
-        return vec![finding("numa", Grade::Ok, "one node", WHY, NOTES)];
+        return vec![Rule("numa", WHY, NOTES).finds(Grade::Ok, "one node")];
     }
     let mut all = Vec::new();
     if let Some(interleaved) = facts.interleaved {
         all.push(if interleaved {
-            finding("numa", Grade::Ok, format!("{nodes} nodes, mongod's memory is interleaved"), WHY, NOTES)
+            Rule("numa", WHY, NOTES)
+                .finds(Grade::Ok, format!("{nodes} nodes, mongod's memory is interleaved"))
         } else {
-            finding(
-                "numa",
-                Grade::Warning,
-                format!("{nodes} nodes, mongod's memory is not interleaved"),
-                WHY,
-                NOTES,
-            )
-            .remedy("numactl --interleave=all mongod … (in its unit: ExecStart)")
+            Rule("numa", WHY, NOTES)
+                .finds(Grade::Warning, format!("{nodes} nodes, mongod's memory is not interleaved"))
+                .remedy("numactl --interleave=all mongod … (in its unit: ExecStart)")
         });
     } else if facts.has_mongod {
         all.push(
-            finding(
-                "numa",
-                Grade::Warning,
-                format!("{nodes} nodes; whether mongod's memory is interleaved is not known"),
-                WHY,
-                NOTES,
-            )
-            .remedy("start mongod by numactl --interleave=all"),
+            Rule("numa", WHY, NOTES)
+                .finds(
+                    Grade::Warning,
+                    format!("{nodes} nodes; whether mongod's memory is interleaved is not known"),
+                )
+                .remedy("start mongod by numactl --interleave=all"),
         );
     }
     if let Some(mode) = facts.zone_reclaim {
         let why = "the kernel throws pages of the cache away on one node while others have room";
         let grade = if mode == 0 { Grade::Ok } else { Grade::Warning };
-        let made = finding("zone-reclaim", grade, format!("vm.zone_reclaim_mode is {mode}"), why, NOTES);
+        let made = Rule("zone-reclaim", why, NOTES).finds(grade, format!("vm.zone_reclaim_mode is {mode}"));
         all.push(if mode == 0 { made } else { made.remedy("sudo sysctl vm.zone_reclaim_mode=0") });
     }
     all
@@ -675,18 +661,16 @@ fn limits(facts: &Facts) -> Vec<Finding> {
         let found = format!("{name} of mongod: {}; at least {wanted} is recommended", set.unwrap_or(0));
         let grade = if name == "Max open files" { Grade::Problem } else { Grade::Warning };
         all.push(
-            finding("limits", grade, found, WHY, ULIMIT)
+            Rule("limits", WHY, ULIMIT)
+                .finds(grade, found)
                 .remedy(format!("sudo systemctl edit mongod   ([Service] {unit}), then restart it")),
         );
     }
     if all.is_empty() && !good.is_empty() {
-        all.push(finding(
-            "limits",
-            Grade::Ok,
-            format!("of mongod: {} are high enough", good.join(", ")),
-            WHY,
-            ULIMIT,
-        ));
+        all.push(
+            Rule("limits", WHY, ULIMIT)
+                .finds(Grade::Ok, format!("of mongod: {} are high enough", good.join(", "))),
+        );
     }
     all
 }
@@ -701,9 +685,10 @@ fn map_count(facts: &Facts) -> Option<Finding> {
     let least = connections.saturating_mul(2);
     let found = format!("vm.max_map_count is {count}; {least} for {connections} connections");
     Some(if count >= least {
-        finding("max-map-count", Grade::Ok, found, WHY, ULIMIT)
+        Rule("max-map-count", WHY, ULIMIT).finds(Grade::Ok, found)
     } else {
-        finding("max-map-count", Grade::Warning, found, WHY, ULIMIT)
+        Rule("max-map-count", WHY, ULIMIT)
+            .finds(Grade::Warning, found)
             .remedy(format!("sudo sysctl vm.max_map_count={least}   (and in /etc/sysctl.d)"))
     })
 }

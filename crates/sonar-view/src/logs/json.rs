@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
-use sonar_core::figures::{Figures, ServerFigures, Sum};
+use sonar_core::Sum;
+use sonar_core::figures::{Figures, ServerFigures};
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Notices, Reading, Row, Source, Subject};

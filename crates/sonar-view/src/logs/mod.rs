@@ -13,7 +13,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
 
 pub use sonar_core::Source;
-use sonar_core::figures::{Figures, Sum};
+use sonar_core::Sum;
+use sonar_core::figures::Figures;
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, Subject};
 
 use crate::kit::Reason;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sonar_core::figures::{Figures, PlanUse, Sum};
+use sonar_core::Sum;
+use sonar_core::figures::{Figures, PlanUse};
 use sonar_core::row::MAX_ORDERED_IDS;
 use sonar_core::timeline::Bucket;
 use sonar_core::{
@@ -154,8 +155,7 @@ fn figures(object: &FiguresObject, source: Source) -> Option<Figures> {
             latency.zero,
             &latency.buckets,
             u128::from(latency.sum),
-            latency.min.unwrap_or(0),
-            latency.max.unwrap_or(0),
+            (latency.min.unwrap_or(0), latency.max.unwrap_or(0)),
         )?,
         first_seen: Timestamp::from_unix_ns(object.first_seen),
         last_seen: Timestamp::from_unix_ns(object.last_seen),

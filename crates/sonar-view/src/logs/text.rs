@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use sonar_core::figures::{Figures, Sum};
+use sonar_core::Sum;
+use sonar_core::figures::Figures;
 use sonar_core::{GroupBy, Notices, Row};
 
 use super::{Source, View, main_plan, mean_ns, names, sparkline};
