@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use sonar_view::logs::By;
 use sonar_view::queries::Column;
 
-use super::{Rotation, parse_rotation};
+use super::rotate::{Rotation, parse_rotation};
 use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};
-use crate::digest::ZoneArgs;
+use crate::digest::args::ZoneArgs;
 use crate::outfile;
 use crate::values::{ClassArg, ShapeArg, parse_duration};
 

@@ -5,6 +5,7 @@ pub mod args;
 mod baseline;
 mod file;
 mod live;
+mod notice;
 mod output;
 pub mod packets;
 mod ports;
@@ -13,8 +14,6 @@ mod rotate;
 mod write;
 
 pub use self::args::QueriesArgs;
-pub use rotate::Rotation;
-pub use write::parse_rotation;
 
 use anyhow::Result;
 use sonar_core::Role;

@@ -3,8 +3,9 @@
 //! The thread that writes may not open files. A helper process creates them, with privileges if that takes any, and
 //! a thread of this process waits for it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -14,7 +15,6 @@ use anyhow::{Context, Result};
 use sonar_sys::helper::{self, Helper};
 use sonar_sys::privileges::{Duty, capability};
 
-use super::write::{cannot_create, new_file};
 use crate::privileges;
 
 /// When the next file begins.
@@ -256,6 +256,52 @@ fn serve(series: &Series, mut socket: UnixStream) -> io::Result<()> {
     }
 }
 
+/// How long a file is written to, in words of a person: `100M`, `1h`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_rotation(text: &str) -> Result<Rotation, String> {
+    let wrong = || format!("{text:?} is neither a size like 100M or 2G nor a time like 10m or 1h");
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = &text[..text.len() - unit.len()];
+    let shift = match unit {
+        "K" | "KiB" | "k" => 10,
+        "M" | "MiB" | "MB" => 20,
+        "G" | "GiB" | "GB" => 30,
+        _ => {
+            let time = crate::values::parse_duration(text).map_err(|_| wrong())?;
+            return match time {
+                _ if unit.is_empty() => Err(wrong()),
+                time if time < Duration::from_secs(1) => Err(format!("{text} is too short: at least 1s")),
+                time => Ok(Rotation::Time(time)),
+            };
+        }
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    match bytes.ok_or_else(wrong)? {
+        bytes if bytes < 64 << 10 => Err(format!("{text} is too small: at least 64K")),
+        bytes => Ok(Rotation::Bytes(bytes)),
+    }
+}
+
+/// What went wrong with a file that could not be created.
+pub fn cannot_create(path: &Path) -> String {
+    format!("cannot create {}: --write makes a new file and leaves existing ones alone", path.display())
+}
+
+/// Creates a file that only its owner may read, with `header` in it.
+///
+/// # Errors
+/// A file of this name exists, or it cannot be created or written; then none is left behind.
+pub fn new_file(path: &Path, header: &[u8]) -> std::io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    if let Err(error) = file.write_all(header) {
+        let _ = std::fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,5 +389,16 @@ mod tests {
         let mut numbers: Vec<u64> = names.filter_map(number).collect();
         numbers.sort_unstable();
         numbers
+    }
+
+    #[test]
+    fn a_rotation_is_a_size_or_a_time() {
+        assert_eq!(parse_rotation("100M"), Ok(Rotation::Bytes(100 << 20)));
+        assert_eq!(parse_rotation("2G"), Ok(Rotation::Bytes(2 << 30)));
+        assert_eq!(parse_rotation("10m"), Ok(Rotation::Time(Duration::from_secs(600))));
+        assert_eq!(parse_rotation("1h"), Ok(Rotation::Time(Duration::from_secs(3_600))));
+        for bad in ["", "M", "10", "1K", "10ms", "x", "-1M", "99999999999999G"] {
+            assert!(parse_rotation(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,12 +1,11 @@
 //! `--write`: keeps what was captured as pcapng, in one file or in several that follow each other.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use sonar_core::{LinkType, Packet};
@@ -14,8 +13,8 @@ use sonar_decode::capture_file::{Interface, Section, Writer};
 use sonar_sys::interfaces::{self, Names};
 use sonar_view::kit::Size;
 
-use super::live::News;
-use super::rotate::{Files, Next, Rotation};
+use super::notice::Notice;
+use super::rotate::{Files, Next, Rotation, cannot_create, new_file};
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 1 << 20;
@@ -71,7 +70,7 @@ pub struct Recorder {
     written: u64,
     begun: Instant,
     rotation: Option<(Rotation, Files)>,
-    news: Sender<News>,
+    news: Sender<Notice>,
     failed: Option<String>,
 }
 
@@ -80,7 +79,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The file cannot be created, or not even its header can be written.
-    pub fn create(path: &Path, header: FileHeader, news: Sender<News>) -> Result<Self> {
+    pub fn create(path: &Path, header: FileHeader, news: Sender<Notice>) -> Result<Self> {
         let file = new_file(path, header.bytes()).with_context(|| cannot_create(path))?;
         Ok(Self::of((file, path.to_path_buf()), header, news))
     }
@@ -90,12 +89,12 @@ impl Recorder {
         first: (File, PathBuf),
         rotation: (Rotation, Files),
         header: FileHeader,
-        news: Sender<News>,
+        news: Sender<Notice>,
     ) -> Self {
         Self { rotation: Some(rotation), ..Self::of(first, header, news) }
     }
 
-    fn of((file, path): (File, PathBuf), header: FileHeader, news: Sender<News>) -> Self {
+    fn of((file, path): (File, PathBuf), header: FileHeader, news: Sender<Notice>) -> Self {
         eprintln!(
             "mongosonar: {} will hold whole commands and replies, with their values; only its owner may read it",
             path.display()
@@ -172,7 +171,7 @@ impl Recorder {
     }
 
     fn fail(&mut self, reason: String) {
-        self.news.send(News::WritingEnded(reason.clone())).ok();
+        self.news.send(Notice::WritingEnded(reason.clone())).ok();
         self.failed = Some(reason);
     }
 
@@ -191,7 +190,7 @@ impl Recorder {
             None => {}
             Some(Ok(Next { file, path, complaint })) => {
                 if let Some(complaint) = complaint {
-                    self.news.send(News::Complaint(complaint)).ok();
+                    self.news.send(Notice::Complaint(complaint)).ok();
                 }
                 (self.file, self.path, self.begun) = (file, path, Instant::now());
                 self.written = self.header.bytes.len() as u64;
@@ -211,30 +210,14 @@ impl Recorder {
     }
 }
 
-/// What went wrong with a file that could not be created.
-pub fn cannot_create(path: &Path) -> String {
-    format!("cannot create {}: --write makes a new file and leaves existing ones alone", path.display())
-}
-
-/// Creates a file that only its owner may read, with `header` in it.
-///
-/// # Errors
-/// A file of this name exists, or it cannot be created or written; then none is left behind.
-pub fn new_file(path: &Path, header: &[u8]) -> std::io::Result<File> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    if let Err(error) = file.write_all(header) {
-        let _ = std::fs::remove_file(path);
-        return Err(error);
-    }
-    Ok(file)
-}
-
 /// Writes blocks; gives the bytes of those that were written whole, and the error that ended it.
 fn write_blocks(to: &mut impl Write, blocks: &[u8]) -> (u64, Option<std::io::Error>) {
     let mut done = 0;
     let error = loop {
+        if done == blocks.len() {
+            return (done as u64, None);
+        }
         match to.write(&blocks[done..]) {
-            _ if done == blocks.len() => return (done as u64, None),
             Ok(0) => break std::io::ErrorKind::WriteZero.into(),
             Ok(written) => done += written,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -251,34 +234,6 @@ fn write_blocks(to: &mut impl Write, blocks: &[u8]) -> (u64, Option<std::io::Err
         whole = end;
     }
     (whole as u64, Some(error))
-}
-
-/// How long a file is written to, in words of a person: `100M`, `1h`.
-///
-/// # Errors
-/// What is wrong with the text.
-pub fn parse_rotation(text: &str) -> Result<Rotation, String> {
-    let wrong = || format!("{text:?} is neither a size like 100M or 2G nor a time like 10m or 1h");
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let number = &text[..text.len() - unit.len()];
-    let shift = match unit {
-        "K" | "KiB" | "k" => 10,
-        "M" | "MiB" | "MB" => 20,
-        "G" | "GiB" | "GB" => 30,
-        _ => {
-            let time = crate::values::parse_duration(text).map_err(|_| wrong())?;
-            return match time {
-                _ if unit.is_empty() => Err(wrong()),
-                time if time < Duration::from_secs(1) => Err(format!("{text} is too short: at least 1s")),
-                time => Ok(Rotation::Time(time)),
-            };
-        }
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    match bytes.ok_or_else(wrong)? {
-        bytes if bytes < 64 << 10 => Err(format!("{text} is too small: at least 64K")),
-        bytes => Ok(Rotation::Bytes(bytes)),
-    }
 }
 
 #[cfg(test)]
@@ -322,17 +277,6 @@ mod tests {
             let (whole, error) = write_blocks(&mut Small(room), &blocks);
             let expected = ends.iter().copied().filter(|end| *end <= room).max().unwrap_or(0);
             assert_eq!((whole, error.is_none()), (expected as u64, room == blocks.len()), "{room}");
-        }
-    }
-
-    #[test]
-    fn a_rotation_is_a_size_or_a_time() {
-        assert_eq!(parse_rotation("100M"), Ok(Rotation::Bytes(100 << 20)));
-        assert_eq!(parse_rotation("2G"), Ok(Rotation::Bytes(2 << 30)));
-        assert_eq!(parse_rotation("10m"), Ok(Rotation::Time(Duration::from_secs(600))));
-        assert_eq!(parse_rotation("1h"), Ok(Rotation::Time(Duration::from_secs(3_600))));
-        for bad in ["", "M", "10", "1K", "10ms", "x", "-1M", "99999999999999G"] {
-            assert!(parse_rotation(bad).is_err(), "{bad}");
         }
     }
 

@@ -18,12 +18,13 @@ use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
 use sonar_sys::resource::Usage;
 use sonar_sys::{Filter, Host, Ring, RingConfig, Wake};
-use sonar_view::queries::{Origin, Selection};
+use sonar_view::queries::Selection;
 
 pub use self::pipeline::{LiveSink, Pipeline};
 pub use self::show::{Feed, add};
 use super::applications::{self, Lookup};
 use super::args::{QueriesArgs, Range};
+use super::notice::Notice;
 use super::output::Output;
 use super::ports::{self, Listened};
 use super::rotate::{Files, Started};
@@ -59,23 +60,13 @@ struct CaptureThread {
     /// Changes of the ports to capture.
     ports: Receiver<Arc<Listened>>,
     /// Where failures to apply them go.
-    complaints: Sender<News>,
+    complaints: Sender<Notice>,
     pipeline: Pipeline,
     /// How long after its arrival a packet may be handed over.
     delay: Duration,
     stop: Arc<AtomicBool>,
     /// Whether the thread drops everything that decoding does not need.
     confined: bool,
-}
-
-/// A message during the capture.
-pub enum News {
-    /// What has changed, and where the packets come from now.
-    Source { news: String, source: String, origin: Origin },
-    /// An error; the capture continues.
-    Complaint(String),
-    /// Why nothing more is written to the file of `--write`; the capture continues.
-    WritingEnded(String),
 }
 
 impl CaptureThread {
@@ -100,7 +91,7 @@ impl CaptureThread {
                 let said = "an interface went down; capture resumes once it is up, but not if it is removed \
                             and created again: then restart mongosonar"
                     .into();
-                self.complaints.send(News::Complaint(said)).ok();
+                self.complaints.send(Notice::Complaint(said)).ok();
             }
             self.count_drops();
             self.read();
@@ -134,7 +125,7 @@ impl CaptureThread {
                 }
                 Err(error) => {
                     let said = format!("cannot listen on {listened}: {error}");
-                    self.complaints.send(News::Complaint(said)).ok();
+                    self.complaints.send(Notice::Complaint(said)).ok();
                 }
             }
         }
@@ -224,7 +215,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // After the rings are open: a connection that opens from now on is seen from its beginning. Its thread may use
     // the network, and gives up the rest by itself.
     let complaints = say.clone();
-    let complain = move |what| drop(complaints.send(News::Complaint(what)));
+    let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
     let lookup = Lookup::open(args, &Host::live())?.with_server(server).start(shared.clone(), complain)?;
     // From here on nothing is opened.
     Usage::now()?;
@@ -361,7 +352,7 @@ fn follow(
             }
             let origin = listened.origin_with_servers(&on);
             let source = format!("{on}, {listened}");
-            say.send(News::Source { news, source, origin }).ok();
+            say.send(Notice::Source { news, source, origin }).ok();
         };
         std::thread::Builder::new()
             .name("ports".to_owned())
@@ -375,7 +366,7 @@ fn follow(
 struct Changes {
     /// The capture threads.
     ports: Vec<Sender<Arc<Listened>>>,
-    say: Sender<News>,
+    say: Sender<Notice>,
 }
 
 /// Whether the ports of servers that start later are captured too.

@@ -13,8 +13,8 @@ use sonar_view::queries::live::{Action, App, Cost, Screen};
 use sonar_view::queries::{Origin, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
-use super::News;
 use super::joiner::{Joiner, Part};
+use crate::queries::notice::Notice;
 use crate::queries::output::Output;
 use crate::stop::{self, Job};
 
@@ -32,7 +32,7 @@ pub fn add(total: &mut Option<Window>, window: Window) {
 /// The windows of the capture threads, and their messages.
 pub struct Feed {
     joiner: Joiner,
-    news: Receiver<News>,
+    news: Receiver<Notice>,
     stop: Arc<AtomicBool>,
     until: Option<Instant>,
 }
@@ -41,7 +41,7 @@ impl Feed {
     /// Windows of `threads` threads, until `stop` is set or, if there is one, after `duration`.
     pub fn new(
         (from, threads): (Receiver<Part>, usize),
-        news: Receiver<News>,
+        news: Receiver<Notice>,
         stop: Arc<AtomicBool>,
         duration: Option<Duration>,
     ) -> Self {
@@ -78,8 +78,8 @@ impl Feed {
         while !self.is_over() {
             for said in self.news.try_iter() {
                 match said {
-                    News::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
-                    News::Complaint(what) | News::WritingEnded(what) => eprintln!("mongosonar: {what}"),
+                    Notice::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
+                    Notice::Complaint(what) | Notice::WritingEnded(what) => eprintln!("mongosonar: {what}"),
                 }
             }
             if let Some(window) = self.joiner.next(NAP) {
@@ -122,9 +122,9 @@ impl Feed {
             let mut changed = false;
             for said in self.news.try_iter() {
                 match said {
-                    News::Source { source, origin, .. } => app.source(source, origin),
-                    News::Complaint(what) => complaints.push(what),
-                    News::WritingEnded(what) => app.problem(what),
+                    Notice::Source { source, origin, .. } => app.source(source, origin),
+                    Notice::Complaint(what) => complaints.push(what),
+                    Notice::WritingEnded(what) => app.problem(what),
                 }
                 changed = true;
             }
