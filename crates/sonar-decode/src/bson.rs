@@ -248,10 +248,6 @@ pub trait Visitor {
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened;
     /// The end of one that was entered.
     fn close(&mut self);
-    /// Where in its text stood the scalar, or the document or array that was passed over, of the call
-    /// before. Reported by walkers of text.
-    #[inline(always)]
-    fn stood(&mut self, _from: usize, _to: usize) {}
 }
 
 /// Answer to [`Visitor::open`].

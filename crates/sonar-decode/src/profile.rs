@@ -1,66 +1,36 @@
 //! Documents of `system.profile`, of every version: as BSON (from a server, or a dump), as JSON, or as a shell
 //! prints them.
 
-use std::cell::{OnceCell, RefCell};
-
 use sonar_core::{Identity, Reading};
 
 use crate::bson::{Fed, Malformed, Skimmer};
-use crate::entry::{Assembler, Entry, EntrySource, Extra, Sink};
+use crate::entry::{Assembler, Completeness, Entry, EntryContext, Op, ParsedEntry, Sink};
+use crate::log::read_document;
 use crate::shape::Text;
-use crate::syntax::json::{self, Scratch};
 use crate::syntax::relaxed;
 
-/// A profile document as BSON.
-#[derive(Copy, Clone, Debug)]
-pub struct Document<'a>(pub &'a [u8]);
-
-impl EntrySource for Document<'_> {
-    type Error = Malformed;
-
-    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Malformed> {
-        match Skimmer::new().feed(self.0, self.0.len() as u64, entry)? {
-            Fed::Done(_) => Ok(()),
-            Fed::More(_) => Err(Malformed::End),
-        }
+/// Reads one document as BSON.
+fn read_bson<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), Malformed> {
+    let Fed::Done(_) = Skimmer::new().feed(document, document.len() as u64, entry)? else {
+        return Err(Malformed::End);
+    };
+    if entry.completeness == Completeness::Cut {
+        entry.cut_command = cut_command(document).map(<[u8]>::to_vec);
     }
-
-    fn cut_command(&self) -> Option<&[u8]> {
-        // The skimmer passes over long strings; this one is as long as the server's limit.
-        const MARK: &[u8] = b"\x02$truncated\0";
-        let at = memchr::memmem::find(self.0, MARK).map(|at| at + MARK.len()).or_else(|| {
-            // 3.4 and earlier: the command itself is the text.
-            let marks: [&[u8]; 4] =
-                [b"\x02command\0", b"\x02query\0", b"\x02originatingCommand\0", b"\x02updateobj\0"];
-            let found = |mark: &&[u8]| memchr::memmem::find(self.0, mark).map(|at| at + mark.len());
-            marks.iter().find_map(found)
-        })?;
-        let length = self.0.get(at..at + 4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))? as usize;
-        self.0.get(at + 4..(at + 4).checked_add(length)?.checked_sub(1)?)
-    }
+    Ok(())
 }
 
-/// A profile document that a shell or an export tool printed.
-struct Printed<'a> {
-    json: crate::log::JsonDocument<'a>,
-    /// The shell left out a part of its command.
-    left_out: bool,
-}
-
-impl EntrySource for Printed<'_> {
-    type Error = json::Wrong;
-
-    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), json::Wrong> {
-        self.json.read(entry)
-    }
-
-    fn cut_command(&self) -> Option<&[u8]> {
-        self.json.cut_command()
-    }
-
-    fn doubt(&self) -> Option<Identity> {
-        self.left_out.then_some(Identity::Partial)
-    }
+/// The beginning of a command that was cut: the skimmer passes over long strings, and this one is as long as the
+/// server's limit.
+fn cut_command(document: &[u8]) -> Option<&[u8]> {
+    const MARK: &[u8] = b"\x02$truncated\0";
+    let behind = |mark: &[u8]| memchr::memmem::find(document, mark).map(|at| at + mark.len());
+    // 3.4 and earlier: the command itself is the text.
+    let marks: [&[u8]; 5] =
+        [MARK, b"\x02command\0", b"\x02query\0", b"\x02originatingCommand\0", b"\x02updateobj\0"];
+    let at = marks.into_iter().find_map(behind)?;
+    let length = document.get(at..at + 4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))? as usize;
+    document.get(at + 4..(at + 4).checked_add(length)?.checked_sub(1)?)
 }
 
 /// Reads profile documents one by one.
@@ -70,13 +40,13 @@ pub struct Profile {
     documents: u64,
     malformed: u64,
     other: u64,
-    scratch: Scratch,
+    entry: Entry<()>,
+    parsed: ParsedEntry,
     text: Vec<u8>,
 }
 
 impl Profile {
-    /// A reader of what a server writes whose `rateLimit` says nothing of how many operations a document
-    /// stands for: each counts once.
+    /// A reader for servers that write a `rateLimit` but do not apply it: each document counts once.
     pub fn without_rate_limit() -> Self {
         let mut profile = Self::default();
         profile.assembler.ignores_rate_limit = true;
@@ -95,31 +65,49 @@ impl Profile {
 
     /// Reads one document; what is wrong with it is counted.
     pub fn document(&mut self, bson: &[u8], sink: &mut impl Sink) {
-        self.documents += 1;
-        match self.assembler.take(&Document(bson), &Extra::default(), sink) {
-            Ok(told) => self.other += u64::from(!told),
-            Err(_) => self.malformed += 1,
+        self.entry.reset();
+        let is_read = read_bson(bson, &mut self.entry).is_ok();
+        if !self.is_operation(is_read) {
+            return;
         }
+        let text = || {
+            let mut entry = Entry::default();
+            // It could be read before.
+            let _ = read_bson(bson, &mut entry);
+            entry.into_shape()
+        };
+        self.assembler.add(&self.parsed, &EntryContext::default(), text, sink);
     }
 
     /// Reads one document as JSON or as a shell prints it (see [`relaxed`]); what is wrong with it is counted.
     pub fn printed(&mut self, document: &[u8], sink: &mut impl Sink) {
-        let mut text = std::mem::take(&mut self.text);
-        text.clear();
-        match relaxed::to_json(document, &mut text) {
-            Ok(left_out) => {
-                self.documents += 1;
-                let scratch = RefCell::new(std::mem::take(&mut self.scratch));
-                let json = crate::log::JsonDocument { line: &text, scratch: &scratch, cut: OnceCell::new() };
-                match self.assembler.take(&Printed { json, left_out }, &Extra::default(), sink) {
-                    Ok(told) => self.other += u64::from(!told),
-                    Err(_) => self.malformed += 1,
-                }
-                self.scratch = scratch.into_inner();
-            }
-            Err(_) => self.broken(),
+        self.text.clear();
+        let Ok(left_out) = relaxed::to_json(document, &mut self.text) else { return self.broken() };
+        self.entry.reset();
+        let is_read = read_document(&self.text, &mut self.entry).is_ok();
+        self.entry.doubt = left_out.then_some(Identity::Partial);
+        if !self.is_operation(is_read) {
+            return;
         }
-        self.text = text;
+        let text = || {
+            let mut entry = Entry::default();
+            // It could be read before.
+            let _ = read_document(&self.text, &mut entry);
+            entry.into_shape()
+        };
+        self.assembler.add(&self.parsed, &EntryContext::default(), text, sink);
+    }
+
+    /// Counts the document in `entry`; whether it is an operation, which is in `parsed` then.
+    fn is_operation(&mut self, is_read: bool) -> bool {
+        self.documents += 1;
+        let is_operation = is_read && self.entry.fields.op != Op::None;
+        self.malformed += u64::from(!is_read);
+        self.other += u64::from(is_read && !is_operation);
+        if is_operation {
+            self.parsed.take(&mut self.entry);
+        }
+        is_operation
     }
 
     /// Counts a document of which no more than its beginning could be found.

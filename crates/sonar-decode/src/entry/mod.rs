@@ -8,11 +8,14 @@
 mod assembler;
 mod fields;
 mod hint;
+mod parsed;
 
-pub use assembler::{Assembler, EntrySource, Extra, Known, Sink};
+pub use assembler::{Assembler, EntryContext, Sink};
 pub use fields::{Fields, MAX_TEXT, Op, Section, TextField};
 pub(crate) use hint::Finder;
+pub use parsed::ParsedEntry;
 
+use sonar_core::Identity;
 use sonar_core::operation::Opcode;
 
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
@@ -45,19 +48,6 @@ enum Inside {
     Oplog {
         object: bool,
     },
-}
-
-/// The parts of an entry.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// Its own fields.
-    Top,
-    /// A command.
-    Command,
-    /// Filter or update of a write before 3.6.
-    Write,
-    /// A part beside commands.
-    Section(Section),
 }
 
 /// How much of a command the entry has.
@@ -98,6 +88,10 @@ pub struct Entry<T: Text> {
     pub withheld: bool,
     /// The source is a log that leaves an empty query out.
     pub leaves_out_empty: bool,
+    /// Why the entry is incomplete or has several readings, if it is or has.
+    pub doubt: Option<Identity>,
+    /// The beginning of a command that was cut, in the shell's syntax.
+    pub cut_command: Option<Vec<u8>>,
     /// The command by the name that stands beside its document; for documents whose keys come in another
     /// order than the server's.
     hint: Option<Hint>,
@@ -149,6 +143,8 @@ impl<T: Text> Default for Entry<T> {
             no_lock_waits: false,
             withheld: false,
             leaves_out_empty: false,
+            doubt: None,
+            cut_command: None,
             hint: None,
             filter: Filter::Absent,
             applied: 0,
@@ -174,6 +170,8 @@ impl<T: Text> Entry<T> {
         self.no_lock_waits = false;
         self.withheld = false;
         self.leaves_out_empty = false;
+        self.doubt = None;
+        self.cut_command = None;
         self.hint = None;
         self.filter = Filter::Absent;
         self.applied = 0;
@@ -273,17 +271,6 @@ impl<T: Text> Entry<T> {
         self.request.set_command(b"find");
         self.request.begin_legacy_query();
         self.completeness = Completeness::Whole;
-    }
-
-    /// Which part of the entry comes next.
-    pub fn place(&self) -> Place {
-        match self.inside {
-            Inside::Top => Place::Top,
-            Inside::Command { .. } => Place::Command,
-            Inside::Filter { .. } | Inside::Update { .. } => Place::Write,
-            Inside::Section { section, .. } => Place::Section(section),
-            Inside::Oplog { .. } => Place::Write,
-        }
     }
 
     /// The document that is open cannot be read further: what comes next is beside it.

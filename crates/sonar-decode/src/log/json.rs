@@ -1,17 +1,15 @@
 //! Lines of 4.4 and later: one JSON object each.
 
-use std::cell::{Cell, OnceCell, RefCell};
-
 use sonar_core::Identity;
 
-use super::layout::{self, Found};
 use super::parts::{Part, Stream};
-use super::{Head, Line, Log, decimal, envelope, timestamp};
+use super::reader::Head;
+use super::{LineKind, LineReader, LogEvent, ParsedLine, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
-use crate::entry::{Entry, EntrySource, Finder, Op, Sink};
+use crate::entry::{Completeness, Entry, Finder, Op};
 use crate::message::ClientDocument;
 use crate::shape::Text;
-use crate::syntax::json::{self, Scratch, Wrong};
+use crate::syntax::json::{self, Wrong};
 use crate::syntax::time;
 
 const SLOW_QUERY: u32 = 51_803;
@@ -24,43 +22,13 @@ const ENDED: u32 = 22_944;
 const STARTING: u32 = 4_615_611;
 const BUILD_INFO: u32 = 23_403;
 
-/// The attributes of a line.
-struct Attributes<'a> {
-    line: &'a [u8],
-    /// Where their object begins.
-    at: usize,
-    /// Where it ends, once it was read.
-    end: Cell<usize>,
-    /// What they describe, if they do not say.
-    op: Op,
-    /// The line says before them that something of them was left out.
-    is_truncated: bool,
-    scratch: &'a RefCell<Scratch>,
-}
-
-impl<'a> Attributes<'a> {
-    fn of(line: &'a [u8], at: usize, top: &Top<'_>, scratch: &'a RefCell<Scratch>) -> Self {
-        let op = match top.id {
-            APPLIED_OP => Op::Applied,
-            TRANSACTION => Op::Transaction,
-            _ => Op::Internal,
-        };
-        Self { line, at, end: Cell::new(line.len()), op, is_truncated: top.is_truncated, scratch }
-    }
-}
-
 /// Finds what has to be known before an object is read, unless it begins with `first`, as servers write it.
-fn foresee<T: Text>(
-    line: &[u8],
-    at: usize,
-    first: &[u8],
-    (scratch, entry): (&RefCell<Scratch>, &mut Entry<T>),
-) -> Result<(), Wrong> {
+fn foresee<T: Text>(line: &[u8], at: usize, first: &[u8], entry: &mut Entry<T>) -> Result<(), Wrong> {
     if line[at..].starts_with(first) {
         return Ok(());
     }
     let mut finder = Finder::default();
-    json::walk(line, at, &mut scratch.borrow_mut(), &mut finder)?;
+    json::walk(line, at, &mut finder)?;
     let (op, fields, hint) = finder.into_parts();
     if op != Op::None {
         entry.fields.op = op;
@@ -70,64 +38,52 @@ fn foresee<T: Text>(
     Ok(())
 }
 
-impl EntrySource for Attributes<'_> {
-    type Error = Wrong;
-
-    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Wrong> {
-        entry.fields.op = self.op;
-        if self.op == Op::Internal {
-            foresee(self.line, self.at, b"{\"type\":\"", (self.scratch, entry))?;
-        }
-        entry.no_lock_waits = memchr::memmem::find(&self.line[self.at..], b"timeAcquiringMicros").is_none();
-        let end = json::walk(self.line, self.at, &mut self.scratch.borrow_mut(), entry)?;
-        self.end.set(end);
-        Ok(())
+/// Reads the attributes of a line, which begin at `at`.
+fn read_attributes<T: Text>(
+    line: &[u8],
+    at: usize,
+    top: &Top<'_>,
+    entry: &mut Entry<T>,
+) -> Result<(), Wrong> {
+    entry.reset();
+    entry.fields.op = match top.id {
+        APPLIED_OP => Op::Applied,
+        TRANSACTION => Op::Transaction,
+        _ => Op::Internal,
+    };
+    if entry.fields.op == Op::Internal {
+        foresee(line, at, b"{\"type\":\"", entry)?;
     }
-
-    fn doubt(&self) -> Option<Identity> {
-        // Behind the attributes stands `truncated` where something of them was left out.
-        let rest = &self.line[self.end.get().min(self.line.len())..];
-        let is_truncated =
-            self.is_truncated || (rest.len() > 2 && memchr::memmem::find(rest, b"\"truncated\"").is_some());
-        is_truncated.then_some(Identity::Partial)
-    }
+    entry.no_lock_waits = memchr::memmem::find(&line[at..], b"timeAcquiringMicros").is_none();
+    let end = json::walk(line, at, entry)?;
+    // Behind the attributes stands `truncated` where something of them was left out.
+    let rest = &line[end..];
+    let is_truncated = rest.len() > 2 && memchr::memmem::find(rest, b"\"truncated\"").is_some();
+    entry.doubt = (top.is_truncated || is_truncated).then_some(Identity::Partial);
+    Ok(())
 }
 
-/// One JSON document of a profile.
-pub(crate) struct Document<'a> {
-    pub line: &'a [u8],
-    pub scratch: &'a RefCell<Scratch>,
-    pub cut: OnceCell<Vec<u8>>,
-}
-
-impl EntrySource for Document<'_> {
-    type Error = Wrong;
-
-    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Wrong> {
-        let at = json::space(self.line, 0);
-        if self.line.get(at) != Some(&b'{') {
-            return Err(Wrong::Unexpected(at));
-        }
-        foresee(self.line, at, b"{\"op\":\"", (self.scratch, entry))?;
-        let end = json::walk(self.line, at, &mut self.scratch.borrow_mut(), entry)?;
-        const MARK: &[u8] = b"\"$truncated\":";
-        if self.cut.get().is_none()
-            && let Some(found) = memchr::memmem::find(&self.line[at..end], MARK)
+/// Reads one JSON document of a profile.
+pub(crate) fn read_document<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), Wrong> {
+    const MARK: &[u8] = b"\"$truncated\":";
+    let at = json::space(document, 0);
+    if document.get(at) != Some(&b'{') {
+        return Err(Wrong::Unexpected(at));
+    }
+    foresee(document, at, b"{\"op\":\"", entry)?;
+    let end = json::walk(document, at, entry)?;
+    if entry.completeness == Completeness::Cut
+        && let Some(found) = memchr::memmem::find(&document[at..end], MARK)
+    {
+        let from = json::space(document, at + found + MARK.len());
+        let mut unescaped = Vec::new();
+        if document.get(from) == Some(&b'"')
+            && let Ok((text, _)) = json::text(document, from, &mut unescaped)
         {
-            let from = json::space(self.line, at + found + MARK.len());
-            let mut unescaped = Vec::new();
-            if self.line.get(from) == Some(&b'"')
-                && let Ok((text, _)) = json::text(self.line, from, &mut unescaped)
-            {
-                let _ = self.cut.set(text.to_vec());
-            }
+            entry.cut_command = Some(text.to_vec());
         }
-        Ok(())
     }
-
-    fn cut_command(&self) -> Option<&[u8]> {
-        self.cut.get().map(Vec::as_slice)
-    }
+    Ok(())
 }
 
 /// Everything in a line except its attributes.
@@ -144,42 +100,33 @@ struct Top<'a> {
     attributes: Option<usize>,
     /// Something of the attributes was left out.
     is_truncated: bool,
-    /// The attributes stand behind all else, as servers write them.
-    is_usual: bool,
     /// The output of a container that the line comes from.
     stream: Option<Stream>,
     /// The value that may contain the line, if this is the line of another program.
     inner: Option<(usize, usize)>,
 }
 
-impl Log {
-    pub(super) fn json_line(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
+impl<T: Text> LineReader<T> {
+    pub(super) fn json_line(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
         let top = match top(line) {
             Ok(top) => top,
-            Err(_) if envelope::looks_like_json(line) => return Line::Malformed,
-            Err(_) => return Line::Unknown,
+            Err(_) if envelope::looks_like_json(line) => return LineKind::Malformed,
+            Err(_) => return LineKind::Unknown,
         };
-        let Some(ms) = top.ms else { return self.enveloped(line, &top, depth, sink) };
-        let at = timestamp(ms);
+        let Some(ms) = top.ms else { return self.enveloped(line, &top, depth, parsed) };
         let head = Head {
-            at,
+            at: timestamp(ms),
             severity: top.severity,
             component: top.component,
             context: top.context,
             offset: top.offset,
         };
-        if !self.noted(&head) {
-            return Line::Outside;
-        }
-        let scratch = RefCell::new(std::mem::take(&mut self.scratch));
-        let what = self.json_message(line, &top, &head, &scratch, sink);
-        self.scratch = scratch.into_inner();
-        what
+        if self.is_wanted(&head, parsed) { self.json_message(line, &top, &head) } else { LineKind::Outside }
     }
 
     /// An object that is no log line, but may contain one.
-    fn enveloped(&mut self, line: &[u8], top: &Top<'_>, depth: u8, sink: &mut impl Sink) -> Line {
-        let unknown = if envelope::looks_like_json(line) { Line::Malformed } else { Line::Unknown };
+    fn enveloped(&mut self, line: &[u8], top: &Top<'_>, depth: u8, parsed: &mut ParsedLine) -> LineKind {
+        let unknown = if envelope::looks_like_json(line) { LineKind::Malformed } else { LineKind::Unknown };
         let Some((from, to)) = top.inner.filter(|_| depth < envelope::MAX_DEPTH) else { return unknown };
         let mut unescaped = Vec::new();
         let inner = match line.get(from) {
@@ -189,130 +136,49 @@ impl Log {
             },
             _ => &line[from..to],
         };
-        if let Some(stream) = top.stream {
-            return match self.part(&Part::of_docker(inner, stream), depth, sink) {
-                Line::Unknown => unknown,
-                what => what,
-            };
-        }
-        match self.unwrapped(inner, depth, sink) {
-            Line::Unknown => unknown,
-            what => what,
-        }
+        let kind = match top.stream {
+            Some(stream) => self.part(&Part::of_docker(inner, stream), depth, parsed),
+            None => self.unwrapped(inner, depth, parsed),
+        };
+        if kind == LineKind::Unknown { unknown } else { kind }
     }
 
-    fn json_message(
-        &mut self,
-        line: &[u8],
-        top: &Top<'_>,
-        head: &Head<'_>,
-        scratch: &RefCell<Scratch>,
-        sink: &mut impl Sink,
-    ) -> Line {
-        let attributes = |visitor: &mut AttributesOf| {
-            let at = top.attributes?;
-            json::walk(line, at, &mut scratch.borrow_mut(), visitor).ok()
-        };
-        match (top.id, top.attributes) {
-            (APPLIED_OP | TRANSACTION, Some(at)) => {
-                let thread = self.thread(head.context);
-                let extra = Self::extra(&self.connections, head.at, thread);
-                match self.assembler.take(&Attributes::of(line, at, top, scratch), &extra, sink) {
-                    Ok(_) => Line::Operation,
-                    Err(_) => Line::Malformed,
-                }
-            }
-            (SLOW_QUERY, Some(at)) if !top.is_usual || !line[at..].starts_with(b"{\"type\":\"") => {
-                let thread = self.thread(head.context);
-                let extra = Self::extra(&self.connections, head.at, thread);
-                match self.assembler.take(&Attributes::of(line, at, top, scratch), &extra, sink) {
-                    Ok(_) => Line::Operation,
-                    Err(_) => Line::Malformed,
-                }
-            }
-            (SLOW_QUERY, Some(at)) => {
-                let thread = self.thread(head.context);
-                let extra = Self::extra(&self.connections, head.at, thread);
-                // What a line comes to depends on these too.
-                let salt = u64::from(extra.from_server) | u64::from(extra.internal) << 1;
-                let place = layout::outline(line, at, salt);
-                let wanted = match self.layouts.find(place, line, at) {
-                    Found::Known(known) if self.assembler.take_known(known, &extra, sink) => {
-                        return Line::Operation;
-                    }
-                    Found::Wanted => true,
-                    Found::Known(_) | Found::Unknown => false,
+    fn json_message(&mut self, line: &[u8], top: &Top<'_>, head: &Head<'_>) -> LineKind {
+        let event = match (top.id, top.attributes) {
+            (SLOW_QUERY | APPLIED_OP | TRANSACTION, Some(at)) => {
+                return match read_attributes(line, at, top, &mut self.entry) {
+                    Ok(()) => LineKind::Operation,
+                    Err(_) => LineKind::Malformed,
                 };
-                let source = Attributes::of(line, at, top, scratch);
-                let told = if wanted {
-                    self.assembler.take_and_remember(&source, &extra, sink).map(|(told, known)| {
-                        if let Some(known) = known {
-                            self.layouts.add(place, line, at, scratch, known);
-                        }
-                        told
-                    })
-                } else {
-                    self.assembler.take(&source, &extra, sink)
-                };
-                match told {
-                    Ok(true) => Line::Operation,
-                    Ok(false) => Line::Other,
-                    Err(_) => Line::Malformed,
-                }
             }
-            (SLOW_IN_PROGRESS, _) => {
-                self.reading.operations_in_progress += 1;
-                Line::Event
-            }
+            (SLOW_IN_PROGRESS, _) => LogEvent::InProgress,
             (CLIENT_METADATA, Some(at)) => {
                 let mut reader = ClientDocument::default();
-                match json::walk(line, at, &mut scratch.borrow_mut(), &mut reader) {
-                    Ok(_) => {
-                        self.met(head.context, (&reader).into());
-                        Line::Event
-                    }
-                    Err(_) => Line::Malformed,
+                if json::walk(line, at, &mut reader).is_err() {
+                    return LineKind::Malformed;
                 }
+                LogEvent::Client((&reader).into())
             }
-            (ACCEPTED, _) => {
-                let mut wanted = AttributesOf::default();
-                let _ = attributes(&mut wanted);
-                self.accepted(head.at, wanted.open);
-                Line::Event
-            }
-            (ENDED, _) => {
-                self.ended(head.context, sink);
-                Line::Event
-            }
+            (ACCEPTED, _) => LogEvent::Accepted(Attributes::of(line, top).open),
+            (ENDED, _) => LogEvent::Ended,
             (STARTING, _) => {
-                let mut wanted = AttributesOf::default();
-                let _ = attributes(&mut wanted);
-                let start = self.notices.start(head.at);
-                start.pid = start.pid.or(wanted.pid.and_then(|pid| u32::try_from(pid).ok()));
-                start.port = start.port.or(wanted.port.and_then(|port| u16::try_from(port).ok()));
-                if !wanted.host.is_empty() {
-                    start.host = wanted.host.into();
+                let Attributes { pid, port, host, .. } = Attributes::of(line, top);
+                LogEvent::Started {
+                    pid: pid.and_then(|pid| u32::try_from(pid).ok()),
+                    port: port.and_then(|port| u16::try_from(port).ok()),
+                    host: host.into(),
                 }
-                self.connections.clear();
-                Line::Event
             }
-            (BUILD_INFO, _) => {
-                let mut wanted = AttributesOf::default();
-                let _ = attributes(&mut wanted);
-                if !wanted.version.is_empty() {
-                    self.stated_version(head, &wanted.version);
-                }
-                Line::Event
-            }
-            _ if self.grave(head, Some(top.id), top.message) => Line::Event,
-            _ => Line::Other,
-        }
+            (BUILD_INFO, _) => head.version(Attributes::of(line, top).version.as_bytes()),
+            _ => return head.message(Some(top.id), top.message),
+        };
+        LineKind::Event(event)
     }
 }
 
 /// What is wanted of the attributes of lines that describe no operation.
 #[derive(Default)]
-struct AttributesOf {
+struct Attributes {
     open: Option<u64>,
     pid: Option<u64>,
     port: Option<u64>,
@@ -320,7 +186,18 @@ struct AttributesOf {
     version: String,
 }
 
-impl Visitor for AttributesOf {
+impl Attributes {
+    fn of(line: &[u8], top: &Top<'_>) -> Self {
+        let mut attributes = Self::default();
+        if let Some(at) = top.attributes {
+            // Those before damage stand.
+            let _ = json::walk(line, at, &mut attributes);
+        }
+        attributes
+    }
+}
+
+impl Visitor for Attributes {
     fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         let Value::Bytes(bytes) = value else { return Step::Next };
         let number = || crate::shape::integer(kind, bytes).and_then(|number| u64::try_from(number).ok());
@@ -366,7 +243,6 @@ fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
             b"attr" if line.get(at) == Some(&b'{') => {
                 top.attributes = Some(at);
                 if top.ms.is_some() && top.id != 0 && !top.context.is_empty() && !top.message.is_empty() {
-                    top.is_usual = true;
                     return Ok(top);
                 }
                 at = json::skip(line, at)?;
@@ -427,7 +303,7 @@ fn time_of(line: &[u8], from: usize, to: usize) -> Option<(i64, Option<i16>)> {
     }
     let mut date = DateOf(None);
     if value.first() == Some(&b'{') {
-        json::walk(line, from, &mut Scratch::default(), &mut date).ok()?;
+        json::walk(line, from, &mut date).ok()?;
     }
     date.0
 }

@@ -1,4 +1,4 @@
-//! Lines that a container runtime cut into parts, put together again.
+//! Puts lines together that a container runtime cut into parts, and objects that take several lines.
 //!
 //! Runtimes that follow Kubernetes' CRI write `<time> <stream> P <text>` for a part and `F` for the last one. Docker's
 //! json-file driver writes an object for each part; the text of the last one ends with a line feed. Both cut after
@@ -68,7 +68,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The parts of one line so far.
+/// What came so far of something that takes several lines.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
     text: Vec<u8>,
@@ -84,25 +84,30 @@ pub(super) enum Joined {
     Pending,
     /// This was the last one: the whole line.
     Line(Vec<u8>),
-    /// This was the last one of a line longer than [`MAX_LINE`], of so many lines before this one.
+    /// This was the last one of something longer than [`MAX_LINE`], which began so many lines before.
     TooLong(u64),
 }
 
 impl Unfinished {
-    /// Whether no part is waiting.
+    /// Whether nothing is waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.lines == 0
     }
 
-    /// Adds a part.
-    pub(super) fn add(&mut self, part: &Part<'_>) -> Joined {
-        if self.text.len() + part.text.len() > MAX_LINE {
+    /// How many lines are waiting.
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Adds the text of a line.
+    pub(super) fn add(&mut self, is_last: bool, text: &[u8]) -> Joined {
+        if self.text.len() + text.len() > MAX_LINE {
             self.is_too_long = true;
             self.text = Vec::new();
         } else if !self.is_too_long {
-            self.text.extend_from_slice(part.text);
+            self.text.extend_from_slice(text);
         }
-        if !part.is_last {
+        if !is_last {
             self.lines += 1;
             return Joined::Pending;
         }
@@ -110,9 +115,10 @@ impl Unfinished {
         if is_too_long { Joined::TooLong(lines) } else { Joined::Line(text) }
     }
 
-    /// Forgets the parts; gives how many lines they were.
-    pub(super) fn abandon(&mut self) -> u64 {
-        std::mem::take(self).lines
+    /// Forgets what is waiting; gives how many lines it took, and its text.
+    pub(super) fn abandon(&mut self) -> (u64, Vec<u8>) {
+        let Self { text, lines, .. } = std::mem::take(self);
+        (lines, text)
     }
 }
 
@@ -146,13 +152,12 @@ mod tests {
     fn a_line_that_never_ends_is_not_kept() {
         let mut parts = Unfinished::default();
         let text = vec![b'x'; DOCKER_PART];
-        let part = |is_last| Part { stream: Stream::Stdout, is_last, text: &text };
         for _ in 0..2 * MAX_LINE / DOCKER_PART {
-            assert_eq!(parts.add(&part(false)), Joined::Pending);
+            assert_eq!(parts.add(false, &text), Joined::Pending);
             assert!(parts.text.capacity() <= 2 * MAX_LINE);
         }
-        assert_eq!(parts.add(&part(true)), Joined::TooLong(2 * (MAX_LINE / DOCKER_PART) as u64));
+        assert_eq!(parts.add(true, &text), Joined::TooLong(2 * (MAX_LINE / DOCKER_PART) as u64));
         assert!(parts.is_empty());
-        assert_eq!(parts.add(&part(true)), Joined::Line(text.clone()), "the next line is read again");
+        assert_eq!(parts.add(true, &text), Joined::Line(text.clone()), "the next line is read again");
     }
 }

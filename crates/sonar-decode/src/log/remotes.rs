@@ -13,8 +13,7 @@ use sonar_core::{Application, Endpoint, Timestamp};
 
 use super::{MAX_CONNECTIONS, timestamp};
 use crate::message::ClientDocument;
-use crate::syntax::json::{self, Scratch};
-use crate::syntax::{shell, time};
+use crate::syntax::{json, shell, time};
 
 /// Collects who is on which connection, from lines in the order of the log.
 #[derive(Default)]
@@ -23,7 +22,6 @@ pub struct Remotes {
     until: Option<Timestamp>,
     known: HashMap<Endpoint, Application, RandomState>,
     refused: u64,
-    scratch: Scratch,
 }
 
 /// What a line says of a connection.
@@ -60,7 +58,7 @@ impl Remotes {
         let mut reader = ClientDocument::default();
         // Old servers write the machine's name with quotes in it: what stands before that is enough.
         let _ = match line.first() {
-            Some(b'{') => json::walk(line, at, &mut self.scratch, &mut reader).ok(),
+            Some(b'{') => json::walk(line, at, &mut reader).ok(),
             _ => shell::walk(line, at, &mut reader).ok(),
         };
         if self.known.len() >= MAX_CONNECTIONS && !self.known.contains_key(&client) {

@@ -4,16 +4,14 @@
 //! on, the time as ctime before 2.6. What an operation says of itself is a row of `key:value` and
 //! `key: { document }`; strings in documents are not escaped, see [`shell`].
 
-use std::cell::Cell;
-use std::convert::Infallible;
-
 use memchr::memmem;
 use sonar_core::Identity;
 
 use super::parts::Part;
-use super::{Head, Line, Log, decimal, envelope, timestamp};
+use super::reader::Head;
+use super::{LineKind, LineReader, LogEvent, ParsedLine, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
-use crate::entry::{Completeness, Entry, EntrySource, Hint, Op, Sink};
+use crate::entry::{Completeness, Entry, Hint, Op};
 use crate::message::ClientDocument;
 use crate::names;
 use crate::shape::Text;
@@ -25,103 +23,83 @@ const CUT: &[u8] = b" .......... ";
 /// Begins a line that was cut.
 const CUT_WARNING: &[u8] = b"warning: log line attempted (";
 
-impl Log {
-    pub(super) fn text_line(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
+impl<T: Text> LineReader<T> {
+    pub(super) fn text_line(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
         let Some((head, message)) = head(line, self.settings.reference_ms) else {
-            return self.line_without_head(line, depth, sink);
+            return self.line_without_head(line, depth, parsed);
         };
-        if !self.noted(&head) {
-            return Line::Outside;
+        if !self.is_wanted(&head, parsed) {
+            return LineKind::Outside;
         }
-        let (message, was_cut) = match message.strip_prefix(CUT_WARNING) {
-            Some(rest) => match memmem::find(rest, b" ... ") {
-                Some(at) => (&rest[at + 5..], true),
-                None => (message, false),
-            },
-            None => (message, false),
-        };
-        if let Some(entry) = TextEntry::of(message, was_cut) {
-            let thread = self.thread(head.context);
-            let extra = Self::extra(&self.connections, head.at, thread);
-            return match self.assembler.take(&entry, &extra, sink) {
-                Ok(true) => Line::Operation,
-                Ok(false) => Line::Other,
-                Err(never) => match never {},
-            };
+        let cut = message
+            .strip_prefix(CUT_WARNING)
+            .and_then(|rest| Some(&rest[memmem::find(rest, b" ... ")? + 5..]));
+        match TextEntry::of(cut.unwrap_or(message), cut.is_some()) {
+            Some(entry) => {
+                self.entry.reset();
+                entry.read(&mut self.entry);
+                LineKind::Operation
+            }
+            None => text_message(&head, cut.unwrap_or(message)),
         }
-        self.text_message(&head, message, sink)
     }
 
     /// A line without the head of a log line. It may contain a log line.
-    fn line_without_head(&mut self, line: &[u8], depth: u8, sink: &mut impl Sink) -> Line {
-        if depth < envelope::MAX_DEPTH
-            && let Some(part) = Part::of_cri(line)
-        {
-            return self.part(&part, depth, sink);
+    fn line_without_head(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
+        let may_be_inside = depth < envelope::MAX_DEPTH;
+        if may_be_inside && let Some(part) = Part::of_cri(line) {
+            return self.part(&part, depth, parsed);
         }
         let reference_ms = self.settings.reference_ms;
-        let is_head = |rest: &[u8]| head(rest, reference_ms).is_some();
-        if depth < envelope::MAX_DEPTH
-            && let Some(inner) = envelope::behind_prefix(line, is_head)
+        if may_be_inside
+            && let Some(inner) = envelope::behind_prefix(line, |rest| begins_line(rest, reference_ms))
         {
-            return self.unwrapped(inner, depth, sink);
+            return self.unwrapped(inner, depth, parsed);
         }
         if envelope::is_journal_field(line) {
-            return Line::Other;
+            return LineKind::Other;
         }
-        if envelope::looks_like_text(line) { Line::Malformed } else { Line::Unknown }
+        if envelope::looks_like_text(line) { LineKind::Malformed } else { LineKind::Unknown }
     }
+}
 
-    fn text_message(&mut self, head: &Head<'_>, message: &[u8], sink: &mut impl Sink) -> Line {
-        if let Some(rest) = message.strip_prefix(b"connection accepted from ") {
-            // `127.0.0.1:52486 #1 (1 connection now open)`
-            let open = memchr::memchr(b'(', rest).map(|at| &rest[at + 1..]);
-            let open = open.and_then(|open| decimal(open.split(|byte| *byte == b' ').next()?));
-            self.accepted(head.at, open);
-            return Line::Event;
+/// What a message says that describes no operation.
+fn text_message(head: &Head<'_>, message: &[u8]) -> LineKind {
+    let after = |prefixes: &[&[u8]]| prefixes.iter().find_map(|prefix| message.strip_prefix(*prefix));
+    let event = if let Some(rest) = after(&[b"connection accepted from "]) {
+        // `127.0.0.1:52486 #1 (1 connection now open)`
+        let open = memchr::memchr(b'(', rest).map(|at| &rest[at + 1..]);
+        LogEvent::Accepted(open.and_then(|open| decimal(open.split(|byte| *byte == b' ').next()?)))
+    } else if message.starts_with(b"end connection ") {
+        LogEvent::Ended
+    } else if message.starts_with(b"received client metadata from ") {
+        let Some(at) = memchr::memchr(b'{', message) else { return LineKind::Malformed };
+        let mut reader = ClientDocument::default();
+        // Servers name their machine with quotes in it: what stands before that is enough.
+        let _ = shell::walk(message, at, &mut reader);
+        LogEvent::Client((&reader).into())
+    } else if let Some(rest) = after(&[b"MongoDB starting : ", b"MongoS starting : ", b"mongos starting : "])
+    {
+        let field = |name: &[u8]| {
+            let from = memmem::find(rest, name)? + name.len();
+            rest[from..].split(|byte| *byte == b' ').next()
+        };
+        let host = field(b"host=").unwrap_or_default();
+        LogEvent::Started {
+            pid: field(b"pid=").and_then(decimal).and_then(|pid| u32::try_from(pid).ok()),
+            port: field(b"port=").and_then(decimal).and_then(|port| u16::try_from(port).ok()),
+            host: String::from_utf8_lossy(&host[..host.len().min(255)]).into(),
         }
-        if message.starts_with(b"end connection ") {
-            self.ended(head.context, sink);
-            return Line::Event;
-        }
-        if message.starts_with(b"received client metadata from ") {
-            let Some(at) = memchr::memchr(b'{', message) else { return Line::Malformed };
-            let mut reader = ClientDocument::default();
-            // Servers name their machine with quotes in it: what stands before that is enough.
-            let _ = shell::walk(message, at, &mut reader);
-            self.met(head.context, (&reader).into());
-            return Line::Event;
-        }
-        if let Some(rest) = message.strip_prefix(b"MongoDB starting : ").or_else(|| {
-            message.strip_prefix(b"MongoS starting : ").or(message.strip_prefix(b"mongos starting : "))
-        }) {
-            let field = |name: &[u8]| {
-                let from = memmem::find(rest, name)? + name.len();
-                rest[from..].split(|byte| *byte == b' ').next()
-            };
-            let start = self.notices.start(head.at);
-            start.pid = field(b"pid=").and_then(decimal).and_then(|pid| u32::try_from(pid).ok());
-            start.port = field(b"port=").and_then(decimal).and_then(|port| u16::try_from(port).ok());
-            if let Some(host) = field(b"host=") {
-                start.host = String::from_utf8_lossy(&host[..host.len().min(255)]).into();
-            }
-            self.connections.clear();
-            return Line::Event;
-        }
-        let version = [b"db version v".as_slice(), b"mongos version v", b"mongos version "]
-            .into_iter()
-            .find_map(|words| message.strip_prefix(words))
-            .or_else(|| {
-                let rest = message.strip_prefix(b"MongoS version ")?;
-                rest.split(|byte| *byte == b' ').next()
-            });
-        if let Some(version) = version {
-            let version = version.split(|byte| matches!(byte, b' ' | b',')).next().unwrap_or_default();
-            self.stated_version(head, &String::from_utf8_lossy(&version[..version.len().min(64)]));
-            return Line::Event;
-        }
-        if !message.is_empty() && self.grave(head, None, message) { Line::Event } else { Line::Other }
-    }
+    } else if let Some(version) =
+        after(&[b"db version v", b"mongos version v", b"mongos version ", b"MongoS version "])
+    {
+        head.version(version.split(|byte| matches!(byte, b' ' | b',')).next().unwrap_or_default())
+    } else if message.is_empty() {
+        return LineKind::Other;
+    } else {
+        return head.message(None, message);
+    };
+    LineKind::Event(event)
 }
 
 /// Whether a text begins as a log line does.
@@ -171,9 +149,6 @@ struct TextEntry<'a> {
     rest: &'a [u8],
     millis: u64,
     was_cut: bool,
-    doubt: Cell<Option<Identity>>,
-    /// Where the command begins that was cut.
-    cut_at: Cell<Option<usize>>,
 }
 
 impl<'a> TextEntry<'a> {
@@ -198,7 +173,7 @@ impl<'a> TextEntry<'a> {
             _ => return None,
         };
         let rest = message.get(space + 1..before.len() - digits)?;
-        Some(Self { op, rest, millis, was_cut, doubt: Cell::new(None), cut_at: Cell::new(None) })
+        Some(Self { op, rest, millis, was_cut })
     }
 
     /// Where the figures begin behind a document that cannot be read.
@@ -222,7 +197,7 @@ impl<'a> TextEntry<'a> {
             .map_or(self.rest.len(), |found| at + found)
     }
 
-    /// Tells of the document at `at` as the element `key`; where it ends.
+    /// Reads the document at `at` as the element `key`. Returns where it ends.
     fn document<T: Text>(&self, at: usize, key: &'static [u8], entry: &mut Entry<T>) -> usize {
         if key == b"locks" {
             // Most lines have waited for none.
@@ -243,7 +218,7 @@ impl<'a> TextEntry<'a> {
                 end
             }
             Ok(_) | Err(Wrong::Ambiguous(_)) if !self.was_cut => {
-                self.doubt.set(Some(Identity::Ambiguous));
+                entry.doubt = Some(Identity::Ambiguous);
                 entry.abandon();
                 self.resume(at)
             }
@@ -251,17 +226,18 @@ impl<'a> TextEntry<'a> {
             _ => {
                 entry.abandon();
                 entry.completeness = Completeness::Cut;
-                self.cut_at.set(self.cut_at.get().or(Some(at)));
+                if entry.cut_command.is_none() {
+                    let text = &self.rest[at..];
+                    let end = memmem::find(text, CUT).unwrap_or(text.len());
+                    entry.cut_command = Some(text[..end].to_vec());
+                }
                 self.resume(at)
             }
         }
     }
-}
 
-impl EntrySource for TextEntry<'_> {
-    type Error = Infallible;
-
-    fn read<T: Text>(&self, entry: &mut Entry<T>) -> Result<(), Infallible> {
+    /// Reads the entry.
+    fn read<T: Text>(&self, entry: &mut Entry<T>) {
         entry.fields.op = self.op;
         entry.fields.millis = Some(self.millis);
         // An empty query is left out.
@@ -270,9 +246,9 @@ impl EntrySource for TextEntry<'_> {
         let mut at = match self.op {
             // `op: CRUD { … }, took `
             Op::Applied => {
-                let Some(open) = memchr::memchr(b'{', rest) else { return Ok(()) };
+                let Some(open) = memchr::memchr(b'{', rest) else { return };
                 self.document(open, b"CRUD", entry);
-                return Ok(());
+                return;
             }
             // `parameters:{ … }, readTimestamp:… `: no strings in them but the read concern.
             Op::Transaction => shell::end_of_plain(rest, b"parameters:{".len()).unwrap_or(rest.len()),
@@ -315,21 +291,8 @@ impl EntrySource for TextEntry<'_> {
                 _ => at = after.max(at + 1),
             }
         }
-        Ok(())
     }
 
-    fn cut_command(&self) -> Option<&[u8]> {
-        let from = self.cut_at.get()?;
-        let to = memmem::find(&self.rest[from..], CUT).map_or(self.rest.len(), |found| from + found);
-        self.rest.get(from..to)
-    }
-
-    fn doubt(&self) -> Option<Identity> {
-        self.doubt.get()
-    }
-}
-
-impl TextEntry<'_> {
     /// `key: value`, where the value is a document, a name with a document, a text or a plan.
     fn spaced<T: Text>(&self, key: &[u8], at: usize, entry: &mut Entry<T>) -> usize {
         let rest = self.rest;
@@ -339,7 +302,7 @@ impl TextEntry<'_> {
                 let end = at + plan_length(value);
                 let plan = &rest[at..end];
                 // Behind a document with several readings, patterns may be part of one of its strings.
-                let is_certain = self.doubt.get().is_none();
+                let is_certain = entry.doubt.is_none();
                 let shown =
                     if is_certain { plan.len() } else { memchr::memchr(b'{', plan).unwrap_or(plan.len()) };
                 entry.fields.scalar(b"planSummary", Kind::String, Value::Bytes(&plan[..shown]));

@@ -17,55 +17,73 @@ pub enum Wrong {
     Cut,
 }
 
-/// Buffers for strings that have escapes; used again.
-#[derive(Default, Debug)]
-pub struct Scratch {
-    key: Vec<u8>,
-    value: Vec<u8>,
+/// The open containers around the place that is read.
+struct Stack {
+    open: [Open; MAX_DEPTH],
+    depth: usize,
 }
 
-/// Walks the object that begins at `at`, which is that of its `{`. Returns where it ends. The outermost
-/// object is neither opened nor closed.
+impl Stack {
+    const fn new() -> Self {
+        Self { open: [Open { array: false, next: 0 }; MAX_DEPTH], depth: 1 }
+    }
+
+    fn top(&mut self) -> &mut Open {
+        &mut self.open[self.depth - 1]
+    }
+
+    const fn is_full(&self) -> bool {
+        self.depth == MAX_DEPTH
+    }
+
+    fn push(&mut self, array: bool) {
+        self.open[self.depth] = Open { array, next: 0 };
+        self.depth += 1;
+    }
+
+    /// Whether containers are open still.
+    fn pop(&mut self) -> bool {
+        self.depth -= 1;
+        self.depth > 0
+    }
+}
+
+/// Walks the object whose `{` is at `at`. Returns where it ends. The outermost object is neither opened nor closed.
 ///
 /// # Errors
-/// It is no JSON, or ends too early; the visitor got what came before.
-pub fn walk<V: Visitor>(
-    bytes: &[u8],
-    at: usize,
-    scratch: &mut Scratch,
-    visitor: &mut V,
-) -> Result<usize, Wrong> {
-    let mut index = Index::default();
-    let mut open: [Open; MAX_DEPTH] = [Open { array: false, next: 0 }; MAX_DEPTH];
-    let mut depth = 1;
+/// It is not JSON, or ends too early; the visitor got what came before.
+pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usize, Wrong> {
+    // Only strings with escapes need these; without, nothing is allocated.
+    let (mut key_buffer, mut value_buffer) = (Vec::new(), Vec::new());
+    let (mut index, mut stack) = (Index::default(), Stack::new());
     let mut at = at + 1;
     loop {
         at = space(bytes, at);
-        let top = open[depth - 1];
+        let top = stack.top();
         let Some(&byte) = bytes.get(at) else { return Err(Wrong::Cut) };
         if byte == (if top.array { b']' } else { b'}' }) {
             at += 1;
-            depth -= 1;
-            if depth == 0 {
+            if !stack.pop() {
                 return Ok(at);
             }
             visitor.close();
             continue;
         }
-        if top.next > 0 {
+        let (array, number) = (top.array, top.next);
+        if number > 0 {
             if byte != b',' {
                 return Err(Wrong::Unexpected(at));
             }
             at = space(bytes, at + 1);
         }
-        open[depth - 1].next = top.next.saturating_add(1);
-        let key = if top.array {
-            index.key(top.next)
+        top.next = number.saturating_add(1);
+        let key = if array {
+            index.key(number)
         } else {
             if bytes.get(at) != Some(&b'"') {
                 return Err(unexpected(bytes, at));
             }
-            let (key, end) = text(bytes, at, &mut scratch.key)?;
+            let (key, end) = text(bytes, at, &mut key_buffer)?;
             at = space(bytes, end);
             if bytes.get(at) != Some(&b':') {
                 return Err(unexpected(bytes, at));
@@ -78,15 +96,15 @@ pub fn walk<V: Visitor>(
             Key::new(key)
         };
         let Some(&byte) = bytes.get(at) else { return Err(Wrong::Cut) };
-        let from = at;
         let step = match byte {
             b'"' => {
-                let (value, end) = text(bytes, at, &mut scratch.value)?;
+                let (value, end) = text(bytes, at, &mut value_buffer)?;
                 at = end;
                 visitor.element(key, Kind::String, string(value))
             }
-            b'{' => {
-                if let Some((kind, value, end)) = extended(bytes, at) {
+            b'{' | b'[' => {
+                let array = byte == b'[';
+                if !array && let Some((kind, value, end)) = extended(bytes, at) {
                     at = end;
                     let value = match &value {
                         Extended::Number(Number::Long(bytes) | Number::Double(bytes)) => Value::Bytes(bytes),
@@ -95,19 +113,22 @@ pub fn walk<V: Visitor>(
                     };
                     visitor.element(key, kind, value)
                 } else {
-                    at = enter(bytes, at, false, key, &mut open, &mut depth, visitor)?;
-                    if depth == 0 {
-                        return Ok(at);
+                    match if stack.is_full() { Opened::Skip } else { visitor.open(key, array) } {
+                        Opened::Enter => {
+                            stack.push(array);
+                            at += 1;
+                            continue;
+                        }
+                        Opened::Skip | Opened::Count => {
+                            at = skip(bytes, at)?;
+                            continue;
+                        }
+                        Opened::Leave => {
+                            at = skip(bytes, at)?;
+                            Step::Leave
+                        }
                     }
-                    continue;
                 }
-            }
-            b'[' => {
-                at = enter(bytes, at, true, key, &mut open, &mut depth, visitor)?;
-                if depth == 0 {
-                    return Ok(at);
-                }
-                continue;
             }
             b't' | b'f' | b'n' => {
                 let rest = &bytes[at..];
@@ -133,67 +154,17 @@ pub fn walk<V: Visitor>(
             }
             _ => return Err(Wrong::Unexpected(at)),
         };
-        visitor.stood(from, at);
         if step == Step::Leave {
-            at = leave(bytes, at, &open, &mut depth)?;
-            if depth == 0 {
+            at = rest_of(bytes, at, stack.top().array)?;
+            if !stack.pop() {
                 return Ok(at);
             }
         }
     }
 }
 
-/// An object or array: asks whether to go in, and does or passes over it.
-#[inline]
-fn enter<V: Visitor>(
-    bytes: &[u8],
-    at: usize,
-    array: bool,
-    key: Key<'_>,
-    open: &mut [Open; MAX_DEPTH],
-    depth: &mut usize,
-    visitor: &mut V,
-) -> Result<usize, Wrong> {
-    let opened = if *depth < MAX_DEPTH { visitor.open(key, array) } else { Opened::Skip };
-    match opened {
-        Opened::Enter => {
-            open[*depth] = Open { array, next: 0 };
-            *depth += 1;
-            Ok(at + 1)
-        }
-        Opened::Skip | Opened::Count => {
-            let end = skip(bytes, at)?;
-            visitor.stood(at, end);
-            Ok(end)
-        }
-        Opened::Leave => {
-            let at = skip(bytes, at)?;
-            leave(bytes, at, open, depth)
-        }
-    }
-}
-
-/// Passes over the rest of the innermost container, without a call to the visitor at its end. `depth` is 0
-/// when that was the outermost.
-fn leave(bytes: &[u8], at: usize, open: &[Open; MAX_DEPTH], depth: &mut usize) -> Result<usize, Wrong> {
-    let array = open[*depth - 1].array;
-    *depth -= 1;
-    rest_of(bytes, at, array)
-}
-
 fn unexpected(bytes: &[u8], at: usize) -> Wrong {
     if at >= bytes.len() { Wrong::Cut } else { Wrong::Unexpected(at) }
-}
-
-/// The number that begins at `at` as BSON has it, and where it ends.
-#[inline]
-pub(crate) fn number_at(bytes: &[u8], at: usize) -> Option<(Kind, [u8; 8], usize)> {
-    let is_number = matches!(bytes.get(at), Some(b'-' | b'0'..=b'9'));
-    let (number, end) = is_number.then(|| numeric(bytes, at))??;
-    Some(match number {
-        Number::Long(bytes) => (Kind::Int64, bytes, end),
-        Number::Double(bytes) => (Kind::Double, bytes, end),
-    })
 }
 
 /// The number that begins at `at`, and where it ends.
@@ -243,7 +214,7 @@ pub fn text<'a>(bytes: &'a [u8], at: usize, scratch: &'a mut Vec<u8>) -> Result<
 /// Where the first quote or backslash is. Eight bytes at a time: most strings are so short that a call for
 /// help costs more.
 #[inline]
-pub(crate) fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
@@ -398,11 +369,7 @@ fn extended(bytes: &[u8], at: usize) -> Option<(Kind, Extended<'_>, usize)> {
     extended_type(bytes, inner)
 }
 
-/// Whether a key is that of a type that JSON does not have, its `$` left out.
-pub(crate) fn is_type_name(name: &[u8]) -> bool {
-    kind_of(name).is_some()
-}
-
+/// The type that `{"$name": …}` stands for.
 fn kind_of(name: &[u8]) -> Option<Kind> {
     Some(match name {
         b"oid" => Kind::ObjectId,

@@ -1,29 +1,22 @@
-//! Statements and the command that held them. Logs write the statements of a write one by one, and then the
-//! command: they are one operation.
+//! Joins statements with the command that held them: logs write the statements of a write one by one, and then the
+//! command, and all of them are one operation.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use sonar_core::{Application, Class, Identity, PlanFlags, ShapeId, ShapeInfo, Statement, Timestamp};
+use sonar_core::{Identity, PlanFlags, ShapeInfo, Statement};
 
-use super::{Assembler, NS_PER_MS, Resolved, Sink};
-use crate::entry::{Entry, Fields};
-use crate::identity::{base_of, join_texts, mixed};
+use super::{Assembler, Circumstances, NS_PER_MS, Resolved, Sink};
+use crate::entry::{Fields, ParsedEntry};
+use crate::identity::{join_texts, mixed};
 use crate::shape::{CommandKind, Rendered};
 
-/// A statement that waits for the command that held it.
+/// A statement that waits for the command that held it, or that command.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
-    shape: Arc<ShapeInfo>,
-    ordered: ShapeId,
-    identity: Identity,
-    kind: CommandKind,
-    class: Class,
-    app: Arc<Application>,
-    fields: Fields,
-    end: Timestamp,
-    weight: u32,
+    pub resolved: Resolved,
+    pub fields: Fields,
+    pub circumstances: Circumstances,
 }
 
 /// The statements that wait on one thread.
@@ -48,39 +41,15 @@ impl Assembler {
     }
 
     /// A statement waits for the command that held it.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn wait(
-        &mut self,
-        thread: u64,
-        resolved: &Resolved,
-        fields: &Fields,
-        app: Arc<Application>,
-        end: Timestamp,
-        weight: u32,
-        sink: &mut impl Sink,
-    ) {
-        // Statements of another command have none around them that is logged.
-        let other = self
-            .waiting
-            .get(&thread)
-            .and_then(|queue| queue.statements.last())
-            .is_some_and(|last| last.kind != resolved.kind || last.fields.namespace != fields.namespace);
-        if other {
+    pub(super) fn wait(&mut self, thread: u64, statement: Waiting, sink: &mut impl Sink) {
+        let (kind, namespace) = (statement.resolved.kind, &statement.fields.namespace);
+        let is_of_other = |last: &Waiting| last.resolved.kind != kind || last.fields.namespace != *namespace;
+        // The command of the statements before was not logged.
+        if self.waiting.get(&thread).and_then(|queue| queue.statements.last()).is_some_and(is_of_other) {
             self.release(thread, sink);
         }
-        let waiting = Waiting {
-            shape: resolved.shape.clone(),
-            ordered: resolved.ordered,
-            identity: resolved.identity,
-            kind: resolved.kind,
-            class: resolved.class,
-            app,
-            fields: fields.clone(),
-            end,
-            weight,
-        };
         while self.waiting_count >= self.max_waiting {
-            // Those that have waited longest will hardly be asked for.
+            // The command of those that have waited longest is the least likely to come.
             let Some(oldest) = self.waiting_order.pop_front() else { break };
             if Self::holds_place(&self.waiting, oldest) {
                 let queue = self.waiting.get(&oldest.1);
@@ -94,7 +63,7 @@ impl Assembler {
             own.place = self.places;
             self.waiting_order.push_back((own.place, thread));
         }
-        own.statements.push(waiting);
+        own.statements.push(statement);
         self.waiting_count += 1;
         if self.waiting_order.len() > 2 * self.waiting.len() + 64 {
             let waiting = &self.waiting;
@@ -102,79 +71,70 @@ impl Assembler {
         }
     }
 
-    /// The statements that wait on a thread belong to this command: one operation.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn join(
-        &mut self,
-        thread: u64,
-        entry: &mut Entry<()>,
-        mut resolved: Resolved,
-        app: &Arc<Application>,
-        end: Timestamp,
-        weight: u32,
-        sink: &mut impl Sink,
-    ) {
+    /// Makes one operation of a command, `entry`, and the statements that wait for it.
+    pub(super) fn join(&mut self, thread: u64, command: Waiting, entry: &ParsedEntry, sink: &mut impl Sink) {
+        let Waiting { mut resolved, mut fields, mut circumstances } = command;
         // Statements that ended before the command began belong to another one, which was not logged.
-        let length_ms = entry.fields.millis.unwrap_or(0).saturating_add(1);
-        let begin = end.unix_ns().saturating_sub(length_ms.saturating_mul(NS_PER_MS));
+        let length_ms = fields.millis.unwrap_or(0).saturating_add(1);
+        let begin = circumstances.end.unix_ns().saturating_sub(length_ms.saturating_mul(NS_PER_MS));
+        let is_insert = resolved.kind == CommandKind::Insert;
         let is_own = |one: &Waiting| {
-            let is_statement = one.kind == resolved.kind && one.shape.collection == resolved.shape.collection;
+            let (shape, wanted) = (&one.resolved.shape, &resolved.shape);
+            let is_statement = one.resolved.kind == resolved.kind && shape.collection == wanted.collection;
             // An insert into a time series updates its buckets.
-            let buckets = one.shape.collection.strip_prefix("system.buckets.");
-            let is_bucket =
-                resolved.kind == CommandKind::Insert && buckets == Some(&*resolved.shape.collection);
-            one.end.unix_ns() >= begin
-                && one.shape.database == resolved.shape.database
+            let buckets = shape.collection.strip_prefix("system.buckets.");
+            let is_bucket = is_insert && buckets == Some(&*wanted.collection);
+            one.circumstances.end.unix_ns() >= begin
+                && shape.database == wanted.database
                 && (is_statement || is_bucket)
         };
-        let all = self.take_waiting(thread);
-        let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
-        for one in others {
-            self.tell_alone(&one, sink);
+        let (own, others): (Vec<_>, Vec<_>) = self.take_waiting(thread).into_iter().partition(is_own);
+        for one in &others {
+            self.emit_alone(one, sink);
         }
-        let is_insert = resolved.kind == CommandKind::Insert;
-        if own.is_empty() {
-            if entry.request.builder.statement_count == 0 && !is_insert {
-                self.reading.statements_unsaid += 1;
-                resolved.identity = resolved.identity.max(Identity::Unsaid);
-            }
-            return self.emit(&resolved, &entry.fields, app, end, weight, 1, None, sink);
-        }
-        self.reading.statements_joined += own.len() as u64;
         for one in &own {
             if is_insert {
                 // The documents are those of the insert, not the buckets that hold them.
                 let buckets = Fields { matched: None, modified: None, upserted: None, ..one.fields.clone() };
-                entry.fields.add(&buckets);
+                fields.add(&buckets);
             } else {
-                entry.fields.add(&one.fields);
+                fields.add(&one.fields);
             }
         }
         // An insert is its namespace, whatever it did to the buckets below.
-        if entry.request.builder.statement_count == 0 && !is_insert {
-            self.put_together(&mut resolved, &own, base_of(&entry.request));
+        match own.as_slice() {
+            [] if entry.lacks_statements() => {
+                self.reading.statements_unsaid += 1;
+                resolved.identity = resolved.identity.max(Identity::Unsaid);
+            }
+            [_, ..] if entry.lacks_statements() => self.put_together(&mut resolved, &own, entry.base),
+            _ => {}
         }
-        let entries = own.len() as u64 + 1;
-        self.emit(&resolved, &entry.fields, app, end, weight, entries, None, sink);
+        self.reading.statements_joined += own.len() as u64;
+        circumstances.entries += own.len() as u64;
+        circumstances.cursor = None;
+        self.emit(&resolved, &fields, &circumstances, sink);
     }
 
     /// The shape of a command whose statements were logged one by one: as on the wire.
     fn put_together(&mut self, resolved: &mut Resolved, own: &[Waiting], base: u64) {
         let mut distinct: Vec<(&Waiting, u32)> = Vec::new();
         for one in own {
-            match distinct.iter_mut().find(|(known, _)| known.shape.id == one.shape.id) {
+            match distinct.iter_mut().find(|(known, _)| known.resolved.shape.id == one.resolved.shape.id) {
                 Some((_, count)) => *count += 1,
                 None => distinct.push((one, 1)),
             }
         }
         resolved.statement_count = own.len() as u32;
-        resolved.identity = own.iter().map(|one| one.identity).max().unwrap_or_default();
+        resolved.identity = own.iter().map(|one| one.resolved.identity).max().unwrap_or_default();
         if let [(one, _)] = distinct.as_slice() {
-            (resolved.shape, resolved.ordered) = (one.shape.clone(), one.ordered);
+            (resolved.shape, resolved.ordered) = (one.resolved.shape.clone(), one.resolved.ordered);
             return;
         }
-        let statements = distinct.iter().map(|(one, count)| Statement { shape: one.shape.id, count: *count });
-        let ids = mixed(base, statements.collect(), distinct.iter().map(|(one, _)| one.ordered.0));
+        let statements =
+            distinct.iter().map(|(one, count)| Statement { shape: one.resolved.shape.id, count: *count });
+        let ordered = distinct.iter().map(|(one, _)| one.resolved.ordered.0);
+        let ids = mixed(base, statements.collect(), ordered);
         resolved.ordered = ids.ordered;
         resolved.shape = match self.shapes.get(ids.shape) {
             Some(info) => info.clone(),
@@ -184,9 +144,9 @@ impl Assembler {
             }
             None => {
                 let rendered = |one: &Waiting| Rendered {
-                    typed: one.shape.typed.to_string(),
-                    plain: one.shape.plain.to_string(),
-                    cut: one.shape.cut,
+                    typed: one.resolved.shape.typed.to_string(),
+                    plain: one.resolved.shape.plain.to_string(),
+                    cut: one.resolved.shape.cut,
                 };
                 let text = join_texts(distinct.iter().map(|(one, _)| rendered(one)).collect());
                 let info = ShapeInfo {
@@ -205,28 +165,18 @@ impl Assembler {
         resolved.statements = ids.statements;
     }
 
-    /// Tells of the statements that wait on a thread: no command of theirs came.
+    /// Emits the statements that wait on a thread: no command of theirs came.
     pub(super) fn release(&mut self, thread: u64, sink: &mut impl Sink) {
         for one in self.take_waiting(thread) {
-            self.tell_alone(&one, sink);
+            self.emit_alone(&one, sink);
         }
     }
 
-    fn tell_alone(&mut self, one: &Waiting, sink: &mut impl Sink) {
-        let resolved = Resolved {
-            shape: one.shape.clone(),
-            ordered: one.ordered,
-            identity: one.identity,
-            statements: Arc::default(),
-            statement_count: 1,
-            class: one.class,
-            kind: one.kind,
-            command: "",
-        };
-        self.emit(&resolved, &one.fields, &one.app, one.end, one.weight, 1, None, sink);
+    fn emit_alone(&mut self, one: &Waiting, sink: &mut impl Sink) {
+        self.emit(&one.resolved, &one.fields, &one.circumstances, sink);
     }
 
-    /// Tells of all that waits: the source has ended, or the connection has.
+    /// Emits all that waits: the source has ended.
     pub fn finish(&mut self, sink: &mut impl Sink) {
         let mut threads: Vec<_> = self.waiting.keys().copied().collect();
         threads.sort_unstable();
@@ -235,7 +185,7 @@ impl Assembler {
         }
     }
 
-    /// Tells of what waits on one connection, which has ended.
+    /// Emits what waits on a connection, which has ended.
     pub fn end_thread(&mut self, thread: u64, sink: &mut impl Sink) {
         if self.waiting_count > 0 {
             self.release(thread, sink);
@@ -301,7 +251,9 @@ impl Fields {
 
 #[cfg(test)]
 mod tests {
-    use sonar_core::{Execution, Operation};
+    use std::sync::Arc;
+
+    use sonar_core::{Class, Execution, Operation, ShapeId, Timestamp};
 
     use super::*;
     use crate::log::{Log, Settings};
@@ -393,9 +345,8 @@ mod tests {
     }
 
     #[test]
-    fn what_remembers_who_waits_does_not_grow() {
+    fn the_order_of_threads_does_not_grow() {
         let mut assembler = Assembler::default();
-        let fields = Fields::default();
         let resolved = Resolved {
             shape: Arc::default(),
             ordered: ShapeId::default(),
@@ -404,18 +355,18 @@ mod tests {
             statement_count: 1,
             class: Class::User,
             kind: CommandKind::Update,
-            command: "",
+            command: None,
         };
+        let circumstances = Circumstances {
+            app: Arc::default(),
+            end: Timestamp::default(),
+            weight: 1,
+            entries: 1,
+            cursor: None,
+        };
+        let statement = Waiting { resolved, fields: Fields::default(), circumstances };
         for thread in 0..10_000 {
-            assembler.wait(
-                thread,
-                &resolved,
-                &fields,
-                Arc::default(),
-                Timestamp::default(),
-                1,
-                &mut Seen::default(),
-            );
+            assembler.wait(thread, statement.clone(), &mut Seen::default());
             assembler.end_thread(thread, &mut Seen::default());
         }
         assert!(assembler.waiting_order.len() <= 66, "{}", assembler.waiting_order.len());
