@@ -6,8 +6,6 @@ use std::io::{self, Read};
 
 use anyhow::{Context, Result, bail};
 use memchr::memmem;
-use sonar_core::{Execution, Identity, Operation};
-use sonar_decode::entry::Sink;
 use sonar_decode::log::{Log, Settings};
 
 /// The most bytes to look at.
@@ -230,12 +228,6 @@ fn own_kind(text: &[u8]) -> Option<Content> {
     })
 }
 
-struct Nobody;
-
-impl Sink for Nobody {
-    fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
-}
-
 /// Whether one of the first lines is a log line, by the reader of logs.
 fn is_log(text: &[u8]) -> bool {
     /// The most lines to look at.
@@ -245,7 +237,7 @@ fn is_log(text: &[u8]) -> bool {
         return true;
     }
     let mut log = Log::new(Settings::default());
-    text.split(|byte| *byte == b'\n').take(LINES).for_each(|line| log.line(line, &mut Nobody));
+    text.split(|byte| *byte == b'\n').take(LINES).for_each(|line| log.line(line, &mut ()));
     let reading = log.reading();
     log.last_time().is_some() && reading.lines_operation + reading.lines_event + reading.lines_other > 0
 }

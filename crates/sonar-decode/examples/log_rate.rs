@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use sonar_core::{Digest, Execution, Identity, Operation, Record, Source};
-use sonar_decode::entry::Sink;
+use sonar_decode::entry::{ParsedEntry, Sink};
 use sonar_decode::log::{Log, Settings};
 
 struct Collect(Digest);
@@ -38,9 +38,10 @@ fn main() -> std::io::Result<()> {
     for _ in 0..times {
         let begin = Instant::now();
         let (mut log, mut collect) = (Log::new(Settings::default()), Collect(Digest::default()));
-        let mut from = 0;
+        let (mut reader, mut entry, mut from) = (log.reader(), ParsedEntry::default(), 0);
         for end in memchr::memchr_iter(b'\n', &bytes) {
-            log.line(&bytes[from..end], &mut collect);
+            let parsed = reader.read(&bytes[from..end], &mut entry);
+            log.add(&bytes[from..end], &parsed, &entry, &mut collect);
             from = end + 1;
         }
         log.finish(&mut collect);

@@ -4,7 +4,8 @@
 
 use sonar_core::{Class, Execution, Identity, Operation, Reading};
 use sonar_decode::entry;
-use sonar_decode::log::{Bound, Log, ParsedLine, Settings};
+use sonar_decode::entry::ParsedEntry;
+use sonar_decode::log::{Bound, Log, Settings};
 use sonar_decode::profile::Profile;
 
 /// One operation.
@@ -623,9 +624,9 @@ fn the_last_line_is_judged_by_itself_and_not_by_what_it_leaves_unfinished() {
         for (last, is_whole) in [(last.as_str(), true), ("2026-05-01T10:00:00.120+0000 I COMM", false)] {
             let (mut log, mut all) = (Log::new(Settings::default()), All::default());
             before.iter().for_each(|line| log.line(line.as_bytes(), &mut all));
-            let mut parsed = ParsedLine::default();
-            let kind = log.reader().read(last.as_bytes(), &mut parsed);
-            log.add_last(last.as_bytes(), kind, &parsed, &mut all);
+            let mut entry = ParsedEntry::default();
+            let parsed = log.reader().read(last.as_bytes(), &mut entry);
+            log.add_last(last.as_bytes(), &parsed, &entry, &mut all);
             assert_eq!(log.reading().imbalances(), Vec::<String>::new());
             log.finish(&mut all);
             let reading = log.reading();

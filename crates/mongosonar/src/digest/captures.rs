@@ -10,7 +10,7 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Operation, Outcome, Packet, Record, Role, Timestamp};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 
-use super::Collect;
+use super::collect::Collect;
 use crate::input;
 use crate::queries::applications;
 use crate::queries::packets::{self, End, PacketSink};

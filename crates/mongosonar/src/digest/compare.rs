@@ -14,7 +14,8 @@ use sonar_view::logs::saved::{self, Read};
 use sonar_view::queries::Classes;
 
 use super::captures::{self, Captured};
-use super::{Collect, CompareArgs, Gathered, Span, read_logs, read_profiles, whole};
+use super::collect::{Collect, Gathered, Span};
+use super::{CompareArgs, log_files, profiles, whole};
 use crate::content::{self, Content};
 use crate::exit::{OK, TRUNCATED, WORSE, usage};
 use crate::input;
@@ -152,10 +153,10 @@ pub fn load(
             return Ok(Loaded { digest, host: None, source, is_whole: !damaged, damaged, zone, shape_rules });
         }
         Content::ProfileBson | Content::ProfileText => {
-            (read_profiles(&files, Collect::new(Source::Profile, settings, classes), stop)?, Source::Profile)
+            (profiles::read(&files, Collect::new(Source::Profile, settings, classes), stop)?, Source::Profile)
         }
         _ => (
-            read_logs(&files, Collect::new(Source::Log, settings, classes), &Span::default(), stop)?,
+            log_files::read(&files, Collect::new(Source::Log, settings, classes), &Span::default(), stop)?,
             Source::Log,
         ),
     };

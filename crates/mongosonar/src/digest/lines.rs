@@ -1,97 +1,133 @@
-//! Lines of a file, in a buffer of bounded size.
+//! Blocks of whole lines of a file.
 
 use std::io::{self, Read};
 
-/// Bytes read at once.
-const BLOCK: usize = 1 << 20;
-/// The longest line that is read.
-pub const MAX_LINE: usize = 64 << 20;
+/// Bytes of a block, unless a line is longer.
+pub const BLOCK: usize = 256 << 10;
+/// A line that is longer by a block is not read.
+const MAX_LINE: usize = 64 << 20;
 
-/// What is found in a file, piece by piece.
-pub enum Piece<'a> {
-    /// A line, without its line feed.
-    Line(&'a [u8]),
-    /// The end of the file, which has no line feed.
-    Last(&'a [u8]),
-    /// A line longer than [`MAX_LINE`] was passed over.
-    TooLong,
+/// Some lines of a file.
+#[derive(Default)]
+pub struct Block {
+    /// The lines, each with its line feed; the last line of the file may have none.
+    pub bytes: Vec<u8>,
+    /// Before them stood a line that is longer than is read.
+    pub is_after_too_long: bool,
 }
 
-/// Gives every line of `input` to `each`, until it answers `false`. Returns how many bytes were read, and
-/// what was wrong with the end of the input, if something was.
-pub fn read(mut input: impl Read, mut each: impl FnMut(Piece<'_>) -> bool) -> (u64, Option<io::Error>) {
-    let mut buffer = vec![0u8; BLOCK];
-    let (mut end, mut bytes, mut skipping) = (0, 0u64, false);
-    let failed = loop {
-        if end == buffer.len() {
-            if buffer.len() >= MAX_LINE {
-                (end, skipping) = (0, true);
-            } else {
-                let size = buffer.len() * 2;
-                buffer.resize(size, 0);
-            }
-        }
-        let got = match input.read(&mut buffer[end..]) {
-            Ok(0) => break None,
-            Ok(got) => got,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => break Some(error),
-        };
-        bytes += got as u64;
-        let (searched, mut begin) = (end, 0);
-        end += got;
-        for found in memchr::memchr_iter(b'\n', &buffer[searched..end]) {
-            let line = &buffer[begin..searched + found];
-            begin = searched + found + 1;
-            let piece = if std::mem::take(&mut skipping) { Piece::TooLong } else { Piece::Line(line) };
-            if !each(piece) {
-                return (bytes, None);
-            }
-        }
-        buffer.copy_within(begin..end, 0);
-        end -= begin;
-    };
-    if skipping {
-        each(Piece::TooLong);
-    } else if end > 0 {
-        each(Piece::Last(&buffer[..end]));
+/// Reads a file block by block.
+pub struct Blocks<R> {
+    input: R,
+    /// Bytes of a block.
+    size: usize,
+    /// The beginning of the next line.
+    rest: Vec<u8>,
+    /// Bytes read so far.
+    pub bytes: u64,
+    /// Why the file cannot be read further.
+    pub failed: Option<io::Error>,
+    is_over: bool,
+}
+
+impl<R: Read> Blocks<R> {
+    /// Ready for the first block of `input`, of about `size` bytes.
+    pub fn new(input: R, size: usize) -> Self {
+        Self { input, size, rest: Vec::new(), bytes: 0, failed: None, is_over: false }
     }
-    (bytes, failed)
+
+    /// Reads the next block; `false` at the end of the file, or where it cannot be read further.
+    pub fn next(&mut self, block: &mut Block) -> bool {
+        block.bytes.clear();
+        block.bytes.append(&mut self.rest);
+        block.is_after_too_long = false;
+        let mut is_skipping = false;
+        while !self.is_over {
+            let mut searched = block.bytes.len();
+            self.read_more(&mut block.bytes);
+            if is_skipping {
+                let Some(found) = memchr::memchr(b'\n', &block.bytes) else {
+                    block.bytes.clear();
+                    continue;
+                };
+                block.bytes.drain(..=found);
+                (is_skipping, block.is_after_too_long, searched) = (false, true, 0);
+            }
+            if let Some(found) = memchr::memrchr(b'\n', &block.bytes[searched..]) {
+                let end = searched + found + 1;
+                self.rest.extend_from_slice(&block.bytes[end..]);
+                block.bytes.truncate(end);
+                return true;
+            }
+            if block.bytes.len() >= MAX_LINE {
+                block.bytes.clear();
+                is_skipping = true;
+            }
+        }
+        block.is_after_too_long |= is_skipping;
+        block.is_after_too_long || !block.bytes.is_empty()
+    }
+
+    fn read_more(&mut self, bytes: &mut Vec<u8>) {
+        let before = bytes.len();
+        bytes.reserve(self.size);
+        if let Err(error) = self.input.by_ref().take(self.size as u64).read_to_end(bytes) {
+            self.failed = Some(error);
+        }
+        let read = bytes.len() - before;
+        self.bytes += read as u64;
+        self.is_over = read == 0 || self.failed.is_some();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Gives at most so many bytes at once, and fails at the end.
+    struct Drip<'a>(&'a [u8], usize);
+
+    impl Read for Drip<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let size = self.1.min(buffer.len()).min(self.0.len());
+            buffer[..size].copy_from_slice(&self.0[..size]);
+            self.0 = &self.0[size..];
+            if size == 0 && !buffer.is_empty() { Err(io::Error::other("torn")) } else { Ok(size) }
+        }
+    }
+
     #[test]
-    fn lines_are_the_same_however_they_come() {
+    fn blocks_hold_whole_lines_however_they_come() {
         let text: Vec<u8> = (0..5_000u32)
             .flat_map(|n| format!("line {n} {}\n", "x".repeat((n % 700) as usize)).into_bytes())
             .collect();
         let text = [text.as_slice(), b"the end"].concat();
-        struct Drip<'a>(&'a [u8], usize);
-        impl Read for Drip<'_> {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                let size = self.1.min(buffer.len()).min(self.0.len());
-                buffer[..size].copy_from_slice(&self.0[..size]);
-                self.0 = &self.0[size..];
-                Ok(size)
+        for (step, size) in [(1_000, 100), (4_096, 5_000), (1 << 20, 4_096), (3 << 20, 1 << 20)] {
+            for is_torn in [false, true] {
+                let input: Box<dyn Read> =
+                    if is_torn { Box::new(Drip(&text, step)) } else { Box::new(text.as_slice()) };
+                let (mut blocks, mut block, mut all) = (Blocks::new(input, size), Block::default(), vec![]);
+                while blocks.next(&mut block) {
+                    assert!(block.bytes.ends_with(b"\n") || block.bytes == b"the end");
+                    all.extend_from_slice(&block.bytes);
+                }
+                assert!(all == text && blocks.bytes == text.len() as u64);
+                assert_eq!(blocks.failed.is_some(), is_torn);
             }
         }
-        for step in [1_000, 4_096, 1 << 20, 3 << 20] {
-            let mut lines = Vec::new();
-            let (bytes, failed) = read(Drip(&text, step), |piece| {
-                match piece {
-                    Piece::Line(line) => lines.push(line.to_vec()),
-                    Piece::Last(line) => lines.push([b"last: ", line].concat()),
-                    Piece::TooLong => unreachable!(),
-                }
-                true
-            });
-            assert!(failed.is_none() && bytes == text.len() as u64);
-            assert_eq!(lines.len(), 5_001);
-            assert!(lines[4_321].starts_with(b"line 4321 x"));
-            assert_eq!(lines[5_000], b"last: the end");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_and_reported() {
+        let long = vec![b'x'; MAX_LINE + (3 << 20)];
+        let text = [b"before\n", long.as_slice(), b"\nafter\n", &long].concat();
+        let (mut blocks, mut block, mut seen) =
+            (Blocks::new(text.as_slice(), 1 << 20), Block::default(), vec![]);
+        while blocks.next(&mut block) {
+            let text = String::from_utf8_lossy(&block.bytes[..block.bytes.len().min(10)]).into_owned();
+            seen.push((block.is_after_too_long, text));
         }
+        let expected = [(false, "before\n"), (true, "after\n"), (true, "")];
+        assert_eq!(seen, expected.map(|(skipped, text)| (skipped, text.to_owned())));
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
+use sonar_core::Reading;
 use sonar_decode::profile::{self, Profile};
 use sonar_decode::syntax::documents::{Documents, Found};
 use sonar_view::kit::Zone;
 
-use super::{Collect, Gathered};
+use super::collect::{Collect, Gathered};
 use crate::content::{self, Content, Peeked};
 use crate::input;
 
@@ -40,14 +41,8 @@ pub fn read(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicBool>) -> 
             eprintln!("mongosonar: {name}: {wrong}; all before it has been read");
         }
     }
-    let mut reading = profile.reading();
-    reading.files = files.len() as u64;
-    reading.bytes = bytes;
-    reading.files_damaged = damaged;
-    reading.entries_outside = collect.outside;
-    reading.shapes_folded += collect.digest.folded;
-    let Collect { digest, hidden, .. } = collect;
-    Ok(Gathered { digest, hidden, reading, notices: None, damaged: damaged > 0, zone: Zone::utc() })
+    let reading = Reading { files: files.len() as u64, bytes, files_damaged: damaged, ..profile.reading() };
+    Ok(Gathered { damaged: damaged > 0, ..collect.gathered(reading, Zone::utc()) })
 }
 
 /// Reads documents that were printed. Returns how many bytes, and what was wrong with the rest.

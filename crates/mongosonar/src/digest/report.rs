@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
-use sonar_core::{Application, Digest, DigestSettings, GroupBy, Notices, Reading, Source, Subject};
+use sonar_core::{Application, Digest, GroupBy, Notices, Reading, Source, Subject};
 use sonar_view::kit::{Hidden, Zone};
 use sonar_view::logs::SourceSummary;
 
 use super::captures::Captured;
-use super::{Collect, DigestArgs, Gathered, Shown, Span, captures, read_logs, read_profiles, show};
+use super::collect::{Gathered, Span};
+use super::{DigestArgs, Shown, captures, collector, log_files, profiles, show};
 use crate::content::{self, Content};
 use crate::exit::usage;
 use crate::input;
-use crate::values::ClassArg;
 
 /// Beyond this, spans of sources differ so much that figures do not belong together, in nanoseconds.
 const MOST_APART_NS: u64 = 60_000_000_000;
@@ -85,26 +85,20 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     }
     let stop = super::stop()?;
     let inputs = Inputs::of(&args.files, &stop)?;
-    let settings = DigestSettings { by: super::by(args), points: args.html.is_some() };
-    let collect = |source| Collect::new(source, settings, ClassArg::classes(&args.class));
     let span = Span::of(args);
     let mut joined = Joined::default();
     let mut zone = span.zone.clone();
     // The zone of the log is that of all times, so it comes first.
-    let logs = if inputs.logs.is_empty() {
+    let read_logs = if inputs.logs.is_empty() {
         None
     } else {
-        let read = read_logs(&inputs.logs, collect(Source::Log), &span, &stop)?;
+        let read = log_files::read(&inputs.logs, collector(args, Source::Log), &span, &stop)?;
         read.refuse_nothing(&inputs.logs)?;
         zone.get_or_insert_with(|| read.zone.clone());
         Some(read)
     };
     let zone = zone.unwrap_or_else(Zone::utc);
-    let within = |source| {
-        let mut collect = collect(source);
-        (collect.from, collect.to) = span.ends(&zone);
-        collect
-    };
+    let within = |source| collector(args, source).within(&span, &zone);
     if !inputs.captures.is_empty() {
         let read = captures::read(&inputs.captures, &inputs.logs, within(Source::Wire), &stop)?;
         let Captured { collect, coverage, damaged } = read;
@@ -114,11 +108,11 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
         joined.add(collect.digest, SourceSummary { damaged, ..summary });
     }
     if !inputs.profiles.is_empty() {
-        let read = read_profiles(&inputs.profiles, within(Source::Profile), &stop)?;
+        let read = profiles::read(&inputs.profiles, within(Source::Profile), &stop)?;
         read.refuse_nothing(&inputs.profiles)?;
         joined.add_gathered(Source::Profile, &inputs.profiles, read);
     }
-    if let Some(read) = logs {
+    if let Some(read) = read_logs {
         joined.add_gathered(Source::Log, &inputs.logs, read);
     }
     let notes = apart(&joined.digest, &zone).into_iter().collect();

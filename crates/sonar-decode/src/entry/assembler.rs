@@ -46,6 +46,11 @@ pub trait Sink {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64);
 }
 
+/// Takes operations and does nothing with them.
+impl Sink for () {
+    fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
+}
+
 type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// Makes operations of entries; knows the shapes and applications it has met.

@@ -121,7 +121,10 @@ impl<T: Text> LineReader<T> {
             context: top.context,
             offset: top.offset,
         };
-        if self.is_wanted(&head, parsed) { self.json_message(line, &top, &head) } else { LineKind::Outside }
+        if !self.is_wanted(&head, parsed) {
+            return LineKind::Outside;
+        }
+        self.json_message(line, &top, &head, parsed)
     }
 
     /// An object that is no log line, but may contain one.
@@ -143,7 +146,13 @@ impl<T: Text> LineReader<T> {
         if kind == LineKind::Unknown { unknown } else { kind }
     }
 
-    fn json_message(&mut self, line: &[u8], top: &Top<'_>, head: &Head<'_>) -> LineKind {
+    fn json_message(
+        &mut self,
+        line: &[u8],
+        top: &Top<'_>,
+        head: &Head<'_>,
+        parsed: &mut ParsedLine,
+    ) -> LineKind {
         let event = match (top.id, top.attributes) {
             (SLOW_QUERY | APPLIED_OP | TRANSACTION, Some(at)) => {
                 return match read_attributes(line, at, top, &mut self.entry) {
@@ -170,9 +179,12 @@ impl<T: Text> LineReader<T> {
                 }
             }
             (BUILD_INFO, _) => head.version(Attributes::of(line, top).version.as_bytes()),
-            _ => return head.message(Some(top.id), top.message),
+            _ => match head.message(Some(top.id), top.message) {
+                Some(message) => message,
+                None => return LineKind::Other,
+            },
         };
-        LineKind::Event(event)
+        parsed.with(event)
     }
 }
 

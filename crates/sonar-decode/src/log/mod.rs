@@ -20,10 +20,10 @@ use sonar_core::{Application, Notices, Reading, Timestamp};
 
 pub(crate) use self::json::read_document;
 use self::parts::{Joined, Unfinished};
-use self::reader::{Head, PartOf};
+use self::reader::{Head, LinePart};
 pub use self::reader::{LineKind, LineReader, LogEvent, ParsedLine};
 pub use self::remotes::Remotes;
-use crate::entry::{Assembler, EntryContext, Sink};
+use crate::entry::{Assembler, EntryContext, ParsedEntry, Sink};
 use crate::identity::{Applications, is_server};
 
 /// The most connections that are known at once.
@@ -94,6 +94,11 @@ impl Log {
         Self { settings, ..Self::default() }
     }
 
+    /// The settings, with which its lines are read.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
     /// A reader of the lines of this log.
     pub fn reader(&self) -> LineReader {
         LineReader::new(self.settings)
@@ -141,23 +146,23 @@ impl Log {
 
     /// Reads and adds one line, without its line feed. To read many, keep a [`reader`](Self::reader).
     pub fn line(&mut self, line: &[u8], sink: &mut impl Sink) {
-        let mut parsed = ParsedLine::default();
-        let kind = self.reader().read(line, &mut parsed);
-        self.add(line, kind, &parsed, sink);
+        let mut entry = ParsedEntry::default();
+        let parsed = self.reader().read(line, &mut entry);
+        self.add(line, &parsed, &entry, sink);
     }
 
     /// Adds the next line, which a [`reader`](Self::reader) of this log has read.
-    pub fn add(&mut self, line: &[u8], kind: LineKind, parsed: &ParsedLine, sink: &mut impl Sink) {
-        let kind = self.apply(line, kind, parsed, sink);
-        *self.counter(&kind) += 1;
+    pub fn add(&mut self, line: &[u8], parsed: &ParsedLine, entry: &ParsedEntry, sink: &mut impl Sink) {
+        let kind = self.apply(line, parsed, entry, sink);
+        *self.counter(kind) += 1;
     }
 
     /// Adds the last line of a file, which has no line feed: the server may still be writing it.
-    pub fn add_last(&mut self, line: &[u8], kind: LineKind, parsed: &ParsedLine, sink: &mut impl Sink) {
+    pub fn add_last(&mut self, line: &[u8], parsed: &ParsedLine, entry: &ParsedEntry, sink: &mut impl Sink) {
         // Lines before it that it may have ended are counted as what they are.
-        match self.apply(line, kind, parsed, sink) {
+        match self.apply(line, parsed, entry, sink) {
             LineKind::Unknown | LineKind::Malformed => self.reading.lines_unfinished += 1,
-            kind => *self.counter(&kind) += 1,
+            kind => *self.counter(kind) += 1,
         }
     }
 
@@ -168,10 +173,10 @@ impl Log {
     }
 
     /// The counter of lines of a kind.
-    fn counter(&mut self, kind: &LineKind) -> &mut u64 {
+    fn counter(&mut self, kind: LineKind) -> &mut u64 {
         match kind {
             LineKind::Operation => &mut self.reading.lines_operation,
-            LineKind::Event(_) => &mut self.reading.lines_event,
+            LineKind::Event => &mut self.reading.lines_event,
             LineKind::Other | LineKind::Outside | LineKind::ObjectBegin => &mut self.reading.lines_other,
             LineKind::Empty => &mut self.reading.lines_empty,
             LineKind::Unknown => &mut self.reading.lines_unknown,
@@ -181,7 +186,13 @@ impl Log {
     }
 
     /// Adds a line, unless it is a part of something over several lines. Returns what it turned out to be.
-    fn apply(&mut self, line: &[u8], kind: LineKind, parsed: &ParsedLine, sink: &mut impl Sink) -> LineKind {
+    fn apply(
+        &mut self,
+        line: &[u8],
+        parsed: &ParsedLine,
+        entry: &ParsedEntry,
+        sink: &mut impl Sink,
+    ) -> LineKind {
         self.reading.lines += 1;
         if !self.spread.is_empty() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -189,13 +200,13 @@ impl Log {
                 return kind;
             }
         }
-        match parsed.part {
-            Some(part) if !self.is_whole(part, &parsed.text) => {
-                let joined = self.parts[part.stream as usize].add(part.is_last, &parsed.text);
+        match &parsed.part {
+            Some(part) if !self.is_whole(part) => {
+                let joined = self.parts[part.stream as usize].add(part.is_last, &part.text);
                 self.apply_joined(&joined, sink)
             }
-            _ if kind == LineKind::ObjectBegin => self.join_spread(false, b"{", sink),
-            _ => self.apply_whole(line, kind, parsed, sink),
+            _ if parsed.kind == LineKind::ObjectBegin => self.join_spread(false, b"{", sink),
+            _ => self.apply_whole(line, parsed, entry, sink),
         }
     }
 
@@ -215,16 +226,16 @@ impl Log {
         let lines = self.spread.lines();
         let joined = self.spread.add(is_last, line);
         let kind = self.apply_joined(&joined, sink);
-        if let (Joined::Line(text), LineKind::Unknown | LineKind::Malformed) = (&joined, &kind) {
+        if let (Joined::Line(text), LineKind::Unknown | LineKind::Malformed) = (&joined, kind) {
             self.recount(lines, envelope::looks_like_json(text));
         }
         kind
     }
 
     /// Whether the part of a line is all of it.
-    fn is_whole(&mut self, part: PartOf, text: &[u8]) -> bool {
+    fn is_whole(&mut self, part: &LinePart) -> bool {
         let at = part.stream as usize;
-        if !self.parts[at].is_empty() && self.begins_line(text) {
+        if !self.parts[at].is_empty() && self.begins_line(&part.text) {
             // The server was ended within the line before.
             let (lines, _) = self.parts[at].abandon();
             self.recount(lines, true);
@@ -237,10 +248,10 @@ impl Log {
         match joined {
             Joined::Pending => LineKind::Other,
             Joined::Line(line) => {
-                let (line, mut parsed) = (line.trim_ascii(), ParsedLine::default());
-                let kind = self.reader().read(line, &mut parsed);
-                parsed.is_unwrapped |= kind != LineKind::Unknown;
-                self.apply_whole(line, kind, &parsed, sink)
+                let (line, mut entry) = (line.trim_ascii(), ParsedEntry::default());
+                let mut parsed = self.reader().read(line, &mut entry);
+                parsed.is_unwrapped |= parsed.kind != LineKind::Unknown;
+                self.apply_whole(line, &parsed, &entry, sink)
             }
             Joined::TooLong(lines) => {
                 self.reading.lines_too_long += self.take_from_other(*lines);
@@ -289,43 +300,38 @@ impl Log {
     fn apply_whole(
         &mut self,
         line: &[u8],
-        kind: LineKind,
         parsed: &ParsedLine,
+        entry: &ParsedEntry,
         sink: &mut impl Sink,
     ) -> LineKind {
         self.reading.lines_unwrapped += u64::from(parsed.is_unwrapped);
         self.last = parsed.at.or(self.last);
-        let at = parsed.at.unwrap_or_default();
-        if kind == LineKind::Outside {
+        if parsed.kind == LineKind::Outside {
             self.reading.entries_outside += 1;
         } else if let (Some(at), Some(minutes)) = (parsed.at, parsed.offset) {
             self.notices.offsets.record(at, minutes);
         }
-        match &kind {
-            LineKind::Operation => {
-                let connection = parsed.connection.and_then(|number| self.connections.get(&number));
-                let context = EntryContext {
-                    app: connection.map(|connection| &connection.app),
-                    from_server: connection.is_some_and(|connection| connection.is_server),
-                    internal: parsed.connection.is_none(),
-                    end: parsed.at,
-                    thread: Some(thread(self.server, parsed)),
-                    weight: 1,
-                };
-                let text = || LineReader::new(self.settings).shape(line);
-                self.assembler.add(&parsed.entry, &context, text, sink);
-            }
-            LineKind::Event(LogEvent::Ended) => {
-                self.notices.ended += 1;
-                self.assembler.end_thread(thread(self.server, parsed), sink);
-                if let Some(number) = parsed.connection {
-                    self.connections.remove(&number);
-                }
-            }
-            LineKind::Event(event) => self.note(at, parsed.connection, event),
-            _ => {}
+        let thread = parsed.thread ^ self.server.rotate_right(16);
+        if parsed.kind == LineKind::Operation {
+            let connection = parsed.connection.and_then(|number| self.connections.get(&number));
+            let context = EntryContext {
+                app: connection.map(|connection| &connection.app),
+                from_server: connection.is_some_and(|connection| connection.is_server),
+                internal: parsed.connection.is_none(),
+                end: parsed.at,
+                thread: Some(thread),
+                weight: 1,
+            };
+            let text = || LineReader::new(self.settings).shape(line);
+            self.assembler.add(entry, &context, text, sink);
         }
-        kind
+        if let Some(event) = &parsed.event {
+            if **event == LogEvent::Ended {
+                self.assembler.end_thread(thread, sink);
+            }
+            self.note(parsed.at.unwrap_or_default(), parsed.connection, event);
+        }
+        parsed.kind
     }
 
     /// Notes an event at `at`, which the thread of this connection wrote.
@@ -353,7 +359,12 @@ impl Log {
             }
             LogEvent::InProgress => self.reading.operations_in_progress += 1,
             LogEvent::Message(message) => self.notices.message(at, message.clone()),
-            LogEvent::Ended => {}
+            LogEvent::Ended => {
+                self.notices.ended += 1;
+                if let Some(number) = connection {
+                    self.connections.remove(&number);
+                }
+            }
         }
     }
 
@@ -378,11 +389,6 @@ impl Log {
         self.abandon_unfinished();
         self.assembler.finish(sink);
     }
-}
-
-/// A number for the thread of a line, different for each server.
-fn thread(server: u64, parsed: &ParsedLine) -> u64 {
-    parsed.thread ^ server.rotate_right(16)
 }
 
 /// A number in decimal, all of `bytes`.

@@ -10,13 +10,14 @@ use crate::entry::{Entry, ParsedEntry};
 use crate::shape::{Rendered, Text};
 
 /// What a line is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum LineKind {
     /// It describes an operation.
     Operation,
-    /// It describes something else that is shown.
-    Event(LogEvent),
+    /// It describes something else that is shown: a [`LogEvent`].
+    Event,
     /// It is about something that is not shown.
+    #[default]
     Other,
     /// It is outside of the time asked for.
     Outside,
@@ -63,9 +64,11 @@ pub enum LogEvent {
     Message(Message),
 }
 
-/// What a line says beside its kind; its buffers are used again.
+/// One line as it reads by itself. An operation that it describes is a [`ParsedEntry`] beside it.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedLine {
+    /// What it is.
+    pub kind: LineKind,
     /// Its time; `None` where it has none.
     pub(super) at: Option<Timestamp>,
     /// Minutes east of UTC that its time is written with.
@@ -76,19 +79,26 @@ pub struct ParsedLine {
     pub(super) connection: Option<u64>,
     /// It was inside a line of another program.
     pub(super) is_unwrapped: bool,
-    /// It is a line of a container runtime, which may hold a part of a line of the server.
-    pub(super) part: Option<PartOf>,
-    /// The text of that part.
-    pub(super) text: Vec<u8>,
-    /// The operation, where it describes one.
-    pub entry: ParsedEntry,
+    /// The event that it describes.
+    pub(super) event: Option<Box<LogEvent>>,
+    /// What a container runtime wrote in this line, which may be a part of a line of the server.
+    pub(super) part: Option<Box<LinePart>>,
 }
 
-/// Where a part of a line belongs.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct PartOf {
+impl ParsedLine {
+    /// The line describes this event.
+    pub(super) fn with(&mut self, event: LogEvent) -> LineKind {
+        self.event = Some(Box::new(event));
+        LineKind::Event
+    }
+}
+
+/// A part of a line, or all of it.
+#[derive(Clone, Debug)]
+pub(super) struct LinePart {
     pub stream: Stream,
     pub is_last: bool,
+    pub text: Vec<u8>,
 }
 
 /// What stands before the message of a line.
@@ -112,11 +122,11 @@ impl Head<'_> {
     }
 
     /// An error or warning, if the line is one.
-    pub fn message(&self, id: Option<u32>, text: &[u8]) -> LineKind {
-        let Some(severity) = Severity::of(self.severity) else { return LineKind::Other };
+    pub fn message(&self, id: Option<u32>, text: &[u8]) -> Option<LogEvent> {
+        let severity = Severity::of(self.severity)?;
         // Since 4.4 a message is constant, and its variable parts are attributes.
         let text = if id.is_some_and(|id| id != 0) { lossy(text) } else { masked(text) };
-        LineKind::Event(LogEvent::Message(Message {
+        Some(LogEvent::Message(Message {
             severity,
             component: lossy(self.component).into(),
             id,
@@ -132,20 +142,20 @@ pub struct LineReader<T: Text = ()> {
 }
 
 impl LineReader {
-    /// Reads one line, without its line feed, into `parsed`.
-    pub fn read(&mut self, line: &[u8], parsed: &mut ParsedLine) -> LineKind {
-        let kind = self.parse(line, parsed);
-        if kind == LineKind::Operation {
-            parsed.entry.take(&mut self.entry);
+    /// Reads one line, without its line feed; the operation that it describes, if it does, into `entry`.
+    pub fn read(&mut self, line: &[u8], entry: &mut ParsedEntry) -> ParsedLine {
+        let parsed = self.parse(line);
+        if parsed.kind == LineKind::Operation {
+            entry.take(&mut self.entry);
         }
-        kind
+        parsed
     }
 }
 
 impl LineReader<Rendered> {
     /// The shape of the operation that a line describes, with its text.
     pub(super) fn shape(mut self, line: &[u8]) -> ShapeInfo {
-        self.parse(line, &mut ParsedLine::default());
+        self.parse(line);
         self.entry.into_shape()
     }
 }
@@ -156,19 +166,20 @@ impl<T: Text> LineReader<T> {
         Self { settings, entry: Box::default() }
     }
 
-    /// Reads one line; an operation is left in `entry`.
-    fn parse(&mut self, line: &[u8], parsed: &mut ParsedLine) -> LineKind {
-        (parsed.at, parsed.part, parsed.is_unwrapped) = (None, None, false);
+    /// Reads one line; the operation that it describes is in `entry` then.
+    fn parse(&mut self, line: &[u8]) -> ParsedLine {
+        let mut parsed = ParsedLine::default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        match line.first() {
+        parsed.kind = match line.first() {
             Some(b'{') if line.len() == 1 => LineKind::ObjectBegin,
-            Some(b'{') => self.json_line(line, 0, parsed),
-            Some(b'0'..=b'9' | b'A'..=b'Z') => self.text_line(line, 0, parsed),
+            Some(b'{') => self.json_line(line, 0, &mut parsed),
+            Some(b'0'..=b'9' | b'A'..=b'Z') => self.text_line(line, 0, &mut parsed),
             _ => match line.strip_prefix(envelope::BYTE_ORDER_MARK).unwrap_or(line).trim_ascii() {
                 [] => LineKind::Empty,
-                line => self.inner_line(line, 0, parsed),
+                line => self.inner_line(line, 0, &mut parsed),
             },
-        }
+        };
+        parsed
     }
 
     /// A line, or what was inside the line of another program.
@@ -188,10 +199,9 @@ impl<T: Text> LineReader<T> {
 
     /// A line of a container runtime: its text is read as if it were whole.
     pub(super) fn part(&mut self, part: &Part<'_>, depth: u8, parsed: &mut ParsedLine) -> LineKind {
-        parsed.part = Some(PartOf { stream: part.stream, is_last: part.is_last });
-        parsed.text.clear();
-        parsed.text.extend_from_slice(part.text);
-        if part.is_last { self.unwrapped(part.text, depth, parsed) } else { LineKind::Other }
+        let Part { stream, is_last, text } = *part;
+        parsed.part = Some(Box::new(LinePart { stream, is_last, text: text.to_vec() }));
+        if is_last { self.unwrapped(text, depth, parsed) } else { LineKind::Other }
     }
 
     /// Notes the head of a line; whether it is inside the time asked for.

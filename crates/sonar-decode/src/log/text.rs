@@ -40,7 +40,7 @@ impl<T: Text> LineReader<T> {
                 entry.read(&mut self.entry);
                 LineKind::Operation
             }
-            None => text_message(&head, cut.unwrap_or(message)),
+            None => text_message(&head, cut.unwrap_or(message), parsed),
         }
     }
 
@@ -64,7 +64,7 @@ impl<T: Text> LineReader<T> {
 }
 
 /// What a message says that describes no operation.
-fn text_message(head: &Head<'_>, message: &[u8]) -> LineKind {
+fn text_message(head: &Head<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKind {
     let after = |prefixes: &[&[u8]]| prefixes.iter().find_map(|prefix| message.strip_prefix(*prefix));
     let event = if let Some(rest) = after(&[b"connection accepted from "]) {
         // `127.0.0.1:52486 #1 (1 connection now open)`
@@ -94,12 +94,13 @@ fn text_message(head: &Head<'_>, message: &[u8]) -> LineKind {
         after(&[b"db version v", b"mongos version v", b"mongos version ", b"MongoS version "])
     {
         head.version(version.split(|byte| matches!(byte, b' ' | b',')).next().unwrap_or_default())
-    } else if message.is_empty() {
-        return LineKind::Other;
     } else {
-        return head.message(None, message);
+        match head.message(None, message) {
+            Some(event) if !message.is_empty() => event,
+            _ => return LineKind::Other,
+        }
     };
-    LineKind::Event(event)
+    parsed.with(event)
 }
 
 /// Whether a text begins as a log line does.

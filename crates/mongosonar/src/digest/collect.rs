@@ -1,0 +1,166 @@
+//! What is read of a source: the operations that were asked for, and what was left out.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use sonar_core::{
+    Digest, DigestSettings, Execution, Identity, InFlight, Notices, Operation, Reading, Record, Role, Source,
+    Timestamp,
+};
+use sonar_decode::entry::Sink;
+use sonar_decode::log::Bound;
+use sonar_view::kit::{Hidden, Reason, Zone};
+use sonar_view::queries::Classes;
+
+use super::args::{DigestArgs, When};
+use crate::input;
+
+/// Collects the operations that were asked for.
+pub struct Collect {
+    /// Their digest.
+    pub digest: Digest,
+    source: Source,
+    classes: Classes,
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+    /// Operations that ended outside of the time range.
+    outside: u64,
+    /// Operations of other classes.
+    pub hidden: Hidden,
+}
+
+impl Collect {
+    /// Ready for operations of these classes that `source` saw.
+    pub fn new(source: Source, settings: DigestSettings, classes: Classes) -> Self {
+        let (digest, hidden) = (Digest::new(settings), Hidden::default());
+        Self { digest, source, classes, from: None, to: None, outside: 0, hidden }
+    }
+
+    /// Only operations that end within `span`, in which times without an offset are of the clock of `zone`.
+    pub fn within(mut self, span: &Span, zone: &Zone) -> Self {
+        let in_zone = |when: When| when.in_zone(zone);
+        (self.from, self.to) = (span.from.map(in_zone), span.to.map(in_zone));
+        self
+    }
+
+    /// What was read, with these counters of the source.
+    pub fn gathered(self, mut reading: Reading, zone: Zone) -> Gathered {
+        let Self { digest, hidden, outside, .. } = self;
+        reading.entries_outside += outside;
+        reading.shapes_folded += digest.folded;
+        Gathered { digest, hidden, reading, notices: None, damaged: false, zone }
+    }
+
+    /// Adds operations that had not ended, if they were asked for.
+    pub fn add_in_flight(&mut self, waiting: &InFlight) {
+        if waiting.role == Role::Served && self.classes.contains(waiting.class) {
+            self.digest.add_in_flight(waiting);
+        }
+    }
+
+    /// Whether the operation is of the time asked for.
+    #[inline]
+    fn is_within(&self, op: &Operation<'_>) -> bool {
+        self.from.is_none_or(|from| op.end >= from) && self.to.is_none_or(|to| op.end < to)
+    }
+
+    /// Counts an operation that a server sent to another, which is not wanted.
+    pub fn leave_out_issued(&mut self, op: &Operation<'_>) {
+        if self.is_within(op) {
+            let is_of_class = self.classes.contains(op.class);
+            self.hidden.add(if is_of_class { Reason::Role } else { Reason::RoleAndClass }, op.class, 1);
+        }
+    }
+
+    /// Adds an operation, if it was asked for.
+    #[inline]
+    pub fn record(&mut self, record: &Record<'_>) {
+        if !self.is_within(record.op) {
+            self.outside += 1;
+        } else if self.classes.contains(record.op.class) {
+            self.digest.record(record);
+        } else {
+            self.hidden.add(Reason::Class, record.op.class, record.weight);
+        }
+    }
+}
+
+impl Sink for Collect {
+    #[inline]
+    fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
+        self.record(&Record::server(self.source, op, execution).read_as(identity, entries));
+    }
+}
+
+/// What was read from a source.
+pub struct Gathered {
+    /// The digest.
+    pub digest: Digest,
+    /// Operations of other classes, which are not in the digest.
+    pub hidden: Hidden,
+    /// What was read.
+    pub reading: Reading,
+    /// What a log said beside operations.
+    pub notices: Option<Notices>,
+    /// A file was cut or damaged.
+    pub damaged: bool,
+    /// In which zone its times are.
+    pub zone: Zone,
+}
+
+/// The time range of entries, and the zone in which times are shown; `None` for that of the source.
+#[derive(Clone, Default)]
+pub struct Span {
+    /// No earlier entries.
+    pub from: Option<When>,
+    /// Only earlier entries.
+    pub to: Option<When>,
+    /// The zone.
+    pub zone: Option<Zone>,
+}
+
+impl Span {
+    /// What the arguments ask for.
+    pub fn of(args: &DigestArgs) -> Self {
+        Self { from: args.from, to: args.to, zone: args.zone.asked() }
+    }
+
+    /// Both ends, where times without an offset are those of the zone that was asked for, or else of the log's clock.
+    pub fn bounds(&self) -> (Option<Bound>, Option<Bound>) {
+        let bound = |when: When| match (when, &self.zone) {
+            (When::Clock(ms), None) => Bound::Clock(ms),
+            (When::At(at), _) => Bound::At(at),
+            (when, Some(zone)) => Bound::At(when.in_zone(zone)),
+        };
+        (self.from.map(bound), self.to.map(bound))
+    }
+}
+
+impl Gathered {
+    /// Fails if the files hold no entry at all.
+    ///
+    /// # Errors
+    /// Not one entry could be read.
+    pub fn refuse_nothing(&self, files: &[PathBuf]) -> Result<()> {
+        let Reading { documents, documents_malformed, documents_other, bytes, files_damaged, .. } =
+            self.reading;
+        let lines = self.reading.lines_operation + self.reading.lines_event + self.reading.lines_other;
+        let is_cut = bytes == 0 && files_damaged > 0;
+        if is_cut || lines > 0 || documents > documents_malformed + documents_other {
+            return Ok(());
+        }
+        let names: Vec<_> = files.iter().map(|path| input::name(path)).collect();
+        let names = names.join(", ");
+        let (all, what) =
+            if self.notices.is_some() { (self.reading.lines, "line") } else { (documents, "document") };
+        match (bytes, self.notices.is_some()) {
+            (0, _) if files.len() == 1 => bail!("{names} is empty"),
+            (0, _) => bail!("all {} files are empty", files.len()),
+            (_, true) => bail!("{names}: no line of a MongoDB log among {all} lines"),
+            (_, false) if documents == documents_malformed => {
+                bail!("{names}: no document could be read ({all} {what}s began)")
+            }
+            (_, false) => bail!("{names}: none of {all} documents is of system.profile"),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Reads logs into a digest: blocks of lines, on all cores; entries; rows, in the order of the lines.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use sonar_core::Timestamp;
+use sonar_decode::entry::ParsedEntry;
+use sonar_decode::log::{LineKind, LineReader, Log, ParsedLine, Settings};
+use sonar_view::kit::Zone;
+
+use super::collect::{Collect, Gathered, Span};
+use super::in_order::{self, in_order};
+use super::lines::{BLOCK, Block, Blocks};
+use crate::content::{self, Content, Peeked};
+use crate::input;
+
+/// How the work is divided.
+#[derive(Copy, Clone, Debug)]
+struct Division {
+    threads: usize,
+    /// Bytes of a block.
+    block: usize,
+}
+
+/// Lines, each with its line feed, and what each says by itself.
+#[derive(Default)]
+struct Batch {
+    block: Block,
+    lines: Vec<ParsedLine>,
+    /// Those of the lines that describe operations, and one more.
+    entries: Vec<ParsedEntry>,
+}
+
+impl Batch {
+    /// Reads the lines, each by itself.
+    fn read(&mut self, reader: &mut LineReader) {
+        self.lines.clear();
+        let mut operations = 0;
+        for line in lines(&self.block.bytes) {
+            if operations == self.entries.len() {
+                self.entries.push(ParsedEntry::default());
+            }
+            let parsed = reader.read(without_line_feed(line), &mut self.entries[operations]);
+            operations += usize::from(parsed.kind == LineKind::Operation);
+            self.lines.push(parsed);
+        }
+        if operations == self.entries.len() {
+            self.entries.push(ParsedEntry::default());
+        }
+    }
+
+    /// Adds the lines to a log.
+    fn add_to(&self, log: &mut Log, collect: &mut Collect) {
+        if self.block.is_after_too_long {
+            log.add_too_long();
+        }
+        let mut operations = 0;
+        for (line, parsed) in lines(&self.block.bytes).zip(&self.lines) {
+            let entry = &self.entries[operations];
+            match line.strip_suffix(b"\n") {
+                Some(line) => log.add(line, parsed, entry, collect),
+                None => log.add_last(line, parsed, entry, collect),
+            }
+            operations += usize::from(parsed.kind == LineKind::Operation);
+        }
+    }
+}
+
+/// The lines of a block, each with its line feed.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = memchr::memchr_iter(b'\n', bytes).map(|at| at + 1);
+    let last = (!bytes.is_empty() && !bytes.ends_with(b"\n")).then_some(bytes.len());
+    let mut begin = 0;
+    ends.chain(last).map(move |end| &bytes[std::mem::replace(&mut begin, end)..end])
+}
+
+fn without_line_feed(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\n").unwrap_or(line)
+}
+
+/// A log file, with the time of its first line.
+struct LogFile {
+    path: PathBuf,
+    first: Option<Timestamp>,
+    reference_ms: i64,
+}
+
+/// Reads logs. Files of one server, each of which begins where another ends, are read one after another.
+///
+/// # Errors
+/// A file cannot be opened, or holds something else.
+pub fn read(files: &[PathBuf], collect: Collect, span: &Span, stop: &Arc<AtomicBool>) -> Result<Gathered> {
+    let mut all = Vec::new();
+    for path in files {
+        let reference_ms = reference(path);
+        // A pipe can be read only once, so its first time is not known.
+        let first = if files.len() > 1 && path != Path::new("-") && path.is_file() {
+            first_time(path, reference_ms, stop)?
+        } else {
+            None
+        };
+        all.push(LogFile { path: path.clone(), first, reference_ms });
+    }
+    all.sort_by_key(|file| file.first);
+    let mut reading = LogsReading::new(collect, span, stop);
+    for (number, file) in all.iter().enumerate() {
+        reading.log.set_reference(file.reference_ms);
+        // A file that begins before the one before it ends is another server's.
+        if number > 0 && (file.first.is_none() || file.first < reading.log.last_time()) {
+            reading.log.next_server();
+        }
+        reading.file(&file.path)?;
+    }
+    Ok(reading.finish(span))
+}
+
+/// Logs that are being read.
+struct LogsReading<'a> {
+    log: Log,
+    collect: Collect,
+    damaged: bool,
+    division: Division,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl<'a> LogsReading<'a> {
+    fn new(collect: Collect, span: &Span, stop: &'a Arc<AtomicBool>) -> Self {
+        let (from, to) = span.bounds();
+        let log = Log::new(Settings { from, to, ..Settings::default() });
+        let division = Division { threads: in_order::threads(), block: BLOCK };
+        Self { log, collect, damaged: false, division, stop }
+    }
+
+    fn file(&mut self, path: &Path) -> Result<()> {
+        let name = input::name(path);
+        let (reader, progress) = input::open(path, &name, self.stop)?;
+        let Peeked { content, reader, .. } = content::peek(reader, &name)?;
+        content::refuse_foreign(&name, content, &[Content::Log])?;
+        self.damaged |= self.lines(reader, &name);
+        progress.finish_and_clear();
+        Ok(())
+    }
+
+    /// Reads all lines of a file; whether it is cut or damaged.
+    fn lines(&mut self, input: impl Read, name: &str) -> bool {
+        let unfinished = self.log.reading().lines_unfinished;
+        let mut blocks = Blocks::new(input, self.division.block);
+        let settings = self.log.settings();
+        in_order(
+            self.division.threads,
+            |batch: &mut Batch| !self.stop.load(Ordering::Relaxed) && blocks.next(&mut batch.block),
+            || {
+                let mut reader = LineReader::new(settings);
+                move |batch: &mut Batch| batch.read(&mut reader)
+            },
+            |batch| batch.add_to(&mut self.log, &mut self.collect),
+        );
+        let reading = self.log.reading_mut();
+        reading.files += 1;
+        reading.bytes += blocks.bytes;
+        if let Some(error) = blocks.failed {
+            reading.files_damaged += 1;
+            eprintln!("mongosonar: {name}: cannot be read further: {error}; all before it has been read");
+            return true;
+        }
+        let is_cut = self.log.reading().lines_unfinished > unfinished;
+        if is_cut {
+            eprintln!("mongosonar: {name}: it ends inside a line; all before it has been read");
+        }
+        is_cut
+    }
+
+    fn finish(self, span: &Span) -> Gathered {
+        let Self { mut log, mut collect, damaged, .. } = self;
+        log.finish(&mut collect);
+        let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&log.notices().offsets));
+        let notices = Some(log.notices().clone());
+        Gathered { notices, damaged, ..collect.gathered(log.reading(), zone) }
+    }
+}
+
+/// The time of the first line that has one.
+fn first_time(path: &Path, reference_ms: i64, stop: &Arc<AtomicBool>) -> Result<Option<Timestamp>> {
+    /// The most lines at the beginning of a file to look at.
+    const LOOK: usize = 1_000;
+    let (input, _) = input::open(path, &input::name(path), stop)?;
+    let mut log = Log::new(Settings { reference_ms, ..Settings::default() });
+    let (mut blocks, mut block, mut left) = (Blocks::new(input, BLOCK), Block::default(), LOOK);
+    while left > 0 && blocks.next(&mut block) {
+        for line in lines(&block.bytes).take(left) {
+            log.line(without_line_feed(line), &mut ());
+            if log.last_time().is_some() {
+                return Ok(log.last_time());
+            }
+            left -= 1;
+        }
+    }
+    Ok(None)
+}
+
+/// When the file was last written to, in milliseconds since the Unix epoch; now, if that is not known.
+fn reference(path: &Path) -> i64 {
+    let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+    let time = written.unwrap_or_else(|_| SystemTime::now());
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::{DigestSettings, GroupBy, Source};
+    use sonar_view::logs::{View, Wanted, json};
+    use sonar_view::queries::Classes;
+
+    use super::*;
+
+    /// The JSON report of a log, all of it.
+    fn report(log: &[u8], division: Division) -> String {
+        let settings = DigestSettings { by: GroupBy::Shape, points: true };
+        let collect = Collect::new(Source::Log, settings, Classes::ALL);
+        let (stop, span) = (Arc::new(AtomicBool::new(false)), Span::default());
+        let mut reading = LogsReading { division, ..LogsReading::new(collect, &span, &stop) };
+        reading.lines(log, "a test");
+        let Gathered { digest, reading, notices, .. } = reading.finish(&span);
+        assert_eq!(reading.imbalances(), Vec::<String>::new());
+        let wanted = Wanted::default();
+        let view = View::new(&digest, Source::Log, Some(&reading), notices.as_ref(), &wanted);
+        let mut out = Vec::new();
+        json::write(&view, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Recorded logs, with all that takes several lines: objects, parts of lines, and statements with their command.
+    fn logs() -> Vec<u8> {
+        let mut all = Vec::new();
+        for name in ["mongod-4.0-mixed/mongod.log.gz", "mongod-4.4-minutes/mongod.log.gz"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name);
+            let file = std::fs::File::open(path).unwrap();
+            flate2::read::MultiGzDecoder::new(file).take(600_000).read_to_end(&mut all).unwrap();
+            let end = memchr::memrchr(b'\n', &all).unwrap() + 1;
+            all.truncate(end);
+        }
+        let head = |n: u32, context: &str, id: u32| {
+            format!(
+                r#"{{"t":{{"$date":"2026-05-01T10:00:{:02}.{:03}+00:00"}},"s":"I","c":"COMMAND","id":{id},"ctx":"{context}","msg":"Slow query","attr":"#,
+                n / 1_000 % 60,
+                n % 1_000,
+            )
+        };
+        for n in 0..400 {
+            let context = format!("conn{}", n % 3);
+            let client = format!(r#"{{"doc":{{"application":{{"name":"app{}"}}}}}}}}"#, n % 5);
+            let statement = r#"{"type":"update","ns":"t.d","command":{"q":{"_id":1},"u":{"$set":{"a":1}},"multi":false},"durationMillis":1}}"#;
+            let command = r#"{"type":"command","ns":"t.$cmd","command":{"update":"d","$db":"t"},"durationMillis":900}}"#;
+            let find = format!(
+                r#"{{"type":"command","ns":"t.d","command":{{"find":"d","filter":{{"f{n}":1}},"$db":"t"}},"cursorid":{n},"durationMillis":7}}}}"#
+            );
+            let more = format!(
+                r#"{{"type":"command","ns":"t.d","command":{{"getMore":{n},"collection":"d","$db":"t"}},"durationMillis":3}}}}"#
+            );
+            let spread =
+                (head(n, "conn9", 51_803) + &find).replacen('{', "{\n  ", 1).replace(",\"", ",\n  \"");
+            let lines = [
+                head(n, &context, 51_800) + &client,
+                head(n, &context, 51_803) + statement,
+                head(n, &context, 51_803) + command,
+                spread[..spread.len() - 1].to_owned() + "\n}",
+                format!("2026-05-01T10:00:00.1Z stdout P {}", head(n, "conn8", 51_803)),
+                format!("2026-05-01T10:00:00.1Z stdout F {more}"),
+                "no line of a log".to_owned(),
+            ];
+            all.extend_from_slice(lines.join("\n").as_bytes());
+            all.push(b'\n');
+        }
+        all.extend_from_slice(b"2026-05-01T10:00:00.100+0000 I COMM");
+        all
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_report() {
+        let log = logs();
+        let one = report(&log, Division { threads: 1, block: 64 << 20 });
+        for mark in [
+            "\"app3\"",
+            "f399",
+            "\"statements_joined\":400",
+            "\"lines_unfinished\":1",
+            "\"lines_unwrapped\":800",
+        ] {
+            assert!(one.contains(mark), "{mark} is not in the report");
+        }
+        for (threads, block) in [(1, 700), (2, 1_000), (3, 4_096), (8, 100_000)] {
+            assert!(one == report(&log, Division { threads, block }), "{threads} threads, blocks of {block}");
+        }
+    }
+}
