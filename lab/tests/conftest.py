@@ -1,4 +1,4 @@
-"""Fixtures. A test that cannot run here is skipped, and says why."""
+"""Fixtures. A test that cannot run here is skipped with the reason."""
 
 import os
 import shutil
@@ -11,8 +11,7 @@ import labkit
 sys.path.insert(0, str(labkit.LAB / "vm"))
 import vm
 
-# What is written to a pipe has no width, unless this says one. Readline, which pytest loads, sets it behind
-# Python's back.
+# COLUMNS would set a width for output to a pipe. Readline, which pytest loads, sets it without Python noticing.
 os.unsetenv("COLUMNS")
 
 
@@ -35,7 +34,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def binary():
-    """The program under test; built by the Makefile at the top."""
+    """The program under test, built by the top-level Makefile."""
     if not os.access(labkit.MONGOSONAR, os.X_OK):
         pytest.exit(f"{labkit.MONGOSONAR} is not there: cargo build --release -p mongosonar, or set MONGOSONAR", 1)
     return labkit.MONGOSONAR

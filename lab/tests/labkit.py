@@ -1,4 +1,4 @@
-"""What the tests have in common: the lab's processes, captures, and the join of two records of the same commands."""
+"""Shared code of the tests: the lab's processes, captures, and the comparison of two records of the same commands."""
 
 import collections
 import contextlib
@@ -25,13 +25,13 @@ DRIVERS = {
     "rust": [str(LAB / "bin/driver-rust")],
 }
 
-# Drivers keep these out of their command monitoring: handshakes, heartbeats, authentication, and what they
-# send of their own accord when a client is closed.
+# Drivers exclude these from command monitoring: handshakes, heartbeats, authentication, and commands that they
+# send when a client is closed.
 HIDDEN = {"hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonce", "authenticate", "endSessions"}
 
 
 def wait_until(condition, what, seconds=15.0):
-    """Returns the first true value of `condition()`; fails after `seconds`, saying what did not come."""
+    """Returns the first true value of `condition()`; fails after `seconds` with `what` in the message."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what}: did not come within {seconds} s"
@@ -70,14 +70,14 @@ def first_line(child, seconds=30):
 
 @contextlib.contextmanager
 def ready(arguments):
-    """Runs a program of the lab that prints `ready HOST:PORT`; gives that address."""
+    """Runs a program of the lab that prints `ready HOST:PORT`; yields that address."""
     with process(arguments, stdout=subprocess.PIPE) as child:
         yield first_line(child)
 
 
 @contextlib.contextmanager
 def server(listen, prefix=()):
-    """The lab's server; its files are in memory, so that the disk of the machine does not matter."""
+    """The lab's server, with its files in memory, so that the disk does not matter."""
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     directory = tempfile.mkdtemp(prefix="mongosonar-lab-", dir=memory)
     try:
@@ -92,7 +92,7 @@ def port_of(address):
 
 
 def run_driver(language, address, output, options="", prefix=()):
-    """Runs the workload of one driver; gives its own record of it."""
+    """Runs the workload of one driver; returns the driver's own record."""
     command = [*prefix, *DRIVERS[language], f"mongodb://{address}/?{options}", str(output), "_" + language]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, text=True)
     assert done.returncode == 0, f"{language} driver:\n{done.stdout}"
@@ -100,13 +100,13 @@ def run_driver(language, address, output, options="", prefix=()):
 
 
 def read_lines(path):
-    """The JSON objects of a file, one a line; a last line that is not finished yet is left out."""
+    """The JSON objects of a file, one per line, without an incomplete last line."""
     with open(path, encoding="utf-8") as file:
         return [json.loads(line) for line in file if line.endswith("\n")]
 
 
 def packet_sockets(pid):
-    """How many packet sockets of a process, in whatever network namespace it is, are bound and running."""
+    """The number of bound and running packet sockets of a process, in any network namespace."""
     running = set()
     with open(f"/proc/{pid}/net/packet", encoding="ascii") as table:
         next(table)
@@ -123,8 +123,8 @@ def packet_sockets(pid):
 
 
 @dataclasses.dataclass
-class Listening:
-    """mongosonar as it listens; what it says is in files, so that it never waits for us."""
+class LiveCapture:
+    """A running mongosonar; its output goes to files, so that it never waits for us."""
 
     child: subprocess.Popen
     out: pathlib.Path
@@ -140,8 +140,8 @@ class Listening:
 
 
 @contextlib.contextmanager
-def listening(directory, arguments, prefix=()):
-    """`mongosonar queries ARGUMENTS`, from when its packet socket runs."""
+def live_capture(directory, arguments, prefix=()):
+    """`mongosonar queries ARGUMENTS`; the block starts when its packet socket is running."""
     out, err = directory / "mongosonar.out", directory / "mongosonar.err"
     with open(out, "wb") as stdout, open(err, "wb") as stderr:
         command = [*prefix, MONGOSONAR, "queries", *arguments]
@@ -152,12 +152,12 @@ def listening(directory, arguments, prefix=()):
                 return packet_sockets(child.pid)
 
             wait_until(running, "a packet socket of mongosonar")
-            yield Listening(child, out, err)
+            yield LiveCapture(child, out, err)
 
 
 @contextlib.contextmanager
 def tcpdump(path, interface, expression, prefix=()):
-    """Records what passes, from when tcpdump listens; fails when the kernel dropped a packet."""
+    """Records packets with tcpdump, from when it is ready; fails if the kernel dropped a packet."""
     command = [
         *prefix,
         "tcpdump",
@@ -185,7 +185,7 @@ def tcpdump(path, interface, expression, prefix=()):
 
 
 def settle(path):
-    """Returns when a file has not grown for a while: what the kernel still held for its writer is in it."""
+    """Waits until a file has not grown for a while, so that it contains everything."""
     size, quiet = -1, 0
     while quiet < 4:
         time.sleep(0.1)
@@ -215,18 +215,18 @@ def read_capture(path, *arguments, code=0):
 
 
 def operations(lines):
-    """The lines that tell of an operation; `--each --json` may end with a summary."""
+    """The lines with an operation; `--each --json` may end with a summary."""
     return [line for line in lines if "request_id" in line]
 
 
 def summary(lines):
-    """The last object that tells of a span of time."""
+    """The last object for a span of time."""
     return [line for line in lines if "coverage" in line][-1]
 
 
 @dataclasses.dataclass
 class Difference:
-    """What two records of the same commands do not agree on."""
+    """The differences between two records of the same commands."""
 
     missing: list
     extra: list
@@ -240,13 +240,13 @@ class Difference:
         return "\n".join([show("missing", self.missing), show("extra", self.extra), show("differing", self.differing)])
 
 
-def join(heard, said):
-    """Holds what mongosonar heard against what a driver says it sent, request id by request id."""
+def join(captured, sent):
+    """Compares the operations that mongosonar captured with the commands that a driver sent, by request id."""
     waiting = collections.defaultdict(list)
-    for operation in heard:
+    for operation in captured:
         waiting[operation["request_id"], operation["command"]].append(operation)
     missing, differing = [], []
-    for command in said:
+    for command in sent:
         candidates = waiting[command["request_id"], command["command"]]
         if not candidates:
             missing.append(command)
@@ -261,7 +261,7 @@ def join(heard, said):
 
 
 def disagreements(command, operation):
-    """Each fact of a driver's record that an operation does not share: (what, driver's, ours)."""
+    """The differences between a driver's record and an operation: (field, driver's value, ours)."""
     namespace = ".".join(filter(None, [operation["database"], operation["collection"]]))
     codes = collections.Counter(str(code) for code in command.get("write_errors", []))
     if "code" in command:
@@ -271,7 +271,7 @@ def disagreements(command, operation):
     else:
         outcome = "failed" if codes or command["outcome"] == "failed" else "ok"
     expected = {"namespace": (command["ns"], namespace), "application": (command["client"], operation["app"])}
-    # Drivers send endSessions as they close and do not wait for what becomes of it.
+    # Drivers send endSessions when they close and do not wait for the reply.
     waited = command["command"] != "endSessions"
     if waited:
         expected["outcome"] = outcome, operation["outcome"]
@@ -289,7 +289,7 @@ def disagreements(command, operation):
             if "n_modified" in command:
                 affected = command["n_modified"] + command.get("n_upserted", 0)
             expected["documents affected"] = affected, operation["docs_affected"]
-        # Drivers cut what they measured to whole microseconds, Node.js to whole milliseconds.
+        # Drivers round durations down to whole microseconds, Node.js to whole milliseconds.
         unit = 1_000_000 if command["driver"] == "node" else 1_000
         if operation["latency_ns"] is None or operation["latency_ns"] > command["us"] * 1_000 + unit:
             yield "latency, at most, in ns", command["us"] * 1_000, operation["latency_ns"]

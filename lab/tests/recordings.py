@@ -1,4 +1,4 @@
-"""What a recorded server wrote down itself, its log and its profile, beside what was heard on its wire."""
+"""The log and the profile of a recorded server, for comparison with its captured traffic."""
 
 import collections
 import dataclasses
@@ -20,13 +20,13 @@ OPERATION = re.compile(
 )
 # Figures of a log line that count documents.
 COUNTS = ("nreturned", "ninserted", "nMatched", "nModified", "ndeleted", "upsert")
-# What a server logs under the connection of a client that did not ask for it.
+# Lines that a server logs under a client's connection though the client did not send the command.
 OF_THE_SERVER = {("command", "config.transactions", "find")}
 
 
 @dataclasses.dataclass
 class Logged:
-    """One line of an operation, and the figures at its end."""
+    """One log line of an operation, with its figures."""
 
     time: str
     kind: tuple
@@ -37,7 +37,7 @@ class Logged:
 
 @dataclasses.dataclass
 class Log:
-    """A server's log: who connected, what it served."""
+    """A server's log: connections and operations."""
 
     accepted: dict
     ended: dict
@@ -45,7 +45,7 @@ class Log:
     operations: dict
 
     def between(self, first_ns, last_ns):
-        """The addresses of connections that were accepted, and of those that ended, in this span."""
+        """The addresses of accepted and of ended connections in this span."""
         inside = lambda events: {
             address for time, address in events.values() if moment(first_ns) <= time <= moment(last_ns)
         }
@@ -53,7 +53,7 @@ class Log:
 
 
 def moment(ns):
-    """A time as logs write it; they are in UTC, to the millisecond."""
+    """A time in the format of logs: UTC, to the millisecond."""
     seconds, rest = divmod(ns, 1_000_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest // NS_PER_MS:03d}"
 
@@ -63,33 +63,33 @@ def read_log(path):
     log = Log({}, {}, {}, collections.defaultdict(list))
     for line in gzip.open(path, "rt"):
         line, at = line.rstrip("\n"), line[:23]
-        if said := re.search(r"\] connection accepted from (\S+) #(\d+) ", line):
-            log.accepted[int(said[2])] = (at, said[1])
-        elif said := re.search(r"\[conn(\d+)\] end connection (\S+) ", line):
-            log.ended[int(said[1])] = (at, said[2])
-        elif said := re.search(r"received client metadata from (\S+) conn(\d+): (.*)", line):
-            log.metadata[said[1]] = client_of(said[3])
-        elif said := OPERATION.match(line):
-            kind = (said["verb"], said["ns"], said["command"] if said["verb"] == "command" else None)
-            figures = dict(re.findall(r" (\w+):(-?\d+)(?= )", " " + said["figures"] + " "))
-            log.operations[int(said["conn"])].append(
-                Logged(at, kind, said["app"], int(said["ms"]), {name: int(value) for name, value in figures.items()})
+        if match := re.search(r"\] connection accepted from (\S+) #(\d+) ", line):
+            log.accepted[int(match[2])] = (at, match[1])
+        elif match := re.search(r"\[conn(\d+)\] end connection (\S+) ", line):
+            log.ended[int(match[1])] = (at, match[2])
+        elif match := re.search(r"received client metadata from (\S+) conn(\d+): (.*)", line):
+            log.metadata[match[1]] = client_of(match[3])
+        elif match := OPERATION.match(line):
+            kind = (match["verb"], match["ns"], match["command"] if match["verb"] == "command" else None)
+            figures = dict(re.findall(r" (\w+):(-?\d+)(?= )", " " + match["figures"] + " "))
+            log.operations[int(match["conn"])].append(
+                Logged(at, kind, match["app"], int(match["ms"]), {name: int(value) for name, value in figures.items()})
             )
         else:
-            # Nothing that served a connection may escape the expression above.
+            # The expression above must match all operations of connections.
             assert not re.search(r"\[conn\d+\] (?!transaction ).* \d+ms$", line), line[:200]
     return log
 
 
 def client_of(metadata):
-    """Application, driver and its version out of a line of client metadata."""
+    """Application, driver and driver version from a line of client metadata."""
     driver = re.search(r'driver: \{ name: "(.*?)", version: "(.*?)" \}', metadata)
     app = re.search(r'application: \{ name: "(.*?)" \}', metadata)
     return app and app[1], driver[1], driver[2]
 
 
-def heard(name):
-    """All operations of a recording as the binary tells them, with values, in the order of their requests."""
+def captured(name):
+    """All operations of a recording as the binary prints them, with values, in the order of their requests."""
     operations = labkit.read_capture(FIXTURES / name / "wire.pcap.gz", "--show-values")
     return sorted(operations, key=lambda op: (op["start_ns"], op["end_ns"]))
 
@@ -100,12 +100,12 @@ def span(operations):
 
 
 def namespace(op):
-    """Database and collection as servers write them; a command on no collection is on `$cmd`."""
+    """Database and collection as servers write them; a command without a collection is on `$cmd`."""
     return f"{op['database']}.{op['collection'] or '$cmd'}"
 
 
 def log_lines(op, mongos=False):
-    """The lines that a server of 4.0 writes for a command that it was sent: (verb, namespace, command).
+    """The log lines that a 4.0 server writes for a command: (verb, namespace, command).
 
     A mongod writes one for each statement of an update or delete and then one for the command, on `$cmd`.
     """
@@ -113,9 +113,9 @@ def log_lines(op, mongos=False):
     verb = {"delete": "remove", "find": "query"}.get(command, command)
     on_database = f"{op['database']}.$cmd"
     if op["opcode"] in ("OP_INSERT", "OP_UPDATE", "OP_DELETE"):
-        told = [(verb, ns, None)]
-        # Its getLastError is no operation of its own to us, and a line of its own to the server.
-        return told if op["outcome"] == "unacknowledged" else [*told, ("command", on_database, "getLastError")]
+        kinds = [(verb, ns, None)]
+        # Its getLastError is not an operation for us, but a log line for the server.
+        return kinds if op["outcome"] == "unacknowledged" else [*kinds, ("command", on_database, "getLastError")]
     if op["opcode"] == "OP_QUERY" and command == "find":
         return [(verb, ns, None)]
     if command in ("update", "delete") and not mongos:
@@ -126,23 +126,23 @@ def log_lines(op, mongos=False):
 
 
 def profile(name, database):
-    """The documents of a `system.profile`, read by PyMongo's own decoder."""
+    """The documents of a `system.profile`, read with PyMongo's decoder."""
     return bson.decode_all(gzip.open(FIXTURES / name / "profile" / f"{database}.bson.gz").read())
 
 
 def profile_kind(document):
-    """What a profile document is of: (op or command, namespace)."""
+    """The kind of a profile document: (op or command, namespace)."""
     op = document["op"]
     return (next(iter(document["command"])) if op == "command" else op), document["ns"]
 
 
 def profile_entries(op):
-    """What a server of 4.0 puts into `system.profile` for a command that it was sent."""
+    """The kinds of documents that a 4.0 server writes into `system.profile` for a command."""
     kind = {"delete": "remove", "find": "query", "getMore": "getmore"}.get(op["command"], op["command"])
     count = op["statements"] if op["command"] in ("update", "delete") else 1
     return [(kind, namespace(op))] * count
 
 
 def is_profiled(op):
-    """Whether an operation of a kind that is profiled in most cases is so: see test_recordings.UNPROFILED."""
+    """Whether an operation of a kind that is usually profiled was profiled: see test_recordings.UNPROFILED."""
     return op["outcome"] == "ok" and "$changeStream" not in op["shape"]

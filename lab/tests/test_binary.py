@@ -1,4 +1,4 @@
-"""The program as a file: what it needs where it is copied to."""
+"""The program as a file: what it needs on the machine that it is copied to."""
 
 import os
 import platform
@@ -12,11 +12,11 @@ import pytest
 import labkit
 
 CAPTURE = labkit.LAB.parent / "fixtures/mongod-4.0-mixed/wire.pcap.gz"
-# What glibc itself consists of.
+# The libraries of glibc itself.
 LIBC = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
-def test_it_needs_no_shared_library_but_those_of_libc():
+def test_it_needs_only_the_shared_libraries_of_libc():
     done = subprocess.run(["readelf", "-d", labkit.MONGOSONAR], capture_output=True, text=True, check=True)
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", done.stdout))
     assert needed <= LIBC, needed - LIBC
@@ -41,7 +41,7 @@ def test_the_static_binary_needs_nothing_to_run(static, tmp_path):
     assert "LOAD" in headers
     assert "INTERP" not in headers and "(NEEDED)" not in headers, headers
     if os.geteuid() == 0:
-        # It runs where there is no other file at all.
+        # It runs in a directory tree without any other file.
         shutil.copy(static, tmp_path / "mongosonar")
         done = run("chroot", tmp_path, "/mongosonar", "--version")
         assert done.returncode == 0 and done.stdout.startswith("mongosonar "), done
@@ -60,11 +60,11 @@ def test_the_static_binary_does_the_same(static):
 
 @pytest.mark.root
 def test_the_static_binary_works_without_its_privileges(static, served_v4, tmp_path, monkeypatch):
-    """musl makes other system calls than glibc, and the filter must let them through."""
+    """musl makes other system calls than glibc, and the filter must allow them."""
     monkeypatch.setattr(labkit, "MONGOSONAR", str(static))
     port = labkit.port_of(served_v4)
     kept = tmp_path / "kept.pcapng"
-    with labkit.listening(
+    with labkit.live_capture(
         tmp_path, ["--interface", "lo", "--port", str(port), "--json", "--interval", "500ms", "--write", str(kept)]
     ) as running:
         labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")

@@ -27,13 +27,13 @@ def plain_recording(tmp_path_factory):
     return path
 
 
-def test_an_interface_that_is_not_there_lists_those_that_are():
+def test_an_unknown_interface_lists_the_known_ones():
     done = run("queries", "--interface", "nosuch0")
     assert done.returncode == 1
     assert "nosuch0" in done.stderr and "lo" in done.stderr.replace("nosuch0", "").split("nosuch0")[0]
 
 
-def test_a_file_that_is_no_capture_says_which_bytes(tmp_path):
+def test_a_file_that_is_not_a_capture_names_its_first_bytes(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("hello, this is no capture")
     done = run("queries", "--read", path)
@@ -41,18 +41,18 @@ def test_a_file_that_is_no_capture_says_which_bytes(tmp_path):
     assert str(path) in done.stderr and "68 65 6c 6c" in done.stderr
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     done = run("queries", "--read", tmp_path / "absent.pcap")
     assert done.returncode == 1 and "absent.pcap" in done.stderr
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "27020-27017", "mongod"])
-def test_a_wrong_port_says_what_is_right(port):
+def test_a_wrong_port_names_the_valid_range(port):
     done = run("queries", "--port", port)
     assert done.returncode == 2 and port in done.stderr and "27017" in done.stderr
 
 
-def test_a_cut_file_is_read_to_the_cut_and_the_exit_code_tells(plain_recording, tmp_path):
+def test_a_cut_file_is_read_to_the_cut_and_gives_exit_code_3(plain_recording, tmp_path):
     data = plain_recording.read_bytes()
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(data[: len(data) // 2])
@@ -75,7 +75,7 @@ def test_standard_input_reads_as_the_file_does(plain_recording):
 def test_without_permission_it_names_the_capability_and_the_line_that_grants_it(tmp_path):
     if not shutil.which("setpriv"):
         pytest.skip("setpriv is not installed")
-    # A place that nobody may enter too.
+    # A directory that nobody may enter.
     binary = shutil.copy(labkit.MONGOSONAR, "/tmp/mongosonar-unprivileged")
     try:
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -85,7 +85,7 @@ def test_without_permission_it_names_the_capability_and_the_line_that_grants_it(
         assert "CAP_NET_RAW" in done.stderr and "sudo setcap cap_" in done.stderr
         doctor = subprocess.run([*nobody, binary, "doctor"], capture_output=True, text=True, timeout=30)
         assert "CAP_NET_RAW" in doctor.stdout and "setcap" in doctor.stdout
-        # Where the capability cannot be had at all, setcap would not help.
+        # If the capability is not available at all, setcap does not help.
         bounded = subprocess.run([*nobody, "--bounding-set=-all", *listen], capture_output=True, text=True, timeout=30)
         assert bounded.returncode == 1
         assert "CAP_NET_RAW" in bounded.stderr and "setcap" not in bounded.stderr
@@ -94,10 +94,10 @@ def test_without_permission_it_names_the_capability_and_the_line_that_grants_it(
 
 
 def test_json_and_csv_give_the_same_figures():
-    told = labkit.summary(
+    summary = labkit.summary(
         [json.loads(line) for line in run("queries", "--read", RECORDING, "--json").stdout.splitlines()]
     )
-    row = told["rows"][0]
+    row = summary["rows"][0]
     assert {
         "shape_id",
         "ordered_id",
@@ -129,8 +129,8 @@ def test_json_and_csv_give_the_same_figures():
     assert {"p50", "p95", "p99", "max", "sum"} <= row["latency_ns"].keys()
     rows = list(csv.DictReader(io.StringIO(run("queries", "--read", RECORDING, "--csv").stdout)))
     by_shape = {(row["shape_id"], row["server"], row["role"], row["class"]): row for row in rows}
-    assert len(by_shape) >= len(told["rows"])
-    for row in told["rows"]:
+    assert len(by_shape) >= len(summary["rows"])
+    for row in summary["rows"]:
         line = by_shape[row["shape_id"], row["server"], row["role"], row["class"]]
         assert int(line["calls"]) == row["calls"] and int(line["request_bytes"]) == row["request_bytes"]
 
@@ -145,9 +145,9 @@ def test_values_are_shown_only_when_asked_for():
 def test_rows_by_application_and_by_client_add_up_to_the_totals():
     for by, key in (("app", "app"), ("client", "client"), ("namespace", "namespace")):
         done = run("queries", "--read", RECORDING, "--json", "--by", by)
-        told = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
-        assert all(key in row for row in told["rows"])
-        assert sum(row["calls"] for row in told["rows"]) == told["totals"]["calls"]
+        summary = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
+        assert all(key in row for row in summary["rows"])
+        assert sum(row["calls"] for row in summary["rows"]) == summary["totals"]["calls"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -166,13 +166,13 @@ def test_the_manual_is_written(tmp_path):
     assert any(path.name.startswith("mongosonar") for path in tmp_path.iterdir())
 
 
-def test_the_doctor_says_what_works():
+def test_the_doctor_lists_what_works():
     text, machine = run("doctor"), run("doctor", "--json")
     assert text.returncode == 0 and text.stdout.strip()
     assert json.loads(machine.stdout)
 
 
-def test_a_reader_that_goes_away_is_no_error():
+def test_a_closed_pipe_is_not_an_error():
     command = f"set -o pipefail; {labkit.MONGOSONAR} queries --read {RECORDING} --each | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and not done.stderr

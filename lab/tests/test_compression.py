@@ -9,14 +9,14 @@ pytestmark = pytest.mark.root
 
 
 @pytest.mark.parametrize("compressor", ["snappy", "zlib", "zstd"])
-def test_compressed_commands_are_heard(compressor, served_v4, tmp_path):
+def test_compressed_commands_are_captured(compressor, served_v4, tmp_path):
     proxy = [labkit.LAB / "bin/proxy", "--server", served_v4, "--compressor", compressor]
     with labkit.ready(proxy) as address:
-        said, live, read, _ = compare(tmp_path, "python", address, f"compressors={compressor}")
-    for way, heard in ("live", live), ("from the file", read):
-        difference = labkit.join(heard, said)
+        sent, live, read, _ = compare(tmp_path, "python", address, f"compressors={compressor}")
+    for way, captured in ("live", live), ("from the file", read):
+        difference = labkit.join(captured, sent)
         assert not difference, f"{way}:\n{difference}"
-        requests = {command["request_id"] for command in said}
-        compressed = {op["compressor"] for op in heard if op["request_id"] in requests}
+        requests = {command["request_id"] for command in sent}
+        compressed = {op["compressor"] for op in captured if op["request_id"] in requests}
         assert compressed == {compressor}
-        assert {op["opcode"] for op in heard if op["request_id"] in requests} == {"OP_MSG"}
+        assert {op["opcode"] for op in captured if op["request_id"] in requests} == {"OP_MSG"}

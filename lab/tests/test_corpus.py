@@ -1,4 +1,4 @@
-"""Recordings of a real MongoDB 4.0: the figures that its driver and its profiler took, from the binary."""
+"""Recordings of a real MongoDB 4.0: the binary gives the same figures as its driver and its profiler."""
 
 import collections
 import gzip
@@ -13,18 +13,18 @@ import labkit
 FIXTURES = labkit.LAB.parent / "fixtures"
 
 
-# What the hand-made legacy messages of the mixed recording are; no driver knows of them.
+# The hand-made legacy messages of the mixed recording, which no driver records.
 BY_HAND = {"find": 3, "insert": 1, "update": 1, "delete": 1}
 
 
 def driver_record(name):
-    """The driver's record, in the words of labkit.join."""
+    """The driver's record, in the format of labkit.join."""
     with gzip.open(FIXTURES / name / "driver.jsonl.gz", "rt") as file:
         for line in file:
             command = json.loads(line)
             command["driver"] = "python"
             command["request_id"] &= 0xFFFFFFFF
-            # PyMongo's own name for it; a first value that is no string names no collection.
+            # PyMongo's own name for it; a first value that is not a string does not name a collection.
             database, _, collection = command["ns"].partition(".")
             if collection.isdigit() or collection.startswith("["):
                 command["ns"] = database
@@ -34,14 +34,14 @@ def driver_record(name):
                 command["unacknowledged"] = True
             if "nModified" in command:
                 command["n_modified"] = command["nModified"]
-                # The record does not tell how many of n were made new.
+                # The record does not contain how many of n were inserted.
                 command["upserts_unknown"] = command["n_modified"] != command.get("n")
             command["write_errors"] = command.get("writeErrors", [])
             yield command
 
 
 def profiled(name, database):
-    """Documents of system.profile as (op, ns), read with nothing of ours."""
+    """Documents of system.profile as (op, ns), read without code of mongosonar."""
     data = gzip.open(FIXTURES / name / "profile" / f"{database}.bson.gz").read()
     at = 0
     while at < len(data):
@@ -61,15 +61,15 @@ def profiled(name, database):
     ("name", "server", "commands", "failed", "extra"),
     [("mongod-4.0-mixed", None, 4_206, 16, BY_HAND), ("mongod-4.0-sharded", 27_217, 1_567, None, {})],
 )
-def test_every_command_of_the_driver_is_heard(name, server, commands, failed, extra):
-    said = list(driver_record(name))
-    assert len(said) == commands
-    assert failed is None or sum(command["outcome"] == "failed" for command in said) == failed
-    heard = labkit.read_capture(FIXTURES / name / "wire.pcap.gz")
-    # On the sharded host the mongos asks the shards in turn, with request ids of its own.
-    heard = [op for op in heard if server is None or op["server"].endswith(f":{server}")]
-    difference = labkit.join(heard, said)
-    # Dropping what is not there fails with NamespaceNotFound, which this driver takes for success.
+def test_every_command_of_the_driver_is_captured(name, server, commands, failed, extra):
+    sent = list(driver_record(name))
+    assert len(sent) == commands
+    assert failed is None or sum(command["outcome"] == "failed" for command in sent) == failed
+    captured = labkit.read_capture(FIXTURES / name / "wire.pcap.gz")
+    # On the sharded host the mongos sends its own requests to the shards, with its own request ids.
+    captured = [op for op in captured if server is None or op["server"].endswith(f":{server}")]
+    difference = labkit.join(captured, sent)
+    # Dropping a missing collection fails with NamespaceNotFound, which this driver counts as success.
     differing = [line for line in difference.differing if not line.startswith("drop ")]
     assert not difference.missing and not differing, str(difference)
     assert collections.Counter(op["command"] for op in difference.extra) == extra
@@ -77,10 +77,10 @@ def test_every_command_of_the_driver_is_heard(name, server, commands, failed, ex
 
 def test_the_wire_and_the_profiler_count_the_same_reads():
     name = "mongod-4.0-mixed"
-    heard = labkit.read_capture(FIXTURES / name / "wire.pcap.gz")
-    # Reads are one entry each for both; the profiler splits bulk writes into their statements.
+    captured = labkit.read_capture(FIXTURES / name / "wire.pcap.gz")
+    # A read is one entry for both; the profiler splits bulk writes into statements.
     wire = collections.Counter()
-    for op in heard:
+    for op in captured:
         if op["database"] == "stats" and op["command"] == "find":
             wire[op["collection"]] += 1
     profile = collections.Counter(
@@ -100,9 +100,9 @@ def test_the_summary_balances_and_adds_up():
         "all",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
-    coverage = told["coverage"]
-    assert told["kind"] == "summary" and told["schema"] == 1
+    summary = labkit.summary([json.loads(line) for line in done.stdout.splitlines()])
+    coverage = summary["coverage"]
+    assert summary["kind"] == "summary" and summary["schema"] == 1
     assert coverage["requests"] == sum(
         coverage[f"requests_{how}"]
         for how in (
@@ -117,4 +117,4 @@ def test_the_summary_balances_and_adds_up():
         )
     )
     assert coverage["replies"] == sum(coverage[f"replies_{how}"] for how in ("paired", "exhaust", "orphan"))
-    assert told["totals"]["calls"] == sum(row["calls"] for row in told["rows"])
+    assert summary["totals"]["calls"] == sum(row["calls"] for row in summary["rows"])

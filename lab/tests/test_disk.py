@@ -1,4 +1,4 @@
-"""`mongosonar disk` on real file systems, beside fio, sysstat's iostat and the kernel's own counts."""
+"""`mongosonar disk` on real file systems, compared with fio, sysstat's iostat and the kernel's counters."""
 
 import contextlib
 import functools
@@ -55,7 +55,7 @@ def needs(*programs):
 
 @contextlib.contextmanager
 def loop_file_system(kind, options="", mebibytes=400, in_memory=False):
-    """A file system really made on a loop device; gives where it is mounted and the device. `in_memory`: its image is,
+    """A real file system on a loop device; yields mount point and device. With `in_memory` its image is in memory,
     so that a busy disk does not delay it."""
     needs(f"mkfs.{kind}", "losetup")
     base = pathlib.Path("/dev/shm") if in_memory and os.path.ismount("/dev/shm") else labkit.LAB.parent / "target"
@@ -85,8 +85,8 @@ def loop_file_system(kind, options="", mebibytes=400, in_memory=False):
 
 
 def with_patience(test):
-    """Tries three times: the two that are compared run one after the other or look at two spans, and a machine that
-    stands still for a second in one of them says nothing of either."""
+    """Tries three times: the two runs that are compared happen one after the other or over different spans, and a machine
+    that stalls for a second in one of them makes the comparison worthless."""
 
     @functools.wraps(test)
     def patient(*arguments, **options):
@@ -102,8 +102,8 @@ def with_patience(test):
 
 @contextlib.contextmanager
 def throttled(device, per_second):
-    """Lets so many reads and writes a second of each kind through to a device, for the processes that join. Gives the
-    words of a shell that join and run what follows."""
+    """Limits reads and writes per second of a device for the processes that join. Yields the
+    shell words that join the limit and run what follows."""
     throttle = pathlib.Path("/sys/fs/cgroup/blkio")
     if not (throttle / "blkio.throttle.read_iops_device").exists():
         pytest.skip("no cgroup here that throttles a device (blkio of version 1)")
@@ -163,14 +163,14 @@ def test_a_bad_configuration_is_an_error_that_names_it(folder, text, named):
 
 @pytest.mark.parametrize("engine", ["uring", "threads"])
 @pytest.mark.parametrize("mode", [["--r"], ["--w"], ["--r", "--w", "--no-fdatasync"]])
-def test_the_kernel_counts_what_is_printed(folder, engine, mode):
+def test_printed_bytes_equal_the_kernel_s_counters(folder, engine, mode):
     result = bench("--dir", folder, "--engine", engine, "--fileSizeMB", "32", "--nThreads", "8", *mode)
     if result["engine"] != engine:
         pytest.skip(result["notes"][0])
     for step in result["steps"]:
         read, written = ((step[kind] or {"bytes": 0})["bytes"] for kind in ("reads", "writes"))
         assert read == step["kernel_read_bytes"]
-        # What the file system writes on the way (an inode's times) is counted for the process as well.
+        # The kernel also counts the file system's own writes (an inode's times) for the process.
         assert written <= step["kernel_written_bytes"] <= written + 64 * 1024
         assert (step["reads"] or {"count": 0})["count"] * 4096 == read
         assert (step["flushes"] is not None) == (mode == ["--w"])
@@ -180,14 +180,14 @@ def test_the_kernel_counts_what_is_printed(folder, engine, mode):
 
 @pytest.mark.root
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_the_device_counts_what_is_printed(kind):
-    """On a device of our own nobody else reads: its counters are those of the test."""
+def test_printed_requests_equal_the_device_s_counters(kind):
+    """Nobody else uses our own device, so its counters are those of the test."""
     with loop_file_system(kind, "noatime") as (point, device):
         result = bench("--dir", point, "--r", "--fileSizeMB", "64", "--nThreads", "4")
         assert result["place"]["file_system"] == kind and result["place"]["device"] == os.path.basename(device)
         for step in result["steps"]:
             counted = step["device"]
-            # Between the two readings of the counters lies a little more time than the step itself.
+            # The time between the two readings of the counters is a little longer than the step.
             assert counted["r/s"] == pytest.approx(step["operations_per_second"], rel=0.05)
             assert counted["rkB/s"] == pytest.approx(step["bytes_per_second"] / 1024, rel=0.05)
             assert counted["rareq-sz"] == pytest.approx(4, rel=0.05)
@@ -200,9 +200,9 @@ def test_the_device_counts_what_is_printed(kind):
     [("uring", ["--ioengine=io_uring", "--iodepth=4"]), ("threads", ["--ioengine=psync", "--numjobs=4", "--thread"])],
 )
 @with_patience
-def test_latencies_are_those_of_fio(engine, fios):
-    """On a device that lets 200 reads a second through, in bursts, whatever else the machine does: a few reads wait long
-    for the next burst, the others not at all, and both histograms say so."""
+def test_latencies_agree_with_fio(engine, fios):
+    """On a device that is limited to 200 reads per second in bursts: a few reads wait long
+    for the next burst, the others not at all, and both histograms show that."""
     needs("fio")
     with loop_file_system("ext4", in_memory=True) as (point, device):
         lay = ["fio", "--name=lay", f"--filename={point}/fio", "--size=64m", "--bs=1m", "--rw=write", "--direct=1"]
@@ -266,7 +266,7 @@ def test_latencies_are_those_of_fio(engine, fios):
 
 
 def test_latencies_of_a_known_service_time(folder):
-    """Little's law: in flight = rate times mean latency, for every step and kind together."""
+    """Little's law: in flight = rate × mean latency, for every step and all kinds together."""
     for step in bench("--dir", folder, "--r", "--w", "--fileSizeMB", "32", "--nThreads", "16")["steps"]:
         waited = sum(
             kind["count"] * kind["latency_ns"]["mean"] for kind in (step["reads"], step["writes"], step["flushes"])
@@ -277,7 +277,7 @@ def test_latencies_of_a_known_service_time(folder):
 @pytest.mark.root
 @with_patience
 def test_stat_agrees_with_iostat():
-    """Both look at the same three seconds of a load that is held to an even rate."""
+    """Both observe the same three seconds of a load with a constant rate."""
     needs("iostat")
     with loop_file_system("ext4", in_memory=True) as (point, device), throttled(device, 500) as joined:
         load = [
@@ -346,7 +346,7 @@ def test_stat_agrees_with_iostat():
     assert known <= set(other) and known <= set(mine), set(other) ^ set(mine)
 
 
-def test_stat_names_what_it_cannot_find():
+def test_stat_names_missing_disks():
     done = run("stat", "nosuch0", "--count", "1")
     assert done.returncode == 1 and "nosuch0" in done.stderr
     done = run("stat", "--dbpath", "/proc", "--count", "1")
@@ -363,7 +363,7 @@ def test_stat_names_what_it_cannot_find():
         ("ext4", "strictatime", {"file-system": "warning", "atime": "warning"}),
     ],
 )
-def test_check_of_a_file_system_that_was_really_made(kind, options, grades):
+def test_check_of_a_real_file_system(kind, options, grades):
     with loop_file_system(kind, options) as (point, _):
         done = run("check", "--json", "--dbpath", point)
         result = json.loads(done.stdout)
@@ -378,7 +378,7 @@ def test_check_of_a_file_system_that_was_really_made(kind, options, grades):
 
 
 @pytest.mark.root
-def test_the_command_of_a_finding_fixes_it():
+def test_the_remedy_of_a_finding_fixes_it():
     with loop_file_system("ext4", "strictatime") as (point, _):
 
         def atime():
@@ -398,7 +398,7 @@ def test_check_of_a_folder_in_memory():
     assert found["file-system"]["verdict"] == "problem" and "memory" in found["file-system"]["why"]
 
 
-def test_a_file_system_without_direct_io_says_what_still_holds():
+def test_without_direct_io_it_names_the_figures_that_still_hold():
     if not os.path.ismount("/dev/shm"):
         pytest.skip("no /dev/shm")
     done = run("bench", "--r", "--fileSizeMB", "4", "--dir", "/dev/shm")
@@ -421,7 +421,7 @@ def test_a_mapped_file_is_synced_and_has_no_rate_in_bytes(folder):
 
 
 @pytest.mark.root
-def test_no_space_is_seen_before_anything_is_written():
+def test_missing_space_is_detected_before_writing():
     with loop_file_system("ext4", mebibytes=64) as (point, _):
         done = run("bench", "--r", "--fileSizeMB", "200", "--dir", point)
         assert done.returncode == 1 and "not enough space" in done.stderr
@@ -471,18 +471,18 @@ def test_a_folder_that_cannot_be_written_to():
         assert done.returncode == 1 and "read-only" in done.stderr.lower() and "--dir" in done.stderr
 
 
-def test_a_folder_that_is_not_there():
+def test_a_missing_folder():
     done = run("bench", "--r", "--dir", "/nonexistent/folder")
     assert done.returncode == 1 and "/nonexistent/folder" in done.stderr
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("engine", ["uring", "threads", "mmap"])
-def test_a_device_that_goes_away_in_mid_run_is_an_error(engine):
-    """The image below the loop device is cut: reads beyond its end fail as those of a lost disk do."""
+def test_a_device_that_disappears_during_a_run_is_an_error(engine):
+    """Truncates the image of the loop device: reads beyond its end fail like those of a lost disk."""
     with loop_file_system("ext4") as (point, device):
         image = point.parent / "image"
-        # A page that was read once stays mapped: slowly, so that there are some left.
+        # A page that was read stays mapped; read slowly, so that some are left.
         options = ["--sleepMicros", "4000"] if engine == "mmap" else ["--probe-seconds", "0"]
         command = [
             labkit.MONGOSONAR,
@@ -551,8 +551,8 @@ def test_a_signal_leaves_nothing_behind(folder, number, code, when):
     assert not list(folder.iterdir())
 
 
-def test_a_terminal_shows_how_far_the_file_is(folder):
-    """And a pipe does not."""
+def test_a_terminal_shows_the_progress_of_the_file(folder):
+    """A pipe does not."""
     command = [
         labkit.MONGOSONAR,
         "disk",
@@ -588,7 +588,7 @@ def test_a_terminal_shows_how_far_the_file_is(folder):
 
 @pytest.mark.parametrize("engine", ["uring", "threads"])
 def test_the_largest_record(folder, engine):
-    """As large as mongoperf took, in order and at random."""
+    """As large as mongoperf allowed, sequential and random."""
     for access in ("sequential", "random"):
         result = bench(
             "--dir",
@@ -622,7 +622,7 @@ def test_the_end_of_a_pipe_leaves_nothing_behind(folder):
     labkit.wait_until(lambda: not list(folder.iterdir()), "the removal of the test file")
 
 
-def test_what_was_there_is_not_touched(folder):
+def test_existing_files_are_not_touched(folder):
     for name in ("mongosonar-disk-1-00000000.tmp", "mongoperf__testfile__tmp"):
         (folder / name).write_text("mine")
     bench("--r", "--fileSizeMB", "4", "--dir", folder)
@@ -719,7 +719,7 @@ def test_a_thousand_in_flight_in_bounded_memory(folder, engine):
 
 
 @pytest.mark.root
-def test_io_uring_that_is_forbidden_gives_threads_with_a_word_of_why(folder):
+def test_forbidden_io_uring_falls_back_to_threads_with_the_reason(folder):
     switch = pathlib.Path("/proc/sys/kernel/io_uring_disabled")
     if not switch.exists():
         pytest.skip("this kernel cannot forbid io_uring")
@@ -735,7 +735,7 @@ def test_io_uring_that_is_forbidden_gives_threads_with_a_word_of_why(folder):
 
 @pytest.mark.root
 @with_patience
-def test_a_capped_volume_is_told_from_a_slow_one():
+def test_a_capped_volume_differs_from_a_slow_one():
     with loop_file_system("ext4", in_memory=True) as (point, device), throttled(device, 400) as joined:
         command = [
             *joined,
@@ -767,7 +767,7 @@ MACHINES = labkit.LAB.parent / "fixtures/machines"
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
-    """Makes the tree of a recording."""
+    """Creates the directory tree of a recording."""
     sys.path.insert(0, str(MACHINES))
     import tree
 
@@ -852,7 +852,7 @@ DESTRUCTIVE = re.compile(
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in MACHINES.glob("*.txt")))
-def test_check_of_no_machine_prints_a_command_that_destroys_data(machine, name):
+def test_check_never_prints_a_command_that_destroys_data(machine, name):
     root = machine(name)
     points = {line.split()[4] for line in (root / "proc/self/mountinfo").read_text().splitlines() if line.strip()}
     assert "/" in points
@@ -869,7 +869,7 @@ def test_check_of_no_machine_prints_a_command_that_destroys_data(machine, name):
     assert remedies
 
 
-def test_a_path_that_is_no_folder_is_rejected_by_every_command(tmp_path):
+def test_every_command_rejects_a_path_that_is_not_a_folder(tmp_path):
     file = tmp_path / "file"
     file.write_text("x")
     for path, words in (
@@ -889,7 +889,7 @@ def test_a_path_that_is_no_folder_is_rejected_by_every_command(tmp_path):
     assert sorted(tmp_path.iterdir()) == [file]
 
 
-def test_check_without_a_mongod_speaks_of_none(machine):
+def test_check_without_a_mongod_has_no_findings_about_one(machine):
     root = machine("cloud")
     shutil.rmtree(root / "proc/1207")
     result = json.loads(run("check", "--json", "--root", root, "--dbpath", "/").stdout)
@@ -897,7 +897,7 @@ def test_check_without_a_mongod_speaks_of_none(machine):
     assert any(line.startswith("mongod: none runs here") for line in result["unseen"]), result["unseen"]
 
 
-def test_check_of_a_machine_in_order_is_all_ok(machine):
+def test_check_of_a_well_configured_machine_is_all_ok(machine):
     done = run("check", "--root", machine("cloud"))
     assert done.returncode == 0, done.stdout
 
@@ -913,7 +913,7 @@ BUILD_INFO = (
     [
         ("/opt/mongodb-linux-x86_64-rhel80-6.0.12/bin/mongod", {}, "6.0", "the path of its program"),
         ("/usr/bin/mongod", {"var/log/mongo.log": BUILD_INFO % "5.0.1" + BUILD_INFO % "7.0.5"}, "7.0", "its log"),
-        # An older package is there as well; what runs is what counts.
+        # An older package is installed too; the running version counts.
         (
             "/opt/mongodb/bin/mongod",
             {
@@ -945,7 +945,7 @@ BUILD_INFO = (
         ("/usr/bin/mongod", {}, None, "/data/diagnostic.data"),
     ],
 )
-def test_check_finds_which_mongod_it_is_or_says_what_it_could_not_see(machine, program, files, version, source):
+def test_check_finds_the_version_of_mongod_or_names_what_it_could_not_see(machine, program, files, version, source):
     root = machine("cloud")
     (root / "var/lib/dpkg/status").unlink()
     (root / "proc/1207/cmdline").write_text(f"{program}\0--config\0/etc/mongod.conf\0")
@@ -967,7 +967,7 @@ def test_check_finds_which_mongod_it_is_or_says_what_it_could_not_see(machine, p
         assert "not known" in found and "--mongod-version" in unseen[0] and source in unseen[0], unseen
 
 
-# A mongod of root's in process ids of its own, so that no other one of this machine is seen; each command looks at it.
+# A mongod of root in its own PID namespace, so that no other one is visible; each command looks at it.
 OTHER_USER = """
 "$0" 60 & mongod=$!
 until [ "$(cat /proc/$mongod/comm)" = mongod ]; do sleep 0.01; done
@@ -980,8 +980,8 @@ kill $mongod
 
 
 @pytest.mark.root
-def test_check_without_root_says_what_it_could_not_see(tmp_path):
-    """A process of root's that is named mongod, looked at by nobody."""
+def test_check_without_root_names_what_it_could_not_see(tmp_path):
+    """The user nobody checks a process of root that is named mongod."""
     needs("setpriv", "unshare")
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -997,14 +997,14 @@ def test_check_without_root_says_what_it_could_not_see(tmp_path):
     assert done.returncode == 0 and set(map(int, read("codes").split())) <= {0, 4, 5}, done.stderr
     seen, less = (json.loads(read(name)) for name in ("root", "nobody"))
     assert f"mongod runs as {int(read('pid'))}" in less["about"]
-    # What everybody may read is judged alike.
+    # Facts that everybody may read give the same findings.
     alike = {"kernel", "file-system", "atime", "readahead", "swappiness", "max-map-count", "limits", "free-space"}
     judged = lambda result: {f["name"]: f["verdict"] for f in result["findings"] if f["name"] in alike}
     assert judged(less) == judged(seen)
     assert any(words.startswith("version of mongod") for words in less["unseen"])
 
 
-def test_check_of_a_folder_looks_at_the_mongod_whose_folder_it_is(tmp_path):
+def test_check_of_a_folder_uses_the_mongod_that_owns_it(tmp_path):
     for pid, folder in [(10, "/data/one"), (20, "/data/two"), (30, "/data/three")]:
         own = tmp_path / "proc" / str(pid)
         own.mkdir(parents=True)
@@ -1015,6 +1015,6 @@ def test_check_of_a_folder_looks_at_the_mongod_whose_folder_it_is(tmp_path):
         assert f"mongod runs as {pid}" in json.loads(done.stdout)["about"], done
 
 
-def test_check_of_what_is_no_machine(tmp_path):
+def test_check_of_an_invalid_root(tmp_path):
     done = run("check", "--root", tmp_path)
     assert done.returncode == 2 and "proc" in done.stderr

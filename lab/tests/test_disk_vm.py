@@ -1,4 +1,4 @@
-"""`mongosonar disk` on md and LVM really made, with disks that go away and quotas that are hit, on a stock Debian kernel."""
+"""`mongosonar disk` on real md and LVM volumes, with failing disks and exceeded quotas, on a stock Debian kernel."""
 
 import concurrent.futures
 import json
@@ -63,7 +63,7 @@ ARRAYS_SCRIPT = """
     set +e
     while read name kind options _; do
         mkdir /mnt/$name
-        # Nothing that ext4 would do later in the background.
+        # Do now what ext4 would do later in the background.
         now=; [ $kind = xfs ] || now='-E lazy_itable_init=0,lazy_journal_init=0'
         mkfs.$kind -q $now /dev/$name
         mount -o $options /dev/$name /mnt/$name
@@ -74,7 +74,7 @@ ARRAYS_SCRIPT = """
         mongosonar disk stat --json --dbpath /mnt/$name --interval 100ms --count 1 > /tmp/stat-$name
     done < /arrays
     sync
-    # A hundred reads of 4 KiB of each array itself, while nothing else is done.
+    # A hundred reads of 4 KiB from each array, while nothing else runs.
     mongosonar disk stat --json --interval 4s --count 1 > /tmp/stat &
     sleep 1.5
     while read name _; do dd if=/dev/$name of=/dev/null bs=4096 count=100 skip=1000 iflag=direct; done < /arrays
@@ -138,7 +138,7 @@ LOSSES_SCRIPT = r"""
     mkdir -p /mnt/user /mnt/project /mnt/fill
     mkfs.ext4 -q -O quota /dev/vdf; mount -o usrquota /dev/vdf /mnt/user
     mkfs.xfs -q /dev/vdg; mount -o pquota /dev/vdg /mnt/project
-    # No extents, so that no space can be reserved: the limit is met in the middle of filling.
+    # No extents, so that no space can be reserved: the limit is reached while the file is filled.
     mkfs.ext4 -q -O quota,^extent,^64bit,^has_journal /dev/vdh; mount -o usrquota /dev/vdh /mnt/fill
     for name in user project fill; do mkdir /mnt/$name/data; chmod 777 /mnt/$name/data; done
     setquota -u 65533 0 20480 0 0 /mnt/user; setquota -u 65533 0 20480 0 0 /mnt/fill
@@ -152,7 +152,7 @@ LOSSES_SCRIPT = r"""
 
 @pytest.fixture(scope="module")
 def boots(tmp_path_factory):
-    """Two machines, which run beside each other."""
+    """Two machines that run at the same time."""
     listed = tmp_path_factory.mktemp("arrays") / "arrays"
     rows = (
         f"{name} {kind} {options} : {' '.join(f'/dev/{disk}' for disk in MEMBERS[name])}\n"
@@ -193,7 +193,7 @@ def boots(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def arrays(boots):
-    """What was seen of each array."""
+    """The results of each array."""
     done = boots["arrays"].result()
     assert done.code == 0, done
     taken = {path.removeprefix("/tmp/"): text.decode() for path, text in done.taken.items()}
@@ -202,7 +202,7 @@ def arrays(boots):
 
 
 def findings(text):
-    """The worst verdict of each name, and all that was found."""
+    """The worst grade of each name, and all findings."""
     order = ["ok", "warning", "problem"]
     grades, found = {}, {}
     for finding in json.loads(text)["findings"]:
@@ -237,14 +237,14 @@ def test_check_of_an_array(arrays, name, expected):
         assert detail["MD_DEVICES"] == str(len(MEMBERS[name]))
 
 
-def test_the_stripe_is_what_the_file_systems_own_tools_say(arrays):
+def test_the_stripe_agrees_with_the_file_systems_own_tools(arrays):
     sunit, swidth = (int(n) for n in re.search(r"sunit=(\d+)\s+swidth=(\d+) blks", arrays["info-raid0"]).groups())
     assert f"{sunit * 4} KiB and {swidth * 4} KiB" in findings(arrays["check-raid0"])[1]["stripe"]
     stripe = int(re.search(r"RAID stripe width:\s+(\d+)", arrays["info-raid5"])[1])
     assert f"{stripe * 4} KiB" in findings(arrays["check-raid5"])[1]["stripe"]
 
 
-def test_a_member_that_failed_is_a_problem(arrays):
+def test_a_failed_member_is_a_problem(arrays):
     grades, found = findings(arrays["degraded"])
     assert grades["raid-degraded"] == "problem" and "1 missing" in found["raid-degraded"]
 
@@ -275,21 +275,21 @@ def test_bench_on_an_array(arrays, name):
     assert step["writes"]["bytes"] <= step["kernel_written_bytes"] <= step["writes"]["bytes"] + 64 * 1024
     own, members = step["device"], step["disks"]
     assert sorted(disk["device"] for disk in members) == MEMBERS[name]
-    # Over a somewhat longer time: between the readings of the counters the step is begun and ended, slowly here.
+    # Over a somewhat longer time: starting and ending the step is slow here, between the readings of the counters.
     assert 0.5 <= own["r/s"] / (step["reads"]["count"] / step["seconds"]) <= 1.05
     if name in COPIES:
         assert sum(disk["rkB/s"] for disk in members) == pytest.approx(own["rkB/s"], rel=0.1)
-        # And what md writes of its own: bitmap and superblock.
+        # md also writes its bitmap and superblock.
         written = sum(disk["wkB/s"] for disk in members)
         assert COPIES[name] * own["wkB/s"] * 0.9 <= written <= COPIES[name] * own["wkB/s"] * 1.5 + 200
     else:
-        # Each small write reads and writes the parity too.
+        # Each small write also reads and writes the parity.
         assert sum(disk["wkB/s"] for disk in members) >= 1.8 * own["wkB/s"] * 0.9
 
 
 @pytest.fixture(scope="module")
 def losses(boots):
-    """Exit code, messages and what was left of each run."""
+    """Exit code, messages and remaining files of each run."""
     done = boots["losses"].result()
     assert done.code == 0, done
     seen = {}
@@ -300,7 +300,7 @@ def losses(boots):
 
 
 @pytest.mark.parametrize("name", ["uring", "flush", "threads", "mapped", "probing"])
-def test_a_device_that_goes_away_is_an_error_that_says_so(losses, name):
+def test_a_device_that_disappears_is_an_error_with_the_reason(losses, name):
     seen = losses[name]
     assert seen["code"] == ["1"], seen
     error = " ".join(seen["error"])
@@ -308,13 +308,13 @@ def test_a_device_that_goes_away_is_an_error_that_says_so(losses, name):
     assert " rm /mnt/" in error, "the file's removal cannot be written"
     if name != "mapped":
         assert re.search(r"(read|write|fdatasync) of 4096 bytes at offset \d+ failed: Input/output error", error), seen
-        assert error.count("Input/output error") == 2, "said once of the request, and once of the removal"
+        assert error.count("Input/output error") == 2, "one message for the request, one for the removal"
     assert "panicked" not in error
     assert [left for left in seen.get("left", []) if left != "lost+found"] == [], seen
 
 
-def test_a_file_that_may_come_back_with_its_device_is_named_at_once_and_by_the_next_run(losses):
-    """Its removal was never written: that is said at once, and the file found later."""
+def test_a_file_that_may_come_back_with_its_device_is_named_immediately_and_by_the_next_run(losses):
+    """Its removal was never written: a message says so immediately, and the next run finds the file."""
     error = " ".join(losses["threads"]["error"])
     named = re.search(r"rm (/mnt/threads/(mongosonar-disk-\S+\.tmp))", error)
     assert named, error

@@ -39,7 +39,7 @@ def blocks():
 
 
 def steps(kind, text):
-    """The commands of a block, each with the lines that it is shown to print."""
+    """The commands of a block, each with its output as shown."""
     if kind == "sh":
         commands = [line.partition("  #")[0].rstrip() for line in text.splitlines()]
         return [(command, []) for command in commands if command]
@@ -53,7 +53,7 @@ def steps(kind, text):
 
 
 def skeleton(line):
-    """A line without its figures: numbers with their units, and the white space that aligns them."""
+    """A line without numbers and units, and without alignment."""
     line = re.sub(
         r"(?<![\w])[<≥~-]?\d[\d.,:TZ-]*\s?(ns|µs|ms|s|m|h|d|k|M|G|T|MiB|KiB|kB|MB|GB|B|%)?(\d+s)?(?![\w])", "#", line
     )
@@ -149,7 +149,7 @@ def test_an_example_that_needs_the_lab(kind, where, text, tmp_path):
             assert done.returncode == 0, f"$ {command}\n{done.stdout}"
             printed = {skeleton(line) for line in done.stdout.replace(address, ADDRESS).splitlines()}
             for line in shown:
-                # What is cut off in the page varies in more than its figures.
+                # The parts that the page leaves out vary in more than numbers.
                 parts = [skeleton(part) for part in line.split("…")]
                 held = (
                     any(all(part in one for part in parts) for one in printed)

@@ -1,4 +1,4 @@
-"""How commands end: terminals that close, signals, readers that go away, Ctrl-Z, and what is left afterwards."""
+"""How commands end: closed terminals, signals, closed pipes, Ctrl-Z, and what is left afterwards."""
 
 import contextlib
 import errno
@@ -28,7 +28,7 @@ SOON = 3.0
 
 
 class Terminal:
-    """A program on a terminal of its own, of which we hold the other side."""
+    """A program on its own terminal; the test holds the other side."""
 
     def __init__(self, command, rows=24, columns=100):
         self.pid, self.side = pty.fork()
@@ -39,7 +39,7 @@ class Terminal:
         self.code = None
 
     def read(self, seconds=0.05):
-        """Takes what has been written to the terminal."""
+        """Reads the program's output from the terminal."""
         if self.side is None:
             time.sleep(seconds)
             return self.shown
@@ -48,14 +48,14 @@ class Terminal:
             try:
                 written = os.read(self.side, 1 << 16)
                 self.shown += written
-                # Where is the cursor? A terminal answers.
+                # A terminal answers the query for the cursor's position.
                 os.write(self.side, b"\x1b[1;1R" * written.count(b"\x1b[6n"))
             except OSError as error:
                 assert error.errno == errno.EIO
         return self.shown
 
     def read_all(self):
-        """Takes what a program wrote before it ended."""
+        """Reads the program's remaining output after it ended."""
         seen = None
         while self.side is not None and seen != len(self.shown):
             seen = len(self.shown)
@@ -81,7 +81,7 @@ class Terminal:
         return self.code is None
 
     def end(self, seconds=SOON):
-        """The exit code, which must come soon; nothing of the program's session may be left."""
+        """Waits for the exit code, which must come soon; no process of the program's session may be left."""
         deadline = time.monotonic() + seconds
         while self.running():
             assert time.monotonic() < deadline, f"still running: {self.shown[-2000:]!r}"
@@ -95,7 +95,7 @@ class Terminal:
 
 
 def session(leader):
-    """The processes of a session that still run."""
+    """The processes of a session that are still running."""
     found = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ def traced():
 
 
 def commands(tmp_path, traced):
-    """Each command that goes on until it is ended, and what it shows once it runs."""
+    """Each command that runs until it is stopped, and its output once it is running."""
     return {
         "queries": (QUERIES, b"mongosonar "),
         "queries --each": ([*QUERIES, "--each"], b"listening"),
@@ -150,7 +150,7 @@ NAMES = list(commands(pathlib.Path(), 0))
 
 @pytest.mark.parametrize("how", ["closed", "SIGHUP", "SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("name", NAMES)
-def test_it_ends_at_once_and_leaves_nothing_behind(name, how, tmp_path, traced):
+def test_it_ends_immediately_and_leaves_nothing_behind(name, how, tmp_path, traced):
     words, shown = commands(tmp_path, traced)[name]
     with on_terminal(*words) as terminal:
         terminal.wait_for(shown)
@@ -174,9 +174,9 @@ def test_it_ends_at_once_and_leaves_nothing_behind(name, how, tmp_path, traced):
 
 @pytest.mark.parametrize("late", ["signal", "poll"])
 @pytest.mark.parametrize("name", ["queries", "io live"])
-def test_it_ends_well_in_whatever_order_the_end_of_the_terminal_is_noticed(name, late, traced):
-    """The signal, the error of a drawing, and the hang-up that a thread waits for come in any order. strace delays what
-    waits for the hang-up; a process that is not the leader of its session gets no signal."""
+def test_it_ends_cleanly_in_any_order_of_noticing_the_closed_terminal(name, late, traced):
+    """The signal, a failed write to the terminal, and the hang-up that a thread waits for come in any order. strace delays
+    the thread; a process that is not the leader of its session gets no signal."""
     arguments = QUERIES if name == "queries" else ["io", "live", "--interval", "100ms", "--pid", str(traced)]
     command = [labkit.MONGOSONAR, *map(str, arguments)]
     if late == "poll":
@@ -196,14 +196,14 @@ def test_it_ends_well_in_whatever_order_the_end_of_the_terminal_is_noticed(name,
         ]
     with on_terminal_of("bash", "-c", 'trap "" HUP; "$0" "$@"; exit $?', *command) as terminal:
         terminal.wait_for(b"mongosonar " if name == "queries" else b"busy")
-        # Something to draw, now.
+        # Give it something to draw.
         terminal.type(b"n")
         terminal.close()
         assert terminal.end(seconds=10) == 0
 
 
 @pytest.mark.parametrize("name", ["queries", "io live"])
-def test_it_ends_well_however_often_its_terminal_closes(name, traced):
+def test_it_ends_cleanly_each_time_its_terminal_closes(name, traced):
     arguments = QUERIES if name == "queries" else ["io", "live", "--interval", "100ms", "--pid", traced]
     for wait in range(8):
         with on_terminal(*arguments) as terminal:
@@ -221,7 +221,7 @@ def catches(pid, number):
 
 
 def test_a_terminal_that_closes_costs_no_processor_time(tmp_path, traced):
-    # The program is not the leader of the session, so that no SIGHUP helps it: sudo and ssh do so too.
+    # The program is not the leader of the session, so it gets no SIGHUP, as under sudo and ssh.
     script = 'trap "" HUP; "$0" "$@"; echo "code $?" > code'
     with contextlib.chdir(tmp_path), on_terminal_of("bash", "-c", script, labkit.MONGOSONAR, *QUERIES) as terminal:
         terminal.wait_for(b"mongosonar ")
@@ -245,7 +245,7 @@ def on_terminal_of(*command):
             terminal.close()
 
 
-def test_a_reader_that_goes_away_ends_it_before_there_is_more_to_write():
+def test_a_closed_pipe_ends_it_before_there_is_more_to_write():
     command = [labkit.MONGOSONAR, *QUERIES, "--each"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     assert b"listening" in child.stderr.readline()
@@ -254,14 +254,14 @@ def test_a_reader_that_goes_away_ends_it_before_there_is_more_to_write():
     child.stderr.close()
 
 
-def test_a_reader_that_does_not_read_holds_nothing_up():
-    """Its pipe is full, so that a write would wait for ever."""
+def test_a_reader_that_does_not_read_does_not_block_the_end():
+    """The pipe is full, so a write would block forever."""
     with open("/dev/zero", "rb") as zero:
         command = [labkit.MONGOSONAR, *QUERIES, "--json", "--interval", "10ms"]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=zero)
     labkit.wait_until(lambda: waits_to_write(child.pid), "a full pipe", seconds=60)
     child.send_signal(signal.SIGTERM)
-    # It has been given time for a summary.
+    # It had time for a summary.
     assert child.wait(8) == 128 + signal.SIGTERM
     child.stdout.close()
 
@@ -293,7 +293,7 @@ def test_under_nohup_a_hangup_changes_nothing(tmp_path):
 @pytest.mark.parametrize("how", ["key", "signal"])
 def test_ctrl_z_gives_the_terminal_back_and_fg_draws_it_again(words, how, traced):
     arguments = QUERIES if words == "queries" else ["io", "live", "--pid", str(traced)]
-    # A shell with job control, as a person has it.
+    # A shell with job control, as a person uses it.
     with on_terminal_of("bash", "--norc", "--noediting", "-i") as terminal:
         terminal.type(b"PS1='ready'\"> \"; stty -echo\n")
         terminal.wait_for(b"ready> ")
@@ -331,7 +331,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_it_again(words, how, traced
 
 
 def stops(pid):
-    """Whether a process of ours is stopped; `None` where it is none of mongosonar."""
+    """Whether a process of mongosonar is stopped; `None` if it is another program."""
     with contextlib.suppress(OSError):
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text()
         if "mongosonar" in fields:
@@ -343,7 +343,7 @@ def stops(pid):
 def test_make_demo_leaves_no_server_and_no_files(dies, tmp_path):
     if not shutil.which("go"):
         pytest.skip("no Go to build the server with")
-    # A network and processes of its own: other servers of this machine are not seen.
+    # Its own network and PID namespaces, so that other servers of this machine are not visible.
     makefile = tmp_path / "Makefile"
     makefile.write_text(f"demo:\n\t@{labkit.LAB.parent / 'scripts/run.sh'} --demo\n")
     environment = {**os.environ, "MONGOSONAR": str(labkit.MONGOSONAR), "TMPDIR": str(tmp_path)}

@@ -1,6 +1,6 @@
-"""`mongosonar io` over real WiredTiger: a collection in the order of `_id` and in hashed order, walked in its own order and
-through its `_id` index. The program's own output is the oracle of what was read; the verdict must be what was done.
-strace and the kernel's own counters are the oracles of each call and of the totals."""
+"""`mongosonar io` over real WiredTiger: a collection in the order of `_id` and in hashed order, read in its own order and
+through its `_id` index. The program's own output is the oracle of the accesses, and the verdict must match them.
+strace is the oracle of single calls, the kernel's counters are that of the totals."""
 
 import collections
 import json
@@ -32,7 +32,7 @@ def drop_caches():
 
 
 def traced(command, recording, folder, cold=True):
-    """Runs a program that waits for a tracer, records it, gives the report and what it printed."""
+    """Runs a program that waits for a tracer, and records it. Returns the report and the program's output."""
     if cold:
         drop_caches()
     program = subprocess.Popen(
@@ -49,11 +49,11 @@ def traced(command, recording, folder, cold=True):
             stderr=subprocess.PIPE,
             text=True,
         )
-        said = tracer.stderr.readline()
-        if "Ctrl-C ends it" not in said:
+        output = tracer.stderr.readline()
+        if "Ctrl-C ends it" not in output:
             tracer.wait()
-            assert any(word in said for word in ("permission", "BTF", "cannot load")), said
-            pytest.skip(f"nothing can be traced here: {said}")
+            assert any(word in output for word in ("permission", "BTF", "cannot load")), output
+            pytest.skip(f"nothing can be traced here: {output}")
         out, _ = program.communicate("go\n")
         tracer.wait()
     finally:
@@ -65,14 +65,14 @@ def traced(command, recording, folder, cold=True):
 
 def report(recording):
     done = subprocess.run([MONGOSONAR, "io", "report", "--json", str(recording)], capture_output=True, check=True)
-    told = json.loads(done.stdout)
-    assert not any(told["lost"].values()), told["lost"]
-    return told
+    analysis = json.loads(done.stdout)
+    assert not any(analysis["lost"].values()), analysis["lost"]
+    return analysis
 
 
 def in_order(verdict, case=None):
-    """On a busy machine WiredTiger's eviction takes the page that a walk is on, and reads it again; the order is the disk's
-    all the same, and the verdict tells the two apart."""
+    """On a busy machine WiredTiger evicts the page of the cursor and reads it again. The order is still the disk's,
+    and the verdict distinguishes the two."""
     assert verdict["finding"] in ("sequential_pass", "read_again"), (case, verdict)
     assert verdict["far_share"] < 0.1, (case, verdict)
 
@@ -92,17 +92,17 @@ def test_verdicts_over_real_wiredtiger(databases, tmp_path):
     found, sums = {}, set()
     for order in ("ordered", "hashed"):
         for walk in ("pass", "fetch"):
-            told, out = traced(
+            analysis, out = traced(
                 [STUDY, walk, databases / order, CACHE_MB], tmp_path / f"{order}-{walk}.msio", databases / order
             )
             what, records, _, _, sum_ = out.split()[-5:]
             assert (what, records) == (walk, str(COUNT))
             sums.add(sum_)
-            found[order, walk] = told["verdict"]
+            found[order, walk] = analysis["verdict"]
     assert len(sums) == 1, "all of them read the same documents"
     for case, verdict in found.items():
         assert verdict["path"].endswith("collection-2-1.wt"), case
-        # The whole collection was read, once where the order is the disk's.
+        # The whole collection was read; only once if the order is the disk's.
         assert verdict["touched_bytes"] > 100 << 20, case
         if case == ("hashed", "fetch"):
             assert verdict["finding"] == "index_fetch" and verdict["index_path"].endswith("index-3-1.wt")
@@ -114,18 +114,18 @@ def test_verdicts_over_real_wiredtiger(databases, tmp_path):
             )
 
 
-def test_the_cure_and_what_is_none(databases, tmp_path):
+def test_reordering_helps_and_a_rebuild_does_not(databases, tmp_path):
     folder = databases / "hashed"
     fetch = [STUDY, "fetch", folder, CACHE_MB]
     subprocess.run([STUDY, "rebuild", folder], check=True)
-    told, _ = traced(fetch, tmp_path / "rebuilt.msio", folder)
-    assert told["verdict"]["finding"] == "index_fetch", "a plain rebuild of _id does not help"
+    analysis, _ = traced(fetch, tmp_path / "rebuilt.msio", folder)
+    assert analysis["verdict"]["finding"] == "index_fetch", "a plain rebuild of _id does not help"
     subprocess.run([STUDY, "reorder", folder], check=True)
-    told, out = traced(fetch, tmp_path / "reordered.msio", folder)
-    in_order(told["verdict"])
+    analysis, out = traced(fetch, tmp_path / "reordered.msio", folder)
+    in_order(analysis["verdict"])
     assert out.split()[-4] == str(COUNT)
-    told, _ = traced([STUDY, "pass", folder, CACHE_MB], tmp_path / "pass.msio", folder)
-    assert told["verdict"]["finding"] == "sequential_pass"
+    analysis, _ = traced([STUDY, "pass", folder, CACHE_MB], tmp_path / "pass.msio", folder)
+    assert analysis["verdict"]["finding"] == "sequential_pass"
     compared = subprocess.run(
         [MONGOSONAR, "io", "compare", "--json", str(tmp_path / "rebuilt.msio"), str(tmp_path / "pass.msio")],
         capture_output=True,
@@ -135,13 +135,13 @@ def test_the_cure_and_what_is_none(databases, tmp_path):
     assert files["collection-2-1.wt"]["reads"]["ratio"] < 0.3
 
 
-def test_the_recording_holds_exactly_what_was_done(tmp_path):
-    """Sequential, strided, backward, random, vectored, by io_uring, by several threads, mapped."""
+def test_the_recording_contains_exactly_the_accesses(tmp_path):
+    """Sequential, strided, backward, random, vectored, io_uring, several threads, mapped."""
     if not ORACLE.exists():
         pytest.skip("the oracle was not built: liburing-dev is not installed")
     data = tmp_path / "data"
     data.write_bytes(os.urandom(16 << 20))
-    told, out = traced([ORACLE, data], tmp_path / "oracle.msio", tmp_path)
+    analysis, out = traced([ORACLE, data], tmp_path / "oracle.msio", tmp_path)
     expected = sorted(tuple(line.split()) for line in out.splitlines() if line[0].isalpha() and line != "ready")
     done = subprocess.run(
         [MONGOSONAR, "io", "report", "--each", str(tmp_path / "oracle.msio")],
@@ -153,14 +153,14 @@ def test_the_recording_holds_exactly_what_was_done(tmp_path):
     at = {name: rows[0].index(name) for name in ("kind", "offset", "asked", "given")}
     seen = [tuple(row[at[name]] for name in ("kind", "offset", "asked", "given")) for row in rows[1:]]
     assert sorted(access for access in seen if access[0] != "fault") == expected
-    # Each page of the mapped part was faulted in, or came with one that was.
+    # Each page of the mapped part was loaded by a fault, or together with such a page.
     faults = {int(access[1]) for access in seen if access[0] == "fault"}
     assert faults and all(8 << 20 <= offset < 12 << 20 for offset in faults)
-    way = told["info"]["way"]
+    way = analysis["info"]["way"]
     assert ("page faults" in way) or len(faults) >= 1
 
 
-# Reads and writes of all kinds, by four threads; between two lines on its standard input.
+# Reads and writes of all kinds by four threads, after each line on its standard input.
 WORKLOAD = """
 import os, random, sys, threading
 file = os.open(sys.argv[1], os.O_RDWR)
@@ -210,7 +210,7 @@ KINDS |= {"writev": "write", "pwritev": "write", "pwritev2": "write", "fsync": "
 
 
 def straced(path):
-    """The calls of `strace -f -y -s 4`: thread, what it has open, kind, offset (None where it is the file's), asked, result."""
+    """The calls of `strace -f -y -s 4`: thread, open file, kind, offset (None for the file position), length, result."""
     calls, begun = [], {}
     for line in path.read_text().splitlines():
         thread, rest = line.split(maxsplit=1)
@@ -229,7 +229,7 @@ def straced(path):
         kind, asked, offset = KINDS[name], 0, None
         if kind in ("read", "write"):
             asked = sum(lengths) if lengths else int(numbers[0])
-            # The last of preadv2 are its flags.
+            # The last argument of preadv2 is its flags.
             offset = int(numbers[-2 if name.endswith("2") else -1]) if name.startswith("p") else None
         calls.append((int(thread), target, kind, offset, asked, result))
     assert not begun, begun
@@ -237,7 +237,7 @@ def straced(path):
 
 
 def accounted(pid):
-    """The kernel's own counts of a process (proc_pid_io(5)), and its major faults."""
+    """The kernel's counters of a process (proc_pid_io(5)), and its major faults."""
     lines = pathlib.Path(f"/proc/{pid}/io").read_text().splitlines()
     counts = {name: int(value) for name, value in (line.split(": ") for line in lines)}
     counts["majflt"] = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[9])
@@ -249,29 +249,29 @@ def waits_for_its_input(pid):
     return call[0] != "running" and int(call[1], 0) == 0
 
 
-def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
-    """One run with all three beside it: strace's list of calls, `/proc/PID/io`, and a recording."""
+def test_calls_agree_with_strace_and_totals_with_the_kernel(tmp_path):
+    """One run, observed by all three: strace, `/proc/PID/io` and a recording."""
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")
     data, list_, recording = tmp_path / "data", tmp_path / "strace", tmp_path / "reads.msio"
     data.write_bytes(os.urandom(16 << 20))
-    told = tmp_path / "said"
+    strace_errors = tmp_path / "strace.err"
     with process(
         ["python3", "-S", "-c", WORKLOAD, data], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:
         assert program.stdout.readline() == "ready\n"
         wait_until(lambda: waits_for_its_input(program.pid), "the program's wait")
-        # Not in the page cache any more, as far as it can be helped.
+        # Drop it from the page cache, as far as possible.
         with open(data, "rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         calls = ["strace", "-f", "-y", "-s", "4", "-e", "trace=" + ",".join(KINDS), "-o", list_, "-p", program.pid]
         record = [MONGOSONAR, "io", "record", "--pid", str(program.pid), str(recording)]
-        with open(told, "wb") as stderr, process(calls, stderr=stderr) as strace:
-            said = lambda: told.read_text()
-            wait_until(lambda: "attached" in said() or strace.poll() is not None, "strace")
+        with open(strace_errors, "wb") as stderr, process(calls, stderr=stderr) as strace:
+            output = lambda: strace_errors.read_text()
+            wait_until(lambda: "attached" in output() or strace.poll() is not None, "strace")
             if strace.poll() is not None:
-                pytest.skip(f"strace cannot attach here: {said()}")
+                pytest.skip(f"strace cannot attach here: {output()}")
             with process(record, stderr=subprocess.PIPE, text=True) as tracer:
                 line = tracer.stderr.readline()
                 if "Ctrl-C ends it" not in line:
@@ -299,7 +299,7 @@ def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
     rows = [dict(zip(header, line)) for line in lines]
     assert {row["file"] for row in rows} == {str(data)}
 
-    # Call by call, thread by thread. What goes on at the file's own place has no offset in strace's words.
+    # Compare call by call for each thread. strace shows no offset for calls at the file position.
     seen, listed = collections.defaultdict(list), collections.defaultdict(list)
     for row in rows:
         given = -int(row["error"]) or int(row["given"])
@@ -316,7 +316,7 @@ def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
     assert seen == listed
     assert set(row["kind"] for row in rows) == {"read", "write", "fsync", "fdatasync"}
 
-    # The kernel counts calls on pipes too: those that strace tells of, and no others.
+    # The kernel also counts the calls on pipes that strace shows, and no others.
     delta = {name: after[name] - before[name] for name in after}
     for kind, count, size in (("read", "syscr", "rchar"), ("write", "syscw", "wchar")):
         elsewhere = [call for call in expected if call[2] == kind and call[1] != str(data)]
@@ -324,7 +324,7 @@ def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
         assert all(call[1].startswith("pipe:") for call in elsewhere), elsewhere
         assert delta[count] == len(own) + len(elsewhere)
         assert delta[size] == sum(int(row["given"]) for row in own) + sum(call[5] for call in elsewhere)
-    # A page of the interpreter's that has to be fetched again is no access to the file.
+    # Loading a page of the interpreter again is not an access to the file.
     device = sum(int(row["device_bytes"]) for row in rows)
     assert device <= delta["read_bytes"] if delta["majflt"] else device == delta["read_bytes"]
     kind = subprocess.run(["stat", "-f", "-c", "%T", data], capture_output=True, text=True, check=True).stdout.strip()
@@ -332,8 +332,8 @@ def test_each_call_is_strace_s_and_the_totals_are_the_kernel_s(tmp_path):
 
 
 @pytest.mark.vm
-def test_a_missed_end_blinds_no_thread_on_a_stock_kernel():
-    """The library's own test of it, where fentry works: it detaches the programs that see ends, for one access."""
+def test_a_missed_end_does_not_blind_a_thread_on_a_stock_kernel():
+    """Runs the library's test where fentry works: it detaches the programs that see ends for one access."""
     command = ["cargo", "test", "-q", "-p", "sonar-sys", "--lib", "--no-run", "--message-format=json"]
     built = subprocess.run(command, cwd=LAB.parent, capture_output=True, text=True, check=True)
     artifacts = [json.loads(line) for line in built.stdout.splitlines()]
@@ -344,8 +344,8 @@ def test_a_missed_end_blinds_no_thread_on_a_stock_kernel():
 
 
 @pytest.mark.vm
-def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
-    """The same oracle where fentry works, on ext4, at the functions of the VFS and at the system calls."""
+def test_both_ways_of_tracing_on_a_stock_kernel_record_exactly_the_accesses(tmp_path):
+    """The same oracle on ext4 where fentry works, tracing VFS functions and system calls."""
     if not ORACLE.exists():
         pytest.skip("the oracle was not built: liburing-dev is not installed")
     program = tmp_path / "mongosonar"
@@ -355,17 +355,17 @@ def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
         mount -t ext4 /dev/vda /mnt
         head -c 16777216 /dev/urandom > /mnt/data
         for way in vfs calls; do
-            rm -f /tmp/fifo /tmp/said; mkfifo /tmp/fifo; touch /tmp/said
+            rm -f /tmp/fifo /tmp/stderr; mkfifo /tmp/fifo; touch /tmp/stderr
             echo 3 > /proc/sys/vm/drop_caches
             ( WAIT=1 oracle /mnt/data < /tmp/fifo > /tmp/list-$way 2> /dev/null ) &
             exec 9> /tmp/fifo
             until pidof oracle > /dev/null; do sleep 1; done
-            mongosonar io record --way $way --dbpath /mnt --pid $(pidof oracle) /tmp/$way.msio 2> /tmp/said &
-            until grep -q mongosonar: /tmp/said; do sleep 1; done
+            mongosonar io record --way $way --dbpath /mnt --pid $(pidof oracle) /tmp/$way.msio 2> /tmp/stderr &
+            until grep -q mongosonar: /tmp/stderr; do sleep 1; done
             echo go >&9
             wait
             exec 9>&-
-            grep recording /tmp/said
+            grep recording /tmp/stderr
             mongosonar io report --each /tmp/$way.msio > /tmp/each-$way
         done
     """
@@ -381,14 +381,14 @@ def test_both_ways_on_a_stock_kernel_hold_exactly_what_was_done(tmp_path):
         seen = [tuple(row[column] for column in at) for row in rows[1:] if row[2] == "/mnt/data"]
         assert sorted(access[:4] for access in seen if access[0] != "fault") == expected, way
         faults = [access for access in seen if access[0] == "fault"]
-        # A kernel this old has no tracepoint of faults; at the functions they have a latency.
+        # A kernel this old has no tracepoint for faults; at the VFS functions they have a latency.
         assert bool(faults) == (way == "vfs") and all(int(access[4]) > 0 for access in faults)
 
 
 @pytest.mark.vm
-def test_readahead_on_a_stock_kernel_is_what_it_counts_as_fetched(tmp_path):
-    """Folios of several pages and of one, on ext4: what came into the page cache is what the kernel says it fetched for the
-    process, both ways of attaching."""
+def test_readahead_on_a_stock_kernel_equals_the_bytes_it_counts_as_fetched(tmp_path):
+    """Folios of several pages and of one, on ext4: the pages that entered the page cache equal the bytes that the kernel
+    counts as fetched for the process, in both ways of tracing."""
     program = tmp_path / "mongosonar"
     subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
     script = """
@@ -397,13 +397,13 @@ def test_readahead_on_a_stock_kernel_is_what_it_counts_as_fetched(tmp_path):
         head -c 16777216 /dev/urandom > /mnt/data
         for way in vfs calls; do
             sync; echo 3 > /proc/sys/vm/drop_caches
-            # One process reads, so that it is the one that is traced.
-            rm -f /tmp/fifo /tmp/said; mkfifo /tmp/fifo; touch /tmp/said
+            # One process reads, so that it is the traced one.
+            rm -f /tmp/fifo /tmp/stderr; mkfifo /tmp/fifo; touch /tmp/stderr
             strided /mnt/data < /tmp/fifo > /tmp/list-$way &
             exec 9> /tmp/fifo
-            mongosonar io record --readahead --way $way --pid $! /tmp/$way.msio 2> /tmp/said 9>&- &
-            until grep -q mongosonar: /tmp/said; do sleep 1; done
-            cat /tmp/said >&2
+            mongosonar io record --readahead --way $way --pid $! /tmp/$way.msio 2> /tmp/stderr 9>&- &
+            until grep -q mongosonar: /tmp/stderr; do sleep 1; done
+            cat /tmp/stderr >&2
             echo go >&9
             until [ -s /tmp/list-$way ]; do sleep 1; done
             exec 9>&-
@@ -441,7 +441,7 @@ def test_readahead_on_a_stock_kernel_is_what_it_counts_as_fetched(tmp_path):
             printf("%ld %ld\n", fetched() - before, given);
             fflush(stdout);
             while (getchar() != EOF)
-                ; // its files can be looked up until it is told to end
+                ; // keep the files open until its input ends
             return 0;
         }
     """)
@@ -453,19 +453,19 @@ def test_readahead_on_a_stock_kernel_is_what_it_counts_as_fetched(tmp_path):
     assert done.code == 0, done
     for way in ("vfs", "calls"):
         fetched, given = map(int, done.taken[f"/tmp/list-{way}"].decode().split())
-        told = json.loads(done.taken[f"/tmp/report-{way}"])
-        file = next(file for file in told["files"] if file["path"] == "/mnt/data")
-        assert not any(told["lost"].values()), told["lost"]
+        analysis = json.loads(done.taken[f"/tmp/report-{way}"])
+        file = next(file for file in analysis["files"] if file["path"] == "/mnt/data")
+        assert not any(analysis["lost"].values()), analysis["lost"]
         brought, wasted = file["page_ins"]["bytes"], file["page_ins"]["wasted_bytes"]
-        # Blocks of the file system's own are counted by the kernel too.
+        # The kernel also counts the file system's own blocks.
         assert brought <= fetched < brought + (128 << 10), (way, brought, fetched)
         assert wasted == brought - given > 0 and file["reads"]["bytes"] == given, (way, wasted)
 
 
 @pytest.mark.vm
-def test_at_the_functions_of_the_vfs_a_restart_is_followed_and_files_have_names(tmp_path):
-    """There the kernel names no descriptor, so that each path has to be searched. A shell called mongod reads files, each
-    closed at once, and another one after it. It forks nothing: a child would be a mongod that is followed, too."""
+def test_at_vfs_functions_a_restart_is_followed_and_files_have_names(tmp_path):
+    """At VFS functions no descriptor is known, so each path has to be searched. A shell named mongod reads files, each
+    closed at once, and another shell after it. It forks nothing: a child would be followed as a mongod too."""
     program = tmp_path / "mongosonar"
     subprocess.run(["strip", "-g", "-o", program, MONGOSONAR], check=True)
     reads = tmp_path / "reads"
@@ -485,41 +485,44 @@ def test_at_the_functions_of_the_vfs_a_restart_is_followed_and_files_have_names(
         ( exec -a sh /tmp/mongod /bin/reads 0 1 2 3 4 --dbpath /mnt/db < /tmp/one ) &
         exec 8> /tmp/one
         until [ "$(cat /proc/$!/comm)" = mongod ]; do sleep 1; done
-        mongosonar io record --way vfs --dbpath /mnt/db /tmp/reads.msio 2> /tmp/said &
+        mongosonar io record --way vfs --dbpath /mnt/db /tmp/reads.msio 2> /tmp/stderr &
         tracer=$!
-        until grep -q Ctrl-C /tmp/said; do sleep 1; done
+        until grep -q Ctrl-C /tmp/stderr; do sleep 1; done
         echo go >&8
         sleep 2
         echo end >&8
-        until grep -q 'waiting for the next mongod' /tmp/said; do sleep 1; done
+        until grep -q 'waiting for the next mongod' /tmp/stderr; do sleep 1; done
         ( exec -a sh /tmp/mongod /bin/reads 5 6 7 8 9 --dbpath /mnt/db < /tmp/two ) &
         second=$!
         exec 9> /tmp/two
-        until grep -q "process $second is a mongod that has started: it is followed" /tmp/said; do sleep 1; done
+        until grep -q "process $second is a mongod that has started: it is followed" /tmp/stderr; do sleep 1; done
         echo go >&9
         sleep 2
         echo end >&9
-        until [ $(grep -c 'has ended' /tmp/said) = 2 ]; do sleep 1; done
+        until [ $(grep -c 'has ended' /tmp/stderr) = 2 ]; do sleep 1; done
         kill -TERM $tracer
         wait
-        cat /tmp/said
+        cat /tmp/stderr
         mongosonar io report --each /tmp/reads.msio > /tmp/each
     """
     done = vm.run(
-        script, files=[(program, "/bin/mongosonar"), (reads, "/bin/reads")], disks=[64], take=["/tmp/each", "/tmp/said"]
+        script,
+        files=[(program, "/bin/mongosonar"), (reads, "/bin/reads")],
+        disks=[64],
+        take=["/tmp/each", "/tmp/stderr"],
     )
-    assert done.code == 0 and "/tmp/said" in done.taken, done
-    said = done.taken["/tmp/said"].decode()
+    assert done.code == 0 and "/tmp/stderr" in done.taken, done
+    output = done.taken["/tmp/stderr"].decode()
     rows = [line.split("\t") for line in done.taken["/tmp/each"].decode().splitlines()]
     at = [rows[0].index(name) for name in ("file", "kind", "offset", "asked", "given")]
     seen = collections.Counter(tuple(row[column] for column in at) for row in rows[1:])
-    # The shell reads a byte at a time.
+    # The shell reads one byte at a time.
     expected = {
         (f"/mnt/db/db{folder}/collection-{n}.wt", "read", str(offset), "1", "1"): 1
         for folder in range(10)
         for n in range(1, 101)
         for offset in range(3)
     }
-    assert seen == expected, said
-    assert " 3000 accesses recorded, 0 lost" in said and "left out" not in said
-    assert said.count("is followed") == 1, said
+    assert seen == expected, output
+    assert " 3000 accesses recorded, 0 lost" in output and "left out" not in output
+    assert output.count("is followed") == 1, output

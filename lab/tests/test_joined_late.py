@@ -1,4 +1,4 @@
-"""Connections that were open before mongosonar started: who is on them, and that joining late is no loss."""
+"""Connections that were open before mongosonar started: whose they are, and that joining late is not a loss."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ def listen(address, directory, *arguments):
         "--interval",
         "500ms",
     ]
-    return labkit.listening(directory, [*command, *arguments])
+    return labkit.live_capture(directory, [*command, *arguments])
 
 
 def ask(client, times):
@@ -52,12 +52,12 @@ def ask(client, times):
         client.shop.orders.find_one({"a": n})
 
 
-def heard(ear, calls):
-    return lambda: sum(line["totals"]["calls"] for line in ear.lines()) >= calls
+def has_captured(sonar, calls):
+    return lambda: sum(line["totals"]["calls"] for line in sonar.lines()) >= calls
 
 
 def metadata(client, name):
-    """The line that a 4.4 writes when a client says who it is."""
+    """The log line of a 4.4 with a client's metadata."""
     port = next(iter(client._topology._servers.values())).pool.conns[0].conn.get_conn.getsockname()[1]
     attributes = {
         "remote": f"127.0.0.1:{port}",
@@ -81,54 +81,54 @@ def metadata(client, name):
 
 
 @pytest.mark.parametrize("named", ["--uri mongodb://{address}", "--host {host}"])
-def test_pools_are_named_by_the_server_when_it_is_asked(named, tmp_path):
-    """A host without a port has that of the single --port."""
+def test_the_server_names_connection_pools(named, tmp_path):
+    """A host without a port gets the port of the single --port."""
     with labkit.ready(MOCK) as address, pool(address, "shop-api") as shop, pool(address, "reports") as reports:
         server = named.format(address=address, host=address.rsplit(":", 1)[0])
-        with listen(address, tmp_path, *server.split()) as ear:
+        with listen(address, tmp_path, *server.split()) as sonar:
             ask(shop, 20)
             ask(reports, 10)
-            labkit.wait_until(heard(ear, 30), "30 operations")
-            lines = ear.stop()
+            labkit.wait_until(has_captured(sonar, 30), "30 operations")
+            lines = sonar.stop()
     found = apps(lines)
     assert found.get("shop-api") == 20 and found.get("reports") == 10 and None not in found, found
-    told = labkit.summary(lines)
-    assert told["coverage"]["replies_orphan"] == 0
+    summary = labkit.summary(lines)
+    assert summary["coverage"]["replies_orphan"] == 0
 
 
-def test_pools_are_named_by_a_log(tmp_path):
+def test_a_log_names_connection_pools(tmp_path):
     log = tmp_path / "mongod.log"
     with labkit.ready(MOCK) as address, pool(address, "x") as shop:
         log.write_text(metadata(shop, "from the log"))
-        with listen(address, tmp_path, "--log", str(log)) as ear:
+        with listen(address, tmp_path, "--log", str(log)) as sonar:
             ask(shop, 20)
-            labkit.wait_until(heard(ear, 20), "20 operations")
-            assert apps(ear.stop()) == {"from the log": 20}
+            labkit.wait_until(has_captured(sonar, 20), "20 operations")
+            assert apps(sonar.stop()) == {"from the log": 20}
 
 
-def test_the_log_of_a_server_here_is_found(tmp_path):
-    """A process that is called mongod, here the mock by another name, with its log as its standard output."""
+def test_the_log_of_a_local_server_is_found(tmp_path):
+    """A process named mongod (here the mock, renamed) whose log is its standard output."""
     log = tmp_path / "mongod.log"
     server = tmp_path / "mongod"
     server.symlink_to(sys.executable)
     with labkit.ready(MOCK) as address, pool(address, "x") as shop:
         log.write_text(metadata(shop, "from its log"))
         with open(log, "ab") as out, labkit.process([server, "-c", "import time; time.sleep(60)"], stdout=out):
-            with listen(address, tmp_path) as ear:
+            with listen(address, tmp_path) as sonar:
                 ask(shop, 20)
-                labkit.wait_until(heard(ear, 20), "20 operations")
-                assert apps(ear.stop()) == {"from its log": 20}
+                labkit.wait_until(has_captured(sonar, 20), "20 operations")
+                assert apps(sonar.stop()) == {"from its log": 20}
 
 
-def test_without_either_they_are_joined_late_and_nothing_is_lost(tmp_path):
+def test_without_server_or_log_they_are_joined_late_and_nothing_is_lost(tmp_path):
     with labkit.ready(MOCK) as address, pool(address, "x") as shop:
-        with listen(address, tmp_path) as ear:
+        with listen(address, tmp_path) as sonar:
             ask(shop, 20)
-            labkit.wait_until(heard(ear, 20), "20 operations")
-            assert apps(ear.stop()) == {None: 20}
+            labkit.wait_until(has_captured(sonar, 20), "20 operations")
+            assert apps(sonar.stop()) == {None: 20}
 
 
-def test_a_capture_takes_them_from_the_log_that_is_named(tmp_path):
+def test_a_capture_file_takes_applications_from_the_given_log(tmp_path):
     capture, log = tmp_path / "late.pcap", tmp_path / "mongod.log"
     with labkit.ready(MOCK) as address, pool(address, "x") as shop:
         later = metadata(shop, "later").replace("2024-05-01", "2999-05-01")
@@ -141,17 +141,17 @@ def test_a_capture_takes_them_from_the_log_that_is_named(tmp_path):
         assert apps([json.loads(line) for line in done.stdout.splitlines()]) == expected
 
 
-def test_a_server_that_cannot_be_asked_is_said_and_the_rest_goes_on(tmp_path):
+def test_an_unreachable_server_gives_a_message_and_the_capture_continues(tmp_path):
     with labkit.ready(MOCK) as address, pool(address, "x") as shop:
         uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=300"
-        with listen(address, tmp_path, "--uri", uri) as ear:
+        with listen(address, tmp_path, "--uri", uri) as sonar:
             ask(shop, 20)
-            labkit.wait_until(heard(ear, 20), "20 operations")
-            assert apps(ear.stop()) == {None: 20}
+            labkit.wait_until(has_captured(sonar, 20), "20 operations")
+            assert apps(sonar.stop()) == {None: 20}
         assert "applications of open connections" in (tmp_path / "mongosonar.err").read_text()
 
 
-def test_nobody_on_a_port_is_said(tmp_path):
+def test_a_port_without_a_server_gives_a_message(tmp_path):
     with labkit.ready(MOCK) as address:
         free = labkit.port_of(address)
     command = [labkit.MONGOSONAR, "queries", "--interface", "lo", "--port", str(free), "--duration", "1s"]
@@ -161,7 +161,7 @@ def test_nobody_on_a_port_is_said(tmp_path):
     assert "LOST" not in done.stdout
 
 
-def test_operations_that_are_left_out_are_said_in_each_format(tmp_path):
+def test_each_format_counts_the_operations_left_out(tmp_path):
     capture = tmp_path / "ping.pcap"
     with labkit.ready(MOCK) as address, labkit.tcpdump(capture, "lo", f"tcp port {labkit.port_of(address)}"):
         with pool(address, "x") as client:
@@ -175,8 +175,8 @@ def test_operations_that_are_left_out_are_said_in_each_format(tmp_path):
     assert "(--class all)" in table
     for arguments in (["--csv"], ["--each"], ["--digest"]):
         done = run(*arguments)
-        # A digest that is a text says so itself.
-        said = done.stdout if arguments == ["--digest"] else done.stderr
-        assert "monitoring 5" in said and "(--class all)" in said, (arguments, said)
+        # The text of a digest contains it itself.
+        output = done.stdout if arguments == ["--digest"] else done.stderr
+        assert "monitoring 5" in output and "(--class all)" in output, (arguments, output)
     last = json.loads(run("--each", "--json").stdout.splitlines()[-1])
     assert last["kind"] == "summary" and last["hidden"][0]["show_with"] == "--class all", last

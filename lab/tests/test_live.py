@@ -1,4 +1,4 @@
-"""Listening as a person would: what is shown, how soon, how it ends, and what is kept."""
+"""Live capture as a person uses it: what it shows, how soon, how it ends, and what it keeps."""
 
 import csv
 import io
@@ -18,27 +18,27 @@ pytestmark = pytest.mark.root
 def test_the_queries_of_a_server_are_shown_within_two_seconds_and_ctrl_c_gives_a_summary(tmp_path):
     with labkit.ready([labkit.LAB / "bin/server", "--demo"]) as address:
         arguments = ["--interface", "lo", "--port", str(labkit.port_of(address)), "--json", "--interval", "1s"]
-        with labkit.listening(tmp_path, arguments) as ear:
-            labkit.wait_until(lambda: any(line["rows"] for line in ear.lines()), "a row", seconds=2.5)
-            labkit.wait_until(lambda: len(ear.lines()) >= 4, "four intervals")
-            lines = ear.stop()
+        with labkit.live_capture(tmp_path, arguments) as sonar:
+            labkit.wait_until(lambda: any(line["rows"] for line in sonar.lines()), "a row", seconds=2.5)
+            labkit.wait_until(lambda: len(sonar.lines()) >= 4, "four intervals")
+            lines = sonar.stop()
     intervals = [line for line in lines if line["kind"] == "interval"]
-    told = labkit.summary(lines)
-    assert told["kind"] == "summary"
-    assert told["totals"]["calls"] >= sum(line["totals"]["calls"] for line in intervals) > 20
+    summary = labkit.summary(lines)
+    assert summary["kind"] == "summary"
+    assert summary["totals"]["calls"] >= sum(line["totals"]["calls"] for line in intervals) > 20
     # Windows lie on boundaries of the wall clock.
     assert all(line["end_ns"] % 1_000_000_000 == 0 for line in intervals[:-1])
-    names = {app["name"] for row in told["rows"] for app in row["apps"]}
-    assert {"shop-api", "mobile"} & names or any(app["joined_late"] for row in told["rows"] for app in row["apps"])
+    names = {app["name"] for row in summary["rows"] for app in row["apps"]}
+    assert {"shop-api", "mobile"} & names or any(app["joined_late"] for row in summary["rows"] for app in row["apps"])
 
 
 def test_a_table_is_printed_where_there_is_no_terminal(served_v4, tmp_path):
     port = labkit.port_of(served_v4)
-    with labkit.listening(tmp_path, ["--interface", "lo", "--port", str(port), "--interval", "500ms"]) as ear:
+    with labkit.live_capture(tmp_path, ["--interface", "lo", "--port", str(port), "--interval", "500ms"]) as sonar:
         labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
-        labkit.wait_until(lambda: "lab_go" in ear.out.read_text(), "a row of the table")
-        assert labkit.stop(ear.child) == 0
-    text = ear.out.read_text()
+        labkit.wait_until(lambda: "lab_go" in sonar.out.read_text(), "a row of the table")
+        assert labkit.stop(sonar.child) == 0
+    text = sonar.out.read_text()
     assert "\x1b" not in text, "no colours where there is no terminal"
     assert "find" in text and "p99" in text.lower()
 
@@ -51,25 +51,28 @@ def test_a_duration_ends_it(tmp_path):
 
 
 @pytest.mark.alone
-def test_a_server_that_starts_later_is_listened_to_and_that_is_said_once(tmp_path):
+def test_a_server_that_starts_later_is_captured_and_announced_once(tmp_path):
     server = tmp_path / "mongod"
     server.symlink_to(labkit.LAB / "bin/server")
-    with labkit.listening(tmp_path, ["--json", "--interval", "1s"]) as ear, labkit.ready([server, "--demo"]) as address:
+    with (
+        labkit.live_capture(tmp_path, ["--json", "--interval", "1s"]) as sonar,
+        labkit.ready([server, "--demo"]) as address,
+    ):
         port = labkit.port_of(address)
-        assert f"port {port}" not in ear.err.read_text()
+        assert f"port {port}" not in sonar.err.read_text()
 
         def rows():
-            return [row for line in ear.lines() for row in line["rows"] if row["server"].endswith(f":{port}")]
+            return [row for line in sonar.lines() for row in line["rows"] if row["server"].endswith(f":{port}")]
 
         labkit.wait_until(rows, "the queries of the new server", seconds=30)
-        # More than one further look.
-        begun = len(ear.lines())
-        labkit.wait_until(lambda: len(ear.lines()) > begun + 12, "twelve more intervals", seconds=30)
-        said = [line for line in ear.err.read_text().splitlines() if str(port) in line]
-    assert len(said) == 1 and "too: a mongod or mongos here listens on it now" in said[0]
+        # Wait until it has looked for servers more than once again.
+        begun = len(sonar.lines())
+        labkit.wait_until(lambda: len(sonar.lines()) > begun + 12, "twelve more intervals", seconds=30)
+        messages = [line for line in sonar.err.read_text().splitlines() if str(port) in line]
+    assert len(messages) == 1 and "too: a mongod or mongos here listens on it now" in messages[0]
 
 
-def test_what_is_kept_is_private_and_reads_as_it_was_heard(tshark, served_v4, tmp_path):
+def test_a_written_capture_is_private_and_reads_as_it_was_captured(tshark, served_v4, tmp_path):
     port, kept = labkit.port_of(served_v4), tmp_path / "kept.pcapng"
     arguments = [
         "--interface",
@@ -85,12 +88,12 @@ def test_what_is_kept_is_private_and_reads_as_it_was_heard(tshark, served_v4, tm
         "--write",
         str(kept),
     ]
-    with labkit.listening(tmp_path, arguments) as ear:
-        said = labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
-        labkit.wait_until(lambda: not labkit.join(labkit.operations(ear.lines()), said).missing, "all commands")
-        live = labkit.operations(ear.stop())
+    with labkit.live_capture(tmp_path, arguments) as sonar:
+        sent = labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
+        labkit.wait_until(lambda: not labkit.join(labkit.operations(sonar.lines()), sent).missing, "all commands")
+        live = labkit.operations(sonar.stop())
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert "values" in ear.err.read_text()
+    assert "values" in sonar.err.read_text()
     facts = ("request_id", "command", "shape_id", "request_bytes", "response_bytes", "docs_returned", "outcome")
     again = labkit.read_capture(kept)
     assert sorted(str([op[fact] for fact in facts]) for op in again) == sorted(
@@ -100,26 +103,26 @@ def test_what_is_kept_is_private_and_reads_as_it_was_heard(tshark, served_v4, tm
     assert frames.returncode == 0 and len(frames.stdout.splitlines()) > 1_000, frames.stderr
 
 
-def test_replies_cut_on_purpose_leave_null_and_are_counted(served_v4, tmp_path):
+def test_snapped_replies_give_null_and_are_counted(served_v4, tmp_path):
     port = labkit.port_of(served_v4)
     arguments = ["--interface", "lo", "--port", str(port), "--json", "--interval", "500ms", "--snap-replies", "96"]
-    with labkit.listening(tmp_path, arguments) as ear:
+    with labkit.live_capture(tmp_path, arguments) as sonar:
         labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
         labkit.wait_until(
-            lambda: any(row["command"] == "update" and row["calls"] for line in ear.lines() for row in line["rows"]),
+            lambda: any(row["command"] == "update" and row["calls"] for line in sonar.lines() for row in line["rows"]),
             "rows",
         )
-        told = labkit.summary(ear.stop())
-    coverage = told["coverage"]
+        summary = labkit.summary(sonar.stop())
+    coverage = summary["coverage"]
     assert coverage["messages_snapped"] > 0 and coverage["segments_snapped"] > 0
-    finds = [row for row in told["rows"] if row["command"] == "find"]
+    finds = [row for row in summary["rows"] if row["command"] == "find"]
     large = max(finds, key=lambda row: row["response_bytes"] / row["calls"])
     assert large["docs_returned"] is None
-    # Latency and bytes need only the headers.
+    # Latency and bytes come from the headers.
     assert large["latency_ns"]["count"] == large["calls"] and large["response_bytes"] > 1_000_000
 
 
-def test_a_sample_says_so_and_is_scaled(served_v4, tmp_path):
+def test_a_sample_is_marked_and_scaled(served_v4, tmp_path):
     port = labkit.port_of(served_v4)
     arguments = [
         "--interface",
@@ -134,22 +137,22 @@ def test_a_sample_says_so_and_is_scaled(served_v4, tmp_path):
         "--sample",
         "1/2",
     ]
-    with labkit.listening(tmp_path, arguments) as ear:
+    with labkit.live_capture(tmp_path, arguments) as sonar:
         for _ in range(2):
             labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
-        labkit.wait_until(lambda: any(line["totals"]["calls"] for line in ear.lines()), "figures")
-        told = labkit.summary(ear.stop())
-    assert told["sample"] == 2
-    assert told["totals"]["calls"] % 2 == 0
+        labkit.wait_until(lambda: any(line["totals"]["calls"] for line in sonar.lines()), "figures")
+        summary = labkit.summary(sonar.stop())
+    assert summary["sample"] == 2
+    assert summary["totals"]["calls"] % 2 == 0
 
 
-def test_every_operation_on_a_line_for_people(served_v4, tmp_path):
+def test_each_prints_one_line_per_operation(served_v4, tmp_path):
     port = labkit.port_of(served_v4)
-    with labkit.listening(tmp_path, ["--interface", "lo", "--port", str(port), "--each"]) as ear:
+    with labkit.live_capture(tmp_path, ["--interface", "lo", "--port", str(port), "--each"]) as sonar:
         labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
-        labkit.wait_until(lambda: "lab_go_go.pool" in ear.out.read_text(), "lines")
-        assert labkit.stop(ear.child) == 0
-    line = next(line for line in ear.out.read_text().splitlines() if "lab_go_go.items" in line and "find" in line)
+        labkit.wait_until(lambda: "lab_go_go.pool" in sonar.out.read_text(), "lines")
+        assert labkit.stop(sonar.child) == 0
+    line = next(line for line in sonar.out.read_text().splitlines() if "lab_go_go.items" in line and "find" in line)
     assert "?number" in line or "?string" in line
 
 
@@ -168,11 +171,11 @@ def test_an_idle_capture_thread_holds_back_no_interval(served_v4, tmp_path):
     ]
     with pymongo.MongoClient(f"mongodb://{served_v4}", maxPoolSize=1, directConnection=True) as client:
         client.shop.orders.find_one({"a": 0})
-        with labkit.listening(tmp_path, arguments) as running:
+        with labkit.live_capture(tmp_path, arguments) as running:
             for n in range(100):
                 client.shop.orders.find_one({"a": n})
                 time.sleep(0.02)
-            # Every interval is over for both threads, as is that of the last call.
+            # All intervals up to the last call have ended for both threads.
             time.sleep(2.5)
             assert labkit.stop(running.child) == 0, running.err.read_text()
             lines = running.lines()
@@ -181,17 +184,19 @@ def test_an_idle_capture_thread_holds_back_no_interval(served_v4, tmp_path):
     # The first ones may come before the rings are open.
     assert total >= 50
     late = total - sum(line["totals"]["calls"] for line in intervals)
-    # The driver's monitors go on until the end.
+    # The driver's monitors continue until the end.
     assert late <= 3, (late, total)
 
 
 def test_csv_has_one_header(served_v4, tmp_path):
     port = labkit.port_of(served_v4)
-    with labkit.listening(tmp_path, ["--interface", "lo", "--port", str(port), "--csv", "--interval", "500ms"]) as ear:
+    with labkit.live_capture(
+        tmp_path, ["--interface", "lo", "--port", str(port), "--csv", "--interval", "500ms"]
+    ) as sonar:
         labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
-        labkit.wait_until(lambda: "lab_go" in ear.out.read_text(), "lines")
-        assert labkit.stop(ear.child) == 0
-    text = ear.out.read_text()
+        labkit.wait_until(lambda: "lab_go" in sonar.out.read_text(), "lines")
+        assert labkit.stop(sonar.child) == 0
+    text = sonar.out.read_text()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert rows and sum(line.startswith(text.splitlines()[0]) for line in text.splitlines()) == 1
     assert {"shape_id", "calls"} <= rows[0].keys()

@@ -1,4 +1,4 @@
-"""Scenes with a MOCK peer (lab/mock), for what no real server at hand does: what is on the wire is heard as it is."""
+"""Scenes with a MOCK peer (lab/mock) for behaviour that no available real server shows."""
 
 import contextlib
 import json
@@ -39,9 +39,9 @@ OK = mock.kind_0(bson.encode({"ok": 1.0, "n": 1}))
 
 @contextlib.contextmanager
 def recorded(directory, host="127.0.0.1"):
-    """A scripted peer that tcpdump records; `heard` gives what mongosonar makes of it afterwards."""
+    """A scripted peer that tcpdump records; `captured` returns the operations that mongosonar reads from the recording."""
     peer, pcap = mock.Peer(host), directory / "mock.pcap"
-    peer.heard = lambda *arguments: labkit.read_capture(pcap, *arguments)
+    peer.captured = lambda *arguments: labkit.read_capture(pcap, *arguments)
     peer.coverage = lambda: coverage(pcap)
     with labkit.tcpdump(pcap, "lo", f"tcp port {peer.port}"), peer:
         yield peer
@@ -54,7 +54,7 @@ def coverage(pcap):
     return labkit.summary([json.loads(line) for line in done.stdout.splitlines()])["coverage"]
 
 
-def test_an_exhaust_chain_is_one_query_and_waits_that_are_not_latency(tmp_path):
+def test_an_exhaust_chain_is_one_query_and_waits_without_latency(tmp_path):
     with recorded(tmp_path) as peer:
         peer.ask(mock.msg([find()], 1))
         peer.answer(mock.msg([batch(2, cursor=77)], 100, 1))
@@ -65,14 +65,14 @@ def test_an_exhaust_chain_is_one_query_and_waits_that_are_not_latency(tmp_path):
         peer.answer(mock.msg([batch(1, 0, "nextBatch")], 103, 102))
         peer.ask(mock.msg([find("after")], 3))
         peer.answer(mock.msg([batch(0)], 104, 3))
-    heard = peer.heard()
-    opened = next(op for op in heard if op["command"] == "find" and op["collection"] == "c")
-    chain = [op for op in heard if op["command"] == "getMore"]
+    captured = peer.captured()
+    opened = next(op for op in captured if op["command"] == "find" and op["collection"] == "c")
+    chain = [op for op in captured if op["command"] == "getMore"]
     assert {op["shape_id"] for op in chain} == {opened["shape_id"]}
     assert sum(op["docs_returned"] for op in chain) == 7
     assert [op["class"] for op in chain].count("user") <= 1
     assert peer.coverage()["replies_exhaust"] == 2
-    assert next(op for op in heard if op["collection"] == "after")["outcome"] == "ok"
+    assert next(op for op in captured if op["collection"] == "after")["outcome"] == "ok"
 
 
 def test_a_streaming_hello_is_monitoring_or_waiting_never_a_query(tmp_path):
@@ -84,8 +84,8 @@ def test_a_streaming_hello_is_monitoring_or_waiting_never_a_query(tmp_path):
         peer.ask(mock.msg([mock.kind_0(hello)], 1, flags=mock.EXHAUST_ALLOWED))
         for turn in range(3):
             peer.answer(mock.msg([answer], 100 + turn, 1 if turn == 0 else 99 + turn, mock.MORE_TO_COME))
-    heard = peer.heard()
-    assert heard and {op["class"] for op in heard} <= {"monitoring", "waiting"}
+    captured = peer.captured()
+    assert captured and {op["class"] for op in captured} <= {"monitoring", "waiting"}
     assert peer.coverage()["replies_orphan"] == 0
 
 
@@ -98,26 +98,26 @@ def test_a_streaming_hello_is_monitoring_or_waiting_never_a_query(tmp_path):
         ("zstd", mock.ZSTD, zstandard.ZstdCompressor().compress),
     ],
 )
-def test_each_compressor_and_an_answer_that_is_not_compressed(name, number, compress, tmp_path):
+def test_each_compressor_and_an_uncompressed_reply(name, number, compress, tmp_path):
     with recorded(tmp_path) as peer:
         peer.ask(mock.compressed(mock.msg([find()], 1), number, compress))
         peer.answer(mock.msg([batch(2)], 100, 1))
         peer.ask(mock.msg([find()], 2))
         peer.answer(mock.compressed(mock.msg([batch(3)], 101, 2), number, compress))
-    heard = peer.heard()
-    assert [(op["request_id"], op["compressor"], op["docs_returned"], op["opcode"]) for op in heard] == [
+    captured = peer.captured()
+    assert [(op["request_id"], op["compressor"], op["docs_returned"], op["opcode"]) for op in captured] == [
         (1, name, 2, "OP_MSG"),
         (2, name, 3, "OP_MSG"),
     ]
-    assert len({op["shape_id"] for op in heard}) == 1
+    assert len({op["shape_id"] for op in captured}) == 1
 
 
-def test_a_checksum_is_no_section(tmp_path):
+def test_a_checksum_is_not_a_section(tmp_path):
     assert mock.crc32c(b"123456789") == 0xE3069283
     with recorded(tmp_path, "::1") as peer:
         peer.ask(mock.msg([find()], 1, checksum=True))
         peer.answer(mock.msg([batch(4)], 100, 1, checksum=True))
-    assert [(op["outcome"], op["docs_returned"]) for op in peer.heard()] == [("ok", 4)]
+    assert [(op["outcome"], op["docs_returned"]) for op in peer.captured()] == [("ok", 4)]
     assert peer.coverage()["messages_malformed"] == 0
 
 
@@ -132,7 +132,7 @@ def test_a_document_sequence_before_the_body(tmp_path):
         ):
             peer.ask(mock.msg(sections, 1 + number))
             peer.answer(mock.msg([mock.kind_0(bson.encode({"n": 300, "ok": 1.0}))], 100 + number, 1 + number))
-    before, after = peer.heard()
+    before, after = peer.captured()
     assert before["collection"] == after["collection"] == "c"
     assert before["shape_id"] == after["shape_id"]
     assert before["docs_affected"] == after["docs_affected"] == 300
@@ -148,10 +148,10 @@ def test_legacy_exhaust_and_a_cursor_that_is_not_found(tmp_path):
         peer.answer(mock.reply(documents[:1], 102, 101))
         peer.ask(mock.get_more("mock.c", 999, 2))
         peer.answer(mock.reply([], 103, 2, flags=1))
-    heard = peer.heard()
-    opened = next(op for op in heard if op["request_id"] == 1)
+    captured = peer.captured()
+    opened = next(op for op in captured if op["request_id"] == 1)
     assert opened["opcode"] == "OP_QUERY" and opened["command"] == "find" and "b: -1" in opened["shape"]
-    lost = next(op for op in heard if op["request_id"] == 2)
+    lost = next(op for op in captured if op["request_id"] == 2)
     assert lost["opcode"] == "OP_GET_MORE" and lost["outcome"] == "failed"
 
 
@@ -160,7 +160,7 @@ def test_request_ids_of_zero_and_beyond_the_sign(tmp_path):
         for request_id in 0, 0, 0x80000001, 0xFFFFFFFF:
             peer.ask(mock.msg([find()], request_id))
             peer.answer(mock.msg([batch(1)], 100, request_id))
-    assert [(op["request_id"], op["outcome"]) for op in peer.heard()] == [
+    assert [(op["request_id"], op["outcome"]) for op in peer.captured()] == [
         (0, "ok"),
         (0, "ok"),
         (0x80000001, "ok"),
@@ -172,40 +172,40 @@ def test_pipelined_requests_answered_in_another_order(tmp_path):
     with recorded(tmp_path) as peer:
         peer.ask(b"".join(mock.msg([find(f"c{i}")], i) for i in range(1, 6)))
         peer.answer(b"".join(mock.msg([batch(i)], 100 + i, i) for i in (3, 1, 5, 2, 4)))
-    heard = {op["request_id"]: op for op in peer.heard()}
-    assert {i: (op["collection"], op["docs_returned"]) for i, op in heard.items()} == {
+    captured = {op["request_id"]: op for op in peer.captured()}
+    assert {i: (op["collection"], op["docs_returned"]) for i, op in captured.items()} == {
         i: (f"c{i}", i) for i in range(1, 6)
     }
 
 
-def test_what_is_never_answered_and_what_asked_for_no_answer(tmp_path):
+def test_unanswered_and_unacknowledged_requests(tmp_path):
     with recorded(tmp_path) as peer:
         insert = command(insert="c", documents=[{"a": 1}], writeConcern={"w": 0})
         peer.ask(mock.msg([mock.kind_0(insert)], 1, flags=mock.MORE_TO_COME))
         peer.ask(mock.msg([find()], 2))
         peer.ask(mock.msg([mock.kind_0(command(ping=1))], 3))
         peer.answer(mock.msg([OK], 100, 3))
-    assert {op["request_id"]: op["outcome"] for op in peer.heard()} == {1: "unacknowledged", 2: "unknown", 3: "ok"}
+    assert {op["request_id"]: op["outcome"] for op in peer.captured()} == {1: "unacknowledged", 2: "unknown", 3: "ok"}
 
 
-def test_a_query_that_hangs_is_shown_while_it_hangs(tmp_path):
+def test_a_hanging_query_is_shown_in_flight(tmp_path):
     peer = mock.Peer()
     arguments = ["--interface", "lo", "--port", str(peer.port), "--json", "--interval", "200ms"]
-    with labkit.listening(tmp_path, arguments) as ear, peer:
+    with labkit.live_capture(tmp_path, arguments) as sonar, peer:
         peer.ask(mock.msg([find("slow")], 1))
 
         def in_flight():
-            rows = [row for line in ear.lines() for row in line["rows"] if row["collection"] == "slow"]
+            rows = [row for line in sonar.lines() for row in line["rows"] if row["collection"] == "slow"]
             return [row for row in rows if row["in_flight"] == 1 and row["oldest_in_flight_ns"] > 400_000_000]
 
         labkit.wait_until(in_flight, "the query in flight")
         peer.answer(mock.msg([batch(1)], 100, 1))
         labkit.wait_until(
             lambda: any(
-                row["calls"] == 1 for line in ear.lines() for row in line["rows"] if row["collection"] == "slow"
+                row["calls"] == 1 for line in sonar.lines() for row in line["rows"] if row["collection"] == "slow"
             ),
             "the query's end",
         )
-        told = labkit.summary(ear.stop())
-    row = next(row for row in told["rows"] if row["collection"] == "slow")
+        summary = labkit.summary(sonar.stop())
+    row = next(row for row in summary["rows"] if row["collection"] == "slow")
     assert row["calls"] == 1 and not row["in_flight"] and row["latency_ns"]["max"] > 400_000_000

@@ -1,4 +1,4 @@
-"""Network namespaces: both ends of a veth pair and `any` give the same figures; address translation is heard once."""
+"""Network namespaces: both ends of a veth pair and `any` give the same figures; a connection behind address translation is captured once."""
 
 import contextlib
 import os
@@ -53,18 +53,18 @@ def listen(directory, namespace, *arguments, each=True):
     options = ["--port", str(PORT), "--json", "--class", "all", "--role", "all", *arguments]
     if each:
         options.append("--each")
-    return labkit.listening(directory, options, prefix=inside(namespace))
+    return labkit.live_capture(directory, options, prefix=inside(namespace))
 
 
-def settled(ear, said):
-    """What was heard, once all that the driver said is in it, or after five seconds."""
+def settled(sonar, sent):
+    """The captured operations, as soon as they include all that the driver sent, or after five seconds."""
     deadline = time.monotonic() + 5
-    while labkit.join(labkit.operations(ear.lines()), said).missing and time.monotonic() < deadline:
+    while labkit.join(labkit.operations(sonar.lines()), sent).missing and time.monotonic() < deadline:
         time.sleep(0.1)
-    return labkit.operations(ear.stop())
+    return labkit.operations(sonar.stop())
 
 
-def test_both_ends_of_a_veth_pair_and_any_hear_the_same(tmp_path):
+def test_both_ends_of_a_veth_pair_and_any_capture_the_same(tmp_path):
     with namespaces("client", "server") as ns, contextlib.ExitStack() as stack:
         join_by_veth((ns["client"], "c0", "10.99.1.1/24"), (ns["server"], "s0", "10.99.1.2/24"))
         address = stack.enter_context(labkit.server(f"10.99.1.2:{PORT}", prefix=inside(ns["server"])))
@@ -73,20 +73,20 @@ def test_both_ends_of_a_veth_pair_and_any_hear_the_same(tmp_path):
             "server's side": listen(tmp_path / "server", ns["server"], "--interface", "s0"),
             "any": listen(tmp_path / "any", ns["server"]),
         }
-        ears = {place: stack.enter_context(ear) for place, ear in ears.items()}
-        said = labkit.run_driver("go", address, tmp_path / "driver.jsonl", prefix=inside(ns["client"]))
+        ears = {place: stack.enter_context(sonar) for place, sonar in ears.items()}
+        sent = labkit.run_driver("go", address, tmp_path / "driver.jsonl", prefix=inside(ns["client"]))
         figures = {}
-        for place, ear in ears.items():
-            heard = settled(ear, said)
-            difference = labkit.join(heard, said)
+        for place, sonar in ears.items():
+            captured = settled(sonar, sent)
+            difference = labkit.join(captured, sent)
             assert not difference, f"{place}:\n{difference}"
             facts = ("request_id", "command", "shape_id", "request_bytes", "response_bytes", "docs_returned", "outcome")
-            figures[place] = sorted([str([op[fact] for fact in facts]) for op in heard if op["class"] == "user"])
+            figures[place] = sorted([str([op[fact] for fact in facts]) for op in captured if op["class"] == "user"])
         assert figures["client's side"] == figures["server's side"] == figures["any"]
 
 
-def test_a_connection_behind_address_translation_is_heard_once(tmp_path):
-    """A router translates the address that the client asks for; both its interfaces see each packet."""
+def test_a_connection_behind_address_translation_is_captured_once(tmp_path):
+    """A router translates the server's address; both of its interfaces see each packet."""
     with namespaces("client", "router", "server") as ns, contextlib.ExitStack() as stack:
         join_by_veth((ns["client"], "c0", "10.99.1.1/24"), (ns["router"], "r0", "10.99.1.254/24"))
         join_by_veth((ns["server"], "s0", "10.99.2.2/24"), (ns["router"], "r1", "10.99.2.254/24"))
@@ -122,13 +122,13 @@ def test_a_connection_behind_address_translation_is_heard_once(tmp_path):
                 if subprocess.run(words, capture_output=True).returncode != 0:
                     pytest.skip(f"no address translation here: {done.stderr.strip()}")
         stack.enter_context(labkit.server(f"10.99.2.2:{PORT}", prefix=inside(ns["server"])))
-        ear = stack.enter_context(listen(tmp_path / "router", ns["router"]))
+        sonar = stack.enter_context(listen(tmp_path / "router", ns["router"]))
         totals = stack.enter_context(listen(tmp_path / "totals", ns["router"], each=False))
-        said = labkit.run_driver("go", f"10.99.1.254:{PORT}", tmp_path / "driver.jsonl", prefix=inside(ns["client"]))
-        heard = settled(ear, said)
-        difference = labkit.join(heard, said)
+        sent = labkit.run_driver("go", f"10.99.1.254:{PORT}", tmp_path / "driver.jsonl", prefix=inside(ns["client"]))
+        captured = settled(sonar, sent)
+        difference = labkit.join(captured, sent)
         assert not difference, str(difference)
         coverage = labkit.summary(totals.stop())["coverage"]
-        # Both sides were there to be seen; every second sight was counted, and as nothing else.
+        # Both sides were visible; every second copy was counted as such and nothing else.
         assert coverage["frames_twin_nat"] > 500
         assert coverage["kernel_drops"] == coverage["gaps"] == coverage["messages_damaged"] == 0

@@ -1,4 +1,4 @@
-"""What a running mongosonar may still do, and what works without its privileges; a full disk, and files that follow each other."""
+"""The remaining privileges of a running mongosonar, and what works without more; a full disk, and series of files."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 
 def tasks(pid):
-    """What the kernel says of each thread of a process, by its name."""
+    """The kernel's status of each thread of a process, by thread name."""
     found = {}
     for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
         fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
@@ -39,7 +39,7 @@ SYS_PTRACE, DAC_READ_SEARCH, DAC_OVERRIDE = 1 << 19, 1 << 2, 1 << 1
 
 
 def assert_confined(pid, helpers_keep=0):
-    """Waits for the main thread, which gives up its privileges after it has opened the packet sockets, and checks all threads."""
+    """Waits until the main thread has dropped its privileges (after opening the packet sockets), and checks all threads."""
     labkit.wait_until(
         lambda: any(
             fields["Pid"].strip() == str(pid) and fields["Seccomp"].strip() == "2" for fields in tasks(pid).values()
@@ -65,7 +65,7 @@ def assert_confined(pid, helpers_keep=0):
             ), name
 
 
-def test_queries_gives_up_its_privileges_in_every_thread(served_v4, tmp_path):
+def test_queries_drops_its_privileges_in_every_thread(served_v4, tmp_path):
     port = labkit.port_of(served_v4)
     kept = tmp_path / "kept.pcapng"
     arguments = [
@@ -81,12 +81,12 @@ def test_queries_gives_up_its_privileges_in_every_thread(served_v4, tmp_path):
         "--write",
         str(kept),
     ]
-    with labkit.listening(tmp_path, arguments) as running:
+    with labkit.live_capture(tmp_path, arguments) as running:
         labkit.wait_until(running.lines, "an interval")
         assert_confined(running.child.pid)
         names = [name.rsplit(" ", 1)[0] for name in tasks(running.child.pid)]
         assert {"capture-0", "capture-1", "capture-2"} < set(names)
-        # A capture thread has a filter more than the others.
+        # A capture thread has one more filter than the others.
         filters = {
             name: int(fields["Seccomp_filters"])
             for name, fields in tasks(running.child.pid).items()
@@ -101,7 +101,7 @@ def test_queries_gives_up_its_privileges_in_every_thread(served_v4, tmp_path):
 
 
 def test_servers_that_start_later_are_found_without_privileges(tmp_path):
-    """The server runs as somebody else, so that finding its port takes a capability, which only the helper has."""
+    """The server runs as another user, so finding its port needs a capability, which only the helper has."""
     server = tmp_path / "mongod"
     shutil.copy(labkit.LAB / "bin/server", server)
     os.chmod(tmp_path, 0o755)
@@ -110,7 +110,7 @@ def test_servers_that_start_later_are_found_without_privileges(tmp_path):
     shutil.chown(data, "nobody")
     for folder in tmp_path.parents[:2]:
         os.chmod(folder, 0o755)
-    with labkit.listening(tmp_path, ["--json", "--interval", "1s"]) as running:
+    with labkit.live_capture(tmp_path, ["--json", "--interval", "1s"]) as running:
         assert_confined(running.child.pid, SYS_PTRACE | DAC_READ_SEARCH)
         assert children(running.child.pid)
         command = [
@@ -137,7 +137,7 @@ def test_servers_that_start_later_are_found_without_privileges(tmp_path):
 
 @pytest.fixture
 def reader(tmp_path):
-    """Somebody else's process that reads a file in a folder of its own."""
+    """A process of another user that reads a file in its own folder."""
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "collection.wt").write_bytes(bytes(1 << 16))
@@ -167,7 +167,7 @@ def links(pid):
 
 
 @pytest.mark.parametrize("command", ["live", "record"])
-def test_io_gives_up_its_privileges_and_still_finds_paths(command, reader, tmp_path):
+def test_io_drops_its_privileges_and_still_finds_paths(command, reader, tmp_path):
     pid, path = reader
     recording = tmp_path / "kept.msio"
     words = ["live", "--json", "--interval", "500ms"] if command == "live" else ["record", recording]
@@ -191,7 +191,7 @@ def test_io_gives_up_its_privileges_and_still_finds_paths(command, reader, tmp_p
 
 
 def test_io_follows_a_mongod_that_starts_later_without_privileges(tmp_path):
-    """Somebody else's mongods, whose folder only their open files show: to see those takes a capability."""
+    """mongods of another user whose folder is known only from their open files, which need a capability."""
     server = tmp_path / "mongod"
     shutil.copy(shutil.which("tail"), server)
     folders = [tmp_path / "db", tmp_path / "other"]
@@ -227,15 +227,15 @@ def test_io_follows_a_mongod_that_starts_later_without_privileges(tmp_path):
         time.sleep(1.5)
         assert_confined(recorder.pid, SYS_PTRACE | DAC_READ_SEARCH)
         assert labkit.stop(recorder) == 0, err.read_text()
-    said = err.read_text()
-    assert f"recording process {first} by" in said and str(third) not in said, said
+    output = err.read_text()
+    assert f"recording process {first} by" in output and str(third) not in output, output
     done = subprocess.run([labkit.MONGOSONAR, "io", "report", recording, "--json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert str(files[1]) in done.stdout and str(files[2]) not in done.stdout, done.stdout
 
 
-def test_they_are_kept_on_request(tmp_path):
-    with labkit.listening(tmp_path, ["--interface", "lo", "--port", "1", "--keep-privileges"]) as running:
+def test_privileges_are_kept_on_request(tmp_path):
+    with labkit.live_capture(tmp_path, ["--interface", "lo", "--port", "1", "--keep-privileges"]) as running:
         assert all(fields["Seccomp"].strip() == "0" for fields in tasks(running.child.pid).values())
         assert not children(running.child.pid)
 
@@ -253,7 +253,7 @@ def small_disk(path, size):
 
 
 @pytest.mark.parametrize("view", ["screen", "lines"])
-def test_a_full_disk_is_told_and_ends_the_writing_alone(view, served_v4, tmp_path):
+def test_a_full_disk_is_reported_and_ends_only_the_writing(view, served_v4, tmp_path):
     port = labkit.port_of(served_v4)
     with small_disk(tmp_path / "disk", "300k") as disk:
         kept = disk / "kept.pcapng"
@@ -263,7 +263,7 @@ def test_a_full_disk_is_told_and_ends_the_writing_alone(view, served_v4, tmp_pat
                 terminal.wait_for(b"cpu")
                 labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
                 terminal.wait_for(b"find")
-                # The kernel drops packets on a busy machine: it takes more of them to fill the disk.
+                # The kernel drops packets on a busy machine, so more of them are needed to fill the disk.
                 for _ in range(10):
                     if b"No space left" in terminal.read(1):
                         break
@@ -285,10 +285,10 @@ def test_a_full_disk_is_told_and_ends_the_writing_alone(view, served_v4, tmp_pat
                 time.sleep(2)
                 assert child.poll() is None
                 child.terminate()
-                said = child.communicate(timeout=20)[1]
+                output = child.communicate(timeout=20)[1]
             assert child.returncode == 1
-            assert said.count("No space left on device") == 2, said
-            # What came after the disk was full is shown all the same.
+            assert output.count("No space left on device") == 2, output
+            # Operations after the disk was full are still shown.
             calls = labkit.summary(labkit.read_lines(out))["totals"]["calls"]
             assert calls > len(labkit.read_capture(kept))
         assert 64 << 10 < kept.stat().st_size <= 300 << 10
@@ -298,7 +298,7 @@ def test_a_full_disk_is_told_and_ends_the_writing_alone(view, served_v4, tmp_pat
             assert done.returncode == 0 and "cut short" not in done.stderr, done.stderr
 
 
-# Reads a file one byte at a time: so often for each line on its standard input.
+# Reads a file one byte at a time, as often as each line on its standard input says.
 READER = """
 import os, sys
 f = os.open("/etc/hostname", os.O_RDONLY)
@@ -308,8 +308,8 @@ for line in sys.stdin:
 """
 
 
-def test_on_a_full_disk_a_recording_ends_and_accesses_are_counted_on(tmp_path):
-    # More than is written at a time, so that some is written as a whole.
+def test_on_a_full_disk_a_recording_ends_and_counting_continues(tmp_path):
+    # More than one block, so that at least one is written completely.
     with small_disk(tmp_path / "disk", "2m") as disk:
         reader = subprocess.Popen(
             [sys.executable, "-c", READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -327,31 +327,31 @@ def test_on_a_full_disk_a_recording_ends_and_accesses_are_counted_on(tmp_path):
             assert reader.stdout.readline() == "done\n"
 
         count = 0
-        # Until it is full, which is said at once.
+        # Until the disk is full, which is reported immediately.
         while not select.select([recording.stderr], [], [], 0)[0]:
             reads(20_000)
             count += 20_000
-        told = recording.stderr.readline()
-        assert "No space left on device" in told and "can be read up to there" in told, told
-        # What comes now is counted, not written.
+        message = recording.stderr.readline()
+        assert "No space left on device" in message and "can be read up to there" in message, message
+        # From now on accesses are counted, not written.
         reads(30_000)
         count += 30_000
         reader.stdin.close()
-        said = recording.communicate(timeout=20)[1]
+        output = recording.communicate(timeout=20)[1]
         assert reader.wait(20) == 0
-        assert recording.returncode == 1 and said.count("No space left on device") == 1, said
-        held = int(re.search(r"(\d+) accesses recorded", said)[1])
-        missing = int(re.search(r"lost: not_written (\d+)", said)[1])
-        # The reader's own few reads when it was looked at first, and its input.
-        assert count <= held + missing <= count + 100 and missing >= 30_000, (count, said)
+        assert recording.returncode == 1 and output.count("No space left on device") == 1, output
+        held = int(re.search(r"(\d+) accesses recorded", output)[1])
+        missing = int(re.search(r"lost: not_written (\d+)", output)[1])
+        # The reader's own few reads at the start, and those of its input.
+        assert count <= held + missing <= count + 100 and missing >= 30_000, (count, output)
         report = subprocess.run([labkit.MONGOSONAR, "io", "report", kept, "--json"], capture_output=True, text=True)
     assert report.returncode == 0, report.stderr
     found = json.loads(report.stdout)
     assert found["accesses"] == held and found["lost"]["not_written"] == missing, found["lost"]
 
 
-def test_each_file_of_a_series_is_complete_and_the_oldest_go(served_v4, tmp_path):
-    """The folder is somebody else's: only with a capability may files be made in it."""
+def test_each_file_of_a_series_is_complete_and_the_oldest_are_removed(served_v4, tmp_path):
+    """The folder belongs to another user, so creating files in it needs a capability."""
     port = labkit.port_of(served_v4)
     folder = tmp_path / "series"
     folder.mkdir(mode=0o700)
@@ -366,7 +366,7 @@ def test_each_file_of_a_series_is_complete_and_the_oldest_go(served_v4, tmp_path
         "--write",
         str(folder / "kept.pcapng"),
     ]
-    with labkit.listening(tmp_path, [*arguments, "--rotate", "256K", "--keep", "3"]) as running:
+    with labkit.live_capture(tmp_path, [*arguments, "--rotate", "256K", "--keep", "3"]) as running:
         assert_confined(running.child.pid, DAC_OVERRIDE)
         for _ in range(3):
             labkit.run_driver("go", served_v4, tmp_path / "driver.jsonl")
@@ -385,7 +385,7 @@ def test_each_file_of_a_series_is_complete_and_the_oldest_go(served_v4, tmp_path
 
 
 def test_one_line_grants_all_that_is_needed(tmp_path):
-    """The line that error messages, doctor and README print; with it both the wire and files can be watched without root."""
+    """With the line that error messages, doctor and README print, both the wire and files can be observed without root."""
     program = tmp_path / "mongosonar"
     shutil.copy(labkit.MONGOSONAR, program)
     os.chmod(tmp_path, 0o755)
@@ -417,7 +417,7 @@ def test_one_line_grants_all_that_is_needed(tmp_path):
 
 
 def assert_confined_user(pid):
-    """Without CAP_SETPCAP the bounding set stays as it is; nothing can be gained from it any more."""
+    """Without CAP_SETPCAP the bounding set stays as it is; no privileges can be gained from it any more."""
     for name, fields in tasks(pid).items():
         assert int(fields["CapEff"], 16) == int(fields["CapPrm"], 16) == 0, name
         assert fields["NoNewPrivs"].strip() == "1" and fields["Seccomp"].strip() == "2", name

@@ -29,7 +29,7 @@ MOCK = [sys.executable, labkit.LAB / "mock/mongod.py"]
 
 
 class Mock:
-    """The test's hand in a mock mongod."""
+    """Controls a mock mongod."""
 
     def __init__(self, address, user=None):
         self.address, self.uri = address, f"mongodb://{user + '@' if user else ''}{address}"
@@ -39,7 +39,7 @@ class Mock:
         return self.client.admin.command({"mock": name, **fields})
 
     def changes(self):
-        """The commands that it got and that change something."""
+        """The commands that it received and that change something."""
         return self.command("log")["log"]
 
     def profile(self, database="shop"):
@@ -92,7 +92,7 @@ def run(*arguments, code=0, timeout=120):
 
 @contextlib.contextmanager
 def running(directory, *arguments):
-    """`mongosonar profiler ARGUMENTS` with its output in files."""
+    """Runs `mongosonar profiler ARGUMENTS` with its output in files."""
     out, err = directory / "out", directory / "err"
     with open(out, "wb") as stdout, open(err, "wb") as stderr:
         command = [labkit.MONGOSONAR, "profiler", *map(str, arguments)]
@@ -101,7 +101,7 @@ def running(directory, *arguments):
             yield child
 
 
-def said(child, text):
+def wait_for_output(child, text):
     def found():
         assert child.poll() is None or text in child.err.read_text() + child.out.read_text(), child.err.read_text()
         return text in child.err.read_text() + child.out.read_text()
@@ -134,7 +134,7 @@ def test_status_of_each_version(plays):
         assert "full, turns in" in run("status", "--db", "shop", mock.uri).stdout
 
 
-def test_a_server_without_a_profiler_is_said_to_be_one(served_v4):
+def test_a_server_without_a_profiler_gives_that_error(served_v4):
     assert "has no profiler" in run("status", f"mongodb://{served_v4}", code=1).stderr
     with mongod("mongos") as mock:
         assert "is a mongos" in run("status", mock.uri, code=1).stderr
@@ -142,15 +142,15 @@ def test_a_server_without_a_profiler_is_said_to_be_one(served_v4):
 
 
 @pytest.mark.parametrize("plays", ["3.2", "4.0"])
-def test_a_server_that_the_driver_is_too_new_for_is_said_to_be_one(plays):
+def test_a_server_too_old_for_the_driver_gives_that_error(plays):
     with labkit.ready([*MOCK, "--plays", plays]) as address:
-        told = run("status", f"mongodb://{address}/?serverSelectionTimeoutMS=2000", code=1).stderr
-        assert "older than MongoDB 4.4" in told and "profiler report" in told
+        result = run("status", f"mongodb://{address}/?serverSelectionTimeoutMS=2000", code=1).stderr
+        assert "older than MongoDB 4.4" in result and "profiler report" in result
 
 
 @contextlib.contextmanager
 def encrypted(address, directory):
-    """The address of a TLS end in front of a server, and the file of the authority that signed it."""
+    """The address of a TLS proxy in front of a server, and the file of its certificate authority."""
     key, certificate, authority = (directory / name for name in ("key.pem", "certificate.pem", "authority.pem"))
 
     def openssl(*arguments):
@@ -192,7 +192,7 @@ def encrypted(address, directory):
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
-def test_tls_with_an_authority_of_ones_own(tmp_path):
+def test_tls_with_a_private_certificate_authority(tmp_path):
     with mongod("6.0") as mock, encrypted(mock.address, tmp_path) as (address, authority):
         options = "directConnection=true&serverSelectionTimeoutMS=4000"
         trusted = f"mongodb://{address}/?tls=true&tlsCAFile={authority}&{options}"
@@ -200,11 +200,11 @@ def test_tls_with_an_authority_of_ones_own(tmp_path):
         assert status["databases"][0]["level"] == 0, status
         run("set", "--db", "shop", "--level", "1", trusted)
         assert mock.profile()["was"] == 1
-        # Whom nobody vouches for is not spoken to.
+        # A certificate of an unknown authority is refused.
         assert "ertificate" in run("status", f"mongodb://{address}/?tls=true&{options}", code=1).stderr
 
 
-def test_who_asks_is_who_the_connection_string_says(tmp_path):
+def test_the_connection_string_names_the_user(tmp_path):
     with mongod("6.0", user="ops:s3cret") as mock:
         mock.client.shop.command("profile", 1)
         status = json.loads(run("status", "--json", "--db", "shop", mock.uri).stdout)
@@ -212,7 +212,7 @@ def test_who_asks_is_who_the_connection_string_says(tmp_path):
         begun = len(mock.changes())
         run("set", "--db", "shop", "--level", "2", "--duration", "1s", mock.uri)
         assert names(mock.changes()[begun:]) == [("profile", 2), ("profile", 1)]
-        # With a wrong password, and with none: said, without the password, and nothing is changed.
+        # A wrong or missing password gives an error without the password, and nothing is changed.
         wrong = run("status", "--db", "shop", f"mongodb://ops:wr0ng@{mock.address}", code=1)
         assert "authentication failed" in wrong.stderr and "authSource" in wrong.stderr, wrong.stderr
         assert "wr0ng" not in wrong.stdout + wrong.stderr
@@ -223,7 +223,7 @@ def test_who_asks_is_who_the_connection_string_says(tmp_path):
 
 @pytest.mark.root
 def test_a_name_of_a_cluster_is_looked_up():
-    """`mongodb+srv`: host and port from SRV, options from TXT, asked of the name server of a network namespace."""
+    """`mongodb+srv`: host and port from SRV, options from TXT, from the name server of a network namespace."""
     with namespaces("srv") as made, contextlib.ExitStack() as stack:
         home = pathlib.Path("/etc/netns") / made["srv"]
         home.mkdir(parents=True)
@@ -232,7 +232,7 @@ def test_a_name_of_a_cluster_is_looked_up():
         there = inside(made["srv"])
         user = "ops:secret"
         address = stack.enter_context(labkit.ready([*there, *MOCK, "--plays", "6.0", "--user", user]))
-        # The user is known in `admin` only, which the TXT record says.
+        # The user exists only in `admin`, which the TXT record names.
         zone = ["--cluster", "cluster.lab.example", "--host", "db.lab.example", "--txt", "authSource=admin"]
         stack.enter_context(
             labkit.ready(
@@ -246,13 +246,13 @@ def test_a_name_of_a_cluster_is_looked_up():
         assert json.loads(done.stdout)["databases"][0]["level"] == 0
 
 
-def test_connection_strings_that_lead_nowhere():
+def test_invalid_connection_strings():
     assert "connection string" in run("status", "http://x", code=2).stderr
     assert "connection string" in run("status", "--uri", "mongodb://", code=2).stderr
 
 
 def one_cause(*arguments, env=None):
-    """The error of a command that cannot reach its server: one line, one cause, nothing of the driver's insides."""
+    """The error of a command that cannot reach its server: one line, one cause, no internals of the driver."""
     done = subprocess.run(
         [labkit.MONGOSONAR, *map(str, arguments)],
         capture_output=True,
@@ -271,7 +271,7 @@ def one_cause(*arguments, env=None):
 
 @contextlib.contextmanager
 def listener(answer):
-    """A port at which `answer` is sent to whoever connects; `None` hangs up at once, `""` says nothing."""
+    """A port that sends `answer` to each client; `None` closes the connection immediately, `""` sends nothing."""
 
     def serve(server):
         with contextlib.suppress(OSError):
@@ -307,7 +307,7 @@ SOON = "/?serverSelectionTimeoutMS=1500&connectTimeoutMS=700&directConnection=tr
         ["io", "reorder", "shop.orders"],
     ],
 )
-def test_a_closed_port_is_said_the_same_way_by_every_command(command):
+def test_every_command_gives_the_same_error_for_a_closed_port(command):
     line = one_cause(*command, "--uri", f"mongodb://127.0.0.1:1{SOON}")
     assert line == "mongosonar: cannot connect to 127.0.0.1:1: connection refused; no server listens there"
 
@@ -321,20 +321,20 @@ def test_a_closed_port_is_said_the_same_way_by_every_command(command):
         (b"", "no answer in time"),
     ],
 )
-def test_a_port_of_another_program_is_said_to_be_one(answer, words):
+def test_a_port_of_another_program_gives_that_error(answer, words):
     with listener(answer) as address:
         line = one_cause("profiler", "status", "--uri", f"mongodb://{address}{SOON}")
         assert words in line and line.count(address) == 1, line
 
 
-def test_an_unknown_host_is_said_to_be_one():
+def test_an_unknown_host_gives_that_error():
     line = one_cause("profiler", "status", "--uri", f"mongodb://no-such-host.invalid:27017{SOON}")
-    # Without a name server at hand the resolver cannot know.
+    # Without a name server the resolver cannot know.
     assert "unknown host name" in line or "no name server answers" in line, line
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
-def test_tls_on_one_side_only_is_said_to_be_the_cause(tmp_path):
+def test_tls_on_one_side_only_gives_that_error(tmp_path):
     with mongod("6.0") as mock, encrypted(mock.address, tmp_path) as (address, authority):
         assert "accepts only TLS connections; add --tls" in one_cause(
             "profiler", "status", "--uri", f"mongodb://{address}{SOON}"
@@ -349,7 +349,7 @@ def test_tls_on_one_side_only_is_said_to_be_the_cause(tmp_path):
         ).stdout
 
 
-def test_a_replica_set_without_a_primary_is_said_to_have_none():
+def test_a_replica_set_without_a_primary_gives_that_error():
     with replica_set() as (mocks, uri):
         for mock in mocks:
             mock.command("primary", **{"is": False})
@@ -382,7 +382,7 @@ def test_a_server_is_named_as_in_the_tools(tmp_path):
             timeout=60,
         )
         assert mock.address in done.stdout, done.stderr
-        # An empty profile, asked for by address, is read from the server and not from a file.
+        # The address of an empty profile is read from the server, not from a file.
         assert run("report", mock.address, "--db", "shop", *user)
         wrong = one_cause("profiler", "status", "--uri", mock.address, *user, "--authenticationDatabase", "shop")
         assert "authentication failed" in wrong and "s3cret" not in wrong
@@ -405,7 +405,7 @@ def test_a_password_is_asked_for_and_not_shown():
                 "--uri",
                 mock.address,
             ]
-            # A session of its own, with the terminal as the controlling one.
+            # Its own session, with the terminal as controlling terminal.
             child = subprocess.Popen(["setsid", "--ctty", "--wait", *command], stdin=side, stdout=side, stderr=side)
             os.close(side)
             seen, typed = b"", False
@@ -414,13 +414,13 @@ def test_a_password_is_asked_for_and_not_shown():
                     seen += piece
                     if not typed and b"Password of ops: " in seen:
                         typed = True
-                        # The prompt comes first, and then the terminal stops to show what is typed.
+                        # The prompt comes first; then the terminal stops echoing.
                         labkit.wait_until(lambda: not termios.tcgetattr(main)[3] & termios.ECHO, "no echo")
                         os.write(main, password.encode() + b"\n")
             child.wait(30)
             os.close(main)
             assert typed and expected in seen.decode() and password not in seen.decode(), seen
-        # Where nobody can be asked, it says what to do.
+        # Without a terminal to ask on, it explains what to do.
         quiet = subprocess.run(
             ["setsid", "--wait", *command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
         )
@@ -434,7 +434,7 @@ def names(changes):
     return [(next(iter(change)), next(iter(change.values()))) for change in changes]
 
 
-def test_a_resize_comes_in_the_order_that_works_and_all_is_said():
+def test_a_resize_happens_in_the_right_order_with_all_messages():
     with mongod("6.0") as mock:
         mock.client.shop.command("profile", 1)
         mock.write(10)
@@ -479,7 +479,7 @@ def test_filters_and_all_databases():
     ("plays", "option", "word"),
     [("4.4.1", ["--filter", '{"op": "query"}'], "4.4.2"), ("6.0", ["--rate-limit", "10"], "Percona")],
 )
-def test_what_a_server_has_not_is_refused_before_anything_changes(plays, option, word):
+def test_an_unsupported_option_is_refused_before_anything_changes(plays, option, word):
     with mongod(plays) as mock:
         assert word in run("set", "--db", "shop", "--level", "2", "--size", "8m", *option, mock.uri, code=1).stderr
         assert mock.changes() == []
@@ -496,16 +496,16 @@ WAS = {"was": 1, "slowms": 70, "sampleRate": 0.75, "filter": {"op": "query"}}
 
 
 @pytest.mark.parametrize("end", ["time", "SIGINT", "SIGTERM", "SIGHUP", "lost", "restart"])
-def test_everything_is_put_back_however_it_ends(end, tmp_path):
+def test_everything_is_restored_however_it_ends(end, tmp_path):
     with mongod("6.0") as mock:
         for database in "shop", "blog":
             mock.client[database].command("profile", 1, slowms=70, sampleRate=0.75, filter=WAS["filter"])
         length = "1s" if end == "time" else "3s" if end in ("lost", "restart") else "600s"
         with running(tmp_path, "set", "--db", "shop", "--db", "blog", *CHANGE, "--duration", length, mock.uri) as child:
-            said(child, "for ")
+            wait_for_output(child, "for ")
             assert mock.profile() == {"was": 2, "slowms": 5, "sampleRate": 0.1, "filter": {"op": "insert"}}
             if end in ("lost", "restart"):
-                # Away when the time is over, and back later.
+                # The server is down when the time is over, and up again later.
                 time.sleep(2)
                 mock.down(3, restart=end == "restart")
             elif end != "time":
@@ -519,7 +519,7 @@ def test_everything_is_put_back_however_it_ends(end, tmp_path):
             assert mock.client[database].command("collStats", "system.profile")["maxSize"] == 1 << 20
 
 
-def test_a_second_signal_gives_up_and_says_what_is_to_be_done(tmp_path):
+def test_a_second_signal_gives_up_and_prints_what_to_do(tmp_path):
     with mongod("6.0") as mock:
         with running(
             tmp_path,
@@ -532,16 +532,16 @@ def test_a_second_signal_gives_up_and_says_what_is_to_be_done(tmp_path):
             "600s",
             f"{mock.uri}/?serverSelectionTimeoutMS=300",
         ) as child:
-            said(child, "for ")
+            wait_for_output(child, "for ")
             mock.down(60)
             child.send_signal(signal.SIGINT)
-            said(child, "trying again")
+            wait_for_output(child, "trying again")
             child.send_signal(signal.SIGINT)
             assert child.wait(30) == 1
         assert 'db.getSiblingDB("shop").runCommand({"profile":0' in child.err.read_text().split("NOT restored")[1]
 
 
-def test_what_was_collected_is_kept_when_asked_for(tmp_path):
+def test_the_collection_is_kept_on_request(tmp_path):
     with mongod("6.0") as mock:
         run("set", "--db", "shop", "--level", "2", "--size", "4m", "--duration", "300ms", "--keep-size", mock.uri)
         assert mock.profile()["was"] == 0
@@ -550,18 +550,18 @@ def test_what_was_collected_is_kept_when_asked_for(tmp_path):
 
 
 def test_the_last_line_is_the_state_that_the_server_has(tmp_path):
-    """A collection that was made meanwhile stays without --size, and the end must say so."""
+    """A collection that was created in the meantime stays without --size, and the last line must show it."""
     with mongod("4.4") as mock:
         done = run("set", "--db", "shop", "--level", "2", "--duration", "300ms", mock.uri)
         assert re.search("^shop: was level 0, .*, no system.profile$", done.stdout, re.M), done.stdout
         last = done.stdout.splitlines()[-1]
         count = mock.client.shop.command("collStats", "system.profile")["count"]
         assert re.fullmatch(rf"shop: again level 0, .*, system.profile of 1MiB with {count} documents?", last), last
-        # At level 0 nothing is written any more: it never wraps.
+        # At level 0 nothing more is written, so it never wraps.
         status = json.loads(run("status", "--json", "--db", "shop", mock.uri).stdout)["databases"][0]
         assert status["documents"] == count and status["wraps_in_ns"] is None and status["turn_ns"] is None, status
         assert " in " not in run("status", "--db", "shop", mock.uri).stdout.splitlines()[-1]
-        # Without --duration too: the last line is read after the last change, which another client may have made.
+        # The same without --duration: the last line is read after the last change, which may be another client's.
         done = run("set", "--db", "shop", "--level", "1", "--slowms", "5", mock.uri)
         assert done.stdout.splitlines()[-1].startswith("shop: now level 1, slowms 5, "), done.stdout
 
@@ -577,7 +577,7 @@ def examined(child):
     return [line["docs_examined"] for line in lines(child) if "docs_examined" in line]
 
 
-def test_tail_shows_the_last_ones_and_then_each_new_one_once(tmp_path):
+def test_tail_shows_the_last_operations_and_then_each_new_one_once(tmp_path):
     with mongod("8.0") as mock:
         mock.write(50)
         with running(tmp_path, "tail", "--db", "shop", "-n", "3", "--json", mock.uri) as child:
@@ -595,7 +595,7 @@ def test_tail_shows_the_last_ones_and_then_each_new_one_once(tmp_path):
         )
 
 
-def test_tail_says_how_much_it_missed_and_goes_on(tmp_path):
+def test_tail_reports_missed_operations_and_continues(tmp_path):
     with mongod("6.0") as mock:
         mock.write(30, size=20_000)
         with running(tmp_path, "tail", "--db", "shop", "--json", mock.uri) as child:
@@ -607,24 +607,24 @@ def test_tail_says_how_much_it_missed_and_goes_on(tmp_path):
         gap = next(line for line in lines(child) if line.get("missed"))
         seen = [n for n in examined(child) if 100 <= n < 1_100]
         assert seen == list(range(seen[0], 1_100))
-        # The mock's records are counted without a hole, as a real capped collection's.
+        # The mock numbers its records without gaps, as a real capped collection does.
         assert gap["documents"] == 1_000 - len(seen), (filled, gap)
         assert f"{gap['documents']} documents missed" in child.err.read_text()
         assert len(examined(child)) == len(set(examined(child)))
 
 
-def test_tail_survives_a_restart_without_a_hole_or_a_double(tmp_path):
+def test_tail_survives_a_restart_without_gaps_or_duplicates(tmp_path):
     with mongod("6.0") as mock:
         mock.client.shop.command("profile", 1)
         mock.write(5)
         with running(tmp_path, "tail", "--db", "shop", "--json", mock.uri) as child:
             labkit.wait_until(lambda: examined(child) == list(range(5)), "the first ones")
             mock.down(1.5, restart=True)
-            said(child, "connection lost")
+            wait_for_output(child, "connection lost")
             labkit.wait_until(lambda: succeeds(lambda: mock.write(5, 5)), "the mock again")
             labkit.wait_until(lambda: len(examined(child)) >= 10, "what came after")
-            said(child, "following continues")
-            said(child, "the profiling level is 0 now, it was 1")
+            wait_for_output(child, "following continues")
+            wait_for_output(child, "the profiling level is 0 now, it was 1")
         assert examined(child) == list(range(10))
 
 
@@ -637,7 +637,7 @@ def succeeds(action):
 
 @contextlib.contextmanager
 def replica_set():
-    """Two mocks that say they are a replica set; the first is the primary."""
+    """Two mocks that claim to be a replica set; the first is the primary."""
     with contextlib.ExitStack() as held:
         ports = []
         for _ in range(2):
@@ -657,17 +657,17 @@ def test_tail_follows_a_fail_over(tmp_path):
             second.command("primary", **{"is": True, "term": 2})
             first.command("primary", **{"is": False})
             first.down(60)
-            said(child, f"following continues at {second.address}, another server")
+            wait_for_output(child, f"following continues at {second.address}, another server")
             second.write(5, 50)
             labkit.wait_until(lambda: examined(child) == [*range(5), *range(50, 55)], "the second primary's")
 
 
-def test_what_was_set_on_a_member_is_put_back_on_that_member(tmp_path):
+def test_settings_are_restored_on_the_member_that_was_changed(tmp_path):
     with replica_set() as ((first, second), uri):
         with running(
             tmp_path, "set", "--db", "shop", "--level", "1", "--slowms", "7", "--duration", "4s", uri
         ) as child:
-            said(child, "for ")
+            wait_for_output(child, "for ")
             assert first.profile() == {"was": 1, "slowms": 7, "sampleRate": 1.0}
             second.command("primary", **{"is": True, "term": 2})
             first.command("primary", **{"is": False})
@@ -676,7 +676,7 @@ def test_what_was_set_on_a_member_is_put_back_on_that_member(tmp_path):
         assert second.changes() == []
 
 
-def test_tail_of_all_databases_finds_new_ones_and_collections_made_anew(tmp_path):
+def test_tail_of_all_databases_finds_new_databases_and_recreated_collections(tmp_path):
     with mongod("6.0") as mock:
         mock.write(2)
         with running(tmp_path, "tail", "--all-dbs", "--json", mock.uri) as child:
@@ -684,7 +684,7 @@ def test_tail_of_all_databases_finds_new_ones_and_collections_made_anew(tmp_path
             mock.write(2, 10, database="fresh")
             labkit.wait_until(lambda: {10, 11} <= set(examined(child)), "the new database")
             run("set", "--db", "shop", "--size", "2m", mock.uri)
-            said(child, "was made anew")
+            wait_for_output(child, "was made anew")
             mock.write(2, 20)
             labkit.wait_until(lambda: {20, 21} <= set(examined(child)), "the new collection")
         assert {line["database"] for line in lines(child)} == {"shop", "fresh"}
@@ -748,9 +748,9 @@ def test_tail_of_a_real_server_live_and_through_its_restart(tmp_path):
             shapes = {line["shape_id"] for line in lines(child)}
             assert len(shapes) == 1, "the same query in the documents of three versions"
             first.close()
-            said(child, "connection lost")
+            wait_for_output(child, "connection lost")
             stack.enter_context(real_server(directory, address))
-            said(child, "following continues")
+            wait_for_output(child, "following continues")
             labkit.wait_until(lambda: succeeds(lambda: profile.insert_many(recorded(5, 60))), "the server again")
             labkit.wait_until(lambda: 64 in examined(child), "what came after the restart")
             assert examined(child) == list(range(65))
@@ -759,7 +759,7 @@ def test_tail_of_a_real_server_live_and_through_its_restart(tmp_path):
 # -- report
 
 
-def test_a_report_of_a_server_is_that_of_its_dump(tmp_path):
+def test_the_report_of_a_server_equals_that_of_its_dump(tmp_path):
     with mongod("8.0") as mock:
         mock.write(300)
         mock.write(20, 1_000, database="blog")
@@ -780,24 +780,24 @@ def test_a_report_of_a_server_is_that_of_its_dump(tmp_path):
 
 
 @pytest.mark.parametrize(("plays", "weight"), [("percona", 10), ("percona-4.4.6", 1)])
-def test_a_rate_limit_counts_only_where_the_server_keeps_to_it(plays, weight, tmp_path):
+def test_a_rate_limit_counts_only_if_the_server_applies_it(plays, weight, tmp_path):
     """PSMDB-876: 4.4 before 4.4.8-9 writes rateLimit into its documents and profiles every operation."""
     with mongod(plays) as mock:
         mock.write(20, fields={"rateLimit": 10})
         report = json.loads(run("report", "--db", "shop", "--json", mock.uri).stdout)
         assert report["totals"]["calls"] == 20 * weight
         assert any("PSMDB-876" in note for note in report["notes"]) == (weight == 1)
-        told = run("tail", "--db", "shop", "-n", "20", "--count", "20", "--json", mock.uri)
-        assert {json.loads(line)["weight"] for line in told.stdout.splitlines()} == {weight}
-        assert ("PSMDB-876" in told.stderr) == (weight == 1)
+        result = run("tail", "--db", "shop", "-n", "20", "--count", "20", "--json", mock.uri)
+        assert {json.loads(line)["weight"] for line in result.stdout.splitlines()} == {weight}
+        assert ("PSMDB-876" in result.stderr) == (weight == 1)
         dump = tmp_path / "system.profile.bson"
         dump.write_bytes(b"".join(bson.encode(document) for document in mock.client.shop["system.profile"].find()))
-        # A dump does not tell of its server.
+        # A dump has no information about its server.
         report = json.loads(run("report", dump, "--json").stdout)
         assert report["totals"]["calls"] == 200 and any("assumed" in note for note in report["notes"])
 
 
-def test_impact_does_not_measure_a_rate_limit_that_the_server_does_not_keep():
+def test_impact_does_not_measure_a_rate_limit_that_the_server_does_not_apply():
     with mongod("percona-4.4.6") as mock:
         done = run(
             "impact", "--clients", "1", "--rounds", "3", "--slice", "200ms", "--documents", "300", "--json", mock.uri
@@ -807,7 +807,7 @@ def test_impact_does_not_measure_a_rate_limit_that_the_server_does_not_keep():
 
 
 def drawn(page, directory):
-    """What a browser makes of a page."""
+    """The DOM of a page in a browser."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if not browser:
         pytest.skip("needs chromium")
@@ -823,7 +823,7 @@ def drawn(page, directory):
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-def test_no_index_is_suggested_where_one_serves(tmp_path):
+def test_no_index_is_suggested_if_one_exists(tmp_path):
     def line(collection, n):
         attributes = {
             "type": "command",
@@ -863,7 +863,7 @@ def test_no_index_is_suggested_where_one_serves(tmp_path):
     wanted = "{city: 1, seen: -1, age: 1}"
     assert hints("--json") == dict.fromkeys(("served", "partly", "bare", "absent"), wanted)
     with real_server(tmp_path / "server") as address, pymongo.MongoClient(f"mongodb://{address}") as client:
-        # The same but for the direction of the sort, which an index can be walked in either way, and a field more.
+        # The same index with the opposite sort direction (an index can be read in both) and one more field.
         client.shop.served.create_index([("city", 1), ("seen", 1), ("age", 1), ("more", 1)])
         client.shop.partly.create_index([("city", 1), ("age", 1)])
         client.shop.bare.insert_one({"a": 1})
@@ -882,11 +882,11 @@ def test_no_index_is_suggested_where_one_serves(tmp_path):
     assert "Indexes that may help" in dom and "none that exists serves" in dom and "shop.partly" in dom
 
 
-def test_a_report_of_what_is_written_from_now_on(tmp_path):
+def test_a_report_of_operations_from_now_on(tmp_path):
     with mongod("6.0") as mock:
         mock.write(50)
         with running(tmp_path, "report", mock.uri, "--duration", "3s") as child:
-            said(child, "reading what")
+            wait_for_output(child, "reading what")
             time.sleep(1)
             mock.write(7, 100)
             assert child.wait(20) == 0
@@ -897,7 +897,7 @@ def test_a_report_of_what_is_written_from_now_on(tmp_path):
 
 
 @pytest.mark.alone
-def test_impact_finds_a_cost_that_is_there_and_cleans_up(tmp_path):
+def test_impact_finds_a_real_cost_and_cleans_up(tmp_path):
     with mongod("6.0", "--cost-us", "2000") as mock:
         arguments = ["--clients", "1,2", "--rounds", "4", "--slice", "400ms", "--documents", "300"]
         svg, html = tmp_path / "a.svg", tmp_path / "a.html"
@@ -917,7 +917,7 @@ def test_impact_finds_a_cost_that_is_there_and_cleans_up(tmp_path):
             rounds = [[v for c, r, v in order if c == clients and r == n] for n in range(4)]
             assert all(sorted(of) == [0, 1] for of in rounds) and rounds[0] == rounds[1][::-1]
         assert svg.read_text().count("<path") == 16
-        # A browser draws the page: a chart, a row for each cell in both tables, and what it comes to.
+        # A browser draws the page: a chart, a row for each cell in both tables, and the verdict.
         dom = drawn(html, tmp_path)
         assert 'data-ready="yes"' in dom and dom.count('class="chart"') == 1, dom[:2_000]
         assert report["verdicts"][0].split(":")[0].split(",")[0] in dom and dom.count('data-name="clients"') == 2 * len(
@@ -941,8 +941,8 @@ def test_impact_with_percona_measures_the_rate_limit_too():
 
 def test_impact_refuses_a_database_that_exists():
     with mongod("6.0") as mock:
-        told = run("impact", "--db", "shop", mock.uri, code=1).stderr
-        assert "exists" in told and mock.changes() == [] and "shop" in mock.client.list_database_names()
+        result = run("impact", "--db", "shop", mock.uri, code=1).stderr
+        assert "exists" in result and mock.changes() == [] and "shop" in mock.client.list_database_names()
 
 
 @pytest.mark.alone
@@ -954,7 +954,7 @@ def test_impact_cleans_up_however_it_ends(end, tmp_path):
             labkit.wait_until(lambda: mock.profile("mongosonar_impact")["was"] == 2, "profiling")
             if end == "lost":
                 mock.down(1)
-                said(child, "measuring it again")
+                wait_for_output(child, "measuring it again")
                 child.send_signal(signal.SIGINT)
             else:
                 child.send_signal(getattr(signal, end))
@@ -975,8 +975,8 @@ def test_a_long_run_marks_the_wrap():
 
 
 @pytest.mark.alone
-def test_nothing_against_nothing_is_no_difference_on_a_real_server(served_v4):
-    # So sure that chance alone fails this once in ten thousand runs.
+def test_equal_settings_show_no_difference_on_a_real_server(served_v4):
+    # With this confidence, chance alone fails the test once in ten thousand runs.
     arguments = [
         "--level",
         "0,0",

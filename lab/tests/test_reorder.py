@@ -1,8 +1,8 @@
-"""`mongosonar io reorder` against the lab's server: what it says, what it does, and what is left when it is killed.
+"""`mongosonar io reorder` against the lab's server: its messages, its actions, and what is left when it is killed.
 
-What the lab's server is not (a member of a replica set with change streams, a mongos, a shard's member) is played by a
-MOCK in front of it (lab/mock/member.py), which also lets a test act before and after each command; documents, indexes and
-renames are the real server's all the same."""
+A MOCK in front of the lab's server (lab/mock/member.py) plays a member of a replica set with change streams, a mongos or
+a shard's member. It also lets a test act before and after each command. Documents, indexes and
+renames are those of the real server."""
 
 import contextlib
 import json
@@ -56,7 +56,7 @@ def orders(client):
 
 @contextlib.contextmanager
 def playing(client, plays):
-    """The server as what it is not, and a client of it that writes."""
+    """The server behind the mock, and a client that writes to it."""
     with (
         member.Front(client.host, plays) as front,
         pymongo.MongoClient(front.uri, directConnection=True, retryWrites=False) as writer,
@@ -83,17 +83,17 @@ def command(server, *arguments, namespace="shop.orders"):
 
 def reorder(server, *arguments, **more):
     done = subprocess.run(command(server, *arguments, **more), capture_output=True, text=True, timeout=120)
-    print(done.stdout, done.stderr)  # whole, for a test that fails
+    print(done.stdout, done.stderr)  # complete, for a failing test
     return done
 
 
 def apply(front):
-    """What --apply takes there."""
+    """The options that --apply needs there."""
     return ["--apply", "--writers-stopped"] if getattr(front, "plays", "standalone") == "standalone" else ["--apply"]
 
 
 def at(front, when, name, nth, act):
-    """Does something before or after the nth command of a name that mongosonar sends."""
+    """Runs an action before or after the nth command with this name that mongosonar sends."""
     seen = []
 
     def hook(now, called, _):
@@ -124,12 +124,16 @@ def names(client):
 
 def test_without_apply_nothing_changes(client, orders):
     before = [document["_id"] for document in orders.find()]
-    said = reorder(client)
-    assert said.returncode == 0, said
-    assert f"{COUNT} documents" in said.stdout and "2 indexes" in said.stdout and "Nothing was changed" in said.stdout
+    result = reorder(client)
+    assert result.returncode == 0, result
     assert (
-        "How much is free the server does not say" in said.stdout
-        and "a standalone has no change streams" in said.stdout
+        f"{COUNT} documents" in result.stdout
+        and "2 indexes" in result.stdout
+        and "Nothing was changed" in result.stdout
+    )
+    assert (
+        "How much is free the server does not say" in result.stdout
+        and "a standalone has no change streams" in result.stdout
     )
     assert [document["_id"] for document in orders.find()] == before
     assert names(client) == ["orders"]
@@ -138,26 +142,26 @@ def test_without_apply_nothing_changes(client, orders):
     assert names(client) == ["orders"]
 
 
-def test_it_lies_in_the_order_of_id_afterwards(client, orders):
+def test_afterwards_it_is_in_the_order_of_id(client, orders):
     before, keys = content(orders), indexes(orders)
-    said = reorder(client, "--apply", "--writers-stopped")
-    assert said.returncode == 0, said
-    assert said.stderr.splitlines() == STAGES
+    result = reorder(client, "--apply", "--writers-stopped")
+    assert result.returncode == 0, result
+    assert result.stderr.splitlines() == STAGES
     assert [document["_id"] for document in orders.find()] == list(range(COUNT)), "the order of the disk"
     assert content(orders) == before and indexes(orders) == keys
     assert names(client) == ["orders"]
 
 
-def test_where_there_are_change_streams_writers_need_not_be_said_to_be_stopped(client, orders, replica):
+def test_with_change_streams_writers_need_not_be_stopped(client, orders, replica):
     before, keys = content(orders), indexes(orders)
-    said = reorder(replica)
-    assert said.returncode == 0 and "followed by a change stream" in said.stdout and "--apply does it" in said.stdout, (
-        said
-    )
+    result = reorder(replica)
+    assert (
+        result.returncode == 0 and "followed by a change stream" in result.stdout and "--apply does it" in result.stdout
+    ), result
     assert not {"create", "insert", "drop", "renameCollection", "createIndexes"} & set(replica.commands)
-    said = reorder(replica, "--apply")
-    assert said.returncode == 0, said
-    assert said.stderr.splitlines() == STAGES
+    result = reorder(replica, "--apply")
+    assert result.returncode == 0, result
+    assert result.stderr.splitlines() == STAGES
     assert in_order(orders) and content(orders) == before and indexes(orders) == keys
     assert names(client) == ["orders"]
 
@@ -176,7 +180,7 @@ def test_killed_at_every_stage_the_documents_are_there(client, orders, stage, ho
     child.communicate()
     if names(client) != ["orders"]:
         assert how == signal.SIGKILL, names(client)
-        # What is left is said, nothing goes on over it, and it goes when it is asked to.
+        # It names what is left, refuses to continue over it, and removes it on request.
         again = reorder(client, "--apply", "--writers-stopped")
         assert again.returncode == 1 and "an interrupted run has left" in again.stdout + again.stderr, again
         cleaned = reorder(client, "--clean")
@@ -185,7 +189,7 @@ def test_killed_at_every_stage_the_documents_are_there(client, orders, stage, ho
     assert content(orders) == before and indexes(orders) == keys
 
 
-# Each command that changes something, and what is there when it has not been done, and when it has.
+# Each command that changes something, with the collections before and after it.
 CHANGES = [
     ("create", 1, ["orders"], ["orders", COPY]),
     ("insert", 1, ["orders", COPY], ["orders", COPY]),
@@ -224,18 +228,18 @@ def test_killed_at_every_command_it_is_restored(client, orders, plays, when, cha
             cleaned = reorder(front, "--clean")
             assert cleaned.returncode == 0, cleaned
         assert names(client) == ["orders"] and content(orders) == before and indexes(orders) == keys
-        # It can be done then.
-        said = reorder(front, *apply(front))
+        # Then it succeeds.
+        result = reorder(front, *apply(front))
         assert (
-            said.returncode == 0 and in_order(orders) and content(orders) == before and names(client) == ["orders"]
-        ), said
+            result.returncode == 0 and in_order(orders) and content(orders) == before and names(client) == ["orders"]
+        ), result
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("command_of_it", [("renameCollection", 1), ("renameCollection", 2), ("drop", 1)], ids=str)
 def test_a_restore_that_is_killed_is_finished(client, orders, replica, when, command_of_it):
     before, keys = content(orders), indexes(orders)
-    # As it is left between the second rename and the drop: the copy has the name.
+    # The state between the second rename and the drop: the copy has the name.
     client.shop[COPY].insert_many(sorted(orders.find(), key=lambda document: document["_id"]))
     orders.rename(BEFORE)
     client.shop[COPY].rename("orders")
@@ -268,7 +272,7 @@ WRITES = {
     ),
     "an index": lambda orders: orders.create_index("other"),
 }
-# Every point until the original has stepped aside.
+# Every point until the original has been renamed.
 UNTIL_ASIDE = [
     ("after", "create", 1),
     ("before", "insert", 1),
@@ -285,13 +289,13 @@ UNTIL_ASIDE = [
 def test_a_write_at_any_point_stops_it(client, orders, plays, point):
     with playing(client, plays) as front:
         at(front, *point, lambda: WRITES["an update that keeps count and size"](front.writer))
-        said = reorder(front, *apply(front))
+        result = reorder(front, *apply(front))
         written = orders.find_one({"_id": 7})["text"] == "y" * 7
-        if said.returncode == 0:
-            # Without a change stream a write that the copy has read too is none.
-            assert plays == "standalone" and point[:2] != ("before", "renameCollection") and in_order(orders), said
+        if result.returncode == 0:
+            # Without a change stream, a write that the copy has read does not count.
+            assert plays == "standalone" and point[:2] != ("before", "renameCollection") and in_order(orders), result
         else:
-            assert "written to meanwhile" in said.stderr, said
+            assert "written to meanwhile" in result.stderr, result
             assert not in_order(orders)
     assert written and orders.count_documents({}) == COUNT and len(indexes(orders)) == 3 and names(client) == ["orders"]
 
@@ -299,7 +303,7 @@ def test_a_write_at_any_point_stops_it(client, orders, plays, point):
 @pytest.mark.parametrize("plays", ["standalone", "replica"])
 @pytest.mark.parametrize("write", WRITES)
 def test_any_kind_of_write_stops_it(client, orders, plays, write):
-    """In the moment before the original steps aside, when nothing looks any more until it has."""
+    """Just before the original is renamed, when nothing watches until that is done."""
     with playing(client, plays) as front:
         expected = []
 
@@ -308,8 +312,10 @@ def test_any_kind_of_write_stops_it(client, orders, plays, write):
             expected.extend([content(orders), indexes(orders)])
 
         at(front, "before", "renameCollection", 1, act)
-        said = reorder(front, *apply(front))
-    assert said.returncode == 1 and "written to meanwhile" in said.stderr and "keeps its name" in said.stderr, said
+        result = reorder(front, *apply(front))
+    assert result.returncode == 1 and "written to meanwhile" in result.stderr and "keeps its name" in result.stderr, (
+        result
+    )
     assert [content(orders), indexes(orders)] == expected and names(client) == ["orders"] and not in_order(orders)
 
 
@@ -322,10 +328,12 @@ def test_a_write_under_the_name_while_it_is_free_is_not_lost(client, orders, rep
         1,
         lambda: replica.writer.insert_one({"_id": -1, "customer": 0, "text": "new"}),
     )
-    said = reorder(replica, "--apply")
+    result = reorder(replica, "--apply")
     assert (
-        said.returncode == 1 and "its name was taken" in said.stderr and f"shop.{WRITTEN} had the name" in said.stderr
-    ), said
+        result.returncode == 1
+        and "its name was taken" in result.stderr
+        and f"shop.{WRITTEN} had the name" in result.stderr
+    ), result
     assert content(orders) == before and indexes(orders) == keys
     assert names(client) == ["orders", WRITTEN] and content(client.shop[WRITTEN]) == [(-1, 0, "new")]
     # It stays until a person has looked at it.
@@ -337,11 +345,11 @@ def test_a_write_under_the_name_while_it_is_free_is_not_lost(client, orders, rep
 
 
 @pytest.mark.parametrize("plays", ["standalone", "replica"])
-def test_a_write_to_what_has_the_name_afterwards_is_fine(client, orders, plays):
+def test_a_write_after_the_last_rename_is_fine(client, orders, plays):
     with playing(client, plays) as front:
         at(front, "after", "renameCollection", 2, lambda: WRITES["one of each"](front.writer))
-        said = reorder(front, *apply(front))
-    assert said.returncode == 0 and names(client) == ["orders"], said
+        result = reorder(front, *apply(front))
+    assert result.returncode == 0 and names(client) == ["orders"], result
     assert orders.find_one({"_id": 8})["text"] == "z" * 8 and orders.find_one({"_id": 9})["text"] == ""
     assert orders.count_documents({}) == COUNT and len(indexes(orders)) == 3
 
@@ -361,51 +369,51 @@ def test_writes_on_both_sides_of_the_renames_are_both_kept(client, orders, plays
                 WRITES["an insert"](front.writer)
 
         front.hook = hook
-        said = reorder(front, *apply(front))
+        result = reorder(front, *apply(front))
     assert (
-        said.returncode == 1
-        and "written to meanwhile" in said.stderr
-        and f"its {COUNT + 1} documents are not those" in said.stderr
-    ), said
+        result.returncode == 1
+        and "written to meanwhile" in result.stderr
+        and f"its {COUNT + 1} documents are not those" in result.stderr
+    ), result
     assert names(client) == ["orders", WRITTEN]
     assert orders.find_one({"_id": 7})["text"] == "y" * 7 and orders.count_documents({}) == COUNT
     assert client.shop[WRITTEN].find_one({"_id": -1})
 
 
-def test_a_write_to_another_collection_is_no_alarm(client, orders, replica):
+def test_a_write_to_another_collection_does_not_stop_it(client, orders, replica):
     other = replica.writer.database.other
     replica.hook = lambda when, name, command: name == "createIndexes" and other.insert_one({"when": when})
-    said = reorder(replica, "--apply")
-    assert said.returncode == 0 and in_order(orders), said
+    result = reorder(replica, "--apply")
+    assert result.returncode == 0 and in_order(orders), result
     assert names(client) == ["orders", "other"] and other.count_documents({}) == 2
 
 
-def test_a_change_stream_that_is_resumed_misses_nothing(client, orders, replica):
+def test_a_resumed_change_stream_misses_nothing(client, orders, replica):
     at(replica, "before", "createIndexes", 1, replica.streams.clear)
-    said = reorder(replica, "--apply")
-    assert said.returncode == 0 and in_order(orders), said
+    result = reorder(replica, "--apply")
+    assert result.returncode == 0 and in_order(orders), result
 
     def forget_and_write():
         replica.streams.clear()
         WRITES["a delete"](replica.writer)
 
     at(replica, "before", "createIndexes", 1, forget_and_write)
-    said = reorder(replica, "--apply")
-    assert said.returncode == 1 and "written to meanwhile (delete)" in said.stderr, said
+    result = reorder(replica, "--apply")
+    assert result.returncode == 1 and "written to meanwhile (delete)" in result.stderr, result
     assert names(client) == ["orders"] and orders.count_documents({}) == COUNT - 1
 
 
-def test_what_cannot_be_known_stops_it(client, orders, replica):
+def test_an_interrupted_change_stream_stops_it(client, orders, replica):
     before = content(orders)
 
     def stopped(word, *point, act):
         at(replica, *point, act)
-        said = reorder(replica, "--apply")
-        assert said.returncode == 1 and word in said.stderr, said
+        result = reorder(replica, "--apply")
+        assert result.returncode == 1 and word in result.stderr, result
         assert names(client) == ["orders"] and content(orders) == before and not in_order(orders)
         replica.hook = lambda *_: None
 
-    # The oplog no longer reaches back to where the stream is.
+    # The oplog no longer contains the position of the stream.
     for point in ("createIndexes", 1), ("renameCollection", 1):
         stopped("cannot be known", "before", *point, act=lambda: setattr(replica, "oldest", 1 << 40))
         replica.oldest = 0
@@ -415,7 +423,7 @@ def test_what_cannot_be_known_stops_it(client, orders, replica):
     replica.majority = False
     stopped("no majority", "after", "create", 1, act=lambda: None)
     replica.majority = True
-    # No majority has the rename yet, so that the stream does not tell of it, and a person does not wait for it.
+    # No majority has the rename yet, so the stream does not report it, and nobody waits for it.
     child = subprocess.Popen(command(replica, "--apply"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     at(replica, "before", "renameCollection", 1, lambda: setattr(replica, "majority", False))
     for line in child.stderr:
@@ -426,7 +434,7 @@ def test_what_cannot_be_known_stops_it(client, orders, replica):
     assert child.returncode == 1 and names(client) == ["orders"] and content(orders) == before and not in_order(orders)
 
 
-def test_where_the_server_goes_away_what_is_left_is_said(client, orders, replica):
+def test_when_the_server_disappears_it_names_what_is_left(client, orders, replica):
     before = content(orders)
 
     def gone(when, name, command):
@@ -434,33 +442,35 @@ def test_where_the_server_goes_away_what_is_left_is_said(client, orders, replica
             raise ConnectionError("the server is gone")
 
     replica.hook, replica.uri = gone, f"{replica.uri}/?serverSelectionTimeoutMS=500"
-    said = reorder(replica, "--apply")
+    result = reorder(replica, "--apply")
     assert (
-        said.returncode == 1
-        and f"or shop.{BEFORE} if there is such a collection" in said.stderr
-        and "--clean" in said.stderr
-    ), said
+        result.returncode == 1
+        and f"or shop.{BEFORE} if there is such a collection" in result.stderr
+        and "--clean" in result.stderr
+    ), result
     assert names(client) == [BEFORE, COPY]
     replica.hook = lambda *_: None
     cleaned = reorder(replica, "--clean")
     assert cleaned.returncode == 0 and names(client) == ["orders"] and content(orders) == before, cleaned
 
 
-def test_without_the_right_to_watch_it_is_as_on_a_standalone(client, orders, replica):
+def test_without_the_privilege_for_change_streams_it_works_as_on_a_standalone(client, orders, replica):
     refused = member.failed(13, "Unauthorized", "not authorized on shop to execute command { aggregate: ... }")
     replica.watch = lambda *_: refused
-    said = reorder(replica, "--apply")
+    result = reorder(replica, "--apply")
     assert (
-        said.returncode == 1 and "--writers-stopped" in said.stderr and "may not open a change stream" in said.stderr
-    ), said
+        result.returncode == 1
+        and "--writers-stopped" in result.stderr
+        and "may not open a change stream" in result.stderr
+    ), result
     at(replica, "before", "renameCollection", 1, lambda: WRITES["an update that keeps count and size"](replica.writer))
-    said = reorder(replica, "--apply", "--writers-stopped")
-    assert said.returncode == 1 and "written to meanwhile" in said.stderr and names(client) == ["orders"], said
+    result = reorder(replica, "--apply", "--writers-stopped")
+    assert result.returncode == 1 and "written to meanwhile" in result.stderr and names(client) == ["orders"], result
     replica.hook = lambda *_: None
     assert reorder(replica, "--apply", "--writers-stopped").returncode == 0 and in_order(orders)
 
 
-def test_clean_gives_the_original_its_name_back_whatever_has_it(client, orders):
+def test_clean_restores_the_name_of_the_original(client, orders):
     before = content(orders)
     orders.rename(BEFORE)
     # Nothing has the name.
@@ -478,7 +488,7 @@ def test_clean_gives_the_original_its_name_back_whatever_has_it(client, orders):
     assert reorder(client, "--clean").stdout == "nothing was left\n"
 
 
-def test_what_does_not_fit_is_not_begun(client, orders, replica):
+def test_a_collection_that_does_not_fit_is_not_started(client, orders, replica):
     needs = client.shop.command("collStats", "orders")
     needed = needs["storageSize"] + needs["totalIndexSize"]
 
@@ -486,25 +496,25 @@ def test_what_does_not_fit_is_not_begun(client, orders, replica):
         replica.amend["dbStats"] = lambda command, reply: {**reply, "fsTotalSize": 1e12, "fsUsedSize": 1e12 - space}
 
     free(needed)
-    said = reorder(replica)
-    assert said.returncode == 0 and "does not fit" in said.stdout, said
+    result = reorder(replica)
+    assert result.returncode == 0 and "does not fit" in result.stdout, result
     refused = reorder(replica, "--apply")
     assert refused.returncode == 1 and "not enough space" in refused.stderr and names(client) == ["orders"], refused
     assert "create" not in replica.commands
     free(needed + 4096)
-    said = reorder(replica, "--apply")
-    assert said.returncode == 0 and "does not fit" not in said.stdout and in_order(orders), said
+    result = reorder(replica, "--apply")
+    assert result.returncode == 0 and "does not fit" not in result.stdout and in_order(orders), result
 
 
-def test_a_recording_says_whether_it_is_worth_it(client, orders, replica, tmp_path):
-    """Reads of real WiredTiger; that the server keeps the collection in that file is played."""
+def test_a_recording_shows_whether_it_is_worth_it(client, orders, replica, tmp_path):
+    """Reads of real WiredTiger; the mock claims that the server keeps the collection in that file."""
     if os.geteuid() != 0 or not STUDY.exists():
         pytest.skip("tracing needs root, and the study libwiredtiger-dev")
     details = {
         "wiredTiger": {"uri": "statistics:table:collection-2-1"},
         "indexDetails": {"_id_": {"uri": "statistics:table:index-3-1"}},
     }
-    # As many and as large as what the study reads: on a small collection there is no advice.
+    # As many and as large as the documents of the study: a small collection gets no advice.
     size = {"count": 30_000, "storageSize": 100 << 20}
     sized = lambda command, reply: {**reply, **size} if command["collStats"] == "orders" else reply
     kept = lambda command, reply: {**sized(command, reply), **details} if command["collStats"] == "orders" else reply
@@ -530,81 +540,83 @@ def test_a_recording_says_whether_it_is_worth_it(client, orders, replica, tmp_pa
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            said = tracer.stderr.readline()
-            if "Ctrl-C ends it" not in said:
+            result = tracer.stderr.readline()
+            if "Ctrl-C ends it" not in result:
                 tracer.wait()
-                assert any(word in said for word in ("permission", "BTF", "cannot load")), said
-                pytest.skip(f"nothing can be traced here: {said}")
+                assert any(word in result for word in ("permission", "BTF", "cannot load")), result
+                pytest.skip(f"nothing can be traced here: {result}")
             program.communicate("go\n")
             assert tracer.wait() == 0
         finally:
             program.kill()
             program.wait()
-        told = subprocess.run([labkit.MONGOSONAR, "io", "report", "--json", file], capture_output=True, check=True)
-        return file, json.loads(told.stdout)["verdict"]
+        report = subprocess.run([labkit.MONGOSONAR, "io", "report", "--json", file], capture_output=True, check=True)
+        return file, json.loads(report.stdout)["verdict"]
 
     replica.amend["collStats"] = kept
     named, _ = recorded("fetch", "--uri", replica.uri)
     fetch, verdict = recorded("fetch")
     straight, _ = recorded("pass")
     assert verdict["finding"] == "index_fetch"
-    said = reorder(replica, "--recording", fetch)
-    assert said.returncode == 0, said
-    assert f"{verdict['reads']} reads of shop.orders for {verdict['blocks']} different blocks" in said.stdout
+    result = reorder(replica, "--recording", fetch)
+    assert result.returncode == 0, result
+    assert f"{verdict['reads']} reads of shop.orders for {verdict['blocks']} different blocks" in result.stdout
     assert (
-        "It was fetched through index-3-1.wt in an order that is not the disk's" in said.stdout
-        and "worth it" in said.stdout
+        "It was fetched through index-3-1.wt in an order that is not the disk's" in result.stdout
+        and "worth it" in result.stdout
     )
-    assert "Nothing was changed" in said.stdout
-    said = reorder(replica, "--recording", straight)
-    assert "rewriting it does not help" in said.stdout or "another order does not" in said.stdout, said
-    # By the names in the recording, where the server does not say which file it is.
+    assert "Nothing was changed" in result.stdout
+    result = reorder(replica, "--recording", straight)
+    assert "rewriting it does not help" in result.stdout or "another order does not" in result.stdout, result
+    # By the names in the recording, if the server does not name the file.
     replica.amend["collStats"] = sized
-    said = reorder(replica, "--recording", named)
+    result = reorder(replica, "--recording", named)
     assert (
-        "It was fetched through shop.orders index {_id: 1} in an order" in said.stdout
-        and "The order asked for" not in said.stdout
-    ), said
-    said = reorder(replica, "--recording", named, "--index", "customer_1")
+        "It was fetched through shop.orders index {_id: 1} in an order" in result.stdout
+        and "The order asked for" not in result.stdout
+    ), result
+    result = reorder(replica, "--recording", named, "--index", "customer_1")
     assert (
         "The order asked for is that of shop.orders index {customer: 1}; what was walked is shop.orders index {_id: 1}"
-        in said.stdout
-    ), said
-    said = reorder(replica, "--recording", fetch)
-    assert said.returncode == 0 and "says nothing of it: neither does the recording name collections" in said.stdout, (
-        said
-    )
+        in result.stdout
+    ), result
+    result = reorder(replica, "--recording", fetch)
+    assert (
+        result.returncode == 0 and "says nothing of it: neither does the recording name collections" in result.stdout
+    ), result
     assert (
         "Cannot tell whether rewriting it is worth it: how much of the sample came from the device is not known here"
-        in said.stdout
-    ), said
+        in result.stdout
+    ), result
     replica.amend.clear()
-    said = reorder(replica, "--recording", named)
+    result = reorder(replica, "--recording", named)
     assert (
-        "It is small" in said.stdout and "worth it" not in said.stdout and "reads of shop.orders" not in said.stdout
-    ), said
+        "It is small" in result.stdout
+        and "worth it" not in result.stdout
+        and "reads of shop.orders" not in result.stdout
+    ), result
 
 
 @pytest.mark.parametrize("role", ["mongos", "sharded", "shard", "marked", "config"])
-def test_in_a_sharded_cluster_it_is_refused_and_what_to_do_is_said(client, orders, role):
+def test_in_a_sharded_cluster_it_is_refused_with_advice(client, orders, role):
     before = [document["_id"] for document in orders.find()]
     with playing(client, {"mongos": "mongos", "sharded": "mongos", "shard": "shard"}.get(role, "replica")) as front:
         if role == "sharded":
             front.amend["collStats"] = lambda command, reply: {**reply, "sharded": True}
         if role == "marked":
-            # A user who may not ask; replies of shards carry it (fixtures/mongod-4.0-sharded).
+            # The user may not run the command; replies of shards contain it anyway (fixtures/mongod-4.0-sharded).
             front.amend["hello"] = lambda command, reply: {**reply, "$gleStats": {"lastOpTime": 0}}
         if role == "config":
             front.amend["hello"] = lambda command, reply: {**reply, "configsvr": 2}
         for arguments in [], ["--apply"], ["--apply", "--writers-stopped"]:
-            said = reorder(front, *arguments)
+            result = reorder(front, *arguments)
             assert (
-                said.returncode == 1
-                and "fill it in order" in said.stderr
-                and "renameCollection with dropTarget" in said.stderr
-            ), said
+                result.returncode == 1
+                and "fill it in order" in result.stderr
+                and "renameCollection with dropTarget" in result.stderr
+            ), result
         words = {"mongos": "is behind a mongos", "sharded": "is sharded"}.get(role, "is a member of a sharded cluster")
-        assert words in said.stderr
+        assert words in result.stderr
         assert not {"create", "insert", "drop", "renameCollection", "createIndexes"} & set(front.commands)
     assert names(client) == ["orders"] and [document["_id"] for document in orders.find()] == before
 
@@ -617,11 +629,11 @@ def test_a_secondary_is_refused(client, orders, replica):
         "secondary": True,
     }
     replica.uri += "/?directConnection=true"
-    said = reorder(replica, "--apply")
-    assert said.returncode == 1 and "is a secondary" in said.stderr, said
+    result = reorder(replica, "--apply")
+    assert result.returncode == 1 and "is a secondary" in result.stderr, result
 
 
-def test_what_cannot_be_rewritten_is_refused(client, orders):
+def test_unsupported_collections_are_refused(client, orders):
     def refused(namespace, *arguments):
         done = reorder(client, *arguments, namespace=namespace)
         assert done.returncode == 1, done

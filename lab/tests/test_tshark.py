@@ -26,18 +26,18 @@ def messages(tshark, pcap, port):
             yield client, request, int(request_id, 0) & 0xFFFFFFFF, int(answer, 0) & 0xFFFFFFFF, int(length)
 
 
-def test_every_message_that_tshark_sees_is_heard(tshark, served, tmp_path):
+def test_every_message_that_tshark_sees_is_captured(tshark, served, tmp_path):
     port, pcap = labkit.port_of(served), tmp_path / "wire.pcap"
     with labkit.tcpdump(pcap, "lo", f"tcp port {port}"):
         labkit.run_driver("go", served, tmp_path / "driver.jsonl")
     seen = list(messages(tshark, pcap, port))
-    heard = labkit.read_capture(pcap, "--port", str(port))
+    captured = labkit.read_capture(pcap, "--port", str(port))
 
     requests = collections.Counter(
         (client, request_id, length) for client, request, request_id, _, length in seen if request
     )
     ours = collections.Counter(
-        (int(op["client"].rpartition(":")[2]), op["request_id"], op["request_bytes"]) for op in heard
+        (int(op["client"].rpartition(":")[2]), op["request_id"], op["request_bytes"]) for op in captured
     )
     assert len(requests) > 400
     assert requests == ours, (list((requests - ours).items())[:5], list((ours - requests).items())[:5])
@@ -46,7 +46,7 @@ def test_every_message_that_tshark_sees_is_heard(tshark, served, tmp_path):
     for client, request, _, answer, length in seen:
         if not request:
             replies[client, answer] += length
-    for op in heard:
+    for op in captured:
         if op["outcome"] in ("ok", "failed"):
             client = int(op["client"].rpartition(":")[2])
             assert replies[client, op["request_id"]] == op["response_bytes"], op

@@ -1,4 +1,4 @@
-"""The virtual machine of the lab: what other tests take for granted."""
+"""The lab's virtual machine: what other tests rely on."""
 
 import pathlib
 import subprocess
@@ -28,7 +28,7 @@ int main(void) {
 
 @pytest.mark.vm
 def test_a_stock_kernel_with_types_and_bpf(tmp_path):
-    """One boot for all that it promises: BTF, bpf as root, disks, modules, both outputs, the exit code, files taken."""
+    """One boot tests everything: BTF, bpf as root, disks, modules, both outputs, the exit code, copied files."""
     (tmp_path / "bpf.c").write_text(BPF)
     subprocess.run(["cc", "-o", tmp_path / "bpf", tmp_path / "bpf.c"], check=True)
     script = """
@@ -75,7 +75,7 @@ def test_a_machine_that_dies_is_an_error():
 
 
 @pytest.mark.vm
-def test_what_is_not_there_is_named_before_anything_runs():
+def test_missing_files_are_named_before_anything_runs():
     with pytest.raises(vm.Failed, match="no module nosuch"):
         vm.run("true", modules=["nosuch"])
     with pytest.raises(vm.Unavailable, match="nosuch-program"):
@@ -83,7 +83,7 @@ def test_what_is_not_there_is_named_before_anything_runs():
 
 
 @pytest.mark.vm
-def test_modules_come_after_what_they_need():
+def test_modules_come_after_their_dependencies():
     order = [pathlib.PurePath(path).stem for path in vm.module_order(["raid456", "xfs", "ext4"])]
     assert "ext4" not in order, "built in"
     for module, needed in [
