@@ -15,7 +15,7 @@ use sonar_core::{Coverage, Operation, Packet, Timestamp, Window};
 use sonar_decode::capture_file::{Parser, Step};
 use sonar_decode::message::{Body, Content, Found, Request, Templates};
 use sonar_decode::shape::Text;
-use sonar_decode::tcp::{Close, Flow, FlowTable, Lost, Side, StreamHandler, Verdict};
+use sonar_decode::tcp::{Chunk, Close, Flow, FlowTable, Gap, StreamHandler, Verdict};
 use sonar_decode::{Decoder, Settings, Shared, Sink, frame};
 
 fn find_of_ten_fields() -> Vec<u8> {
@@ -64,11 +64,11 @@ struct Nothing(u64);
 impl StreamHandler for Nothing {
     type Connection = ();
     fn open(&mut self, _: &Flow) {}
-    fn data(&mut self, _: &Flow, (): &mut (), _: Side, _: Timestamp, bytes: &[u8]) -> Verdict {
-        self.0 += bytes.len() as u64;
+    fn data(&mut self, _: &Flow, (): &mut (), chunk: Chunk<'_>) -> Verdict {
+        self.0 += chunk.bytes.len() as u64;
         Verdict::Continue
     }
-    fn gap(&mut self, _: &Flow, (): &mut (), _: Side, _: Timestamp, _: Lost) {}
+    fn gap(&mut self, _: &Flow, (): &mut (), _: Gap) {}
     fn close(&mut self, _: &Flow, (): (), _: Timestamp, _: Close) {}
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput};
 use sonar_core::{Coverage, Endpoint, Timestamp};
 use sonar_decode::frame::{Segment, TcpFlags};
-use sonar_decode::tcp::{Close, Flow, FlowTable, Lost, Side, StreamHandler, Verdict};
+use sonar_decode::tcp::{Chunk, Close, Flow, FlowTable, Gap, Lost, StreamHandler, Verdict};
 
 const PAYLOAD: usize = 200;
 const ACK: u8 = 0x10;
@@ -26,14 +26,14 @@ impl StreamHandler for Sum {
         0
     }
 
-    fn data(&mut self, _: &Flow, conn: &mut u64, _: Side, _: Timestamp, bytes: &[u8]) -> Verdict {
-        *conn += bytes.len() as u64;
+    fn data(&mut self, _: &Flow, conn: &mut u64, chunk: Chunk<'_>) -> Verdict {
+        *conn += chunk.bytes.len() as u64;
         self.0 += 1;
         Verdict::Continue
     }
 
-    fn gap(&mut self, _: &Flow, _: &mut u64, _: Side, _: Timestamp, lost: Lost) {
-        assert_eq!(lost, Lost::Unknown);
+    fn gap(&mut self, _: &Flow, _: &mut u64, gap: Gap) {
+        assert_eq!(gap.lost, Lost::Unknown);
     }
 
     fn close(&mut self, _: &Flow, _: u64, _: Timestamp, _: Close) {}

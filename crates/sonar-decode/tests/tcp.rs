@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use sonar_core::coverage::InProgress;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 use sonar_decode::frame::{Segment, TcpFlags};
-use sonar_decode::tcp::{Close, Flow, FlowTable, Limits, Lost, Side, StreamHandler, Twins, Verdict};
+use sonar_decode::tcp::{
+    Chunk, Close, Flow, FlowLimits, FlowTable, Gap, Lost, Side, StreamHandler, Twins, Verdict,
+};
 
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
@@ -75,7 +77,8 @@ impl StreamHandler for Log {
         0
     }
 
-    fn data(&mut self, flow: &Flow, conn: &mut usize, side: Side, time: Timestamp, bytes: &[u8]) -> Verdict {
+    fn data(&mut self, flow: &Flow, conn: &mut usize, chunk: Chunk<'_>) -> Verdict {
+        let Chunk { side, time, bytes } = chunk;
         assert!(!bytes.is_empty());
         self.add(flow, Event::Data(side, time.unix_ns(), bytes.to_vec()));
         *conn += 1;
@@ -86,9 +89,9 @@ impl StreamHandler for Log {
         }
     }
 
-    fn gap(&mut self, flow: &Flow, _: &mut usize, side: Side, _: Timestamp, lost: Lost) {
-        assert_ne!(lost, Lost::Bytes(0));
-        self.add(flow, Event::Gap(side, lost));
+    fn gap(&mut self, flow: &Flow, _: &mut usize, gap: Gap) {
+        assert_ne!(gap.lost, Lost::Bytes(0));
+        self.add(flow, Event::Gap(gap.side, gap.lost));
     }
 
     fn close(&mut self, flow: &Flow, _: usize, _: Timestamp, how: Close) {
@@ -125,10 +128,10 @@ const SERVER: Side = Side::Low;
 
 impl Bench {
     fn new() -> Self {
-        Self::with(Limits::default(), Twins::default())
+        Self::with(FlowLimits::default(), Twins::default())
     }
 
-    fn with(limits: Limits, twins: Twins) -> Self {
+    fn with(limits: FlowLimits, twins: Twins) -> Self {
         let (log, coverage) = (Log::default(), Coverage::default());
         Self { table: FlowTable::new(limits, twins), log, coverage, frames: 0, now: 1_000 * S }
     }
@@ -438,7 +441,7 @@ fn a_full_buffer_gives_up_its_first_hole() {
 
 #[test]
 fn all_flows_together_hold_back_no_more_than_the_budget() {
-    let limits = Limits { held_bytes: 100_000, ..Limits::default() };
+    let limits = FlowLimits { held_bytes: 100_000, ..FlowLimits::default() };
     let mut b = Bench::with(limits, Twins::default());
     for client in 40_000..41_000 {
         b.send(CLIENT, 0, 0, Send { client, flags: SYN, ..PLAIN });
@@ -643,8 +646,8 @@ fn the_twin_of_a_connection_joined_late_is_found_by_its_bytes() {
 #[test]
 fn twins_are_found_across_tables_and_equal_bytes_alone_are_no_evidence() {
     let twins = Twins::default();
-    let mut a = Bench::with(Limits::default(), twins.clone());
-    let mut b = Bench::with(Limits::default(), twins);
+    let mut a = Bench::with(FlowLimits::default(), twins.clone());
+    let mut b = Bench::with(FlowLimits::default(), twins);
     let hello = [5; 100];
     a.send(CLIENT, 1_001, 77, Send { bytes: &hello, ..PLAIN });
     b.send(CLIENT, 1_001, 77, Send { bytes: &hello, ..BEHIND });
@@ -658,7 +661,7 @@ fn twins_are_found_across_tables_and_equal_bytes_alone_are_no_evidence() {
 
 #[test]
 fn idle_flows_are_forgotten() {
-    let mut b = Bench::with(Limits { idle_ns: 60 * S, ..Limits::default() }, Twins::default());
+    let mut b = Bench::with(FlowLimits { idle_ns: 60 * S, ..FlowLimits::default() }, Twins::default());
     b.data(CLIENT, 1, b"a");
     b.send(CLIENT, 1, 1, Send { client: 50_001, bytes: b"b", ..PLAIN });
     b.now += 50 * S;
@@ -674,7 +677,7 @@ fn idle_flows_are_forgotten() {
 
 #[test]
 fn a_flood_of_syns_stays_within_the_caps_and_pushes_out_no_connection() {
-    let mut b = Bench::with(Limits { flows: 1_000, ..Limits::default() }, Twins::default());
+    let mut b = Bench::with(FlowLimits { flows: 1_000, ..FlowLimits::default() }, Twins::default());
     b.handshake();
     b.data(CLIENT, 1_001, b"abc");
     for i in 0..1_000_000u32 {
@@ -702,7 +705,7 @@ fn a_flood_of_syns_stays_within_the_caps_and_pushes_out_no_connection() {
 
 #[test]
 fn a_million_connections_stay_within_the_caps() {
-    let mut b = Bench::with(Limits { flows: 500, ..Limits::default() }, Twins::default());
+    let mut b = Bench::with(FlowLimits { flows: 500, ..FlowLimits::default() }, Twins::default());
     for i in 0..100_000u32 {
         let client = (i % 60_000) as u16;
         let server = (i / 60_000) as u8;
@@ -839,7 +842,7 @@ proptest! {
         ),
         ignore_after in proptest::option::of(1usize..5),
     ) {
-        let limits = Limits { flows: 2, held_bytes: 2_000, ..Limits::default() };
+        let limits = FlowLimits { flows: 2, held_bytes: 2_000, ..FlowLimits::default() };
         let mut b = Bench::with(limits, Twins::default());
         b.log.ignore_after = ignore_after;
         for (high, flags, seq, ack, len, missing, place, client, pause) in segments {

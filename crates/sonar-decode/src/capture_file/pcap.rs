@@ -3,7 +3,7 @@
 use sonar_core::packet::Direction;
 use sonar_core::{LinkType, Packet, Timestamp};
 
-use super::{Error, MAX_PACKET_LEN, Order, Step};
+use super::step::{Error, MAX_PACKET_LEN, Order, Step};
 
 pub(super) const FILE_HEADER_LEN: usize = 24;
 

@@ -5,7 +5,7 @@ use sonar_core::packet::Direction;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{LinkType, Packet, Timestamp};
 
-use super::{Error, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_PACKET_LEN, Order, Step};
+use super::step::{Error, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_PACKET_LEN, Order, Step};
 
 /// The type of a section header block reads the same in both byte orders.
 pub(super) const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];

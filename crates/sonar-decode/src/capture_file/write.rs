@@ -4,7 +4,7 @@ use sonar_core::packet::Direction;
 use sonar_core::{LinkType, Packet, Timestamp};
 
 use super::pcapng::{BYTE_ORDER_MARK, block, option};
-use super::{MAX_INTERFACES, MAX_PACKET_LEN};
+use super::step::{MAX_INTERFACES, MAX_PACKET_LEN};
 
 /// Who captured, as the section header says it. An empty text is left out.
 #[derive(Copy, Clone, Debug, Default)]

@@ -1,107 +1,43 @@
 //! What gives way when a table that all connections share is full? The oldest entries, never the newest.
 //!
-//! A whole share of them at once, so that the search for the oldest is paid for seldom. Age is the order of
+//! A whole share of them gives way at once, so that the search for the oldest is rare. Age is the order of
 //! arrival: the times of packets are outside input, and may stand still or go back.
-
-use sonar_core::Timestamp;
-
-use super::pair::{MAX_ALL_EARLY, PENDING_BUDGET};
-use super::stream::{MAX_STREAMING, Stage};
-use super::{Core, Decoder, Handler, Sink};
 
 /// One in so many entries gives way.
 const SHARE: usize = 8;
 
 /// What is left of a table of `most` entries, or bytes, after a share of it has given way.
-const fn without_share(most: usize) -> usize {
+pub(super) const fn without_share(most: usize) -> usize {
     most / SHARE * (SHARE - 1)
 }
 
-impl Core {
-    /// Whether more is held than the caps allow.
-    #[inline]
-    pub(super) fn is_over_caps(&self) -> bool {
-        self.pending_bytes > PENDING_BUDGET || self.early > MAX_ALL_EARLY || self.streaming > MAX_STREAMING
-    }
+/// Numbers the entries of a table in the order of their arrival. Numbers wrap around; compare entries by
+/// their [age](Self::age).
+#[derive(Debug, Default)]
+pub(super) struct Arrivals(u32);
 
-    /// The number of an entry that is about to be made in one of the tables. Numbers wrap around; compare
-    /// entries by their [age](Self::age).
+impl Arrivals {
+    /// The number of an entry that is about to be made.
     #[inline]
-    pub(super) fn next_arrival(&mut self) -> u32 {
-        self.arrivals = self.arrivals.wrapping_add(1);
-        self.arrivals
+    pub(super) fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(1);
+        self.0
     }
 
     /// How many entries have arrived since the one with this number.
-    fn age(&self, number: u32) -> u32 {
-        self.arrivals.wrapping_sub(number)
+    pub(super) fn age(&self, number: u32) -> u32 {
+        self.0.wrapping_sub(number)
+    }
+
+    /// Begins at `number`, to test that numbers wrap around.
+    #[cfg(test)]
+    pub(super) fn start_at(number: u32) -> Self {
+        Self(number)
     }
 }
 
-impl Decoder {
-    /// Makes room in the tables that are too full.
-    #[cold]
-    pub(super) fn make_room(&mut self, now: Timestamp, sink: &mut impl Sink) {
-        let Self { flows, core, .. } = self;
-        let mut handler = Handler { core, sink };
-        // Entries differ in size, so an eighth of them may not be enough.
-        while handler.core.pending_bytes > PENDING_BUDGET {
-            let all = flows.iter().flat_map(|(_, conn)| conn.pending.iter());
-            let Some(limit) = age_limit(all.map(|pending| handler.core.age(pending.number))) else { break };
-            for (flow, conn) in flows.iter_mut() {
-                let mut at = 0;
-                while handler.core.pending_bytes > without_share(PENDING_BUDGET)
-                    && let Some(pending) = conn.pending.get(at)
-                {
-                    // What follows in a chain of replies stands in front of what came before it.
-                    if handler.core.age(pending.number) >= limit {
-                        handler.evict(flow, conn, at, now);
-                    } else {
-                        at += 1;
-                    }
-                }
-                conn.give_back_room();
-            }
-        }
-        if handler.core.early > MAX_ALL_EARLY
-            && let all = flows.iter().flat_map(|(_, conn)| conn.early.iter())
-            && let Some(limit) = age_limit(all.map(|early| handler.core.age(early.number)))
-        {
-            for (flow, conn) in flows.iter_mut() {
-                // On one connection they stand in the order of their arrival.
-                while handler.core.early > without_share(MAX_ALL_EARLY)
-                    && conn.early.first().is_some_and(|early| handler.core.age(early.number) >= limit)
-                {
-                    let reply = conn.early.remove(0);
-                    handler.core.early -= 1;
-                    handler.give_up_reply(flow, conn, reply);
-                }
-            }
-        }
-        if handler.core.streaming > MAX_STREAMING {
-            let all = flows.iter().flat_map(|(_, conn)| conn.halves.iter());
-            let limit = age_limit(all.filter_map(|half| match &half.stage {
-                Stage::Stream { streaming, .. } => Some(handler.core.age(streaming.number)),
-                _ => None,
-            }));
-            for (_, conn) in flows.iter_mut() {
-                for half in &mut conn.halves {
-                    if handler.core.streaming > without_share(MAX_STREAMING)
-                        && let Stage::Stream { header, left, streaming } = &half.stage
-                        && limit.is_some_and(|limit| handler.core.age(streaming.number) >= limit)
-                    {
-                        let passed = Stage::Pass { header: *header, left: *left, evicted: true };
-                        handler.core.forget(&half.stage);
-                        half.stage = passed;
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The least age of the oldest share of the entries of these ages; `None`: there are none.
-fn age_limit(ages: impl Iterator<Item = u32>) -> Option<u32> {
+/// The least age among the oldest share of entries with these ages; `None` if there are no entries.
+pub(super) fn age_limit(ages: impl Iterator<Item = u32>) -> Option<u32> {
     let mut ages: Vec<u32> = ages.collect();
     let first = ages.len() - ages.len().div_ceil(SHARE);
     (first < ages.len()).then(|| *ages.select_nth_unstable(first).1)
@@ -113,8 +49,13 @@ mod tests {
 
     use bson::doc;
 
+    use sonar_core::Timestamp;
+
     use super::*;
+    use crate::decoder::Decoder;
     use crate::decoder::collected::{Collected, message};
+    use crate::decoder::pairing::{MAX_ALL_EARLY, PENDING_BUDGET};
+    use crate::decoder::unpacking::MAX_LONG;
     use crate::testing::{Conversation, End};
     use crate::{Settings, Shared};
 
@@ -130,7 +71,7 @@ mod tests {
         for packet in talk.packets.drain(..) {
             decoder.packet(&packet.as_packet(), seen);
         }
-        assert!(!decoder.core.is_over_caps());
+        assert!(!decoder.stages.is_over_caps());
     }
 
     #[test]
@@ -147,7 +88,7 @@ mod tests {
         let insert = doc! {"insert": "orders", "documents": [{"a": "x".repeat(40_000)}], "$db": "shop"};
         let bytes = message(1, 0, &insert);
         let (begin, end) = bytes.split_at(1_000);
-        let mut talks: Vec<Conversation> = (0..MAX_STREAMING + 10).map(conversation).collect();
+        let mut talks: Vec<Conversation> = (0..MAX_LONG + 10).map(conversation).collect();
         for talk in &mut talks {
             talk.send(End::Client, begin);
             take(&mut decoder, &mut seen, talk);
@@ -157,7 +98,7 @@ mod tests {
             take(&mut decoder, &mut seen, talk);
         }
         let evicted = decoder.coverage().messages_evicted as usize;
-        assert!((10..=10 + MAX_STREAMING / SHARE).contains(&evicted), "{evicted}");
+        assert!((10..=10 + MAX_LONG / SHARE).contains(&evicted), "{evicted}");
         assert_eq!(seen.operations.len(), talks.len() - evicted);
         let newest = talks.last().unwrap().now();
         decoder.finish(newest, &mut seen);
@@ -198,7 +139,7 @@ mod tests {
         let (mut decoder, mut seen) =
             (Decoder::new(settings, Arc::new(Shared::default())), Collected::default());
         // The numbers wrap around within the first pass.
-        decoder.core.arrivals = u32::MAX - 10_000;
+        decoder.stages.pairing.arrivals = Arrivals::start_at(u32::MAX - 10_000);
         let mut talks: Vec<Conversation> = (0..100).map(conversation).collect();
         let filter = doc! {"a": {"$in": vec!["x".repeat(200); 9]}};
         let find = |id| message(id, 0, &doc! {"find": "orders", "filter": filter.clone(), "$db": "shop"});
@@ -221,7 +162,7 @@ mod tests {
     fn early_replies_give_way_in_the_order_of_their_arrival_whatever_their_time_is() {
         let (mut decoder, mut seen) =
             (Decoder::new(Settings::default(), Arc::new(Shared::default())), Collected::default());
-        let each = super::super::pair::MAX_EARLY as u32;
+        let each = super::super::pairing::MAX_EARLY as u32;
         let many = MAX_ALL_EARLY / each as usize + 50;
         // No handshake: a reply to a request that was not captured is no loss.
         let mut talks: Vec<Conversation> = (0..many)
@@ -246,7 +187,7 @@ mod tests {
     fn the_oldest_reply_that_waits_for_its_request_gives_way() {
         let (mut decoder, mut seen) =
             (Decoder::new(Settings::default(), Arc::new(Shared::default())), Collected::default());
-        let each = super::super::pair::MAX_EARLY;
+        let each = super::super::pairing::MAX_EARLY;
         let ok = doc! {"ok": 1.0};
         let mut talks: Vec<Conversation> = (0..MAX_ALL_EARLY / each + 1).map(conversation).collect();
         for talk in &mut talks {

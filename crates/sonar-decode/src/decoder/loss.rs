@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sonar_core::Timestamp;
 
 use super::collected::{Collected, message};
-use super::pair::MAX_PENDING;
+use super::pairing::MAX_PENDING;
 use super::{Decoder, Settings};
 use crate::Shared;
 use crate::testing::{Conversation, End};

@@ -1,25 +1,26 @@
-//! The decoder: packets in, operations out. It joins the stages; each of them knows nothing of the
-//! others.
+//! The decoder: packets in, operations out.
 //!
-//! This file is the interface of the decoder; its modules say what becomes of a stream:
-//! `stream` cuts it into messages, `content` reads them (`walk` the long ones), `request` and `shape` find out what is
-//! asked, `pair` joins the reply to it and reports the operation, `chain` does for chains of replies that
-//! began before the capture, and `caps` makes room in the tables that are full.
+//! This file is its interface. `stages` joins the stages: `framing` cuts a stream into messages, `unpacking`
+//! verifies and inflates them (`long`: those that are too long to be stored), `reading` reads them, `identify`
+//! finds what a request belongs to and `request` what it is for, and `pairing` joins request and reply to an
+//! operation (`exchange`: what waits on a connection). `caps` says what gives way in a table that is full.
 
 mod caps;
-mod chain;
 #[cfg(test)]
 mod collected;
 mod connection;
-mod content;
-mod joined_late;
+mod exchange;
+mod framing;
+mod identify;
+mod long;
 #[cfg(test)]
 mod loss;
-mod pair;
+mod pairing;
+mod reading;
 mod request;
-mod shape;
-mod stream;
-mod walk;
+mod settings;
+mod stages;
+mod unpacking;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,136 +30,33 @@ use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
 use sonar_core::packet::Direction;
-use sonar_core::{Coverage, Endpoint, InFlight, Operation, Packet, Role, ShapeInfo, Timestamp, sample};
+use sonar_core::{Coverage, Endpoint, InFlight, Packet, Timestamp, sample};
 
 use self::connection::Connection;
-use self::pair::Ending;
-use self::request::RequestFacts;
-use crate::compress::Inflaters;
+pub use self::settings::{MIN_SNAP_REPLIES, Ports, Settings, Sink};
+use self::stages::{Handler, Stages};
 use crate::frame;
-use crate::identity::{Applications, Shared, other_shape};
-use crate::message::{Body, Reply, Request, Templates};
-use crate::shape::Rendered;
-use crate::tcp::{Close, Flow, FlowTable, Limits, Lost, Side, StreamHandler, Verdict};
-
-/// Which TCP ports are followed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Ports {
-    /// All; streams that are not MongoDB's are found out and left.
-    #[default]
-    Any,
-    /// Those in these inclusive ranges.
-    Ranges(Vec<(u16, u16)>),
-}
-
-impl Ports {
-    /// Whether `port` is named. [`Ports::Any`] names none.
-    pub fn names(&self, port: u16) -> bool {
-        match self {
-            Self::Any => false,
-            Self::Ranges(ranges) => ranges.iter().any(|&(low, high)| (low..=high).contains(&port)),
-        }
-    }
-}
-
-/// The smallest useful [`Settings::snap_replies`]. A message is found on a connection that was joined late
-/// by its header (16 bytes) and the beginning of its OP_MSG body: flags (4), kind of the first section (1),
-/// length of its document (4) and type of the first element (1). With fewer bytes no reply on such a
-/// connection can be paired with its request, and every request seems to wait for ever.
-pub const MIN_SNAP_REPLIES: u32 = crate::message::HEADER as u32 + 10;
-
-/// What to listen for, and how.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// Which ports are servers'.
-    pub ports: Ports,
-    /// Only so many bytes of each packet of a reply were captured; at least [`MIN_SNAP_REPLIES`] to be of use.
-    pub snap_replies: Option<u32>,
-    /// Give the commands' values too.
-    pub show_values: bool,
-    /// Verify the checksum of every OP_MSG that has one, not only while looking for a message after a gap.
-    pub verify_checksums: bool,
-    /// Keep one connection in so many, by [`sample::keeps`]; 0 and 1 keep all.
-    pub sample: u32,
-}
-
-/// Receives operations.
-pub trait Sink {
-    /// An operation has ended, or the capture before it did ([`Outcome::InFlight`](sonar_core::Outcome)). Called in the order
-    /// in which they end on each connection.
-    fn operation(&mut self, op: &Operation<'_>);
-}
+use crate::identity::Shared;
+use crate::tcp::{FlowLimits, FlowTable};
 
 /// Decodes the packets of one ring, or of one file.
 pub struct Decoder {
     flows: FlowTable<Connection>,
     /// Counters of packets and segments.
     coverage: Coverage,
-    core: Core,
+    stages: Stages,
     /// One connection in so many is kept; `None`: all.
     sample: Option<NonZeroU32>,
-}
-
-/// All that the handling of a stream needs beside its connection.
-struct Core {
-    settings: Settings,
-    shared: Arc<Shared>,
-    /// Counters of messages and operations.
-    coverage: Coverage,
-    request: Request<()>,
-    renderer: Request<Rendered>,
-    /// Layouts of requests, and what those come to.
-    requests: Templates<RequestFacts>,
-    /// Layouts of replies, and what they say.
-    replies: Templates<Reply>,
-    reply: Reply,
-    body: Body,
-    inflated: Vec<u8>,
-    inflaters: Inflaters,
-    known: HashMap<u64, Arc<ShapeInfo>, foldhash::fast::RandomState>,
-    apps: Applications,
-    /// The generation of the known clients that connections were looked up in.
-    clients_seen: u64,
-    other_shape: Arc<ShapeInfo>,
-    collecting: usize,
-    streaming: usize,
-    /// Memory of all requests that wait for an answer, in bytes.
-    pending_bytes: usize,
-    /// Replies that wait for their request.
-    early: usize,
-    /// How many entries the tables have had: see `next_arrival`.
-    arrivals: u32,
 }
 
 impl Decoder {
     /// A decoder that shares cursors and shapes with others.
     pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
         Self {
-            flows: FlowTable::new(Limits::default(), shared.twins()),
+            flows: FlowTable::new(FlowLimits::default(), shared.twins()),
             coverage: Coverage::default(),
             sample: NonZeroU32::new(settings.sample).filter(|every| every.get() > 1),
-            core: Core {
-                settings,
-                shared,
-                coverage: Coverage::default(),
-                request: Request::default(),
-                renderer: Request::default(),
-                requests: Templates::default(),
-                replies: Templates::default(),
-                reply: Reply::default(),
-                body: Body::default(),
-                inflated: Vec::new(),
-                inflaters: Inflaters::default(),
-                known: HashMap::default(),
-                apps: Applications::default(),
-                clients_seen: 0,
-                other_shape: Arc::new(other_shape()),
-                collecting: 0,
-                streaming: 0,
-                pending_bytes: 0,
-                early: 0,
-                arrivals: 0,
-            },
+            stages: Stages::new(settings, shared),
         }
     }
 
@@ -174,9 +72,9 @@ impl Decoder {
             Ok(segment) => segment,
             Err(skip) => return skip.count(&mut self.coverage),
         };
-        if let Ports::Ranges(_) = self.core.settings.ports
-            && !self.core.settings.ports.names(segment.source.port)
-            && !self.core.settings.ports.names(segment.destination.port)
+        if let Ports::Ranges(_) = self.stages.ports
+            && !self.stages.ports.names(segment.source.port)
+            && !self.stages.ports.names(segment.destination.port)
         {
             self.coverage.frames_other_port += 1;
             return;
@@ -187,43 +85,33 @@ impl Decoder {
             self.coverage.frames_sampled_out += 1;
             return;
         }
-        let mut handler = Handler { core: &mut self.core, sink };
+        let mut handler = Handler { stages: &mut self.stages, sink };
         self.flows.segment(&segment, &mut self.coverage, &mut handler);
-        if self.core.is_over_caps() {
-            self.make_room(packet.time, sink);
+        if self.stages.is_over_caps() {
+            self.stages.make_room(&mut self.flows, packet.time, sink);
         }
     }
 
-    /// Tells that time has come to `now`: what has waited too long is given up. To be called about once
-    /// a second of the packets' time.
+    /// Gives up what has waited for too long at `now`. To be called about once a second of the packets' time.
     pub fn tick(&mut self, now: Timestamp, sink: &mut impl Sink) {
-        let mut handler = Handler { core: &mut self.core, sink };
-        self.flows.tick(now, &mut self.coverage, &mut handler);
-        let more_is_known = handler.core.clients_have_changed();
-        for (flow, conn) in self.flows.iter_mut() {
-            if more_is_known {
-                handler.core.identify(flow, conn);
-            }
-            handler.expire(flow, conn, now);
-        }
+        self.flows.tick(now, &mut self.coverage, &mut Handler { stages: &mut self.stages, sink });
+        self.stages.tick(&mut self.flows, now, sink);
     }
 
-    /// Ends the capture: what has not ended, ends.
+    /// Ends the capture: all that has not ended yet is emitted as in flight.
     pub fn finish(&mut self, now: Timestamp, sink: &mut impl Sink) {
-        let mut handler = Handler { core: &mut self.core, sink };
-        self.flows.finish(now, &mut self.coverage, &mut handler);
+        self.flows.finish(now, &mut self.coverage, &mut Handler { stages: &mut self.stages, sink });
     }
 
-    /// Follows these ports from now on. A connection that is followed is so no longer when neither of its
-    /// ports is among them.
+    /// Follows these ports from now on. A connection between other ports is no longer followed.
     pub fn set_ports(&mut self, ports: Ports) {
-        self.core.settings.ports = ports;
+        self.stages.ports = ports;
     }
 
     /// The counters.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage;
-        coverage.add(&self.core.coverage);
+        coverage.add(&self.stages.coverage());
         coverage
     }
 
@@ -232,29 +120,30 @@ impl Decoder {
         let mut progress =
             InProgress { segments: self.flows.in_progress_segments(), ..InProgress::default() };
         for (_, conn) in self.flows.iter() {
-            progress.requests += conn.requests_in_progress();
-            progress.replies += conn.early.len() as u64;
-            progress.messages += conn.halves.iter().filter(|half| half.stage.in_message()).count() as u64;
+            progress.requests += conn.exchange.requests_in_progress();
+            progress.replies += conn.exchange.early.len() as u64;
+            progress.messages += conn.streams.iter().filter(|stream| stream.in_message()).count() as u64;
         }
         progress
     }
 
     /// Operations in flight by shape: how many, and how old the oldest is at `now`.
     pub fn in_flight(&self, now: Timestamp) -> Vec<InFlight> {
-        let waiting = self.flows.iter().filter_map(|(flow, conn)| {
-            let server = flow.ends[conn.server?.index()];
-            let in_flight = conn.pending.iter().filter(|of| !of.follows && of.passed.is_none());
-            Some(in_flight.map(move |pending| {
-                let pending = pending.answers.as_deref().unwrap_or(pending);
+        let waiting = self.flows.iter().filter_map(|(_, conn)| {
+            conn.server?;
+            let (server, role) = (conn.server_end(), conn.role());
+            let in_flight = conn.exchange.pending.iter().filter(|of| !of.follows && of.passed.is_none());
+            Some(in_flight.map(move |request| {
+                let request = request.answers.as_deref().unwrap_or(request);
                 let one = InFlight {
                     server,
-                    role: role_of(conn),
-                    class: pending.class,
-                    shape: pending.shape.clone(),
+                    role,
+                    class: request.class,
+                    shape: request.shape.clone(),
                     count: 1,
-                    oldest_ns: now.since(pending.start),
+                    oldest_ns: now.since(request.start),
                 };
-                ((server, one.role, one.class, one.shape.id), one)
+                ((server, role, one.class, one.shape.id), one)
             }))
         });
         merged(waiting.flatten(), |all, one| {
@@ -265,7 +154,7 @@ impl Decoder {
 
     /// Whether the connection between these two is one of those that a sample of one in `every` keeps.
     fn is_sampled(&self, every: NonZeroU32, source: Endpoint, destination: Endpoint) -> bool {
-        sample::keeps(every, &source, &destination, |port| self.core.settings.ports.names(port))
+        sample::keeps(every, &source, &destination, |port| self.stages.ports.names(port))
     }
 
     /// Connections that are followed.
@@ -288,72 +177,6 @@ fn merged<K: Eq + Hash, V>(values: impl Iterator<Item = (K, V)>, add: impl Fn(&m
         }
     }
     found
-}
-
-fn role_of(conn: &Connection) -> Role {
-    if conn.from_server { Role::Issued } else { Role::Served }
-}
-
-struct Handler<'a, S> {
-    core: &'a mut Core,
-    sink: &'a mut S,
-}
-
-impl<S: Sink> StreamHandler for Handler<'_, S> {
-    type Connection = Connection;
-
-    fn open(&mut self, flow: &Flow) -> Connection {
-        let ports = &self.core.settings.ports;
-        let named = [ports.names(flow.ends[0].port), ports.names(flow.ends[1].port)];
-        let server = match (flow.opener, named) {
-            (Some(client), _) => Some(client.other()),
-            (None, [true, false]) => Some(Side::Low),
-            (None, [false, true]) => Some(Side::High),
-            _ => None,
-        };
-        let app = if flow.opener.is_some() { &self.core.apps.unnamed } else { &self.core.apps.joined_late };
-        let mut conn = Connection::new(server, app.clone());
-        self.core.identify(flow, &mut conn);
-        conn
-    }
-
-    fn data(
-        &mut self,
-        flow: &Flow,
-        conn: &mut Connection,
-        side: Side,
-        time: Timestamp,
-        bytes: &[u8],
-    ) -> Verdict {
-        self.stream(flow, conn, side, time, bytes)
-    }
-
-    fn gap(&mut self, flow: &Flow, conn: &mut Connection, side: Side, time: Timestamp, lost: Lost) {
-        self.hole(flow, conn, side, time, lost);
-    }
-
-    fn close(&mut self, flow: &Flow, mut conn: Connection, time: Timestamp, how: Close) {
-        for half in &mut conn.halves {
-            if half.stage.in_message() {
-                match how {
-                    Close::EndOfCapture => self.core.coverage.messages_unfinished += 1,
-                    _ => self.core.coverage.messages_cut += 1,
-                }
-                self.core.forget(&half.stage);
-            }
-        }
-        while !conn.early.is_empty() {
-            let reply = conn.early.remove(0);
-            self.core.early -= 1;
-            self.give_up_reply(flow, &mut conn, reply);
-        }
-        self.end_legacy_write(flow, &mut conn, time);
-        let ending = if how == Close::EndOfCapture { Ending::InFlight } else { Ending::Unanswered };
-        while let Some(pending) = conn.pending.pop_front() {
-            self.core.pending_bytes -= pending.bytes_held();
-            self.give_up(flow, &conn, pending, (time, ending));
-        }
-    }
 }
 
 #[cfg(test)]

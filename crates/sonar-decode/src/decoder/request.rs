@@ -1,91 +1,35 @@
-//! What is asked, by whom and what for? Makes of a request that has been read what waits for its reply.
-//!
-//! Its shape is found by [`shape`](super::shape), its class by [`class`](crate::class); the waiting is
-//! left to [`pair`](super::pair).
+//! What is asked, and what for? Makes of a request that has been read what waits for its reply.
 
-use std::sync::Arc;
-
+use sonar_core::Timestamp;
 use sonar_core::operation::{Compressor, Opcode};
-use sonar_core::{Application, Endpoint, ShapeId, ShapeInfo, Statement, Timestamp};
 
-use super::Core;
-use super::connection::Connection;
-use super::pair::Pending;
-use crate::bson::Slot;
+use super::connection::Client;
+use super::exchange::Pending;
+use super::identify::Subject;
 use crate::class::{Classes, Facts};
-use crate::identity::{CursorOrigin, MaybeRendered, is_server};
-use crate::message::{Found, Header, Place, Request, to_text};
+use crate::message::{Header, Request};
 use crate::shape::{CommandKind, Text};
 
-/// Bytes of a command's text, with `show_values`.
-const VALUES_BUDGET: usize = 2_048;
-
-/// The most statements of a request whose layout is remembered.
-const MAX_STATEMENTS: u32 = 8;
-
-/// A request that was read to its end, without its buffers.
-pub(super) struct ReadRequest {
-    pub pending: Pending,
-    pub unacknowledged: bool,
-    pub legacy_write: bool,
-    pub get_last_error: bool,
-}
-
-/// When, how and to whom a request was sent.
-pub(super) struct Sent {
-    pub server: Endpoint,
-    pub header: Header,
-    pub compressor: Option<Compressor>,
-    pub time: Timestamp,
-    pub provisional: bool,
-}
-
-/// What every request of one layout has in common, whatever its values are.
-#[derive(Clone, Debug)]
-pub(super) struct RequestFacts {
-    kind: CommandKind,
+/// What all requests of one layout have in common, whatever their values are.
+#[derive(Copy, Clone, Debug)]
+pub struct RequestFacts {
+    pub kind: CommandKind,
     opcode: Opcode,
     classes: Classes,
-    /// Only a server sends this.
+    /// Only servers send this.
     from_server: bool,
     unacknowledged: bool,
     get_last_error: bool,
     legacy_find: bool,
     /// Wants a chain of replies, by OP_QUERY's flag.
     exhaust: bool,
-    /// It waits, or for a getMore: its cursor does.
+    /// It waits on purpose.
     waits: bool,
     opens_waiting: bool,
-    /// Not known of a getMore or killCursors that has always been another's.
-    shape: Option<Shape>,
-}
-
-/// The shape of a request, and what it is made of.
-#[derive(Clone, Debug)]
-pub(super) struct Shape {
-    pub info: Arc<ShapeInfo>,
-    pub ordered_id: ShapeId,
-    pub statements: Arc<[Statement]>,
-    pub statement_count: u32,
-}
-
-/// What an operation counts for.
-struct Subject {
-    shape: Shape,
-    /// The command, where the shape is that of another, which opened the cursor.
-    command: Option<&'static str>,
-    /// The cursor waits on purpose.
-    waits: bool,
-}
-
-impl Subject {
-    fn own(shape: Shape) -> Self {
-        Self { shape, command: None, waits: false }
-    }
 }
 
 impl RequestFacts {
-    fn of<T: Text>(request: &Request<T>) -> Self {
+    pub fn of<T: Text>(request: &Request<T>) -> Self {
         let Request { kind, opcode, .. } = *request;
         Self {
             kind,
@@ -108,166 +52,81 @@ impl RequestFacts {
                 _ => false,
             },
             opens_waiting: request.opens_waiting_cursor(),
-            shape: None,
         }
     }
 }
 
-impl Core {
-    /// A request whose layout is known, read without being walked; else the place where its template is
-    /// wanted, if it is.
+/// A request that was read to its end.
+pub struct ReadRequest {
+    pub facts: RequestFacts,
+    pub subject: Subject,
+    /// The cursor that it uses.
+    pub cursor: Option<i64>,
+    /// Who sends it, where it says so.
+    pub client: Option<Client>,
+    /// Its text with values, if that was asked for.
+    pub values: Option<Box<str>>,
+}
+
+/// When and how a request was sent.
+#[derive(Copy, Clone)]
+pub struct Sent {
+    pub header: Header,
+    pub compressor: Option<Compressor>,
+    pub time: Timestamp,
+    pub provisional: bool,
+}
+
+/// A request that has been sent, with its place among the others still to be found.
+pub struct Asked {
+    pub request: Pending,
+    pub unacknowledged: bool,
+    /// A write to which a getLastError may follow.
+    pub legacy_write: bool,
+    pub get_last_error: bool,
+}
+
+impl ReadRequest {
+    /// The request as `client` sent it. What it says of the client is noted there.
     #[inline]
-    pub(super) fn recognised(
-        &mut self,
-        conn: &mut Connection,
-        body: &[u8],
-        sent: &Sent,
-    ) -> Result<ReadRequest, Option<Place>> {
-        let (mut meaning, cursor) = match self.requests.find(body) {
-            Found::Known(meaning, told) => (meaning.clone(), told.get(Slot::Cursor)),
-            Found::Wanted(place) => return Err(Some(place)),
-            Found::Unknown => return Err(None),
-        };
-        let subject = match self.opener(sent.server, meaning.kind, cursor) {
-            Some(subject) => subject,
-            None => Subject::own(meaning.shape.take().ok_or(None)?),
-        };
-        Ok(self.asked(conn, &meaning, cursor, subject, Some(body), sent))
-    }
-
-    /// A request that has been walked; `body`, where it is at hand, is what it was read from.
-    pub(super) fn walked<T: Text + MaybeRendered>(
-        &mut self,
-        conn: &mut Connection,
-        request: &mut Request<T>,
-        body: Option<&[u8]>,
-        sent: &Sent,
-    ) -> (ReadRequest, RequestFacts) {
-        if request.has_client {
-            let app = Application::from(&request.client);
-            conn.from_server |= is_server(&app, Some(request.internal_client));
-            conn.app = self.apps.shared(app).unwrap_or_else(|| self.apps.other.clone());
+    pub fn sent_by(self, client: &mut Client, sent: &Sent) -> Asked {
+        let Self { facts, subject, cursor, client: named, values } = self;
+        if let Some(named) = named {
+            client.is_server |= named.is_server;
+            client.app = named.app;
         }
-        let mut meaning = RequestFacts::of(request);
-        let subject = match self.opener(sent.server, meaning.kind, request.cursor) {
-            Some(subject) => subject,
-            None => Subject::own(meaning.shape.insert(self.shape(request, body)).clone()),
-        };
-        let asked = self.asked(conn, &meaning, request.cursor, subject, body, sent);
-        (asked, meaning)
-    }
-
-    /// Remembers the layout of a request that has been walked, and what it came to.
-    pub(super) fn remember(
-        &mut self,
-        place: Place,
-        body: &[u8],
-        request: &mut Request<()>,
-        meaning: RequestFacts,
-    ) {
-        // What is counted each time, or makes an application known, is walked each time.
-        let folded = meaning.shape.as_ref().is_some_and(|shape| Arc::ptr_eq(&shape.info, &self.other_shape));
-        let many = request.builder.statement_count > MAX_STATEMENTS;
-        if !(request.has_client || request.builder.over_cap || folded || many) {
-            let cursor = request.cursor;
-            self.requests.add(place, body, request, meaning, |_, told| told.get(Slot::Cursor) == cursor);
-        }
-    }
-
-    /// The shape that opened the cursor of a getMore or killCursors.
-    fn opener(&self, server: Endpoint, kind: CommandKind, cursor: Option<i64>) -> Option<Subject> {
-        let command = match kind {
-            CommandKind::GetMore => "getMore",
-            CommandKind::KillCursors => "killCursors",
-            _ => return None,
-        };
-        let CursorOrigin { shape, ordered_id, waits, .. } = self.shared.cursor(server, cursor?)?;
-        let shape = Shape { info: shape, ordered_id, statements: Arc::default(), statement_count: 1 };
-        Some(Subject { shape, command: Some(command), waits: waits && kind == CommandKind::GetMore })
-    }
-
-    /// Makes of a request that has been read what waits for its answer.
-    #[inline]
-    fn asked(
-        &mut self,
-        conn: &mut Connection,
-        meaning: &RequestFacts,
-        cursor: Option<i64>,
-        subject: Subject,
-        body: Option<&[u8]>,
-        sent: &Sent,
-    ) -> ReadRequest {
-        let RequestFacts { kind, opcode, .. } = *meaning;
-        let Subject { shape, command, waits } = subject;
-        conn.from_server |= meaning.from_server;
-        let values = match body {
-            Some(body) if self.settings.show_values => {
-                command_document(opcode, body).map(|document| to_text(document, VALUES_BUDGET).into())
-            }
-            _ => None,
-        };
-        let follows_cursor = matches!(kind, CommandKind::GetMore | CommandKind::KillCursors);
-        self.coverage.cursors_joined_late +=
-            u64::from(follows_cursor && cursor.is_some() && command.is_none());
-        let class = meaning.classes.class(conn.from_server, meaning.waits || waits);
-        ReadRequest {
-            unacknowledged: meaning.unacknowledged,
-            legacy_write: matches!(opcode, Opcode::Insert | Opcode::Update | Opcode::Delete),
-            get_last_error: meaning.get_last_error,
-            pending: Pending {
+        client.is_server |= facts.from_server;
+        Asked {
+            unacknowledged: facts.unacknowledged,
+            legacy_write: matches!(facts.opcode, Opcode::Insert | Opcode::Update | Opcode::Delete),
+            get_last_error: facts.get_last_error,
+            request: Pending {
                 number: 0,
                 request_id: sent.header.request_id,
                 own_id: sent.header.request_id,
                 start: sent.time,
-                shape: shape.info,
-                ordered_id: shape.ordered_id,
-                statements: shape.statements,
-                statement_count: shape.statement_count,
-                class,
-                kind,
-                command,
-                opcode,
+                shape: subject.shape.info,
+                ordered_id: subject.shape.ordered_id,
+                statements: subject.shape.statements,
+                statement_count: subject.shape.statement_count,
+                class: facts.classes.class(client.is_server, facts.waits || subject.waits),
+                kind: facts.kind,
+                command: subject.command,
+                opcode: facts.opcode,
                 compressor: sent.compressor,
                 cursor,
                 bytes: sent.header.length,
-                legacy_find: meaning.legacy_find,
-                opens_waiting: meaning.opens_waiting,
+                legacy_find: facts.legacy_find,
+                opens_waiting: facts.opens_waiting,
                 provisional: sent.provisional,
                 follows: false,
                 joined_late: false,
                 passed: None,
-                exhaust: meaning.exhaust,
+                exhaust: facts.exhaust,
                 answers: None,
                 values,
             },
         }
-    }
-}
-
-/// The command itself in a message that is all there.
-fn command_document(opcode: Opcode, body: &[u8]) -> Option<&[u8]> {
-    let length = |at: usize| {
-        body.get(at..at + 4)
-            .and_then(|bytes| bytes.first_chunk())
-            .map(|bytes| u32::from_le_bytes(*bytes) as usize)
-    };
-    match opcode {
-        Opcode::Msg => {
-            let mut at = 4;
-            loop {
-                let size = length(at + 1)?;
-                match body.get(at)? {
-                    0 => return body.get(at + 1..at + 1 + size),
-                    _ => at += 1 + size.max(1),
-                }
-            }
-        }
-        Opcode::Query => {
-            let end = memchr::memchr(0, body.get(4..)?)?;
-            let at = 4 + end + 1 + 8;
-            body.get(at..at + length(at)?)
-        }
-        _ => None,
     }
 }
 

@@ -29,35 +29,10 @@
 //! file or thread replaces the earlier one. Blocks of other kinds are passed over, so that a later
 //! version can add some. A file without its end was cut: whoever wrote it did not come to the end.
 
+mod layout;
 mod read;
 mod write;
 
+pub use layout::{MAGIC, MAX_PAYLOAD, VERSION, VERSION_WITH_PAGES};
 pub use read::{Accesses, Block, Error, FileEntry, Files, Info, Lost, Parser, Step, ThreadEntry, Threads};
 pub use write::{Extent, Writer};
-
-/// How a file begins.
-pub const MAGIC: &[u8; 8] = b"MSONARIO";
-/// The version of recordings that hold accesses only.
-pub const VERSION: u16 = 1;
-/// The version of those that may hold pages that were brought in, and the newest that this reads.
-pub const VERSION_WITH_PAGES: u16 = 2;
-/// Bytes a payload has at most.
-pub const MAX_PAYLOAD: usize = 1 << 20;
-/// Bytes before the first block.
-const FILE_HEADER: usize = 12;
-/// Bytes before a payload.
-const BLOCK_HEADER: usize = 12;
-
-const INFO: u8 = 1;
-const FILES: u8 = 2;
-const THREADS: u8 = 3;
-const ACCESSES: u8 = 4;
-const LOST: u8 = 5;
-const END: u8 = 6;
-
-fn checksum(header: &[u8], payload: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(header);
-    hasher.update(payload);
-    hasher.finalize()
-}

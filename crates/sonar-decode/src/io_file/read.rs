@@ -3,7 +3,7 @@
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
 
-use super::{
+use super::layout::{
     ACCESSES, BLOCK_HEADER, END, FILE_HEADER, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION,
     VERSION_WITH_PAGES,
 };
@@ -150,7 +150,7 @@ impl Parser {
             return Ok(Step::Need { at_least: BLOCK_HEADER + length });
         };
         let sum = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-        if super::checksum(&header[..8], payload) != sum {
+        if super::layout::checksum(&header[..8], payload) != sum {
             return Err(damaged("the checksum of a block is wrong"));
         }
         let mut rest = Bytes { bytes: payload, damaged: false };

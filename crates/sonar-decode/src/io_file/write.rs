@@ -2,11 +2,11 @@
 
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
 
-use super::{
+use super::layout::{
     ACCESSES, BLOCK_HEADER, END, FILES, INFO, LOST, MAGIC, MAX_PAYLOAD, THREADS, VERSION, VERSION_WITH_PAGES,
     checksum,
 };
-use super::{FileEntry, ThreadEntry};
+use super::read::{FileEntry, ThreadEntry};
 
 /// Accesses are written when their block has so many bytes.
 const BLOCK: usize = 64 * 1024;

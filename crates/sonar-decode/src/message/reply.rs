@@ -109,11 +109,6 @@ impl Reply {
     }
 }
 
-/// A number as a count: what is negative is none.
-pub(super) fn count(kind: Kind, bytes: &[u8]) -> Option<u64> {
-    crate::shape::number(kind, bytes).map(|number| number.max(0.0) as u64)
-}
-
 impl Visitor for Reply {
     fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         let bytes = match value {
@@ -121,7 +116,7 @@ impl Visitor for Reply {
             Value::Long => &[],
         };
         let number = || crate::shape::number(kind, bytes);
-        let count = || count(kind, bytes);
+        let count = || crate::shape::count(kind, bytes);
         let told = |slot| match number() {
             Some(_) => Step::Using(Use::Number(slot)),
             None => TYPE,

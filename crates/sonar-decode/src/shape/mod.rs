@@ -12,11 +12,12 @@ mod builder;
 pub mod hash;
 mod rules;
 mod text;
+mod value;
 
 pub use builder::{Body, Builder, StatementBody};
-pub(crate) use builder::{integer, number, placeholder};
 pub use rules::{CommandKind, Field, Mode, field};
 pub use text::{Rendered, Text};
+pub(crate) use value::{count, integer, number, placeholder};
 
 #[cfg(test)]
 mod tests;

@@ -12,43 +12,15 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 
-use super::half::{Context, Half, Input, Limits as ReorderLimits, Piece, Totals};
+use super::entry::{Entry, Env, Pin, State, take};
+use super::half::{Half, Totals};
+use super::handler::{Close, Flow, Side, StreamHandler, Verdict};
+use super::limits::FlowLimits;
 use super::recent::{Ended, LATE_SYN_BYTES, Recent};
 use super::slab::{NONE, Queue, Slab};
-use super::twin::{self, Pulse, Twins, Watch};
-use super::{Close, Side, StreamHandler, Verdict};
+use super::twin::{self, Pulse, Twins};
 use crate::frame::Segment;
 
-/// Caps of the table.
-#[derive(Copy, Clone, Debug)]
-pub struct Limits {
-    /// Flows; when there are more, the one that was silent longest goes.
-    pub flows: usize,
-    /// A flow without segments for so long is forgotten, in nanoseconds.
-    pub idle_ns: u64,
-    /// A closed flow is remembered for so long, so that stray segments do not open it again, in
-    /// nanoseconds.
-    pub linger_ns: u64,
-    /// Memory of all segments held back in all flows.
-    pub held_bytes: usize,
-    /// Caps of each direction.
-    pub reorder: ReorderLimits,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            flows: 65_536,
-            idle_ns: 1_800_000_000_000,
-            linger_ns: 15_000_000_000,
-            held_bytes: 16 << 20,
-            reorder: ReorderLimits::default(),
-        }
-    }
-}
-
-/// How long a place may be silent before a flow follows another one.
-const REPIN_NS: u64 = 1_000_000_000;
 /// How long a flow must be alone in showing segments before it is no longer taken for a twin.
 const LONELY_NS: u64 = 3_000_000_000;
 /// A flow moves to the back of its queue when the segment is so much later than the last time it did:
@@ -59,63 +31,10 @@ const LATE_SYN_NS: u64 = 1_000_000_000;
 /// Flows that one tick forgets at most.
 const TICK_FLOWS: usize = 8_192;
 
-/// The ends of a flow, and what is known of how it began.
-#[derive(Copy, Clone, Debug)]
-pub struct Flow {
-    /// The two ends, sorted.
-    pub ends: [Endpoint; 2],
-    /// Who sent the SYN, where it (or its answer) was seen.
-    pub opener: Option<Side>,
-    /// Time of the first segment.
-    pub first: Timestamp,
-    /// Time of the last segment.
-    pub last: Timestamp,
-}
-
-/// Where one direction of a flow is listened to.
-#[derive(Copy, Clone, Debug, Default)]
-struct Pin {
-    place: Option<u64>,
-    last: Timestamp,
-}
-
-#[derive(Debug)]
-enum State {
-    Live,
-    /// The handler wants no more of it.
-    Ignored,
-    /// The same conversation as another flow; and since when that one has been silent while this one
-    /// was not.
-    Twin {
-        of: Watch,
-        lonely: Option<Timestamp>,
-    },
-}
-
-#[derive(Debug)]
-struct Entry<C> {
-    flow: Flow,
-    /// When it last moved to the back of its queue.
-    queued: Timestamp,
-    halves: [Half; 2],
-    pins: [Pin; 2],
-    state: State,
-    /// It stands in the list of flows that wait for time to pass.
-    waiting: bool,
-    /// The handler knows of it.
-    opened: bool,
-    /// FIN was seen; kept for flows whose bytes are not followed.
-    fins: [bool; 2],
-    /// Telling segments noted for twins, by direction.
-    noted: [u8; 2],
-    pulse: Option<Pulse>,
-    conn: Option<C>,
-}
-
 /// All flows. `C` is what the handler keeps for each.
 #[derive(Debug)]
 pub struct FlowTable<C> {
-    limits: Limits,
+    limits: FlowLimits,
     flows: Slab<Entry<C>>,
     index: HashTable<u32>,
     hasher: RandomState,
@@ -130,13 +49,13 @@ pub struct FlowTable<C> {
 
 impl<C> Default for FlowTable<C> {
     fn default() -> Self {
-        Self::new(Limits::default(), Twins::default())
+        Self::new(FlowLimits::default(), Twins::default())
     }
 }
 
 impl<C> FlowTable<C> {
     /// An empty table; tables of several threads share `twins`.
-    pub fn new(limits: Limits, twins: Twins) -> Self {
+    pub fn new(limits: FlowLimits, twins: Twins) -> Self {
         Self {
             limits,
             flows: Slab::default(),
@@ -621,146 +540,6 @@ impl<C> FlowTable<C> {
     }
 }
 
-/// What a call brings along.
-struct Env<'a, H> {
-    coverage: &'a mut Coverage,
-    handler: &'a mut H,
-}
-
-impl<C> Entry<C> {
-    /// Whether a segment was seen where this direction of the flow is listened to.
-    #[inline]
-    fn is_pinned(&mut self, side: Side, segment: &Segment<'_>) -> bool {
-        let pin = &mut self.pins[side.index()];
-        if pin.place != Some(segment.place) && pin.place.is_some() {
-            return self.is_pinned_now(side, segment);
-        }
-        pin.place = Some(segment.place);
-        pin.last = segment.time;
-        true
-    }
-
-    /// A segment from another place is a twin, but in two cases: it fills a hole that the first place has
-    /// left; or the first place is silent and this one brings new bytes, so that the flow has moved.
-    #[cold]
-    fn is_pinned_now(&mut self, side: Side, segment: &Segment<'_>) -> bool {
-        let half = &self.halves[side.index()];
-        let len = segment.payload.len() as u32;
-        if half.is_filled_by(segment.seq, len) {
-            return true;
-        }
-        let end = segment.seq.wrapping_add(len);
-        let new = half.next().is_none_or(|next| (end.wrapping_sub(next) as i32) > 0);
-        let pin = &mut self.pins[side.index()];
-        if segment.time.since(pin.last) < REPIN_NS || !new {
-            return false;
-        }
-        *pin = Pin { place: Some(segment.place), last: segment.time };
-        true
-    }
-
-    const fn is_embryonic(&self) -> bool {
-        !self.opened && matches!(self.state, State::Live)
-    }
-
-    /// Runs `work` on the two directions and hands on what they give out; the handler is called for the flow
-    /// with the first of it.
-    #[inline]
-    fn drive<H: StreamHandler<Connection = C>>(
-        &mut self,
-        limits: &Limits,
-        totals: &mut Totals,
-        env: &mut Env<'_, H>,
-        work: impl FnOnce(&mut [Half; 2], &mut Context<'_>),
-    ) -> Verdict {
-        let Self { flow, halves, conn, opened, .. } = self;
-        let handler = &mut *env.handler;
-        let was_open = *opened;
-        let mut out = |side: Side, piece: Piece<'_>| {
-            let conn = conn.get_or_insert_with(|| {
-                *opened = true;
-                handler.open(flow)
-            });
-            match piece {
-                Piece::Data(time, bytes) => handler.data(flow, conn, side, time, bytes),
-                Piece::Gap(time, lost) => {
-                    handler.gap(flow, conn, side, time, lost);
-                    Verdict::Continue
-                }
-            }
-        };
-        let mut context = Context {
-            limits: &limits.reorder,
-            total_bytes: limits.held_bytes,
-            totals,
-            coverage: env.coverage,
-            verdict: Verdict::Continue,
-            out: &mut out,
-        };
-        work(halves, &mut context);
-        let verdict = context.verdict;
-        if *opened && !was_open {
-            env.coverage.streams += 1;
-            env.coverage.streams_joined_late += u64::from(flow.opener.is_none());
-        }
-        verdict
-    }
-
-    /// What a segment says about the handshake.
-    #[cold]
-    fn learn(&mut self, side: Side, segment: &Segment<'_>) {
-        let [low, high] = &mut self.halves;
-        let (own, peer) = if side == Side::Low { (low, high) } else { (high, low) };
-        if segment.flags.syn() {
-            if own.isn().is_none() {
-                own.syn(segment.seq);
-            }
-            let opener = if segment.flags.ack() { side.other() } else { side };
-            self.flow.opener.get_or_insert(opener);
-            if segment.flags.ack() {
-                peer.expect(segment.ack);
-            }
-        } else if segment.flags.ack() && own.isn().is_some_and(|isn| isn.wrapping_add(1) == segment.seq) {
-            // The SYN-ACK was not seen: this acknowledges it.
-            peer.expect(segment.ack);
-        }
-    }
-}
-
-/// Lets one direction take the payload of a segment and the other its acknowledgement. Returns whether
-/// the segment breaks the connection off.
-#[inline]
-fn take(own: &mut Half, peer: &mut Half, segment: &Segment<'_>, cx: &mut Context<'_>) -> bool {
-    let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
-    let empty = segment.payload.is_empty() && segment.missing == 0;
-    if segment.flags.rst() {
-        // What a RST carries is an explanation for people, not part of the stream.
-        *(if empty { &mut cx.coverage.segments_empty } else { &mut cx.coverage.segments_duplicate }) += 1;
-        return own.is_near(seq);
-    }
-    if segment.flags.ack() && own.is_near(seq) {
-        peer.acknowledged(segment.ack, segment.time);
-        if peer.is_waiting() {
-            peer.settle(segment.time, cx);
-        }
-    }
-    let fin = segment.flags.fin();
-    if empty && !fin {
-        cx.coverage.segments_empty += 1;
-    } else if cx.verdict == Verdict::Ignore {
-        *(if empty { &mut cx.coverage.segments_empty } else { &mut cx.coverage.segments_ignored }) += 1;
-    } else {
-        own.push(
-            Input { seq, time: segment.time, bytes: segment.payload, missing: segment.missing, fin },
-            cx,
-        );
-        if own.is_waiting() {
-            own.settle(segment.time, cx);
-        }
-    }
-    false
-}
-
 /// Hash of the two ends. Keyed at random, for ends are chosen by whoever sends.
 #[inline]
 fn hash(hasher: &RandomState, ends: &[Endpoint; 2]) -> u64 {
@@ -772,16 +551,4 @@ fn hash(hasher: &RandomState, ends: &[Endpoint; 2]) -> u64 {
     }
     state.write_u32(u32::from(ends[0].port) << 16 | u32::from(ends[1].port));
     state.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A flow that is in order has nothing on the heap but this.
-    #[test]
-    fn a_flow_is_small() {
-        assert!(size_of::<Half>() <= 56, "{}", size_of::<Half>());
-        assert!(size_of::<Entry<()>>() <= 320, "{}", size_of::<Entry<()>>());
-    }
 }

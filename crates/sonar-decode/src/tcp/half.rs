@@ -3,32 +3,14 @@
 //! A hole in what we see has one of two reasons. The network lost a segment: then the sender sends it
 //! again, and what came behind it waits. Or the capture lost it: then it never comes, and the other end
 //! acknowledges bytes that we have not seen. The acknowledgement can overtake the bytes by a little on
-//! its way to us, so it counts only after [`Limits::acked_ns`] or with three segments waiting.
+//! its way to us, so it counts only after [`ReorderLimits::acked_ns`] or with three segments waiting.
 
 use std::collections::VecDeque;
 
 use sonar_core::{Coverage, Timestamp};
 
-use super::{Lost, Side, Verdict};
-
-/// Caps on what is held back.
-#[derive(Copy, Clone, Debug)]
-pub struct Limits {
-    /// Segments held back in one direction.
-    pub segments: usize,
-    /// Bytes held back in one direction.
-    pub bytes: usize,
-    /// How long a hole is waited for, once the other side has acknowledged it, in nanoseconds.
-    pub acked_ns: u64,
-    /// How long a hole is waited for in any case, in nanoseconds.
-    pub hole_ns: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { segments: 64, bytes: 256 * 1024, acked_ns: 50_000_000, hole_ns: 3_000_000_000 }
-    }
-}
+use super::handler::{Lost, Side, Verdict};
+use super::limits::ReorderLimits;
 
 /// A segment further ahead or behind than this is none of this stream. Above the largest receive
 /// windows that are in use.
@@ -52,7 +34,7 @@ pub(super) struct Totals {
 
 /// What a direction needs to do its work.
 pub(super) struct Context<'a> {
-    pub limits: &'a Limits,
+    pub limits: &'a ReorderLimits,
     /// Cap on [`Totals::bytes`].
     pub total_bytes: usize,
     pub totals: &'a mut Totals,

@@ -3,113 +3,16 @@
 //! A passive listener sees what the two ends cannot: frames that it lost itself, the same frame on two
 //! interfaces, a connection joined in its middle. Each of these is put right or counted.
 
+mod entry;
 mod flow;
 mod half;
+mod handler;
+mod limits;
 mod recent;
 mod slab;
 mod twin;
 
-pub use flow::{Flow, FlowTable, Limits};
-pub use half::Limits as ReorderLimits;
+pub use flow::FlowTable;
+pub use handler::{Chunk, Close, Flow, Gap, Lost, Side, StreamHandler, Verdict};
+pub use limits::{FlowLimits, ReorderLimits};
 pub use twin::Twins;
-
-use sonar_core::{Endpoint, Timestamp};
-
-/// Which end of a flow sent something: the flow's ends are sorted, the lower one first.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Side {
-    /// The lower of the two endpoints.
-    Low,
-    /// The higher of the two endpoints.
-    High,
-}
-
-impl Side {
-    /// 0 or 1, as the ends stand in [`Flow::ends`].
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The other end.
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Low => Self::High,
-            Self::High => Self::Low,
-        }
-    }
-
-    /// Sorts two endpoints; returns which side the first one is.
-    pub fn of(source: Endpoint, destination: Endpoint) -> ([Endpoint; 2], Self) {
-        if source <= destination {
-            ([source, destination], Self::Low)
-        } else {
-            ([destination, source], Self::High)
-        }
-    }
-}
-
-/// What to do with a stream.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// Go on.
-    Continue,
-    /// It is not for us: nothing of this flow is to be delivered any more.
-    Ignore,
-}
-
-/// How much of a stream will never come.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Lost {
-    /// Exactly so many bytes.
-    Bytes(u64),
-    /// Not known: the stream was joined in the middle.
-    Unknown,
-}
-
-/// Why a flow ended.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Close {
-    /// FIN from both sides.
-    Finished,
-    /// RST.
-    Reset,
-    /// A new connection has the same ends.
-    Reused,
-    /// Nothing came for too long.
-    Idle,
-    /// It is not for us, or the twin of another flow.
-    Ignored,
-    /// The table was full.
-    Evicted,
-    /// The capture has ended.
-    EndOfCapture,
-}
-
-/// Receives the streams.
-///
-/// For each flow: `open` once, with the first bytes or the first hole (a flow that never has any is not
-/// reported); then `data` and `gap` in the order of the stream of each side; then `close` once.
-///
-/// Times are those of the frame that brought the bytes. For bytes that came before their turn it is the
-/// time at which their turn came: that of the frame which filled the hole before them, since only then
-/// the receiver could read them; when the hole was given up, that of their own frame. The time of a gap is
-/// that of the first frame which shows that its bytes were sent: the one behind it, or an acknowledgement.
-pub trait StreamHandler {
-    /// What is kept for each flow.
-    type Connection;
-    /// The first that is known of a flow.
-    fn open(&mut self, flow: &Flow) -> Self::Connection;
-    /// Bytes of one side, in order, never none.
-    fn data(
-        &mut self,
-        flow: &Flow,
-        conn: &mut Self::Connection,
-        side: Side,
-        time: Timestamp,
-        bytes: &[u8],
-    ) -> Verdict;
-    /// Bytes of one side that will never come, reported at their place in the stream.
-    fn gap(&mut self, flow: &Flow, conn: &mut Self::Connection, side: Side, time: Timestamp, lost: Lost);
-    /// The end of a flow; after [`Verdict::Ignore`] it is reported at once.
-    fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close);
-}

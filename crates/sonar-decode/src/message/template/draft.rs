@@ -3,7 +3,7 @@
 
 use sonar_core::operation::Opcode;
 
-use super::{Action, FEW, MAX_LITERALS, MAX_OPEN, MAX_PARTS, Part, Word, document_at};
+use super::layout::{Action, FEW, MAX_LITERALS, MAX_OPEN, MAX_PARTS, Part, Word, document_at};
 use crate::bson::{Fed, Key, Kind, Opened, Skimmer, Slot, Step, Use, Value, Visitor, key_at};
 use crate::message::{Reply, Request};
 use crate::shape;

@@ -14,12 +14,15 @@
 //! Traffic that never repeats is found out ([`Set::misses`]) and pays little.
 
 mod draft;
+mod layout;
 
-use super::reply::count;
+use self::layout::{Action, MAX_OPEN, Part, Word, document_at};
 use crate::bson::{Kind, Slot, key_at, value_size};
-use crate::shape::{self, hash::mix};
+use crate::shape::hash::mix;
+use crate::shape::{self, count};
 
 pub use draft::Drawn;
+pub use layout::SlotValues;
 
 /// Sets of the table.
 const SETS: usize = 512;
@@ -27,70 +30,10 @@ const SETS: usize = 512;
 const WAYS: usize = 8;
 /// Hints of where a template stands.
 const HINTS: usize = 1_024;
-/// The most parts of a template.
-const MAX_PARTS: usize = 96;
-/// The most bytes that a template compares.
-const MAX_LITERALS: usize = 1_024;
-/// The most documents open at once in a request of which a template is made.
-const MAX_OPEN: usize = 16;
-/// The most elements of an array that are drawn one by one.
-const FEW: u32 = 8;
 /// After so many misses without a hit a set is asked, and added to, only now and then.
 const PATIENCE: u8 = 64;
 /// That is, once in so many times.
 const NOW_AND_THEN: u64 = 64;
-
-/// What stands behind bytes that are compared.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Action {
-    /// A value that begins with a number, at least this, that is its length; and so many bytes more.
-    Counted { least: u8, more: u8 },
-    /// A regular expression.
-    Regex,
-    /// A number or boolean that is zero, or is not.
-    Truth { kind: Kind, nonzero: bool },
-    /// A string that does not begin with `$`.
-    Plain,
-    /// A number that is read.
-    Number { kind: Kind, slot: Slot },
-    /// An array of documents, whose number is read.
-    Batch,
-    /// A document or array that is gone into.
-    Open,
-    /// The end of one.
-    Close,
-    /// What is left of one is passed over.
-    Leave,
-    /// A document or array that is passed over.
-    Pass,
-    /// An array of one or more values that all have the placeholder of this number.
-    List(u8),
-    /// The size of a section of kind 1, which is gone into.
-    Section,
-    /// The end of one.
-    EndSection,
-    /// Documents up to the end of the section, which ends with them.
-    Documents,
-    /// The end of the message, so many bytes of checksum left out.
-    End(u8),
-}
-
-/// Bytes that are compared, and what comes behind them.
-#[derive(Copy, Clone, Debug)]
-struct Part {
-    /// How many bytes.
-    length: u16,
-    /// In how many words they are compared.
-    words: u16,
-    action: Action,
-}
-
-/// Eight bytes as they must be, and which bits of them.
-#[derive(Copy, Clone, Debug)]
-struct Word {
-    literal: u64,
-    mask: u64,
-}
 
 /// A layout, and what a request of that layout comes to.
 #[derive(Debug)]
@@ -130,18 +73,6 @@ pub enum Found<'t, F> {
     Wanted(Place),
     /// It has not, and its template is not wanted.
     Unknown,
-}
-
-/// Numbers read from a message of a known layout, by [`Slot`].
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct SlotValues([Option<i64>; 4]);
-
-impl SlotValues {
-    /// The number of this slot, if the layout has it.
-    #[inline]
-    pub fn get(&self, slot: Slot) -> Option<i64> {
-        self.0[slot as usize]
-    }
 }
 
 /// Where a template is put.
@@ -343,15 +274,6 @@ fn integer(kind: Kind, slot: Slot, bytes: &[u8]) -> Option<i64> {
         Slot::Cursor => bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)),
         Slot::N | Slot::Modified | Slot::Documents => count(kind, bytes).map(|count| count as i64),
     }
-}
-
-/// The length of the document (or section) at `at`; `None` where it cannot be one, or is not all there.
-#[inline]
-fn document_at(body: &[u8], at: usize) -> Option<usize> {
-    let rest = body.get(at..)?;
-    let length = i32::from_le_bytes(*rest.first_chunk()?);
-    let length = usize::try_from(length).ok()?;
-    (length >= 5 && length <= rest.len()).then_some(length)
 }
 
 /// The end of the array at `at`, if it holds values with the placeholder of this number and nothing else.

@@ -10,14 +10,18 @@
 //! *sequence* keeps a running hash only. Nothing here grows with text or with the number of children.
 
 mod leaf;
+mod node;
 mod read;
 
-use super::hash::{self, mix, tag};
+pub use self::node::{Body, StatementBody};
+use self::node::{
+    EMPTY_SEQUENCE, EMPTY_SET, Frame, MIXED_STATEMENTS, Node, PRESENT, REPLACEMENT, TOO_MANY, Types,
+};
+use super::hash::{self, mix};
 use super::rules::{self, CommandKind, Field, Mode};
 use super::text::{Element, MESSAGE_BUDGET, Style, Text};
+use super::value::placeholder;
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
-
-pub(crate) use leaf::{integer, number, placeholder};
 
 /// The most distinct children of one set. A set with more has the hash of "too many".
 pub const MAX_CHILDREN: usize = 1_024;
@@ -29,97 +33,6 @@ pub const MAX_STATEMENTS: usize = 256;
 const LABEL_COST: usize = 64;
 /// The children of a set that may stand unsorted behind the sorted ones.
 const UNSORTED: usize = 32;
-
-// What hashes are made of beside the command's own words; each has a number of its own, and they are part
-// of the rules.
-const EMPTY_SET: u64 = tag(1);
-const EMPTY_SEQUENCE: u64 = tag(2);
-const TOO_MANY: u64 = tag(3);
-const EMPTY_ARRAY: u64 = tag(4);
-const TYPED_ARRAY: u64 = tag(5);
-const MIXED_ARRAY: u64 = tag(6);
-const REPLACEMENT: u64 = tag(7);
-const PRESENT: u64 = tag(8);
-const KEPT: u64 = tag(9);
-const FIELD_PATH: u64 = tag(10);
-const MIXED_STATEMENTS: u64 = tag(11);
-const REGEX_LITERAL: u64 = tag(12);
-/// `$eq`, written or not.
-const EQUAL: u64 = tag(13);
-/// The first of the placeholders; the others follow by their number.
-const PLACEHOLDER: u64 = tag(64);
-
-/// A leaf or a closed container.
-struct Node<T> {
-    unordered: u64,
-    ordered: u64,
-    text: T,
-}
-
-/// The types of the elements of an array of literals.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Types {
-    None,
-    One(u8),
-    Mixed,
-}
-
-/// An open container.
-struct Frame {
-    mode: Mode,
-    /// Index of the frame that collects this one's children.
-    collector: u32,
-    /// Where this frame's children begin.
-    start: u32,
-    /// How many of them are sorted and distinct.
-    sorted: u32,
-    /// The edge by which the container hangs on its collector: key, path, operator.
-    edge: u64,
-    /// Hash of the path that conditions stand under.
-    path: u64,
-    /// Running hash of the children in the order as sent.
-    ordered: u64,
-    /// Running hash of the children of a sequence, their own order taken out.
-    sequence: u64,
-    /// Children seen, equal ones included.
-    count: u32,
-    types: Types,
-    /// An array of literals or an expression list holds more than literals.
-    structural: bool,
-    too_many: bool,
-    /// Inside a stage that holds no expressions: strings that begin with `$` are literals.
-    opaque: bool,
-    /// Where the label of this container begins in the stack of labels.
-    rank: u8,
-    /// The field of the command that this container is, though it stands inside another one.
-    belongs_to_command: Option<&'static str>,
-}
-
-/// One distinct statement of a command.
-#[derive(Debug)]
-pub struct StatementBody<T> {
-    /// Hash without order.
-    pub unordered: u64,
-    /// Hash with the order as sent.
-    pub ordered: u64,
-    /// Index into `nsInfo` for bulkWrite; `None` for the command's own namespace.
-    pub namespace: Option<i64>,
-    /// How many of them.
-    pub count: u32,
-    /// Its text.
-    pub text: T,
-}
-
-/// The body of a command: what its fields come to.
-#[derive(Debug)]
-pub struct Body<T> {
-    /// Hash without order.
-    pub unordered: u64,
-    /// Hash with the order as sent.
-    pub ordered: u64,
-    /// Its text.
-    pub text: T,
-}
 
 /// Builds the shape of one command after another; keeps its buffers.
 pub struct Builder<T: Text> {
@@ -627,12 +540,6 @@ impl<T: Text> Builder<T> {
             self.over_cap = true;
         }
     }
-}
-
-/// Hash of an operator of a condition.
-#[inline]
-fn operator(key: &Key<'_>) -> u64 {
-    if key.bytes == b"$eq" { EQUAL } else { hash::key(key) }
 }
 
 /// Whether the order of the children has a meaning.

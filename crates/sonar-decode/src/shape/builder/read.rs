@@ -1,12 +1,13 @@
 //! Reading: what an element means where it stands, by the mode of the container around it.
 
-use super::leaf::{TYPE, bytes_of, literal_of, number, truth_of};
-use super::{Builder, EQUAL, Node, PRESENT, REGEX_LITERAL, REPLACEMENT, operator};
+use super::Builder;
+use super::node::{EQUAL, Node, PRESENT, REGEX_LITERAL, REPLACEMENT};
 use crate::bson::{Key, Kind, Opened, Step, Use, Value};
 use crate::names;
 use crate::shape::hash::{self, mix};
 use crate::shape::rules::{self, CommandKind, Field, Mode, stage, statement_field};
 use crate::shape::text::{EQUALITY, Text};
+use crate::shape::value::{TYPE, bytes_of, literal_of, number, truth_of};
 
 impl<T: Text> Builder<T> {
     pub(super) fn field_element(
@@ -485,4 +486,10 @@ impl<T: Text> Builder<T> {
         };
         self.enter(mode, edge, label)
     }
+}
+
+/// Hash of an operator of a condition.
+#[inline]
+fn operator(key: &Key<'_>) -> u64 {
+    if key.bytes == b"$eq" { EQUAL } else { hash::key(key) }
 }

@@ -1,38 +1,40 @@
-//! Reads a message that is too long to be put together, piece by piece while it comes.
+//! What does a long message say? It is read piece by piece while it comes, and never stored.
 //!
-//! Until it is known which side of its connection is the server, such a message is read both as a request and as
-//! a reply: only what it says decides that, and what it says may stand at its end.
+//! As long as it is not known which side of its connection is the server, it is read both as a request and as a
+//! reply: only its content decides that, and what decides may stand at its end.
 
 use std::ops::ControlFlow;
 
 use sonar_core::operation::{Compressor, Opcode};
 
-use crate::compress::{Inflater, Status};
+use crate::compress::Inflater;
 use crate::message::{Body, Content, Header, Reply, Request};
 use crate::shape::Rendered;
 use crate::tcp::Side;
 
-/// A message that is walked while it comes, because it is too long to be put together.
-pub struct Streaming {
+/// A message that is read while it comes, because it is too long to be put together.
+pub struct LongMessage {
     /// In the order of arrival, wrapping; 0 where all of the message is there.
     pub number: u32,
     pub request: Request<Rendered>,
     pub reply: Reply,
-    /// Reads it as a request and as a reply: both until it is known which side is the server.
+    /// Its readings as a request and as a reply: both as long as it is not known which side is the server.
     pub(super) as_request: Option<Walk>,
     pub(super) as_reply: Option<Walk>,
     pub inflater: Option<Inflater>,
     pub compressor: Option<Compressor>,
     /// Head of an OP_COMPRESSED body, until it is whole.
     pub compressed_head: Vec<u8>,
-    /// Nothing more can be read; why is counted already.
+    /// Nothing more of it can be read.
     pub failed: bool,
     pub opcode: Opcode,
-    /// Where the message may have a checksum that is to be verified.
+    /// The checksum so far, where it is to be verified.
     pub checksum: Option<Checksum>,
+    /// Its checksum is right.
+    pub verified: bool,
 }
 
-/// One reading of a message that is walked.
+/// One reading of a long message.
 #[derive(Default)]
 pub(super) struct Walk {
     pub(super) body: Body,
@@ -79,7 +81,47 @@ impl Walk {
     }
 }
 
-impl Streaming {
+impl LongMessage {
+    /// A message with a body of `length` bytes; `from_server` is whether the server sent it, where that is known.
+    pub fn new(opcode: Opcode, length: u64, from_server: Option<bool>) -> Box<Self> {
+        let mut long = Box::new(Self {
+            number: 0,
+            request: Request::default(),
+            reply: Reply::default(),
+            as_request: (from_server != Some(true)).then(Walk::default),
+            as_reply: (from_server != Some(false)).then(Walk::default),
+            inflater: None,
+            compressor: None,
+            compressed_head: Vec::new(),
+            failed: false,
+            opcode,
+            checksum: None,
+            verified: false,
+        });
+        long.begin(opcode, length);
+        long
+    }
+
+    /// Inflates the next bytes and reads what comes out.
+    pub fn inflate(&mut self, data: &[u8]) {
+        if self.has_failed() || data.is_empty() {
+            return;
+        }
+        let Some(mut inflater) = self.inflater.take() else { return };
+        let result = inflater.inflate(data, &mut |chunk: &[u8]| {
+            self.feed(chunk);
+            if self.has_failed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        self.failed |= result.is_err();
+        self.inflater = Some(inflater);
+    }
+
+    /// Whether all of it could be read, as the request or reply that it is.
+    pub fn is_whole(&self, is_reply: bool) -> bool {
+        let walk = if is_reply { &self.as_reply } else { &self.as_request };
+        !self.failed && walk.as_ref().is_some_and(Walk::is_whole)
+    }
+
     pub(super) fn walks(&self) -> impl Iterator<Item = &Walk> {
         self.as_request.iter().chain(&self.as_reply)
     }
@@ -109,18 +151,14 @@ impl Streaming {
 
     /// Which side is the server, where this message, sent by `side`, proves it.
     pub(super) fn server(&self, side: Side) -> Option<Side> {
-        let walk = match self.opcode {
-            Opcode::Reply | Opcode::CommandReply => &self.as_reply,
-            _ => &self.as_request,
-        };
-        let is_whole = !self.failed && walk.as_ref().is_some_and(Walk::is_whole);
-        server_by(side, self.opcode, is_whole.then_some(self.request.has_database))
+        let is_reply = matches!(self.opcode, Opcode::Reply | Opcode::CommandReply);
+        server_by(side, self.opcode, self.is_whole(is_reply).then_some(self.request.has_database))
     }
 }
 
-/// Which side is the server, after a message of `side` from whose body it was read whether it names a database;
-/// `None` where it could not be read to its end, or says nothing. The ports of a connection say nothing either:
-/// what is decided here is decided for all of its messages.
+/// Which side is the server, after a message of `side` that could be read to its end and names a database or
+/// does not; `None` where it decides nothing. Ports are no evidence: what is decided here is decided for all
+/// messages of the connection.
 pub(super) fn server_by(side: Side, opcode: Opcode, has_database: Option<bool>) -> Option<Side> {
     let has_database = has_database?;
     Some(match opcode {
@@ -132,7 +170,7 @@ pub(super) fn server_by(side: Side, opcode: Opcode, has_database: Option<bool>) 
     })
 }
 
-/// The checksum of a message that is walked: CRC-32C of all bytes but the last four, which state it.
+/// The checksum of a message: CRC-32C of all bytes but the last four, which state it.
 pub struct Checksum {
     sum: u32,
     stated: [u8; 4],
@@ -143,7 +181,7 @@ impl Checksum {
         Self { sum: crc32c::crc32c(&header.bytes()), stated: [0; 4] }
     }
 
-    /// Takes bytes in their order; with these, `left` bytes of the message were to come.
+    /// Takes the next bytes; `left` bytes of the message, these included, were still to come.
     pub(super) fn feed(&mut self, bytes: &[u8], left: u64) {
         let (covered, stated) = bytes.split_at(left.saturating_sub(4).min(bytes.len() as u64) as usize);
         self.sum = crc32c::crc32c_append(self.sum, covered);
@@ -156,47 +194,4 @@ impl Checksum {
     pub(super) fn is_right(&self) -> bool {
         self.sum == u32::from_le_bytes(self.stated)
     }
-}
-
-/// For a message of `length` bytes behind its header; `is_reply`: whether the server sent it, where that is known.
-pub(super) fn new_streaming(opcode: Opcode, length: u64, is_reply: Option<bool>) -> Box<Streaming> {
-    let mut streaming = Box::new(Streaming {
-        number: 0,
-        request: Request::default(),
-        reply: Reply::default(),
-        as_request: (is_reply != Some(true)).then(Walk::default),
-        as_reply: (is_reply != Some(false)).then(Walk::default),
-        inflater: None,
-        compressor: None,
-        compressed_head: Vec::new(),
-        failed: false,
-        opcode,
-        checksum: None,
-    });
-    streaming.begin(opcode, length);
-    streaming
-}
-
-/// Inflates a short message into `out`. False: it cannot be, or its size was a lie.
-pub(super) fn inflate_all(inflater: Option<Inflater>, data: &[u8], out: &mut Vec<u8>) -> bool {
-    let Some(mut inflater) = inflater else { return false };
-    let result = inflater.inflate(data, &mut |chunk: &[u8]| {
-        out.extend_from_slice(chunk);
-        ControlFlow::Continue(())
-    });
-    result == Ok(Status::Done)
-}
-
-/// Inflates more of a long message and walks on in it.
-pub(super) fn inflate_into(streaming: &mut Streaming, data: &[u8]) {
-    if streaming.has_failed() || data.is_empty() {
-        return;
-    }
-    let Some(mut inflater) = streaming.inflater.take() else { return };
-    let result = inflater.inflate(data, &mut |chunk: &[u8]| {
-        streaming.feed(chunk);
-        if streaming.has_failed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    streaming.failed |= result.is_err();
-    streaming.inflater = Some(inflater);
 }

@@ -1,0 +1,280 @@
+//! What waits on one connection: requests for their replies, replies for their requests. And what an operation
+//! comes to when it ends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sonar_core::operation::{Compressor, Opcode};
+use sonar_core::{Class, Outcome, ShapeId, ShapeInfo, Statement, Timestamp};
+
+use crate::message::{Header, Reply};
+use crate::shape::CommandKind;
+
+/// A request that waits for its reply.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// In the order of arrival, wrapping; 0 until it waits.
+    pub number: u32,
+    /// What the reply's `responseTo` will be.
+    pub request_id: u32,
+    /// The id that the client gave; differs from the above in an exhaust chain.
+    pub own_id: u32,
+    /// Last byte of the request.
+    pub start: Timestamp,
+    pub shape: Arc<ShapeInfo>,
+    pub ordered_id: ShapeId,
+    pub statements: Arc<[Statement]>,
+    pub statement_count: u32,
+    pub class: Class,
+    pub kind: CommandKind,
+    /// The command as sent, where it differs from the shape's.
+    pub command: Option<&'static str>,
+    pub opcode: Opcode,
+    pub compressor: Option<Compressor>,
+    pub cursor: Option<i64>,
+    pub bytes: u32,
+    /// An OP_QUERY that is a find, whose reply has the documents themselves.
+    pub legacy_find: bool,
+    /// The cursor it opens, if it does, waits on purpose.
+    pub opens_waiting: bool,
+    /// Found by a search: it counts once it is answered.
+    pub provisional: bool,
+    /// A further reply of an exhaust chain.
+    pub follows: bool,
+    /// Sent before the capture began: how long it took is not known.
+    pub joined_late: bool,
+    /// When it became known that its reply should have come before.
+    pub passed: Option<Timestamp>,
+    /// Wants a chain of replies (legacy exhaust).
+    pub exhaust: bool,
+    /// Is a getLastError: the legacy write that its reply answers too.
+    pub answers: Option<Box<Pending>>,
+    pub values: Option<Box<str>>,
+}
+
+impl Pending {
+    /// Memory that it takes, in bytes, with the write that it answers.
+    pub fn bytes_held(&self) -> usize {
+        size_of::<Self>()
+            + size_of_val(&*self.statements)
+            + self.values.as_ref().map_or(0, |values| values.len())
+            + self.answers.as_ref().map_or(0, |write| write.bytes_held())
+    }
+}
+
+/// When and how a reply came.
+#[derive(Copy, Clone, Debug)]
+pub struct Arrival {
+    /// First byte.
+    pub first: Timestamp,
+    /// Last byte.
+    pub last: Timestamp,
+    pub compressor: Option<Compressor>,
+    /// All of it could be read.
+    pub whole: bool,
+}
+
+/// A reply that has come.
+#[derive(Copy, Clone)]
+pub struct Answer<'a> {
+    pub header: Header,
+    /// What could be read of it.
+    pub reply: &'a Reply,
+    pub arrival: Arrival,
+}
+
+/// A reply that came before its request.
+#[derive(Debug)]
+pub struct Early {
+    /// In the order of arrival, wrapping.
+    pub number: u32,
+    pub header: Header,
+    pub reply: Box<Reply>,
+    pub arrival: Arrival,
+    /// Its request may have been sent before the capture began.
+    pub joined_late: bool,
+}
+
+impl Early {
+    pub fn answer(&self) -> Answer<'_> {
+        Answer { header: self.header, reply: &self.reply, arrival: self.arrival }
+    }
+
+    /// Whether it says that more replies follow it.
+    pub fn begins_chain(&self) -> bool {
+        self.arrival.whole && self.reply.more_to_come
+    }
+
+    /// Whether `next` is the reply that follows this one in an exhaust chain.
+    pub fn is_answered_by(&self, next: &Self) -> bool {
+        let legacy = self.reply.is_legacy() && self.reply.cursor.is_some_and(|id| id != 0);
+        let continues = !self.arrival.whole || self.reply.more_to_come || legacy;
+        continues && self.header.request_id == next.header.response_to
+    }
+}
+
+/// What waits on one connection.
+pub struct Exchange {
+    pub pending: VecDeque<Pending>,
+    pub early: Vec<Early>,
+    /// The connection was open before the capture began.
+    pub joined_late: bool,
+    /// A reply has been paired with its request: what answers nothing from now on was lost.
+    pub paired: bool,
+    /// When the client's stream had a gap, until a request after it is answered: requests in the gap may be
+    /// the ones that the next replies answer.
+    pub request_gap: Option<Timestamp>,
+    /// A reply that was not whole may have said that more follow, so one is waited for. A client sends nothing
+    /// while more replies come: its next request shows that none will.
+    pub assumes_chain: bool,
+    /// A legacy write that a getLastError may follow.
+    pub legacy_write: Option<Box<Pending>>,
+}
+
+impl Exchange {
+    pub fn new(joined_late: bool) -> Self {
+        Self {
+            pending: VecDeque::new(),
+            early: Vec::new(),
+            joined_late,
+            paired: false,
+            request_gap: None,
+            assumes_chain: false,
+            legacy_write: None,
+        }
+    }
+
+    /// Where the request stands that a reply to `id` answers. Of several, it is one that is not passed, and a
+    /// request that was sent rather than what follows in a chain: a server chooses the ids of its replies
+    /// without regard to those of its clients.
+    #[inline]
+    pub fn waiting_for(&self, id: u32) -> Option<usize> {
+        let position = |is_meant: fn(&Pending) -> bool| {
+            self.pending.iter().position(|pending| pending.request_id == id && is_meant(pending))
+        };
+        let sent = position(|pending| !pending.follows && pending.passed.is_none());
+        sent.or_else(|| position(|pending| pending.passed.is_none())).or_else(|| position(|_| true))
+    }
+
+    /// Gives back the room of a burst of requests that is over.
+    #[inline]
+    pub fn give_back_room(&mut self) {
+        if self.pending.capacity() > 16 && self.pending.len() * 4 < self.pending.capacity() {
+            self.pending.shrink_to(self.pending.len() * 2);
+        }
+    }
+
+    /// Requests in flight, as the balance of the counters wants them.
+    pub fn requests_in_progress(&self) -> u64 {
+        let in_flight = self.pending.iter().filter(|pending| !pending.follows);
+        in_flight.map(|pending| 1 + u64::from(pending.answers.is_some())).sum::<u64>()
+            + u64::from(self.legacy_write.is_some())
+    }
+}
+
+/// An operation that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub request: Pending,
+    /// First byte of its reply, or when it was given up.
+    pub end: Timestamp,
+    pub facts: ReplyFacts,
+}
+
+/// What a reply says about its operation.
+#[derive(Clone, Debug)]
+pub struct ReplyFacts {
+    /// The outcome where there are no `codes`.
+    pub outcome: Outcome<'static>,
+    /// Error codes, and how often each came.
+    pub codes: Vec<(i32, u32)>,
+    pub latency_ns: Option<u64>,
+    pub transfer_ns: Option<u64>,
+    pub bytes: u64,
+    pub compressor: Option<Compressor>,
+    /// The cursor it names; 0: there is none any more.
+    pub cursor: Option<i64>,
+    pub returned: Option<u64>,
+    pub matched: Option<u64>,
+    pub affected: Option<u64>,
+}
+
+impl From<Outcome<'static>> for ReplyFacts {
+    /// There was no reply.
+    fn from(outcome: Outcome<'static>) -> Self {
+        Self {
+            outcome,
+            codes: Vec::new(),
+            latency_ns: None,
+            transfer_ns: None,
+            bytes: 0,
+            compressor: None,
+            cursor: None,
+            returned: None,
+            matched: None,
+            affected: None,
+        }
+    }
+}
+
+impl ReplyFacts {
+    /// Reads outcome, documents and cursor out of the reply to `request`.
+    #[inline]
+    pub fn of(request: &Pending, answer: &Answer<'_>) -> Self {
+        let Answer { header, reply, arrival } = answer;
+        let known = !request.joined_late && arrival.first >= request.start;
+        let mut facts = Self {
+            latency_ns: known.then(|| arrival.first.since(request.start)),
+            transfer_ns: Some(arrival.last.since(arrival.first)),
+            bytes: u64::from(header.length),
+            compressor: arrival.compressor,
+            ..Self::from(if arrival.whole { Outcome::Ok } else { Outcome::Unknown })
+        };
+        if !arrival.whole {
+            return facts;
+        }
+        facts.cursor = reply.cursor;
+        if request.legacy_find {
+            if reply.cursor_not_found {
+                facts.codes.push((43, 1));
+            } else if reply.query_failure {
+                facts.codes.push((reply.code.unwrap_or(0), 1));
+            } else {
+                facts.returned = reply.returned;
+            }
+            return facts;
+        }
+        facts.codes.extend_from_slice(&reply.codes);
+        let failed = reply.has_err && (request.answers.is_some() || reply.ok != Some(true));
+        if reply.ok == Some(false) || failed {
+            facts.codes.push((reply.code.unwrap_or(0), 1));
+        }
+        if reply.ok.is_none() {
+            facts.outcome = Outcome::Unknown;
+        }
+        facts.returned = match request.kind {
+            CommandKind::FindAndModify => reply.value.map(u64::from),
+            _ => reply.documents,
+        };
+        facts.matched = reply.n;
+        facts.affected = match request.kind {
+            CommandKind::Update => reply.modified.map(|n| n.saturating_add(reply.upserted)).or(reply.n),
+            CommandKind::Insert | CommandKind::Delete => reply.n,
+            CommandKind::FindAndModify => reply.last_error_n,
+            CommandKind::BulkWrite => reply.bulk,
+            _ => None,
+        };
+        facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 466,000 of them fit into the budget.
+    #[test]
+    fn a_waiting_request_is_small() {
+        assert!(size_of::<Pending>() <= 144, "{}", size_of::<Pending>());
+    }
+}

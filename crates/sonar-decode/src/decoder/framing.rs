@@ -1,0 +1,468 @@
+//! Where does a message begin and end? Cuts the stream of one side of a connection into messages, and searches
+//! for the next message after a gap.
+//!
+//! Bytes come in order from [`tcp`](crate::tcp), with gaps where bytes are missing. What a message says is not
+//! looked at here.
+
+use std::borrow::Cow;
+
+use sonar_core::operation::Opcode;
+use sonar_core::{Coverage, Timestamp};
+
+use crate::message::{HEADER, Header, looks_like_message};
+use crate::tcp::{Chunk, Gap, Lost};
+
+/// Memory of all messages that are being put together, over all connections, in bytes.
+pub const COLLECT_BUDGET: usize = 16 << 20;
+
+/// Messages up to this many bytes are put together when segments split them; longer ones are handed on in
+/// pieces.
+pub const COLLECT: usize = 16 * 1024;
+
+/// How many bytes of a stream are searched for a first message before it counts as not MongoDB's.
+pub const SEARCH: u64 = 256 * 1024;
+
+/// The stream of one side of a connection.
+pub struct Stream {
+    position: Position,
+    /// Time of the first byte of the message that is being read.
+    pub first: Timestamp,
+    /// A message has been read.
+    pub read: bool,
+    /// The last message was found by a search, and nothing has confirmed it.
+    pub provisional: bool,
+}
+
+/// What is known of a connection whose streams are cut.
+#[derive(Copy, Clone, Debug)]
+pub struct StreamFacts {
+    /// A message has been read: it is MongoDB's.
+    pub is_mongodb: bool,
+    /// It was open before the capture began.
+    pub joined_late: bool,
+}
+
+/// Where in a stream we are.
+enum Position {
+    /// Before or inside a header.
+    Header { have: usize, bytes: [u8; HEADER] },
+    /// In a short message that is put together.
+    Collect { header: Header, opcode: Opcode, body: Vec<u8> },
+    /// In a long message, which is handed on in pieces.
+    Long { header: Header, opcode: Opcode, left: u64 },
+    /// In a message that has a gap, cannot be read, or was evicted.
+    Skip { header: Header, left: u64, evicted: bool },
+    /// Searching for the next message, on a stream that was joined late for the first one. The last bytes are
+    /// kept, as segments may split a header. `gap` is the time of the last gap.
+    Search { tail: Vec<u8>, searched: u64, joined_late: bool, gap: Timestamp },
+}
+
+/// What the bytes of a stream came to.
+pub enum Framed<'a> {
+    /// A message that is all there.
+    Whole { header: Header, opcode: Opcode, body: Cow<'a, [u8]> },
+    /// A piece of the body of a long message; `left` bytes are still to come.
+    Piece { header: Header, opcode: Opcode, bytes: &'a [u8], left: u64 },
+    /// The end of a message that was skipped.
+    Skipped(Skipped),
+    /// The stream is not MongoDB's.
+    NotMongodb,
+}
+
+/// A message of which only the header is known.
+#[derive(Copy, Clone)]
+pub struct Skipped {
+    pub header: Header,
+    /// It was skipped because too many long messages were being read.
+    pub evicted: bool,
+}
+
+/// What a gap came to.
+#[derive(Default)]
+pub struct GapOutcome {
+    /// A message that ended inside the gap.
+    pub skipped: Option<Skipped>,
+    /// Messages may have begun inside the gap; the gap before it, if nothing was found in between, was at this
+    /// time.
+    pub hides_messages_since: Option<Timestamp>,
+}
+
+impl Stream {
+    pub fn new() -> Self {
+        Self { position: Position::boundary(), first: Timestamp::default(), read: false, provisional: false }
+    }
+
+    /// Whether a message has begun and not ended.
+    pub const fn in_message(&self) -> bool {
+        matches!(self.position, Position::Collect { .. } | Position::Long { .. } | Position::Skip { .. })
+    }
+
+    /// Whether a long message has begun and not ended.
+    pub const fn in_long_message(&self) -> bool {
+        matches!(self.position, Position::Long { .. })
+    }
+
+    /// Skips the rest of a long message.
+    pub fn evict(&mut self) {
+        if let Position::Long { header, left, .. } = self.position {
+            self.position = Position::Skip { header, left, evicted: true };
+        }
+    }
+
+    /// Ends a message that was skipped.
+    fn end_skipped(&mut self) -> Option<Framed<'static>> {
+        let Position::Skip { header, evicted, .. } = self.position else { return None };
+        self.position = Position::boundary();
+        Some(Framed::Skipped(Skipped { header, evicted }))
+    }
+
+    /// The message that a search found is none: the search goes on behind it.
+    pub fn reject(&mut self, facts: StreamFacts) {
+        self.position = Position::search(facts.joined_late && !self.read, self.first);
+    }
+}
+
+impl Position {
+    /// At a boundary between messages.
+    const fn boundary() -> Self {
+        Self::Header { have: 0, bytes: [0; HEADER] }
+    }
+
+    const fn search(joined_late: bool, gap: Timestamp) -> Self {
+        Self::Search { tail: Vec::new(), searched: 0, joined_late, gap }
+    }
+}
+
+/// Cuts streams into messages.
+#[derive(Default)]
+pub struct Framer {
+    /// Counters of messages and of searches.
+    pub coverage: Coverage,
+    /// Memory of the messages that are being put together, in bytes.
+    collecting: usize,
+}
+
+impl Framer {
+    /// What comes next in `chunk`, from which it is taken; `None` once all bytes have been used.
+    #[inline]
+    pub fn next<'a>(
+        &mut self,
+        stream: &mut Stream,
+        facts: StreamFacts,
+        chunk: &mut Chunk<'a>,
+    ) -> Option<Framed<'a>> {
+        while !chunk.bytes.is_empty() {
+            let bytes = chunk.bytes;
+            match &mut stream.position {
+                Position::Header { have: 0, .. } if bytes.len() >= HEADER => {
+                    stream.first = chunk.time;
+                    let Some(header) = Header::read(bytes) else {
+                        if self.lose(stream, facts, bytes) {
+                            return Some(Framed::NotMongodb);
+                        }
+                        continue;
+                    };
+                    if let Some(opcode) = header.known()
+                        && header.length as usize <= bytes.len()
+                    {
+                        let (message, rest) = bytes.split_at(header.length as usize);
+                        self.coverage.messages += 1;
+                        chunk.bytes = rest;
+                        let body = Cow::Borrowed(&message[HEADER..]);
+                        return Some(Framed::Whole { header, opcode, body });
+                    }
+                    chunk.bytes = &bytes[HEADER..];
+                    if let Some(ended) = self.begin(stream, header) {
+                        return Some(ended);
+                    }
+                }
+                Position::Header { have, bytes: head } => {
+                    if *have == 0 {
+                        stream.first = chunk.time;
+                    }
+                    let take = (HEADER - *have).min(bytes.len());
+                    head[*have..*have + take].copy_from_slice(&bytes[..take]);
+                    *have += take;
+                    chunk.bytes = &bytes[take..];
+                    if *have < HEADER {
+                        return None;
+                    }
+                    let head = *head;
+                    if let Some(header) = Header::read(&head) {
+                        if let Some(ended) = self.begin(stream, header) {
+                            return Some(ended);
+                        }
+                    } else if self.lose(stream, facts, &head) {
+                        return Some(Framed::NotMongodb);
+                    } else if let Position::Search { tail, .. } = &mut stream.position {
+                        // The header's bytes are searched with what comes.
+                        tail.extend_from_slice(&head);
+                    }
+                }
+                Position::Collect { header, body, .. } => {
+                    let want = header.length as usize - HEADER - body.len();
+                    let take = want.min(bytes.len());
+                    body.extend_from_slice(&bytes[..take]);
+                    chunk.bytes = &bytes[take..];
+                    if take == want
+                        && let Position::Collect { header, opcode, body } =
+                            std::mem::replace(&mut stream.position, Position::boundary())
+                    {
+                        self.collecting -= body.capacity();
+                        return Some(Framed::Whole { header, opcode, body: Cow::Owned(body) });
+                    }
+                }
+                Position::Long { header, opcode, left } => {
+                    let (piece, rest) = bytes.split_at((*left).min(bytes.len() as u64) as usize);
+                    *left -= piece.len() as u64;
+                    chunk.bytes = rest;
+                    let framed =
+                        Framed::Piece { header: *header, opcode: *opcode, bytes: piece, left: *left };
+                    if *left == 0 {
+                        stream.position = Position::boundary();
+                    }
+                    return Some(framed);
+                }
+                Position::Skip { left, .. } => {
+                    let take = (*left).min(bytes.len() as u64);
+                    *left -= take;
+                    chunk.bytes = &bytes[take as usize..];
+                    if *left == 0 {
+                        return stream.end_skipped();
+                    }
+                }
+                Position::Search { .. } => {
+                    if self.search(stream, facts, chunk) {
+                        return Some(Framed::NotMongodb);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// A header has been read, and not all of its message is there. A message of a header alone ends at once.
+    fn begin(&mut self, stream: &mut Stream, header: Header) -> Option<Framed<'static>> {
+        self.coverage.messages += 1;
+        let body = header.length as usize - HEADER;
+        let Some(opcode) = header.known() else {
+            stream.position = Position::Skip { header, left: body as u64, evicted: false };
+            return (body == 0).then(|| stream.end_skipped()).flatten();
+        };
+        if body == 0 {
+            stream.position = Position::boundary();
+            return Some(Framed::Whole { header, opcode, body: Cow::Borrowed(&[]) });
+        }
+        stream.position = if body <= COLLECT && self.collecting + body <= COLLECT_BUDGET {
+            let buffer = Vec::with_capacity(body);
+            self.collecting += buffer.capacity();
+            Position::Collect { header, opcode, body: buffer }
+        } else {
+            Position::Long { header, opcode, left: body as u64 }
+        };
+        None
+    }
+
+    /// The next bytes are no header: begins a search, unless the stream is not MongoDB's, which is returned.
+    fn lose(&mut self, stream: &mut Stream, facts: StreamFacts, bytes: &[u8]) -> bool {
+        if !facts.is_mongodb {
+            // TLS records: change_cipher_spec, alert, handshake, application data of versions 3.x.
+            if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) {
+                self.coverage.streams_tls += 1;
+                return true;
+            }
+            // One that was joined late may begin anywhere in a message.
+            if !facts.joined_late {
+                self.coverage.streams_not_mongodb += 1;
+                return true;
+            }
+        }
+        let joined_late = facts.joined_late && !stream.read;
+        self.coverage.resyncs += u64::from(!joined_late);
+        stream.position = Position::search(joined_late, stream.first);
+        false
+    }
+
+    /// Searches for a message, and takes the bytes before it. Returns whether the stream is not MongoDB's.
+    fn search(&mut self, stream: &mut Stream, facts: StreamFacts, chunk: &mut Chunk<'_>) -> bool {
+        /// What must be seen of a message before it is believed: header, flags, kind, begin of a document.
+        const WANTED: usize = 64;
+        let Position::Search { tail, searched, joined_late, .. } = &mut stream.position else { return false };
+        let coverage = &mut self.coverage;
+        let passed = if *joined_late { &mut coverage.joined_late_bytes } else { &mut coverage.resync_bytes };
+        let bytes = chunk.bytes;
+        // A message that begins in the bytes that were kept is found by looking at the seam.
+        if !tail.is_empty() {
+            let kept = tail.len();
+            let seam: Vec<u8> = tail.iter().chain(&bytes[..bytes.len().min(WANTED)]).copied().collect();
+            let found = (0..kept).find(|at| looks_like_message(&seam[*at..]) == Some(true));
+            *passed += found.unwrap_or(kept) as u64;
+            if let Some(at) = found {
+                let mut head = [0; HEADER];
+                let have = (kept - at).min(HEADER);
+                head[..have].copy_from_slice(&seam[at..at + have]);
+                stream.position = Position::Header { have, bytes: head };
+                stream.provisional = true;
+                return false;
+            }
+            *searched += kept as u64;
+            tail.clear();
+        }
+        let mut at = 0;
+        while at < bytes.len() {
+            match looks_like_message(&bytes[at..]) {
+                Some(true) if follows_well(&bytes[at..]) => {
+                    *passed += at as u64;
+                    stream.position = Position::boundary();
+                    stream.provisional = true;
+                    chunk.bytes = &bytes[at..];
+                    return false;
+                }
+                // Too few bytes to decide: kept for the next segment, no more than a header.
+                None if bytes.len() - at < HEADER => break,
+                _ => at += 1,
+            }
+        }
+        *searched += at as u64;
+        *passed += at as u64;
+        if !facts.is_mongodb && *searched > SEARCH {
+            self.coverage.streams_not_mongodb += 1;
+            return true;
+        }
+        // If a message begins here, it begins now.
+        tail.extend_from_slice(&bytes[at..]);
+        stream.first = chunk.time;
+        chunk.bytes = &[];
+        false
+    }
+
+    /// Bytes of a stream are missing.
+    pub fn gap(&mut self, stream: &mut Stream, facts: StreamFacts, gap: &Gap) -> GapOutcome {
+        let Lost::Bytes(missing) = gap.lost else {
+            // Joined in the middle: what comes next may be the middle of a message.
+            self.coverage.messages_cut += u64::from(stream.in_message());
+            self.release(stream);
+            let joined_late = facts.joined_late && !stream.read;
+            stream.position = Position::search(joined_late, gap.time);
+            let hides_messages_since = (!joined_late).then(Timestamp::default);
+            return GapOutcome { skipped: None, hides_messages_since };
+        };
+        let (header, left) = match &stream.position {
+            Position::Collect { header, body, .. } => {
+                (*header, u64::from(header.length) - (HEADER + body.len()) as u64)
+            }
+            Position::Long { header, left, .. } | Position::Skip { header, left, .. } => (*header, *left),
+            // The bytes that were kept of what came before are of no use now.
+            &Position::Search { joined_late, gap: before, .. } => {
+                stream.position = Position::search(joined_late, gap.time);
+                // What was asked before may have been answered in the gap before.
+                return GapOutcome { skipped: None, hides_messages_since: (!joined_late).then_some(before) };
+            }
+            Position::Header { .. } => return self.lose_boundary(stream, gap.time),
+        };
+        self.release(stream);
+        if missing < left {
+            stream.position = Position::Skip { header, left: left - missing, evicted: false };
+            return GapOutcome::default();
+        }
+        stream.position = Position::boundary();
+        let skipped = Some(Skipped { header, evicted: false });
+        if missing == left {
+            return GapOutcome { skipped, hides_messages_since: None };
+        }
+        GapOutcome { skipped, ..self.lose_boundary(stream, gap.time) }
+    }
+
+    /// A gap lies between messages, or inside a header: where the next message begins is not known.
+    fn lose_boundary(&mut self, stream: &mut Stream, time: Timestamp) -> GapOutcome {
+        self.coverage.resyncs += 1;
+        stream.position = Position::search(false, time);
+        GapOutcome { skipped: None, hides_messages_since: Some(Timestamp::default()) }
+    }
+
+    /// The stream has ended, with the capture or before it.
+    pub fn close(&mut self, stream: &Stream, with_capture: bool) {
+        if stream.in_message() {
+            let coverage = &mut self.coverage;
+            let counter =
+                if with_capture { &mut coverage.messages_unfinished } else { &mut coverage.messages_cut };
+            *counter += 1;
+            self.release(stream);
+        }
+    }
+
+    /// Gives back the memory of a message that is being put together and is about to be dropped.
+    fn release(&mut self, stream: &Stream) {
+        if let Position::Collect { body, .. } = &stream.position {
+            self.collecting -= body.capacity();
+        }
+    }
+}
+
+/// Whether what comes behind a message that a search found, if it is there, is a message too.
+fn follows_well(bytes: &[u8]) -> bool {
+    Header::read(bytes).is_some_and(|header| match bytes.get(header.length as usize..) {
+        None | Some([]) => true,
+        Some(next) if next.len() < HEADER => true,
+        Some(next) => looks_like_message(next) != Some(false),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Document, doc};
+
+    use super::COLLECT;
+    use crate::decoder::collected::{collect, message};
+    use crate::testing::{Conversation, End};
+
+    /// An insert, with a reply, in packets of `mss` bytes. `padding` decides whether the message is put
+    /// together or walked.
+    fn insert(talk: &mut Conversation, id: u32, padding: usize) {
+        let document = doc! {"_id": 1, "padding": "x".repeat(padding)};
+        let documents: Vec<Document> = vec![document];
+        let command = doc! {"insert": "orders", "documents": documents, "$db": "shop"};
+        talk.send(End::Client, &message(id, 0, &command));
+        talk.send(End::Server, &message(100 + id, id, &doc! {"n": 1, "ok": 1.0}));
+    }
+
+    fn talk(mss: usize) -> Conversation {
+        let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017").with_mss(mss);
+        talk.handshake();
+        talk
+    }
+
+    #[test]
+    fn messages_are_cut_alike_however_segments_split_them() {
+        for mss in [1, 3, 15, 16, 17, 20, 21, 100, 1_460, 9_000] {
+            let mut talk = talk(mss);
+            let paddings = [0, 1_000, COLLECT - 200, COLLECT, 3 * COLLECT];
+            for (id, padding) in (1..).zip(paddings) {
+                insert(&mut talk, id, padding);
+            }
+            let seen = collect(&talk.packets);
+            let expected: Vec<_> = (1..=5).map(|id| (id, "insert".to_owned(), "ok")).collect();
+            assert_eq!(seen.operations, expected, "{mss}");
+            assert_eq!((seen.coverage.messages, seen.coverage.messages_decoded), (10, 10), "{mss}");
+            assert_eq!(seen.window.shapes.iter().count(), 1, "{mss}");
+        }
+    }
+
+    #[test]
+    fn a_hole_within_a_message_costs_that_message_alone() {
+        for padding in [2 * 1_460, 2 * COLLECT] {
+            let mut talk = talk(1_460);
+            insert(&mut talk, 1, 10);
+            let lost = talk.packets.len() + 1;
+            insert(&mut talk, 2, padding);
+            insert(&mut talk, 3, 10);
+            // What comes after the hole has been acknowledged: it will not be sent again.
+            talk.wait(5_000_000_000).ack(End::Server).ack(End::Client);
+            talk.packets.remove(lost);
+            let seen = collect(&talk.packets);
+            let ids: Vec<_> = seen.operations.iter().map(|told| (told.0, told.2)).collect();
+            assert_eq!(ids, [(1, "ok"), (3, "ok")], "{:?}", seen.coverage);
+            assert_eq!((seen.coverage.messages_damaged, seen.coverage.resyncs), (1, 0));
+        }
+    }
+}

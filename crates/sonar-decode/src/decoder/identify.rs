@@ -1,0 +1,298 @@
+//! What does a request belong to? Its own shape, or that of the command that opened its cursor, and the
+//! application that sent it.
+//!
+//! The rules are those of [`identity`](crate::identity). What one thread has seen is kept here, so that no lock
+//! is taken for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sonar_core::{Application, Coverage, Endpoint, Identity, ShapeId, ShapeInfo, Statement};
+
+use super::connection::{Client, Connection};
+use super::exchange::Ended;
+use crate::identity::{
+    Applications, CursorOrigin, MAX_SHAPES, MaybeRendered, Shared, ids_of, info_of, info_with, is_server,
+    other_shape,
+};
+use crate::message::{Body, Content, Request};
+use crate::shape::{CommandKind, Rendered, Text};
+
+/// The shape of a request, and what it is made of.
+#[derive(Clone, Debug)]
+pub struct RequestShape {
+    pub info: Arc<ShapeInfo>,
+    pub ordered_id: ShapeId,
+    pub statements: Arc<[Statement]>,
+    pub statement_count: u32,
+}
+
+/// The shape that a request counts for.
+pub struct Subject {
+    pub shape: RequestShape,
+    /// The command, where the shape is that of another command, which opened the cursor.
+    pub command: Option<&'static str>,
+    /// The cursor waits on purpose.
+    pub waits: bool,
+}
+
+impl Subject {
+    pub fn own(shape: RequestShape) -> Self {
+        Self { shape, command: None, waits: false }
+    }
+}
+
+/// Finds shapes, openers of cursors and applications.
+pub struct Identifier {
+    /// Counters of shapes and cursors.
+    pub coverage: Coverage,
+    shared: Arc<Shared>,
+    known: HashMap<u64, Arc<ShapeInfo>, foldhash::fast::RandomState>,
+    apps: Applications,
+    other_shape: Arc<ShapeInfo>,
+    renderer: Request<Rendered>,
+    /// The generation of the clients in `shared` that connections were looked up in.
+    clients_seen: u64,
+}
+
+impl Identifier {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            coverage: Coverage::default(),
+            shared,
+            known: HashMap::default(),
+            apps: Applications::default(),
+            other_shape: Arc::new(other_shape()),
+            renderer: Request::default(),
+            clients_seen: 0,
+        }
+    }
+
+    /// The shape of the command that opened the cursor of a getMore or killCursors, if that was seen.
+    #[inline]
+    pub fn opener(&self, server: Endpoint, kind: CommandKind, cursor: Option<i64>) -> Option<Subject> {
+        let command = match kind {
+            CommandKind::GetMore => "getMore",
+            CommandKind::KillCursors => "killCursors",
+            _ => return None,
+        };
+        let CursorOrigin { shape, ordered_id, waits, .. } = self.shared.cursor(server, cursor?)?;
+        let shape = RequestShape { info: shape, ordered_id, statements: Arc::default(), statement_count: 1 };
+        Some(Subject { shape, command: Some(command), waits: waits && kind == CommandKind::GetMore })
+    }
+
+    /// The shape of a request that has been read. `body` is what it was read from, where that is at hand: a
+    /// request that carries no text is then read again if its shape is new.
+    pub fn shape<T: Text + MaybeRendered>(
+        &mut self,
+        request: &mut Request<T>,
+        body: Option<&[u8]>,
+    ) -> RequestShape {
+        let (ids, text) = ids_of(request);
+        self.coverage.shapes_over_cap += u64::from(request.builder.over_cap);
+        let statement_count = request.builder.statement_count.max(1);
+        let info = match self.known.get(&ids.shape.0) {
+            Some(info) => info.clone(),
+            None => {
+                let Self { shared, renderer, .. } = self;
+                let made = match body {
+                    _ if self.known.len() >= MAX_SHAPES => None,
+                    Some(body) => shared.shape(ids.shape, || {
+                        let mut reader = Body::default();
+                        renderer.reset(request.opcode);
+                        reader.begin(request.opcode, body.len() as u64);
+                        let _ = reader.feed(body, &mut Content::Request(renderer));
+                        info_of(renderer)
+                    }),
+                    None => shared.shape(ids.shape, || info_with(request, &ids, text)),
+                };
+                self.remembered(made)
+            }
+        };
+        RequestShape { info, ordered_id: ids.ordered, statements: ids.statements, statement_count }
+    }
+
+    /// Remembers a shape; `None` is one beyond the cap. `cut` says that its text was cut.
+    fn remembered(&mut self, made: Option<(Arc<ShapeInfo>, bool)>) -> Arc<ShapeInfo> {
+        let Some((info, cut)) = made else {
+            self.coverage.shapes_folded += 1;
+            return self.other_shape.clone();
+        };
+        self.coverage.shapes_text_cut += u64::from(cut);
+        self.known.insert(info.id.0, info.clone());
+        info
+    }
+
+    /// Whether a shape is that of all shapes beyond the cap.
+    pub fn is_other_shape(&self, shape: &Arc<ShapeInfo>) -> bool {
+        Arc::ptr_eq(shape, &self.other_shape)
+    }
+
+    /// Who sent a hello that has a `client` document.
+    pub fn client<T: Text>(&mut self, request: &Request<T>) -> Client {
+        let app = Application::from(&request.client);
+        let is_server = is_server(&app, Some(request.internal_client));
+        let app = self.apps.shared(app).unwrap_or_else(|| self.apps.other.clone());
+        Client { app, is_server }
+    }
+
+    /// The application of a connection on which nobody has said who it is.
+    pub fn unknown_client(&self, joined_late: bool) -> Arc<Application> {
+        if joined_late { self.apps.joined_late.clone() } else { self.apps.unnamed.clone() }
+    }
+
+    /// Whether an application is that of all beyond the cap.
+    #[inline]
+    pub fn is_other_app(&self, app: &Arc<Application>) -> bool {
+        Arc::ptr_eq(app, &self.apps.other)
+    }
+
+    /// Looks up who is on a connection whose handshake was not captured: somebody else may know, see
+    /// [`Shared::add_clients`].
+    pub fn look_up_client(&self, conn: &mut Connection) {
+        if !Arc::ptr_eq(&conn.client.app, &self.apps.joined_late) {
+            return;
+        }
+        // Which end is the server may not be known yet. No server is among the clients by its own port.
+        let [one, other] = conn.ends;
+        let known = self.shared.client(one, other.port).or_else(|| self.shared.client(other, one.port));
+        if let Some(known) = known {
+            conn.client.is_server |= known.is_server;
+            conn.client.app = known.app;
+        }
+    }
+
+    /// Whether more clients have become known since this was last asked.
+    pub fn clients_have_changed(&mut self) -> bool {
+        let generation = self.shared.clients_generation();
+        std::mem::replace(&mut self.clients_seen, generation) != generation
+    }
+
+    /// Remembers the cursor that an operation opened, and forgets the one that it exhausted.
+    #[inline]
+    pub fn note_cursor(&mut self, server: Endpoint, ended: &Ended) {
+        let request = &ended.request;
+        match (request.kind, ended.facts.cursor, request.cursor) {
+            (CommandKind::GetMore, Some(0), Some(id)) => self.shared.close_cursor(server, id),
+            (CommandKind::GetMore, ..) | (_, None | Some(0), _) => {}
+            (_, Some(id), _) => {
+                let origin = CursorOrigin {
+                    shape: request.shape.clone(),
+                    ordered_id: request.ordered_id,
+                    identity: Identity::Exact,
+                    waits: request.opens_waiting,
+                };
+                self.coverage.cursors_evicted += self.shared.open_cursor(server, id, origin);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bson::doc;
+    use sonar_core::{Application, Timestamp};
+
+    use crate::decoder::collected::{Collected, message};
+    use crate::testing::{Conversation, End};
+    use crate::{Decoder, Settings, Shared};
+
+    fn app(name: &str, driver: &str) -> Application {
+        Application { name: name.into(), driver: driver.into(), ..Application::default() }
+    }
+
+    fn apps(seen: &Collected) -> Vec<String> {
+        let mut names: Vec<_> = seen
+            .window
+            .apps
+            .iter()
+            .map(|group| match &group.subject {
+                sonar_core::Subject::App(app) => format!("{} {}", group.role, app.label()),
+                _ => String::new(),
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A find and its reply, of a connection that was open before.
+    fn ask(talk: &mut Conversation, id: u32, decoder: &mut Decoder, seen: &mut Collected) {
+        talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
+        talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
+        talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), seen));
+    }
+
+    #[test]
+    fn a_connection_joined_late_has_the_application_that_others_know() {
+        let shared = Arc::new(Shared::default());
+        let client = "10.0.0.2:40000";
+        let known = (client.parse::<std::net::SocketAddr>().unwrap().into(), app("shop", "nodejs"));
+        let mut decoder = Decoder::new(Settings::default(), shared.clone());
+        let (mut seen, mut talk) = (Collected::default(), Conversation::new(client, "10.0.0.1:27017"));
+        ask(&mut talk, 1, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["served joined late"]);
+        // Known while the connection is followed already.
+        shared.add_clients(None, [known.clone()]);
+        decoder.tick(Timestamp::from_unix(1, 0), &mut seen);
+        ask(&mut talk, 2, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["served joined late", "served shop"]);
+        // Known before it is seen.
+        let shared = Arc::new(Shared::default());
+        shared.add_clients(None, [known]);
+        let (mut decoder, mut seen) = (Decoder::new(Settings::default(), shared), Collected::default());
+        ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["served shop"]);
+    }
+
+    /// What was known of an older connection from the same port is not said of a new one.
+    #[test]
+    fn a_connection_seen_from_its_beginning_says_itself_who_it_is() {
+        let shared = Arc::new(Shared::default());
+        let client = "10.0.0.2:40000";
+        shared.add_clients(
+            None,
+            [(client.parse::<std::net::SocketAddr>().unwrap().into(), app("shop", "nodejs"))],
+        );
+        let (mut decoder, mut seen) = (Decoder::new(Settings::default(), shared), Collected::default());
+        let mut talk = Conversation::new(client, "10.0.0.1:27017");
+        talk.handshake();
+        ask(&mut talk, 1, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["served (no name)"]);
+    }
+
+    /// A mongod and a mongos on one host: the same port of a client leads to each.
+    #[test]
+    fn a_client_port_is_another_connection_at_each_server() {
+        let shared = Arc::new(Shared::default());
+        let client = "10.0.0.2:40000";
+        let from = |name| [(client.parse::<std::net::SocketAddr>().unwrap().into(), app(name, "nodejs"))];
+        shared.add_clients(Some(27_018), from("reports"));
+        shared.add_clients(Some(27_017), from("shop"));
+        let mut decoder = Decoder::new(Settings::default(), shared.clone());
+        let mut names = |server, id| {
+            let mut seen = Collected::default();
+            ask(&mut Conversation::new(client, server), id, &mut decoder, &mut seen);
+            apps(&seen)
+        };
+        assert_eq!(names("10.0.0.1:27017", 1), ["served shop"]);
+        assert_eq!(names("10.0.0.1:27018", 2), ["served reports"]);
+        assert_eq!(names("10.0.0.1:27019", 3), ["served joined late"]);
+        // Of a server whose port is not known: for any, and newer than the others.
+        shared.add_clients(None, from("asked"));
+        assert_eq!(names("10.0.0.3:27019", 4), ["served asked"]);
+        assert_eq!(names("10.0.0.3:27017", 5), ["served asked"]);
+    }
+
+    #[test]
+    fn a_server_that_was_connected_before_is_known_as_one() {
+        let shared = Arc::new(Shared::default());
+        let client = "10.0.0.2:40000";
+        let name = (client.parse::<std::net::SocketAddr>().unwrap().into(), app("", "NetworkInterfaceTL"));
+        shared.add_clients(None, [name]);
+        let (mut decoder, mut seen) = (Decoder::new(Settings::default(), shared), Collected::default());
+        ask(&mut Conversation::new(client, "10.0.0.1:27017"), 1, &mut decoder, &mut seen);
+        assert_eq!(apps(&seen), ["issued (NetworkInterfaceTL)"]);
+    }
+}

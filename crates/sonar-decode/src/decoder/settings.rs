@@ -1,0 +1,52 @@
+//! What is asked of a decoder, and who receives what it finds.
+
+use sonar_core::Operation;
+
+/// Which TCP ports are followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ports {
+    /// All ports. Streams that turn out not to be MongoDB's are ignored.
+    #[default]
+    Any,
+    /// The ports in these inclusive ranges.
+    Ranges(Vec<(u16, u16)>),
+}
+
+impl Ports {
+    /// Whether `port` is named. [`Ports::Any`] names none.
+    pub fn names(&self, port: u16) -> bool {
+        match self {
+            Self::Any => false,
+            Self::Ranges(ranges) => ranges.iter().any(|&(low, high)| (low..=high).contains(&port)),
+        }
+    }
+}
+
+/// The smallest useful [`Settings::snap_replies`], in bytes. A message is found on a connection that was joined
+/// late by its header (16 bytes) and the beginning of its OP_MSG body: flags (4), kind of the first section (1),
+/// length of its document (4) and type of the first element (1). With fewer bytes no reply on such a
+/// connection can be paired with its request, and every request seems to wait for ever.
+pub const MIN_SNAP_REPLIES: u32 = crate::message::HEADER as u32 + 10;
+
+/// What to decode, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The ports of servers.
+    pub ports: Ports,
+    /// How many bytes of each packet of a reply were captured; at least [`MIN_SNAP_REPLIES`] to be of use.
+    pub snap_replies: Option<u32>,
+    /// Include the values of commands.
+    pub show_values: bool,
+    /// Verify the checksum of every OP_MSG that has one, not only while searching for a message after a gap.
+    pub verify_checksums: bool,
+    /// Keep one connection in so many, by [`sample::keeps`](sonar_core::sample::keeps); 0 and 1 keep all.
+    pub sample: u32,
+}
+
+/// Receives operations.
+pub trait Sink {
+    /// An operation has ended, or the capture ended before it did
+    /// ([`Outcome::InFlight`](sonar_core::Outcome)). Operations of one connection come in the order in which
+    /// they end.
+    fn operation(&mut self, op: &Operation<'_>);
+}

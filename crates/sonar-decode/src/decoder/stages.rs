@@ -1,0 +1,479 @@
+//! Joins the stages of decoding: what one of them returns is handed to the next.
+//!
+//! `framing` cuts a stream into messages, `unpacking` inflates them, `reading` reads them, `identify` finds what
+//! they belong to, and `pairing` joins request and reply to an operation.
+
+use std::sync::Arc;
+
+use sonar_core::operation::{Compressor, ErrorCodes};
+use sonar_core::{Coverage, Operation, Outcome, Timestamp};
+
+use super::caps::{age_limit, without_share};
+use super::connection::Connection;
+use super::exchange::{Answer, Arrival, Early, Ended};
+use super::framing::{Framed, Framer, Skipped};
+use super::long::LongMessage;
+use super::pairing::{EARLY_NS, GivenUp, MAX_ALL_EARLY, PENDING_BUDGET, Pairing};
+use super::reading::Reader;
+use super::request::{ReadRequest, Sent};
+use super::settings::{Ports, Settings, Sink};
+use super::unpacking::{MAX_LONG, Packed, Unpacked, Unpacker};
+use crate::identity::Shared;
+use crate::message::{Header, Reply};
+use crate::tcp::{Chunk, Close, Flow, FlowTable, Gap, Side, StreamHandler, Verdict};
+
+/// All stages. Each has its own buffers, caps and counters.
+pub struct Stages {
+    pub ports: Ports,
+    /// Replies were cut when they were captured.
+    snapped: bool,
+    coverage: Coverage,
+    framer: Framer,
+    unpacker: Unpacker,
+    reader: Reader,
+    pub(super) pairing: Pairing,
+    /// Operations that have ended and are about to be emitted.
+    ended: Vec<Ended>,
+}
+
+/// When and where a message came.
+#[derive(Copy, Clone)]
+struct At {
+    side: Side,
+    header: Header,
+    /// Its first byte.
+    first: Timestamp,
+    /// Its last byte.
+    last: Timestamp,
+    provisional: bool,
+}
+
+impl At {
+    fn arrival(&self) -> Arrival {
+        Arrival { first: self.first, last: self.last, compressor: None, whole: false }
+    }
+}
+
+impl Stages {
+    pub fn new(settings: Settings, shared: Arc<Shared>) -> Self {
+        Self {
+            snapped: settings.snap_replies.is_some(),
+            coverage: Coverage::default(),
+            framer: Framer::default(),
+            unpacker: Unpacker::new(settings.verify_checksums),
+            reader: Reader::new(shared, settings.show_values),
+            pairing: Pairing::default(),
+            ended: Vec::new(),
+            ports: settings.ports,
+        }
+    }
+
+    /// The counters of all stages.
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = self.coverage;
+        let stages = [&self.framer.coverage, &self.unpacker.coverage, &self.pairing.coverage];
+        stages.into_iter().for_each(|stage| coverage.add(stage));
+        coverage.add(&self.reader.coverage());
+        coverage
+    }
+
+    /// Whether more is held than the caps allow.
+    #[inline]
+    pub fn is_over_caps(&self) -> bool {
+        self.pairing.pending_bytes > PENDING_BUDGET
+            || self.pairing.early > MAX_ALL_EARLY
+            || self.unpacker.long_messages() > MAX_LONG
+    }
+
+    /// Takes a message that is all there.
+    #[inline]
+    fn message(&mut self, conn: &mut Connection, at: At, message: Packed<'_>) {
+        conn.facts.is_mongodb = true;
+        match self.unpacker.message(message) {
+            Unpacked::Plain(plain) => {
+                let compressor = plain.compressor;
+                let stream = &mut conn.streams[at.side.index()];
+                stream.provisional &= !plain.verified;
+                stream.read = true;
+                let at = At { provisional: stream.provisional, ..at };
+                if conn.server.is_none() {
+                    conn.server = self.reader.server_of(at.side, &plain);
+                }
+                match conn.is_server(at.side) {
+                    None => {}
+                    Some(true) => {
+                        let oldest = conn.exchange.pending.front().map_or(0, |request| request.ordered_id.0);
+                        let (reply, whole) = self.reader.reply(&plain, oldest);
+                        let arrival = Arrival { compressor, whole, ..at.arrival() };
+                        let answer = Answer { header: at.header, reply, arrival };
+                        let early = self.pairing.answer(&mut conn.exchange, &answer, &mut self.ended);
+                        self.answered(conn, early);
+                    }
+                    Some(false) => {
+                        if let Some(read) = self.reader.request(&plain, conn.server_end()) {
+                            self.ask(conn, at, compressor, read);
+                        }
+                    }
+                }
+            }
+            Unpacked::Long(long) => self.long_message(conn, at, long),
+            Unpacked::Undecodable => self.unread(conn, at),
+            Unpacked::WrongChecksum => self.wrong_checksum(conn, at),
+        }
+    }
+
+    /// Reads a piece of a long message.
+    fn piece(&mut self, conn: &mut Connection, at: At, piece: Packed<'_>) {
+        let unpacked = self.unpacker.piece(&mut conn.long[at.side.index()], piece);
+        conn.facts.is_mongodb |= unpacked.is_some();
+        match unpacked {
+            Some(Unpacked::Long(long)) => self.long_message(conn, at, long),
+            Some(Unpacked::WrongChecksum) => self.wrong_checksum(conn, at),
+            _ => {}
+        }
+    }
+
+    /// A long message has ended.
+    fn long_message(&mut self, conn: &mut Connection, at: At, mut long: Box<LongMessage>) {
+        let stream = &mut conn.streams[at.side.index()];
+        stream.provisional &= !long.verified;
+        stream.read = true;
+        let at = At { provisional: stream.provisional, ..at };
+        conn.server = conn.server.or_else(|| long.server(at.side));
+        let is_reply = conn.is_server(at.side);
+        let whole = is_reply.is_some_and(|is_reply| long.is_whole(is_reply));
+        self.reader.count_long(&long, whole);
+        match is_reply {
+            Some(true) => {
+                let arrival = Arrival { compressor: long.compressor, whole, ..at.arrival() };
+                self.answer(conn, &Answer { header: at.header, reply: &long.reply, arrival });
+            }
+            Some(false) if whole => {
+                if let Some(read) = self.reader.long_request(&mut long, conn.server_end()) {
+                    self.ask(conn, at, long.compressor, read);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A message whose checksum is wrong: none at all, if it was found by a search.
+    fn wrong_checksum(&mut self, conn: &mut Connection, at: At) {
+        if at.provisional {
+            conn.streams[at.side.index()].reject(conn.facts);
+        } else {
+            self.unread(conn, at);
+        }
+    }
+
+    /// A message that cannot be read: a reply at least answers.
+    fn unread(&mut self, conn: &mut Connection, at: At) {
+        if conn.is_server(at.side) == Some(true) {
+            self.answer(conn, &Answer { header: at.header, reply: &Reply::default(), arrival: at.arrival() });
+        }
+    }
+
+    /// A message that was skipped has ended.
+    fn skipped(&mut self, conn: &mut Connection, at: At, evicted: bool) {
+        let is_reply = conn.is_server(at.side) == Some(true);
+        let coverage = &mut self.coverage;
+        let counter = match at.header.known() {
+            None => &mut coverage.messages_opcode_unknown,
+            Some(_) if evicted => &mut coverage.messages_evicted,
+            Some(_) if is_reply && self.snapped => &mut coverage.messages_snapped,
+            Some(_) => &mut coverage.messages_damaged,
+        };
+        *counter += 1;
+        if at.header.known().is_some() {
+            self.unread(conn, at);
+        }
+    }
+
+    /// A request has been read.
+    #[inline]
+    fn ask(&mut self, conn: &mut Connection, at: At, compressor: Option<Compressor>, read: ReadRequest) {
+        let sent = Sent { header: at.header, compressor, time: at.last, provisional: at.provisional };
+        let asked = read.sent_by(&mut conn.client, &sent);
+        if self.pairing.ask(&mut conn.exchange, asked, &mut self.ended) {
+            self.answered(conn, None);
+        }
+    }
+
+    /// A reply has come that was not read from a message in one piece.
+    fn answer(&mut self, conn: &mut Connection, answer: &Answer<'_>) {
+        self.coverage.replies += 1;
+        let early = self.pairing.answer(&mut conn.exchange, answer, &mut self.ended);
+        self.answered(conn, early);
+    }
+
+    /// A reply has answered a request; or it is `early`, and its request may come yet.
+    #[inline]
+    fn answered(&mut self, conn: &mut Connection, early: Option<Early>) {
+        match early {
+            None => conn.streams.iter_mut().for_each(|stream| stream.provisional = false),
+            Some(early) => self.unmatched(conn, early),
+        }
+    }
+
+    /// A reply whose request is not known. It may come yet; or the reply is one of a chain that began
+    /// before the capture.
+    fn unmatched(&mut self, conn: &mut Connection, reply: Early) {
+        let Some(before) = self.pairing.predecessor(&mut conn.exchange, &reply) else {
+            if let Some(oldest) = self.pairing.keep_early(&mut conn.exchange, reply) {
+                self.give_up_reply(conn, &oldest);
+            }
+            return;
+        };
+        self.adopt(conn, &before);
+        match self.pairing.answer(&mut conn.exchange, &reply.answer(), &mut self.ended) {
+            None => self.answered(conn, None),
+            // The one before was the last of its chain.
+            Some(reply) => self.give_up_reply(conn, &reply),
+        }
+    }
+
+    /// The request of this reply will not come any more.
+    fn give_up_reply(&mut self, conn: &mut Connection, reply: &Early) {
+        if reply.begins_chain() {
+            self.adopt(conn, reply);
+        } else {
+            self.pairing.count_unmatched(reply);
+        }
+    }
+
+    /// Takes a reply as one of a chain whose beginning was not captured.
+    fn adopt(&mut self, conn: &mut Connection, reply: &Early) {
+        let pending = self.reader.chained(reply, conn.server_end(), &mut conn.client);
+        self.pairing.adopt(&mut conn.exchange, pending, &reply.answer(), &mut self.ended);
+    }
+
+    /// Gives up what has waited for too long on a connection.
+    fn expire(&mut self, conn: &mut Connection, now: Timestamp) {
+        let is_over = |early: &Early| now.since(early.arrival.first) >= EARLY_NS;
+        while let Some(early) = self.pairing.take_oldest_early(&mut conn.exchange, is_over) {
+            self.give_up_reply(conn, &early);
+        }
+        self.pairing.expire(&mut conn.exchange, now, &mut self.ended);
+    }
+
+    /// Emits the operations of a connection that have ended.
+    #[inline]
+    fn emit(&mut self, conn: &Connection, sink: &mut impl Sink) {
+        let Self { ended, reader, coverage, .. } = self;
+        for ended in ended.drain(..) {
+            reader.identifier.note_cursor(conn.server_end(), &ended);
+            coverage.apps_folded += u64::from(reader.identifier.is_other_app(&conn.client.app));
+            let Ended { request, end, facts } = &ended;
+            sink.operation(&Operation {
+                start: request.start,
+                end: (*end).max(request.start),
+                latency_ns: facts.latency_ns,
+                transfer_ns: facts.transfer_ns,
+                client: conn.client_end(),
+                server: conn.server_end(),
+                role: conn.role(),
+                class: request.class,
+                command: request.command.unwrap_or(&request.shape.command),
+                shape: &request.shape,
+                ordered_id: request.ordered_id,
+                statements: &request.statements,
+                statement_count: request.statement_count,
+                app: &conn.client.app,
+                opcode: request.opcode,
+                compressor: request.compressor.or(facts.compressor),
+                request_id: request.own_id,
+                cursor_id: request.cursor.or(facts.cursor.filter(|id| *id != 0)),
+                request_bytes: u64::from(request.bytes),
+                response_bytes: facts.bytes,
+                docs_returned: facts.returned,
+                docs_matched: facts.matched,
+                docs_affected: facts.affected,
+                outcome: if facts.codes.is_empty() {
+                    facts.outcome
+                } else {
+                    Outcome::Failed(ErrorCodes { codes: &facts.codes })
+                },
+                values: request.values.as_deref(),
+            });
+        }
+    }
+
+    /// Lets time come to `now` on all connections.
+    pub fn tick(&mut self, flows: &mut FlowTable<Connection>, now: Timestamp, sink: &mut impl Sink) {
+        let more_is_known = self.reader.identifier.clients_have_changed();
+        for (_, conn) in flows.iter_mut() {
+            if more_is_known {
+                self.reader.identifier.look_up_client(conn);
+            }
+            self.expire(conn, now);
+            self.emit(conn, sink);
+        }
+    }
+
+    /// Makes room in the tables that are too full.
+    #[cold]
+    pub fn make_room(&mut self, flows: &mut FlowTable<Connection>, now: Timestamp, sink: &mut impl Sink) {
+        // Entries differ in size, so a share of them may not be enough.
+        while self.pairing.pending_bytes > PENDING_BUDGET {
+            let all = flows.iter().flat_map(|(_, conn)| &conn.exchange.pending);
+            let age = |number| self.pairing.arrivals.age(number);
+            let Some(limit) = age_limit(all.map(|request| age(request.number))) else { break };
+            for (_, conn) in flows.iter_mut() {
+                self.evict_requests(conn, limit, now);
+                self.emit(conn, sink);
+            }
+        }
+        if self.pairing.early > MAX_ALL_EARLY {
+            let all = flows.iter().flat_map(|(_, conn)| &conn.exchange.early);
+            let limit = age_limit(all.map(|early| self.pairing.arrivals.age(early.number)));
+            for (_, conn) in flows.iter_mut() {
+                self.evict_replies(conn, limit.unwrap_or(0));
+                self.emit(conn, sink);
+            }
+        }
+        if self.unpacker.long_messages() > MAX_LONG {
+            let all = flows.iter().flat_map(|(_, conn)| conn.long.iter().flatten());
+            let limit = age_limit(all.map(|long| self.unpacker.age(long)));
+            for (_, conn) in flows.iter_mut() {
+                self.evict_long_messages(conn, limit.unwrap_or(0));
+            }
+        }
+    }
+
+    /// Evicts the requests of this age and older, as far as that is necessary.
+    fn evict_requests(&mut self, conn: &mut Connection, age: u32, now: Timestamp) {
+        let mut at = 0;
+        while self.pairing.pending_bytes > without_share(PENDING_BUDGET)
+            && let Some(request) = conn.exchange.pending.get(at)
+        {
+            // What follows in a chain of replies stands in front of what came before it.
+            if self.pairing.arrivals.age(request.number) >= age {
+                let evicted = self.pairing.give_up_at(&mut conn.exchange, at, (now, GivenUp::Evicted));
+                self.ended.extend(evicted);
+            } else {
+                at += 1;
+            }
+        }
+        conn.exchange.give_back_room();
+    }
+
+    /// The same for early replies, which stand in the order of their arrival.
+    fn evict_replies(&mut self, conn: &mut Connection, age: u32) {
+        while self.pairing.early > without_share(MAX_ALL_EARLY)
+            && let Some(early) = conn.exchange.early.first()
+            && self.pairing.arrivals.age(early.number) >= age
+            && let Some(early) = self.pairing.take_oldest_early(&mut conn.exchange, |_| true)
+        {
+            self.give_up_reply(conn, &early);
+        }
+    }
+
+    /// The same for long messages.
+    fn evict_long_messages(&mut self, conn: &mut Connection, age: u32) {
+        for (stream, long) in conn.streams.iter_mut().zip(&mut conn.long) {
+            if self.unpacker.long_messages() > without_share(MAX_LONG)
+                && long.as_ref().is_some_and(|long| self.unpacker.age(long) >= age)
+            {
+                self.unpacker.drop_long(long);
+                stream.evict();
+            }
+        }
+    }
+}
+
+/// The stages as they are called by the flow table.
+pub struct Handler<'a, S> {
+    pub stages: &'a mut Stages,
+    pub sink: &'a mut S,
+}
+
+impl<S: Sink> StreamHandler for Handler<'_, S> {
+    type Connection = Connection;
+
+    fn open(&mut self, flow: &Flow) -> Connection {
+        let ports = &self.stages.ports;
+        let named = [ports.names(flow.ends[0].port), ports.names(flow.ends[1].port)];
+        let server = match (flow.opener, named) {
+            (Some(client), _) => Some(client.other()),
+            (None, [true, false]) => Some(Side::Low),
+            (None, [false, true]) => Some(Side::High),
+            _ => None,
+        };
+        let identifier = &self.stages.reader.identifier;
+        let mut conn = Connection::new(flow.ends, server, identifier.unknown_client(flow.opener.is_none()));
+        identifier.look_up_client(&mut conn);
+        conn
+    }
+
+    #[inline]
+    fn data(&mut self, _: &Flow, conn: &mut Connection, mut chunk: Chunk<'_>) -> Verdict {
+        let side = chunk.side;
+        loop {
+            let stream = &mut conn.streams[side.index()];
+            let Some(framed) = self.stages.framer.next(stream, conn.facts, &mut chunk) else { break };
+            let (first, last, provisional) = (stream.first, chunk.time, stream.provisional);
+            let at = |header| At { side, header, first, last, provisional };
+            let from_server = conn.is_server(side);
+            match framed {
+                Framed::Whole { header, opcode, body } => {
+                    let bytes = &*body;
+                    let message = Packed { header, opcode, bytes, left: 0, from_server, provisional };
+                    self.stages.message(conn, at(header), message);
+                }
+                Framed::Piece { header, opcode, bytes, left } => {
+                    let piece = Packed { header, opcode, bytes, left, from_server, provisional };
+                    self.stages.piece(conn, at(header), piece);
+                }
+                Framed::Skipped(Skipped { header, evicted }) => {
+                    self.stages.skipped(conn, at(header), evicted);
+                }
+                Framed::NotMongodb => return Verdict::Ignore,
+            }
+            self.stages.emit(conn, self.sink);
+        }
+        Verdict::Continue
+    }
+
+    fn gap(&mut self, _: &Flow, conn: &mut Connection, gap: Gap) {
+        let Gap { side, time, .. } = gap;
+        let Self { stages, sink } = self;
+        let is_reply = conn.is_server(side) == Some(true);
+        if !is_reply {
+            // A getLastError behind the gap may be that of another write, which is in the gap.
+            stages.pairing.end_legacy_write(&mut conn.exchange, time, &mut stages.ended);
+            conn.exchange.request_gap = Some(time);
+        }
+        let stream = &mut conn.streams[side.index()];
+        let outcome = stages.framer.gap(stream, conn.facts, &gap);
+        if !stream.in_long_message() {
+            stages.unpacker.drop_long(&mut conn.long[side.index()]);
+        }
+        if let Some(Skipped { header, evicted }) = outcome.skipped {
+            let (first, provisional) = (stream.first, stream.provisional);
+            stages.skipped(conn, At { side, header, first, last: time, provisional }, evicted);
+        }
+        if let Some(since) = outcome.hides_messages_since.filter(|_| is_reply) {
+            stages.pairing.reply_in_gap(&mut conn.exchange, since, time);
+        }
+        stages.emit(conn, *sink);
+    }
+
+    fn close(&mut self, _: &Flow, mut conn: Connection, time: Timestamp, how: Close) {
+        let Self { stages, sink } = self;
+        let with_capture = how == Close::EndOfCapture;
+        for (stream, long) in conn.streams.iter().zip(&mut conn.long) {
+            stages.framer.close(stream, with_capture);
+            stages.unpacker.drop_long(long);
+        }
+        while let Some(early) = stages.pairing.take_oldest_early(&mut conn.exchange, |_| true) {
+            stages.give_up_reply(&mut conn, &early);
+        }
+        stages.pairing.end_legacy_write(&mut conn.exchange, time, &mut stages.ended);
+        let why = if with_capture { GivenUp::InFlight } else { GivenUp::Unanswered };
+        while !conn.exchange.pending.is_empty() {
+            let ended = stages.pairing.give_up_at(&mut conn.exchange, 0, (time, why));
+            stages.ended.extend(ended);
+        }
+        stages.emit(&conn, *sink);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the layout of a message consists of.
+
+use crate::bson::{Kind, Slot};
+
+/// The most parts of a template.
+pub(super) const MAX_PARTS: usize = 96;
+/// The most bytes that a template compares.
+pub(super) const MAX_LITERALS: usize = 1_024;
+/// The most documents open at once in a request of which a template is made.
+pub(super) const MAX_OPEN: usize = 16;
+/// The most elements of an array that are drawn one by one.
+pub(super) const FEW: u32 = 8;
+/// What stands behind bytes that are compared.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Action {
+    /// A value that begins with a number, at least this, that is its length; and so many bytes more.
+    Counted { least: u8, more: u8 },
+    /// A regular expression.
+    Regex,
+    /// A number or boolean that is zero, or is not.
+    Truth { kind: Kind, nonzero: bool },
+    /// A string that does not begin with `$`.
+    Plain,
+    /// A number that is read.
+    Number { kind: Kind, slot: Slot },
+    /// An array of documents, whose number is read.
+    Batch,
+    /// A document or array that is gone into.
+    Open,
+    /// The end of one.
+    Close,
+    /// What is left of one is passed over.
+    Leave,
+    /// A document or array that is passed over.
+    Pass,
+    /// An array of one or more values that all have the placeholder of this number.
+    List(u8),
+    /// The size of a section of kind 1, which is gone into.
+    Section,
+    /// The end of one.
+    EndSection,
+    /// Documents up to the end of the section, which ends with them.
+    Documents,
+    /// The end of the message, so many bytes of checksum left out.
+    End(u8),
+}
+
+/// Bytes that are compared, and what comes behind them.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Part {
+    /// How many bytes.
+    pub(super) length: u16,
+    /// In how many words they are compared.
+    pub(super) words: u16,
+    pub(super) action: Action,
+}
+
+/// Eight bytes as they must be, and which bits of them.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Word {
+    pub(super) literal: u64,
+    pub(super) mask: u64,
+}
+
+/// Numbers read from a message of a known layout, by [`Slot`].
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotValues(pub(super) [Option<i64>; 4]);
+
+impl SlotValues {
+    /// The number of this slot, if the layout has it.
+    #[inline]
+    pub fn get(&self, slot: Slot) -> Option<i64> {
+        self.0[slot as usize]
+    }
+}
+
+/// The length of the document (or section) at `at`; `None` where it cannot be one, or is not all there.
+#[inline]
+pub(super) fn document_at(body: &[u8], at: usize) -> Option<usize> {
+    let rest = body.get(at..)?;
+    let length = i32::from_le_bytes(*rest.first_chunk()?);
+    let length = usize::try_from(length).ok()?;
+    (length >= 5 && length <= rest.len()).then_some(length)
+}

@@ -1,0 +1,95 @@
+//! What a shape is built from: nodes, the containers that are open, and the words that hashes begin with.
+
+use crate::shape::hash::tag;
+use crate::shape::rules::Mode;
+
+// What hashes are made of beside the command's own words; each has a number of its own, and they are part
+// of the rules.
+pub(super) const EMPTY_SET: u64 = tag(1);
+pub(super) const EMPTY_SEQUENCE: u64 = tag(2);
+pub(super) const TOO_MANY: u64 = tag(3);
+pub(super) const EMPTY_ARRAY: u64 = tag(4);
+pub(super) const TYPED_ARRAY: u64 = tag(5);
+pub(super) const MIXED_ARRAY: u64 = tag(6);
+pub(super) const REPLACEMENT: u64 = tag(7);
+pub(super) const PRESENT: u64 = tag(8);
+pub(super) const KEPT: u64 = tag(9);
+pub(super) const FIELD_PATH: u64 = tag(10);
+pub(super) const MIXED_STATEMENTS: u64 = tag(11);
+pub(super) const REGEX_LITERAL: u64 = tag(12);
+/// `$eq`, written or not.
+pub(super) const EQUAL: u64 = tag(13);
+/// The first of the placeholders; the others follow by their number.
+pub(super) const PLACEHOLDER: u64 = tag(64);
+
+/// A leaf or a closed container.
+pub(super) struct Node<T> {
+    pub(super) unordered: u64,
+    pub(super) ordered: u64,
+    pub(super) text: T,
+}
+
+/// The types of the elements of an array of literals.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Types {
+    None,
+    One(u8),
+    Mixed,
+}
+
+/// An open container.
+pub(super) struct Frame {
+    pub(super) mode: Mode,
+    /// Index of the frame that collects this one's children.
+    pub(super) collector: u32,
+    /// Where this frame's children begin.
+    pub(super) start: u32,
+    /// How many of them are sorted and distinct.
+    pub(super) sorted: u32,
+    /// The edge by which the container hangs on its collector: key, path, operator.
+    pub(super) edge: u64,
+    /// Hash of the path that conditions stand under.
+    pub(super) path: u64,
+    /// Running hash of the children in the order as sent.
+    pub(super) ordered: u64,
+    /// Running hash of the children of a sequence, their own order taken out.
+    pub(super) sequence: u64,
+    /// Children seen, equal ones included.
+    pub(super) count: u32,
+    pub(super) types: Types,
+    /// An array of literals or an expression list holds more than literals.
+    pub(super) structural: bool,
+    pub(super) too_many: bool,
+    /// Inside a stage that holds no expressions: strings that begin with `$` are literals.
+    pub(super) opaque: bool,
+    /// Where the label of this container begins in the stack of labels.
+    pub(super) rank: u8,
+    /// The field of the command that this container is, though it stands inside another one.
+    pub(super) belongs_to_command: Option<&'static str>,
+}
+
+/// One distinct statement of a command.
+#[derive(Debug)]
+pub struct StatementBody<T> {
+    /// Hash without order.
+    pub unordered: u64,
+    /// Hash with the order as sent.
+    pub ordered: u64,
+    /// Index into `nsInfo` for bulkWrite; `None` for the command's own namespace.
+    pub namespace: Option<i64>,
+    /// How many of them.
+    pub count: u32,
+    /// Its text.
+    pub text: T,
+}
+
+/// The body of a command: what its fields come to.
+#[derive(Debug)]
+pub struct Body<T> {
+    /// Hash without order.
+    pub unordered: u64,
+    /// Hash with the order as sent.
+    pub ordered: u64,
+    /// Its text.
+    pub text: T,
+}

@@ -1,0 +1,203 @@
+//! One flow of the table: where each of its directions is listened to, and what it hands to the handler.
+
+use sonar_core::{Coverage, Timestamp};
+
+use super::half::{Context, Half, Input, Piece, Totals};
+use super::handler::{Chunk, Flow, Gap, Side, StreamHandler, Verdict};
+use super::limits::FlowLimits;
+use super::twin::{Pulse, Watch};
+use crate::frame::Segment;
+
+/// How long a place may be silent before a flow follows another one.
+const REPIN_NS: u64 = 1_000_000_000;
+/// Where one direction of a flow is listened to.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Pin {
+    pub(super) place: Option<u64>,
+    pub(super) last: Timestamp,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Live,
+    /// The handler wants no more of it.
+    Ignored,
+    /// The same conversation as another flow; and since when that one has been silent while this one
+    /// was not.
+    Twin {
+        of: Watch,
+        lonely: Option<Timestamp>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Entry<C> {
+    pub(super) flow: Flow,
+    /// When it last moved to the back of its queue.
+    pub(super) queued: Timestamp,
+    pub(super) halves: [Half; 2],
+    pub(super) pins: [Pin; 2],
+    pub(super) state: State,
+    /// It stands in the list of flows that wait for time to pass.
+    pub(super) waiting: bool,
+    /// The handler knows of it.
+    pub(super) opened: bool,
+    /// FIN was seen; kept for flows whose bytes are not followed.
+    pub(super) fins: [bool; 2],
+    /// Telling segments noted for twins, by direction.
+    pub(super) noted: [u8; 2],
+    pub(super) pulse: Option<Pulse>,
+    pub(super) conn: Option<C>,
+}
+
+/// What a call brings along.
+pub(super) struct Env<'a, H> {
+    pub(super) coverage: &'a mut Coverage,
+    pub(super) handler: &'a mut H,
+}
+
+impl<C> Entry<C> {
+    /// Whether a segment was seen where this direction of the flow is listened to.
+    #[inline]
+    pub(super) fn is_pinned(&mut self, side: Side, segment: &Segment<'_>) -> bool {
+        let pin = &mut self.pins[side.index()];
+        if pin.place != Some(segment.place) && pin.place.is_some() {
+            return self.is_pinned_now(side, segment);
+        }
+        pin.place = Some(segment.place);
+        pin.last = segment.time;
+        true
+    }
+
+    /// A segment from another place is a twin, but in two cases: it fills a hole that the first place has
+    /// left; or the first place is silent and this one brings new bytes, so that the flow has moved.
+    #[cold]
+    pub(super) fn is_pinned_now(&mut self, side: Side, segment: &Segment<'_>) -> bool {
+        let half = &self.halves[side.index()];
+        let len = segment.payload.len() as u32;
+        if half.is_filled_by(segment.seq, len) {
+            return true;
+        }
+        let end = segment.seq.wrapping_add(len);
+        let new = half.next().is_none_or(|next| (end.wrapping_sub(next) as i32) > 0);
+        let pin = &mut self.pins[side.index()];
+        if segment.time.since(pin.last) < REPIN_NS || !new {
+            return false;
+        }
+        *pin = Pin { place: Some(segment.place), last: segment.time };
+        true
+    }
+
+    pub(super) const fn is_embryonic(&self) -> bool {
+        !self.opened && matches!(self.state, State::Live)
+    }
+
+    /// Runs `work` on the two directions and hands on what they give out; the handler is called for the flow
+    /// with the first of it.
+    #[inline]
+    pub(super) fn drive<H: StreamHandler<Connection = C>>(
+        &mut self,
+        limits: &FlowLimits,
+        totals: &mut Totals,
+        env: &mut Env<'_, H>,
+        work: impl FnOnce(&mut [Half; 2], &mut Context<'_>),
+    ) -> Verdict {
+        let Self { flow, halves, conn, opened, .. } = self;
+        let handler = &mut *env.handler;
+        let was_open = *opened;
+        let mut out = |side: Side, piece: Piece<'_>| {
+            let conn = conn.get_or_insert_with(|| {
+                *opened = true;
+                handler.open(flow)
+            });
+            match piece {
+                Piece::Data(time, bytes) => handler.data(flow, conn, Chunk { side, time, bytes }),
+                Piece::Gap(time, lost) => {
+                    handler.gap(flow, conn, Gap { side, time, lost });
+                    Verdict::Continue
+                }
+            }
+        };
+        let mut context = Context {
+            limits: &limits.reorder,
+            total_bytes: limits.held_bytes,
+            totals,
+            coverage: env.coverage,
+            verdict: Verdict::Continue,
+            out: &mut out,
+        };
+        work(halves, &mut context);
+        let verdict = context.verdict;
+        if *opened && !was_open {
+            env.coverage.streams += 1;
+            env.coverage.streams_joined_late += u64::from(flow.opener.is_none());
+        }
+        verdict
+    }
+
+    /// What a segment says about the handshake.
+    #[cold]
+    pub(super) fn learn(&mut self, side: Side, segment: &Segment<'_>) {
+        let [low, high] = &mut self.halves;
+        let (own, peer) = if side == Side::Low { (low, high) } else { (high, low) };
+        if segment.flags.syn() {
+            if own.isn().is_none() {
+                own.syn(segment.seq);
+            }
+            let opener = if segment.flags.ack() { side.other() } else { side };
+            self.flow.opener.get_or_insert(opener);
+            if segment.flags.ack() {
+                peer.expect(segment.ack);
+            }
+        } else if segment.flags.ack() && own.isn().is_some_and(|isn| isn.wrapping_add(1) == segment.seq) {
+            // The SYN-ACK was not seen: this acknowledges it.
+            peer.expect(segment.ack);
+        }
+    }
+}
+
+/// Lets one direction take the payload of a segment and the other its acknowledgement. Returns whether
+/// the segment breaks the connection off.
+#[inline]
+pub(super) fn take(own: &mut Half, peer: &mut Half, segment: &Segment<'_>, cx: &mut Context<'_>) -> bool {
+    let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
+    let empty = segment.payload.is_empty() && segment.missing == 0;
+    if segment.flags.rst() {
+        // What a RST carries is an explanation for people, not part of the stream.
+        *(if empty { &mut cx.coverage.segments_empty } else { &mut cx.coverage.segments_duplicate }) += 1;
+        return own.is_near(seq);
+    }
+    if segment.flags.ack() && own.is_near(seq) {
+        peer.acknowledged(segment.ack, segment.time);
+        if peer.is_waiting() {
+            peer.settle(segment.time, cx);
+        }
+    }
+    let fin = segment.flags.fin();
+    if empty && !fin {
+        cx.coverage.segments_empty += 1;
+    } else if cx.verdict == Verdict::Ignore {
+        *(if empty { &mut cx.coverage.segments_empty } else { &mut cx.coverage.segments_ignored }) += 1;
+    } else {
+        own.push(
+            Input { seq, time: segment.time, bytes: segment.payload, missing: segment.missing, fin },
+            cx,
+        );
+        if own.is_waiting() {
+            own.settle(segment.time, cx);
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A flow that is in order has nothing on the heap but this.
+    #[test]
+    fn a_flow_is_small() {
+        assert!(size_of::<Half>() <= 56, "{}", size_of::<Half>());
+        assert!(size_of::<Entry<()>>() <= 320, "{}", size_of::<Entry<()>>());
+    }
+}

@@ -1,0 +1,130 @@
+//! What comes out of a flow, and who takes it.
+
+use sonar_core::{Endpoint, Timestamp};
+
+/// The ends of a flow, and what is known of how it began.
+#[derive(Copy, Clone, Debug)]
+pub struct Flow {
+    /// The two ends, sorted.
+    pub ends: [Endpoint; 2],
+    /// Who sent the SYN, where it (or its answer) was seen.
+    pub opener: Option<Side>,
+    /// Time of the first segment.
+    pub first: Timestamp,
+    /// Time of the last segment.
+    pub last: Timestamp,
+}
+
+/// Which end of a flow sent something: the flow's ends are sorted, the lower one first.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Side {
+    /// The lower of the two endpoints.
+    Low,
+    /// The higher of the two endpoints.
+    High,
+}
+
+impl Side {
+    /// 0 or 1, as the ends stand in [`Flow::ends`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The other end.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Low => Self::High,
+            Self::High => Self::Low,
+        }
+    }
+
+    /// Sorts two endpoints; returns which side the first one is.
+    pub fn of(source: Endpoint, destination: Endpoint) -> ([Endpoint; 2], Self) {
+        if source <= destination {
+            ([source, destination], Self::Low)
+        } else {
+            ([destination, source], Self::High)
+        }
+    }
+}
+
+/// What to do with a stream.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Go on.
+    Continue,
+    /// It is not for us: nothing of this flow is to be delivered any more.
+    Ignore,
+}
+
+/// How much of a stream will never come.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Lost {
+    /// Exactly so many bytes.
+    Bytes(u64),
+    /// Not known: the stream was joined in the middle.
+    Unknown,
+}
+
+/// Bytes of one side, in order, never none.
+#[derive(Copy, Clone, Debug)]
+pub struct Chunk<'a> {
+    /// Who sent them.
+    pub side: Side,
+    /// When they could be read.
+    pub time: Timestamp,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A place in the stream of one side where bytes are missing that will never come.
+#[derive(Copy, Clone, Debug)]
+pub struct Gap {
+    /// Who sent the bytes.
+    pub side: Side,
+    /// When it became known that they had been sent.
+    pub time: Timestamp,
+    /// How many they are.
+    pub lost: Lost,
+}
+
+/// Why a flow ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Close {
+    /// FIN from both sides.
+    Finished,
+    /// RST.
+    Reset,
+    /// A new connection has the same ends.
+    Reused,
+    /// Nothing came for too long.
+    Idle,
+    /// It is not for us, or the twin of another flow.
+    Ignored,
+    /// The table was full.
+    Evicted,
+    /// The capture has ended.
+    EndOfCapture,
+}
+
+/// Receives the streams.
+///
+/// For each flow: `open` once, with the first bytes or the first hole (a flow that never has any is not
+/// reported); then `data` and `gap` in the order of the stream of each side; then `close` once.
+///
+/// Times are those of the frame that brought the bytes. For bytes that came before their turn it is the
+/// time at which their turn came: that of the frame which filled the hole before them, since only then
+/// the receiver could read them; when the hole was given up, that of their own frame. The time of a gap is
+/// that of the first frame which shows that its bytes were sent: the one behind it, or an acknowledgement.
+pub trait StreamHandler {
+    /// What is kept for each flow.
+    type Connection;
+    /// The first that is known of a flow.
+    fn open(&mut self, flow: &Flow) -> Self::Connection;
+    /// The next bytes of one side.
+    fn data(&mut self, flow: &Flow, conn: &mut Self::Connection, chunk: Chunk<'_>) -> Verdict;
+    /// Bytes of one side are missing here.
+    fn gap(&mut self, flow: &Flow, conn: &mut Self::Connection, gap: Gap);
+    /// The end of a flow; after [`Verdict::Ignore`] it is reported at once.
+    fn close(&mut self, flow: &Flow, conn: Self::Connection, time: Timestamp, how: Close);
+}

@@ -1,0 +1,48 @@
+//! How much the flow table keeps, and for how long.
+
+/// Caps of the table.
+#[derive(Copy, Clone, Debug)]
+pub struct FlowLimits {
+    /// Flows; when there are more, the one that was silent longest goes.
+    pub flows: usize,
+    /// A flow without segments for so long is forgotten, in nanoseconds.
+    pub idle_ns: u64,
+    /// A closed flow is remembered for so long, so that stray segments do not open it again, in
+    /// nanoseconds.
+    pub linger_ns: u64,
+    /// Memory of all segments held back in all flows.
+    pub held_bytes: usize,
+    /// Caps of each direction.
+    pub reorder: ReorderLimits,
+}
+
+impl Default for FlowLimits {
+    fn default() -> Self {
+        Self {
+            flows: 65_536,
+            idle_ns: 1_800_000_000_000,
+            linger_ns: 15_000_000_000,
+            held_bytes: 16 << 20,
+            reorder: ReorderLimits::default(),
+        }
+    }
+}
+
+/// Caps on what is held back.
+#[derive(Copy, Clone, Debug)]
+pub struct ReorderLimits {
+    /// Segments held back in one direction.
+    pub segments: usize,
+    /// Bytes held back in one direction.
+    pub bytes: usize,
+    /// How long a hole is waited for, once the other side has acknowledged it, in nanoseconds.
+    pub acked_ns: u64,
+    /// How long a hole is waited for in any case, in nanoseconds.
+    pub hole_ns: u64,
+}
+
+impl Default for ReorderLimits {
+    fn default() -> Self {
+        Self { segments: 64, bytes: 256 * 1024, acked_ns: 50_000_000, hole_ns: 3_000_000_000 }
+    }
+}
