@@ -13,7 +13,7 @@ use sonar_core::operation::Opcode;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Operation, Packet, Timestamp, Window};
 use sonar_decode::capture_file::{Parser, Step};
-use sonar_decode::message::{Body, Content, Found, Request, Templates};
+use sonar_decode::message::{Body, Content, Found, Request, Template, Templates};
 use sonar_decode::shape::Text;
 use sonar_decode::tcp::{Chunk, Close, Flow, FlowTable, Gap, StreamHandler, Verdict};
 use sonar_decode::{Decoder, Settings, Shared, Sink, frame};
@@ -42,7 +42,8 @@ fn shape(criterion: &mut Criterion) {
     let mut templates = Templates::default();
     let Found::Wanted(place) = templates.find(&bytes) else { panic!("known before it was seen") };
     let ids = skim(&mut request, &mut body, &bytes);
-    templates.add(place, &bytes, &mut request, ids, |_, _| true);
+    let (template, _) = Template::new(&bytes, &mut request, ids).expect("a template");
+    templates.add(place, template);
     group.bench_function("known layout: skim and both ids", |bencher| {
         bencher.iter(|| match templates.find(black_box(&bytes)) {
             Found::Known(ids, _) => *ids,

@@ -213,8 +213,7 @@ fn at_once<'a>(packet: &Packet<'a>) -> Option<Segment<'a>> {
                 return None;
             }
             let payload = data.get(start..end)?;
-            let (source, destination) = ipv4_endpoints(ip, tcp);
-            Some(segment(packet, place, source, destination, tcp, payload, 0))
+            Some(segment(packet, place, ipv4_endpoints(ip, tcp), (tcp, payload, 0)))
         }
         ETHERTYPE_IPV6 => {
             let (ip, tcp) = data.first_chunk::<60>()?.split_first_chunk::<40>()?;
@@ -225,8 +224,7 @@ fn at_once<'a>(packet: &Packet<'a>) -> Option<Segment<'a>> {
                 return None;
             }
             let payload = data.get(start..end)?;
-            let (source, destination) = ipv6_endpoints(ip, tcp);
-            Some(segment(packet, place, source, destination, tcp, payload, 0))
+            Some(segment(packet, place, ipv6_endpoints(ip, tcp), (tcp, payload, 0)))
         }
         _ => None,
     }
@@ -346,11 +344,8 @@ fn ipv6_endpoints(ip: &[u8; 40], tcp: &[u8; 20]) -> (Endpoint, Endpoint) {
 fn segment<'a>(
     packet: &Packet<'a>,
     place: u64,
-    source: Endpoint,
-    destination: Endpoint,
-    tcp: &[u8; 20],
-    payload: &'a [u8],
-    missing: u32,
+    (source, destination): (Endpoint, Endpoint),
+    (tcp, payload, missing): (&[u8; 20], &'a [u8], u32),
 ) -> Segment<'a> {
     Segment {
         time: packet.time,
@@ -385,9 +380,8 @@ fn ipv4<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'
     let len = total_len.checked_sub(header_len).ok_or(Skip::HeaderMalformed)?;
     let rest = data.get(header_len..).ok_or(Skip::HeaderTruncated)?;
     let (tcp, captured, len) = transport(ip[9], false, rest, len)?;
-    let (source, destination) = ipv4_endpoints(ip, tcp);
     let (payload, missing) = payload(tcp, captured, len)?;
-    Ok(segment(packet, place, source, destination, tcp, payload, missing))
+    Ok(segment(packet, place, ipv4_endpoints(ip, tcp), (tcp, payload, missing)))
 }
 
 fn ipv6<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'a>, Skip> {
@@ -401,9 +395,8 @@ fn ipv6<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'
         len => (usize::from(len), false),
     };
     let (tcp, captured, len) = transport(ip[6], jumbo, rest, len)?;
-    let (source, destination) = ipv6_endpoints(ip, tcp);
     let (payload, missing) = payload(tcp, captured, len)?;
-    Ok(segment(packet, place, source, destination, tcp, payload, missing))
+    Ok(segment(packet, place, ipv6_endpoints(ip, tcp), (tcp, payload, missing)))
 }
 
 /// The fixed TCP header, then the captured bytes from it on, then their length on the wire.

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use sonar_core::packet::Direction;
 use sonar_core::{LinkType, Timestamp};
 use sonar_decode::capture_file::{
-    Beginning, Error, Interface, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_PACKET_LEN, Parser, Section, Step, Writer,
+    Beginning, Error, Interface, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_PACKET_LEN, PacketCounts, Parser,
+    Section, Step, Writer,
 };
 use sonar_decode::frame;
 use sonar_decode::testing::{Conversation, End, OwnedPacket, hex, pcap};
@@ -385,8 +386,8 @@ fn written() -> (Vec<OwnedPacket>, Vec<u8>) {
     for packet in &packets {
         writer.packet(packet.interface, &packet.as_packet(), &mut file);
     }
-    writer.statistics(0, packets[5].time, 30, 2, &mut file);
-    writer.statistics(1, packets[5].time, 4, 0, &mut file);
+    writer.statistics(0, packets[5].time, PacketCounts { received: 30, dropped: 2 }, &mut file);
+    writer.statistics(1, packets[5].time, PacketCounts { received: 4, dropped: 0 }, &mut file);
     (packets, file)
 }
 

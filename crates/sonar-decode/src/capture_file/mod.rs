@@ -12,7 +12,7 @@ mod step;
 mod write;
 
 pub use step::{Beginning, Error, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_PACKET_LEN, Step};
-pub use write::{Interface, Section, Writer};
+pub use write::{Interface, PacketCounts, Section, Writer};
 
 /// Takes a capture file apart, whichever of the formats it is. After an error it gives the same error
 /// again; there is no way to go on.

@@ -28,6 +28,15 @@ pub struct Interface<'a> {
     pub snap_len: u32,
 }
 
+/// How many packets an interface received, and how many of these the kernel dropped.
+#[derive(Copy, Clone, Debug)]
+pub struct PacketCounts {
+    /// Packets, the dropped ones included.
+    pub received: u64,
+    /// Packets that the kernel dropped.
+    pub dropped: u64,
+}
+
 /// Writes the blocks of one pcapng section into buffers of the caller.
 #[derive(Clone, Debug)]
 pub struct Writer {
@@ -106,16 +115,10 @@ impl Writer {
         close(out, start);
     }
 
-    /// Writes how many packets an interface received and the kernel dropped, from the beginning of the
-    /// capture to `time`.
-    pub fn statistics(
-        &self,
-        interface: u32,
-        time: Timestamp,
-        received: u64,
-        dropped: u64,
-        out: &mut Vec<u8>,
-    ) {
+    /// Writes how many packets an interface received, and how many of these the kernel dropped, from the
+    /// beginning of the capture to `time`.
+    pub fn statistics(&self, interface: u32, time: Timestamp, counts: PacketCounts, out: &mut Vec<u8>) {
+        let PacketCounts { received, dropped } = counts;
         let start = open(out, block::STATISTICS);
         put_u32(out, interface);
         put_time(out, time);

@@ -16,7 +16,7 @@ use super::request::{ReadRequest, RequestFacts, Sent};
 use super::unpacking::Plain;
 use crate::bson::Slot;
 use crate::identity::{MaybeRendered, Shared};
-use crate::message::{Body, Content, Found, Header, Place, Reply, Request, SlotValues, Templates, to_text};
+use crate::message::{Body, Content, Found, Header, Place, Reply, Request, Template, Templates, to_text};
 use crate::shape::{CommandKind, Rendered, Text};
 use crate::tcp::Side;
 
@@ -143,9 +143,12 @@ impl Reader {
         let is_other = shape.as_ref().is_some_and(|shape| identifier.is_other_shape(&shape.info));
         let has_many = request.builder.statement_count > MAX_STATEMENTS;
         if !(request.has_client || request.builder.over_cap || is_other || has_many) {
-            let known = KnownRequest { facts: read.facts, shape };
-            let cursor = request.cursor;
-            requests.add(place, body, request, known, |_, numbers| numbers.get(Slot::Cursor) == cursor);
+            let (known, cursor) = (KnownRequest { facts: read.facts, shape }, request.cursor);
+            if let Some((template, numbers)) = Template::new(body, request, known)
+                && numbers.get(Slot::Cursor) == cursor
+            {
+                requests.add(place, template);
+            }
         }
     }
 
@@ -190,13 +193,14 @@ impl Reader {
         body.begin(plain.opcode, plain.body.len() as u64);
         let read = body.feed::<()>(plain.body, &mut Content::Reply(reply));
         let is_whole = read.is_ok() && body.left() == 0;
-        if let (Some(place), true, true) = (place, is_whole, reply.codes.is_empty()) {
-            let is_same = |known: &Reply, numbers: &SlotValues| {
-                let mut again = Reply::default();
-                again.become_known(known, numbers);
-                again == *reply
-            };
-            replies.add(place, plain.body, &mut Reply::default(), reply.clone(), is_same);
+        if let (Some(place), true, true) = (place, is_whole, reply.codes.is_empty())
+            && let Some((template, numbers)) = Template::new(plain.body, &mut Reply::default(), reply.clone())
+        {
+            let mut again = Reply::default();
+            again.become_known(reply, &numbers);
+            if again == *reply {
+                replies.add(place, template);
+            }
         }
         let coverage = &mut self.coverage;
         *(if is_whole { &mut coverage.messages_decoded } else { &mut coverage.messages_malformed }) += 1;

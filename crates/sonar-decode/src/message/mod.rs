@@ -18,5 +18,5 @@ pub use header::{HEADER, Header, MAX_MESSAGE, looks_like_message};
 pub use name::Name;
 pub use reply::Reply;
 pub use request::Request;
-pub use template::{Found, Place, SlotValues, Templates};
+pub use template::{Found, Place, SlotValues, Template, Templates};
 pub use values::to_text;

@@ -37,7 +37,7 @@ const NOW_AND_THEN: u64 = 64;
 
 /// A layout, and what a request of that layout comes to.
 #[derive(Debug)]
-struct Template<F> {
+pub struct Template<F> {
     /// Flags and kind of the first section, which stand before all parts.
     head: [u8; 5],
     /// What the bytes of all parts must be, part after part; of values whose type alone has a say, no bit
@@ -144,34 +144,29 @@ impl<F> Templates<F> {
         Found::Known(&set.ways[front].1.facts, told)
     }
 
-    /// Makes a template of `body`, a message that has been walked without an error, and that comes to
-    /// `facts`. `reader` is used to walk it once more.
-    /// `agrees` says whether the facts and what the template reads from `body` are what the walk found: if
-    /// not, the message says something twice, and no template can know which of both counts.
-    pub fn add(
-        &mut self,
-        place: Place,
-        body: &[u8],
-        reader: &mut impl Drawn,
-        facts: F,
-        agrees: impl FnOnce(&F, &SlotValues) -> bool,
-    ) {
-        let Some(draft) = draft::draw(body, reader) else { return };
-        let Some(head) = body.first_chunk().copied() else { return };
-        let (words, parts) = draft.finish();
-        let template = Box::new(Template { head, words, parts, facts });
-        if !template.fits(body).is_some_and(|told| agrees(&template.facts, &told)) {
-            return;
-        }
+    /// Adds a template.
+    pub fn add(&mut self, place: Place, template: Template<F>) {
         let ways = &mut self.sets[place.set].ways;
         if ways.len() >= WAYS {
             ways.pop();
         }
-        ways.push((place.tag, template));
+        ways.push((place.tag, Box::new(template)));
     }
 }
 
 impl<F> Template<F> {
+    /// Makes a template of `body`, a message that has been walked without an error and of which `facts` are
+    /// known; `None` if none can be made. `reader` is used to walk it once more.
+    ///
+    /// The numbers that the template reads from `body` must be those that the walk found. If they are not, the
+    /// message says something twice, no template can know which one counts, and this one must not be added.
+    pub fn new(body: &[u8], reader: &mut impl Drawn, facts: F) -> Option<(Self, SlotValues)> {
+        let (words, parts) = draft::draw(body, reader)?.finish();
+        let template = Self { head: *body.first_chunk()?, words, parts, facts };
+        let numbers = template.fits(body)?;
+        Some((template, numbers))
+    }
+
     /// Whether `body` has this layout; with the numbers read from it.
     #[inline]
     fn fits(&self, body: &[u8]) -> Option<SlotValues> {

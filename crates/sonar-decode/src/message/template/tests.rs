@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 use proptest::prelude::*;
 use sonar_core::operation::Opcode;
 
-use super::{Found, SlotValues, Templates};
+use super::{Found, SlotValues, Template, Templates};
 use crate::bson::Slot;
 use crate::capture_file::{Parser, Step};
 use crate::identity::ids_of;
@@ -64,9 +64,11 @@ impl Checker {
             }
             found => {
                 self.walked += 1;
-                if let (Some((text, cursor)), Found::Wanted(place)) = (walked, found) {
-                    let same = |_: &String, told: &SlotValues| told.get(Slot::Cursor) == cursor;
-                    self.templates.add(place, body, &mut self.request, text, same);
+                if let (Some((text, cursor)), Found::Wanted(place)) = (walked, found)
+                    && let Some((template, numbers)) = Template::new(body, &mut self.request, text)
+                    && numbers.get(Slot::Cursor) == cursor
+                {
+                    self.templates.add(place, template);
                 }
             }
         }
@@ -99,9 +101,12 @@ impl ReplyChecker {
             }
             found => {
                 self.walked += 1;
-                if let (Some(reply), Found::Wanted(place)) = (walked, found) {
-                    let same = |known: &Reply, told: &SlotValues| of(known, told) == reply;
-                    self.templates.add(place, body, &mut Reply::default(), reply.clone(), same);
+                if let (Some(reply), Found::Wanted(place)) = (walked, found)
+                    && let Some((template, numbers)) =
+                        Template::new(body, &mut Reply::default(), reply.clone())
+                    && of(&reply, &numbers) == reply
+                {
+                    self.templates.add(place, template);
                 }
             }
         }

@@ -15,7 +15,8 @@ mod read;
 
 pub use self::node::{Body, StatementBody};
 use self::node::{
-    EMPTY_SEQUENCE, EMPTY_SET, Frame, MIXED_STATEMENTS, Node, PRESENT, REPLACEMENT, TOO_MANY, Types,
+    EMPTY_SEQUENCE, EMPTY_SET, Frame, Label, MIXED_STATEMENTS, NO_LABEL, Node, Opening, PRESENT, REPLACEMENT,
+    TOO_MANY, Types,
 };
 use super::hash::{self, mix};
 use super::rules::{self, CommandKind, Field, Mode};
@@ -89,7 +90,7 @@ impl<T: Text> Builder<T> {
         self.over_cap = false;
         self.change_stream = false;
         self.statement_count = 0;
-        self.push(Mode::Command, 0, 0, None, 0, &[], &[]);
+        self.push(Opening::new(Mode::Command, 0, NO_LABEL));
     }
 
     /// Sets which command it is.
@@ -111,8 +112,7 @@ impl<T: Text> Builder<T> {
 
     /// A scalar field of the command itself.
     pub fn command_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
-        let (rank, field) = rules::field(self.command, &key);
-        self.field_element(rank, field, key, kind, value)
+        self.field_element(rules::field(self.command, &key), key, kind, value)
     }
 
     /// A document or array that is a field of the command itself; [`Opened::Enter`] when it belongs to
@@ -125,13 +125,13 @@ impl<T: Text> Builder<T> {
     /// Opens a part of the command that no field of this message names: legacy messages, and the
     /// statements of kind-1 sections. It is closed by [`Visitor::close`].
     pub fn open_part(&mut self, rank: u8, name: &'static str, mode: Mode) {
-        self.push(mode, hash::bytes(name.as_bytes()), 0, None, rank, name.as_bytes(), &[]);
+        self.push(Opening::new(mode, hash::bytes(name.as_bytes()), (rank, name.as_bytes(), &[])));
     }
 
     /// Opens one statement (a document of a kind-1 section, or a legacy write).
     pub fn open_statement(&mut self) {
         self.bulk = None;
-        self.push(Mode::Statement, 0, 0, None, 0, &[], &[]);
+        self.push(Opening::new(Mode::Statement, 0, NO_LABEL));
     }
 
     /// Adds a flag (`multi`, `upsert` …) or presence (`limit`) that a legacy message states by a bit or
@@ -178,17 +178,8 @@ impl<T: Text> Builder<T> {
         ids.fold(MIXED_STATEMENTS, mix)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn push(
-        &mut self,
-        mode: Mode,
-        edge: u64,
-        path: u64,
-        collector: Option<usize>,
-        rank: u8,
-        name: &[u8],
-        op: &[u8],
-    ) {
+    fn push(&mut self, opening: Opening<'_>) {
+        let Opening { mode, edge, path, collector, label: (rank, name, operator) } = opening;
         let own = self.frames.len();
         let opaque = self.frames.last().is_some_and(|frame| frame.opaque);
         self.frames.push(Frame {
@@ -209,13 +200,14 @@ impl<T: Text> Builder<T> {
             belongs_to_command: None,
         });
         if T::WANTED {
-            self.labels.push((name.to_vec(), op.to_vec()));
+            self.labels.push((name.to_vec(), operator.to_vec()));
         }
     }
 
     /// Opens a container below the current one, or answers that it is too deep.
-    fn enter(&mut self, mode: Mode, edge: u64, label: (u8, &[u8], &[u8])) -> Opened {
-        self.enter_at(mode, edge, 0, None, label)
+    #[inline]
+    fn enter(&mut self, mode: Mode, edge: u64, label: Label<'_>) -> Opened {
+        self.enter_at(Opening::new(mode, edge, label))
     }
 
     /// Opens a field of the command from inside its filter, where legacy queries have them.
@@ -227,22 +219,21 @@ impl<T: Text> Builder<T> {
         opened
     }
 
-    fn enter_at(
-        &mut self,
-        mode: Mode,
-        edge: u64,
-        path: u64,
-        collector: Option<usize>,
-        label: (u8, &[u8], &[u8]),
-    ) -> Opened {
+    /// Opens a container that only groups: its children go to `collector`.
+    fn enter_group(&mut self, mode: Mode, collector: usize) -> Opened {
+        self.enter_at(Opening { collector: Some(collector), ..Opening::new(mode, 0, NO_LABEL) })
+    }
+
+    fn enter_at(&mut self, opening: Opening<'_>) -> Opened {
         if self.frames.len() >= MAX_DEPTH {
             self.over_cap = true;
             let node = Node { unordered: TOO_MANY, ordered: TOO_MANY, text: T::cut() };
             let to = self.frames[self.frames.len() - 1].collector as usize;
-            self.attach(to, edge, node, T::label(label.0, label.1, label.2));
+            let (rank, name, operator) = opening.label;
+            self.attach(to, opening.edge, node, T::label(rank, name, operator));
             return Opened::Skip;
         }
-        self.push(mode, edge, path, collector, label.0, label.1, label.2);
+        self.push(opening);
         Opened::Enter
     }
 

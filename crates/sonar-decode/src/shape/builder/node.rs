@@ -37,6 +37,29 @@ pub(super) enum Types {
     Mixed,
 }
 
+/// What the text of a container stands under: its rank, its path or key, and its operator.
+pub(super) type Label<'a> = (u8, &'a [u8], &'a [u8]);
+pub(super) const NO_LABEL: Label<'static> = (0, &[], &[]);
+
+/// A container that is about to be opened.
+#[derive(Copy, Clone)]
+pub(super) struct Opening<'a> {
+    pub(super) mode: Mode,
+    /// The edge by which it hangs on its collector: key, path, operator.
+    pub(super) edge: u64,
+    /// Hash of the path that its conditions stand under.
+    pub(super) path: u64,
+    /// The frame that collects its children; `None`: the container itself.
+    pub(super) collector: Option<usize>,
+    pub(super) label: Label<'a>,
+}
+
+impl<'a> Opening<'a> {
+    pub(super) fn new(mode: Mode, edge: u64, label: Label<'a>) -> Self {
+        Self { mode, edge, path: 0, collector: None, label }
+    }
+}
+
 /// An open container.
 pub(super) struct Frame {
     pub(super) mode: Mode,

@@ -1,7 +1,7 @@
 //! Reading: what an element means where it stands, by the mode of the container around it.
 
 use super::Builder;
-use super::node::{EQUAL, Node, PRESENT, REGEX_LITERAL, REPLACEMENT};
+use super::node::{EQUAL, Label, NO_LABEL, Node, Opening, PRESENT, REGEX_LITERAL, REPLACEMENT};
 use crate::bson::{Key, Kind, Opened, Step, Use, Value};
 use crate::names;
 use crate::shape::hash::{self, mix};
@@ -12,8 +12,7 @@ use crate::shape::value::{TYPE, bytes_of, literal_of, number, truth_of};
 impl<T: Text> Builder<T> {
     pub(super) fn field_element(
         &mut self,
-        rank: u8,
-        field: Field,
+        (rank, field): (u8, Field),
         key: Key<'_>,
         kind: Kind,
         value: Value<'_>,
@@ -54,24 +53,6 @@ impl<T: Text> Builder<T> {
             Field::Literal => Mode::Literal,
         };
         self.enter(mode, hash::key(&key), (rank, key.bytes, &[]))
-    }
-
-    /// Opens the literal (or undecided) value of a path under a filter.
-    pub(super) fn open_literal(
-        &mut self,
-        array: bool,
-        undecided: Mode,
-        edge: u64,
-        path: u64,
-        label: (u8, &[u8], &[u8]),
-    ) -> Opened {
-        let mode = if array { Mode::Literals } else { undecided };
-        let path_frame = match mode {
-            // The conditions of an undecided document go to whoever collects for the frame on top.
-            Mode::Undecided => Some(self.frames[self.frames.len() - 1].collector as usize),
-            _ => None,
-        };
-        self.enter_at(mode, edge, path, path_frame, label)
     }
 
     /// Whether the top frame's document is decided by this, its first key.
@@ -293,8 +274,7 @@ impl<T: Text> Builder<T> {
                 return Step::Next;
             }
         }
-        let (rank, field) = statement_field(&key);
-        self.field_element(rank, field, key, kind, value)
+        self.field_element(statement_field(&key), key, kind, value)
     }
 
     /// A document or array, the frame on top being decided.
@@ -316,15 +296,15 @@ impl<T: Text> Builder<T> {
             Mode::Operators => self.open_operand(key, array, hash::key(&key), (0, key.bytes, &[])),
             Mode::And => {
                 let collector = self.frames[top].collector as usize;
-                self.enter_at(Mode::Filter, 0, 0, Some(collector), (0, &[], &[]))
+                self.enter_group(Mode::Filter, collector)
             }
-            Mode::Branches | Mode::ArrayFilters => self.enter(Mode::Filter, 0, (0, &[], &[])),
+            Mode::Branches | Mode::ArrayFilters => self.enter(Mode::Filter, 0, NO_LABEL),
             Mode::Literals => {
                 if array {
                     self.see_type(top, Kind::Array);
                     Opened::Skip
                 } else {
-                    self.enter(Mode::LiteralOrOperators, 0, (0, &[], &[]))
+                    self.enter(Mode::LiteralOrOperators, 0, NO_LABEL)
                 }
             }
             Mode::Expression | Mode::ExpressionList | Mode::WindowFields => {
@@ -340,7 +320,7 @@ impl<T: Text> Builder<T> {
                 let normal = self.normal(&key);
                 self.enter(inner, edge, (0, if listed { &[] } else { &normal }, &[]))
             }
-            Mode::Pipeline => self.enter(Mode::Stage, 0, (0, &[], &[])),
+            Mode::Pipeline => self.enter(Mode::Stage, 0, NO_LABEL),
             Mode::Stage => {
                 self.change_stream |= key.bytes == b"$changeStream";
                 let inner = match stage(key.bytes) {
@@ -416,7 +396,7 @@ impl<T: Text> Builder<T> {
                 let (rank, field) = statement_field(&key);
                 self.field_open(rank, field, key, array)
             }
-            Mode::Indexes => self.enter(Mode::Index, 0, (0, &[], &[])),
+            Mode::Indexes => self.enter(Mode::Index, 0, NO_LABEL),
             Mode::Index => {
                 let inner = match key.bytes {
                     b"key" => Mode::Sort,
@@ -443,12 +423,12 @@ impl<T: Text> Builder<T> {
         if key.is_operator() {
             let edge = hash::key(&key);
             return match key.bytes {
-                b"$and" if array => self.enter_at(Mode::And, 0, 0, Some(collector), (0, &[], &[])),
+                b"$and" if array => self.enter_group(Mode::And, collector),
                 b"$or" | b"$nor" if array => self.enter(Mode::Branches, edge, (1, key.bytes, &[])),
                 b"$expr" if array => self.enter(Mode::ExpressionList, edge, (1, key.bytes, &[])),
                 b"$expr" => self.enter(Mode::Expression, edge, (1, key.bytes, &[])),
                 // The wrapper of legacy queries.
-                b"$query" if !array => self.enter_at(Mode::Filter, 0, 0, Some(collector), (0, &[], &[])),
+                b"$query" if !array => self.enter_group(Mode::Filter, collector),
                 b"$orderby" if !array => self.enter_for_command(Mode::Sort, "sort", 3),
                 b"$hint" if !array => self.enter_for_command(Mode::Sort, "hint", 7),
                 b"$min" if !array => self.enter_for_command(Mode::Bounds, "min", 6),
@@ -465,17 +445,17 @@ impl<T: Text> Builder<T> {
         }
         let path = hash::path(&key);
         let normal = self.normal(&key);
-        self.open_literal(array, Mode::Undecided, mix(path, EQUAL), path, (1, &normal, EQUALITY))
+        let label = (1, &*normal, EQUALITY);
+        let (mode, collector) = match array {
+            true => (Mode::Literals, None),
+            // The conditions of an undecided document go to whoever collects for the frame on top.
+            false => (Mode::Undecided, Some(collector)),
+        };
+        self.enter_at(Opening { path, collector, ..Opening::new(mode, mix(path, EQUAL), label) })
     }
 
     /// Opens the operand of an operator.
-    pub(super) fn open_operand(
-        &mut self,
-        key: Key<'_>,
-        array: bool,
-        edge: u64,
-        label: (u8, &[u8], &[u8]),
-    ) -> Opened {
+    pub(super) fn open_operand(&mut self, key: Key<'_>, array: bool, edge: u64, label: Label<'_>) -> Opened {
         let mode = match (key.bytes, array) {
             (b"$elemMatch", false) => Mode::ElemMatch,
             (b"$not", false) => Mode::Operators,
