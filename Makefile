@@ -41,9 +41,11 @@ test-long:
 web:
 	cd web && npm ci --silent && npm run check --silent && npm test --silent && npm run build --silent
 
+# Measures, and writes docs/performance.md: make bench BENCH="logs file" replaces only their tables; LONG=1 takes more
+# rounds.
 bench:
-	@scripts/install-prerequisites.sh test
-	@for bench in bench/*.sh; do echo "== $$bench"; $$bench || exit 1; done
+	@scripts/install-prerequisites.sh bench
+	@python3 -B bench/run.py $(BENCH)
 
 # The release build: target/release/mongosonar.
 dist:

@@ -6,6 +6,7 @@
 #   scripts/install-prerequisites.sh run     the same, and Go (for the lab's server)
 #   scripts/install-prerequisites.sh check   the same, and Python (for the tools that check)
 #   scripts/install-prerequisites.sh test    the same, and what the tests use
+#   scripts/install-prerequisites.sh bench   the same, and other tools that the benches compare with
 #   scripts/install-prerequisites.sh musl    compiler, Rust, Node.js, musl-gcc (for a static binary)
 set -euo pipefail
 
@@ -19,12 +20,13 @@ case $what in
 musl) packages+=(musl-tools python3) ;;
 check) packages+=(python3 python3-venv) ;;
 esac
-if [ "$what" = test ]; then
+if [[ $what = test || $what = bench ]]; then
     # Node.js is installed below: Debian's may be too old, and its npm does not go beside another.
     have='^(#|$|nodejs$|npm$)'
     mapfile -t lab < <(grep -vE "$have" "$(dirname "$0")/../lab/apt-packages.txt")
     packages+=("${lab[@]}")
 fi
+[ "$what" != bench ] || packages+=(bpftrace libbpf-tools)
 
 say() { echo "prerequisites: $*" >&2; }
 
@@ -107,4 +109,13 @@ if [[ $what != build && $what != musl ]] && ! have_go; then
     as_root rm -rf /usr/local/go
     as_root tar -C /usr/local -xzf "$archive"
     rm -f "$archive"
+fi
+
+# mloginfo of mtools.
+root=$(dirname "$0")/..
+if [ "$what" = bench ] && [ "$root/bench/requirements.txt" -nt "$root/bench/.venv/ready" ]; then
+    say "installing mtools into bench/.venv"
+    python3 -m venv "$root/bench/.venv"
+    "$root/bench/.venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$root/bench/requirements.txt"
+    touch "$root/bench/.venv/ready"
 fi

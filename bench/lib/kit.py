@@ -1,14 +1,17 @@
-"""What the benches have in common: processes and what they cost, and how a figure stands beside its target.
+"""What the benches share: builds, processes and what they cost, statistics, and how a figure is reported.
 
-A bench is meant to leave nothing behind: processes are ended and files removed at the end of a `with`, also
-after Ctrl-C and SIGTERM.
+A bench leaves nothing behind: processes end and files are removed at the end of a `with`, also after Ctrl-C and
+SIGTERM.
 """
 
 import contextlib
+import ctypes
 import dataclasses
 import json
+import math
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -19,16 +22,177 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MONGOSONAR = os.environ["MONGOSONAR"]
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+MONGOSONAR = TARGET / "release/mongosonar"
+EXAMPLES = TARGET / "release/examples"
 RECORDING = ROOT / "fixtures/mongod-4.0-mixed/wire.pcap.gz"
 RECORDING_PORT = 27117
 TICKS = os.sysconf("SC_CLK_TCK")
 MIB = 1 << 20
+CLONE_NEWNET = 0x4000_0000
+LONG = bool(os.environ.get("LONG"))
+CARGO_BENCH = ["cargo", "bench", "--quiet", "--locked", "--manifest-path", ROOT / "Cargo.toml", "-p", "sonar-decode"]
+# Where cargo, Go, mtools and the system's tools are, if PATH does not say so.
+PLACES = (pathlib.Path.home() / ".cargo/bin", "/usr/local/go/bin", ROOT / "bench/.venv/bin", "/usr/sbin", "/sbin")
+os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), *map(str, PLACES)])
 
 
-def main(bench):
-    """Runs a bench, so that any end of it is an orderly one."""
+# Figures: printed for people, and written to the file that MONGOSONAR_FIGURES names, a JSON object on each line.
+
+
+def record(**entry):
+    if path := os.environ.get("MONGOSONAR_FIGURES"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def say(text=""):
+    """Prints a line that docs/performance.md does not show."""
+    print(text, flush=True)
+
+
+def note(text):
+    """Prints a line that docs/performance.md shows below the table."""
+    say(f"  {text}")
+    record(note=text)
+
+
+def skipped(why):
+    """Reports a part that was not measured."""
+    say(f"skipped: {why}")
+    record(skipped=why)
+
+
+def skip(why):
+    """Ends a bench that cannot run here, which is no failure."""
+    skipped(why)
+    sys.exit(0)
+
+
+def quantity(value, unit=""):
+    """A number with its unit, to three digits or to the unit."""
+    number = f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    return f"{number} {unit}".rstrip()
+
+
+def figure(
+    what,
+    value,
+    unit="",
+    *,
+    peer=None,
+    peer_value=None,
+    limit=None,
+    least=None,
+    share=None,
+    judged=None,
+    note="",
+):
+    """Reports a figure beside its peer and its limit; returns whether the limit is met, None without one.
+
+    The limit is one of: `limit`, the largest value; `least`, the smallest one; `share` of the peer's value, at most;
+    `judged`, a rule in words and whether the figure meets it. `note` stands behind the value.
+    """
+    bound, met = "", None
+    if limit is not None:
+        bound, met = f"at most {quantity(limit, unit)}", value <= limit
+    elif least is not None:
+        bound, met = f"at least {quantity(least, unit)}", value >= least
+    elif share is not None:
+        bound, met = f"at most {quantity(100 * share)} % of {peer}", value <= share * peer_value
+    elif judged is not None:
+        bound, met = judged
+    ours = quantity(value, unit) + (f" {note}" if note else "")
+    beside = ""
+    if peer is not None:
+        ratio = f", {quantity(peer_value / value)} × ours" if value else ""
+        beside = f"{peer}: {quantity(peer_value, unit)}{ratio}"
+    mark = "" if met is None else "met" if met else "missed"
+    say(
+        f"  {what}: "
+        + "; ".join(filter(None, (ours, beside, f"{bound}: {mark.replace('missed', 'MISSED')}" * bool(bound))))
+    )
+    record(figure=what, ours=ours, peer=beside, limit=bound, mark=mark)
+    return met
+
+
+# Statistics.
+
+
+def rounds(usual, long):
+    """How many rounds to measure: $ROUNDS where that is set, `long` with LONG=1, else `usual`."""
+    return int(os.environ.get("ROUNDS") or (long if LONG else usual))
+
+
+def median(values):
+    return statistics.median(values)
+
+
+# Quantiles of Student's t, two-sided 95 %, from 1 degree of freedom; Cornish and Fisher's expansion has three digits
+# beyond them.
+T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+def interval(values):
+    """Mean of some values, and half the width of its 95 % interval (NaN for a single value)."""
+    values = list(values)
+    freedom = len(values) - 1
+    if freedom < 1:
+        return values[0], math.nan
+    t = T[freedom - 1] if freedom <= len(T) else 1.96 + 2.372 / freedom + 2.823 / freedom**2
+    return statistics.fmean(values), t * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def ratio_interval(ratios):
+    """Geometric mean of some ratios, and the ends of its 95 % interval."""
+    mean, half = interval(map(math.log, ratios))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+# Preparations.
+
+
+def build(*arguments):
+    """Builds a package or an example as it is released."""
+    command = ["cargo", "build", "--quiet", "--release", "--locked", *arguments]
+    if subprocess.run(command, cwd=ROOT).returncode != 0:
+        sys.exit(f"{' '.join(command)} failed")
+
+
+def build_go(folder, program, package):
+    """Builds a Go program of the lab into lab/bin; returns its path, None without Go."""
+    if not shutil.which("go"):
+        return None
+    path = ROOT / "lab/bin" / program
+    if subprocess.run(["go", "build", "-trimpath", "-o", path, package], cwd=ROOT / folder).returncode != 0:
+        sys.exit(f"{package} of {folder} does not build")
+    return path
+
+
+def make_lab(target, needs):
+    """Makes a program of the lab, and skips the bench where it cannot be made."""
+    if subprocess.run(["make", "--no-print-directory", "-s", "-C", ROOT / "lab", target]).returncode != 0:
+        skip(f"lab/{target} cannot be built; it needs {needs}")
+
+
+def enter_network_namespace():
+    """Moves this process into a network namespace of its own, which vanishes with it."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "cannot make a network namespace")
+
+
+def main(bench, alone=False):
+    """Runs a bench so that it always cleans up; `alone` in a network namespace of its own."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if alone:
+        if os.geteuid() != 0:
+            skip("it needs root: it captures in a network namespace of its own")
+        if not shutil.which("ip"):
+            skip("ip (iproute2) is not installed")
+        try:
+            enter_network_namespace()
+        except OSError as why:
+            skip(str(why))
     try:
         with first_in_line():
             bench()
@@ -38,8 +202,8 @@ def main(bench):
 
 @contextlib.contextmanager
 def first_in_line():
-    """Other work on the machine gives way, as far as we may ask for that: by nice, and where the scheduler
-    shares processors among sessions (sched(7), autogroup) by the nice of this session, until the end."""
+    """Asks the scheduler to run this process first: by nice, and where processors are shared among sessions
+    (sched(7), autogroup) by the nice of this session, until the end."""
     group = pathlib.Path("/proc/self/autogroup")
     before = None
     with contextlib.suppress(OSError):
@@ -57,11 +221,11 @@ def first_in_line():
 
 @contextlib.contextmanager
 def folder(on_disk=False):
-    """A folder for large files, in memory where there is room for them, so that no disk is measured; `on_disk` for
-    files that are read from the page cache of a file system, which is quicker than that of tmpfs."""
+    """A temporary folder: in memory where there is room, so that no disk is measured; `on_disk` for files that are
+    read from the page cache of a file system, which is faster than that of tmpfs."""
     memory = "/dev/shm"
-    room = not on_disk and os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30
-    path = pathlib.Path(tempfile.mkdtemp(prefix="mongosonar-bench-", dir=memory if room else None))
+    has_room = not on_disk and os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30
+    path = pathlib.Path(tempfile.mkdtemp(prefix="mongosonar-bench-", dir=memory if has_room else None))
     try:
         yield path
     finally:
@@ -70,7 +234,7 @@ def folder(on_disk=False):
 
 @dataclasses.dataclass
 class Run:
-    """What a command took, in seconds and bytes."""
+    """Time (seconds) and peak memory (bytes) of a command."""
 
     wall: float
     user: float
@@ -82,17 +246,21 @@ class Run:
         return self.user + self.system
 
 
-def run(command, cpu=None, output=None):
-    """Runs a command to its end, on one processor if `cpu` says which."""
-    pin = (lambda: os.sched_setaffinity(0, {cpu})) if cpu is not None else None
-    with open(output or os.devnull, "wb") as out, tempfile.TemporaryFile() as errors:
+def pinned(cpu):
+    """Options of Popen for a child that runs on this processor only; none for None."""
+    return {} if cpu is None else {"preexec_fn": lambda: os.sched_setaffinity(0, {cpu})}
+
+
+def run(command, cpu=None, into=None):
+    """Runs a command to its end, on processor `cpu`, with its standard output in the file `into`."""
+    with open(into or os.devnull, "wb") as out, tempfile.TemporaryFile() as errors:
         began = time.perf_counter()
         child = subprocess.Popen(
             [str(word) for word in command],
             stdout=out,
             stderr=errors,
             stdin=subprocess.DEVNULL,
-            preexec_fn=pin,
+            **pinned(cpu),
         )
         try:
             _, status, used = os.wait4(child.pid, 0)
@@ -104,10 +272,8 @@ def run(command, cpu=None, output=None):
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode != 0:
             errors.seek(0)
-            raise SystemExit(
-                f"{command[0]} ended with {child.returncode}: {errors.read().decode(errors='replace')[-2000:]}"
-            )
-    # A process begins as a copy of this one, which counts; a peak below our own is not known exactly.
+            sys.exit(f"{command[0]} ended with {child.returncode}: {errors.read().decode(errors='replace')[-2000:]}")
+    # A process begins as a copy of this one, so its peak is at least ours; a smaller one is not known.
     floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return Run(wall, used.ru_utime, used.ru_stime, max(used.ru_maxrss, floor) * 1024)
 
@@ -117,51 +283,56 @@ def runs(times, command, **options):
     return [run(command, **options) for _ in range(times)]
 
 
-def median(values):
-    return statistics.median(values)
+def output(command):
+    """Standard output of a command, which must succeed."""
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
 
 
-def last_processor():
-    """A processor to measure on: the last one that may be used, as interrupts tend to go to the first."""
-    return max(os.sched_getaffinity(0))
+def callgrind(command):
+    """Instructions of all threads of a command in user mode, and its standard output."""
+    tool = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    done = subprocess.run([str(word) for word in [*tool, *command]], capture_output=True, text=True)
+    counted = re.findall(r"Collected : (\d+)", done.stderr)
+    if done.returncode != 0 or not counted:
+        sys.exit(f"valgrind could not count {command[0]}: {done.stderr[-2000:]}")
+    return max(map(int, counted)), done.stdout
+
+
+def instructions_each(command, few, many):
+    """Instructions of one of the rounds that `command(rounds)` runs: the difference of a run of `many` and one of
+    `few`, so without what starting takes."""
+    return (callgrind(command(many))[0] - callgrind(command(few))[0]) / (many - few)
 
 
 def processors():
-    """One processor for who sends and another for who listens; the same one when there is no other."""
+    """A processor to send on and another to measure on; the same one where there is only one. Interrupts tend to go
+    to the first."""
     usable = sorted(os.sched_getaffinity(0))
     return usable[0], usable[-1]
 
 
+def last_processor():
+    """The processor to measure on."""
+    return processors()[1]
+
+
 def multiply(target, copies, *options):
-    """Makes a large capture of the recording; gives what it holds."""
-    script = ROOT / "bench/multiply.py"
-    command = [sys.executable, "-B", script, RECORDING, target, copies, *options]
-    done = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
+    """Makes a large capture of the recording; returns its numbers of frames and bytes."""
+    script = ROOT / "bench/lib/multiply.py"
+    return json.loads(output([sys.executable, "-B", script, RECORDING, target, copies, *options]))
 
 
 def summary(path):
-    """The summary among the objects that `mongosonar queries --json` wrote, and how many intervals."""
+    """The summary that `mongosonar queries --json` wrote to a file, and the number of intervals before it."""
     with open(path, encoding="utf-8") as file:
         objects = [json.loads(line) for line in file if line.endswith("\n")]
     found = [one for one in objects if one.get("kind") == "summary"]
     if not found:
-        raise SystemExit(f"no summary in {path}")
+        sys.exit(f"no summary in {path}")
     return found[-1], len(objects) - len(found)
-
-
-def say(text=""):
-    print(text, flush=True)
-
-
-def verdict(what, value, limit, unit="", least=False):
-    """Prints a figure beside its target; says whether it is met."""
-    met = value >= limit if least else value <= limit
-    bound = "at least" if least else "at most"
-    mark = "met" if met else "MISSED"
-    number = lambda x: f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.3g}"
-    say(f"  {what}: {number(value)}{unit} (target: {bound} {number(limit)}{unit}) {mark}")
-    return met
 
 
 # Processes that are measured while they run.
@@ -169,7 +340,7 @@ def verdict(what, value, limit, unit="", least=False):
 
 @contextlib.contextmanager
 def process(command, **options):
-    """Runs a program beside, and ends it at the end of the block, by SIGINT first."""
+    """Runs a program in the background until the end of the block; ends it with SIGINT, or else SIGKILL."""
     child = subprocess.Popen([str(word) for word in command], **options)
     try:
         yield child
@@ -178,7 +349,7 @@ def process(command, **options):
 
 
 def stop(child, seconds=10):
-    """Asks a program to end; gives its exit code."""
+    """Ends a program; returns its exit code."""
     if child.poll() is None:
         child.send_signal(signal.SIGINT)
         try:
@@ -194,13 +365,13 @@ def wait_until(condition, what, seconds=20.0):
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise SystemExit(f"{what}: did not come within {seconds:.0f} s")
+            sys.exit(f"{what} did not appear within {seconds:.0f} s")
         time.sleep(0.02)
     return value
 
 
 def processor_time(pid):
-    """Seconds that the threads of a process ran, user and system together, to the nanosecond (schedstat)."""
+    """Processor time of a process in seconds, user and system together, to the nanosecond (schedstat)."""
     total = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -210,7 +381,7 @@ def processor_time(pid):
 
 @dataclasses.dataclass
 class Memory:
-    """Resident memory of a process in bytes: all, the part that is a packet ring, and the rest at its peak."""
+    """Resident memory of a process in bytes: all of it, the part that is a packet ring, and its high-water mark."""
 
     resident: int
     ring: int
@@ -232,14 +403,14 @@ class Memory:
 
 
 def softirq():
-    """Seconds that all processors spent in software interrupts since the machine began."""
+    """Seconds that all processors have spent in software interrupts since the machine started."""
     with open("/proc/stat", encoding="ascii") as file:
         return int(file.readline().split()[7]) / TICKS
 
 
 @dataclasses.dataclass
-class Listening:
-    """mongosonar as it listens."""
+class Capture:
+    """A running `mongosonar queries --json`."""
 
     child: subprocess.Popen
     out: pathlib.Path
@@ -250,36 +421,35 @@ class Listening:
         return self.child.pid
 
     def stop(self):
-        """Ends it; gives its summary and the number of intervals."""
+        """Ends it; returns its summary and the number of intervals."""
         code = stop(self.child)
         if code != 0:
-            raise SystemExit(f"mongosonar ended with {code}: {self.errors.read_text()}")
+            sys.exit(f"mongosonar ended with {code}: {self.errors.read_text()}")
         return summary(self.out)
 
 
 def rings(pid):
-    """How many packet sockets run in the network namespace of a process."""
+    """The number of running packet sockets in the network namespace of a process."""
     with open(f"/proc/{pid}/net/packet", encoding="ascii") as table:
         next(table)
         return sum(row.split()[5] == "1" for row in table)
 
 
 @contextlib.contextmanager
-def listening(work, *arguments, cpu=None):
-    """`mongosonar queries --json ARGUMENTS`, from when its ring runs; on one processor if `cpu` says which."""
+def capturing(work, *arguments, cpu=None):
+    """Runs `mongosonar queries --json ARGUMENTS`, on processor `cpu`; the block begins when it captures."""
     out, errors = work / "live.json", work / "live.errors"
     with open(out, "wb") as stdout, open(errors, "wb") as stderr:
         command = [MONGOSONAR, "queries", "--json", *arguments]
-        pin = (lambda: os.sched_setaffinity(0, {cpu})) if cpu is not None else None
-        with process(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, preexec_fn=pin) as child:
+        with process(command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, **pinned(cpu)) as child:
 
             def running():
                 if child.poll() is not None:
-                    raise SystemExit(f"mongosonar ended: {errors.read_text()}")
+                    sys.exit(f"mongosonar ended: {errors.read_text()}")
                 return rings(child.pid)
 
             wait_until(running, "the ring of mongosonar")
-            yield Listening(child, out, errors)
+            yield Capture(child, out, errors)
 
 
 def links(*commands):

@@ -1,4 +1,4 @@
-//! Reads a log from memory to its final digest, on one thread, and says how quickly: what `bench/logs.sh`
+//! Reads a log from memory to its final digest, on one thread, and says how quickly: what `bench/logs.py`
 //! compares with others. `log_rate FILE [TIMES]`; with `serde` after that, each line is read by serde_json
 //! into a value instead, and its duration added up.
 

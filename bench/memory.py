@@ -1,4 +1,6 @@
-"""See bench/memory.sh."""
+#!/usr/bin/env python3
+"""What a capture keeps in memory: 10,000 open connections, 2,000 query shapes, and of each shape the figures of 16
+applications and 32 client hosts; resident memory without the ring, as JSON and in the live view."""
 
 import contextlib
 import fcntl
@@ -7,26 +9,30 @@ import pty
 import random
 import struct
 import subprocess
+import sys
 import termios
 import threading
 import time
 
-from kit import (
+from lib.kit import (
     MIB,
     MONGOSONAR,
     Memory,
+    build,
+    capturing,
+    figure,
     folder,
     links,
-    listening,
     main,
+    note,
+    pinned,
     process,
     processors,
     say,
     stop,
-    verdict,
     wait_until,
 )
-from wire import Conversation, Schedule, Sender, bson, client_address, message
+from lib.wire import Conversation, Schedule, Sender, bson, client_address, message
 
 PORT = 27_117
 CONNECTIONS, SHAPES, APPLICATIONS, HOSTS = 10_000, 2_000, 16, 32
@@ -38,7 +44,7 @@ REPLY = bson({"cursor": {"id": 0, "ns": "shop.orders", "firstBatch": [{"_id": 1,
 
 
 def command(shape):
-    """A find of a shape of its own, about as long as finds are."""
+    """A find with a shape of its own, of a usual length."""
     names = [f"field{(shape * step) % 97}" for step in (1, 3, 7)]
     condition = {"tenant": 7, f"only{shape}": "x", names[0]: {"$gt": 5, "$lt": 9}, names[1]: {"$in": [1, 2, 3]}}
     return bson(
@@ -62,8 +68,8 @@ def hello(application):
 
 
 def schedule():
-    """Every connection opens and says who it is; then all ask in turn, each time for a shape drawn by lot, and are
-    answered after a while, also drawn by lot. None is closed."""
+    """Every connection opens and names its application. Then they ask in turn, each time with a random shape, and are
+    answered after a random time. None is closed."""
     random.seed(20)
     made, commands = Schedule(), [command(shape) for shape in range(SHAPES)]
     hellos = [hello(application) for application in range(APPLICATIONS)]
@@ -74,7 +80,7 @@ def schedule():
         made.add(frame, 34, number)
 
     for number in range(CONNECTIONS):
-        # Ports are given anew by who sends: what counts is on which side the client's is.
+        # The sender replaces client ports: it only matters on which side they are.
         talk = Conversation(client_address(number % HOSTS), 40_000, PORT)
         talks.append(talk)
         for _, frame in talk.handshake():
@@ -94,7 +100,7 @@ def schedule():
 
 
 class Watch:
-    """Looks at the memory of a process four times a second."""
+    """Samples the memory of a process four times a second."""
 
     def __init__(self, pid):
         self.pid, self.seen, self.over = pid, [], threading.Event()
@@ -106,57 +112,59 @@ class Watch:
             with contextlib.suppress(OSError, KeyError):
                 self.seen.append(Memory.of(self.pid))
 
-    def report(self):
+    def report(self, what):
         self.over.set()
         self.thread.join()
         most = max(self.seen, key=lambda memory: memory.resident - memory.ring)
         peak = max(memory.peak for memory in self.seen)
         say(
-            f"  resident {most.resident / MIB:.1f} MiB, of it the ring {most.ring / MIB:.1f} MiB; high-water mark {peak / MIB:.1f} MiB"
+            f"  resident {most.resident / MIB:.1f} MiB, of it the ring {most.ring / MIB:.1f} MiB; high-water mark "
+            f"{peak / MIB:.1f} MiB"
         )
         if most.ring < RING_MIB * MIB // 2:
-            say("  the ring does not count as resident memory of the process here")
+            note("The ring does not count as resident memory of the process here.")
         own = max(peak - most.ring, most.resident - most.ring)
-        verdict("memory beside the ring, at its peak", own / MIB, LIMIT_MIB, " MiB")
+        figure(f"memory without the ring, {what}", own / MIB, "MiB", limit=LIMIT_MIB)
 
 
 ARGUMENTS = ("--interface", "lo", "--port", str(PORT), "--ring-mib", str(RING_MIB))
 
 
-def as_json(work, sender, cpu, *more):
-    with listening(work, *ARGUMENTS, *more, cpu=cpu) as ear:
-        watch = Watch(ear.pid)
+def as_json(what, work, sender, cpu, *more):
+    with capturing(work, *ARGUMENTS, *more, cpu=cpu) as capture:
+        watch = Watch(capture.pid)
         sender.begin(RATE, 600, 1)
         sent = sender.end()
         time.sleep(1.5)
-        watch.report()
-        found, intervals = ear.stop()
+        watch.report(what)
+        found, intervals = capture.stop()
     coverage = found["coverage"]
     say(
-        f"  {sent['frames']:,} frames in {intervals} intervals: {coverage['streams']:,} connections, {found['rows_total']:,} shapes, "
-        f"{found['totals']['calls']:,} operations, {coverage['kernel_drops']:,} frames dropped"
+        f"  {sent['frames']:,} frames in {intervals} intervals: {coverage['streams']:,} connections, "
+        f"{found['rows_total']:,} shapes, {found['totals']['calls']:,} operations, "
+        f"{coverage['kernel_drops']:,} frames dropped"
     )
     if not more:
         check(found)
 
 
 def check(found):
+    """Ends the bench where the summary does not have what was sent."""
     coverage, rows = found["coverage"], found["rows"]
-    applications = sum(len(row["apps"]) for row in rows) / max(len(rows), 1)
-    hosts = sum(len(row["clients"]) for row in rows) / max(len(rows), 1)
-    say(f"  a shape has the figures of {applications:.1f} applications and {hosts:.1f} client hosts")
+    applications, hosts = (sum(len(row[what]) for row in rows) / max(len(rows), 1) for what in ("apps", "clients"))
+    note(f"Each shape has the figures of {applications:.1f} applications and {hosts:.1f} client hosts.")
     if coverage["streams"] != CONNECTIONS or len(rows) != SHAPES or applications < APPLICATIONS * 0.9:
-        raise SystemExit(f"the listener did not hear what was made: {coverage}")
+        sys.exit(f"mongosonar did not see what was sent: {coverage}")
 
 
 def in_live_view(sender, cpu):
-    """The live view on a terminal of 160 columns and 50 lines that nobody looks at."""
+    """The live view on a terminal of 160 columns and 50 lines that nobody reads."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
     drawn = []
 
     def terminal():
-        """Takes what is drawn, and says where the cursor is when asked, as any terminal does."""
+        """Reads what is drawn, and answers where the cursor is, as any terminal does."""
         with contextlib.suppress(OSError):
             while drawing := os.read(ours, 65_536):
                 drawn.append(len(drawing))
@@ -164,36 +172,31 @@ def in_live_view(sender, cpu):
                     os.write(ours, b"\x1b[1;1R")
 
     threading.Thread(target=terminal, daemon=True).start()
-    words = [MONGOSONAR, "queries", *ARGUMENTS]
-    environment = {**os.environ, "TERM": "xterm-256color"}
-    pin = lambda: os.sched_setaffinity(0, {cpu})
-    with process(
-        words, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=environment, preexec_fn=pin
-    ) as child:
+    command = [MONGOSONAR, "queries", *ARGUMENTS]
+    options = {"stdin": theirs, "stdout": theirs, "stderr": subprocess.DEVNULL, **pinned(cpu)}
+    with process(command, env={**os.environ, "TERM": "xterm-256color"}, **options) as child:
         wait_until(lambda: sum(drawn) > 1_000, "the live view")
         watch = Watch(child.pid)
         sender.begin(RATE, 600, 1)
         sender.end()
         time.sleep(1.5)
-        watch.report()
+        watch.report("live view")
         os.write(ours, b"q")
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(5)
         code = stop(child)
     if code != 0 or sum(drawn) < 10_000:
-        raise SystemExit(f"the live view ended with {code} after drawing {sum(drawn)} bytes")
+        sys.exit(f"the live view ended with {code} after drawing {sum(drawn)} bytes")
 
 
 def bench():
     links("link set lo up")
-    sending, hearing = processors()
+    sending, measuring = processors()
     with folder() as work, Sender("lo", schedule(), cpu=sending) as sender:
-        say("== as JSON, all rows each second")
-        as_json(work, sender, hearing)
-        say("== as JSON, the first ten rows each second")
-        as_json(work, sender, hearing, "--limit", "10")
-        say("== in the live view")
-        in_live_view(sender, hearing)
+        as_json("JSON, all rows each second", work, sender, measuring)
+        as_json("JSON, ten rows each second", work, sender, measuring, "--limit", "10")
+        in_live_view(sender, measuring)
 
 
-main(bench)
+build("-p", "mongosonar")
+main(bench, alone=True)

@@ -1,23 +1,22 @@
-"""At the functions of the VFS, in the lab's virtual machine (a stock Debian kernel, emulated, so that only what stands side
-by side says something): the same fetch under `io`, and under bcc's `filetop` (counts by file) and `ext4slower` (each access
-on a line, as `fileslower 0` does). See bench/io.sh."""
+#!/usr/bin/env python3
+"""`io` at the functions of the VFS, in the lab's virtual machine: the same fetch by turns under bcc's `filetop` (counts
+by file) and `ext4slower` (each access on a line, as `fileslower 0`). The machine is emulated, so only ratios count."""
 
 import os
 import pathlib
 import re
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
 
-import kit
+from lib.kit import MONGOSONAR, ROOT, build, figure, main, make_lab, median, output, rounds, skip, skipped
 
-sys.path.insert(0, str(kit.ROOT / "lab/vm"))
-import vm
+sys.path.insert(0, str(ROOT / "lab/vm"))
+import vm  # noqa: E402
 
-STUDY = kit.ROOT / "lab/bin/study"
-ROUNDS = int(os.environ.get("ROUNDS", "2"))
+STUDY = ROOT / "lab/bin/study"
+ROUNDS = rounds(1, 3)
+OWN = ("live", "record")
 PEERS = ("filetop", "ext4slower")
 
 SCRIPT = r"""
@@ -35,7 +34,7 @@ for round in $(seq ROUNDS); do
         exec 9> /tmp/fifo
         until pidof study > /dev/null; do sleep 1; done
         pid=$(pidof study)
-        # Beside the study, so that the tracer goes on until its programs' figures have been read.
+        # Beside the study, so that the tracer goes on until the figures of its programs have been read.
         sleep 1000 &
         idle=$! tracer=
         case $what in
@@ -44,7 +43,7 @@ for round in $(seq ROUNDS); do
         filetop) filetop -C -p $pid 1 > /dev/null & tracer=$! ;;
         ext4slower) ext4slower -m 0 -p $pid > /tmp/lines & tracer=$! ;;
         esac
-        # The others do not say when they have begun.
+        # The peers do not print when they have begun.
         sleep 5
         echo go >&9
         until grep -q fetch /tmp/out; do sleep 1; done
@@ -61,33 +60,47 @@ done
 
 
 def bench():
-    if words := vm.missing():
-        return kit.say(f"skipped: in the virtual machine: {words}")
     peers = [name for name in PEERS if shutil.which(name)]
-    if not peers:
-        kit.say("skipped: beside filetop and ext4slower, which are not installed (libbpf-tools)")
+    for name in PEERS:
+        if name not in peers:
+            skipped(f"{name} (libbpf-tools) is not installed")
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "mongosonar"
-        subprocess.run(["strip", "-g", "-o", program, kit.MONGOSONAR], check=True)
+        output(["strip", "-g", "-o", program, MONGOSONAR])
         files = [(program, "/bin/mongosonar"), (STUDY, "/bin/study")]
-        # By what they are and not what they are called: one of them is a link.
+        # By their real paths: one of them is a link to another.
         files += [(os.path.realpath(shutil.which(name)), f"/bin/{name}") for name in peers]
         script = SCRIPT.replace("PEERS", " ".join(peers)).replace("ROUNDS", str(ROUNDS))
         done = vm.run(script, files=files, disks=[400], memory=900, seconds=300 * ROUNDS)
     rows = re.findall(r"^(\w+) ([\d.]+)(?: (\d+) (\d+))?", done.out, re.M)
     if done.code or not rows:
         sys.exit(f"the virtual machine measured nothing:\n{done}")
-    kit.say("fetch of 30,000 documents in the virtual machine, at the functions of the VFS (emulated):")
-    for what in ("nothing", "live", "record", *peers):
-        mine = [row for row in rows if row[0] == what]
-        seconds = statistics.median(float(row[1]) for row in mine)
-        line = f"  {what:<10} {seconds:5.1f} s"
-        if what != "nothing":
-            share = statistics.median(int(row[2]) / 1e7 / float(row[1]) for row in mine)
-            runs = statistics.median(int(row[3]) for row in mine)
-            line += f", programs ran {share:.1f} % of it in {runs:,.0f} runs"
-        kit.say(line)
+    rows = [
+        (what, float(seconds), int(took or 0) / 1e7 / float(seconds), int(runs or 0))
+        for what, seconds, took, runs in rows
+    ]
+    # Of each way: the seconds, the per cent of them that programs ran, and how often they did.
+    found = {
+        way: [median(values) for values in list(zip(*(row for row in rows if row[0] == way)))[1:]]
+        for way in ("nothing", *OWN, *peers)
+    }
+    for way in OWN:
+        for other in ("nothing", *peers):
+            name = "not traced" if other == "nothing" else other
+            figure(f"io {way}: run time of the fetch", found[way][0], "s", peer=name, peer_value=found[other][0])
+            if other in peers:
+                figure(
+                    f"io {way}: share that programs ran",
+                    found[way][1],
+                    "%",
+                    peer=other,
+                    peer_value=found[other][1],
+                    note=f"({found[way][2]:,.0f} runs; {other} {found[other][2]:,.0f})",
+                )
 
 
-if __name__ == "__main__":
-    kit.main(bench)
+if why := vm.missing():
+    skip(why)
+build("-p", "mongosonar")
+make_lab("bin/study", "libwiredtiger-dev")
+main(bench)

@@ -11,12 +11,9 @@ stay, client ports move, and each copy begins where the one before ended. Prints
 
 import argparse
 import json
-import pathlib
 import struct
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
-from wire import packets, tcp_offset  # noqa: E402
+from wire import packets, tcp_offset
 
 
 def over_ipv6(frame, tcp):
