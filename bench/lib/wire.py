@@ -1,4 +1,4 @@
-"""Frames: read from a recording, moved to other addresses and ports, made by hand, and sent at a given rate."""
+"""Frames: read from a recording, moved to other addresses and ports, built by hand, and sent at a given rate."""
 
 import array
 import ctypes
@@ -11,10 +11,10 @@ import struct
 import subprocess
 import time
 
-# Ports from here on are those of clients; servers keep theirs.
+# Ports from here on belong to clients; those of servers are lower and stay as they are.
 FIRST_CLIENT_PORT = 32_768
 CLIENT_PORTS = 65_536 - FIRST_CLIENT_PORT
-# Documentation's addresses (RFC 5737, RFC 3849): no host has them, so nobody answers what is sent.
+# Addresses for documentation (RFC 5737, RFC 3849): no host has them, so nobody answers.
 SERVER, CLIENTS = socket.inet_aton("192.0.2.1"), socket.inet_aton("198.51.100.0")
 SERVER6, CLIENTS6 = (socket.inet_pton(socket.AF_INET6, text) for text in ("2001:db8::1", "2001:db8:1::"))
 CLONE_NEWNET = 0x4000_0000
@@ -27,7 +27,7 @@ def packets(path):
     with opener(path, "rb") as file:
         data = file.read()
     if data[:4] != b"\xd4\xc3\xb2\xa1":
-        raise SystemExit(f"{path}: a little-endian pcap with microseconds is wanted")
+        raise SystemExit(f"{path} is no little-endian pcap with microseconds")
     at = 24
     while at < len(data):
         seconds, micros, length, _ = struct.unpack_from("<IIII", data, at)
@@ -36,7 +36,7 @@ def packets(path):
 
 
 def tcp_offset(frame):
-    """Where the TCP header of a frame begins; None when there is none."""
+    """The offset of the TCP header of a frame; None if it has none."""
     kind = frame[12:14]
     if kind == b"\x08\x00" and frame[23] == socket.IPPROTO_TCP:
         return 14 + (frame[14] & 15) * 4
@@ -44,7 +44,7 @@ def tcp_offset(frame):
 
 
 def client_port_at(frame, tcp):
-    """Where the client's port stands, and whether the client sends."""
+    """The offset of the client's port, and whether the client sends."""
     source, _ = struct.unpack_from(">HH", frame, tcp)
     return (tcp, True) if source >= FIRST_CLIENT_PORT else (tcp + 2, False)
 
@@ -72,8 +72,8 @@ def client_address(host, family=socket.AF_INET):
 
 
 def between_others(frame, tcp, host):
-    """The same frame between a client and SERVER. Sequence numbers differ from host to host, as the same ones
-    with the same bytes would be one connection seen on both sides of an address translation."""
+    """The same frame between a client and SERVER. Sequence numbers differ from host to host: the same ones with the
+    same bytes would look like one connection on both sides of an address translation."""
     _, from_client = client_port_at(frame, tcp)
     client, client6 = client_address(host), client_address(host, socket.AF_INET6)
     frame = bytearray(frame)
@@ -89,11 +89,10 @@ def between_others(frame, tcp, host):
 
 
 class Schedule:
-    """Frames in the order in which they are to be sent, again and again.
+    """Frames in the order in which they are sent, again and again.
 
-    A connection stands in it under a number; each time the schedule begins anew, every connection gets a
-    client port that was not in use before, so that it is another connection to whoever listens. Ports come
-    again after 32,768 connections.
+    Connections have numbers. Each time the schedule starts again, every connection gets another client port, so that
+    a capture sees a new connection. Ports repeat after 32,768 connections.
     """
 
     def __init__(self):
@@ -102,7 +101,7 @@ class Schedule:
         self.bytes = 0
 
     def add(self, frame, tcp, connection):
-        """One more frame; the bytes of a frame object that was added before are not stored again."""
+        """Adds a frame; the bytes of a frame object that was added before are not stored again."""
         place = self.places.get(id(frame))
         if place is None:
             place = self.places[id(frame)] = len(self.bodies)
@@ -116,8 +115,8 @@ class Schedule:
 
 
 def of_recording(recording, largest, rounds, with_large=False, host=1):
-    """A schedule, of client `host`, of those connections of a recording that have no frame above `largest` bytes, `rounds` times.
-    With `with_large` the others stand among them once, spread evenly."""
+    """A schedule of client `host`: the connections of a recording without a frame above `largest` bytes, `rounds`
+    times; `with_large` spreads the others evenly among them, once."""
     found, count = connections(recording)
     large = {connection for connection, frame, _ in found if len(frame) > largest}
     moved = [(connection, between_others(frame, tcp, host), tcp) for connection, frame, tcp in found]
@@ -135,7 +134,7 @@ def of_recording(recording, largest, rounds, with_large=False, host=1):
 
 
 class Conversation:
-    """A TCP connection made by hand, between a client and SERVER."""
+    """A TCP connection built by hand, between a client and SERVER."""
 
     def __init__(self, client, port, server_port):
         self.addresses = (client, SERVER)
@@ -169,7 +168,7 @@ class Conversation:
 
 
 def bson(document):
-    """A document of the few types that benches use."""
+    """Encodes a document of the few types that benches use."""
     out = b""
     for key, value in document.items():
         name = key.encode() + b"\0"
@@ -187,7 +186,7 @@ def bson(document):
 
 
 def message(document, request_id, response_to=0):
-    """An OP_MSG; `document` is encoded already."""
+    """An OP_MSG with an encoded document."""
     return struct.pack("<iIIiIB", 21 + len(document), request_id, response_to, 2013, 0, 0) + document
 
 
@@ -224,11 +223,11 @@ class Sender:
         self.pipe.send((rate, seconds, turns))
 
     def end(self):
-        """Waits until it is sent; gives `frames`, `bytes`, `seconds`, `turns` (a fraction)."""
+        """Waits until all is sent; returns `frames`, `bytes`, `seconds`, `turns` (a fraction)."""
         try:
             return self.pipe.recv()
         except EOFError:
-            raise SystemExit("the sender failed, see above") from None
+            raise SystemExit("the sender failed") from None
 
 
 def _serve(pipe, interface, schedule, cpu, namespace_of):
@@ -262,8 +261,8 @@ def _serve(pipe, interface, schedule, cpu, namespace_of):
 
 
 class _Queue:
-    """A schedule as sendmmsg(2) wants it: of each frame the bytes before the client's port, the port of its
-    connection, the bytes after."""
+    """A schedule in the form that sendmmsg(2) takes: each frame as the bytes before the client's port, the port of its
+    connection, and the bytes after it."""
 
     BATCH = 256
     MESSAGE_BYTES = 64  # struct mmsghdr on 64-bit Linux
