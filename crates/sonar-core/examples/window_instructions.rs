@@ -29,7 +29,8 @@ impl Random {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let operations: u64 = std::env::args().nth(1).ok_or("usage: window_instructions OPERATIONS")?.parse()?;
-    let shape = |n: u64| ShapeInfo { id: ShapeId(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..ShapeInfo::default() };
+    let shape =
+        |n: u64| ShapeInfo { id: ShapeId(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)), ..ShapeInfo::default() };
     let shapes: Vec<_> = (1..=SHAPES).map(|n| Arc::new(shape(n))).collect();
     let app = |n: u64| Application { name: format!("app {n}").into(), ..Application::default() };
     let apps: Vec<_> = (0..APPLICATIONS).map(|n| Arc::new(app(n))).collect();
