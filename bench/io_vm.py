@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 
-from lib.kit import MONGOSONAR, ROOT, build, figure, main, make_lab, median, output, rounds, skip, skipped
+from lib.kit import MONGOSONAR, ROOT, build, figure, main, make_lab, median, output, rounds, say, skip, skipped
 
 sys.path.insert(0, str(ROOT / "lab/vm"))
 import vm  # noqa: E402
@@ -71,7 +71,11 @@ def bench():
         # By their real paths: one of them is a link to another.
         files += [(os.path.realpath(shutil.which(name)), f"/bin/{name}") for name in peers]
         script = SCRIPT.replace("PEERS", " ".join(peers)).replace("ROUNDS", str(ROUNDS))
-        done = vm.run(script, files=files, disks=[400], memory=900, seconds=300 * ROUNDS)
+        try:
+            done = vm.run(script, files=files, disks=[400], memory=900, seconds=600 * ROUNDS)
+        except vm.Failed as why:
+            say(str(why))
+            sys.exit(str(why).splitlines()[0])
     rows = re.findall(r"^(\w+) ([\d.]+)(?: (\d+) (\d+))?", done.out, re.M)
     if done.code or not rows:
         sys.exit(f"the virtual machine measured nothing:\n{done}")
