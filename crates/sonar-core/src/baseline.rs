@@ -16,7 +16,7 @@ pub const LOOKS: u32 = 1_000;
 
 /// Identifies a row of the baseline.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Which<'a> {
+pub enum BaselineKey<'a> {
     /// A shape.
     Shape(Class, ShapeId),
     /// `db.collection`, over all classes in the baseline.
@@ -25,9 +25,9 @@ pub enum Which<'a> {
 
 /// A row to compare with the baseline.
 #[derive(Copy, Clone, Debug)]
-pub struct Asked<'a> {
+pub struct BaselineQuery<'a> {
     /// The row of the baseline to compare it with.
-    pub which: Which<'a>,
+    pub which: BaselineKey<'a>,
     /// Its latencies.
     pub latency: &'a Histogram,
     /// Age of its oldest operation in flight, in nanoseconds.
@@ -36,7 +36,7 @@ pub struct Asked<'a> {
 
 /// How a row has changed since the baseline.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Since {
+pub enum BaselineStatus {
     /// It is not in the baseline.
     New,
     /// Slower than in the baseline.
@@ -47,7 +47,7 @@ pub enum Since {
     Known,
 }
 
-impl Since {
+impl BaselineStatus {
     /// The stable name in output.
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,9 +61,9 @@ impl Since {
 
 /// The result of comparing a row with the baseline.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Against {
+pub struct BaselineResult {
     /// How it has changed.
-    pub since: Since,
+    pub status: BaselineStatus,
     /// How its latencies differ from the baseline's; `None` if they cannot be compared.
     pub shift: Option<Shift>,
 }
@@ -84,24 +84,24 @@ pub struct Baseline {
     /// Its latencies may be compared with those of the wire.
     same_clock: bool,
     /// It is complete: a row that is missing did not occur.
-    is_whole: bool,
+    is_complete: bool,
     /// The source left out operations faster than this, in nanoseconds.
-    least_ns: u64,
+    threshold_ns: u64,
 }
 
 impl Baseline {
     /// Makes a baseline from a digest by shape. `same_clock`: its latencies were measured on the wire too;
-    /// otherwise they are the server's own, and only new rows are reported. `is_whole`: it lacks no rows.
-    pub fn new(digest: &Digest, same_clock: bool, is_whole: bool) -> Self {
+    /// otherwise they are the server's own, and only new rows are reported. `is_complete`: it lacks no rows.
+    pub fn new(digest: &Digest, same_clock: bool, is_complete: bool) -> Self {
         let mut baseline = Self {
             same_clock,
-            is_whole: is_whole && digest.folded == 0,
-            least_ns: if same_clock { 0 } else { digest.totals().latency.min_ns().unwrap_or(0) },
+            is_complete: is_complete && digest.folded == 0,
+            threshold_ns: if same_clock { 0 } else { digest.totals().latency.min_ns().unwrap_or(0) },
             ..Self::default()
         };
         for row in digest.rows() {
             let Row { subject: Subject::Shape { shape, identity, .. }, class, .. } = row else {
-                baseline.is_whole = false;
+                baseline.is_complete = false;
                 continue;
             };
             let add = |before: &mut Before| {
@@ -137,8 +137,8 @@ impl Baseline {
     }
 
     /// Whether a row that is missing in it is new.
-    pub const fn is_whole(&self) -> bool {
-        self.is_whole
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// Whether latencies may be compared.
@@ -148,42 +148,46 @@ impl Baseline {
 
     /// The baseline's source left out operations faster than this, in nanoseconds (a log's `slowms`). A row that
     /// is missing in it is new only if it takes longer.
-    pub const fn least_ns(&self) -> u64 {
-        self.least_ns
+    pub const fn threshold_ns(&self) -> u64 {
+        self.threshold_ns
     }
 
     /// Compares rows with the baseline. Pass all rows of one moment together, because the test is corrected for
     /// their number. `None` for a row about which the baseline cannot decide.
-    pub fn against(&self, rows: &[Option<Asked<'_>>]) -> Vec<Option<Against>> {
-        let mut all: Vec<Option<Against>> = rows
+    pub fn compare(&self, rows: &[Option<BaselineQuery<'_>>]) -> Vec<Option<BaselineResult>> {
+        let mut all: Vec<Option<BaselineResult>> = rows
             .iter()
             .map(|row| {
-                let Asked { which, latency, waiting_ns } = (*row)?;
+                let BaselineQuery { which, latency, waiting_ns } = (*row)?;
                 let before = match which {
-                    Which::Shape(class, id) => self.shapes.get(&(class, id)),
-                    Which::Namespace(name) => self.namespaces.get(name),
+                    BaselineKey::Shape(class, id) => self.shapes.get(&(class, id)),
+                    BaselineKey::Namespace(name) => self.namespaces.get(name),
                 };
                 match before {
                     Some(before) => {
                         let shift = shift(&before.latency, latency, before.dispersion);
                         let shift = shift.filter(|_| self.same_clock);
-                        Some(Against { since: Since::Known, shift })
+                        Some(BaselineResult { status: BaselineStatus::Known, shift })
                     }
                     None => {
                         let longest = latency.max_ns().max(waiting_ns);
-                        let is_new = self.is_whole && longest.is_some_and(|ns| ns >= self.least_ns);
-                        is_new.then_some(Against { since: Since::New, shift: None })
+                        let is_new = self.is_complete && longest.is_some_and(|ns| ns >= self.threshold_ns);
+                        is_new.then_some(BaselineResult { status: BaselineStatus::New, shift: None })
                     }
                 }
             })
             .collect();
-        let p = |against: &Against| against.shift.map_or(1.0, |shift| shift.p);
+        let p = |against: &BaselineResult| against.shift.map_or(1.0, |shift| shift.p);
         let judged: Vec<usize> =
             (0..all.len()).filter(|&at| all[at].is_some_and(|against| against.shift.is_some())).collect();
         let p: Vec<f64> = judged.iter().map(|&at| all[at].as_ref().map_or(1.0, p)).collect();
         for (at, stands) in judged.into_iter().zip(stands(&p, 1.0 / f64::from(LOOKS))) {
-            if let Some(Against { since, shift: Some(shift) }) = &mut all[at] {
-                *since = if stands && shift.effect >= MIN_EFFECT { Since::Slower } else { Since::Same };
+            if let Some(BaselineResult { status, shift: Some(shift) }) = &mut all[at] {
+                *status = if stands && shift.effect >= MIN_EFFECT {
+                    BaselineStatus::Slower
+                } else {
+                    BaselineStatus::Same
+                };
             }
         }
         all
@@ -215,7 +219,7 @@ mod tests {
         };
         let subject = Subject::Shape { identity: Identity::Exact, shape: Arc::new(shape), order: ShapeId(0) };
         let mut row = Row::new(subject, Class::User);
-        let figures = &mut row.of_mut(Source::Wire).figures;
+        let figures = &mut row.observed_by_mut(Source::Wire).figures;
         (figures.calls, figures.entries) = (latency.count(), latency.count());
         (figures.latency, figures.first_seen) = (latency, Timestamp::from_unix(1, 0));
         row
@@ -227,33 +231,51 @@ mod tests {
         digest
     }
 
-    fn since(baseline: &Baseline, which: Which<'_>, latency: &Histogram) -> Option<Since> {
-        baseline.against(&[Some(Asked { which, latency, waiting_ns: None })])[0].map(|against| against.since)
+    fn status(baseline: &Baseline, which: BaselineKey<'_>, latency: &Histogram) -> Option<BaselineStatus> {
+        baseline.compare(&[Some(BaselineQuery { which, latency, waiting_ns: None })])[0]
+            .map(|against| against.status)
     }
 
-    const ONE: Which<'_> = Which::Shape(Class::User, ShapeId(1));
-    const TWO: Which<'_> = Which::Shape(Class::User, ShapeId(2));
+    const ONE: BaselineKey<'_> = BaselineKey::Shape(Class::User, ShapeId(1));
+    const TWO: BaselineKey<'_> = BaselineKey::Shape(Class::User, ShapeId(2));
 
     #[test]
     fn rows_are_new_slower_or_the_same() {
         let usual = || histogram((0..1_000).map(|n| 1_000_000 + n * 1_000));
         let slow = histogram((0..100).map(|n| 3_000_000 + n * 1_000));
         let baseline = Baseline::new(&digest([row(1, "orders", usual())]), true, true);
-        assert_eq!(since(&baseline, ONE, &usual()), Some(Since::Same));
-        assert_eq!(since(&baseline, ONE, &slow), Some(Since::Slower));
-        assert_eq!(since(&baseline, ONE, &histogram([1; 100])), Some(Since::Same), "quicker is no complaint");
-        assert_eq!(since(&baseline, ONE, &histogram([9_000_000; 19])), Some(Since::Known), "too few");
-        assert_eq!(since(&baseline, TWO, &usual()), Some(Since::New));
-        assert_eq!(since(&baseline, Which::Shape(Class::Internal, ShapeId(1)), &usual()), Some(Since::New));
-        assert_eq!(since(&baseline, Which::Namespace("shop.orders"), &slow), Some(Since::Slower));
-        assert_eq!(since(&baseline, Which::Namespace("shop.people"), &slow), Some(Since::New));
-        assert_eq!(baseline.against(&[None]), [None]);
-        let nothing = Histogram::new();
-        let hangs = |which| Asked { which, latency: &nothing, waiting_ns: Some(1) };
-        let results = baseline.against(&[Some(hangs(TWO)), Some(hangs(ONE))]);
+        assert_eq!(status(&baseline, ONE, &usual()), Some(BaselineStatus::Same));
+        assert_eq!(status(&baseline, ONE, &slow), Some(BaselineStatus::Slower));
         assert_eq!(
-            results.iter().map(|one| one.map(|one| one.since)).collect::<Vec<_>>(),
-            [Some(Since::New), Some(Since::Known)],
+            status(&baseline, ONE, &histogram([1; 100])),
+            Some(BaselineStatus::Same),
+            "quicker is no complaint"
+        );
+        assert_eq!(
+            status(&baseline, ONE, &histogram([9_000_000; 19])),
+            Some(BaselineStatus::Known),
+            "too few"
+        );
+        assert_eq!(status(&baseline, TWO, &usual()), Some(BaselineStatus::New));
+        assert_eq!(
+            status(&baseline, BaselineKey::Shape(Class::Internal, ShapeId(1)), &usual()),
+            Some(BaselineStatus::New)
+        );
+        assert_eq!(
+            status(&baseline, BaselineKey::Namespace("shop.orders"), &slow),
+            Some(BaselineStatus::Slower)
+        );
+        assert_eq!(
+            status(&baseline, BaselineKey::Namespace("shop.people"), &slow),
+            Some(BaselineStatus::New)
+        );
+        assert_eq!(baseline.compare(&[None]), [None]);
+        let nothing = Histogram::new();
+        let hangs = |which| BaselineQuery { which, latency: &nothing, waiting_ns: Some(1) };
+        let results = baseline.compare(&[Some(hangs(TWO)), Some(hangs(ONE))]);
+        assert_eq!(
+            results.iter().map(|one| one.map(|one| one.status)).collect::<Vec<_>>(),
+            [Some(BaselineStatus::New), Some(BaselineStatus::Known)],
             "it has not ended yet"
         );
     }
@@ -261,20 +283,20 @@ mod tests {
     #[test]
     fn an_incomplete_baseline_calls_nothing_new() {
         let baseline = Baseline::new(&digest([row(1, "orders", histogram([5; 50]))]), true, false);
-        assert_eq!(since(&baseline, TWO, &histogram([5; 50])), None);
-        assert_eq!(since(&baseline, ONE, &histogram([5; 50])), Some(Since::Same));
+        assert_eq!(status(&baseline, TWO, &histogram([5; 50])), None);
+        assert_eq!(status(&baseline, ONE, &histogram([5; 50])), Some(BaselineStatus::Same));
     }
 
     #[test]
     fn a_log_lacks_fast_operations_and_has_another_clock() {
         let baseline = Baseline::new(&digest([row(1, "orders", histogram([100_000_000; 50]))]), false, true);
         assert_eq!(
-            since(&baseline, TWO, &histogram([5_000_000; 500])),
+            status(&baseline, TWO, &histogram([5_000_000; 500])),
             None,
             "it would not have been logged"
         );
-        assert_eq!(since(&baseline, TWO, &histogram([5_000_000, 200_000_000])), Some(Since::New));
-        assert_eq!(since(&baseline, ONE, &histogram([900_000_000; 50])), Some(Since::Known));
+        assert_eq!(status(&baseline, TWO, &histogram([5_000_000, 200_000_000])), Some(BaselineStatus::New));
+        assert_eq!(status(&baseline, ONE, &histogram([900_000_000; 50])), Some(BaselineStatus::Known));
     }
 
     #[test]
@@ -285,7 +307,7 @@ mod tests {
             let latency_ns = 100 * 1_000_000 * (1 + second % 2);
             let bucket = crate::timeline::Bucket { calls: 100, latency_ns, ..Default::default() };
             swinging
-                .of_mut(Source::Wire)
+                .observed_by_mut(Source::Wire)
                 .figures
                 .timeline_mut()
                 .add(Timestamp::from_unix(1_000 + second, 0), bucket);
@@ -294,8 +316,8 @@ mod tests {
             Baseline::new(&digest([row(1, "orders", swinging.figures().latency.clone())]), true, true);
         let swinging = Baseline::new(&digest([swinging]), true, true);
         let slow_second = histogram([2_000_000; 100]);
-        assert_eq!(since(&steady, ONE, &slow_second), Some(Since::Slower));
-        assert_eq!(since(&swinging, ONE, &slow_second), Some(Since::Same));
+        assert_eq!(status(&steady, ONE, &slow_second), Some(BaselineStatus::Slower));
+        assert_eq!(status(&swinging, ONE, &slow_second), Some(BaselineStatus::Same));
     }
 
     /// One comparison in a thousand may fail, over 40 rows without a change: 400 comparisons may give a few
@@ -319,11 +341,15 @@ mod tests {
                 .iter()
                 .zip(1..)
                 .map(|(latency, id)| {
-                    Some(Asked { which: Which::Shape(Class::User, ShapeId(id)), latency, waiting_ns: None })
+                    Some(BaselineQuery {
+                        which: BaselineKey::Shape(Class::User, ShapeId(id)),
+                        latency,
+                        waiting_ns: None,
+                    })
                 })
                 .collect();
-            let results = baseline.against(&rows);
-            alarms += usize::from(results.iter().flatten().any(|one| one.since == Since::Slower));
+            let results = baseline.compare(&rows);
+            alarms += usize::from(results.iter().flatten().any(|one| one.status == BaselineStatus::Slower));
         }
         assert!(alarms <= 3, "{alarms} of 400 looks");
     }

@@ -95,7 +95,7 @@ impl Digest {
             _ => return,
         };
         let mut row = Row::new(subject, class);
-        row.of_mut(Source::Wire).in_flight =
+        row.observed_by_mut(Source::Wire).in_flight =
             Unfinished { count: waiting.count, oldest_ns: waiting.oldest_ns };
         self.total.merge(&row);
         self.add(&row);
@@ -170,6 +170,6 @@ impl Digest {
 
     /// Figures of all operations that `source` saw.
     pub fn totals_mut(&mut self, source: Source) -> &mut Figures {
-        &mut self.total.of_mut(source).figures
+        &mut self.total.observed_by_mut(source).figures
     }
 }

@@ -179,7 +179,7 @@ pub struct Application {
 
 impl Application {
     /// The application of a connection whose `hello` was not captured.
-    pub fn late() -> Self {
+    pub fn joined_late() -> Self {
         Self { joined_late: true, ..Self::default() }
     }
 

@@ -68,7 +68,7 @@ impl Subject {
 impl SubjectRef<'_> {
     /// Whether both are the same subject. Equal shapes usually share one allocation, so pointers are compared first.
     #[inline(always)]
-    fn is(self, subject: &Subject) -> bool {
+    fn matches(self, subject: &Subject) -> bool {
         match (self, subject) {
             (
                 Self::Shape(identity, shape, order),
@@ -87,7 +87,7 @@ impl SubjectRef<'_> {
 
     /// A cheap hash for [`Table`](crate::Table)'s cache of recent rows. Collisions cost only a lookup.
     #[inline]
-    fn number(self) -> u64 {
+    fn quick_hash(self) -> u64 {
         match self {
             // Ids are hashes already.
             Self::Shape(_, shape, order) => shape.id.0 ^ order.0,
@@ -125,16 +125,16 @@ pub(crate) struct Key<'a> {
 impl Key<'_> {
     /// See [`SubjectRef::quick_hash`].
     #[inline]
-    pub(crate) fn number(&self) -> u64 {
-        self.subject.number().wrapping_add(self.class as u64).wrapping_add(u64::from(self.server.port))
+    pub(crate) fn quick_hash(&self) -> u64 {
+        self.subject.quick_hash().wrapping_add(self.class as u64).wrapping_add(u64::from(self.server.port))
     }
 
     /// Whether `row` has this key.
     #[inline(always)]
-    pub(crate) fn is(&self, row: &Row) -> bool {
+    pub(crate) fn matches(&self, row: &Row) -> bool {
         self.class == row.class
             && self.role == row.role
-            && self.subject.is(&row.subject)
+            && self.subject.matches(&row.subject)
             && self.server == row.server
     }
 
@@ -258,19 +258,19 @@ impl Row {
     }
 
     /// The figures from `source`; `None` if it saw no operation of this row.
-    pub fn of(&self, source: Source) -> Option<&Observed> {
+    pub fn observed_by(&self, source: Source) -> Option<&Observed> {
         self.observed[source as usize].as_deref()
     }
 
     /// Mutable access to the figures from `source`.
     #[inline]
-    pub fn of_mut(&mut self, source: Source) -> &mut Observed {
+    pub fn observed_by_mut(&mut self, source: Source) -> &mut Observed {
         self.observed[source as usize].get_or_insert_default()
     }
 
     /// The sources with figures, the one with the most precise latencies first.
     pub fn sources(&self) -> impl Iterator<Item = Source> {
-        Source::ALL.into_iter().filter(|source| self.of(*source).is_some())
+        Source::ALL.into_iter().filter(|source| self.observed_by(*source).is_some())
     }
 
     /// Everything from the source with the most precise latencies.
@@ -286,7 +286,8 @@ impl Row {
 
     /// The source that knows for most operations how the server executed them, with its figures; `None` if no source knows.
     pub fn executed(&self) -> Option<(Source, &Figures)> {
-        let figures = Source::ALL.into_iter().filter_map(|source| Some((source, &self.of(source)?.figures)));
+        let figures =
+            Source::ALL.into_iter().filter_map(|source| Some((source, &self.observed_by(source)?.figures)));
         // For equal counts, the first source.
         figures
             .filter(|(_, figures)| figures.knows_execution())
@@ -317,24 +318,24 @@ impl Row {
     /// Adds the figures of one operation.
     #[inline(always)]
     pub(crate) fn record(&mut self, record: &Record<'_>) -> &mut Observed {
-        let observed = self.of_mut(record.source);
+        let observed = self.observed_by_mut(record.source);
         observed.figures.record(record);
         observed
     }
 
     /// Adds the ordered id and the `queryHash` of an operation.
     #[inline]
-    pub(crate) fn see_ids(&mut self, record: &Record<'_>) {
-        self.see_order(record.op.ordered_id);
+    pub(crate) fn add_ids(&mut self, record: &Record<'_>) {
+        self.add_ordered_id(record.op.ordered_id);
         if let Some(execution) = record.execution
             && !execution.query_hash.is_empty()
         {
-            self.see_query_hash(execution.query_hash);
+            self.add_query_hash(execution.query_hash);
         }
     }
 
     /// Adds an ordered id. The [`MAX_ORDERED_IDS`] smallest are kept.
-    pub fn see_order(&mut self, id: ShapeId) {
+    pub fn add_ordered_id(&mut self, id: ShapeId) {
         if self.ordered_ids.contains(&id) {
             return;
         }
@@ -346,7 +347,7 @@ impl Row {
     }
 
     /// Adds a `queryHash`.
-    pub fn see_query_hash(&mut self, hash: &str) {
+    pub fn add_query_hash(&mut self, hash: &str) {
         match &mut self.query_hash {
             None => self.query_hash = Some(hash.into()),
             Some(known) if **known == *hash => {}
@@ -361,9 +362,9 @@ impl Row {
                 mine.get_or_insert_default().merge(theirs);
             }
         }
-        other.ordered_ids.iter().for_each(|id| self.see_order(*id));
+        other.ordered_ids.iter().for_each(|id| self.add_ordered_id(*id));
         if let Some(hash) = &other.query_hash {
-            self.see_query_hash(hash);
+            self.add_query_hash(hash);
         }
     }
 }
@@ -520,7 +521,7 @@ mod tests {
             prop_assert_eq!(&sorted(&merged(&a, &merged(&b, &c))), &whole);
             prop_assert_eq!(&sorted(&merged(&merged(&c, &b), &a)), &whole);
             for row in &whole {
-                let observed: Vec<_> = row.sources().filter_map(|source| row.of(source)).collect();
+                let observed: Vec<_> = row.sources().filter_map(|source| row.observed_by(source)).collect();
                 prop_assert!(observed.iter().all(|one| one.apps.len() <= crate::figures::MAX_APPS_PER_ROW
                     && one.figures.server().plans.len() <= crate::figures::MAX_PLANS
                     && one.figures.errors.len() <= crate::figures::MAX_ERROR_CODES));
@@ -546,12 +547,12 @@ mod tests {
         let table = table(GroupBy::Shape, &all);
         let [row, profiled] = table.rows() else { panic!("two shapes") };
         assert_eq!(row.sources().collect::<Vec<_>>(), [Source::Wire, Source::Log]);
-        assert_eq!((row.figures().calls, row.of(Source::Log).unwrap().figures.calls), (2, 1));
+        assert_eq!((row.figures().calls, row.observed_by(Source::Log).unwrap().figures.calls), (2, 1));
         assert_eq!(row.figures().server().sums.keys_examined.get(), None, "the wire cannot know it");
         assert_eq!(row.server().sums.keys_examined.get(), Some(5));
         assert_eq!(row.examined_per_returned(), Some(1.0), "of the log alone");
         assert_eq!(row.executed().unwrap().0, Source::Log);
-        assert_eq!((profiled.figures().calls, profiled.of(Source::Wire)), (1, None));
+        assert_eq!((profiled.figures().calls, profiled.observed_by(Source::Wire)), (1, None));
     }
 
     #[test]

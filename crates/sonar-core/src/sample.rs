@@ -1,6 +1,6 @@
 //! Selects the connections of a sample of one in N.
 //!
-//! The decoder calls [`keeps`], and the kernel's socket filter is built from the same constants. So a live
+//! The decoder calls [`contains`], and the kernel's socket filter is built from the same constants. So a live
 //! sample and a sample of a capture file contain the same connections, if the same ports are given.
 
 use std::num::NonZeroU32;
@@ -23,7 +23,7 @@ pub const MAPPED: u32 = 0xffff;
 /// If exactly one port belongs to a server, the decision depends on the client's address and port only. So a
 /// connection is kept or left out on both sides of a translated destination address (a published port of a
 /// container). Otherwise it depends on both endpoints.
-pub fn keeps(
+pub fn contains(
     every: NonZeroU32,
     source: &Endpoint,
     destination: &Endpoint,
@@ -68,7 +68,7 @@ mod tests {
         let by_port = (0..4096u16).map(|n| Endpoint::v4([10, 1, 2, 3], 20_000 + 2 * n));
         for clients in [by_client.collect::<Vec<_>>(), by_port.collect()] {
             let kept =
-                clients.iter().filter(|client| keeps(FOUR, client, &server, |port| port == 27017)).count();
+                clients.iter().filter(|client| contains(FOUR, client, &server, |port| port == 27017)).count();
             // Binomial: mean 1024, standard deviation 28.
             assert!((880..1170).contains(&kept), "{kept} of 4096 for 1/4");
         }
@@ -82,13 +82,13 @@ mod tests {
             let client = Endpoint::v4([192, 0, 2, 1], 30_000 + n);
             let outside = Endpoint::v4([198, 51, 100, 5], 27018);
             let inside = Endpoint::v4([172, 17, 0, 2], 27017);
-            let kept = keeps(FOUR, &client, &outside, serves);
-            assert_eq!(kept, keeps(FOUR, &inside, &client, serves));
-            assert_eq!(kept, keeps(FOUR, &outside, &client, serves));
+            let kept = contains(FOUR, &client, &outside, serves);
+            assert_eq!(kept, contains(FOUR, &inside, &client, serves));
+            assert_eq!(kept, contains(FOUR, &outside, &client, serves));
             // If no port belongs to a server, both endpoints decide, in either order.
-            let blind = keeps(FOUR, &client, &outside, |_| false);
-            assert_eq!(blind, keeps(FOUR, &outside, &client, |_| false));
-            alike += u32::from(blind == keeps(FOUR, &client, &inside, |_| false));
+            let blind = contains(FOUR, &client, &outside, |_| false);
+            assert_eq!(blind, contains(FOUR, &outside, &client, |_| false));
+            alike += u32::from(blind == contains(FOUR, &client, &inside, |_| false));
             other += 1;
         }
         assert!(alike < other, "the other endpoint counts too");

@@ -133,19 +133,19 @@ impl Table {
                 key.server = record.op.server;
             }
         }
-        let number = key.number() as usize % RECENT;
-        let found = self.recent[number] as usize;
+        let slot = key.quick_hash() as usize % RECENT;
+        let found = self.recent[slot] as usize;
         let (at, folded) = match self.rows.get(found) {
-            Some(row) if key.is(row) => (found, false),
+            Some(row) if key.matches(row) => (found, false),
             _ => {
                 let (at, folded) = self.find_or_add(&key);
-                self.recent[number] = at as u32;
+                self.recent[slot] = at as u32;
                 (at, folded)
             }
         };
         let row = &mut self.rows[at];
         if is_shape || self.purpose == Purpose::Digest {
-            row.see_ids(record);
+            row.add_ids(record);
         }
         let observed = row.record(record);
         if self.purpose == Purpose::Digest {
@@ -202,7 +202,7 @@ impl Table {
 
     fn find(&self, key: &Key<'_>) -> Option<usize> {
         let hash = key.hash(&self.hasher);
-        self.index.find(hash, |&at| key.is(&self.rows[at as usize])).map(|&at| at as usize)
+        self.index.find(hash, |&at| key.matches(&self.rows[at as usize])).map(|&at| at as usize)
     }
 
     fn insert(&mut self, key: &Key<'_>) -> usize {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use sonar_core::Timestamp;
 use sonar_core::files::{
-    AccessKind, Analysis, FileRole, IoAccess, NEAR, Path, ThreadRole, judge, verdict::Finding,
+    AccessKind, AccessPath, Analysis, FileRole, IoAccess, NEAR, ThreadRole, judge, verdict::Finding,
 };
 
 fn access() -> impl Strategy<Value = IoAccess> {
@@ -259,5 +259,5 @@ fn the_verdict_names_the_access_path() {
     let verdict = judge(&lonely, role, name);
     assert_eq!((verdict.finding, verdict.in_order_ns), (Finding::RandomReads, None));
     assert_eq!(judge(&Analysis::new(), role, name).finding, Finding::TooFewReads);
-    assert_eq!(Path::of(Some(0.1)), Path::Mixed);
+    assert_eq!(AccessPath::of(Some(0.1)), AccessPath::Mixed);
 }

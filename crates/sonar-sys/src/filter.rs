@@ -74,11 +74,13 @@ pub(crate) struct Scope {
 }
 
 impl Filter {
-    /// Whether a sample keeps the connection between these two, by [`sample::keeps`]: exactly what the
+    /// Whether a sample keeps the connection between these two, by [`sample::contains`]: exactly what the
     /// program in the kernel decides. True for all when there is no `sample`.
     pub fn keeps(&self, source: &Endpoint, destination: &Endpoint) -> bool {
         let Some(every) = self.sample else { return true };
-        sample::keeps(every, source, destination, |port| self.ports.iter().any(|range| range.contains(&port)))
+        sample::contains(every, source, destination, |port| {
+            self.ports.iter().any(|range| range.contains(&port))
+        })
     }
 
     /// The program.
@@ -419,7 +421,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Drops unless the connection belongs to the sample: the arithmetic of [`sample::keeps`].
+    /// Drops unless the connection belongs to the sample: the arithmetic of [`sample::contains`].
     fn sample(&mut self, servers: Servers, every: NonZeroU32) {
         let (v6, hash) = (self.asm.label(), self.asm.label());
         let asm = &mut self.asm;

@@ -47,7 +47,7 @@ fn baseline(all: &Window) -> Arc<Baseline> {
         };
         let (identity, shape, order) = (Identity::Exact, row.shape().clone(), ShapeId(0));
         let mut before = Row::new(Subject::Shape { identity, shape, order }, row.class);
-        let figures = &mut before.of_mut(Source::Wire).figures;
+        let figures = &mut before.observed_by_mut(Source::Wire).figures;
         (figures.calls, figures.entries) = (latency.count(), latency.count());
         figures.latency = latency;
         digest.restore(&before);
@@ -133,7 +133,7 @@ fn namespaces_are_told_too_and_applications_are_not() {
     let by_namespace = Selection { by: By::Namespace, ..selection(&all) };
     let report = Report::new(&all, &by_namespace);
     let customers = report.rows.iter().find(|row| row.namespace().unwrap() == "shop.customers").unwrap();
-    assert_eq!(customers.against.unwrap().since.name(), "slower");
+    assert_eq!(customers.against.unwrap().status.name(), "slower");
     for by in [By::App, By::Client] {
         let selection = Selection { by, ..selection(&all) };
         assert!(Report::new(&all, &selection).rows.iter().all(|row| row.against.is_none()));

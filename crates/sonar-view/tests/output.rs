@@ -26,7 +26,7 @@ const START: u64 = 1_777_629_600;
 fn window(sample: u32) -> Window {
     let start = Timestamp::from_unix(START, 0);
     let mut window = Window::new(start, WindowSettings { sample, split_by_order: false });
-    let (web, late) = (app("web", "PyMongo", "4.7.3"), Arc::new(Application::late()));
+    let (web, late) = (app("web", "PyMongo", "4.7.3"), Arc::new(Application::joined_late()));
     let find = shape(0xa1, "find", "shop.orders", "{filter: {a: ?number}}", "{filter: {a: ?}}");
     let insert = shape(0xb2, "insert", "shop.carts", "{documents: ?}", "{documents: ?}");
     let hello = shape(0xc3, "hello", "admin", "{hello: ?number}", "{hello: ?}");

@@ -155,7 +155,7 @@ fn apart(digest: &Digest, zone: &Zone) -> Option<String> {
     let spans: Vec<_> = digest
         .total
         .sources()
-        .filter_map(|source| Some((source, &digest.total.of(source)?.figures)))
+        .filter_map(|source| Some((source, &digest.total.observed_by(source)?.figures)))
         .filter(|(_, figures)| figures.calls > 0)
         .collect();
     let from = spans.iter().map(|(_, figures)| figures.first_seen).max()?;

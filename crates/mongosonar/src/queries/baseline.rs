@@ -37,7 +37,7 @@ pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
         bail!("the baseline {name} holds no shape of the classes asked for");
     }
     if !baseline.has_same_clock() {
-        let least = match baseline.least_ns() {
+        let least = match baseline.threshold_ns() {
             0 => String::new(),
             ns => format!(", where it takes {} or longer", Nanos(ns)),
         };
@@ -47,7 +47,7 @@ pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
             source.name(),
         );
     }
-    if !baseline.is_whole() {
+    if !baseline.is_complete() {
         eprintln!("mongosonar: rows were left out of the baseline {name}, so nothing is marked as new");
     }
     Ok(Arc::new(baseline))

@@ -45,7 +45,7 @@ pub use losses::IoLosses;
 pub use naming::FileRole;
 pub use page_ins::PageIns;
 pub use pattern::{FilePattern, Flow};
-pub use phase::{Path, Phase, Slice};
+pub use phase::{AccessPath, Phase, Slice};
 pub use speeds::Speeds;
 pub use thread::ThreadRole;
 pub use usage::Usage;

@@ -68,7 +68,7 @@ impl Slice {
 
 /// The order in which a file was read.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Path {
+pub enum AccessPath {
     /// Randomness below [`SEQUENTIAL_BELOW`].
     Sequential,
     /// Randomness in between.
@@ -79,7 +79,7 @@ pub enum Path {
     Unknown,
 }
 
-impl Path {
+impl AccessPath {
     /// The path for a randomness score.
     pub fn of(randomness: Option<f64>) -> Self {
         match randomness {
@@ -109,7 +109,7 @@ pub struct Phase {
     /// Number of the last slice, inclusive.
     pub last: usize,
     /// The path.
-    pub path: Path,
+    pub path: AccessPath,
     /// All reads of the phase.
     pub total: Slice,
 }
@@ -119,13 +119,14 @@ pub struct Phase {
 pub fn phases(slices: &[Slice]) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     for (at, slice) in slices.iter().enumerate().filter(|(_, slice)| slice.reads > 0) {
-        let path = if slice.steps() < SLICE_MIN { Path::Unknown } else { Path::of(slice.randomness()) };
+        let path =
+            if slice.steps() < SLICE_MIN { AccessPath::Unknown } else { AccessPath::of(slice.randomness()) };
         if let Some(last) = phases.last_mut() {
-            let joins = path == last.path || path == Path::Unknown || last.path == Path::Unknown;
+            let joins = path == last.path || path == AccessPath::Unknown || last.path == AccessPath::Unknown;
             if joins && at - last.last <= GAP {
                 last.last = at;
                 last.total.add(slice);
-                last.path = if path == Path::Unknown { last.path } else { path };
+                last.path = if path == AccessPath::Unknown { last.path } else { path };
                 continue;
             }
         }
@@ -133,7 +134,7 @@ pub fn phases(slices: &[Slice]) -> Vec<Phase> {
     }
     for phase in &mut phases {
         if phase.total.steps() >= SLICE_MIN {
-            phase.path = Path::of(phase.total.randomness());
+            phase.path = AccessPath::of(phase.total.randomness());
         }
     }
     phases
@@ -157,7 +158,7 @@ mod tests {
         slices.extend([slice(1, 90); 4]);
         let phases = phases(&slices);
         let found: Vec<_> = phases.iter().map(|phase| (phase.first, phase.last, phase.path)).collect();
-        assert_eq!(found, [(0, 9, Path::Sequential), (30, 33, Path::Random)]);
+        assert_eq!(found, [(0, 9, AccessPath::Sequential), (30, 33, AccessPath::Random)]);
         assert_eq!(phases.iter().map(|phase| phase.total.reads).sum::<u64>(), 505 + 2 + 80 + 364);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::analysis::Analysis;
 use super::naming::FileRole;
-use super::phase::{Path, SEQUENTIAL_BELOW};
+use super::phase::{AccessPath, SEQUENTIAL_BELOW};
 use super::thread::ThreadRole;
 
 /// The minimum number of reads (that waited for the device, if known) for a verdict.
@@ -196,7 +196,7 @@ pub fn judge_file(
     let in_order_rate = (bytes >= MIN_RATE_BYTES && ns > 0).then(|| bytes as f64 / (ns as f64 / 1e9));
     let randomness = reads.distances.randomness();
     let amplification = reads.amplification();
-    let path = Path::of(randomness);
+    let path = AccessPath::of(randomness);
     let is_known = reads.device_given > 0;
     let device_reads = is_known.then(|| reads.uncached.count());
     let device_per_touched = (is_known && reads.extent.bytes() > 0)
@@ -207,14 +207,14 @@ pub fn judge_file(
         _ if reads.count < MIN_READS => Finding::TooFewReads,
         _ if device_per_touched.is_some_and(|share| share < COLD_FROM) => Finding::FromCache,
         _ if waited < MIN_READS && reads.device_bytes < MIN_DEVICE_BYTES => Finding::TooFewReads,
-        Path::Unknown => Finding::TooFewReads,
-        Path::Sequential if amplification.is_none_or(|times| times < AMPLIFIED_FROM) => {
+        AccessPath::Unknown => Finding::TooFewReads,
+        AccessPath::Sequential if amplification.is_none_or(|times| times < AMPLIFIED_FROM) => {
             Finding::SequentialPass
         }
         // Jumps back to what was just read do not change the order.
         _ if reads.distances.far_share().is_some_and(|share| share < SEQUENTIAL_BELOW) => Finding::ReadAgain,
-        Path::Sequential | Path::Mixed => Finding::Mixed,
-        Path::Random => match index {
+        AccessPath::Sequential | AccessPath::Mixed => Finding::Mixed,
+        AccessPath::Random => match index {
             Some((_, index, _)) if role(id) == FileRole::Collection => Finding::IndexFetch { index },
             _ => Finding::RandomReads,
         },

@@ -154,7 +154,7 @@ impl Decoder {
 
     /// Whether the connection between these two is one of those that a sample of one in `every` keeps.
     fn is_sampled(&self, every: NonZeroU32, source: Endpoint, destination: Endpoint) -> bool {
-        sample::keeps(every, &source, &destination, |port| self.stages.ports.names(port))
+        sample::contains(every, &source, &destination, |port| self.stages.ports.names(port))
     }
 
     /// Connections that are followed.

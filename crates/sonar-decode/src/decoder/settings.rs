@@ -39,7 +39,7 @@ pub struct Settings {
     pub show_values: bool,
     /// Verify the checksum of every OP_MSG that has one, not only while searching for a message after a gap.
     pub verify_checksums: bool,
-    /// Keep one connection in so many, by [`sample::keeps`](sonar_core::sample::keeps); 0 and 1 keep all.
+    /// Keep one connection in so many, by [`sample::contains`](sonar_core::sample::contains); 0 and 1 keep all.
     pub sample: u32,
 }
 

@@ -36,7 +36,7 @@ impl Default for Applications {
         Self {
             known: HashMap::default(),
             named: HashMap::default(),
-            joined_late: Arc::new(Application::late()),
+            joined_late: Arc::new(Application::joined_late()),
             unnamed: Arc::default(),
             other: Arc::new(Application { name: "other".into(), ..Application::default() }),
         }

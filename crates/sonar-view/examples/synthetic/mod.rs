@@ -218,7 +218,7 @@ impl Workload {
             app("web-shop", "nodejs", "6.3.0"),
             app("checkout", "mongo-java-driver|sync", "4.11.1"),
             app("nightly-report", "PyMongo", "4.6.1"),
-            Arc::new(Application::late()),
+            Arc::new(Application::joined_late()),
         ];
         Self { kinds, apps, dice: 0x2545_f491_4f6c_dd1d, calls: 0 }
     }

@@ -98,7 +98,7 @@ pub fn write(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
         line.figure(Some(figures.first_seen.unix_ns()));
         line.figure(Some(figures.last_seen.unix_ns()));
         for summary in view.summaries {
-            per_source(row.of(summary.source), &mut line);
+            per_source(row.observed_by(summary.source), &mut line);
         }
         line.write(&mut out)?;
     }

@@ -180,7 +180,7 @@ pub(super) struct SourceObject {
 
 impl SourceObject {
     fn new(summary: &SourceSummary, view: &View<'_>) -> Self {
-        let figures = view.digest.total.of(summary.source).map(|observed| &observed.figures);
+        let figures = view.digest.total.observed_by(summary.source).map(|observed| &observed.figures);
         let counters =
             |all: &[(&'static str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
         Self {
@@ -207,9 +207,9 @@ pub(super) struct BySource {
 impl BySource {
     /// `None` where there is one source alone.
     fn new(row: &Row, view: &View<'_>) -> Option<Self> {
-        let of = |source| row.of(source).map(|observed| FiguresObject::of(&observed.figures));
+        let of = |source| row.observed_by(source).map(|observed| FiguresObject::of(&observed.figures));
         (!view.summaries.is_empty()).then(|| Self {
-            wire: row.of(Source::Wire).map(WireObject::new),
+            wire: row.observed_by(Source::Wire).map(WireObject::new),
             profile: of(Source::Profile),
             log: of(Source::Log),
         })

@@ -317,7 +317,7 @@ impl<'a> View<'a> {
 
     /// Share of the time of all operations that the same source saw, 0 to 1.
     pub fn share(&self, row: &Row) -> f64 {
-        let all = row.sources().next().and_then(|source| self.digest.total.of(source));
+        let all = row.sources().next().and_then(|source| self.digest.total.observed_by(source));
         let all = all.map_or(0, |all| all.figures.latency.sum_ns());
         if all == 0 { 0.0 } else { row.figures().latency.sum_ns() as f64 / all as f64 }
     }

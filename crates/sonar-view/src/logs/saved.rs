@@ -130,17 +130,17 @@ fn entry(object: RowObject, by: GroupBy, source: Source) -> Option<Row> {
     };
     let mut row = Row::new(subject, class);
     match &object.by_source {
-        None => row.of_mut(source).figures = figures,
+        None => row.observed_by_mut(source).figures = figures,
         Some(all) => {
             for (source, object) in
-                Source::ALL.into_iter().filter_map(|source| Some((source, all.of(source)?)))
+                Source::ALL.into_iter().filter_map(|source| Some((source, all.observed_by(source)?)))
             {
-                row.of_mut(source).figures = self::figures(object, source)?;
+                row.observed_by_mut(source).figures = self::figures(object, source)?;
             }
         }
     }
     row.ordered_ids = ordered_ids;
-    object.query_hash.iter().for_each(|hash| row.see_query_hash(hash));
+    object.query_hash.iter().for_each(|hash| row.add_query_hash(hash));
     Some(row)
 }
 

@@ -40,7 +40,7 @@ pub fn write(view: &View<'_>, width: Option<usize>, out: impl Write) -> io::Resu
 /// What was read of each source, and what of it could not be shown.
 fn sources(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     for summary in view.summaries {
-        let Some(observed) = view.digest.total.of(summary.source) else {
+        let Some(observed) = view.digest.total.observed_by(summary.source) else {
             writeln!(
                 out,
                 "{:<8} no operations: {}",
@@ -320,8 +320,9 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
     for (_, row) in &view.rows {
         let (figures, server) = (row.figures(), &row.server().sums);
         let source = row.sources().next().unwrap_or(view.source);
-        let of_source =
-            |source: Source| or_unknown(row.of(source).map(|observed| Count(observed.figures.calls as f64)));
+        let of_source = |source: Source| {
+            or_unknown(row.observed_by(source).map(|observed| Count(observed.figures.calls as f64)))
+        };
         let per_call = |sum: Sum| or_unknown(sum.mean().map(Count));
         let mut cells = vec![
             Count(figures.calls as f64).to_string(),

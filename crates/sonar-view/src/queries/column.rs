@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use sonar_core::baseline::{Against, Since};
+use sonar_core::baseline::{BaselineResult, BaselineStatus};
 use sonar_core::row::RowKey;
 
 use crate::kit;
@@ -269,11 +269,11 @@ impl Column {
             Self::Errors => Some(stats.figures.error_count() as f64),
             Self::InFlight => stats.in_flight.map(|Waiting { count, .. }| count as f64),
             Self::Oldest => ns(stats.in_flight.and_then(|waiting| waiting.oldest_ns)),
-            Self::Since => row.against.and_then(|against| match against.since {
-                Since::New => Some(f64::MAX),
-                Since::Slower => against.shift.map(|shift| shift.factor()),
-                Since::Same => Some(0.0),
-                Since::Known => None,
+            Self::Since => row.against.and_then(|against| match against.status {
+                BaselineStatus::New => Some(f64::MAX),
+                BaselineStatus::Slower => against.shift.map(|shift| shift.factor()),
+                BaselineStatus::Same => Some(0.0),
+                BaselineStatus::Known => None,
             }),
             _ => None,
         }
@@ -309,14 +309,14 @@ impl Column {
 }
 
 /// A row beside the baseline, in a word.
-fn since(against: Option<&Against>) -> String {
+fn since(against: Option<&BaselineResult>) -> String {
     let Some(against) = against else { return UNKNOWN.to_string() };
-    match (against.since, against.shift) {
-        (Since::New, _) => "new".to_string(),
-        (Since::Slower, Some(shift)) => format!("slower ×{}", Count(shift.factor())),
-        (Since::Slower, None) => "slower".to_string(),
-        (Since::Same, _) => "same".to_string(),
-        (Since::Known, _) => UNKNOWN.to_string(),
+    match (against.status, against.shift) {
+        (BaselineStatus::New, _) => "new".to_string(),
+        (BaselineStatus::Slower, Some(shift)) => format!("slower ×{}", Count(shift.factor())),
+        (BaselineStatus::Slower, None) => "slower".to_string(),
+        (BaselineStatus::Same, _) => "same".to_string(),
+        (BaselineStatus::Known, _) => UNKNOWN.to_string(),
     }
 }
 

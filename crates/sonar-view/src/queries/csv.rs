@@ -95,7 +95,7 @@ pub fn rows(report: &Report<'_>, kind: crate::queries::json::Kind, mut out: impl
         figures(&mut line, row, report.sample);
         let sum = |stats: &crate::queries::report::Stats<'_>| stats.figures.latency.sum_ns() as f64;
         line.figure(Some(format!("{:.6}", sum(&row.stats) / sum(&report.totals).max(1.0))));
-        line.figure(row.against.map(|against| against.since.name()));
+        line.figure(row.against.map(|against| against.status.name()));
         line.write(&mut out)?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use sonar_core::baseline::Against;
+use sonar_core::baseline::BaselineResult;
 use sonar_core::figures::{Figures, Share};
 use sonar_core::{Application, CommandType, Coverage};
 
@@ -280,10 +280,10 @@ struct AgainstObject {
 }
 
 impl AgainstObject {
-    fn new(against: &Against) -> Self {
+    fn new(against: &BaselineResult) -> Self {
         let before = |at: usize| against.shift.map(|shift| shift.quantiles[at].0);
         Self {
-            since: against.since.name(),
+            since: against.status.name(),
             effect: against.shift.map(|shift| shift.effect),
             p: against.shift.map(|shift| shift.p),
             p50_ns: before(0),

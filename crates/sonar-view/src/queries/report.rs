@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sonar_core::baseline::{Against, Asked, Which};
+use sonar_core::baseline::{BaselineKey, BaselineQuery, BaselineResult};
 use sonar_core::figures::{Breakdown, Figures, Share};
 use sonar_core::operation::InFlight;
 use sonar_core::row::{Row as CoreRow, RowKey};
@@ -171,7 +171,7 @@ pub struct Row<'a> {
     /// The figures.
     pub stats: Stats<'a>,
     /// How it stands against the baseline; `None` where there is none, or it cannot be told.
-    pub against: Option<Against>,
+    pub against: Option<BaselineResult>,
     /// The rows of the window that it was made of.
     members: Vec<&'a CoreRow>,
     /// Classes and numbers of its operations in flight.
@@ -495,20 +495,20 @@ fn set_beside(baseline: &Baseline, rows: &mut [Row<'_>]) {
         .zip(&names)
         .map(|(row, name)| {
             let which = match (&row.key, name) {
-                (Key::Shape { key, .. }, _) => Which::Shape(key.class, key.shape),
-                (Key::Namespace { .. }, Some(name)) => Which::Namespace(name),
+                (Key::Shape { key, .. }, _) => BaselineKey::Shape(key.class, key.shape),
+                (Key::Namespace { .. }, Some(name)) => BaselineKey::Namespace(name),
                 _ => return None,
             };
             // The row of a full table stands for many shapes.
-            let is_other = matches!(which, Which::Shape(_, ShapeId(0)));
-            (!is_other).then_some(Asked {
+            let is_other = matches!(which, BaselineKey::Shape(_, ShapeId(0)));
+            (!is_other).then_some(BaselineQuery {
                 which,
                 latency: &row.stats.figures.latency,
                 waiting_ns: row.stats.in_flight.and_then(|waiting| waiting.oldest_ns),
             })
         })
         .collect();
-    let told = baseline.against(&asked);
+    let told = baseline.compare(&asked);
     for (row, against) in rows.iter_mut().zip(told) {
         row.against = against;
     }

@@ -130,7 +130,7 @@ fn figures<'a>(
         pairs.push(("oldest", shown(waiting.oldest_ns)));
     }
     if let Some(against) = row.against {
-        pairs.push(("since the baseline", against.since.name().to_string()));
+        pairs.push(("since the baseline", against.status.name().to_string()));
         if let Some(shift) = against.shift {
             for (name, (then, _)) in ["p50 then", "p95 then", "p99 then"].into_iter().zip(shift.quantiles) {
                 pairs.push((name, Nanos(then).to_string()));

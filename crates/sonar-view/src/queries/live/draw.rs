@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use sonar_core::Window;
-use sonar_core::baseline::Since;
+use sonar_core::baseline::BaselineStatus;
 use sonar_core::time::NS_PER_S;
 
 use super::{App, Filter, Page, detail};
@@ -365,11 +365,15 @@ fn shown<'a>(app: &App, report: Option<&Report<'_>>, palette: Palette) -> Line<'
         if report.selection.baseline.is_some() {
             let count = |since| {
                 let is = |row: &&crate::queries::report::Row<'_>| {
-                    row.against.is_some_and(|one| one.since == since)
+                    row.against.is_some_and(|one| one.status == since)
                 };
                 report.rows.iter().filter(is).count()
             };
-            parts.push(format!("{} new, {} slower", count(Since::New), count(Since::Slower)));
+            parts.push(format!(
+                "{} new, {} slower",
+                count(BaselineStatus::New),
+                count(BaselineStatus::Slower)
+            ));
         }
     }
     let arrow = if sort.reverse { "reversed " } else { "" };
@@ -433,9 +437,9 @@ fn style_of(placed: Placed, row: &crate::queries::report::Row<'_>, palette: Pale
         Column::Oldest if row.stats.in_flight.and_then(|w| w.oldest_ns).is_some_and(|ns| ns >= NS_PER_S) => {
             palette.warning
         }
-        Column::Since => match row.against.map(|against| against.since) {
-            Some(Since::New) => palette.warning,
-            Some(Since::Slower) => palette.bad,
+        Column::Since => match row.against.map(|against| against.status) {
+            Some(BaselineStatus::New) => palette.warning,
+            Some(BaselineStatus::Slower) => palette.bad,
             _ => palette.dim,
         },
         Column::Command => palette.accent,
