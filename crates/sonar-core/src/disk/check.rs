@@ -229,7 +229,7 @@ fn numbers(release: &str) -> Option<(u32, u32, u32)> {
 }
 
 fn kernel(facts: &Facts) -> Option<Finding> {
-    const WHY: &str = "MongoDB asks for 2.6.36 or newer: older ones lack what its files need";
+    const WHY: &str = "MongoDB requires Linux 2.6.36 or newer";
     let release = facts.kernel.as_ref()?;
     let old = numbers(release).is_some_and(|version| version < (2, 6, 36));
     let grade = if old { Grade::Problem } else { Grade::Ok };
@@ -252,21 +252,21 @@ fn file_system(fs: &FileSystem) -> Finding {
         )
         .remedy(MIGRATION),
         "tmpfs" | "ramfs" => {
-            made(Grade::Problem, "the data lies in memory and is gone with the next start").remedy(MIGRATION)
+            made(Grade::Problem, "the data is in memory and lost at the next start").remedy(MIGRATION)
         }
         "overlay" | "aufs" => made(
             Grade::Problem,
-            "the data lies in the writable layer of a container: slow, and gone with the container; it needs a volume",
+            "the data is in the writable layer of a container: slow, and lost with the container; use a volume",
         )
         .remedy("docker run -v /data/of/host:/data/db … (or a persistent volume)"),
         "vboxsf" | "9p" | "fuse.vmhgfs-fuse" | "vfat" | "exfat" | "cifs" | "smb3" => made(
             Grade::Problem,
-            "this file system cannot fsync a folder or map files as MongoDB needs it; it is not supported",
+            "this file system cannot fsync a folder or map files as MongoDB needs; it is not supported",
         )
         .remedy(MIGRATION),
         "nfs" | "nfs4" => made(
             Grade::Warning,
-            "files over a network: slower, and only with certain options; a local XFS is recommended",
+            "a network file system is slower and needs certain options; a local XFS is recommended",
         )
         .remedy(MIGRATION),
         _ => made(
@@ -281,7 +281,7 @@ fn network(fs: &FileSystem) -> Option<Finding> {
     if !fs.kind.starts_with("nfs") {
         return None;
     }
-    const WHY: &str = "without these options a lost connection shows as an I/O error, and mongod ends";
+    const WHY: &str = "without these options a lost connection causes I/O errors, and mongod terminates";
     // The kernel shows `hard`; `bg` and `nointr` are options of the mount command only.
     let missing: Vec<&str> = ["hard", "nolock", "noatime"]
         .into_iter()
@@ -298,7 +298,7 @@ fn network(fs: &FileSystem) -> Option<Finding> {
 }
 
 fn atime(fs: &FileSystem) -> Option<Finding> {
-    const WHY: &str = "with access times a read of a file writes its inode too";
+    const WHY: &str = "with access times, reading a file also writes its inode";
     // NFS has the finding `nfs-options`, ZFS has a property instead, and other file systems have no access times.
     if !matches!(fs.kind.as_str(), "xfs" | "ext2" | "ext3" | "ext4" | "btrfs" | "f2fs" | "jfs" | "reiserfs") {
         return None;
@@ -312,13 +312,13 @@ fn atime(fs: &FileSystem) -> Option<Finding> {
             .remedy(remedy)
     } else {
         Rule("atime", WHY, NOTES)
-            .finds(Grade::Warning, "access times are written with each read")
+            .finds(Grade::Warning, "access times are written at each read")
             .remedy(remedy)
     })
 }
 
 fn space(fs: &FileSystem) -> Option<Finding> {
-    const WHY: &str = "mongod ends when a write finds no space, and a resync or a compact needs room";
+    const WHY: &str = "mongod terminates when the disk is full, and a resync or compact needs free space";
     let (total, free) = fs.space.filter(|(total, _)| *total > 0)?;
     let share = 100.0 * free as f64 / total as f64;
     let grade = match share {
@@ -351,26 +351,26 @@ fn array(array: &Array) -> Vec<Finding> {
         "raid10" | "raid1" => made(Grade::Ok, "RAID 10 (or a mirror) is what MongoDB recommends", NOTES),
         "raid0" | "striped" | "linear" => made(
             Grade::Warning,
-            "no redundancy: when one disk fails, all data of this member is lost; only replication saves it",
+            "no redundancy: when one disk fails, all data of this member is lost; only replication protects it",
             NOTES,
         ),
         "raid4" | "raid5" | "raid6" => made(
             Grade::Warning,
-            "each small write costs reads and writes of parity: RAID 5 and 6 do not perform well enough for MongoDB; \
+            "each small write also reads and writes parity: RAID 5 and 6 do not perform well enough for MongoDB; \
              RAID 10 is recommended",
             NOTES,
         ),
         "mapped" => made(
             Grade::Warning,
-            "a volume over several disks without a stripe that can be seen: unless it is a mirror, one lost disk \
-             loses all, and one disk does all the work",
+            "a volume over several disks without a visible stripe: unless it is a mirror, losing one disk loses \
+             all data, and one disk does all the work",
             OWN,
         )
         .remedy("sudo lvs -o name,segtype,stripes,stripe_size,devices"),
-        _ => made(Grade::Ok, "nothing to say against it", NOTES),
+        _ => made(Grade::Ok, "no objection", NOTES),
     }];
     if array.degraded > 0 {
-        let why = "one more failure may lose all, and reads have to be computed";
+        let why = "one more failure may lose all data, and missing blocks have to be reconstructed";
         all.push(
             Rule("raid-degraded", why, MD)
                 .finds(Grade::Problem, format!("{}: {} missing", array.name, array.degraded))
@@ -378,7 +378,7 @@ fn array(array: &Array) -> Vec<Finding> {
         );
     }
     if let Some(action) = array.action.as_deref().filter(|a| !matches!(*a, "idle" | "frozen" | "none")) {
-        let why = "the array reads or writes itself meanwhile, and takes that from MongoDB";
+        let why = "the array's own reads and writes take bandwidth from MongoDB";
         all.push(
             Rule("raid-action", why, MD)
                 .finds(Grade::Warning, format!("{}: {action}", array.name))
@@ -391,7 +391,7 @@ fn array(array: &Array) -> Vec<Finding> {
 /// The file system should know the stripe of the array below it.
 fn stripe(facts: &Facts) -> Option<Finding> {
     const WHY: &str =
-        "a file system that knows the stripe puts its structures on all disks and writes whole stripes";
+        "a file system that knows the stripe spreads its structures over all disks and writes whole stripes";
     let fs = facts.file_system.as_ref()?;
     let is_striped = |a: &&Array| a.members.len() > 1 && a.chunk_bytes > 0 && a.data_members().is_some();
     let array = facts.arrays.iter().find(is_striped)?;
@@ -417,7 +417,7 @@ fn stripe(facts: &Facts) -> Option<Finding> {
                     XFS,
                 )
                 .remedy(format!(
-                    "add sunit={},swidth={} to the mount options of {} in /etc/fstab; they count from the next mount on",
+                    "add sunit={},swidth={} to the mount options of {} in /etc/fstab; they take effect at the next mount",
                     chunk / 512,
                     width / 512,
                     fs.point
@@ -449,30 +449,29 @@ fn stripe(facts: &Facts) -> Option<Finding> {
 }
 
 fn readahead(facts: &Facts) -> Option<Finding> {
-    const WHY: &str =
-        "WiredTiger reads at random: what is read ahead is thrown away, and takes the cache's place";
+    const WHY: &str = "WiredTiger reads at random: pages read ahead are wasted and displace cached ones";
     let (device, kib) = facts.readahead.as_ref()?;
     // blockdev counts in sectors of 512 bytes.
     let sectors = kib * 2;
     let found = format!("{device}: {kib} KiB ({sectors} sectors); 8 to 32 sectors are recommended");
     Some(match sectors {
         8..=32 => Rule("readahead", WHY, NOTES).finds(Grade::Ok, found),
-        _ => Rule("readahead", WHY, NOTES)
-            .finds(Grade::Warning, found)
-            .remedy(format!("sudo blockdev --setra 32 /dev/{device}   (and a udev rule, to last)")),
+        _ => Rule("readahead", WHY, NOTES).finds(Grade::Warning, found).remedy(format!(
+            "sudo blockdev --setra 32 /dev/{device}   (and a udev rule to make it permanent)"
+        )),
     })
 }
 
 fn scheduler(disk: &Disk) -> Option<Finding> {
-    const WHY: &str = "a fast or a virtual disk orders requests itself, and a scheduler only delays them; one that turns \
+    const WHY: &str = "a fast or virtual disk orders requests itself, and a scheduler only delays them; a rotating disk \
                        needs mq-deadline";
     let (chosen, all) = disk.scheduler.as_ref()?;
     // The right scheduler depends on the kind of disk.
     if disk.rotational.is_none() && !disk.is_virtual {
         return None;
     }
-    let turns = disk.rotational == Some(true) && !disk.is_virtual;
-    let good: &[&str] = if turns {
+    let rotating = disk.rotational == Some(true) && !disk.is_virtual;
+    let good: &[&str] = if rotating {
         &["mq-deadline", "deadline"]
     } else if disk.is_virtual {
         // The notes allow kyber for mixed workloads in a guest.
@@ -480,9 +479,9 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
     } else {
         &["none", "noop"]
     };
-    let kind = match (disk.is_virtual, turns) {
+    let kind = match (disk.is_virtual, rotating) {
         (true, _) => "virtual",
-        (_, true) => "turning",
+        (_, true) => "rotating",
         _ => "solid-state",
     };
     let found = format!("{} ({kind}): {chosen}", disk.name);
@@ -491,7 +490,7 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
     }
     Some(match good.iter().find(|name| all.iter().any(|a| a == **name)) {
         Some(name) => Rule("scheduler", WHY, NOTES).finds(Grade::Warning, found).remedy(format!(
-            "echo {name} | sudo tee /sys/block/{}/queue/scheduler   (and a udev rule, to last)",
+            "echo {name} | sudo tee /sys/block/{}/queue/scheduler   (and a udev rule to make it permanent)",
             disk.name
         )),
         // There is no choice.
@@ -502,15 +501,15 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
 
 fn rotational(disk: &Disk) -> Option<Finding> {
     const WHY: &str =
-        "a disk that turns does about 100 to 250 random reads a second, an SSD a hundred times as many";
-    let turns = disk.rotational?;
+        "a rotating disk does about 100 to 250 random reads per second, an SSD a hundred times as many";
+    let rotating = disk.rotational?;
     let model = disk.model.as_ref().map_or_else(String::new, |model| format!(" ({model})"));
-    let (grade, what) = match (turns, disk.is_virtual) {
+    let (grade, what) = match (rotating, disk.is_virtual) {
         (true, true) => {
-            (Grade::Ok, "virtual, and marked as one that turns, which says nothing of what is behind it")
+            (Grade::Ok, "virtual, and marked as rotating, which does not describe the disk behind it")
         }
-        (true, false) => (Grade::Warning, "turns"),
-        (false, _) => (Grade::Ok, "does not turn"),
+        (true, false) => (Grade::Warning, "rotating"),
+        (false, _) => (Grade::Ok, "not rotating"),
     };
     Some(Rule("rotational", WHY, NOTES).finds(grade, format!("{}{model}: {what}", disk.name)))
 }
@@ -522,7 +521,8 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
     let source = facts.version_source.as_ref().map_or_else(String::new, |source| format!(" (from {source})"));
     Some(match facts.version {
         Some((major, minor)) if major >= 8 => {
-            let why = "from 8.0 on, the memory allocator of mongod works per CPU and gains by huge pages";
+            let why =
+                "from 8.0 on, the memory allocator of mongod works per CPU and benefits from huge pages";
             let found = format!("{set}, for mongod {major}.{minor}{source}");
             match set.as_str() {
                 "always" => Rule("huge-pages", why, TCMALLOC).finds(Grade::Ok, found),
@@ -530,7 +530,8 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
             }
         }
         Some((major, minor)) => {
-            let why = "up to 7.0, huge pages make mongod take more memory and wait for it to be put together";
+            let why =
+                "up to 7.0, huge pages make mongod use more memory and wait while the kernel assembles them";
             let found = format!("{set}, for mongod {major}.{minor}{source}");
             match set.as_str() {
                 "never" => Rule("huge-pages", why, HUGE_PAGES).finds(Grade::Ok, found),
@@ -542,7 +543,7 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
         }
         None => {
             let why = "from mongod 8.0 on it should be always, up to 7.0 never";
-            let found = format!("{set}; the version of mongod is not known");
+            let found = format!("{set}; the version of mongod is unknown");
             Rule("huge-pages", why, TCMALLOC)
                 .finds(Grade::Warning, found)
                 .remedy("mongosonar disk check --mongod-version X.Y")
@@ -556,7 +557,7 @@ fn huge_pages_details(facts: &Facts) -> Vec<Finding> {
     }
     let mut all = Vec::new();
     if let Some(defrag) = &facts.huge_pages_defrag {
-        let why = "mongod shall not wait while the kernel puts huge pages together";
+        let why = "mongod should not wait while the kernel assembles huge pages";
         let good = defrag == "defer+madvise";
         let made = Rule("huge-pages-defrag", why, TCMALLOC)
             .finds(if good { Grade::Ok } else { Grade::Warning }, defrag.clone());
@@ -567,7 +568,7 @@ fn huge_pages_details(facts: &Facts) -> Vec<Finding> {
         });
     }
     if let Some(count) = facts.max_ptes_none {
-        let why = "above 0 the kernel fills huge pages with memory that nobody asked for";
+        let why = "above 0, the kernel fills huge pages with memory that was not requested";
         let made = Rule("huge-pages-max-ptes-none", why, TCMALLOC)
             .finds(if count == 0 { Grade::Ok } else { Grade::Warning }, count.to_string());
         all.push(if count == 0 {
@@ -580,7 +581,7 @@ fn huge_pages_details(facts: &Facts) -> Vec<Finding> {
 }
 
 fn swappiness(facts: &Facts) -> Option<Finding> {
-    const WHY: &str = "mongod's cache that is swapped out comes back one page at a time";
+    const WHY: &str = "mongod's cache, once swapped out, is read back one page at a time";
     let value = facts.swappiness?;
     Some(match (value, facts.swap_kib) {
         (0 | 1, _) => Rule("swappiness", WHY, NOTES).finds(Grade::Ok, value.to_string()),
@@ -594,7 +595,7 @@ fn swappiness(facts: &Facts) -> Option<Finding> {
 }
 
 fn numa(facts: &Facts) -> Vec<Finding> {
-    const WHY: &str = "memory taken from one node only makes that node swap while others have room";
+    const WHY: &str = "memory from only one node makes that node swap while others have free memory";
     let Some(nodes) = facts.numa_nodes.filter(|nodes| *nodes > 0) else { return Vec::new() };
     if nodes == 1 {
         return vec![Rule("numa", WHY, NOTES).finds(Grade::Ok, "one node")];
@@ -614,13 +615,13 @@ fn numa(facts: &Facts) -> Vec<Finding> {
             Rule("numa", WHY, NOTES)
                 .finds(
                     Grade::Warning,
-                    format!("{nodes} nodes; whether mongod's memory is interleaved is not known"),
+                    format!("{nodes} nodes; whether mongod's memory is interleaved is unknown"),
                 )
-                .remedy("start mongod by numactl --interleave=all"),
+                .remedy("start mongod with numactl --interleave=all"),
         );
     }
     if let Some(mode) = facts.zone_reclaim {
-        let why = "the kernel throws pages of the cache away on one node while others have room";
+        let why = "the kernel drops cached pages on one node while others have free memory";
         let grade = if mode == 0 { Grade::Ok } else { Grade::Warning };
         let made = Rule("zone-reclaim", why, NOTES).finds(grade, format!("vm.zone_reclaim_mode is {mode}"));
         all.push(if mode == 0 { made } else { made.remedy("sudo sysctl vm.zone_reclaim_mode=0") });
@@ -643,7 +644,7 @@ fn limits(facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     const WHY: &str =
-        "each connection takes descriptors and a thread; mongod that meets a limit refuses clients or ends";
+        "each connection needs descriptors and a thread; at a limit, mongod refuses clients or terminates";
     let mut all = Vec::new();
     let mut good = Vec::new();
     for (name, least, unit) in LIMITS {
@@ -676,8 +677,7 @@ fn limits(facts: &Facts) -> Vec<Finding> {
 }
 
 fn map_count(facts: &Facts) -> Option<Finding> {
-    const WHY: &str =
-        "each connection has a stack of its own, two mappings; mongod warns below twice its most connections";
+    const WHY: &str = "each connection has its own stack, which needs two mappings; mongod warns below twice its maximum of connections";
     let count = facts.max_map_count.filter(|_| facts.has_mongod)?;
     let open = facts.limits.iter().find(|(name, _)| name == "Max open files").and_then(|(_, set)| *set);
     // mongod uses four fifths of its descriptors for connections.

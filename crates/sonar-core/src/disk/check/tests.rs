@@ -206,7 +206,7 @@ proptest::proptest! {
                 proptest::prop_assert!(facts.disks.iter().any(offered), "not to be had: {:?}", finding);
             }
             if finding.name == "huge-pages" && facts.version.is_none() {
-                proptest::prop_assert!(finding.found.contains("version of mongod is not known"));
+                proptest::prop_assert!(finding.found.contains("version of mongod is unknown"));
             }
         }
     }
