@@ -50,15 +50,15 @@ counters! {
     /// what could not be shown, those marked `skipped` what the user chose to leave out, and those marked
     /// `joined_late` what began before the capture.
     Coverage {
-        /// Packets that the kernel had no room for in the ring.
+        /// Packets that the kernel dropped because the ring was full.
         kernel_drops: loss,
-        /// Times the kernel found the ring full and stopped filling it.
+        /// Number of times that the kernel stopped filling the full ring.
         kernel_freezes: loss,
-        /// Blocks of the ring whose content contradicted itself; the rest of each is lost.
+        /// Blocks of the ring with inconsistent content; the rest of each is lost.
         kernel_blocks_malformed: loss,
         /// Packets handed to the decoder.
         frames,
-        /// Of them: TCP segments of a connection that is followed.
+        /// Packets decoded: TCP segments of connections that are followed.
         frames_decoded,
         /// Packets of a link type that is not decoded.
         frames_link_unsupported: loss,
@@ -66,103 +66,103 @@ counters! {
         frames_not_ip,
         /// IP packets that carry no TCP.
         frames_not_tcp,
-        /// IP fragments (TCP is not put together from them).
+        /// IP fragments, which are not reassembled.
         frames_ip_fragment: loss,
-        /// Packets cut by the capture inside their headers.
+        /// Packets that the capture cut inside their headers.
         frames_header_truncated: loss,
-        /// Packets whose headers contradict themselves.
+        /// Packets with inconsistent headers.
         frames_header_malformed: loss,
-        /// TCP segments of ports that were not asked for.
+        /// TCP segments of ports that are not to be captured.
         frames_other_port: skipped,
         /// Packets of connections left out by --sample.
         frames_sampled_out: skipped,
-        /// Second sight of a packet on loopback, where it goes out and comes in.
+        /// Second copies of packets on loopback, where each goes out and comes in.
         frames_twin_loopback,
-        /// Second sight of a flow on another interface or VLAN.
+        /// Second copies of packets on another interface or VLAN.
         frames_twin_interface,
-        /// Second sight of a flow behind address translation.
+        /// Second copies of packets behind address translation.
         frames_twin_nat,
         /// Segments without payload.
         segments_empty,
-        /// Segments whose payload was delivered, at once or after putting order right.
+        /// Segments whose payload was used, immediately or after reordering.
         segments_data,
-        /// Segments that brought nothing new: retransmits and doubles.
+        /// Segments without new bytes: retransmissions and duplicates.
         segments_duplicate,
         /// Segments far outside the window of their stream.
         segments_out_of_window: loss,
         /// Segments of streams that are not MongoDB's, or are encrypted.
         segments_ignored,
-        /// Segments that came out of order and were put right (counted in segments_data too).
+        /// Segments that arrived out of order and were reordered (also counted in segments_data).
         segments_reordered,
-        /// Segments cut by a snap length (counted elsewhere too).
+        /// Segments cut by a snap length (also counted elsewhere).
         segments_snapped,
         /// Connections seen.
         streams,
-        /// Of them: joined in the middle, without their SYN.
+        /// Connections joined late, without their SYN.
         streams_joined_late: joined_late,
-        /// Connections that speak something else than MongoDB's protocol.
+        /// Connections with another protocol than MongoDB's.
         streams_not_mongodb,
         /// Connections encrypted with TLS.
         streams_tls: loss,
-        /// Connections forgotten after the idle time-out.
+        /// Connections dropped after the idle time-out.
         streams_idle,
-        /// Connections pushed out of a full table.
+        /// Connections dropped because the table was full.
         streams_evicted: loss,
-        /// Bytes passed over on connections joined late, before their first message.
+        /// Bytes before the first message of connections joined late.
         joined_late_bytes: joined_late,
         /// Gaps: places in a stream whose bytes were not captured.
         gaps: loss,
         /// Bytes in those gaps.
         gap_bytes: loss,
-        /// Times a stream had to look for the next message header.
+        /// Number of searches for the next message header.
         resyncs: loss,
-        /// Bytes passed over while looking for it.
+        /// Bytes discarded in these searches.
         resync_bytes: loss,
         /// Messages whose header was accepted.
         messages,
-        /// Of them: read to the end.
+        /// Messages read to the end.
         messages_decoded,
         /// Messages with a gap inside.
         messages_damaged: loss,
-        /// Messages whose content contradicts itself.
+        /// Messages with inconsistent content.
         messages_malformed: loss,
-        /// Messages compressed in a way that is not known, too large, or with a false size.
+        /// Compressed messages with an unknown compressor, too large, or with a wrong size.
         messages_undecodable: loss,
-        /// Messages with an opcode that is not known.
+        /// Messages with an unknown opcode.
         messages_opcode_unknown: loss,
-        /// Long messages given up because too many were being read at once: the oldest first.
+        /// Long messages dropped because too many were being read at once: the oldest first.
         messages_evicted: loss,
         /// Messages whose CRC-32C checksum does not match their bytes.
         messages_checksum_wrong: loss,
-        /// Messages that their connection ended inside of.
+        /// Messages that the end of their connection cut.
         messages_cut: loss,
-        /// Messages that the capture ended inside of.
+        /// Messages that the end of the capture cut.
         messages_unfinished,
-        /// Replies of which only the beginning was read, because --snap-replies said so.
+        /// Replies of which only the beginning was read (--snap-replies).
         messages_snapped: skipped,
-        /// Messages whose checksum was verified (counted elsewhere too).
+        /// Messages whose checksum was verified (also counted elsewhere).
         checksums_verified,
         /// Requests captured.
         requests,
-        /// Of them: answered.
+        /// Requests answered.
         requests_answered,
-        /// Requests that were never answered: their connection ended, or the time-out did.
+        /// Requests without a reply before their connection ended or the time-out expired.
         requests_unanswered,
         /// Requests whose reply was lost: it is in a gap, or the server answered later requests first.
         requests_reply_lost: loss,
         /// Requests that were in flight when the capture ended.
         requests_in_flight,
-        /// Requests that asked for no answer.
+        /// Requests that did not expect a reply.
         requests_unacknowledged,
-        /// Requests found while looking for a header and never answered: most likely no requests at all.
+        /// Requests found in a search for a header and never answered: most likely not requests.
         requests_discarded,
-        /// Requests given up before their reply came because too many were waiting: the oldest first.
+        /// Requests dropped before their reply because too many were waiting: the oldest first.
         requests_evicted: loss,
         /// getLastError commands, counted with the write before them.
         requests_folded,
         /// Replies captured.
         replies,
-        /// Of them: paired with their request.
+        /// Replies paired with their request.
         replies_paired,
         /// Further replies of an exhaust chain.
         replies_exhaust,
@@ -170,9 +170,9 @@ counters! {
         replies_joined_late: joined_late,
         /// Replies whose request was not captured.
         replies_orphan: loss,
-        /// getMore and killCursors on cursors whose opening was not captured: most were opened before it began.
+        /// getMore and killCursors on cursors whose opening was not captured: most were opened before the capture began.
         cursors_joined_late: joined_late,
-        /// Open cursors forgotten because there were too many: the oldest first.
+        /// Open cursors dropped because there were too many: the oldest first.
         cursors_evicted: loss,
         /// Operations whose documents could not be counted.
         documents_unknown,

@@ -8,13 +8,13 @@ counters! {
     Reading {
         /// Files read, standard input included.
         files,
-        /// Files that ended inside something, or could not be read further.
+        /// Files that are incomplete, or could not be read to the end.
         files_damaged: loss,
         /// Bytes read, after decompression.
         bytes,
         /// Lines of logs.
         lines,
-        /// Of them: operations.
+        /// Lines of operations.
         lines_operation,
         /// Other lines that are shown: connections, clients, starts, errors, warnings.
         lines_event,
@@ -22,43 +22,43 @@ counters! {
         lines_other,
         /// Empty lines.
         lines_empty,
-        /// Not recognised as a line of a MongoDB log of any version.
+        /// Lines not recognised as those of a MongoDB log of any version.
         lines_unknown: loss,
-        /// Longer than is read; the rest of each was passed over.
+        /// Lines above the maximum length; the rest of each was ignored.
         lines_too_long: loss,
-        /// Look like lines of a MongoDB log but cannot be parsed: cut, damaged, or changed on the way.
+        /// Lines that look like those of a MongoDB log but cannot be parsed: cut, damaged or changed.
         lines_malformed: loss,
-        /// Of all lines: their log line was taken out of the line of another program (a prefix, or an envelope).
+        /// Log lines extracted from the line of another program, a prefix or an envelope (also counted elsewhere).
         lines_unwrapped,
-        /// The last line of a file ends without a line feed and cannot be read: it is still being written.
+        /// Last lines without a line feed that cannot be parsed: they are still being written.
         lines_unfinished: loss,
         /// Documents of profiles.
         documents,
-        /// Documents that contradict themselves, or end too early.
+        /// Documents that are inconsistent or incomplete.
         documents_malformed: loss,
-        /// Documents that are no operation.
+        /// Documents that are not operations.
         documents_other,
-        /// Entries outside of the time asked for.
+        /// Entries outside of the requested time.
         entries_outside,
-        /// Entries that stand for several operations each, by Percona Server's `rateLimit`.
+        /// Entries that represent several operations each, by Percona Server's `rateLimit`.
         entries_weighted,
-        /// Statements joined with the command that held them.
+        /// Statements joined to their command.
         statements_joined,
-        /// Statements shown without the command that held them, because too many waited for theirs.
+        /// Statements shown without their command, because too many were waiting for one.
         statements_unjoined: loss,
-        /// Commands that held statements of which the source says nothing.
+        /// Commands whose statements are missing in the source.
         statements_unsaid: loss,
         /// Operations whose shape is known exactly.
         operations_exact,
         /// Operations whose command the source cut.
         operations_partial: loss,
-        /// Operations whose text has more than one reading.
+        /// Operations whose text is ambiguous.
         operations_ambiguous: loss,
         /// Operations without a command.
         operations_unsaid: loss,
-        /// Operations of which it is not said how long they took.
+        /// Operations without a duration.
         operations_untimed,
-        /// Operations logged while they run.
+        /// Operations logged while running.
         operations_in_progress,
         /// Shapes whose text was cut at the budget.
         shapes_text_cut: loss,
@@ -68,7 +68,7 @@ counters! {
         shapes_folded: loss,
         /// Operations of applications beyond the cap on applications.
         apps_folded: loss,
-        /// Connections forgotten because there were too many.
+        /// Connections dropped because there were too many.
         connections_forgotten: loss,
     }
 }
