@@ -133,7 +133,7 @@ fn entry(object: RowObject, by: GroupBy, source: Source) -> Option<Row> {
         None => row.observed_by_mut(source).figures = figures,
         Some(all) => {
             for (source, object) in
-                Source::ALL.into_iter().filter_map(|source| Some((source, all.observed_by(source)?)))
+                Source::ALL.into_iter().filter_map(|source| Some((source, all.of(source)?)))
             {
                 row.observed_by_mut(source).figures = self::figures(object, source)?;
             }
