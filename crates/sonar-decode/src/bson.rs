@@ -1,9 +1,9 @@
 //! The BSON skimmer: walks types and lengths, makes a value only when one is wanted.
 //!
-//! It is fed a document in chunks of any size and calls a [`Visitor`] for each element. The visitor
-//! says of each embedded document whether to go in; what it does not want is passed over by its
-//! length. Between chunks nothing is stored but where we are: the caller presents bytes that were not
-//! consumed again, with more behind them, and they are never more than [`MAX_ELEMENT`].
+//! It takes a document in chunks of any size and calls a [`Visitor`] for each element. The visitor decides
+//! whether to enter each embedded document; what it does not want is skipped by its length. Between chunks only
+//! the position is stored: the caller presents bytes that were not consumed again, with more behind them, and
+//! they are never more than [`MAX_ELEMENT`].
 //!
 //! Specification: <https://bsonspec.org/spec.html>.
 
@@ -12,11 +12,11 @@ use memchr::memchr;
 /// The most bytes of a key; a longer one makes the document [`Malformed::KeyTooLong`].
 pub const MAX_KEY: usize = 4_096;
 /// The most bytes of a string, code or binary value that is handed to the visitor; a longer one is
-/// passed over, and the visitor gets [`Value::Long`].
+/// skipped, and the visitor gets [`Value::Long`].
 pub const MAX_VALUE: usize = 1_024;
 /// The most bytes that the skimmer may want to see at once.
 pub const MAX_ELEMENT: usize = MAX_KEY + MAX_VALUE + 64;
-/// The deepest nesting; deeper documents are passed over, not walked. The server allows 100 (and a few
+/// The deepest nesting; deeper documents are skipped, not walked. The server allows 100 (and a few
 /// more inside its own messages).
 pub const MAX_DEPTH: usize = 160;
 /// The largest document: 16 MiB and what the server allows itself on top.
@@ -158,7 +158,7 @@ pub enum Value<'a> {
     /// The bytes of the value: for strings, symbols and code without length and terminator, for binary
     /// the data, for everything else as on the wire.
     Bytes(&'a [u8]),
-    /// Longer than [`MAX_VALUE`]: passed over.
+    /// Longer than [`MAX_VALUE`]: skipped.
     Long,
 }
 
@@ -198,16 +198,16 @@ pub const fn word_of(bytes: &[u8]) -> u64 {
 /// What to do after an element.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Go on; every byte of the value may have had a say.
+    /// Go on; every byte of the value may matter.
     Next,
-    /// Go on; no more of the value than this had a say, for those who remember layouts.
+    /// Go on; only this of the value matters, for callers that remember layouts.
     Using(Use),
-    /// Pass over the rest of the document that this element stands in. [`Visitor::close`] is not called
+    /// Skip the rest of the document that this element stands in. [`Visitor::close`] is not called
     /// for that document.
     Leave,
 }
 
-/// What of a value had a say in what a visitor makes of a document.
+/// Which part of a value decides what a visitor makes of a document.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Use {
     /// Its type alone.
@@ -255,15 +255,15 @@ pub trait Visitor {
 pub enum Opened {
     /// Walk it.
     Enter,
-    /// Pass over it.
+    /// Skip it.
     Skip,
-    /// Pass over it; all that has a say is that one more document is there.
+    /// Skip it; it only matters that one more document is there.
     Count,
-    /// Pass over it and the rest of the document around it.
+    /// Skip it and the rest of the document around it.
     Leave,
 }
 
-/// How far a chunk brought us.
+/// How far a chunk reached.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Fed {
     /// The document has ended after so many bytes of the chunk.

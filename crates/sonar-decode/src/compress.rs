@@ -1,12 +1,12 @@
-//! Inflation of OP_COMPRESSED in bounded memory: fed in pieces of any size, given out in pieces, and no
-//! further than the consumer wants.
+//! Inflates OP_COMPRESSED in bounded memory: takes pieces of any size, hands out pieces, and goes no further
+//! than the consumer wants.
 //!
 //! No message is ever in memory as a whole, neither compressed nor inflated. snappy has no streaming
 //! decoder in its library; here it is decoded with a window of 64 KiB, which is as far back as the
 //! reference compressor refers (it works in blocks of that size, see
 //! <https://github.com/google/snappy/blob/main/format_description.txt>).
 //!
-//! What one decoder takes is known: 0.2 MiB for snappy and zlib, for zstd the window that the data ask
+//! The memory of one decoder is known: 0.2 MiB for snappy and zlib, for zstd the window that the data ask
 //! for, which is limited to 8 MiB for the first [`WIDE_WINDOWS`] and to 2 MiB for the others (the
 //! compressors' default levels stay within that). Decoders are used again, since setting one up costs
 //! more than inflating a small message.
@@ -19,14 +19,14 @@ use flate2::{Decompress, FlushDecompress};
 use sonar_core::operation::Compressor;
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-/// The most bytes that are given out at once.
+/// The most bytes that are handed out at once.
 pub const CHUNK: usize = 64 * 1024;
-/// The first piece that is given out is at most this long, in bytes, and the next ones longer and longer:
-/// who wants only the beginning does not pay for more.
+/// The first piece that is handed out has at most this many bytes, and each next one more: a consumer that
+/// wants only the beginning does not pay for the rest.
 const FIRST_CHUNK: usize = 4 * 1024;
-/// Decoders of one pool that may be at work at once.
+/// The most decoders of one pool in use at once.
 pub const MAX_LIVE: usize = 64;
-/// zstd decoders of one pool that may have a window of 8 MiB.
+/// The most zstd decoders of one pool with a window of 8 MiB.
 pub const WIDE_WINDOWS: usize = 4;
 /// 2^23 bytes are 8 MiB, 2^21 are 2 MiB.
 const WINDOW_LOGS: (u32, u32) = (23, 21);
@@ -36,7 +36,7 @@ const MAX_IDLE: usize = 1 << 20;
 const SNAPPY_WINDOW: usize = 64 * 1024;
 /// Longest copy of snappy, in bytes.
 const SNAPPY_COPY: usize = 64;
-/// Short stretches are copied in steps of this many bytes, and may run over by less.
+/// Short runs are copied in steps of this many bytes, and may write up to one step too far.
 const STEP: usize = 16;
 
 /// Data that cannot be inflated.
@@ -64,20 +64,20 @@ pub enum InflateError {
     Window(u32),
 }
 
-/// How far an inflation came.
+/// How far a message has been inflated.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Status {
     /// More compressed bytes are wanted.
     More,
     /// All of it was handed out, and its size is the one in the message.
     Done,
-    /// The consumer has had enough.
+    /// The consumer wants no more.
     Stopped,
 }
 
 /// Inflates one message.
 pub struct Inflater {
-    engine: Option<Engine>,
+    engine: Option<InflateEngine>,
     pool: Option<Inflaters>,
     gate: Gate,
     /// Compressed bytes that have not come yet.
@@ -92,10 +92,10 @@ struct Gate {
     stopped: bool,
 }
 
-type Output<'a> = &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>;
+type InflateOutput<'a> = &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 
 impl Gate {
-    /// Bytes that are worth making before the next ones are given out.
+    /// How many bytes to make before the next ones are handed out.
     const fn chunk(&self) -> usize {
         let grown = self.given as usize;
         if grown < FIRST_CHUNK {
@@ -107,8 +107,8 @@ impl Gate {
         }
     }
 
-    /// Gives bytes out; whether the consumer wants more.
-    fn give(&mut self, bytes: &[u8], output: Output<'_>) -> Result<bool, InflateError> {
+    /// Hands bytes out. Returns whether the consumer wants more.
+    fn give(&mut self, bytes: &[u8], output: InflateOutput<'_>) -> Result<bool, InflateError> {
         let found = u64::from(self.given) + bytes.len() as u64;
         if found > u64::from(self.said) {
             return Err(InflateError::SizeMismatch { said: self.said, found });
@@ -125,22 +125,21 @@ impl Gate {
 }
 
 impl Inflater {
-    /// For a message of `compressed` bytes that claims to have `uncompressed` ones.
+    /// An inflater for a message of `compressed` bytes that claims to have `uncompressed` ones.
     ///
     /// # Errors
     /// The decoder cannot be set up.
     pub fn new(compressor: Compressor, uncompressed: u32, compressed: u32) -> Result<Self, InflateError> {
-        Ok(Self::with_engine(Engine::new(compressor, true)?, uncompressed, compressed))
+        Ok(Self::with_engine(InflateEngine::new(compressor, true)?, uncompressed, compressed))
     }
 
-    const fn with_engine(engine: Engine, uncompressed: u32, compressed: u32) -> Self {
+    const fn with_engine(engine: InflateEngine, uncompressed: u32, compressed: u32) -> Self {
         let gate = Gate { said: uncompressed, given: 0, stopped: false };
         Self { engine: Some(engine), pool: None, gate, left: compressed, failed: None }
     }
 
-    /// Takes more compressed bytes and gives out what comes of them, in pieces of at most [`CHUNK`].
-    /// Bytes beyond the message's are not its own, and are left alone. After [`Status::Stopped`]
-    /// nothing more is done.
+    /// Takes more compressed bytes and hands out what they inflate to, in pieces of at most [`CHUNK`]. Bytes
+    /// after the message's own are ignored. After [`Status::Stopped`] nothing more is done.
     ///
     /// # Errors
     /// The data are damaged, or their size differs from the one in the message; no more than that is ever given
@@ -158,7 +157,7 @@ impl Inflater {
         result
     }
 
-    fn run(&mut self, input: &[u8], output: Output<'_>) -> Result<Status, InflateError> {
+    fn run(&mut self, input: &[u8], output: InflateOutput<'_>) -> Result<Status, InflateError> {
         let (Some(engine), false) = (&mut self.engine, self.gate.stopped) else { return Ok(Status::Stopped) };
         let input = &input[..input.len().min(self.left as usize)];
         self.left -= input.len() as u32;
@@ -191,20 +190,20 @@ impl fmt::Debug for Inflater {
     }
 }
 
-/// Decoders to be used again: one idle of each kind is kept, and the number at work is limited. Clones
-/// share them. Meant for one thread; the lock is there only so that it may move.
+/// Decoders for reuse: one idle decoder of each kind is kept, and the number in use is limited. Clones share
+/// them. Meant for one thread; the lock only allows the pool to move to another one.
 #[derive(Clone, Default)]
 pub struct Inflaters(Arc<Mutex<Pool>>);
 
 #[derive(Default)]
 struct Pool {
-    idle: [Option<Engine>; 4],
+    idle: [Option<InflateEngine>; 4],
     live: usize,
     wide: usize,
 }
 
 impl Inflaters {
-    /// An inflater as of [`Inflater::new`]. `None` when [`MAX_LIVE`] are at work, or it cannot be set up:
+    /// An inflater as of [`Inflater::new`]. `None` when [`MAX_LIVE`] are in use, or it cannot be set up:
     /// then the message cannot be decoded. Dropping the inflater makes room again.
     pub fn take(&self, compressor: Compressor, uncompressed: u32, compressed: u32) -> Option<Inflater> {
         let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -214,7 +213,7 @@ impl Inflaters {
         let wide = pool.wide < WIDE_WINDOWS;
         let engine = match pool.idle[compressor as usize].take() {
             Some(mut engine) => engine.reset(wide).then_some(engine),
-            None => Engine::new(compressor, wide).ok(),
+            None => InflateEngine::new(compressor, wide).ok(),
         }?;
         pool.live += 1;
         pool.wide += usize::from(engine.is_wide());
@@ -223,12 +222,12 @@ impl Inflaters {
         Some(inflater)
     }
 
-    /// Inflaters at work.
+    /// Inflaters in use.
     pub fn live(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).live
     }
 
-    fn put_back(&self, engine: Engine) {
+    fn put_back(&self, engine: InflateEngine) {
         let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pool.live -= 1;
         pool.wide -= usize::from(engine.is_wide());
@@ -246,7 +245,7 @@ impl fmt::Debug for Inflaters {
 }
 
 /// A decoder.
-enum Engine {
+enum InflateEngine {
     Noop,
     Snappy(Box<Snappy>),
     Zlib { decoder: Decompress, out: Box<[u8]>, ended: bool },
@@ -257,7 +256,7 @@ fn chunk_buffer() -> Box<[u8]> {
     vec![0; CHUNK].into_boxed_slice()
 }
 
-impl Engine {
+impl InflateEngine {
     fn new(compressor: Compressor, wide: bool) -> Result<Self, InflateError> {
         Ok(match compressor {
             Compressor::Noop => Self::Noop,
@@ -273,7 +272,7 @@ impl Engine {
         })
     }
 
-    /// Makes it ready for another message; whether that went well.
+    /// Makes it ready for another message. Returns whether that succeeded.
     fn reset(&mut self, want_wide: bool) -> bool {
         match self {
             Self::Noop => true,
@@ -316,13 +315,18 @@ impl Engine {
         }
     }
 
-    /// Inflates until the input is used up or the consumer has had enough; whether the data may end here.
-    fn run(&mut self, mut input: &[u8], gate: &mut Gate, output: Output<'_>) -> Result<bool, InflateError> {
+    /// Inflates until the input is used up or the consumer wants no more. Returns whether the data may end here.
+    fn run(
+        &mut self,
+        mut input: &[u8],
+        gate: &mut Gate,
+        output: InflateOutput<'_>,
+    ) -> Result<bool, InflateError> {
         match self {
             Self::Noop => gate.give(input, output).map(|_| true),
             Self::Snappy(snappy) => snappy.run(input, gate, output),
             Self::Zlib { decoder, out, ended } => {
-                // Bytes behind the end are passed over, as zlib's own one-call function does.
+                // Bytes behind the end are skipped, as zlib's own one-call function does.
                 while !*ended {
                     let (read, wrote) = (decoder.total_in(), decoder.total_out());
                     let room = gate.chunk();
@@ -373,16 +377,16 @@ fn limit_window(decoder: &mut DCtx<'static>, wide: bool) -> Option<()> {
     decoder.set_parameter(DParameter::WindowLogMax(log)).ok().map(|_| ())
 }
 
-/// The window, a chunk to be given out, and room to run over.
+/// The window, a chunk to hand out, and room to write too far.
 const SNAPPY_BUFFER: usize = SNAPPY_WINDOW + CHUNK + SNAPPY_COPY + STEP;
 
 /// A snappy decoder in raw block format.
 struct Snappy {
-    /// The last bytes made, up to `end`; those from `given` on have not been given out.
+    /// The last bytes made, up to `end`; those from `given` on have not been handed out.
     buffer: Box<[u8]>,
     end: usize,
     given: usize,
-    /// Bytes still to be made.
+    /// Bytes that are still to be made.
     left: u32,
     state: SnappyState,
     /// Bytes of a tag, or of the preamble, that have come.
@@ -395,13 +399,13 @@ enum SnappyState {
     /// The preamble: the uncompressed length.
     Length,
     Tag,
-    /// So many bytes of a literal are to come.
+    /// A literal of which so many bytes are still to come.
     Literal(u32),
 }
 
 /// What a tag says.
 #[derive(Copy, Clone)]
-enum Element {
+enum SnappyElement {
     Literal { len: u64 },
     Copy { len: u32, offset: u32 },
 }
@@ -426,7 +430,12 @@ impl Snappy {
         self.state = SnappyState::Length;
     }
 
-    fn run(&mut self, mut input: &[u8], gate: &mut Gate, output: Output<'_>) -> Result<bool, InflateError> {
+    fn run(
+        &mut self,
+        mut input: &[u8],
+        gate: &mut Gate,
+        output: InflateOutput<'_>,
+    ) -> Result<bool, InflateError> {
         while !input.is_empty() {
             match self.state {
                 SnappyState::Length => {
@@ -476,12 +485,13 @@ impl Snappy {
         Ok(self.left == 0 && self.state == SnappyState::Tag && self.have == 0)
     }
 
-    /// Whether there is room, and no reason to give out what there is.
+    /// Whether there is room, and no reason yet to hand out what has been made.
     fn has_room(&self, gate: &Gate) -> bool {
         self.end < SNAPPY_WINDOW + CHUNK && self.end - self.given < gate.chunk()
     }
 
-    /// Elements that lie in the input with room to spare on both sides; the rest of the input.
+    /// Decodes elements that are whole in the input, with room to spare on both sides. Returns the rest of the
+    /// input.
     fn fast<'a>(&mut self, mut input: &'a [u8], gate: &Gate) -> Result<&'a [u8], InflateError> {
         if self.have > 0 {
             return Ok(input);
@@ -493,19 +503,19 @@ impl Snappy {
             let [first, a, b, c, d, ..] = *head;
             let (element, tag) = element([first, a, b, c, d]);
             match element {
-                Element::Literal { len } if len <= STEP as u64 && tag == 1 => {
+                SnappyElement::Literal { len } if len <= STEP as u64 && tag == 1 => {
                     self.count(len, gate)?;
                     let to = self.end;
                     self.buffer[to..to + STEP].copy_from_slice(&head[1..]);
                     self.end += len as usize;
                     input = &input[1 + len as usize..];
                 }
-                Element::Literal { len } => {
+                SnappyElement::Literal { len } => {
                     self.count(len, gate)?;
                     self.state = SnappyState::Literal(len as u32);
                     return Ok(&input[tag..]);
                 }
-                Element::Copy { len, offset } => {
+                SnappyElement::Copy { len, offset } => {
                     self.copy(len, offset, gate)?;
                     input = &input[tag..];
                 }
@@ -514,7 +524,7 @@ impl Snappy {
         Ok(input)
     }
 
-    /// One element, whose tag may come in parts; the rest of the input.
+    /// Decodes one element, whose tag may come in parts. Returns the rest of the input.
     fn slow<'a>(&mut self, mut input: &'a [u8], gate: &Gate) -> Result<&'a [u8], InflateError> {
         while !input.is_empty() && (self.have == 0 || self.have < element(self.partial).1) {
             self.partial[self.have] = input[0];
@@ -525,17 +535,17 @@ impl Snappy {
         if self.have == tag {
             self.have = 0;
             match element {
-                Element::Literal { len } => {
+                SnappyElement::Literal { len } => {
                     self.count(len, gate)?;
                     self.state = SnappyState::Literal(len as u32);
                 }
-                Element::Copy { len, offset } => self.copy(len, offset, gate)?,
+                SnappyElement::Copy { len, offset } => self.copy(len, offset, gate)?,
             }
         }
         Ok(input)
     }
 
-    /// Takes `len` bytes off what is still to be made.
+    /// Counts `len` bytes as made.
     #[inline]
     fn count(&mut self, len: u64, gate: &Gate) -> Result<(), InflateError> {
         if len > u64::from(self.left) {
@@ -578,8 +588,8 @@ impl Snappy {
         Ok(())
     }
 
-    /// Gives out what is new, and keeps the window.
-    fn flush(&mut self, gate: &mut Gate, output: Output<'_>) -> Result<bool, InflateError> {
+    /// Hands out what is new, and keeps the window.
+    fn flush(&mut self, gate: &mut Gate, output: InflateOutput<'_>) -> Result<bool, InflateError> {
         let more = gate.give(&self.buffer[self.given..self.end], output)?;
         // Not each time, for the window is longer than many a piece.
         if self.end >= SNAPPY_WINDOW + CHUNK / 2 {
@@ -594,7 +604,7 @@ impl Snappy {
 /// What the tag at the beginning of `bytes` says, and how long it is. With fewer bytes than that, only
 /// the length means anything.
 #[inline]
-fn element(bytes: [u8; 5]) -> (Element, usize) {
+fn element(bytes: [u8; 5]) -> (SnappyElement, usize) {
     let [first, a, b, c, d] = bytes;
     let len = u32::from(first >> 2);
     match first & 3 {
@@ -606,10 +616,12 @@ fn element(bytes: [u8; 5]) -> (Element, usize) {
                 63 => (u32::from_le_bytes([a, b, c, d]), 5),
                 short => (short, 1),
             };
-            (Element::Literal { len: u64::from(len) + 1 }, tag)
+            (SnappyElement::Literal { len: u64::from(len) + 1 }, tag)
         }
-        1 => (Element::Copy { len: (len & 7) + 4, offset: u32::from(first >> 5) << 8 | u32::from(a) }, 2),
-        2 => (Element::Copy { len: len + 1, offset: u32::from_le_bytes([a, b, 0, 0]) }, 3),
-        _ => (Element::Copy { len: len + 1, offset: u32::from_le_bytes([a, b, c, d]) }, 5),
+        1 => {
+            (SnappyElement::Copy { len: (len & 7) + 4, offset: u32::from(first >> 5) << 8 | u32::from(a) }, 2)
+        }
+        2 => (SnappyElement::Copy { len: len + 1, offset: u32::from_le_bytes([a, b, 0, 0]) }, 3),
+        _ => (SnappyElement::Copy { len: len + 1, offset: u32::from_le_bytes([a, b, c, d]) }, 5),
     }
 }

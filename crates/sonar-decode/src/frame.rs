@@ -1,32 +1,31 @@
 //! One packet to one TCP segment: link, network and transport headers.
 //!
-//! This runs for every packet that the kernel hands over, so it is laid out around the ordinary one:
-//! Ethernet, IPv4 or IPv6 without options, TCP. There each header is read from an array whose length was
-//! checked once, and a handful of comparisons decide. Everything else (other links, extension headers, cut
-//! packets, lengths that contradict each other) takes a careful way from the beginning, which would give
-//! the same answer for the ordinary packets too.
+//! This runs for every packet that the kernel delivers, so it has a fast path for the ordinary one: Ethernet,
+//! IPv4 or IPv6 without options, TCP. There each header is read from an array whose length was checked once, and
+//! a handful of comparisons decide. Everything else (other links, extension headers, cut packets, lengths that
+//! contradict each other) takes a slow path from the beginning, which gives the same answer for ordinary
+//! packets too.
 //!
-//! Checksums are not looked at: a packet that leaves this host has none yet when it is captured.
+//! Checksums are ignored: a packet that leaves this host has none yet when it is captured.
 
 use sonar_core::{Coverage, Endpoint, LinkType, Packet, Timestamp};
 
-/// VLAN tags that are followed in one frame, outermost first.
+/// The most VLAN tags that are read in one frame, outermost first.
 pub const MAX_VLAN_TAGS: usize = 4;
 
-/// Extension headers that are followed between IP and TCP.
+/// The most extension headers that are read between IP and TCP.
 pub const MAX_EXTENSION_HEADERS: usize = 8;
 
 /// A TCP segment and where it was seen.
 #[derive(Copy, Clone, Debug)]
 pub struct Segment<'a> {
-    /// When the packet was stamped.
+    /// When the packet was captured.
     pub time: Timestamp,
-    /// Where it was seen: interface and the two outer VLAN ids, packed. Equal means the same place;
-    /// nothing else may be read from it.
+    /// Where it was captured: interface and the two outer VLAN ids, packed. Compare it for equality only.
     pub place: u64,
     /// Who sent it.
     pub source: Endpoint,
-    /// Whom it is for.
+    /// Who receives it.
     pub destination: Endpoint,
     /// Sequence number of the first payload byte (of the SYN, where that flag is set).
     pub seq: u32,
@@ -60,12 +59,12 @@ impl TcpFlags {
         self.0 & 0x02 != 0
     }
 
-    /// The sender breaks the connection off.
+    /// The sender resets the connection.
     pub const fn rst(self) -> bool {
         self.0 & 0x04 != 0
     }
 
-    /// The sender asks that what came so far be given to the receiving program.
+    /// The sender asks to deliver the bytes so far to the receiving program.
     pub const fn psh(self) -> bool {
         self.0 & 0x08 != 0
     }
@@ -155,7 +154,7 @@ fn outer_vlan(packet: &Packet<'_>) -> u32 {
     packet.vlan_tci.map_or(0, vlan_id)
 }
 
-/// Puts the next tag further in beside `vlans`. Id 0 means "priority only, no VLAN" and adds nothing.
+/// Adds the next inner tag to `vlans`. Id 0 means "priority only, no VLAN" and adds nothing.
 const fn with_vlan(vlans: u32, id: u32) -> u32 {
     if id == 0 || vlans >> 12 != 0 { vlans } else { vlans << 12 | id }
 }
@@ -165,7 +164,7 @@ const fn place(interface: u32, vlans: u32) -> u64 {
     (interface as u64) << 32 | vlans as u64
 }
 
-/// What headers that end after the captured bytes say of the packet.
+/// Why headers that end after the captured bytes cannot be read.
 fn short(packet: &Packet<'_>) -> Skip {
     if not_captured(packet) > 0 { Skip::HeaderTruncated } else { Skip::HeaderMalformed }
 }

@@ -219,7 +219,7 @@ pub fn holds_expressions(stage: &[u8]) -> bool {
     )
 }
 
-/// Commands in the oplog. The letters of the other entries are left out.
+/// Commands in the oplog. Their numbers differ from the letters of the other entries.
 const APPLIED_COMMANDS: [(u8, &[u8], &[u8]); 16] = [
     (1, b"create", b"applied create"),
     (2, b"drop", b"applied drop"),
@@ -239,7 +239,7 @@ const APPLIED_COMMANDS: [(u8, &[u8], &[u8]); 16] = [
     (16, b"emptycapped", b"applied emptycapped"),
 ];
 
-/// The number by which [`applied`] knows a command of the oplog; 255 if it is not known.
+/// The number of a command of the oplog, for [`applied`]; 255 if the command is not known.
 pub fn applied_command(name: &[u8]) -> u8 {
     APPLIED_COMMANDS.iter().find(|(_, known, _)| *known == name).map_or(255, |(number, ..)| *number)
 }
@@ -321,7 +321,7 @@ const STAGES: [&[u8]; 58] = [
     b"VIRTUAL_SCAN",
 ];
 
-/// Writes a plan summary: stages that are known and the key patterns of their indexes; `?` for all else.
+/// Writes a plan summary: known stages and the key patterns of their indexes, and `?` for everything else.
 pub fn write_plan(summary: &[u8], out: &mut Vec<u8>) {
     let mut rest = summary;
     loop {
@@ -349,8 +349,8 @@ pub fn write_plan(summary: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a key pattern, whose inside `text` begins with; how long that is, its brace included. `None` if it
-/// is none.
+/// Writes a key pattern; `text` begins inside of it. Returns its length with the closing brace; `None` if it is
+/// no key pattern.
 fn write_pattern(text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     out.extend_from_slice(b" {");
     let mut at = 0;

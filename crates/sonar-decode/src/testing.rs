@@ -381,7 +381,7 @@ impl Conversation {
     }
 }
 
-/// Bytes from hexadecimal digits; everything between them is passed over.
+/// Bytes from hexadecimal digits; everything between them is skipped.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
     digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect()

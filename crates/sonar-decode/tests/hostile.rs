@@ -330,7 +330,7 @@ fn endless_half_messages() {
 }
 
 #[test]
-fn holes_that_are_never_filled() {
+fn gaps_that_are_never_filled() {
     let _turn = turn();
     let coverage = within("held segments", 64 * MIB, |victim| {
         for client in 0..2_000 {
@@ -414,7 +414,7 @@ fn a_million_shapes_and_cursors() {
 
 /// None of it changes what is found of others.
 #[test]
-fn a_conversation_among_hostile_ones_is_heard_as_it_is() {
+fn a_conversation_among_hostile_ones_is_decoded_as_it_is() {
     let _turn = turn();
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     talk.handshake();

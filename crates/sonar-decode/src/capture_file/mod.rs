@@ -1,7 +1,7 @@
-//! Capture files: pcap and pcapng to packets, and packets to pcapng.
+//! Capture files: reads packets from pcap and pcapng, and writes pcapng.
 //!
-//! [`Parser`] does no I/O: it is handed the bytes that are there and says what to do next. The caller
-//! reads, undoes gzip or zstd, and keeps a buffer; no packet needs more of it than [`MAX_BLOCK_LEN`].
+//! [`Parser`] does no I/O: it takes the bytes that are there and returns what to do next. The caller reads,
+//! decompresses gzip or zstd, and keeps a buffer; no packet needs more of it than [`MAX_BLOCK_LEN`].
 //!
 //! Formats: [pcap](https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html) and
 //! [pcapng](https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html).
@@ -14,11 +14,10 @@ mod write;
 pub use step::{Beginning, Error, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_PACKET_LEN, Step};
 pub use write::{Interface, PacketCounts, Section, Writer};
 
-/// Takes a capture file apart, whichever of the formats it is. After an error it gives the same error
-/// again; there is no way to go on.
+/// Parses a capture file of either format. After an error it returns the same error again.
 #[derive(Debug)]
 pub struct Parser {
-    /// Of the beginning of the buffer.
+    /// Where in the file the buffer begins, in bytes.
     offset: u64,
     format: Format,
     failed: Option<Error>,
@@ -28,8 +27,8 @@ pub struct Parser {
 enum Format {
     /// What came so far, fewer than four bytes.
     Unknown(Beginning),
-    Pcap(pcap::Reader),
-    Pcapng(pcapng::Reader),
+    Pcap(pcap::PcapReader),
+    Pcapng(pcapng::PcapngReader),
 }
 
 impl Default for Parser {
@@ -39,7 +38,7 @@ impl Default for Parser {
 }
 
 impl Parser {
-    /// For a file from its first byte on.
+    /// A parser for a file from its first byte on.
     pub fn new() -> Self {
         Self { offset: 0, format: Format::Unknown(Beginning::new(&[])), failed: None }
     }
@@ -61,7 +60,7 @@ impl Parser {
                 match recognise(buf) {
                     Ok(Recognised::Section) => {
                         // A section header is a block like any other: nothing is consumed yet.
-                        self.format = Format::Pcapng(pcapng::Reader::default());
+                        self.format = Format::Pcapng(pcapng::PcapngReader::default());
                         return self.next(buf);
                     }
                     Ok(Recognised::Pcap(reader)) => {
@@ -103,13 +102,12 @@ impl Parser {
         }
     }
 
-    /// Where in the file the beginning of the buffer is.
+    /// Where in the file the buffer begins, in bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Packets that whoever wrote the file had to drop, as far as the file says so (pcapng interface
-    /// statistics).
+    /// Packets that were dropped while capturing, as far as the file says so (pcapng interface statistics).
     pub fn dropped(&self) -> u64 {
         match &self.format {
             Format::Pcapng(reader) => reader.dropped(),
@@ -120,7 +118,7 @@ impl Parser {
 
 enum Recognised {
     Section,
-    Pcap(pcap::Reader),
+    Pcap(pcap::PcapReader),
     TooShort { at_least: usize },
 }
 
@@ -140,7 +138,7 @@ fn recognise(buf: &[u8]) -> Result<Recognised, Error> {
         return Err(Error::NotACapture(Beginning::new(buf)));
     }
     match buf.first_chunk() {
-        Some(header) => Ok(Recognised::Pcap(pcap::Reader::new(header)?)),
+        Some(header) => Ok(Recognised::Pcap(pcap::PcapReader::new(header)?)),
         None => Ok(Recognised::TooShort { at_least: pcap::FILE_HEADER_LEN }),
     }
 }

@@ -25,14 +25,14 @@ const PATCH_LEN: usize = 8;
 const PACKET_OUTGOING: u8 = 4;
 
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct PcapReader {
     order: Order,
     link: LinkType,
     ns_per_unit: u64,
     patched: bool,
 }
 
-impl Reader {
+impl PcapReader {
     pub(super) fn new(header: &[u8; FILE_HEADER_LEN]) -> Result<Self, Error> {
         let order = if header[0] == 0xa1 { Order::Big } else { Order::Little };
         let magic = order.word(header, 0);

@@ -39,7 +39,7 @@ pub(super) const BYTE_ORDER_MARK: u32 = 0x1a2b_3c4d;
 const MIN_BLOCK_LEN: u32 = 12;
 
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct PcapngReader {
     order: Order,
     /// Of this section.
     interfaces: Vec<Interface>,
@@ -49,12 +49,12 @@ pub(super) struct Reader {
     dropped: u64,
 }
 
-/// A block of a type that is not read: it is passed over piece by piece, however long it is.
+/// A block of a type that is not read: it is skipped piece by piece, however long it is.
 #[derive(Debug)]
 struct Passing {
     offset: u64,
     len: u32,
-    /// Bytes still to come, the length at the end among them.
+    /// Bytes still to come, with the length at the end.
     left: u32,
 }
 
@@ -68,7 +68,7 @@ struct Interface {
     dropped: u64,
 }
 
-/// What one step of an interface's timestamps is.
+/// The unit of an interface's timestamps.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Unit {
     /// So many nanoseconds.
@@ -111,12 +111,12 @@ impl Interface {
     }
 }
 
-impl Reader {
+impl PcapngReader {
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Where the block begins that the file must not end in.
+    /// Where the block begins inside which the file must not end.
     pub(super) fn unfinished(&self) -> Option<u64> {
         self.passing.as_ref().map(|passing| passing.offset)
     }
@@ -301,7 +301,8 @@ impl Reader {
         })
     }
 
-    /// Without time, flags and interface: it is of the first one, and as late as the packet before.
+    /// It has no time, flags and interface: it belongs to the first interface and has the time of the packet
+    /// before.
     fn simple_packet<'a>(&self, mut content: Block<'a>) -> Result<Packet<'a>, Error> {
         let wire_len = content.u32()?;
         let interface = self.interface(content.offset, 0)?;

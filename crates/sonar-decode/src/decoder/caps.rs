@@ -206,7 +206,7 @@ mod tests {
         newest.send(End::Client, &message(99, 0, &doc! {"ping": 1, "$db": "admin"}));
         take(&mut decoder, &mut seen, newest);
         let answered = |seen: &Collected| -> Vec<u32> {
-            seen.operations.iter().filter(|told| told.2 == "ok").map(|told| told.0).collect()
+            seen.operations.iter().filter(|op| op.2 == "ok").map(|op| op.0).collect()
         };
         assert_eq!(answered(&seen), [1, 2, 3, 4, 5, 6, 7, 99]);
         let oldest = &mut talks[0];

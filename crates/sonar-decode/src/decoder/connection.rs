@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sonar_core::{Application, Endpoint, Role};
 
 use super::exchange::Exchange;
-use super::framing::{Stream, StreamFacts};
+use super::framing::{MessageStream, StreamFacts};
 use super::long::LongMessage;
 use crate::tcp::Side;
 
@@ -16,7 +16,7 @@ pub struct Connection {
     /// Which side is the server; `None` until a message decides it.
     pub server: Option<Side>,
     pub facts: StreamFacts,
-    pub streams: [Stream; 2],
+    pub streams: [MessageStream; 2],
     /// The long messages that are being read.
     pub long: [Option<Box<LongMessage>>; 2],
     pub exchange: Exchange,
@@ -38,7 +38,7 @@ impl Connection {
             ends,
             server,
             facts: StreamFacts { is_mongodb: false, joined_late },
-            streams: [Stream::new(), Stream::new()],
+            streams: [MessageStream::new(), MessageStream::new()],
             long: [None, None],
             exchange: Exchange::new(joined_late),
             client: Client { app, is_server: false },

@@ -174,7 +174,7 @@ impl Exchange {
 
 /// An operation that has ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct EndedOperation {
     pub request: Pending,
     /// First byte of its reply, or when it was given up.
     pub end: Timestamp,

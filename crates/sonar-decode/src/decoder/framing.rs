@@ -23,8 +23,8 @@ pub const COLLECT: usize = 16 * 1024;
 pub const SEARCH: u64 = 256 * 1024;
 
 /// The stream of one side of a connection.
-pub struct Stream {
-    position: Position,
+pub struct MessageStream {
+    position: StreamPosition,
     /// Time of the first byte of the message that is being read.
     pub first: Timestamp,
     /// A message has been read.
@@ -42,8 +42,8 @@ pub struct StreamFacts {
     pub joined_late: bool,
 }
 
-/// Where in a stream we are.
-enum Position {
+/// The position in a stream.
+enum StreamPosition {
     /// Before or inside a header.
     Header { have: usize, bytes: [u8; HEADER] },
     /// In a short message that is put together.
@@ -87,42 +87,56 @@ pub struct GapOutcome {
     pub hides_messages_since: Option<Timestamp>,
 }
 
-impl Stream {
+impl MessageStream {
     pub fn new() -> Self {
-        Self { position: Position::boundary(), first: Timestamp::default(), read: false, provisional: false }
+        Self {
+            position: StreamPosition::boundary(),
+            first: Timestamp::default(),
+            read: false,
+            provisional: false,
+        }
     }
 
     /// Whether a message has begun and not ended.
     pub const fn in_message(&self) -> bool {
-        matches!(self.position, Position::Collect { .. } | Position::Long { .. } | Position::Skip { .. })
+        matches!(
+            self.position,
+            StreamPosition::Collect { .. } | StreamPosition::Long { .. } | StreamPosition::Skip { .. }
+        )
     }
 
     /// Whether a long message has begun and not ended.
     pub const fn in_long_message(&self) -> bool {
-        matches!(self.position, Position::Long { .. })
+        matches!(self.position, StreamPosition::Long { .. })
     }
 
     /// Skips the rest of a long message.
     pub fn evict(&mut self) {
-        if let Position::Long { header, left, .. } = self.position {
-            self.position = Position::Skip { header, left, evicted: true };
+        if let StreamPosition::Long { header, left, .. } = self.position {
+            self.position = StreamPosition::Skip { header, left, evicted: true };
         }
+    }
+
+    /// A message has been read; `verified`: its checksum was right, which confirms it.
+    pub fn has_been_read(&mut self, verified: bool) {
+        self.read = true;
+        self.provisional &= !verified;
     }
 
     /// Ends a message that was skipped.
     fn end_skipped(&mut self) -> Option<Framed<'static>> {
-        let Position::Skip { header, evicted, .. } = self.position else { return None };
-        self.position = Position::boundary();
+        let StreamPosition::Skip { header, evicted, .. } = self.position else { return None };
+        self.position = StreamPosition::boundary();
         Some(Framed::Skipped(Skipped { header, evicted }))
     }
 
     /// The message that a search found is none: the search goes on behind it.
     pub fn reject(&mut self, facts: StreamFacts) {
-        self.position = Position::search(facts.joined_late && !self.read, self.first);
+        self.position = StreamPosition::search(facts.joined_late && !self.read, self.first);
     }
 }
 
-impl Position {
+impl StreamPosition {
     /// At a boundary between messages.
     const fn boundary() -> Self {
         Self::Header { have: 0, bytes: [0; HEADER] }
@@ -147,14 +161,14 @@ impl Framer {
     #[inline]
     pub fn next<'a>(
         &mut self,
-        stream: &mut Stream,
+        stream: &mut MessageStream,
         facts: StreamFacts,
         chunk: &mut Chunk<'a>,
     ) -> Option<Framed<'a>> {
         while !chunk.bytes.is_empty() {
             let bytes = chunk.bytes;
             match &mut stream.position {
-                Position::Header { have: 0, .. } if bytes.len() >= HEADER => {
+                StreamPosition::Header { have: 0, .. } if bytes.len() >= HEADER => {
                     stream.first = chunk.time;
                     let Some(header) = Header::read(bytes) else {
                         if self.lose(stream, facts, bytes) {
@@ -176,7 +190,7 @@ impl Framer {
                         return Some(ended);
                     }
                 }
-                Position::Header { have, bytes: head } => {
+                StreamPosition::Header { have, bytes: head } => {
                     if *have == 0 {
                         stream.first = chunk.time;
                     }
@@ -194,36 +208,36 @@ impl Framer {
                         }
                     } else if self.lose(stream, facts, &head) {
                         return Some(Framed::NotMongodb);
-                    } else if let Position::Search { tail, .. } = &mut stream.position {
+                    } else if let StreamPosition::Search { tail, .. } = &mut stream.position {
                         // The header's bytes are searched with what comes.
                         tail.extend_from_slice(&head);
                     }
                 }
-                Position::Collect { header, body, .. } => {
+                StreamPosition::Collect { header, body, .. } => {
                     let want = header.length as usize - HEADER - body.len();
                     let take = want.min(bytes.len());
                     body.extend_from_slice(&bytes[..take]);
                     chunk.bytes = &bytes[take..];
                     if take == want
-                        && let Position::Collect { header, opcode, body } =
-                            std::mem::replace(&mut stream.position, Position::boundary())
+                        && let StreamPosition::Collect { header, opcode, body } =
+                            std::mem::replace(&mut stream.position, StreamPosition::boundary())
                     {
                         self.collecting -= body.capacity();
                         return Some(Framed::Whole { header, opcode, body: Cow::Owned(body) });
                     }
                 }
-                Position::Long { header, opcode, left } => {
+                StreamPosition::Long { header, opcode, left } => {
                     let (piece, rest) = bytes.split_at((*left).min(bytes.len() as u64) as usize);
                     *left -= piece.len() as u64;
                     chunk.bytes = rest;
                     let framed =
                         Framed::Piece { header: *header, opcode: *opcode, bytes: piece, left: *left };
                     if *left == 0 {
-                        stream.position = Position::boundary();
+                        stream.position = StreamPosition::boundary();
                     }
                     return Some(framed);
                 }
-                Position::Skip { left, .. } => {
+                StreamPosition::Skip { left, .. } => {
                     let take = (*left).min(bytes.len() as u64);
                     *left -= take;
                     chunk.bytes = &bytes[take as usize..];
@@ -231,7 +245,7 @@ impl Framer {
                         return stream.end_skipped();
                     }
                 }
-                Position::Search { .. } => {
+                StreamPosition::Search { .. } => {
                     if self.search(stream, facts, chunk) {
                         return Some(Framed::NotMongodb);
                     }
@@ -242,29 +256,29 @@ impl Framer {
     }
 
     /// A header has been read, and not all of its message is there. A message of a header alone ends at once.
-    fn begin(&mut self, stream: &mut Stream, header: Header) -> Option<Framed<'static>> {
+    fn begin(&mut self, stream: &mut MessageStream, header: Header) -> Option<Framed<'static>> {
         self.coverage.messages += 1;
         let body = header.length as usize - HEADER;
         let Some(opcode) = header.known() else {
-            stream.position = Position::Skip { header, left: body as u64, evicted: false };
+            stream.position = StreamPosition::Skip { header, left: body as u64, evicted: false };
             return (body == 0).then(|| stream.end_skipped()).flatten();
         };
         if body == 0 {
-            stream.position = Position::boundary();
+            stream.position = StreamPosition::boundary();
             return Some(Framed::Whole { header, opcode, body: Cow::Borrowed(&[]) });
         }
         stream.position = if body <= COLLECT && self.collecting + body <= COLLECT_BUDGET {
             let buffer = Vec::with_capacity(body);
             self.collecting += buffer.capacity();
-            Position::Collect { header, opcode, body: buffer }
+            StreamPosition::Collect { header, opcode, body: buffer }
         } else {
-            Position::Long { header, opcode, left: body as u64 }
+            StreamPosition::Long { header, opcode, left: body as u64 }
         };
         None
     }
 
     /// The next bytes are no header: begins a search, unless the stream is not MongoDB's, which is returned.
-    fn lose(&mut self, stream: &mut Stream, facts: StreamFacts, bytes: &[u8]) -> bool {
+    fn lose(&mut self, stream: &mut MessageStream, facts: StreamFacts, bytes: &[u8]) -> bool {
         if !facts.is_mongodb {
             // TLS records: change_cipher_spec, alert, handshake, application data of versions 3.x.
             if matches!(bytes, [0x14..=0x17, 3, 0..=4, ..]) {
@@ -279,15 +293,17 @@ impl Framer {
         }
         let joined_late = facts.joined_late && !stream.read;
         self.coverage.resyncs += u64::from(!joined_late);
-        stream.position = Position::search(joined_late, stream.first);
+        stream.position = StreamPosition::search(joined_late, stream.first);
         false
     }
 
     /// Searches for a message, and takes the bytes before it. Returns whether the stream is not MongoDB's.
-    fn search(&mut self, stream: &mut Stream, facts: StreamFacts, chunk: &mut Chunk<'_>) -> bool {
-        /// What must be seen of a message before it is believed: header, flags, kind, begin of a document.
+    fn search(&mut self, stream: &mut MessageStream, facts: StreamFacts, chunk: &mut Chunk<'_>) -> bool {
+        /// How much of a message must be seen before it counts as one: header, flags, kind, begin of a document.
         const WANTED: usize = 64;
-        let Position::Search { tail, searched, joined_late, .. } = &mut stream.position else { return false };
+        let StreamPosition::Search { tail, searched, joined_late, .. } = &mut stream.position else {
+            return false;
+        };
         let coverage = &mut self.coverage;
         let passed = if *joined_late { &mut coverage.joined_late_bytes } else { &mut coverage.resync_bytes };
         let bytes = chunk.bytes;
@@ -301,7 +317,7 @@ impl Framer {
                 let mut head = [0; HEADER];
                 let have = (kept - at).min(HEADER);
                 head[..have].copy_from_slice(&seam[at..at + have]);
-                stream.position = Position::Header { have, bytes: head };
+                stream.position = StreamPosition::Header { have, bytes: head };
                 stream.provisional = true;
                 return false;
             }
@@ -313,7 +329,7 @@ impl Framer {
             match looks_like_message(&bytes[at..]) {
                 Some(true) if follows_well(&bytes[at..]) => {
                     *passed += at as u64;
-                    stream.position = Position::boundary();
+                    stream.position = StreamPosition::boundary();
                     stream.provisional = true;
                     chunk.bytes = &bytes[at..];
                     return false;
@@ -337,35 +353,37 @@ impl Framer {
     }
 
     /// Bytes of a stream are missing.
-    pub fn gap(&mut self, stream: &mut Stream, facts: StreamFacts, gap: &Gap) -> GapOutcome {
+    pub fn gap(&mut self, stream: &mut MessageStream, facts: StreamFacts, gap: &Gap) -> GapOutcome {
         let Lost::Bytes(missing) = gap.lost else {
             // Joined in the middle: what comes next may be the middle of a message.
             self.coverage.messages_cut += u64::from(stream.in_message());
             self.release(stream);
             let joined_late = facts.joined_late && !stream.read;
-            stream.position = Position::search(joined_late, gap.time);
+            stream.position = StreamPosition::search(joined_late, gap.time);
             let hides_messages_since = (!joined_late).then(Timestamp::default);
             return GapOutcome { skipped: None, hides_messages_since };
         };
         let (header, left) = match &stream.position {
-            Position::Collect { header, body, .. } => {
+            StreamPosition::Collect { header, body, .. } => {
                 (*header, u64::from(header.length) - (HEADER + body.len()) as u64)
             }
-            Position::Long { header, left, .. } | Position::Skip { header, left, .. } => (*header, *left),
+            StreamPosition::Long { header, left, .. } | StreamPosition::Skip { header, left, .. } => {
+                (*header, *left)
+            }
             // The bytes that were kept of what came before are of no use now.
-            &Position::Search { joined_late, gap: before, .. } => {
-                stream.position = Position::search(joined_late, gap.time);
+            &StreamPosition::Search { joined_late, gap: before, .. } => {
+                stream.position = StreamPosition::search(joined_late, gap.time);
                 // What was asked before may have been answered in the gap before.
                 return GapOutcome { skipped: None, hides_messages_since: (!joined_late).then_some(before) };
             }
-            Position::Header { .. } => return self.lose_boundary(stream, gap.time),
+            StreamPosition::Header { .. } => return self.lose_boundary(stream, gap.time),
         };
         self.release(stream);
         if missing < left {
-            stream.position = Position::Skip { header, left: left - missing, evicted: false };
+            stream.position = StreamPosition::Skip { header, left: left - missing, evicted: false };
             return GapOutcome::default();
         }
-        stream.position = Position::boundary();
+        stream.position = StreamPosition::boundary();
         let skipped = Some(Skipped { header, evicted: false });
         if missing == left {
             return GapOutcome { skipped, hides_messages_since: None };
@@ -374,14 +392,14 @@ impl Framer {
     }
 
     /// A gap lies between messages, or inside a header: where the next message begins is not known.
-    fn lose_boundary(&mut self, stream: &mut Stream, time: Timestamp) -> GapOutcome {
+    fn lose_boundary(&mut self, stream: &mut MessageStream, time: Timestamp) -> GapOutcome {
         self.coverage.resyncs += 1;
-        stream.position = Position::search(false, time);
+        stream.position = StreamPosition::search(false, time);
         GapOutcome { skipped: None, hides_messages_since: Some(Timestamp::default()) }
     }
 
     /// The stream has ended, with the capture or before it.
-    pub fn close(&mut self, stream: &Stream, with_capture: bool) {
+    pub fn close(&mut self, stream: &MessageStream, with_capture: bool) {
         if stream.in_message() {
             let coverage = &mut self.coverage;
             let counter =
@@ -392,8 +410,8 @@ impl Framer {
     }
 
     /// Gives back the memory of a message that is being put together and is about to be dropped.
-    fn release(&mut self, stream: &Stream) {
-        if let Position::Collect { body, .. } = &stream.position {
+    fn release(&mut self, stream: &MessageStream) {
+        if let StreamPosition::Collect { body, .. } = &stream.position {
             self.collecting -= body.capacity();
         }
     }
@@ -456,11 +474,11 @@ mod tests {
             let lost = talk.packets.len() + 1;
             insert(&mut talk, 2, padding);
             insert(&mut talk, 3, 10);
-            // What comes after the hole has been acknowledged: it will not be sent again.
+            // What comes after the gap has been acknowledged: it will not be sent again.
             talk.wait(5_000_000_000).ack(End::Server).ack(End::Client);
             talk.packets.remove(lost);
             let seen = collect(&talk.packets);
-            let ids: Vec<_> = seen.operations.iter().map(|told| (told.0, told.2)).collect();
+            let ids: Vec<_> = seen.operations.iter().map(|op| (op.0, op.2)).collect();
             assert_eq!(ids, [(1, "ok"), (3, "ok")], "{:?}", seen.coverage);
             assert_eq!((seen.coverage.messages_damaged, seen.coverage.resyncs), (1, 0));
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sonar_core::{Application, Coverage, Endpoint, Identity, ShapeId, ShapeInfo, Statement};
 
 use super::connection::{Client, Connection};
-use super::exchange::Ended;
+use super::exchange::EndedOperation;
 use crate::identity::{
     Applications, CursorOrigin, MAX_SHAPES, MaybeRendered, Shared, ids_of, info_of, info_with, is_server,
     other_shape,
@@ -28,7 +28,7 @@ pub struct RequestShape {
 }
 
 /// The shape that a request counts for.
-pub struct Subject {
+pub struct RequestSubject {
     pub shape: RequestShape,
     /// The command, where the shape is that of another command, which opened the cursor.
     pub command: Option<&'static str>,
@@ -36,7 +36,7 @@ pub struct Subject {
     pub waits: bool,
 }
 
-impl Subject {
+impl RequestSubject {
     pub fn own(shape: RequestShape) -> Self {
         Self { shape, command: None, waits: false }
     }
@@ -70,7 +70,7 @@ impl Identifier {
 
     /// The shape of the command that opened the cursor of a getMore or killCursors, if that was seen.
     #[inline]
-    pub fn opener(&self, server: Endpoint, kind: CommandKind, cursor: Option<i64>) -> Option<Subject> {
+    pub fn opener(&self, server: Endpoint, kind: CommandKind, cursor: Option<i64>) -> Option<RequestSubject> {
         let command = match kind {
             CommandKind::GetMore => "getMore",
             CommandKind::KillCursors => "killCursors",
@@ -78,7 +78,7 @@ impl Identifier {
         };
         let CursorOrigin { shape, ordered_id, waits, .. } = self.shared.cursor(server, cursor?)?;
         let shape = RequestShape { info: shape, ordered_id, statements: Arc::default(), statement_count: 1 };
-        Some(Subject { shape, command: Some(command), waits: waits && kind == CommandKind::GetMore })
+        Some(RequestSubject { shape, command: Some(command), waits: waits && kind == CommandKind::GetMore })
     }
 
     /// The shape of a request that has been read. `body` is what it was read from, where that is at hand: a
@@ -170,7 +170,7 @@ impl Identifier {
 
     /// Remembers the cursor that an operation opened, and forgets the one that it exhausted.
     #[inline]
-    pub fn note_cursor(&mut self, server: Endpoint, ended: &Ended) {
+    pub fn note_cursor(&mut self, server: Endpoint, ended: &EndedOperation) {
         let request = &ended.request;
         match (request.kind, ended.facts.cursor, request.cursor) {
             (CommandKind::GetMore, Some(0), Some(id)) => self.shared.close_cursor(server, id),

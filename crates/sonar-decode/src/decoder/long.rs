@@ -19,8 +19,8 @@ pub struct LongMessage {
     pub request: Request<Rendered>,
     pub reply: Reply,
     /// Its readings as a request and as a reply: both as long as it is not known which side is the server.
-    pub(super) as_request: Option<Walk>,
-    pub(super) as_reply: Option<Walk>,
+    pub(super) as_request: Option<LongWalk>,
+    pub(super) as_reply: Option<LongWalk>,
     pub inflater: Option<Inflater>,
     pub compressor: Option<Compressor>,
     /// Head of an OP_COMPRESSED body, until it is whole.
@@ -36,7 +36,7 @@ pub struct LongMessage {
 
 /// One reading of a long message.
 #[derive(Default)]
-pub(super) struct Walk {
+pub(super) struct LongWalk {
     pub(super) body: Body,
     /// Bytes that the body wants to see again.
     carry: Vec<u8>,
@@ -44,7 +44,7 @@ pub(super) struct Walk {
     failed: bool,
 }
 
-impl Walk {
+impl LongWalk {
     pub(super) fn is_whole(&self) -> bool {
         !self.failed && self.body.left() == 0
     }
@@ -88,8 +88,8 @@ impl LongMessage {
             number: 0,
             request: Request::default(),
             reply: Reply::default(),
-            as_request: (from_server != Some(true)).then(Walk::default),
-            as_reply: (from_server != Some(false)).then(Walk::default),
+            as_request: (from_server != Some(true)).then(LongWalk::default),
+            as_reply: (from_server != Some(false)).then(LongWalk::default),
             inflater: None,
             compressor: None,
             compressed_head: Vec::new(),
@@ -119,10 +119,10 @@ impl LongMessage {
     /// Whether all of it could be read, as the request or reply that it is.
     pub fn is_whole(&self, is_reply: bool) -> bool {
         let walk = if is_reply { &self.as_reply } else { &self.as_request };
-        !self.failed && walk.as_ref().is_some_and(Walk::is_whole)
+        !self.failed && walk.as_ref().is_some_and(LongWalk::is_whole)
     }
 
-    pub(super) fn walks(&self) -> impl Iterator<Item = &Walk> {
+    pub(super) fn walks(&self) -> impl Iterator<Item = &LongWalk> {
         self.as_request.iter().chain(&self.as_reply)
     }
 

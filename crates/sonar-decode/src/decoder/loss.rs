@@ -85,9 +85,9 @@ fn a_later_reply_retires_the_request_whose_reply_was_lost() {
     run.take(&mut talk);
     assert!(run.in_flight().is_empty());
     let seen = run.finish();
-    let mut told = seen.operations;
-    told.sort();
-    assert_eq!(told, [(1, "find".into(), "unknown"), (2, "find".into(), "ok")]);
+    let mut found = seen.operations;
+    found.sort();
+    assert_eq!(found, [(1, "find".into(), "unknown"), (2, "find".into(), "ok")]);
     let coverage = seen.coverage;
     assert_eq!(
         (coverage.requests_reply_lost, coverage.requests_answered, coverage.requests_in_flight),

@@ -10,8 +10,8 @@
 use sonar_core::{Class, Coverage, Outcome, Timestamp};
 
 use super::caps::Arrivals;
-use super::exchange::{Answer, Early, Ended, Exchange, Pending, ReplyFacts};
-use super::request::Asked;
+use super::exchange::{Answer, Early, EndedOperation, Exchange, Pending, ReplyFacts};
+use super::request::SentRequest;
 use crate::shape::CommandKind;
 
 /// How long a request waits for its answer before it counts as never answered.
@@ -62,10 +62,15 @@ pub struct Pairing {
 
 impl Pairing {
     /// Takes a request. Returns whether its reply had come before.
-    pub fn ask(&mut self, exchange: &mut Exchange, asked: Asked, ended: &mut Vec<Ended>) -> bool {
+    pub fn ask(
+        &mut self,
+        exchange: &mut Exchange,
+        mut asked: SentRequest,
+        ended: &mut Vec<EndedOperation>,
+    ) -> bool {
         self.coverage.requests += 1;
-        let Asked { mut request, unacknowledged, legacy_write, get_last_error } = asked;
-        let time = request.start;
+        let SentRequest { unacknowledged, legacy_write, get_last_error, ref mut request } = asked;
+        let (time, id) = (request.start, request.request_id);
         if exchange.assumes_chain && !request.provisional {
             self.end_chains(exchange);
         }
@@ -74,7 +79,7 @@ impl Pairing {
         }
         self.end_legacy_write(exchange, time, ended);
         if legacy_write && !request.provisional {
-            exchange.legacy_write = Some(Box::new(request));
+            exchange.legacy_write = Some(Box::new(asked.request));
             return false;
         }
         if unacknowledged {
@@ -82,21 +87,21 @@ impl Pairing {
                 self.coverage.requests_discarded += 1;
             } else {
                 self.coverage.requests_unacknowledged += 1;
-                ended.push(Ended { request, end: time, facts: Outcome::Unacknowledged.into() });
+                let facts = Outcome::Unacknowledged.into();
+                ended.push(EndedOperation { request: asked.request, end: time, facts });
             }
             return false;
         }
         if exchange.pending.len() >= MAX_PENDING {
             ended.extend(self.give_up_at(exchange, 0, (time, GivenUp::Evicted)));
         }
-        let id = request.request_id;
         if let Some(before) = exchange.pending.back_mut().filter(|before| before.request_id == id) {
             // A client that uses one id for all its requests waits for each reply before it sends the next.
             before.passed.get_or_insert(time);
         }
         request.number = self.arrivals.next();
         self.pending_bytes += request.bytes_held();
-        exchange.pending.push_back(request);
+        exchange.pending.push_back(asked.request);
         let Some(at) = exchange.early.iter().position(|early| early.header.response_to == id) else {
             return false;
         };
@@ -110,7 +115,7 @@ impl Pairing {
         &mut self,
         exchange: &mut Exchange,
         answer: &Answer<'_>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<EndedOperation>,
     ) -> Option<Early> {
         let Some(mut at) = exchange.waiting_for(answer.header.response_to) else {
             return Some(Early {
@@ -145,10 +150,9 @@ impl Pairing {
         exchange: &mut Exchange,
         mut pending: Pending,
         answer: &Answer<'_>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<EndedOperation>,
     ) -> Option<Pending> {
         let Answer { header, reply, arrival } = answer;
-        pending.provisional = false;
         if pending.follows {
             self.coverage.replies_exhaust += 1;
         } else {
@@ -167,32 +171,30 @@ impl Pairing {
         };
         exchange.assumes_chain = chain && !arrival.whole;
         let mut facts = ReplyFacts::of(&pending, answer);
-        let write = pending.answers.take();
         let next = chain.then(|| Pending {
             number: self.arrivals.next(),
             request_id: header.request_id,
             start: arrival.last,
             class: if pending.class == Class::Replication { Class::Replication } else { Class::Waiting },
+            provisional: false,
             follows: true,
             joined_late: false,
             passed: None,
+            answers: None,
             bytes: 0,
             cursor: pending.cursor.or(reply.cursor),
             ..pending.clone()
         });
-        let request = match write {
-            Some(write) => {
-                self.coverage.requests_folded += 1;
-                // The `n` of getLastError is 0 after an insert, however many were inserted.
-                let n = if write.kind == CommandKind::Insert { None } else { reply.n };
-                (facts.affected, facts.matched) = (n, n);
-                // The server is at work from the write on, not from the getLastError on.
-                facts.latency_ns = (arrival.first >= write.start).then(|| arrival.first.since(write.start));
-                *write
-            }
-            None => pending,
-        };
-        ended.push(Ended { request, end: arrival.first, facts });
+        if let Some(write) = pending.answers.take() {
+            self.coverage.requests_folded += 1;
+            // The `n` of getLastError is 0 after an insert, however many were inserted.
+            let n = if write.kind == CommandKind::Insert { None } else { reply.n };
+            (facts.affected, facts.matched) = (n, n);
+            // The server is at work from the write on, not from the getLastError on.
+            facts.latency_ns = (arrival.first >= write.start).then(|| arrival.first.since(write.start));
+            pending = *write;
+        }
+        ended.push(EndedOperation { request: pending, end: arrival.first, facts });
         next
     }
 
@@ -203,7 +205,7 @@ impl Pairing {
         exchange: &mut Exchange,
         pending: Pending,
         answer: &Answer<'_>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<EndedOperation>,
     ) {
         // If a gap broke a chain, this is how it goes on.
         self.end_chains(exchange);
@@ -253,7 +255,13 @@ impl Pairing {
     /// The request at `at` is answered: those before it are passed, and given up where they were passed
     /// before this one was sent. Returns where the request is then.
     #[cold]
-    fn pass(&mut self, exchange: &mut Exchange, at: usize, time: Timestamp, ended: &mut Vec<Ended>) -> usize {
+    fn pass(
+        &mut self,
+        exchange: &mut Exchange,
+        at: usize,
+        time: Timestamp,
+        ended: &mut Vec<EndedOperation>,
+    ) -> usize {
         let Some(sent) = exchange.pending.get(at).map(|pending| pending.start) else { return at };
         let mut kept = 0;
         for _ in 0..at {
@@ -298,7 +306,7 @@ impl Pairing {
         exchange: &mut Exchange,
         at: usize,
         (time, why): (Timestamp, GivenUp),
-    ) -> Option<Ended> {
+    ) -> Option<EndedOperation> {
         let mut pending = exchange.pending.remove(at)?;
         self.pending_bytes -= pending.bytes_held();
         if pending.follows {
@@ -319,11 +327,11 @@ impl Pairing {
         };
         *counter += 1;
         let request = pending.answers.take().map_or(pending, |write| *write);
-        Some(Ended { request, end: time, facts: outcome.into() })
+        Some(EndedOperation { request, end: time, facts: outcome.into() })
     }
 
     /// Gives up the requests of one connection that have waited for too long at `now`.
-    pub fn expire(&mut self, exchange: &mut Exchange, now: Timestamp, ended: &mut Vec<Ended>) {
+    pub fn expire(&mut self, exchange: &mut Exchange, now: Timestamp, ended: &mut Vec<EndedOperation>) {
         let is_over = |pending: &Pending| match pending.passed {
             Some(passed) => now.since(passed) >= PASSED_NS,
             None => now.since(pending.start) > UNANSWERED_NS,
@@ -342,11 +350,16 @@ impl Pairing {
     }
 
     /// Ends a legacy write that no getLastError followed.
-    pub fn end_legacy_write(&mut self, exchange: &mut Exchange, time: Timestamp, ended: &mut Vec<Ended>) {
+    pub fn end_legacy_write(
+        &mut self,
+        exchange: &mut Exchange,
+        time: Timestamp,
+        ended: &mut Vec<EndedOperation>,
+    ) {
         if let Some(write) = exchange.legacy_write.take() {
             self.coverage.requests_unacknowledged += 1;
             let end = time.max(write.start);
-            ended.push(Ended { request: *write, end, facts: Outcome::Unacknowledged.into() });
+            ended.push(EndedOperation { request: *write, end, facts: Outcome::Unacknowledged.into() });
         }
     }
 }
@@ -420,9 +433,9 @@ mod tests {
         // The two directions are captured by two queues, and the reply's is read first.
         talk.packets[before..].rotate_right(2);
         let seen = collect(&talk.packets);
-        let mut told = seen.operations;
-        told.sort();
-        assert_eq!(told, [(1, "find".into(), "failed"), (2, "find".into(), "ok")]);
+        let mut found = seen.operations;
+        found.sort();
+        assert_eq!(found, [(1, "find".into(), "failed"), (2, "find".into(), "ok")]);
         assert_eq!((seen.coverage.replies_paired, seen.coverage.replies_orphan), (2, 0));
     }
 }

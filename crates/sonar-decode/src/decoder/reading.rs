@@ -10,7 +10,7 @@ use sonar_core::{Class, Coverage, Endpoint};
 
 use super::connection::Client;
 use super::exchange::{Early, Pending};
-use super::identify::{Identifier, RequestShape, Subject};
+use super::identify::{Identifier, RequestShape, RequestSubject};
 use super::long::{LongMessage, server_by};
 use super::request::{ReadRequest, RequestFacts, Sent};
 use super::unpacking::Plain;
@@ -35,7 +35,7 @@ struct KnownRequest {
 }
 
 /// Reads messages.
-pub struct Reader {
+pub struct MessageReader {
     /// Counters of messages.
     pub coverage: Coverage,
     pub identifier: Identifier,
@@ -47,7 +47,7 @@ pub struct Reader {
     replies: Templates<Reply>,
 }
 
-impl Reader {
+impl MessageReader {
     pub fn new(shared: Arc<Shared>, show_values: bool) -> Self {
         Self {
             coverage: Coverage::default(),
@@ -96,12 +96,13 @@ impl Reader {
             Found::Known(KnownRequest { facts, shape }, numbers) => {
                 let cursor = numbers.get(Slot::Cursor);
                 let opener = self.identifier.opener(server, facts.kind, cursor);
-                match opener.or_else(|| shape.clone().map(Subject::own)) {
+                match opener.or_else(|| shape.clone().map(RequestSubject::own)) {
                     Some(subject) => {
-                        let request =
-                            ReadRequest { facts: *facts, subject, cursor, client: None, values: None };
+                        let facts = *facts;
                         self.coverage.messages_decoded += 1;
-                        return Some(self.finished(request, plain));
+                        self.count_unknown_cursor(&facts, cursor, &subject);
+                        let values = self.values(plain);
+                        return Some(ReadRequest { facts, subject, cursor, client: None, values });
                     }
                     None => None,
                 }
@@ -128,11 +129,13 @@ impl Reader {
             return None;
         }
         self.coverage.messages_decoded += 1;
-        let read = identified(identifier, request, server, Some(plain.body));
+        let mut read = identified(identifier, request, server, Some(plain.body));
         if let Some(place) = place {
             self.remember(place, plain.body, &read);
         }
-        Some(self.finished(read, plain))
+        self.count_unknown_cursor(&read.facts, read.cursor, &read.subject);
+        read.values = self.values(plain);
+        Some(read)
     }
 
     /// Remembers the layout of the request that has just been walked.
@@ -152,22 +155,19 @@ impl Reader {
         }
     }
 
-    /// Adds what differs between requests of one layout.
+    /// The text of a request with its values, if that is asked for.
     #[inline]
-    fn finished(&mut self, mut request: ReadRequest, plain: &Plain<'_>) -> ReadRequest {
-        if self.show_values {
-            request.values = command_document(plain).map(|document| to_text(document, VALUES_BUDGET).into());
-        }
-        self.count_unknown_cursor(&request);
-        request
+    fn values(&self, plain: &Plain<'_>) -> Option<Box<str>> {
+        let document = if self.show_values { command_document(plain) } else { None };
+        document.map(|document| to_text(document, VALUES_BUDGET).into())
     }
 
     /// Counts a request that uses a cursor whose opening was not seen.
     #[inline]
-    fn count_unknown_cursor(&mut self, request: &ReadRequest) {
-        let uses_cursor = matches!(request.facts.kind, CommandKind::GetMore | CommandKind::KillCursors);
+    fn count_unknown_cursor(&mut self, facts: &RequestFacts, cursor: Option<i64>, subject: &RequestSubject) {
+        let uses_cursor = matches!(facts.kind, CommandKind::GetMore | CommandKind::KillCursors);
         self.coverage.cursors_joined_late +=
-            u64::from(uses_cursor && request.cursor.is_some() && request.subject.command.is_none());
+            u64::from(uses_cursor && cursor.is_some() && subject.command.is_none());
     }
 
     /// Reads a reply, and says whether all of it could be read. `request` is the ordered id of the shape of the
@@ -224,11 +224,11 @@ impl Reader {
             return None;
         }
         let read = identified(&mut self.identifier, request, server, None);
-        self.count_unknown_cursor(&read);
+        self.count_unknown_cursor(&read.facts, read.cursor, &read.subject);
         Some(read)
     }
 
-    /// The request of an exhaust chain that began before the capture, as far as one of its replies tells.
+    /// The request of an exhaust chain that began before the capture, as far as one of its replies says.
     ///
     /// The server sends one reply after another, and each answers the one before it, so the request that began
     /// the chain is never seen. On every replica set from 4.4 on, secondaries fetch the oplog in such a chain,
@@ -249,7 +249,7 @@ impl Reader {
         request.cursor = reply.cursor;
         request.from_server = reply.to_server;
         let read = identified(&mut self.identifier, &mut request, server, None);
-        self.count_unknown_cursor(&read);
+        self.count_unknown_cursor(&read.facts, read.cursor, &read.subject);
         let header = Header { length: 0, request_id: header.response_to, ..*header };
         let sent = Sent { header, compressor: None, time: arrival.first, provisional: false };
         let pending = read.sent_by(client, &sent).request;
@@ -273,7 +273,7 @@ fn identified<T: Text + MaybeRendered>(
     let facts = RequestFacts::of(request);
     let client = request.has_client.then(|| identifier.client(request));
     let opener = identifier.opener(server, facts.kind, request.cursor);
-    let subject = opener.unwrap_or_else(|| Subject::own(identifier.shape(request, body)));
+    let subject = opener.unwrap_or_else(|| RequestSubject::own(identifier.shape(request, body)));
     ReadRequest { facts, subject, cursor: request.cursor, client, values: None }
 }
 

@@ -5,7 +5,7 @@ use sonar_core::operation::{Compressor, Opcode};
 
 use super::connection::Client;
 use super::exchange::Pending;
-use super::identify::Subject;
+use super::identify::RequestSubject;
 use crate::class::{Classes, Facts};
 use crate::message::{Header, Request};
 use crate::shape::{CommandKind, Text};
@@ -59,7 +59,7 @@ impl RequestFacts {
 /// A request that was read to its end.
 pub struct ReadRequest {
     pub facts: RequestFacts,
-    pub subject: Subject,
+    pub subject: RequestSubject,
     /// The cursor that it uses.
     pub cursor: Option<i64>,
     /// Who sends it, where it says so.
@@ -78,7 +78,7 @@ pub struct Sent {
 }
 
 /// A request that has been sent, with its place among the others still to be found.
-pub struct Asked {
+pub struct SentRequest {
     pub request: Pending,
     pub unacknowledged: bool,
     /// A write to which a getLastError may follow.
@@ -89,14 +89,14 @@ pub struct Asked {
 impl ReadRequest {
     /// The request as `client` sent it. What it says of the client is noted there.
     #[inline]
-    pub fn sent_by(self, client: &mut Client, sent: &Sent) -> Asked {
+    pub fn sent_by(self, client: &mut Client, sent: &Sent) -> SentRequest {
         let Self { facts, subject, cursor, client: named, values } = self;
         if let Some(named) = named {
             client.is_server |= named.is_server;
             client.app = named.app;
         }
         client.is_server |= facts.from_server;
-        Asked {
+        SentRequest {
             unacknowledged: facts.unacknowledged,
             legacy_write: matches!(facts.opcode, Opcode::Insert | Opcode::Update | Opcode::Delete),
             get_last_error: facts.get_last_error,

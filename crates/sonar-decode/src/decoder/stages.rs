@@ -10,11 +10,11 @@ use sonar_core::{Coverage, Operation, Outcome, Timestamp};
 
 use super::caps::{age_limit, without_share};
 use super::connection::Connection;
-use super::exchange::{Answer, Arrival, Early, Ended};
+use super::exchange::{Answer, Arrival, Early, EndedOperation};
 use super::framing::{Framed, Framer, Skipped};
 use super::long::LongMessage;
 use super::pairing::{EARLY_NS, GivenUp, MAX_ALL_EARLY, PENDING_BUDGET, Pairing};
-use super::reading::Reader;
+use super::reading::MessageReader;
 use super::request::{ReadRequest, Sent};
 use super::settings::{Ports, Settings, Sink};
 use super::unpacking::{MAX_LONG, Packed, Unpacked, Unpacker};
@@ -30,28 +30,26 @@ pub struct Stages {
     coverage: Coverage,
     framer: Framer,
     unpacker: Unpacker,
-    reader: Reader,
+    reader: MessageReader,
     pub(super) pairing: Pairing,
     /// Operations that have ended and are about to be emitted.
-    ended: Vec<Ended>,
+    ended: Vec<EndedOperation>,
 }
 
-/// When and where a message came.
+/// A message that has come to its end.
 #[derive(Copy, Clone)]
-struct At {
-    side: Side,
+struct Arrived {
     header: Header,
-    /// Its first byte.
-    first: Timestamp,
-    /// Its last byte.
-    last: Timestamp,
-    provisional: bool,
+    /// Who sent it.
+    side: Side,
+    /// Time of its last byte.
+    time: Timestamp,
 }
 
-impl At {
-    fn arrival(&self) -> Arrival {
-        Arrival { first: self.first, last: self.last, compressor: None, whole: false }
-    }
+/// When a reply came of which nothing could be read.
+fn unread_arrival(conn: &Connection, at: Arrived) -> Arrival {
+    let first = conn.streams[at.side.index()].first;
+    Arrival { first, last: at.time, compressor: None, whole: false }
 }
 
 impl Stages {
@@ -61,7 +59,7 @@ impl Stages {
             coverage: Coverage::default(),
             framer: Framer::default(),
             unpacker: Unpacker::new(settings.verify_checksums),
-            reader: Reader::new(shared, settings.show_values),
+            reader: MessageReader::new(shared, settings.show_values),
             pairing: Pairing::default(),
             ended: Vec::new(),
             ports: settings.ports,
@@ -87,15 +85,12 @@ impl Stages {
 
     /// Takes a message that is all there.
     #[inline]
-    fn message(&mut self, conn: &mut Connection, at: At, message: Packed<'_>) {
+    fn message(&mut self, conn: &mut Connection, at: Arrived, message: Packed<'_>) {
         conn.facts.is_mongodb = true;
         match self.unpacker.message(message) {
             Unpacked::Plain(plain) => {
                 let compressor = plain.compressor;
-                let stream = &mut conn.streams[at.side.index()];
-                stream.provisional &= !plain.verified;
-                stream.read = true;
-                let at = At { provisional: stream.provisional, ..at };
+                conn.streams[at.side.index()].has_been_read(plain.verified);
                 if conn.server.is_none() {
                     conn.server = self.reader.server_of(at.side, &plain);
                 }
@@ -104,7 +99,7 @@ impl Stages {
                     Some(true) => {
                         let oldest = conn.exchange.pending.front().map_or(0, |request| request.ordered_id.0);
                         let (reply, whole) = self.reader.reply(&plain, oldest);
-                        let arrival = Arrival { compressor, whole, ..at.arrival() };
+                        let arrival = Arrival { compressor, whole, ..unread_arrival(conn, at) };
                         let answer = Answer { header: at.header, reply, arrival };
                         let early = self.pairing.answer(&mut conn.exchange, &answer, &mut self.ended);
                         self.answered(conn, early);
@@ -123,7 +118,7 @@ impl Stages {
     }
 
     /// Reads a piece of a long message.
-    fn piece(&mut self, conn: &mut Connection, at: At, piece: Packed<'_>) {
+    fn piece(&mut self, conn: &mut Connection, at: Arrived, piece: Packed<'_>) {
         let unpacked = self.unpacker.piece(&mut conn.long[at.side.index()], piece);
         conn.facts.is_mongodb |= unpacked.is_some();
         match unpacked {
@@ -134,18 +129,15 @@ impl Stages {
     }
 
     /// A long message has ended.
-    fn long_message(&mut self, conn: &mut Connection, at: At, mut long: Box<LongMessage>) {
-        let stream = &mut conn.streams[at.side.index()];
-        stream.provisional &= !long.verified;
-        stream.read = true;
-        let at = At { provisional: stream.provisional, ..at };
+    fn long_message(&mut self, conn: &mut Connection, at: Arrived, mut long: Box<LongMessage>) {
+        conn.streams[at.side.index()].has_been_read(long.verified);
         conn.server = conn.server.or_else(|| long.server(at.side));
         let is_reply = conn.is_server(at.side);
         let whole = is_reply.is_some_and(|is_reply| long.is_whole(is_reply));
         self.reader.count_long(&long, whole);
         match is_reply {
             Some(true) => {
-                let arrival = Arrival { compressor: long.compressor, whole, ..at.arrival() };
+                let arrival = Arrival { compressor: long.compressor, whole, ..unread_arrival(conn, at) };
                 self.answer(conn, &Answer { header: at.header, reply: &long.reply, arrival });
             }
             Some(false) if whole => {
@@ -158,23 +150,27 @@ impl Stages {
     }
 
     /// A message whose checksum is wrong: none at all, if it was found by a search.
-    fn wrong_checksum(&mut self, conn: &mut Connection, at: At) {
-        if at.provisional {
-            conn.streams[at.side.index()].reject(conn.facts);
+    fn wrong_checksum(&mut self, conn: &mut Connection, at: Arrived) {
+        let stream = &mut conn.streams[at.side.index()];
+        if stream.provisional {
+            stream.reject(conn.facts);
         } else {
             self.unread(conn, at);
         }
     }
 
     /// A message that cannot be read: a reply at least answers.
-    fn unread(&mut self, conn: &mut Connection, at: At) {
+    fn unread(&mut self, conn: &mut Connection, at: Arrived) {
         if conn.is_server(at.side) == Some(true) {
-            self.answer(conn, &Answer { header: at.header, reply: &Reply::default(), arrival: at.arrival() });
+            self.answer(
+                conn,
+                &Answer { header: at.header, reply: &Reply::default(), arrival: unread_arrival(conn, at) },
+            );
         }
     }
 
     /// A message that was skipped has ended.
-    fn skipped(&mut self, conn: &mut Connection, at: At, evicted: bool) {
+    fn skipped(&mut self, conn: &mut Connection, at: Arrived, evicted: bool) {
         let is_reply = conn.is_server(at.side) == Some(true);
         let coverage = &mut self.coverage;
         let counter = match at.header.known() {
@@ -191,8 +187,9 @@ impl Stages {
 
     /// A request has been read.
     #[inline]
-    fn ask(&mut self, conn: &mut Connection, at: At, compressor: Option<Compressor>, read: ReadRequest) {
-        let sent = Sent { header: at.header, compressor, time: at.last, provisional: at.provisional };
+    fn ask(&mut self, conn: &mut Connection, at: Arrived, compressor: Option<Compressor>, read: ReadRequest) {
+        let provisional = conn.streams[at.side.index()].provisional;
+        let sent = Sent { header: at.header, compressor, time: at.time, provisional };
         let asked = read.sent_by(&mut conn.client, &sent);
         if self.pairing.ask(&mut conn.exchange, asked, &mut self.ended) {
             self.answered(conn, None);
@@ -260,10 +257,13 @@ impl Stages {
     #[inline]
     fn emit(&mut self, conn: &Connection, sink: &mut impl Sink) {
         let Self { ended, reader, coverage, .. } = self;
-        for ended in ended.drain(..) {
-            reader.identifier.note_cursor(conn.server_end(), &ended);
+        if ended.is_empty() {
+            return;
+        }
+        for ended in &*ended {
+            reader.identifier.note_cursor(conn.server_end(), ended);
             coverage.apps_folded += u64::from(reader.identifier.is_other_app(&conn.client.app));
-            let Ended { request, end, facts } = &ended;
+            let EndedOperation { request, end, facts } = ended;
             sink.operation(&Operation {
                 start: request.start,
                 end: (*end).max(request.start),
@@ -296,6 +296,7 @@ impl Stages {
                 values: request.values.as_deref(),
             });
         }
+        ended.clear();
     }
 
     /// Lets time come to `now` on all connections.
@@ -411,8 +412,8 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
         loop {
             let stream = &mut conn.streams[side.index()];
             let Some(framed) = self.stages.framer.next(stream, conn.facts, &mut chunk) else { break };
-            let (first, last, provisional) = (stream.first, chunk.time, stream.provisional);
-            let at = |header| At { side, header, first, last, provisional };
+            let (time, provisional) = (chunk.time, stream.provisional);
+            let at = |header| Arrived { header, side, time };
             let from_server = conn.is_server(side);
             match framed {
                 Framed::Whole { header, opcode, body } => {
@@ -449,8 +450,7 @@ impl<S: Sink> StreamHandler for Handler<'_, S> {
             stages.unpacker.drop_long(&mut conn.long[side.index()]);
         }
         if let Some(Skipped { header, evicted }) = outcome.skipped {
-            let (first, provisional) = (stream.first, stream.provisional);
-            stages.skipped(conn, At { side, header, first, last: time, provisional }, evicted);
+            stages.skipped(conn, Arrived { header, side, time }, evicted);
         }
         if let Some(since) = outcome.hides_messages_since.filter(|_| is_reply) {
             stages.pairing.reply_in_gap(&mut conn.exchange, since, time);

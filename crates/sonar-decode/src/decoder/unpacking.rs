@@ -374,9 +374,9 @@ mod tests {
                 let coverage = seen.coverage;
                 let counted = (coverage.checksums_verified, coverage.messages_checksum_wrong);
                 assert_eq!(counted, if verify { (2, u64::from(wrong)) } else { (0, 0) }, "{padding}");
-                let told: Vec<_> = seen.operations.iter().map(|told| told.0).collect();
+                let found: Vec<_> = seen.operations.iter().map(|op| op.0).collect();
                 assert_eq!(
-                    told,
+                    found,
                     if verify && wrong { vec![3] } else { vec![1, 3] },
                     "{padding} {verify} {wrong}"
                 );
@@ -406,11 +406,11 @@ mod tests {
                     verified,
                     "{coverage:?}"
                 );
-                let mut told: Vec<_> = seen.operations.iter().map(|told| (told.0, told.2)).collect();
-                told.sort_unstable();
+                let mut found: Vec<_> = seen.operations.iter().map(|op| (op.0, op.2)).collect();
+                found.sort_unstable();
                 let expected: &[_] =
                     if wrong { &[(1, "ok"), (7, "ok")] } else { &[(1, "ok"), (5, "unknown"), (7, "ok")] };
-                assert_eq!(told, expected, "{padding}");
+                assert_eq!(found, expected, "{padding}");
             }
         }
     }

@@ -1,12 +1,12 @@
 //! The constants of the layout.
 
-/// How a file begins.
+/// The first bytes of a file.
 pub const MAGIC: &[u8; 8] = b"MSONARIO";
 /// The version of recordings that hold accesses only.
 pub const VERSION: u16 = 1;
-/// The version of those that may hold pages that were brought in, and the newest that this reads.
+/// The version of recordings that may also hold pages brought into the page cache; the newest one that is read.
 pub const VERSION_WITH_PAGES: u16 = 2;
-/// Bytes a payload has at most.
+/// The most bytes of a payload.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 /// Bytes before the first block.
 pub(super) const FILE_HEADER: usize = 12;

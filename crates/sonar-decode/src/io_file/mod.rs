@@ -20,14 +20,14 @@
 //! flags   = bits 0-2 kind, bit 3 given differs from asked, bits 4-5 device (0 not known, 1 none, 2 bytes follow),
 //!           bit 6 error follows
 //! ```
-//! Version 2 is the same with one kind of access more, pages that were brought into the page cache (5); what has none of
-//! them is written as version 1, which older programs read. They refuse version 2 by its number.
+//! Version 2 adds one kind of access, pages that were brought into the page cache (5). A recording without them is
+//! written as version 1, which older programs read; they refuse version 2 by its number.
 //!
-//! Times are nanoseconds, of a start since the Unix epoch. What is a difference is against the access
-//! before it in the *same block* (against 0 at its beginning) and wraps at 64 bits, so that a block is
-//! read without those before it. A payload has at most [`MAX_PAYLOAD`] bytes. A later entry for the same
-//! file or thread replaces the earlier one. Blocks of other kinds are passed over, so that a later
-//! version can add some. A file without its end was cut: whoever wrote it did not come to the end.
+//! Times are in nanoseconds; that of a start is since the Unix epoch. Differences are against the access before
+//! it in the *same block* (against 0 at its beginning) and wrap at 64 bits, so that each block can be read by
+//! itself. A payload has at most [`MAX_PAYLOAD`] bytes. A later entry for the same
+//! file or thread replaces the earlier one. Blocks of other kinds are skipped, so that a later
+//! version can add some. A file without its end was cut: its writer did not finish.
 
 mod layout;
 mod read;

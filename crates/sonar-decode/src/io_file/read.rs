@@ -1,4 +1,4 @@
-//! Reads a recording, in pieces as it comes.
+//! Reads a recording, in pieces of any size.
 
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
@@ -11,13 +11,13 @@ use super::layout::{
 /// What is wrong with a recording. Offsets are in bytes from its beginning.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// It does not begin as one.
+    /// It does not begin like one.
     #[error("this is no recording of accesses: it does not begin with MSONARIO")]
     Foreign,
     /// A version that is not known.
     #[error("this recording has version {0}; this program reads versions up to {VERSION_WITH_PAGES}")]
     Version(u16),
-    /// A block whose checksum is wrong, or whose header cannot be.
+    /// A block whose checksum is wrong, or whose header is impossible.
     #[error("the recording is damaged at byte {offset}: {what}")]
     Damaged {
         /// Where the block begins.
@@ -28,7 +28,7 @@ pub enum Error {
     /// It ends without its last block.
     #[error("the recording is cut at byte {offset}: {}", if *.inside { "inside a block" } else { "its end is missing" })]
     Cut {
-        /// Bytes there are.
+        /// How many bytes there are.
         offset: u64,
         /// Whether a block has begun there.
         inside: bool,
@@ -38,7 +38,7 @@ pub enum Error {
 /// What the next bytes hold.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// More bytes are needed: so many from the beginning of those given.
+    /// More bytes are needed, counted from the beginning of those given.
     Need {
         /// At most 12 bytes and [`MAX_PAYLOAD`].
         at_least: usize,
@@ -47,13 +47,13 @@ pub enum Step<'a> {
     Block {
         /// What it holds.
         block: Block<'a>,
-        /// Bytes to go on behind.
+        /// How many bytes it takes.
         consumed: usize,
     },
 }
 
-/// What a block holds. Its checksum is right; an iterator ends at the first entry that cannot be, and
-/// says so by [`is_damaged`](Accesses::is_damaged).
+/// What a block holds. Its checksum is right; an iterator ends at the first impossible entry, and
+/// [`is_damaged`](Accesses::is_damaged) then returns true.
 #[derive(Debug)]
 pub enum Block<'a> {
     /// The header of the file, or a kind of block that is not known.
@@ -80,7 +80,7 @@ pub enum Block<'a> {
 pub struct FileEntry<'a> {
     /// The number that accesses give.
     pub file: u32,
-    /// Of the file system, as `stat(2)` gives it; 0 when not known.
+    /// The device of its file system, as in `stat(2)`; 0 when not known.
     pub device: u64,
     /// Inode; 0 when not known.
     pub inode: u64,
@@ -99,7 +99,7 @@ pub struct ThreadEntry<'a> {
     pub name: &'a str,
 }
 
-/// Where a recording is being read. Takes no memory of its own.
+/// The position in a recording. Holds no bytes of it.
 #[derive(Debug, Default)]
 pub struct Parser {
     offset: u64,
@@ -112,10 +112,10 @@ impl Parser {
         Self { offset: 0, ended: false }
     }
 
-    /// Looks at the bytes that come next. After the end, what follows is passed over.
+    /// Looks at the bytes that come next. Whatever follows the end is skipped.
     ///
     /// # Errors
-    /// The recording cannot be read on from here.
+    /// The recording cannot be read any further.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, Error> {
         if self.ended {
             return match bytes.len() {
@@ -234,7 +234,7 @@ impl<'a> Bytes<'a> {
         std::str::from_utf8(text).ok()
     }
 
-    /// The next entry by `read`, until there are no more bytes or one cannot be.
+    /// The next entry by `read`, until there are no more bytes or an entry is impossible.
     fn entry<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         if self.damaged || self.bytes.is_empty() {
             return None;
@@ -252,7 +252,7 @@ macro_rules! entries {
         pub struct $name<'a>(Bytes<'a>);
 
         impl $name<'_> {
-            /// Whether it ended at an entry that cannot be.
+            /// Whether it ended at an impossible entry.
             pub const fn is_damaged(&self) -> bool {
                 self.0.damaged
             }
@@ -289,7 +289,7 @@ entries! {
 }
 
 impl Lost<'_> {
-    /// The counters; those of codes that are not known are left out.
+    /// The counters, without those of unknown codes.
     pub fn losses(self) -> IoLosses {
         let mut losses = IoLosses::default();
         for (code, count) in self {
@@ -311,8 +311,8 @@ pub struct Accesses<'a> {
 }
 
 impl Accesses<'_> {
-    /// Whether it ended at an access that cannot be, or whether bytes are left behind the
-    /// last one. To be asked after the last.
+    /// Whether it ended at an impossible access, or bytes are left after the last one. Call it after the last
+    /// access.
     pub const fn is_damaged(&self) -> bool {
         self.rest.damaged || (self.left == 0 && !self.rest.bytes.is_empty())
     }

@@ -8,9 +8,9 @@ use super::layout::{
 };
 use super::read::{FileEntry, ThreadEntry};
 
-/// Accesses are written when their block has so many bytes.
+/// A block of accesses is written once it has so many bytes.
 const BLOCK: usize = 64 * 1024;
-/// Bytes a text has at most; longer ones are cut.
+/// The most bytes of a text; longer ones are cut.
 const MAX_TEXT: usize = 8 * 1024;
 
 /// How much a recording holds up to the end of a block.
@@ -22,8 +22,8 @@ pub struct Extent {
     pub blocks: u64,
 }
 
-/// Makes the bytes of a recording. Each call appends whole blocks to the buffer it is given, or nothing
-/// yet.
+/// Makes the bytes of a recording. Each call appends whole blocks, or nothing yet, to the buffer that it is
+/// given.
 #[derive(Debug, Default)]
 pub struct Writer {
     pending: Vec<u8>,
@@ -57,7 +57,7 @@ impl Writer {
         writer
     }
 
-    /// Adds information on how it is made.
+    /// Adds information on how the recording is made.
     pub fn info(&mut self, info: &[(&str, &str)], out: &mut Vec<u8>) {
         let mut payload = Vec::new();
         for (key, value) in info {
@@ -67,7 +67,7 @@ impl Writer {
         self.block(INFO, &payload, out);
     }
 
-    /// Adds a file. To come before the accesses to it.
+    /// Adds a file. Call it before the first access to that file.
     pub fn file(&mut self, entry: &FileEntry<'_>, out: &mut Vec<u8>) {
         let mut payload = Vec::with_capacity(entry.path.len() + 32);
         varint(u64::from(entry.file), &mut payload);
@@ -138,7 +138,7 @@ impl Writer {
         self.block(ACCESSES, &payload, out);
     }
 
-    /// Notes what has been lost since the beginning.
+    /// Records what has been lost since the beginning.
     pub fn lost(&mut self, losses: &IoLosses, out: &mut Vec<u8>) {
         let mut payload = Vec::new();
         for (code, _, count) in losses.iter() {
@@ -165,7 +165,7 @@ impl Writer {
         writer.block(END, &payload, out);
     }
 
-    /// What the blocks hold that have been handed out so far.
+    /// What the blocks that have been written so far hold.
     pub const fn flushed(&self) -> Extent {
         Extent { accesses: self.accesses, blocks: self.blocks }
     }

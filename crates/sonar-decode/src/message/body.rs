@@ -76,7 +76,7 @@ enum Legacy {
     Arguments,
 }
 
-/// Where in a body we are. Holds no bytes: what [`feed`](Self::feed) did not consume is presented again
+/// The position in a body. Holds no bytes: what [`feed`](Self::feed) did not consume is presented again
 /// with more behind it, and is never more than [`MAX_ELEMENT`](crate::bson::MAX_ELEMENT) bytes.
 #[derive(Debug)]
 pub struct Body {
@@ -141,7 +141,7 @@ impl Body {
     /// consumed.
     ///
     /// # Errors
-    /// The body contradicts itself; the rest of it must be passed over by its length.
+    /// The body contradicts itself; the rest of it must be skipped by its length.
     pub fn feed<T: Text>(&mut self, chunk: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
         let mut at = 0;
         loop {

@@ -13,11 +13,11 @@ pub struct ClientDocument {
     /// `driver.version`.
     pub driver_version: Name,
     /// The documents that are open inside it.
-    open: Vec<Part>,
+    open: Vec<ClientPart>,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Part {
+enum ClientPart {
     Application,
     Driver,
     /// The document itself, where it is an attribute of a log line.
@@ -25,7 +25,7 @@ enum Part {
 }
 
 impl ClientDocument {
-    /// Forgets all; ready for another document.
+    /// Forgets everything; ready for another document.
     pub fn reset(&mut self) {
         self.application.clear();
         self.driver.clear();
@@ -43,9 +43,9 @@ impl Visitor for ClientDocument {
     fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         let (Kind::String, Value::Bytes(bytes)) = (kind, value) else { return Step::Next };
         match (self.open.last(), key.bytes) {
-            (Some(Part::Application), b"name") => self.application.set(bytes),
-            (Some(Part::Driver), b"name") => self.driver.set(bytes),
-            (Some(Part::Driver), b"version") => self.driver_version.set(bytes),
+            (Some(ClientPart::Application), b"name") => self.application.set(bytes),
+            (Some(ClientPart::Driver), b"name") => self.driver.set(bytes),
+            (Some(ClientPart::Driver), b"version") => self.driver_version.set(bytes),
             _ => {}
         }
         Step::Next
@@ -54,9 +54,9 @@ impl Visitor for ClientDocument {
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
         let part = match key.bytes {
             _ if array => return Opened::Skip,
-            b"application" => Part::Application,
-            b"driver" => Part::Driver,
-            b"doc" => Part::Document,
+            b"application" => ClientPart::Application,
+            b"driver" => ClientPart::Driver,
+            b"doc" => ClientPart::Document,
             _ => return Opened::Skip,
         };
         self.open.push(part);

@@ -42,7 +42,7 @@ impl Header {
         bytes
     }
 
-    /// The opcode, where it is one that we know.
+    /// The opcode, if it is known.
     pub const fn known(&self) -> Option<Opcode> {
         Opcode::from_number(self.opcode)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::SlotValues;
 use crate::bson::{Key, Kind, Opened, Slot, Step, Use, Value, Visitor};
 
-/// Of the value, its type had a say and nothing else.
+/// Only the type of the value was used.
 const TYPE: Step = Step::Using(Use::Type);
 /// The longest namespace that is kept; the server allows 255 bytes.
 const MAX_NAMESPACE: usize = 255;
@@ -13,7 +13,7 @@ const MAX_NAMESPACE: usize = 255;
 const MAX_CODES: usize = 16;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-enum Inside {
+enum ReplyPart {
     #[default]
     Top,
     Cursor,
@@ -67,7 +67,7 @@ pub struct Reply {
     pub hello: bool,
     /// It answers a server: read where more replies follow.
     pub to_server: bool,
-    inside: Inside,
+    inside: ReplyPart,
 }
 
 impl Reply {
@@ -80,17 +80,17 @@ impl Reply {
 
     /// Begins a document that the message's layout begins.
     pub fn begin(&mut self) {
-        self.inside = Inside::Top;
+        self.inside = ReplyPart::Top;
     }
 
     /// Becomes a reply of the layout of `known`, with the numbers read from it.
-    pub fn become_known(&mut self, known: &Self, told: &SlotValues) {
-        let count = |slot| told.get(slot).map(|number| number as u64);
+    pub fn become_known(&mut self, known: &Self, numbers: &SlotValues) {
+        let count = |slot| numbers.get(slot).map(|number| number as u64);
         self.clone_from(known);
         self.n = count(Slot::N).or(self.n);
         self.modified = count(Slot::Modified).or(self.modified);
         self.documents = count(Slot::Documents).or(self.documents);
-        self.cursor = told.get(Slot::Cursor).or(self.cursor);
+        self.cursor = numbers.get(Slot::Cursor).or(self.cursor);
     }
 
     /// Whether it is an OP_REPLY.
@@ -117,12 +117,12 @@ impl Visitor for Reply {
         };
         let number = || crate::shape::number(kind, bytes);
         let count = || crate::shape::count(kind, bytes);
-        let told = |slot| match number() {
+        let slot_of = |slot| match number() {
             Some(_) => Step::Using(Use::Number(slot)),
             None => TYPE,
         };
         match self.inside {
-            Inside::Top => match key.bytes {
+            ReplyPart::Top => match key.bytes {
                 b"ok" => {
                     self.ok = number().map(|ok| ok != 0.0);
                     if self.ok.is_some() { Step::Using(Use::Truth) } else { TYPE }
@@ -133,12 +133,12 @@ impl Visitor for Reply {
                 }
                 b"n" => {
                     self.n = count();
-                    told(Slot::N)
+                    slot_of(Slot::N)
                 }
                 b"nModified" => {
                     self.modified = count();
                     if self.bulk.is_none() {
-                        return told(Slot::Modified);
+                        return slot_of(Slot::Modified);
                     }
                     self.bulk = self.bulk.zip(count()).map(|(a, b)| a.saturating_add(b));
                     Step::Next
@@ -165,12 +165,12 @@ impl Visitor for Reply {
                 }
                 _ => TYPE,
             },
-            Inside::Cursor if key.bytes == b"ns" && self.more_to_come && kind == Kind::String => {
+            ReplyPart::Cursor if key.bytes == b"ns" && self.more_to_come && kind == Kind::String => {
                 self.namespace =
                     Some(String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_NAMESPACE)]).into());
                 Step::Next
             }
-            Inside::Cursor if key.bytes == b"id" => match (kind, bytes.first_chunk()) {
+            ReplyPart::Cursor if key.bytes == b"id" => match (kind, bytes.first_chunk()) {
                 (Kind::Int64, Some(id)) => {
                     self.cursor = Some(i64::from_le_bytes(*id));
                     Step::Using(Use::Number(Slot::Cursor))
@@ -180,17 +180,17 @@ impl Visitor for Reply {
                     Step::Next
                 }
             },
-            Inside::WriteError | Inside::WriteConcernError if key.bytes == b"code" => {
+            ReplyPart::WriteError | ReplyPart::WriteConcernError if key.bytes == b"code" => {
                 if let Some(code) = number() {
                     self.add_code(code as i32);
                 }
                 Step::Next
             }
-            Inside::LastErrorObject if key.bytes == b"n" => {
+            ReplyPart::LastErrorObject if key.bytes == b"n" => {
                 self.last_error_n = count();
                 Step::Next
             }
-            Inside::Values => {
+            ReplyPart::Values => {
                 self.documents = self.documents.map(|n| n + 1);
                 TYPE
             }
@@ -199,31 +199,32 @@ impl Visitor for Reply {
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
-        self.to_server |= self.more_to_come && self.inside == Inside::Top && key.bytes == b"$oplogQueryData";
+        self.to_server |=
+            self.more_to_come && self.inside == ReplyPart::Top && key.bytes == b"$oplogQueryData";
         self.inside = match (self.inside, key.bytes, array) {
-            (Inside::Top, b"cursor", false) => Inside::Cursor,
-            (Inside::Top, b"writeErrors", true) => Inside::WriteErrors,
-            (Inside::Top, b"writeConcernError", false) => Inside::WriteConcernError,
-            (Inside::Top, b"upserted", true) => Inside::Upserted,
-            (Inside::Top, b"lastErrorObject", false) => Inside::LastErrorObject,
-            (Inside::Top, b"values" | b"results", true) => {
+            (ReplyPart::Top, b"cursor", false) => ReplyPart::Cursor,
+            (ReplyPart::Top, b"writeErrors", true) => ReplyPart::WriteErrors,
+            (ReplyPart::Top, b"writeConcernError", false) => ReplyPart::WriteConcernError,
+            (ReplyPart::Top, b"upserted", true) => ReplyPart::Upserted,
+            (ReplyPart::Top, b"lastErrorObject", false) => ReplyPart::LastErrorObject,
+            (ReplyPart::Top, b"values" | b"results", true) => {
                 self.documents = Some(0);
-                Inside::Values
+                ReplyPart::Values
             }
-            (Inside::Top, b"value", false) => {
+            (ReplyPart::Top, b"value", false) => {
                 self.value = Some(true);
                 return Opened::Skip;
             }
-            (Inside::Cursor, b"firstBatch" | b"nextBatch", true) => {
+            (ReplyPart::Cursor, b"firstBatch" | b"nextBatch", true) => {
                 self.documents = Some(0);
-                Inside::Batch
+                ReplyPart::Batch
             }
-            (Inside::WriteErrors, _, false) => Inside::WriteError,
-            (Inside::Batch | Inside::Values, ..) => {
+            (ReplyPart::WriteErrors, _, false) => ReplyPart::WriteError,
+            (ReplyPart::Batch | ReplyPart::Values, ..) => {
                 self.documents = self.documents.map(|n| n + 1);
                 return if array { Opened::Skip } else { Opened::Count };
             }
-            (Inside::Upserted, _, false) => {
+            (ReplyPart::Upserted, _, false) => {
                 self.upserted += 1;
                 return Opened::Skip;
             }
@@ -234,9 +235,9 @@ impl Visitor for Reply {
 
     fn close(&mut self) {
         self.inside = match self.inside {
-            Inside::Batch => Inside::Cursor,
-            Inside::WriteError => Inside::WriteErrors,
-            _ => Inside::Top,
+            ReplyPart::Batch => ReplyPart::Cursor,
+            ReplyPart::WriteError => ReplyPart::WriteErrors,
+            _ => ReplyPart::Top,
         };
     }
 }

@@ -13,7 +13,7 @@ const MAX_NAMESPACES: usize = 256;
 
 /// Where in the command the reader is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Inside {
+enum RequestPart {
     Top,
     /// In a part that the shape builder reads.
     Shape,
@@ -64,7 +64,7 @@ pub struct Request<T: Text> {
     pub internal_client: bool,
     /// Namespaces of bulkWrite, by index.
     pub namespaces: Vec<Name>,
-    inside: Inside,
+    inside: RequestPart,
     explain_open: bool,
     first_key_seen: bool,
     /// The document is the query of a legacy message, not a command.
@@ -96,7 +96,7 @@ impl<T: Text> Default for Request<T> {
             has_client: false,
             internal_client: false,
             namespaces: Vec::new(),
-            inside: Inside::Top,
+            inside: RequestPart::Top,
             explain_open: false,
             first_key_seen: false,
             legacy_query: false,
@@ -107,7 +107,7 @@ impl<T: Text> Default for Request<T> {
 }
 
 impl<T: Text> Request<T> {
-    /// Forgets all; ready for a message of `opcode`.
+    /// Forgets everything; ready for a message of `opcode`.
     pub fn reset(&mut self, opcode: Opcode) {
         self.builder.reset();
         self.opcode = opcode;
@@ -129,7 +129,7 @@ impl<T: Text> Request<T> {
         self.has_client = false;
         self.internal_client = false;
         self.namespaces.clear();
-        self.inside = Inside::Top;
+        self.inside = RequestPart::Top;
         self.explain_open = false;
         self.first_key_seen = false;
         self.legacy_query = false;
@@ -137,7 +137,7 @@ impl<T: Text> Request<T> {
         self.legacy_find = false;
     }
 
-    /// Tells the command's name where the message's layout does.
+    /// Sets the command's name where the layout of the message implies it.
     pub fn set_command(&mut self, name: &[u8]) {
         self.command.set(name);
         self.kind = CommandKind::of(name);
@@ -181,25 +181,25 @@ impl<T: Text> Request<T> {
     pub fn begin_legacy_query(&mut self) {
         self.legacy_query = true;
         self.legacy_find = true;
-        self.inside = Inside::Shape;
+        self.inside = RequestPart::Shape;
         self.builder.open_part(1, "filter", Mode::Filter);
     }
 
     /// Begins a document that is the part `name` of a legacy message.
     pub fn begin_part(&mut self, rank: u8, name: &'static str, mode: Mode) {
-        self.inside = Inside::Shape;
+        self.inside = RequestPart::Shape;
         self.builder.open_part(rank, name, mode);
     }
 
     /// Begins one statement of a kind-1 section.
     pub fn begin_statement(&mut self) {
-        self.inside = Inside::Shape;
+        self.inside = RequestPart::Shape;
         self.builder.open_statement();
     }
 
     /// Begins one entry of the section `nsInfo`.
     pub fn begin_namespace(&mut self) {
-        self.inside = Inside::Namespace;
+        self.inside = RequestPart::Namespace;
         if self.namespaces.len() < MAX_NAMESPACES {
             self.namespaces.push(Name::default());
         }
@@ -207,7 +207,7 @@ impl<T: Text> Request<T> {
 
     /// Ends a document that was begun from outside.
     pub fn end_part(&mut self) {
-        if self.inside == Inside::Shape && self.builder.is_open() {
+        if self.inside == RequestPart::Shape && self.builder.is_open() {
             self.builder.close();
         }
         if self.legacy_query && self.explain {
@@ -215,7 +215,7 @@ impl<T: Text> Request<T> {
             self.command.set(b"explain");
         }
         self.legacy_query = false;
-        self.inside = if self.builder.is_open() { Inside::Shape } else { Inside::Top };
+        self.inside = if self.builder.is_open() { RequestPart::Shape } else { RequestPart::Top };
     }
 
     /// Whether this is a getLastError, reported with the write before it.
@@ -272,7 +272,7 @@ impl<T: Text> Request<T> {
             b"shardVersion" | b"$configTime" | b"$topologyTime" | b"term" | b"$oplogQueryData" => {
                 self.from_server = true
             }
-            // Looked at here and, as flags, by the builder: all of the value may have a say.
+            // Used here and, as flags, by the builder: all of the value may matter.
             b"collection" | b"tailable" | b"awaitData" | b"explain" => {
                 match key.bytes {
                     b"collection" if self.kind == CommandKind::GetMore => self.collection.set(bytes),
@@ -303,11 +303,11 @@ impl<T: Text> Request<T> {
             return Opened::Skip;
         }
         let (inside, opened) = match (self.kind, key.bytes, array) {
-            (CommandKind::KillCursors, b"cursors", true) => (Inside::CursorIds, Opened::Enter),
-            (CommandKind::BulkWrite, b"nsInfo", true) => (Inside::Namespaces, Opened::Enter),
+            (CommandKind::KillCursors, b"cursors", true) => (RequestPart::CursorIds, Opened::Enter),
+            (CommandKind::BulkWrite, b"nsInfo", true) => (RequestPart::Namespaces, Opened::Enter),
             (CommandKind::Hello, b"client", false) => {
                 self.has_client = true;
-                (Inside::Client, Opened::Enter)
+                (RequestPart::Client, Opened::Enter)
             }
             (
                 _,
@@ -329,9 +329,9 @@ impl<T: Text> Request<T> {
             | (CommandKind::Delete, b"deletes", true)
             | (CommandKind::BulkWrite, b"ops", true) => {
                 self.builder.open_part(0, "", Mode::Statements);
-                (Inside::Shape, Opened::Enter)
+                (RequestPart::Shape, Opened::Enter)
             }
-            _ => (Inside::Shape, self.builder.command_open(key, array)),
+            _ => (RequestPart::Shape, self.builder.command_open(key, array)),
         };
         if opened == Opened::Enter {
             self.inside = inside;
@@ -361,7 +361,7 @@ impl<T: Text> Visitor for Request<T> {
     #[inline]
     fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         match self.inside {
-            Inside::Shape => {
+            RequestPart::Shape => {
                 let key = self.legacy_key(key);
                 if self.legacy_query && self.builder.depth() == 2 && key.is_operator() {
                     // Modifiers of legacy queries that are no part of the shape.
@@ -377,17 +377,17 @@ impl<T: Text> Visitor for Request<T> {
                 }
                 return self.builder.element(key, kind, value);
             }
-            Inside::Top => return self.top_element(key, kind, value),
-            Inside::CursorIds => {
+            RequestPart::Top => return self.top_element(key, kind, value),
+            RequestPart::CursorIds => {
                 if let (None, Kind::Int64, Value::Bytes(bytes)) = (self.cursor, kind, value) {
                     self.cursor = bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
                     return Step::Using(Use::Number(Slot::Cursor));
                 }
                 return Step::Using(Use::Type);
             }
-            Inside::Namespaces => {}
-            Inside::Client => return self.client.element(key, kind, value),
-            Inside::Namespace => {
+            RequestPart::Namespaces => {}
+            RequestPart::Client => return self.client.element(key, kind, value),
+            RequestPart::Namespace => {
                 if let (b"ns", Value::Bytes(bytes), Some(name)) =
                     (key.bytes, value, self.namespaces.last_mut())
                 {
@@ -400,36 +400,36 @@ impl<T: Text> Visitor for Request<T> {
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
         match self.inside {
-            Inside::Shape => {
+            RequestPart::Shape => {
                 let key = self.legacy_key(key);
                 self.builder.open(key, array)
             }
-            Inside::Top => self.top_open(key, array),
-            Inside::Namespaces => {
+            RequestPart::Top => self.top_open(key, array),
+            RequestPart::Namespaces => {
                 self.begin_namespace();
                 Opened::Enter
             }
-            Inside::Client => self.client.open(key, array),
+            RequestPart::Client => self.client.open(key, array),
             _ => Opened::Skip,
         }
     }
 
     fn close(&mut self) {
         self.inside = match self.inside {
-            Inside::Shape => {
+            RequestPart::Shape => {
                 self.builder.close();
-                if self.builder.is_open() { Inside::Shape } else { Inside::Top }
+                if self.builder.is_open() { RequestPart::Shape } else { RequestPart::Top }
             }
-            Inside::Namespace => Inside::Namespaces,
-            Inside::Client if self.client.is_in_part() => {
+            RequestPart::Namespace => RequestPart::Namespaces,
+            RequestPart::Client if self.client.is_in_part() => {
                 self.client.close();
-                Inside::Client
+                RequestPart::Client
             }
-            Inside::Top => {
+            RequestPart::Top => {
                 self.explain_open = false;
-                Inside::Top
+                RequestPart::Top
             }
-            _ => Inside::Top,
+            _ => RequestPart::Top,
         };
     }
 }

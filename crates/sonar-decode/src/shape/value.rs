@@ -2,10 +2,10 @@
 
 use crate::bson::{Kind, Step, Use, Value};
 
-/// Of the value, its type had a say and nothing else.
+/// Only the type of the value was used.
 pub(crate) const TYPE: Step = Step::Using(Use::Type);
 
-/// What has a say of a value that is looked at for whether it is zero.
+/// What is used of a value where only matters whether it is zero.
 pub(crate) const fn truth_of(kind: Kind) -> Step {
     match kind {
         Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Boolean => Step::Using(Use::Truth),
@@ -13,7 +13,7 @@ pub(crate) const fn truth_of(kind: Kind) -> Step {
     }
 }
 
-/// What has a say of a literal that is kept where it is short.
+/// What is used of a literal that is kept where it is short.
 pub(crate) const fn literal_of(kind: Kind) -> Step {
     match kind {
         Kind::String | Kind::Symbol | Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Boolean => Step::Next,
@@ -21,7 +21,7 @@ pub(crate) const fn literal_of(kind: Kind) -> Step {
     }
 }
 
-/// What has a say of a leaf of an expression, which was a path or not.
+/// What is used of a leaf of an expression, which is a path or not.
 pub(crate) const fn expression_of(kind: Kind, path: bool) -> Step {
     match kind {
         Kind::String if path => Step::Next,

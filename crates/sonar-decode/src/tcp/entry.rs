@@ -1,16 +1,16 @@
-//! One flow of the table: where each of its directions is listened to, and what it hands to the handler.
+//! One flow of the table: where each of its directions is captured, and what it hands to the handler.
 
 use sonar_core::{Coverage, Timestamp};
 
 use super::half::{Context, Half, Input, Piece, Totals};
 use super::handler::{Chunk, Flow, Gap, Side, StreamHandler, Verdict};
 use super::limits::FlowLimits;
-use super::twin::{Pulse, Watch};
+use super::twin::{Pulse, TwinWatch};
 use crate::frame::Segment;
 
-/// How long a place may be silent before a flow follows another one.
+/// How long a place may be silent before a flow is captured at another one, in nanoseconds.
 const REPIN_NS: u64 = 1_000_000_000;
-/// Where one direction of a flow is listened to.
+/// The place where one direction of a flow is captured.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Pin {
     pub(super) place: Option<u64>,
@@ -18,46 +18,46 @@ pub(super) struct Pin {
 }
 
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum FlowState {
     Live,
     /// The handler wants no more of it.
     Ignored,
     /// The same conversation as another flow; and since when that one has been silent while this one
     /// was not.
     Twin {
-        of: Watch,
+        of: TwinWatch,
         lonely: Option<Timestamp>,
     },
 }
 
 #[derive(Debug)]
-pub(super) struct Entry<C> {
+pub(super) struct FlowEntry<C> {
     pub(super) flow: Flow,
     /// When it last moved to the back of its queue.
     pub(super) queued: Timestamp,
     pub(super) halves: [Half; 2],
     pub(super) pins: [Pin; 2],
-    pub(super) state: State,
-    /// It stands in the list of flows that wait for time to pass.
+    pub(super) state: FlowState,
+    /// It is in the list of flows that wait for time to pass.
     pub(super) waiting: bool,
     /// The handler knows of it.
     pub(super) opened: bool,
     /// FIN was seen; kept for flows whose bytes are not followed.
     pub(super) fins: [bool; 2],
-    /// Telling segments noted for twins, by direction.
+    /// Segments noted as evidence for twins, by direction.
     pub(super) noted: [u8; 2],
     pub(super) pulse: Option<Pulse>,
     pub(super) conn: Option<C>,
 }
 
-/// What a call brings along.
+/// What a call of the table needs beside the flow.
 pub(super) struct Env<'a, H> {
     pub(super) coverage: &'a mut Coverage,
     pub(super) handler: &'a mut H,
 }
 
-impl<C> Entry<C> {
-    /// Whether a segment was seen where this direction of the flow is listened to.
+impl<C> FlowEntry<C> {
+    /// Whether a segment was seen at the place where this direction of the flow is captured.
     #[inline]
     pub(super) fn is_pinned(&mut self, side: Side, segment: &Segment<'_>) -> bool {
         let pin = &mut self.pins[side.index()];
@@ -69,8 +69,8 @@ impl<C> Entry<C> {
         true
     }
 
-    /// A segment from another place is a twin, but in two cases: it fills a hole that the first place has
-    /// left; or the first place is silent and this one brings new bytes, so that the flow has moved.
+    /// A segment from another place is a twin, except in two cases: it fills a gap that the first place left,
+    /// or the first place is silent and this one has new bytes, so that the flow has moved.
     #[cold]
     pub(super) fn is_pinned_now(&mut self, side: Side, segment: &Segment<'_>) -> bool {
         let half = &self.halves[side.index()];
@@ -89,7 +89,7 @@ impl<C> Entry<C> {
     }
 
     pub(super) const fn is_embryonic(&self) -> bool {
-        !self.opened && matches!(self.state, State::Live)
+        !self.opened && matches!(self.state, FlowState::Live)
     }
 
     /// Runs `work` on the two directions and hands on what they give out; the handler is called for the flow
@@ -135,7 +135,7 @@ impl<C> Entry<C> {
         verdict
     }
 
-    /// What a segment says about the handshake.
+    /// Learns from a segment who opened the connection and where its streams begin.
     #[cold]
     pub(super) fn learn(&mut self, side: Side, segment: &Segment<'_>) {
         let [low, high] = &mut self.halves;
@@ -156,8 +156,8 @@ impl<C> Entry<C> {
     }
 }
 
-/// Lets one direction take the payload of a segment and the other its acknowledgement. Returns whether
-/// the segment breaks the connection off.
+/// Hands the payload of a segment to its direction and the acknowledgement to the other one. Returns whether
+/// the segment resets the connection.
 #[inline]
 pub(super) fn take(own: &mut Half, peer: &mut Half, segment: &Segment<'_>, cx: &mut Context<'_>) -> bool {
     let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
@@ -198,6 +198,6 @@ mod tests {
     #[test]
     fn a_flow_is_small() {
         assert!(size_of::<Half>() <= 56, "{}", size_of::<Half>());
-        assert!(size_of::<Entry<()>>() <= 320, "{}", size_of::<Entry<()>>());
+        assert!(size_of::<FlowEntry<()>>() <= 320, "{}", size_of::<FlowEntry<()>>());
     }
 }

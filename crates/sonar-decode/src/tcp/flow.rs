@@ -12,37 +12,38 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 
-use super::entry::{Entry, Env, Pin, State, take};
+use super::entry::{Env, FlowEntry, FlowState, Pin, take};
 use super::half::{Half, Totals};
 use super::handler::{Close, Flow, Side, StreamHandler, Verdict};
 use super::limits::FlowLimits;
-use super::recent::{Ended, LATE_SYN_BYTES, Recent};
-use super::slab::{NONE, Queue, Slab};
+use super::recent::{EndedFlow, LATE_SYN_BYTES, Recent};
+use super::slab::{FlowQueue, NONE, Slab};
 use super::twin::{self, Pulse, Twins};
 use crate::frame::Segment;
 
-/// How long a flow must be alone in showing segments before it is no longer taken for a twin.
+/// How long the twin of a flow must be silent before the flow counts as no twin, in nanoseconds.
 const LONELY_NS: u64 = 3_000_000_000;
-/// A flow moves to the back of its queue when the segment is so much later than the last time it did:
-/// seldom, for this touches its neighbours in the queue.
+/// A flow moves to the back of its queue at most once in so many nanoseconds, because a move touches its
+/// neighbours in the queue.
 const REQUEUE_NS: u64 = 1_000_000_000;
-/// A SYN that comes so little after the flow's first segment, and fits its bytes, was overtaken by them.
+/// A SYN that comes at most so many nanoseconds after the flow's first segment, and fits its bytes, was
+/// overtaken by them.
 const LATE_SYN_NS: u64 = 1_000_000_000;
-/// Flows that one tick forgets at most.
+/// The most flows that one tick forgets.
 const TICK_FLOWS: usize = 8_192;
 
 /// All flows. `C` is what the handler keeps for each.
 #[derive(Debug)]
 pub struct FlowTable<C> {
     limits: FlowLimits,
-    flows: Slab<Entry<C>>,
+    flows: Slab<FlowEntry<C>>,
     index: HashTable<u32>,
     hasher: RandomState,
     twins: Twins,
     recent: Recent,
-    /// The flow of the last segment, which mostly is that of the next.
+    /// The flow of the last segment; most often also that of the next.
     last: u32,
-    /// Flows with a hole.
+    /// Flows with a gap.
     waiting: Vec<u32>,
     totals: Totals,
 }
@@ -102,7 +103,7 @@ impl<C> FlowTable<C> {
             self.requeue(at, segment.time);
         }
         let Some(entry) = self.flows.get_mut(at) else { return };
-        if !matches!(entry.state, State::Live) && !self.take_unfollowed(at, side, segment, &mut env) {
+        if !matches!(entry.state, FlowState::Live) && !self.take_unfollowed(at, side, segment, &mut env) {
             return;
         }
         let Some(entry) = self.flows.get_mut(at) else { return };
@@ -116,7 +117,7 @@ impl<C> FlowTable<C> {
             if let Some(of) = self.twins.see(segment, pulse) {
                 entry.pulse = None;
                 env.coverage.frames_twin_nat += 1;
-                self.unfollow(at, State::Twin { of, lonely: None }, segment.time, &mut env);
+                self.unfollow(at, FlowState::Twin { of, lonely: None }, segment.time, &mut env);
                 return;
             }
         }
@@ -157,7 +158,7 @@ impl<C> FlowTable<C> {
             self.requeue(at, segment.time);
         }
         if verdict == Verdict::Ignore {
-            self.unfollow(at, State::Ignored, segment.time, env);
+            self.unfollow(at, FlowState::Ignored, segment.time, env);
         }
         if over {
             let how = if reset { Close::Reset } else { Close::Finished };
@@ -179,21 +180,21 @@ impl<C> FlowTable<C> {
         entry.fins[side.index()] |= segment.flags.fin();
         let fins = entry.fins;
         match &mut entry.state {
-            State::Live => return true,
-            State::Ignored => {
+            FlowState::Live => return true,
+            FlowState::Ignored => {
                 env.coverage.frames_decoded += 1;
                 env.coverage.segments_ignored += 1;
             }
-            State::Twin { of, lonely } => {
-                let other_is_heard = of.last().is_some_and(|last| segment.time.since(last) < LONELY_NS);
+            FlowState::Twin { of, lonely } => {
+                let other_is_active = of.last().is_some_and(|last| segment.time.since(last) < LONELY_NS);
                 let since = *lonely.get_or_insert(segment.time);
-                if other_is_heard {
+                if other_is_active {
                     *lonely = None;
                 } else if segment.time.since(since) >= LONELY_NS
                     && !segment.payload.is_empty()
                     && fins == [false; 2]
                 {
-                    entry.state = State::Live;
+                    entry.state = FlowState::Live;
                     entry.halves = [Half::new(Side::Low), Half::new(Side::High)];
                     entry.noted = [0; 2];
                     entry.flow.opener = None;
@@ -287,12 +288,12 @@ impl<C> FlowTable<C> {
             _ => None,
         };
         let at = self.flows.insert(
-            Entry {
+            FlowEntry {
                 flow: Flow { ends, opener, first: segment.time, last: segment.time },
                 queued: segment.time,
                 halves: [Half::new(Side::Low), Half::new(Side::High)],
                 pins: [Pin::default(); 2],
-                state: State::Live,
+                state: FlowState::Live,
                 waiting: false,
                 opened: false,
                 fins: [false; 2],
@@ -300,7 +301,7 @@ impl<C> FlowTable<C> {
                 pulse: None,
                 conn: None,
             },
-            Queue::Embryonic,
+            FlowQueue::Embryonic,
         );
         let Self { flows, index, hasher, .. } = self;
         index.insert_unique(hash(hasher, &ends), at, |&at| {
@@ -326,7 +327,7 @@ impl<C> FlowTable<C> {
         if let Some(pulse) = &entry.pulse {
             pulse.beat(now);
         }
-        let queue = if entry.is_embryonic() { Queue::Embryonic } else { Queue::Open };
+        let queue = if entry.is_embryonic() { FlowQueue::Embryonic } else { FlowQueue::Open };
         self.flows.requeue(at, queue);
     }
 
@@ -335,13 +336,13 @@ impl<C> FlowTable<C> {
     fn unfollow<H: StreamHandler<Connection = C>>(
         &mut self,
         at: u32,
-        state: State,
+        state: FlowState,
         time: Timestamp,
         env: &mut Env<'_, H>,
     ) {
         let Some(entry) = self.flows.get_mut(at) else { return };
         let counter = match state {
-            State::Twin { .. } => &mut env.coverage.segments_duplicate,
+            FlowState::Twin { .. } => &mut env.coverage.segments_duplicate,
             _ => &mut env.coverage.segments_ignored,
         };
         for half in &mut entry.halves {
@@ -351,7 +352,7 @@ impl<C> FlowTable<C> {
         if let Some(conn) = entry.conn.take() {
             env.handler.close(&entry.flow, conn, time, Close::Ignored);
         }
-        self.flows.requeue(at, Queue::Open);
+        self.flows.requeue(at, FlowQueue::Open);
     }
 
     /// Ends a flow: delivers what is held, takes it out of the table, and remembers it for a while.
@@ -369,7 +370,7 @@ impl<C> FlowTable<C> {
             found.remove();
         }
         let Some(mut entry) = self.flows.remove(at) else { return };
-        if matches!(entry.state, State::Live) {
+        if matches!(entry.state, FlowState::Live) {
             let verdict = entry.drive(&self.limits, &mut self.totals, env, |halves, cx| {
                 for half in halves {
                     half.close(time, cx);
@@ -388,12 +389,12 @@ impl<C> FlowTable<C> {
             }
         }
         if matches!(how, Close::Finished | Close::Reset | Close::Ignored) {
-            let ended = Ended {
+            let ended = EndedFlow {
                 time,
                 places: [entry.pins[0].place, entry.pins[1].place],
                 next: [entry.halves[0].next(), entry.halves[1].next()],
                 isn: [entry.halves[0].isn(), entry.halves[1].isn()],
-                twin: matches!(entry.state, State::Twin { .. }),
+                twin: matches!(entry.state, FlowState::Twin { .. }),
             };
             self.recent.insert(entry.flow.ends, ended);
         }
@@ -403,9 +404,12 @@ impl<C> FlowTable<C> {
     /// there are many of them.
     #[cold]
     fn evict<H: StreamHandler<Connection = C>>(&mut self, now: Timestamp, env: &mut Env<'_, H>) {
-        let many = self.flows.queue_len(Queue::Embryonic) > self.limits.flows / 8;
-        let (first, second) =
-            if many { (Queue::Embryonic, Queue::Open) } else { (Queue::Open, Queue::Embryonic) };
+        let many = self.flows.queue_len(FlowQueue::Embryonic) > self.limits.flows / 8;
+        let (first, second) = if many {
+            (FlowQueue::Embryonic, FlowQueue::Open)
+        } else {
+            (FlowQueue::Open, FlowQueue::Embryonic)
+        };
         if let Some(at) = self.flows.front(first).or_else(|| self.flows.front(second)) {
             self.end_flow(at, now, Close::Evicted, env);
         }
@@ -424,8 +428,8 @@ impl<C> FlowTable<C> {
         self.waiting.push(at);
     }
 
-    /// Gives up holes and flows that have waited too long. `now` is on the clock of the segments. Costs
-    /// time for flows with holes and for those that are forgotten (a bounded number), not for the others.
+    /// Gives up gaps and flows that have waited too long. `now` is on the clock of the segments. The cost
+    /// grows with the flows that have gaps and those that are forgotten (a bounded number) only.
     pub fn tick<H: StreamHandler<Connection = C>>(
         &mut self,
         now: Timestamp,
@@ -436,7 +440,7 @@ impl<C> FlowTable<C> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|&at| self.settle(at, now, &mut env));
         self.waiting.append(&mut waiting);
-        for queue in [Queue::Embryonic, Queue::Open] {
+        for queue in [FlowQueue::Embryonic, FlowQueue::Open] {
             for _ in 0..TICK_FLOWS {
                 let Some(at) = self.flows.front(queue) else { break };
                 let Some(entry) = self.flows.get_mut(at) else { break };
@@ -451,7 +455,7 @@ impl<C> FlowTable<C> {
         self.recent.expire(now, self.limits.linger_ns);
     }
 
-    /// Gives up the holes of a flow that have been waited for long enough. Returns whether it waits on.
+    /// Gives up the gaps of a flow that have waited long enough. Returns whether it still waits.
     fn settle<H: StreamHandler<Connection = C>>(
         &mut self,
         at: u32,
@@ -464,7 +468,7 @@ impl<C> FlowTable<C> {
         if !entry.waiting {
             return false;
         }
-        if !matches!(entry.state, State::Live) {
+        if !matches!(entry.state, FlowState::Live) {
             entry.waiting = false;
             return false;
         }
@@ -481,7 +485,7 @@ impl<C> FlowTable<C> {
             self.requeue(at, now);
         }
         if verdict == Verdict::Ignore {
-            self.unfollow(at, State::Ignored, now, env);
+            self.unfollow(at, FlowState::Ignored, now, env);
         }
         if over {
             self.end_flow(at, now, Close::Finished, env);

@@ -1,9 +1,9 @@
-//! One direction of a flow: sequence numbers, order, holes.
+//! One direction of a flow: sequence numbers, order, gaps.
 //!
-//! A hole in what we see has one of two reasons. The network lost a segment: then the sender sends it
+//! A gap in a captured stream has one of two reasons. The network lost a segment: then the sender sends it
 //! again, and what came behind it waits. Or the capture lost it: then it never comes, and the other end
-//! acknowledges bytes that we have not seen. The acknowledgement can overtake the bytes by a little on
-//! its way to us, so it counts only after [`ReorderLimits::acked_ns`] or with three segments waiting.
+//! acknowledges bytes that were not captured. The acknowledgement can overtake the bytes by a little on
+//! its way here, so it counts only after [`ReorderLimits::acked_ns`] or with three segments waiting.
 
 use std::collections::VecDeque;
 
@@ -15,11 +15,11 @@ use super::limits::ReorderLimits;
 /// A segment further ahead or behind than this is none of this stream. Above the largest receive
 /// windows that are in use.
 pub(super) const WINDOW: i32 = 16 << 20;
-/// So many segments outside the window, each beginning where the one before ended, mean that it is us
-/// who are lost.
+/// So many segments outside the window, each beginning where the one before ended, mean that
+/// the window is wrong.
 const LOST_AFTER: u8 = 3;
-/// So many segments behind a hole that the other end has acknowledged prove that it will not be filled.
-const HOLE_PROVED_BY: usize = 3;
+/// So many segments behind a gap that the other end has acknowledged prove that it will not be filled.
+const GAP_PROVED_BY: usize = 3;
 /// What a held segment costs beside its bytes.
 const HELD_OVERHEAD: usize = 96;
 
@@ -57,7 +57,7 @@ impl Context<'_> {
 pub(super) enum Piece<'a> {
     /// Bytes in order.
     Data(Timestamp, &'a [u8]),
-    /// A hole.
+    /// A gap.
     Gap(Timestamp, Lost),
 }
 
@@ -178,7 +178,7 @@ impl Half {
         self.held.is_some() || self.acked_ahead
     }
 
-    /// Whether there are segments that wait behind a hole which begins inside of this segment.
+    /// Whether there are segments that wait behind a gap which begins inside of this segment.
     pub fn is_filled_by(&self, segment_seq: u32, len: u32) -> bool {
         self.held.is_some() && self.next.wrapping_sub(segment_seq) < len
     }
@@ -301,7 +301,7 @@ impl Half {
         self.drop_held(cx.totals, &mut cx.coverage.segments_duplicate);
     }
 
-    /// Keeps a segment until the ones before it come. Without room the first hole is given up.
+    /// Keeps a segment until the ones before it come. Without room the first gap is given up.
     fn hold(&mut self, input: Input<'_>, cx: &mut Context<'_>) {
         let len = input.len();
         let end = input.seq.wrapping_add(len as u32);
@@ -333,7 +333,7 @@ impl Half {
                     &mut cx.coverage.segments_empty
                 }) += 1;
             } else {
-                // Each round takes a hole away, so this ends.
+                // Each round takes a gap away, so this ends.
                 self.push(input, cx)
             };
         }
@@ -399,7 +399,7 @@ impl Half {
         self.next = seq;
     }
 
-    /// Takes the first hole as lost.
+    /// Takes the first gap as lost.
     fn give_up(&mut self, cx: &mut Context<'_>) {
         let Some(held) = &self.held else { return };
         let Some(first) = held.segments.front() else {
@@ -436,7 +436,7 @@ impl Half {
         }
     }
 
-    /// Gives up the holes that will not be filled any more.
+    /// Gives up the gaps that will not be filled any more.
     pub fn settle(&mut self, now: Timestamp, cx: &mut Context<'_>) {
         while cx.verdict == Verdict::Continue {
             self.acked_ahead = self.acked_ahead && is_before(self.next, self.acked);
@@ -445,8 +445,8 @@ impl Half {
             match self.held.as_ref().and_then(|held| Some((held.segments.front()?, held.segments.len()))) {
                 Some((first, waiting)) => {
                     let proved = acked >= first.seq.wrapping_sub(self.next)
-                        && (acked_long || waiting >= HOLE_PROVED_BY);
-                    if !proved && now.since(first.time) < cx.limits.hole_ns {
+                        && (acked_long || waiting >= GAP_PROVED_BY);
+                    if !proved && now.since(first.time) < cx.limits.gap_ns {
                         return;
                     }
                     self.give_up(cx);
@@ -458,7 +458,7 @@ impl Half {
         }
     }
 
-    /// Gives up all holes: the stream has ended.
+    /// Gives up all gaps: the stream has ended.
     pub fn end(&mut self, cx: &mut Context<'_>) {
         while self.held.is_some() && cx.verdict == Verdict::Continue {
             self.give_up(cx);
@@ -466,7 +466,7 @@ impl Half {
         self.drop_held(cx.totals, &mut cx.coverage.segments_ignored);
     }
 
-    /// At the end of a connection: gives up all holes, the one at the end too.
+    /// At the end of a connection: gives up all gaps, the one at the end too.
     pub fn close(&mut self, now: Timestamp, cx: &mut Context<'_>) {
         self.end(cx);
         let acked = self.acked.wrapping_sub(self.next) as i32;

@@ -1,4 +1,4 @@
-//! What comes out of a flow, and who takes it.
+//! What a flow delivers, and to whom.
 
 use sonar_core::{Endpoint, Timestamp};
 
@@ -53,7 +53,7 @@ impl Side {
 pub enum Verdict {
     /// Go on.
     Continue,
-    /// It is not for us: nothing of this flow is to be delivered any more.
+    /// It is not MongoDB's: nothing more of this flow is to be delivered.
     Ignore,
 }
 
@@ -99,7 +99,7 @@ pub enum Close {
     Reused,
     /// Nothing came for too long.
     Idle,
-    /// It is not for us, or the twin of another flow.
+    /// It was ignored, or is the twin of another flow.
     Ignored,
     /// The table was full.
     Evicted,
@@ -109,17 +109,17 @@ pub enum Close {
 
 /// Receives the streams.
 ///
-/// For each flow: `open` once, with the first bytes or the first hole (a flow that never has any is not
+/// For each flow: `open` once, with the first bytes or the first gap (a flow that never has any is not
 /// reported); then `data` and `gap` in the order of the stream of each side; then `close` once.
 ///
 /// Times are those of the frame that brought the bytes. For bytes that came before their turn it is the
-/// time at which their turn came: that of the frame which filled the hole before them, since only then
-/// the receiver could read them; when the hole was given up, that of their own frame. The time of a gap is
+/// time at which their turn came: that of the frame which filled the gap before them, since only then
+/// the receiver could read them; when the gap was given up, that of their own frame. The time of a gap is
 /// that of the first frame which shows that its bytes were sent: the one behind it, or an acknowledgement.
 pub trait StreamHandler {
     /// What is kept for each flow.
     type Connection;
-    /// The first that is known of a flow.
+    /// A flow begins.
     fn open(&mut self, flow: &Flow) -> Self::Connection;
     /// The next bytes of one side.
     fn data(&mut self, flow: &Flow, conn: &mut Self::Connection, chunk: Chunk<'_>) -> Verdict;

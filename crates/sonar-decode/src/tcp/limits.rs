@@ -1,6 +1,6 @@
 //! How much the flow table keeps, and for how long.
 
-/// Caps of the table.
+/// Caps of the flow table.
 #[derive(Copy, Clone, Debug)]
 pub struct FlowLimits {
     /// Flows; when there are more, the one that was silent longest goes.
@@ -35,14 +35,14 @@ pub struct ReorderLimits {
     pub segments: usize,
     /// Bytes held back in one direction.
     pub bytes: usize,
-    /// How long a hole is waited for, once the other side has acknowledged it, in nanoseconds.
+    /// How long a gap may still be filled once the other side has acknowledged its bytes, in nanoseconds.
     pub acked_ns: u64,
-    /// How long a hole is waited for in any case, in nanoseconds.
-    pub hole_ns: u64,
+    /// How long a gap may be filled in any case, in nanoseconds.
+    pub gap_ns: u64,
 }
 
 impl Default for ReorderLimits {
     fn default() -> Self {
-        Self { segments: 64, bytes: 256 * 1024, acked_ns: 50_000_000, hole_ns: 3_000_000_000 }
+        Self { segments: 64, bytes: 256 * 1024, acked_ns: 50_000_000, gap_ns: 3_000_000_000 }
     }
 }

@@ -15,9 +15,9 @@ pub(super) const LATE_SYN_BYTES: u32 = 1 << 20;
 
 /// What is remembered of a connection.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedFlow {
     pub time: Timestamp,
-    /// Where each direction was listened to.
+    /// Where each direction was captured.
     pub places: [Option<u64>; 2],
     /// The sequence number each direction had come to.
     pub next: [Option<u32>; 2],
@@ -27,7 +27,7 @@ pub(super) struct Ended {
     pub twin: bool,
 }
 
-impl Ended {
+impl EndedFlow {
     /// Whether bytes at `seq` may belong to the connection that has ended.
     pub fn is_near(&self, side: usize, seq: u32) -> bool {
         self.next[side].is_none_or(|next| (-WINDOW..=WINDOW).contains(&(seq.wrapping_sub(next) as i32)))
@@ -47,13 +47,13 @@ impl Ended {
 
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    known: HashMap<[Endpoint; 2], Ended, RandomState>,
+    known: HashMap<[Endpoint; 2], EndedFlow, RandomState>,
     /// By time of the end; an entry whose time is not the one in `known` was replaced or removed.
     order: VecDeque<([Endpoint; 2], Timestamp)>,
 }
 
 impl Recent {
-    pub fn insert(&mut self, ends: [Endpoint; 2], ended: Ended) {
+    pub fn insert(&mut self, ends: [Endpoint; 2], ended: EndedFlow) {
         if self.order.len() >= MAX_RECENT {
             self.forget_oldest();
         }
@@ -61,7 +61,7 @@ impl Recent {
         self.order.push_back((ends, ended.time));
     }
 
-    pub fn get(&self, ends: &[Endpoint; 2]) -> Option<&Ended> {
+    pub fn get(&self, ends: &[Endpoint; 2]) -> Option<&EndedFlow> {
         if self.known.is_empty() { None } else { self.known.get(ends) }
     }
 
@@ -77,7 +77,7 @@ impl Recent {
     }
 
     pub fn heap_bytes(&self) -> usize {
-        self.known.capacity() * size_of::<([Endpoint; 2], Ended)>()
+        self.known.capacity() * size_of::<([Endpoint; 2], EndedFlow)>()
             + self.order.capacity() * size_of::<([Endpoint; 2], Timestamp)>()
     }
 

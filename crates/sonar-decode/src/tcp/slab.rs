@@ -5,7 +5,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// The queue that a flow stands in.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Queue {
+pub(super) enum FlowQueue {
     /// Nothing was delivered of it: a handshake, or a port scan.
     Embryonic,
     /// All others.
@@ -13,15 +13,15 @@ pub(super) enum Queue {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct SlabSlot<T> {
     previous: u32,
     next: u32,
-    queue: Queue,
+    queue: FlowQueue,
     value: T,
 }
 
 #[derive(Copy, Clone, Debug)]
-struct Ends {
+struct QueueEnds {
     front: u32,
     back: u32,
     len: usize,
@@ -31,14 +31,18 @@ struct Ends {
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     // Boxed: growing the table must not move (nor reserve) what is kept for each flow.
-    slots: Vec<Option<Box<Slot<T>>>>,
+    slots: Vec<Option<Box<SlabSlot<T>>>>,
     free: Vec<u32>,
-    queues: [Ends; 2],
+    queues: [QueueEnds; 2],
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), queues: [Ends { front: NONE, back: NONE, len: 0 }; 2] }
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            queues: [QueueEnds { front: NONE, back: NONE, len: 0 }; 2],
+        }
     }
 }
 
@@ -53,8 +57,8 @@ impl<T> Slab<T> {
         Some(&mut self.slots.get_mut(at as usize)?.as_mut()?.value)
     }
 
-    pub fn insert(&mut self, value: T, queue: Queue) -> u32 {
-        let slot = Some(Box::new(Slot { previous: NONE, next: NONE, queue, value }));
+    pub fn insert(&mut self, value: T, queue: FlowQueue) -> u32 {
+        let slot = Some(Box::new(SlabSlot { previous: NONE, next: NONE, queue, value }));
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = slot;
@@ -77,17 +81,17 @@ impl<T> Slab<T> {
     }
 
     /// Puts a flow at the back of `queue`.
-    pub fn requeue(&mut self, at: u32, queue: Queue) {
+    pub fn requeue(&mut self, at: u32, queue: FlowQueue) {
         self.unlink(at);
         self.link(at, queue);
     }
 
-    pub fn front(&self, queue: Queue) -> Option<u32> {
+    pub fn front(&self, queue: FlowQueue) -> Option<u32> {
         let front = self.queues[queue as usize].front;
         (front != NONE).then_some(front)
     }
 
-    pub fn queue_len(&self, queue: Queue) -> usize {
+    pub fn queue_len(&self, queue: FlowQueue) -> usize {
         self.queues[queue as usize].len
     }
 
@@ -105,16 +109,16 @@ impl<T> Slab<T> {
     }
 
     pub fn heap_bytes(&self) -> usize {
-        (self.slots.len() - self.free.len()) * size_of::<Slot<T>>()
-            + self.slots.capacity() * size_of::<Option<Box<Slot<T>>>>()
+        (self.slots.len() - self.free.len()) * size_of::<SlabSlot<T>>()
+            + self.slots.capacity() * size_of::<Option<Box<SlabSlot<T>>>>()
             + self.free.capacity() * size_of::<u32>()
     }
 
-    fn slot(&mut self, at: u32) -> Option<&mut Slot<T>> {
+    fn slot(&mut self, at: u32) -> Option<&mut SlabSlot<T>> {
         self.slots.get_mut(at as usize)?.as_deref_mut()
     }
 
-    fn link(&mut self, at: u32, queue: Queue) {
+    fn link(&mut self, at: u32, queue: FlowQueue) {
         let back = self.queues[queue as usize].back;
         let Some(slot) = self.slot(at) else { return };
         (slot.previous, slot.next, slot.queue) = (back, NONE, queue);
@@ -127,7 +131,7 @@ impl<T> Slab<T> {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Some(&mut Slot { previous, next, queue, .. }) = self.slot(at) else { return };
+        let Some(&mut SlabSlot { previous, next, queue, .. }) = self.slot(at) else { return };
         match self.slot(previous) {
             Some(slot) => slot.next = next,
             None => self.queues[queue as usize].front = next,
@@ -152,7 +156,7 @@ mod tests {
             let mut slab = Slab::default();
             let mut model: [Vec<(u32, usize)>; 2] = Default::default();
             for (step, pick) in steps {
-                let queue = if pick % 2 == 0 { Queue::Embryonic } else { Queue::Open };
+                let queue = if pick % 2 == 0 { FlowQueue::Embryonic } else { FlowQueue::Open };
                 let all: Vec<u32> = model.iter().flatten().map(|(at, _)| *at).collect();
                 match (step, all.get(pick % all.len().max(1))) {
                     (0 | 1, _) | (_, None) => {
@@ -174,7 +178,7 @@ mod tests {
                         model[queue as usize].push((at, value));
                     }
                 }
-                for queue in [Queue::Embryonic, Queue::Open] {
+                for queue in [FlowQueue::Embryonic, FlowQueue::Open] {
                     let list = &model[queue as usize];
                     prop_assert_eq!(slab.front(queue), list.first().map(|(at, _)| *at));
                     prop_assert_eq!(slab.queue_len(queue), list.len());

@@ -59,7 +59,7 @@ pub(super) struct Pulse(Arc<AtomicU64>);
 
 /// Looks at the sign of life of another flow.
 #[derive(Clone, Debug)]
-pub(super) struct Watch(Weak<AtomicU64>);
+pub(super) struct TwinWatch(Weak<AtomicU64>);
 
 impl Pulse {
     pub fn beat(&self, now: Timestamp) {
@@ -67,7 +67,7 @@ impl Pulse {
     }
 }
 
-impl Watch {
+impl TwinWatch {
     /// When the other flow last gave a sign of life; `None` when it has ended.
     pub fn last(&self) -> Option<Timestamp> {
         self.0.upgrade().map(|at| Timestamp::from_unix_ns(at.load(Ordering::Relaxed)))
@@ -82,7 +82,7 @@ pub(super) fn is_evidence(segment: &Segment<'_>) -> bool {
 impl Twins {
     /// Notes a segment of the flow that `pulse` belongs to. Returns the living flow that showed the same
     /// segment a moment before, if another one did.
-    pub(super) fn see(&self, segment: &Segment<'_>, pulse: &Pulse) -> Option<Watch> {
+    pub(super) fn see(&self, segment: &Segment<'_>, pulse: &Pulse) -> Option<TwinWatch> {
         let payload = &segment.payload[..segment.payload.len().min(MAX_PAYLOAD)];
         let mark = self.0.hasher.hash_one((segment.seq, segment.ack, segment.flags.syn(), payload));
         let now = segment.time;
@@ -97,7 +97,7 @@ impl Twins {
             && known.flow.strong_count() > 0
         {
             let same = std::ptr::eq(known.flow.as_ptr(), Arc::as_ptr(&pulse.0));
-            return (!same).then(|| Watch(known.flow.clone()));
+            return (!same).then(|| TwinWatch(known.flow.clone()));
         }
         young.insert(mark, Sighting { time: now, flow: Arc::downgrade(&pulse.0) });
         None

@@ -1,9 +1,10 @@
-//! Drawing the layout of a message that has been walked: the bytes that have a say, and what stands between
-//! them.
+//! Draws the layout of a message that has been walked: the bytes that matter, and what stands between them.
 
 use sonar_core::operation::Opcode;
 
-use super::layout::{Action, FEW, MAX_LITERALS, MAX_OPEN, MAX_PARTS, Part, Word, document_at};
+use super::layout::{
+    FEW, MAX_LITERALS, MAX_OPEN, MAX_PARTS, TemplateAction, TemplatePart, Word, document_at,
+};
 use crate::bson::{Fed, Key, Kind, Opened, Skimmer, Slot, Step, Use, Value, Visitor, key_at};
 use crate::message::{Reply, Request};
 use crate::shape;
@@ -13,12 +14,12 @@ use crate::shape;
 pub(super) struct Draft {
     literals: Vec<u8>,
     masks: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
     /// Where the bytes begin that stand before the next action.
     from: usize,
     open: Vec<Container>,
     /// The numbers that are read.
-    told: [bool; 4],
+    numbers: [bool; 4],
     /// No template can be made of this.
     unfit: bool,
 }
@@ -39,18 +40,18 @@ struct Container {
 }
 
 impl Draft {
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: TemplateAction) {
         if self.literals.len() > MAX_LITERALS || self.parts.len() >= MAX_PARTS {
             self.unfit = true;
             return;
         }
         let length = (self.literals.len() - self.from) as u16;
-        self.parts.push(Part { length, words: length.div_ceil(8), action });
+        self.parts.push(TemplatePart { length, words: length.div_ceil(8), action });
         self.from = self.literals.len();
     }
 
     /// The words and the parts of the template.
-    pub(super) fn finish(self) -> (Box<[Word]>, Box<[Part]>) {
+    pub(super) fn finish(self) -> (Box<[Word]>, Box<[TemplatePart]>) {
         let (mut words, mut at) = (Vec::new(), 0);
         for part in &self.parts {
             let end = at + usize::from(part.length);
@@ -85,25 +86,25 @@ impl Draft {
     fn open(&mut self) {
         self.unfit |= self.open.len() + 1 >= MAX_OPEN;
         let (part, literals) = (self.parts.len(), self.literals.len());
-        self.act(Action::Open);
+        self.act(TemplateAction::Open);
         self.open.push(Container { part, literals, elements: 0, documents: 0, members: 0, placeholder: 0 });
     }
 
     fn close(&mut self) {
         let Some(container) = self.open.pop() else { return };
         if container.elements > 0 && container.members == container.elements {
-            self.replace_content(&container, Action::List(container.placeholder));
+            self.replace_content(&container, TemplateAction::List(container.placeholder));
         } else if container.elements > 0 && container.documents == container.elements {
-            self.replace_content(&container, Action::Batch);
-            self.tell(Slot::Documents);
+            self.replace_content(&container, TemplateAction::Batch);
+            self.read_number(Slot::Documents);
         } else {
             self.unfit |= container.members > FEW || container.documents > 0;
-            self.act(Action::Close);
+            self.act(TemplateAction::Close);
         }
     }
 
     /// Draws a container and all its content as one.
-    fn replace_content(&mut self, container: &Container, action: Action) {
+    fn replace_content(&mut self, container: &Container, action: TemplateAction) {
         self.forget_content(container);
         if let Some(part) = self.parts.last_mut() {
             part.action = action;
@@ -120,7 +121,7 @@ impl Draft {
 
     fn leave(&mut self) {
         self.open.pop();
-        self.act(Action::Leave);
+        self.act(TemplateAction::Leave);
     }
 
     /// Type and key of an element.
@@ -133,7 +134,7 @@ impl Draft {
         self.compare(&[0]);
     }
 
-    /// A value of which the type alone had a say.
+    /// A value of which only the type matters.
     fn pass(&mut self, kind: Kind) {
         match kind.fixed_size() {
             Some(size) => {
@@ -141,17 +142,17 @@ impl Draft {
                 self.masks.resize(self.literals.len(), 0);
             }
             None => self.act(match kind {
-                Kind::Regex => Action::Regex,
-                Kind::Binary => Action::Counted { least: 0, more: 5 },
-                Kind::DbPointer => Action::Counted { least: 1, more: 16 },
+                Kind::Regex => TemplateAction::Regex,
+                Kind::Binary => TemplateAction::Counted { least: 0, more: 5 },
+                Kind::DbPointer => TemplateAction::Counted { least: 1, more: 16 },
                 // Its length counts itself.
-                Kind::JavaScriptWithScope => Action::Counted { least: 14, more: 0 },
-                _ => Action::Counted { least: 1, more: 4 },
+                Kind::JavaScriptWithScope => TemplateAction::Counted { least: 14, more: 0 },
+                _ => TemplateAction::Counted { least: 1, more: 4 },
             }),
         }
     }
 
-    /// A value that had a say.
+    /// A value that matters.
     fn keep(&mut self, kind: Kind, value: Value<'_>) {
         let Value::Bytes(bytes) = value else {
             self.unfit = true;
@@ -170,18 +171,18 @@ impl Draft {
 
     /// A number that is read.
     fn number(&mut self, kind: Kind, slot: Slot) {
-        self.tell(slot);
-        self.act(Action::Number { kind, slot });
+        self.read_number(slot);
+        self.act(TemplateAction::Number { kind, slot });
     }
 
     /// A template cannot read what occurs twice.
-    fn tell(&mut self, slot: Slot) {
-        self.unfit |= std::mem::replace(&mut self.told[slot as usize], true);
+    fn read_number(&mut self, slot: Slot) {
+        self.unfit |= std::mem::replace(&mut self.numbers[slot as usize], true);
     }
 
     /// A document of which only the presence matters.
     fn document(&mut self) {
-        self.act(Action::Pass);
+        self.act(TemplateAction::Pass);
         if let Some(container) = self.open.pop() {
             let container = Container { documents: container.documents + 1, ..container };
             if container.documents == container.elements {
@@ -230,11 +231,11 @@ impl<R: Visitor> Visitor for Recorder<'_, R> {
                     Value::Long => None,
                 };
                 match number {
-                    Some(number) => self.draft.act(Action::Truth { kind, nonzero: number != 0.0 }),
+                    Some(number) => self.draft.act(TemplateAction::Truth { kind, nonzero: number != 0.0 }),
                     None => self.draft.unfit = true,
                 }
             }
-            Step::Using(Use::Plain) => self.draft.act(Action::Plain),
+            Step::Using(Use::Plain) => self.draft.act(TemplateAction::Plain),
             Step::Using(Use::Number(slot)) => self.draft.number(kind, slot),
             Step::Leave => {
                 self.draft.pass(kind);
@@ -249,10 +250,10 @@ impl<R: Visitor> Visitor for Recorder<'_, R> {
         self.draft.head(if array { Kind::Array } else { Kind::Document }, &key);
         match opened {
             Opened::Enter => self.draft.open(),
-            Opened::Skip => self.draft.act(Action::Pass),
+            Opened::Skip => self.draft.act(TemplateAction::Pass),
             Opened::Count => self.draft.document(),
             Opened::Leave => {
-                self.draft.act(Action::Pass);
+                self.draft.act(TemplateAction::Pass);
                 self.draft.leave();
             }
         }
@@ -280,7 +281,7 @@ pub trait Drawn: Visitor {
 /// How the documents of a section are read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Section {
-    /// Passed over.
+    /// Skipped.
     Documents,
     /// As statements.
     Statements,
@@ -368,13 +369,13 @@ pub(super) fn draw<R: Drawn>(body: &[u8], reader: &mut R) -> Option<Draft> {
         }
         let section_end = at + document_at(&body[..end], at)?;
         let name = key_at(body.get(at + 4..section_end)?).ok()??;
-        recorder.draft.act(Action::Section);
+        recorder.draft.act(TemplateAction::Section);
         recorder.draft.compare(name.bytes);
         recorder.draft.compare(&[0]);
         at += 4 + name.bytes.len() + 1;
         let section = recorder.reader.begin_section(name.bytes).filter(|_| kind == 1)?;
         if section == Section::Documents {
-            recorder.draft.act(Action::Documents);
+            recorder.draft.act(TemplateAction::Documents);
             at = section_end;
             continue;
         }
@@ -383,9 +384,9 @@ pub(super) fn draw<R: Drawn>(body: &[u8], reader: &mut R) -> Option<Draft> {
             document(&mut at, &mut recorder)?;
             recorder.reader.end_document();
         }
-        recorder.draft.act(Action::EndSection);
+        recorder.draft.act(TemplateAction::EndSection);
     }
-    recorder.draft.act(Action::End(checksum as u8));
+    recorder.draft.act(TemplateAction::End(checksum as u8));
     let Recorder { draft, .. } = recorder;
     (!draft.unfit).then_some(draft)
 }

@@ -12,7 +12,7 @@ pub(super) const MAX_OPEN: usize = 16;
 pub(super) const FEW: u32 = 8;
 /// What stands behind bytes that are compared.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Action {
+pub(super) enum TemplateAction {
     /// A value that begins with a number, at least this, that is its length; and so many bytes more.
     Counted { least: u8, more: u8 },
     /// A regular expression.
@@ -29,9 +29,9 @@ pub(super) enum Action {
     Open,
     /// The end of one.
     Close,
-    /// What is left of one is passed over.
+    /// The rest of one, which is skipped.
     Leave,
-    /// A document or array that is passed over.
+    /// A document or array that is skipped.
     Pass,
     /// An array of one or more values that all have the placeholder of this number.
     List(u8),
@@ -47,12 +47,12 @@ pub(super) enum Action {
 
 /// Bytes that are compared, and what comes behind them.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct TemplatePart {
     /// How many bytes.
     pub(super) length: u16,
     /// In how many words they are compared.
     pub(super) words: u16,
-    pub(super) action: Action,
+    pub(super) action: TemplateAction,
 }
 
 /// Eight bytes as they must be, and which bits of them.

@@ -1,13 +1,12 @@
 //! Messages whose layout was seen before, recognised without being walked.
 //!
-//! Theory of operation. Applications send few kinds of request, each many times: the same keys in the
-//! same order, and other values; and so are they answered. Once a message has been walked, a [`Template`]
-//! may be made of it ([`draft`]): its bytes, with holes where only the type of a value had a say in what
-//! the message comes to, or where the value is a number that is read, as
-//! [`Visitor`](crate::bson::Visitor) says by [`Step`](crate::bson::Step). A later message that fits comes
-//! to the same by construction: each byte that had a say is compared, each that had none is passed over by
-//! type and length as the skimmer would, and the ends of all documents must meet. Nothing is guessed; what
-//! does not fit is walked.
+//! Theory of operation. Applications send few kinds of request, each many times: the same keys in the same
+//! order with other values; and their replies are alike too. Once a message has been walked, a [`Template`] may
+//! be made of it ([`draft`]): its bytes, with blanks where only the type of a value matters, or where the value
+//! is a number that is read, as [`Visitor`](crate::bson::Visitor) says by [`Step`](crate::bson::Step). A later
+//! message that fits has the same result by construction: each byte that matters is compared, each other one is
+//! skipped by type and length as the skimmer would, and the ends of all documents must meet. Nothing is guessed;
+//! what does not fit is walked.
 //!
 //! Templates stand in a table of sets; the set is found by an [`outline`] of the message: its command,
 //! its collection and the first keys. Memory: at most [`SETS`] × [`WAYS`] templates of some 2 KiB each.
@@ -16,7 +15,7 @@
 mod draft;
 mod layout;
 
-use self::layout::{Action, MAX_OPEN, Part, Word, document_at};
+use self::layout::{MAX_OPEN, TemplateAction, TemplatePart, Word, document_at};
 use crate::bson::{Kind, Slot, key_at, value_size};
 use crate::shape::hash::mix;
 use crate::shape::{self, count};
@@ -40,10 +39,10 @@ const NOW_AND_THEN: u64 = 64;
 pub struct Template<F> {
     /// Flags and kind of the first section, which stand before all parts.
     head: [u8; 5],
-    /// What the bytes of all parts must be, part after part; of values whose type alone has a say, no bit
-    /// is compared.
+    /// What the bytes of all parts must be, part after part; no bit is compared of values whose type alone
+    /// matters.
     words: Box<[Word]>,
-    parts: Box<[Part]>,
+    parts: Box<[TemplatePart]>,
     facts: F,
 }
 
@@ -101,9 +100,9 @@ impl<F> Templates<F> {
         let Place { set, tag } = self.hints[slot];
         let is = |way: &(u32, Box<Template<F>>)| way.0 == tag;
         if let Some(at) = self.sets[set].ways.iter().position(is)
-            && let Some(told) = self.sets[set].ways[at].1.fits(body)
+            && let Some(numbers) = self.sets[set].ways[at].1.fits(body)
         {
-            return Found::Known(&self.sets[set].ways[at].1.facts, told);
+            return Found::Known(&self.sets[set].ways[at].1.facts, numbers);
         }
         self.look_up(body, slot)
     }
@@ -130,9 +129,9 @@ impl<F> Templates<F> {
             return Found::Unknown;
         }
         let found = set.ways.iter().enumerate().find_map(|(at, (tag, template))| {
-            (*tag == place.tag).then(|| template.fits(body)).flatten().map(|told| (at, told))
+            (*tag == place.tag).then(|| template.fits(body)).flatten().map(|numbers| (at, numbers))
         });
-        let Some((at, told)) = found else {
+        let Some((at, numbers)) = found else {
             set.misses = set.misses.saturating_add(1);
             let wanted = set.ways.len() < WAYS || now_and_then;
             return if wanted { Found::Wanted(place) } else { Found::Unknown };
@@ -141,7 +140,7 @@ impl<F> Templates<F> {
         self.hints[hint] = place;
         let front = at.saturating_sub(1);
         set.ways.swap(at, front);
-        Found::Known(&set.ways[front].1.facts, told)
+        Found::Known(&set.ways[front].1.facts, numbers)
     }
 
     /// Adds a template.
@@ -171,7 +170,7 @@ impl<F> Template<F> {
     #[inline]
     fn fits(&self, body: &[u8]) -> Option<SlotValues> {
         let mut ends = [0usize; MAX_OPEN];
-        let (mut open, mut at, mut told) = (0, self.head.len(), SlotValues::default());
+        let (mut open, mut at, mut numbers) = (0, self.head.len(), SlotValues::default());
         if body.first_chunk() != Some(&self.head) {
             return None;
         }
@@ -185,11 +184,11 @@ impl<F> Template<F> {
             }
             at = end;
             match part.action {
-                Action::Counted { least, more } => {
+                TemplateAction::Counted { least, more } => {
                     at += usize::from(more) + counted(body, at, usize::from(least))?;
                 }
-                Action::Regex => at += value_size(Kind::Regex, body.get(at..)?)?,
-                Action::Truth { kind, nonzero } => {
+                TemplateAction::Regex => at += value_size(Kind::Regex, body.get(at..)?)?,
+                TemplateAction::Truth { kind, nonzero } => {
                     let size = value_size(kind, body.get(at..)?)?;
                     let number = shape::number(kind, body.get(at..at + size)?)?;
                     if (number != 0.0) != nonzero {
@@ -197,55 +196,55 @@ impl<F> Template<F> {
                     }
                     at += size;
                 }
-                Action::Plain => {
+                TemplateAction::Plain => {
                     if body.get(at + 4) == Some(&b'$') {
                         return None;
                     }
                     at += 4 + counted(body, at, 1)?;
                 }
-                Action::Number { kind, slot } => {
+                TemplateAction::Number { kind, slot } => {
                     let size = value_size(kind, body.get(at..)?)?;
-                    told.0[slot as usize] = integer(kind, slot, body.get(at..at + size)?);
+                    numbers.0[slot as usize] = integer(kind, slot, body.get(at..at + size)?);
                     at += size;
                 }
-                Action::Batch => {
+                TemplateAction::Batch => {
                     let (end, documents) = batch_end(body, at)?;
-                    told.0[Slot::Documents as usize] = Some(documents);
+                    numbers.0[Slot::Documents as usize] = Some(documents);
                     at = end;
                 }
-                Action::Open => {
+                TemplateAction::Open => {
                     *ends.get_mut(open)? = at + document_at(body, at)?;
                     open += 1;
                     at += 4;
                 }
-                Action::Close => {
+                TemplateAction::Close => {
                     open -= 1;
                     if body.get(at) != Some(&0) || at + 1 != ends[open] {
                         return None;
                     }
                     at += 1;
                 }
-                Action::Leave => {
+                TemplateAction::Leave => {
                     open -= 1;
                     if at >= ends[open] {
                         return None;
                     }
                     at = ends[open];
                 }
-                Action::Pass => at += document_at(body, at)?,
-                Action::List(number) => at = list_end(body, at, number)?,
-                Action::Section => {
+                TemplateAction::Pass => at += document_at(body, at)?,
+                TemplateAction::List(number) => at = list_end(body, at, number)?,
+                TemplateAction::Section => {
                     *ends.get_mut(open)? = at + document_at(body, at)?;
                     open += 1;
                     at += 4;
                 }
-                Action::EndSection => {
+                TemplateAction::EndSection => {
                     open -= 1;
                     if at != ends[open] {
                         return None;
                     }
                 }
-                Action::Documents => {
+                TemplateAction::Documents => {
                     open -= 1;
                     while at < ends[open] {
                         at += document_at(body, at)?;
@@ -254,8 +253,8 @@ impl<F> Template<F> {
                         return None;
                     }
                 }
-                Action::End(checksum) => {
-                    return (at + usize::from(checksum) == body.len()).then_some(told);
+                TemplateAction::End(checksum) => {
+                    return (at + usize::from(checksum) == body.len()).then_some(numbers);
                 }
             }
         }

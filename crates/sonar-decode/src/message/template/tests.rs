@@ -25,7 +25,7 @@ fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)>
         return None;
     }
     let (ids, ()) = ids_of(request);
-    let told = format!(
+    let text = format!(
         "{ids:?} {} {} {:?} {} {:?} {:?} {:?} {} {} {} {} {} {} {}",
         request.builder.statement_count,
         request.builder.over_cap,
@@ -42,7 +42,7 @@ fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)>
         request.opens_waiting_cursor(),
         request.explain,
     );
-    Some((told, request.cursor))
+    Some((text, request.cursor))
 }
 
 /// Recognises and walks requests, and compares.
@@ -58,8 +58,8 @@ impl Checker {
     fn check(&mut self, body: &[u8]) {
         let walked = walk(body, &mut self.request);
         match self.templates.find(body) {
-            Found::Known(text, told) => {
-                assert_eq!(walked, Some((text.clone(), told.get(Slot::Cursor))), "{body:?}");
+            Found::Known(text, numbers) => {
+                assert_eq!(walked, Some((text.clone(), numbers.get(Slot::Cursor))), "{body:?}");
                 self.known += 1;
             }
             found => {
@@ -89,14 +89,14 @@ impl ReplyChecker {
         reader.begin(Opcode::Msg, body.len() as u64);
         let read = reader.feed::<()>(body, &mut Content::Reply(&mut reply));
         let walked = (read.is_ok() && reader.left() == 0).then_some(reply);
-        let of = |known: &Reply, told: &SlotValues| {
+        let of = |known: &Reply, numbers: &SlotValues| {
             let mut reply = Reply::default();
-            reply.become_known(known, told);
+            reply.become_known(known, numbers);
             reply
         };
         match self.templates.find(body) {
-            Found::Known(known, told) => {
-                assert_eq!(walked, Some(of(known, &told)), "{body:?}");
+            Found::Known(known, numbers) => {
+                assert_eq!(walked, Some(of(known, &numbers)), "{body:?}");
                 self.known += 1;
             }
             found => {
@@ -274,14 +274,14 @@ fn replies() -> Vec<Vec<u8>> {
 
 #[test]
 fn a_known_reply_tells_its_own_numbers() {
-    let tells = |documents: usize, id: i64| {
+    let reply_with = |documents: usize, id: i64| {
         message(
             &doc! {"cursor": {"firstBatch": vec![doc! {"a": 1}; documents], "id": id, "ns": "shop.orders"}, "ok": 1.0},
         )
     };
     let mut checker = ReplyChecker::default();
     for (documents, id) in [(3, 0), (1, 5), (200, i64::MAX), (7, -1), (0, 0)] {
-        checker.check(&tells(documents, id));
+        checker.check(&reply_with(documents, id));
     }
     assert_eq!((checker.known, checker.walked), (4, 1));
 }

@@ -55,8 +55,8 @@ impl<T: Text> Builder<T> {
         }
     }
 
-    /// A literal where a name is expected: kept if it is no string or provably a name, else a placeholder;
-    /// and what has a say of it.
+    /// A literal where a name is expected: kept if it is no string or provably a name, else a placeholder. Also
+    /// returns what was used of the value.
     pub(super) fn name(
         &self,
         kind: Kind,
@@ -72,8 +72,8 @@ impl<T: Text> Builder<T> {
         (node, literal_of(kind))
     }
 
-    /// A string or scalar in an aggregation expression: paths and variables are kept, literals are not. What
-    /// has a say of it, and whether it is a path.
+    /// A string or scalar in an aggregation expression: paths and variables are kept, literals are not.
+    /// Also returns what was used of the value, and whether it is a path.
     pub(super) fn expression_leaf(
         &self,
         key: &Key<'_>,

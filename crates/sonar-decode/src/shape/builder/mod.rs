@@ -1,4 +1,4 @@
-//! The shape builder: elements in, ids (and text, where wanted) out.
+//! The shape builder: takes elements, and returns ids, and text where that is wanted.
 //!
 //! Theory of operation. Each open container is a [`Frame`]. A leaf or a closed container is a [`Node`]
 //! of two hashes, one without and one with the order as sent. A node goes to its frame's *collector*:
@@ -77,7 +77,7 @@ impl<T: Text> Default for Builder<T> {
 }
 
 impl<T: Text> Builder<T> {
-    /// Forgets all; ready for a command.
+    /// Forgets everything; ready for a command.
     pub fn reset(&mut self) {
         self.frames.clear();
         self.elements.clear();

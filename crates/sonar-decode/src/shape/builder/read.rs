@@ -96,7 +96,7 @@ impl<T: Text> Builder<T> {
         None
     }
 
-    /// A scalar, the frame on top being decided. What had a say of its value is answered.
+    /// A scalar, the frame on top being decided. Returns what was used of its value.
     pub(super) fn place_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         let top = self.frames.len() - 1;
         let mode = self.frames[top].mode;

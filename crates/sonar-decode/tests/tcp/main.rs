@@ -1,196 +1,13 @@
-//! TCP streams: a table of scenarios, and random streams against the bytes they were cut from.
+//! TCP streams: a table of scenarios (here), and random streams (`random`).
 
-use std::collections::HashMap;
+mod bench;
+mod random;
 
-use proptest::prelude::*;
-use sonar_core::coverage::InProgress;
-use sonar_core::{Coverage, Endpoint, Timestamp};
+use sonar_core::{Endpoint, Timestamp};
 use sonar_decode::frame::{Segment, TcpFlags};
-use sonar_decode::tcp::{
-    Chunk, Close, Flow, FlowLimits, FlowTable, Gap, Lost, Side, StreamHandler, Twins, Verdict,
-};
+use sonar_decode::tcp::{Close, FlowLimits, Lost, Twins};
 
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const ACK: u8 = 0x10;
-
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Event {
-    Open(Option<Side>),
-    Data(Side, u64, Vec<u8>),
-    Gap(Side, Lost),
-    Close(Close),
-}
-
-#[derive(Default)]
-struct Log {
-    events: Vec<Event>,
-    /// Connections by port of the client.
-    ports: HashMap<u16, Vec<Event>>,
-    ignore_after: Option<usize>,
-    open: usize,
-    most_open: usize,
-}
-
-impl Log {
-    fn add(&mut self, flow: &Flow, event: Event) {
-        self.ports.entry(flow.ends[0].port.max(flow.ends[1].port)).or_default().push(event.clone());
-        self.events.push(event);
-    }
-
-    fn bytes(&self, side: Side) -> Vec<u8> {
-        let of_side = self.events.iter().filter_map(|event| match event {
-            Event::Data(at, _, bytes) if *at == side => Some(bytes.as_slice()),
-            _ => None,
-        });
-        of_side.collect::<Vec<_>>().concat()
-    }
-
-    fn gaps(&self) -> Vec<(Side, Lost)> {
-        let gaps = self.events.iter().filter_map(|event| match event {
-            Event::Gap(side, lost) => Some((*side, *lost)),
-            _ => None,
-        });
-        gaps.collect()
-    }
-
-    fn closes(&self) -> Vec<Close> {
-        let closes = self.events.iter().filter_map(|event| match event {
-            Event::Close(how) => Some(*how),
-            _ => None,
-        });
-        closes.collect()
-    }
-}
-
-impl StreamHandler for Log {
-    type Connection = usize;
-
-    fn open(&mut self, flow: &Flow) -> usize {
-        self.add(flow, Event::Open(flow.opener));
-        self.open += 1;
-        self.most_open = self.most_open.max(self.open);
-        0
-    }
-
-    fn data(&mut self, flow: &Flow, conn: &mut usize, chunk: Chunk<'_>) -> Verdict {
-        let Chunk { side, time, bytes } = chunk;
-        assert!(!bytes.is_empty());
-        self.add(flow, Event::Data(side, time.unix_ns(), bytes.to_vec()));
-        *conn += 1;
-        if self.ignore_after.is_some_and(|after| *conn >= after) {
-            Verdict::Ignore
-        } else {
-            Verdict::Continue
-        }
-    }
-
-    fn gap(&mut self, flow: &Flow, _: &mut usize, gap: Gap) {
-        assert_ne!(gap.lost, Lost::Bytes(0));
-        self.add(flow, Event::Gap(gap.side, gap.lost));
-    }
-
-    fn close(&mut self, flow: &Flow, _: usize, _: Timestamp, how: Close) {
-        self.open -= 1;
-        self.add(flow, Event::Close(how));
-    }
-}
-
-/// A table with its counters, and the clock of the segments.
-struct Bench {
-    table: FlowTable<usize>,
-    log: Log,
-    coverage: Coverage,
-    frames: u64,
-    now: u64,
-}
-
-/// What a test changes of a segment.
-#[derive(Clone, Copy)]
-struct Send<'a> {
-    client: u16,
-    server: u8,
-    place: u64,
-    flags: u8,
-    missing: u32,
-    bytes: &'a [u8],
-}
-
-/// An ordinary segment.
-const PLAIN: Send<'static> = Send { client: 50_000, server: 1, place: 1, flags: ACK, missing: 0, bytes: &[] };
-/// The client has the higher address.
-const CLIENT: Side = Side::High;
-const SERVER: Side = Side::Low;
-
-impl Bench {
-    fn new() -> Self {
-        Self::with(FlowLimits::default(), Twins::default())
-    }
-
-    fn with(limits: FlowLimits, twins: Twins) -> Self {
-        let (log, coverage) = (Log::default(), Coverage::default());
-        Self { table: FlowTable::new(limits, twins), log, coverage, frames: 0, now: 1_000 * S }
-    }
-
-    fn send(&mut self, from: Side, seq: u32, ack: u32, send: Send<'_>) {
-        self.now += 1_000;
-        let client = Endpoint::v4([10, 0, 9, 9], send.client);
-        let server = Endpoint::v4([10, 0, 0, send.server], 27017);
-        let (source, destination) = if from == CLIENT { (client, server) } else { (server, client) };
-        let segment = Segment {
-            time: Timestamp::from_unix_ns(self.now),
-            place: send.place,
-            source,
-            destination,
-            seq,
-            ack,
-            flags: TcpFlags::from_byte(send.flags),
-            payload: send.bytes,
-            missing: send.missing,
-        };
-        self.frames += 1;
-        self.coverage.frames += 1;
-        self.table.segment(&segment, &mut self.coverage, &mut self.log);
-        self.balance();
-    }
-
-    fn data(&mut self, from: Side, seq: u32, bytes: &[u8]) {
-        self.send(from, seq, 0, Send { bytes, flags: 0, ..PLAIN });
-    }
-
-    fn flags(&mut self, from: Side, seq: u32, ack: u32, flags: u8) {
-        self.send(from, seq, ack, Send { flags, ..PLAIN });
-    }
-
-    /// Client at 1001, server at 5001 afterwards.
-    fn handshake(&mut self) {
-        self.flags(CLIENT, 1_000, 0, SYN);
-        self.flags(SERVER, 5_000, 1_001, SYN | ACK);
-        self.flags(CLIENT, 1_001, 5_001, ACK);
-    }
-
-    fn tick(&mut self) {
-        self.table.tick(Timestamp::from_unix_ns(self.now), &mut self.coverage, &mut self.log);
-        self.balance();
-    }
-
-    fn finish(&mut self) {
-        self.table.finish(Timestamp::from_unix_ns(self.now), &mut self.coverage, &mut self.log);
-        self.balance();
-        assert_eq!(self.table.in_progress_segments(), 0);
-        assert_eq!(self.log.open, 0);
-        assert!(self.table.is_empty());
-    }
-
-    fn balance(&self) {
-        let progress = InProgress { segments: self.table.in_progress_segments(), ..Default::default() };
-        assert_eq!(self.coverage.imbalances(progress), vec![], "after frame {}", self.frames);
-    }
-}
+use self::bench::{ACK, Bench, CLIENT, Event, FIN, MS, PLAIN, RST, S, SERVER, SYN, Send};
 
 #[test]
 fn a_connection_from_syn_to_fin() {
@@ -216,7 +33,7 @@ fn a_connection_from_syn_to_fin() {
 }
 
 #[test]
-fn a_connection_joined_in_the_middle_begins_with_an_unknown_hole() {
+fn a_connection_joined_in_the_middle_begins_with_an_unknown_gap() {
     let mut b = Bench::new();
     b.data(SERVER, 77, b"ly");
     b.data(CLIENT, 1_001, b"request");
@@ -302,7 +119,7 @@ fn held_segments_may_overlap_each_other() {
 }
 
 #[test]
-fn a_hole_that_was_acknowledged_is_lost() {
+fn a_gap_that_was_acknowledged_is_lost() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_101, b"xyz");
@@ -318,7 +135,7 @@ fn a_hole_that_was_acknowledged_is_lost() {
 }
 
 #[test]
-fn a_hole_that_was_acknowledged_is_lost_after_a_moment() {
+fn a_gap_that_was_acknowledged_is_lost_after_a_moment() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_101, b"xyz");
@@ -332,7 +149,7 @@ fn a_hole_that_was_acknowledged_is_lost_after_a_moment() {
 }
 
 #[test]
-fn a_hole_that_was_not_acknowledged_is_waited_for() {
+fn a_gap_that_was_not_acknowledged_is_waited_for() {
     let mut b = Bench::new();
     b.handshake();
     for i in 0..20 {
@@ -347,7 +164,7 @@ fn a_hole_that_was_not_acknowledged_is_waited_for() {
 }
 
 #[test]
-fn a_hole_is_not_waited_for_for_ever() {
+fn a_gap_is_not_waited_for_for_ever() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_101, b"x");
@@ -358,7 +175,7 @@ fn a_hole_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn bytes_lost_at_the_end_are_told_when_the_answer_acknowledges_them() {
+fn bytes_lost_at_the_end_are_reported_when_the_answer_acknowledges_them() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_001, b"half of");
@@ -374,7 +191,7 @@ fn bytes_lost_at_the_end_are_told_when_the_answer_acknowledges_them() {
 }
 
 #[test]
-fn a_lost_fin_is_no_hole() {
+fn a_lost_fin_is_no_gap() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_001, b"abc");
@@ -408,7 +225,7 @@ fn a_fin_inside_of_what_was_delivered_ends_nothing() {
 }
 
 #[test]
-fn the_end_of_a_connection_gives_up_its_holes() {
+fn the_end_of_a_connection_gives_up_its_gaps() {
     for (flags, how) in [(RST | ACK, Close::Reset), (0, Close::EndOfCapture)] {
         let mut b = Bench::new();
         b.handshake();
@@ -425,7 +242,7 @@ fn the_end_of_a_connection_gives_up_its_holes() {
 }
 
 #[test]
-fn a_full_buffer_gives_up_its_first_hole() {
+fn a_full_buffer_gives_up_its_first_gap() {
     let mut b = Bench::new();
     b.handshake();
     for i in 0..64 {
@@ -454,7 +271,7 @@ fn all_flows_together_hold_back_no_more_than_the_budget() {
 }
 
 #[test]
-fn what_a_snap_length_cut_is_an_exact_hole() {
+fn what_a_snap_length_cut_is_an_exact_gap() {
     let mut b = Bench::new();
     b.handshake();
     b.send(CLIENT, 1_001, 0, Send { bytes: b"abc", missing: 97, ..PLAIN });
@@ -584,7 +401,7 @@ fn each_direction_is_listened_to_at_one_place() {
 }
 
 #[test]
-fn another_place_may_fill_a_hole() {
+fn another_place_may_fill_a_gap() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_001, b"abc");
@@ -710,7 +527,7 @@ fn a_million_connections_stay_within_the_caps() {
         let client = (i % 60_000) as u16;
         let server = (i / 60_000) as u8;
         b.send(CLIENT, i, 1, Send { client, server, bytes: b"abcdefghijklmnopqrst", ..PLAIN });
-        b.send(CLIENT, i + 30, 1, Send { client, server, bytes: b"hole before", ..PLAIN });
+        b.send(CLIENT, i + 30, 1, Send { client, server, bytes: b"gap before", ..PLAIN });
         b.log.events.clear();
         b.log.ports.clear();
     }
@@ -718,143 +535,4 @@ fn a_million_connections_stay_within_the_caps() {
     assert_eq!(b.coverage.streams_evicted, 100_000 - 500);
     assert!(b.table.in_progress_segments() <= 500);
     b.finish();
-}
-
-/// How a stream is cut and mangled on its way.
-#[derive(Clone, Debug)]
-struct Plan {
-    /// Initial sequence numbers.
-    isn: [u32; 2],
-    /// Per segment: side, length, and what becomes of it.
-    segments: Vec<(bool, usize, u8, usize)>,
-    drops: bool,
-}
-
-fn plan(drops: bool) -> impl Strategy<Value = Plan> {
-    let near_wrap = prop_oneof![any::<u32>(), (0u32..3_000).prop_map(|n| u32::MAX - n)];
-    (
-        [near_wrap.clone(), near_wrap],
-        proptest::collection::vec((any::<bool>(), 1usize..60, 0u8..12, 1usize..8), 1..120),
-    )
-        .prop_map(move |(isn, segments)| Plan { isn, segments, drops })
-}
-
-/// Byte `at` of the stream of a side.
-fn byte(side: usize, at: usize) -> u8 {
-    ((at * 31 + side * 7) ^ (at >> 8)) as u8
-}
-
-fn run(plan: &Plan) -> (Bench, [usize; 2], usize) {
-    let mut sent = [0usize; 2];
-    // (side, offset, length), in the order in which they are captured.
-    let mut wire: Vec<(usize, usize, usize)> = Vec::new();
-    let mut dropped = 0;
-    let mut late: Vec<(usize, (usize, usize, usize))> = Vec::new();
-    for (i, &(high, len, fate, by)) in plan.segments.iter().enumerate() {
-        let side = usize::from(high);
-        let at = sent[side];
-        sent[side] += len;
-        match fate {
-            0 => wire.extend([(side, at, len); 2]),
-            1 => {
-                let from = at.saturating_sub(by * 9);
-                wire.push((side, from, at + len - from));
-            }
-            2 | 3 => late.push((i + by, (side, at, len))),
-            4 => {
-                wire.push((side, at, len));
-                late.push((i + by, (side, at, len / 2 + 1)));
-            }
-            5 if plan.drops => dropped += 1,
-            _ => wire.push((side, at, len)),
-        }
-        late.retain(|(when, segment)| {
-            if *when == i {
-                wire.push(*segment);
-            }
-            *when > i
-        });
-    }
-    wire.extend(late.into_iter().map(|(_, segment)| segment));
-
-    let mut b = Bench::new();
-    let ends = [SERVER, CLIENT];
-    b.flags(ends[1], plan.isn[1], 0, SYN);
-    b.flags(ends[0], plan.isn[0], plan.isn[1].wrapping_add(1), SYN | ACK);
-    for (side, at, len) in wire {
-        let bytes: Vec<u8> = (at..at + len).map(|at| byte(side, at)).collect();
-        b.data(ends[side], plan.isn[side].wrapping_add(1).wrapping_add(at as u32), &bytes);
-    }
-    b.finish();
-    (b, sent, dropped)
-}
-
-/// Walks what was told of a side and compares it with what was sent; returns where it ended.
-fn replay(b: &Bench, side: Side) -> usize {
-    let mut at = 0;
-    for event in &b.log.events {
-        match event {
-            Event::Data(of, _, bytes) if *of == side => {
-                let expected: Vec<u8> = (at..at + bytes.len()).map(|at| byte(side.index(), at)).collect();
-                assert_eq!(bytes, &expected, "at {at} of {side:?}");
-                at += bytes.len();
-            }
-            Event::Gap(of, Lost::Bytes(lost)) if *of == side => at += *lost as usize,
-            Event::Gap(_, Lost::Unknown) => panic!("lost its place"),
-            _ => {}
-        }
-    }
-    at
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
-    #[test]
-    fn a_mangled_stream_comes_out_as_it_was_sent(plan in plan(false)) {
-        let (b, sent, _) = run(&plan);
-        prop_assert_eq!((replay(&b, SERVER), replay(&b, CLIENT)), (sent[0], sent[1]));
-        prop_assert_eq!((b.coverage.gaps, b.coverage.gap_bytes), (0, 0));
-    }
-
-    #[test]
-    fn what_was_lost_is_told_where_it_was(plan in plan(true)) {
-        let (b, sent, dropped) = run(&plan);
-        for (side, sent) in [(SERVER, sent[0]), (CLIENT, sent[1])] {
-            // What was lost at the very end left no trace.
-            prop_assert!(replay(&b, side) <= sent);
-        }
-        let told: u64 = b.log.gaps().iter().map(|(_, lost)| match lost {
-            Lost::Bytes(bytes) => *bytes,
-            Lost::Unknown => 0,
-        }).sum();
-        prop_assert_eq!(told, b.coverage.gap_bytes);
-        prop_assert!(b.coverage.gaps as usize <= dropped);
-    }
-
-    /// Segments that fit nothing: no panic, no growth, and every one is counted.
-    #[test]
-    fn nonsense_is_counted(
-        segments in proptest::collection::vec(
-            (any::<bool>(), any::<u8>(), prop_oneof![0u32..400, any::<u32>()], prop_oneof![0u32..400, any::<u32>()],
-             0usize..40, prop_oneof![Just(0u32), 0u32..50, any::<u32>()], 0u64..3, 0u16..3, 0u64..2_000_000_000),
-            0..200,
-        ),
-        ignore_after in proptest::option::of(1usize..5),
-    ) {
-        let limits = FlowLimits { flows: 2, held_bytes: 2_000, ..FlowLimits::default() };
-        let mut b = Bench::with(limits, Twins::default());
-        b.log.ignore_after = ignore_after;
-        for (high, flags, seq, ack, len, missing, place, client, pause) in segments {
-            let side = if high { CLIENT } else { SERVER };
-            let bytes = vec![1; len];
-            b.send(side, seq, ack, Send { client, server: 1, place, flags, missing, bytes: &bytes });
-            if pause > 1_900_000_000 {
-                b.tick();
-            }
-            b.now = b.now.wrapping_add(pause).saturating_sub(if pause % 7 == 0 { 3 * pause } else { 0 });
-            prop_assert!(b.table.len() <= 2);
-        }
-        b.finish();
-    }
 }
