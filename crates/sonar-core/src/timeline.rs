@@ -75,7 +75,9 @@ impl Timeline {
                     self.buckets.splice(0..0, std::iter::repeat_n(Bucket::default(), more));
                     self.first = number;
                 } else {
-                    self.buckets.resize((number - self.first) as usize + 1, Bucket::default());
+                    // After widening, the bucket may already exist.
+                    let len = self.buckets.len().max((number - self.first) as usize + 1);
+                    self.buckets.resize(len, Bucket::default());
                 }
                 self.buckets[(number - self.first) as usize].add(what);
                 return;
@@ -188,6 +190,21 @@ mod tests {
             prop_assert!(times.iter().all(within));
             prop_assert_eq!(whole.resampled(from, to, 7).iter().map(|b| b.calls).sum::<u64>(), sum(&whole));
         }
+    }
+
+    #[test]
+    fn widening_for_an_earlier_time_keeps_later_buckets() {
+        let mut line = Timeline::default();
+        // The third one is in the span of the first bucket once that is two seconds wide.
+        for seconds in [101, 164, 100] {
+            line.add(Timestamp::from_unix(seconds, 0), one());
+        }
+        let calls: Vec<_> = line
+            .iter()
+            .filter(|(_, b)| b.calls > 0)
+            .map(|(t, b)| (t.unix_ns() / NS_PER_S, b.calls))
+            .collect();
+        assert_eq!(calls, [(100, 2), (164, 1)]);
     }
 
     #[test]
