@@ -371,3 +371,17 @@ def test_make_demo_leaves_no_server_and_no_files(dies, tmp_path):
             lambda: not [pid for pid in session(terminal.pid) if pid != terminal.pid], "the end of all", seconds=15
         )
     assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
+
+
+def test_a_replay_draws_nothing_but_the_view():
+    """Also when the recording, which takes 4 seconds, begins again."""
+    recording = labkit.LAB.parent / "fixtures/mongod-4.0-mixed/wire.pcap.gz"
+    with on_terminal("queries", "--read", recording, "--replay") as terminal:
+        terminal.wait_for(b"replay of")
+        deadline = time.monotonic() + 9
+        while time.monotonic() < deadline:
+            terminal.read()
+        assert terminal.running()
+        assert b"reading" not in terminal.shown
+        terminal.type(b"q")
+        assert terminal.end() == 0

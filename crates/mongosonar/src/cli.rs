@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::digest::{self, CompareArgs, DigestArgs, LogsCommand};
@@ -94,7 +95,14 @@ pub fn program() -> clap::Command {
 
 /// Reads the arguments and does what they ask for.
 pub fn run() -> Result<ExitCode> {
-    let matches = program().get_matches();
+    let matches = program().try_get_matches().unwrap_or_else(|error| {
+        let tip = file_tip(&error);
+        let _ = error.print();
+        if let Some(tip) = tip {
+            eprintln!("\n{tip}");
+        }
+        std::process::exit(error.exit_code())
+    });
     let cli = Cli::from_arg_matches(&matches)?;
     screen::ask(cli.width);
     let is_doctor = matches!(cli.command, Command::Doctor(_));
@@ -123,6 +131,22 @@ pub fn run() -> Result<ExitCode> {
         }
     };
     Ok(ExitCode::from(code))
+}
+
+/// What to write where a file stands in the place of an option or a command: `queries wire.pcap`, `logs mongod.log`.
+fn file_tip(error: &clap::Error) -> Option<String> {
+    let word = error.get(ContextKind::InvalidArg).or_else(|| error.get(ContextKind::InvalidSubcommand))?;
+    let ContextValue::String(word) = word else { return None };
+    let usage = error.get(ContextKind::Usage)?.to_string();
+    let is_file = std::fs::metadata(word).is_ok_and(|found| !found.is_dir());
+    let instead = [
+        ("mongosonar queries", "mongosonar queries --read"),
+        ("mongosonar logs", "mongosonar logs report"),
+        ("mongosonar profiler", "mongosonar profiler report"),
+        ("mongosonar io", "mongosonar io report"),
+    ];
+    let (_, instead) = instead.into_iter().find(|(command, _)| usage.contains(command))?;
+    is_file.then(|| format!("To read a file: {instead} {word}"))
 }
 
 #[cfg(test)]

@@ -83,6 +83,25 @@ impl Read for Pipe {
 
 /// Opens a file or standard input, and undoes gzip and zstd. The bar shows how far a file has been read.
 pub fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn Read>, ProgressBar)> {
+    let bar = |size| progress::bar(size, "reading {percent:>3} %  {decimal_bytes_per_sec}");
+    open_with(path, name, stop, bar)
+}
+
+/// As [`open`], without a bar: it would spoil a live view.
+pub fn open_without_bar(
+    path: &Path,
+    name: &str,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Box<dyn Read>, ProgressBar)> {
+    open_with(path, name, stop, |_| ProgressBar::hidden())
+}
+
+fn open_with(
+    path: &Path,
+    name: &str,
+    stop: &Arc<AtomicBool>,
+    bar: impl FnOnce(u64) -> ProgressBar,
+) -> Result<(Box<dyn Read>, ProgressBar)> {
     let (inner, size): (Box<dyn Read>, u64) = if path == Path::new("-") {
         (Box::new(Pipe::new(io::stdin(), stop.clone())?), 0)
     } else {
@@ -96,7 +115,7 @@ pub fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn 
     };
     let progress = match size {
         0 => ProgressBar::hidden(),
-        size => progress::bar(size, "reading {percent:>3} %  {decimal_bytes_per_sec}"),
+        size => bar(size),
     };
     let mut input = progress.wrap_read(inner);
     let mut head = Vec::new();

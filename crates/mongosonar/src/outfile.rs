@@ -1,10 +1,10 @@
 //! Files that `--html` and `--svg` name.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 /// Reads the argument of `--html` and `--svg`: a new file, or one that holds a page or a picture already.
 ///
@@ -35,6 +35,20 @@ fn is_markup(path: &Path) -> bool {
 /// The file cannot be created or written.
 pub fn write(path: &Path, body: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
     OutFile::open(path)?.write(body)
+}
+
+/// Why a file that must be new cannot be created, and what to do.
+pub fn cannot_create(path: &Path, error: io::Error) -> anyhow::Error {
+    let name = path.display();
+    match (error.kind(), path.parent()) {
+        (ErrorKind::AlreadyExists, _) => {
+            anyhow!("{name} already exists and is not overwritten: name another file")
+        }
+        (ErrorKind::NotFound, Some(folder)) => {
+            anyhow!("cannot create {name}: there is no folder {}", folder.display())
+        }
+        _ => anyhow::Error::new(error).context(format!("cannot create {name}")),
+    }
 }
 
 /// A file that is opened early and written at the end, when a command that listens can open none any more.

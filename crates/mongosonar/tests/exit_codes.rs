@@ -141,3 +141,32 @@ fn an_empty_file_is_1_as_nothing_could_be_read() {
     assert_eq!(run(&format!("completions bash --config {empty}")).status.code(), Some(0));
     fails(&format!("disk bench --mongoperf-config {empty}"), 2);
 }
+
+#[test]
+fn a_file_in_the_place_of_an_option_or_a_command_gets_a_tip() {
+    let file = env!("CARGO_MANIFEST_PATH");
+    for (command, tip) in [("queries", "queries --read"), ("logs", "logs report"), ("io", "io report")] {
+        let output = run(&format!("{command} {file}"));
+        assert_eq!(output.status.code(), Some(2));
+        let expected = format!("To read a file: mongosonar {tip} {file}");
+        assert!(text(&output.stderr).contains(&expected), "{}", text(&output.stderr));
+        let output = run(&format!("{command} no-such-file"));
+        assert!(!text(&output.stderr).contains("To read a file"));
+    }
+}
+
+#[test]
+fn a_file_that_must_be_new_says_what_is_in_its_way() {
+    let folder = Folder::new("new");
+    let existing = folder.file("old.pcapng", b"x");
+    let write = |path: &str| run(&format!("queries --interface lo --port 1 --duration 1s --write {path}"));
+    let output = write(existing.to_str().unwrap());
+    let message = text(&output.stderr);
+    if message.contains("doctor") {
+        return eprintln!("skipped: capturing needs CAP_NET_RAW");
+    }
+    assert!(message.contains("already exists and is not overwritten"), "{message}");
+    let output = write("/nowhere/new.pcapng");
+    let message = text(&output.stderr);
+    assert!(message.contains("there is no folder /nowhere"), "{message}");
+}

@@ -58,8 +58,6 @@ pub struct IoLiveArgs {
     /// mongod whose folder it is [default: all files of the process]
     #[arg(long, value_name = "DIR")]
     pub dbpath: Option<PathBuf>,
-    #[command(flatten, next_help_heading = "Server to ask for the names of collections and indexes")]
-    pub server: ServerArgs,
     /// One row for each
     #[arg(long, value_name = "WHAT", value_enum, default_value = "file")]
     pub by: IoBy,
@@ -84,6 +82,8 @@ pub struct IoLiveArgs {
     /// Also files of pseudo file systems: /proc, /sys and their like
     #[arg(long)]
     pub pseudo_filesystems: bool,
+    #[command(flatten, next_help_heading = "Server to ask for the names of collections and indexes")]
+    pub server: ServerArgs,
 }
 
 /// What a row of `io live` is.
@@ -132,11 +132,6 @@ pub struct IoRecordArgs {
     /// each page costs about as much as an access
     #[arg(long)]
     pub readahead: bool,
-    #[command(
-        flatten,
-        next_help_heading = "Server to ask for the names of collections and indexes, which the recording keeps"
-    )]
-    pub server: ServerArgs,
     /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Option<IoWay>,
@@ -146,6 +141,11 @@ pub struct IoRecordArgs {
     /// Also files of pseudo file systems: /proc, /sys and their like
     #[arg(long)]
     pub pseudo_filesystems: bool,
+    #[command(
+        flatten,
+        next_help_heading = "Server to ask for the names of collections and indexes, which the recording keeps"
+    )]
+    pub server: ServerArgs,
 }
 
 /// The arguments of `io report`.
@@ -181,8 +181,6 @@ pub struct IoReportArgs {
 pub struct IoReorderArgs {
     /// The collection: database.collection
     pub namespace: String,
-    #[command(flatten, next_help_heading = "Server that holds it")]
-    pub server: ServerArgs,
     /// Name of the index whose order the collection gets
     #[arg(long, value_name = "NAME", default_value = "_id_")]
     pub index: String,
@@ -198,6 +196,8 @@ pub struct IoReorderArgs {
     /// Clean up after an interrupted run: remove the copy, and rename the original back if needed
     #[arg(long, conflicts_with = "apply")]
     pub clean: bool,
+    #[command(flatten, next_help_heading = "Server that holds it")]
+    pub server: ServerArgs,
 }
 
 /// The arguments of `io compare`.

@@ -20,6 +20,7 @@ use super::recording::{Ended, RecordingFile};
 use super::table::FileTable;
 use super::{DEVICE, HOLDS};
 use crate::exit::OK;
+use crate::outfile;
 use crate::stop::{self, Ending};
 
 /// Threads that are recorded by name; more go by number.
@@ -135,9 +136,8 @@ impl Recorder {
             &mut buffer,
         );
         let path = args.file.as_path();
-        let recording = RecordingFile::create(path, (writer, buffer)).with_context(|| {
-            format!("cannot make {}: a new file is made, an existing one is left alone", path.display())
-        })?;
+        let recording = RecordingFile::create(path, (writer, buffer))
+            .map_err(|error| outfile::cannot_create(path, error))?;
         Ok(Self {
             recording,
             numbers: FileTable::of_each(),

@@ -94,8 +94,6 @@ It continues after a restart or a fail-over, and says how much it missed if the 
 #[derive(Args, Debug)]
 pub struct TailArgs {
     #[command(flatten)]
-    pub connection: Connection,
-    #[command(flatten)]
     pub databases: Databases,
     /// Begin with this many of the operations that each database holds already
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
@@ -111,6 +109,8 @@ pub struct TailArgs {
     /// One JSON object for each operation, with the ids of its shape
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
 }
 
 const REPORT_EXAMPLES: &str = "\
@@ -143,8 +143,6 @@ It puts full load on the server. It creates a database that must not exist, and 
 
 #[derive(Args, Debug)]
 pub struct ImpactArgs {
-    #[command(flatten)]
-    pub connection: Connection,
     /// Name of the database to create and drop; it must not exist
     #[arg(long, value_name = "NAME", default_value = "mongosonar_impact", value_parser = parse_database)]
     pub db: String,
@@ -187,23 +185,23 @@ pub struct ImpactArgs {
     /// One JSON object
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
 }
 
 #[derive(Args, Debug)]
 pub struct StatusArgs {
     #[command(flatten)]
-    pub connection: Connection,
-    #[command(flatten)]
     pub databases: Databases,
     /// One JSON object
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
 }
 
 #[derive(Args, Debug)]
 pub struct SetArgs {
-    #[command(flatten)]
-    pub connection: Connection,
     #[command(flatten)]
     pub databases: Databases,
     /// Profiling level: 0 off, 1 slow operations (or what the filter matches), 2 every operation
@@ -230,6 +228,8 @@ pub struct SetArgs {
     /// With --duration and --size: keep the new size, and so what was collected
     #[arg(long, requires = "duration")]
     pub keep_size: bool,
+    #[command(flatten)]
+    pub connection: Connection,
 }
 
 /// A share, 0 to 1.

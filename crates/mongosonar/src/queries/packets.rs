@@ -11,7 +11,7 @@ use sonar_core::Packet;
 use sonar_decode::capture_file::{Error, Parser, Step};
 
 use crate::content::{self, Content};
-use crate::input::{self, open};
+use crate::input;
 
 /// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
 /// than this makes the buffer grow, up to the parser's own cap.
@@ -46,13 +46,12 @@ pub enum End {
 /// When the file cannot be opened, holds something else, or when `sink` fails.
 pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) -> Result<End> {
     let name = input::name(path);
-    let (mut input, progress) = match open(path, &name, stop) {
+    let opened =
+        if S::PROGRESS { input::open(path, &name, stop) } else { input::open_without_bar(path, &name, stop) };
+    let (mut input, progress) = match opened {
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(End::Complete),
         opened => opened?,
     };
-    if !S::PROGRESS {
-        progress.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-    }
     let mut parser = Parser::new();
     let mut buffer = vec![0; BUFFER];
     let (mut begin, mut end) = (0, 0);

@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use sonar_sys::helper::{self, Helper};
 use sonar_sys::privileges::{Duty, capability};
 
+use crate::outfile::cannot_create;
 use crate::privileges;
 
 /// When the next file begins.
@@ -191,7 +192,7 @@ impl Preparation {
         let (ask, asked) = sync_channel(1);
         let (give, made) = sync_channel(1);
         let path = self.series.path(self.number);
-        let (file, stuck) = self.series.create(self.number).with_context(|| cannot_create(&path))?;
+        let (file, stuck) = self.series.create(self.number).map_err(|error| cannot_create(&path, error))?;
         if let Some(error) = &stuck {
             eprintln!("mongosonar: {}", complaint(error));
         }
@@ -282,11 +283,6 @@ pub fn parse_rotation(text: &str) -> Result<Rotation, String> {
         bytes if bytes < 64 << 10 => Err(format!("{text} is too small: at least 64K")),
         bytes => Ok(Rotation::Bytes(bytes)),
     }
-}
-
-/// What went wrong with a file that could not be created.
-pub fn cannot_create(path: &Path) -> String {
-    format!("cannot create {}: --write makes a new file and leaves existing ones alone", path.display())
 }
 
 /// Creates a file that only its owner may read, with `header` in it.

@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use sonar_core::{LinkType, Packet};
 use sonar_decode::capture_file::{Interface, Section, Writer};
 use sonar_sys::interfaces::{self, Names};
 use sonar_view::kit::Size;
 
 use super::notice::Notice;
-use super::rotate::{Files, Next, Rotation, cannot_create, new_file};
+use super::rotate::{Files, Next, Rotation, new_file};
+use crate::outfile::cannot_create;
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 1 << 20;
@@ -80,7 +81,7 @@ impl Recorder {
     /// # Errors
     /// The file cannot be created, or not even its header can be written.
     pub fn create(path: &Path, header: FileHeader, news: Sender<Notice>) -> Result<Self> {
-        let file = new_file(path, header.bytes()).with_context(|| cannot_create(path))?;
+        let file = new_file(path, header.bytes()).map_err(|error| cannot_create(path, error))?;
         Ok(Self::of((file, path.to_path_buf()), header, news))
     }
 
