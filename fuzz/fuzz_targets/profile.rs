@@ -30,11 +30,13 @@ fuzz_target!(|data: &[u8]| {
     for line in data.split(|byte| *byte == b'\n') {
         reader.printed(line, &mut count);
     }
-    let mut documents = Documents::default();
-    documents.feed(data, |found| match found {
-        Found::Document(document) => reader.printed(document, &mut count),
-        Found::Broken => reader.broken(),
-    });
+    let (mut documents, mut rest) = (Documents::default(), data);
+    while let Some(found) = documents.next(&mut rest) {
+        match found {
+            Found::Document(document) => reader.printed(document, &mut count),
+            Found::Broken => reader.broken(),
+        }
+    }
     let reading = reader.reading();
     assert_eq!(reading.documents, reading.documents_malformed + reading.documents_other + count.0);
 });

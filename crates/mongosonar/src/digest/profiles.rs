@@ -61,10 +61,13 @@ fn printed(
             Ok(0) => break,
             Ok(got) => {
                 bytes += got as u64;
-                documents.feed(&buffer[..got], |found| match found {
-                    Found::Document(document) => profile.printed(document, sink),
-                    Found::Broken => profile.broken(),
-                });
+                let mut rest = &buffer[..got];
+                while let Some(found) = documents.next(&mut rest) {
+                    match found {
+                        Found::Document(document) => profile.printed(document, sink),
+                        Found::Broken => profile.broken(),
+                    }
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return (bytes, Some(format!("cannot be read further: {error}"))),

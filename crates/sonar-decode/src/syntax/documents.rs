@@ -1,18 +1,25 @@
 //! Finds the documents in what a shell or an export tool printed: one a line, pretty-printed, in arrays, with
-//! prompts, comments and `Type "it" for more` between them. Takes the text in pieces of any size and holds
-//! one document at a time.
+//! prompts, comments and `Type "it" for more` between them. The text may come in pieces of any size; one document
+//! at a time is kept.
 
 /// The longest document that is kept, in bytes. A document of 16 MiB takes less than this as text.
 pub const MAX_DOCUMENT: usize = 64 << 20;
 /// The deepest nesting that is followed.
 const MAX_NESTING: usize = 512;
 
-/// What was found.
+/// A document that was found.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Found<'a> {
     /// A document with balanced brackets, from its `{` to its `}`.
     Document(&'a [u8]),
     /// The beginning of one that does not end, is too long or too deep.
+    Broken,
+}
+
+/// How a document ended.
+#[derive(Copy, Clone)]
+enum End {
+    Whole,
     Broken,
 }
 
@@ -61,28 +68,33 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Reads on, and hands out what ends in `bytes`.
-    pub fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(Found<'_>)) {
-        let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
+    /// Reads `bytes` up to the end of the next document, and leaves in `bytes` what follows it; `None`: they hold no
+    /// further end of a document.
+    pub fn next(&mut self, bytes: &mut &[u8]) -> Option<Found<'_>> {
+        while let Some((&byte, rest)) = bytes.split_first() {
             if let State::Text(quote, false) = self.state {
                 // Most of a document is inside its strings.
-                let rest = &bytes[at..];
-                let plain = memchr::memchr3(quote, b'\\', b'\n', rest).unwrap_or(rest.len());
+                let plain = memchr::memchr3(quote, b'\\', b'\n', bytes).unwrap_or(bytes.len());
                 if plain > 0 {
-                    self.keep(&rest[..plain]);
-                    at += plain;
+                    self.keep(&bytes[..plain]);
+                    *bytes = &bytes[plain..];
                     continue;
                 }
             }
-            at += 1;
-            self.byte(byte, &mut each);
+            *bytes = rest;
+            let end = self.byte(byte);
             if byte == b'\n' {
                 self.column = Some(0);
             } else if let Some(column) = self.column {
                 self.column = matches!(byte, b' ' | b'\t' | b'\r').then_some(column + 1);
             }
+            match end {
+                Some(End::Whole) => return Some(Found::Document(&self.buffer)),
+                Some(End::Broken) => return Some(Found::Broken),
+                None => {}
+            }
         }
+        None
     }
 
     /// Whether the text ends inside a document, or inside the array that holds them.
@@ -90,7 +102,7 @@ impl Documents {
         self.arrays > 0 || !self.open.is_empty() || matches!(self.state, State::Lost | State::Bracket)
     }
 
-    fn byte(&mut self, byte: u8, each: &mut impl FnMut(Found<'_>)) {
+    fn byte(&mut self, byte: u8) -> Option<End> {
         match self.state {
             State::Between | State::Line(_) => self.between(byte),
             State::Bracket => match byte {
@@ -109,12 +121,11 @@ impl Documents {
                     self.begin();
                 }
             }
-            State::Inside => self.inside(byte, each),
+            State::Inside => return self.inside(byte),
             State::Text(quote, escaped) => {
                 if byte == b'\n' && !escaped && quote != b'`' {
-                    // No tool writes a line feed into a string as it is: its document was cut.
-                    self.give_up(each);
-                    return;
+                    // No tool writes a bare line feed into a string: its document was cut.
+                    return self.give_up();
                 }
                 self.keep(&[byte]);
                 self.state = if byte == quote && !escaped {
@@ -130,13 +141,12 @@ impl Documents {
                 }
                 _ => {
                     self.state = State::Regex(false, false);
-                    self.byte(byte, each);
+                    return self.byte(byte);
                 }
             },
             State::Regex(class, escaped) => {
                 if byte == b'\n' {
-                    self.give_up(each);
-                    return;
+                    return self.give_up();
                 }
                 self.keep(&[byte]);
                 self.state = match byte {
@@ -156,6 +166,7 @@ impl Documents {
                 };
             }
         }
+        None
     }
 
     fn between(&mut self, byte: u8) {
@@ -179,18 +190,16 @@ impl Documents {
         self.last = byte;
     }
 
-    fn inside(&mut self, byte: u8, each: &mut impl FnMut(Found<'_>)) {
+    fn inside(&mut self, byte: u8) -> Option<End> {
         if byte == b'{' && self.is_at_margin() && !self.may_stand() {
-            each(Found::Broken);
             self.begin();
-            return;
+            return Some(End::Broken);
         }
         self.keep(&[byte]);
         match byte {
             b'{' | b'[' | b'(' => {
                 if self.open.len() >= MAX_NESTING {
-                    self.give_up(each);
-                    return;
+                    return self.give_up();
                 }
                 self.open.push(byte);
             }
@@ -201,21 +210,21 @@ impl Documents {
                     _ => b'(',
                 };
                 if self.open.pop() != Some(opened) {
-                    self.give_up(each);
-                    return;
+                    return self.give_up();
                 }
                 if self.open.is_empty() {
-                    each(if self.too_long { Found::Broken } else { Found::Document(&self.buffer) });
-                    self.reset(State::Between);
-                    return;
+                    // The document stays where it is until the next one begins.
+                    (self.state, self.last) = (State::Between, 0);
+                    return Some(if self.too_long { End::Broken } else { End::Whole });
                 }
             }
             b'"' | b'\'' | b'`' => self.state = State::Text(byte, false),
             b'/' => self.state = State::Slash,
-            b' ' | b'\t' | b'\r' | b'\n' => return,
+            b' ' | b'\t' | b'\r' | b'\n' => return None,
             _ => {}
         }
         self.last = byte;
+        None
     }
 
     /// Whether the document that is open may hold another one here.
@@ -243,9 +252,9 @@ impl Documents {
         self.last = b'{';
     }
 
-    fn give_up(&mut self, each: &mut impl FnMut(Found<'_>)) {
-        each(Found::Broken);
+    fn give_up(&mut self) -> Option<End> {
         self.reset(State::Lost);
+        Some(End::Broken)
     }
 
     fn reset(&mut self, state: State) {
@@ -264,11 +273,13 @@ mod tests {
 
     fn split(text: &str, step: usize) -> (Vec<String>, usize, bool) {
         let (mut documents, mut found, mut broken) = (Documents::default(), Vec::new(), 0);
-        for piece in text.as_bytes().chunks(step) {
-            documents.feed(piece, |one| match one {
-                Found::Document(bytes) => found.push(String::from_utf8_lossy(bytes).into_owned()),
-                Found::Broken => broken += 1,
-            });
+        for mut piece in text.as_bytes().chunks(step) {
+            while let Some(one) = documents.next(&mut piece) {
+                match one {
+                    Found::Document(bytes) => found.push(String::from_utf8_lossy(bytes).into_owned()),
+                    Found::Broken => broken += 1,
+                }
+            }
         }
         (found, broken, documents.is_cut())
     }
