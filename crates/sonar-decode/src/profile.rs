@@ -4,7 +4,7 @@
 use sonar_core::{Identity, Reading};
 
 use crate::bson::{Fed, Malformed, Skimmer};
-use crate::entry::{Assembler, Completeness, Entry, EntryContext, Op, ParsedEntry, Sink};
+use crate::entry::{Completeness, Entry, EntryContext, Op, OperationAssembler, ParsedEntry, Sink};
 use crate::log::read_document;
 use crate::shape::Text;
 use crate::syntax::relaxed;
@@ -36,7 +36,7 @@ fn cut_command(document: &[u8]) -> Option<&[u8]> {
 /// Reads profile documents one by one.
 #[derive(Default)]
 pub struct Profile {
-    assembler: Assembler,
+    assembler: OperationAssembler,
     documents: u64,
     malformed: u64,
     other: u64,

@@ -10,7 +10,7 @@ use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Operation, Outcome, Packet, Record, Role, Timestamp};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 
-use super::collect::Collect;
+use super::collect::Collector;
 use crate::input;
 use crate::queries::applications;
 use crate::queries::packets::{self, End, PacketSink};
@@ -18,7 +18,7 @@ use crate::queries::packets::{self, End, PacketSink};
 /// What captures came to.
 pub struct Captured {
     /// The operations that were served.
-    pub collect: Collect,
+    pub collect: Collector,
     /// What was captured, and what was lost.
     pub coverage: Coverage,
     /// A file is cut or damaged; all before that is in it.
@@ -26,7 +26,7 @@ pub struct Captured {
 }
 
 /// Takes operations that were served, and counts the others.
-struct Served(Collect);
+struct Served(Collector);
 
 impl Sink for Served {
     fn operation(&mut self, op: &Operation<'_>) {
@@ -39,7 +39,7 @@ impl Sink for Served {
 }
 
 /// One capture file that is read.
-struct Capture<'a> {
+struct CaptureReading<'a> {
     decoder: Decoder,
     shared: Arc<Shared>,
     served: Served,
@@ -48,7 +48,7 @@ struct Capture<'a> {
     last: Timestamp,
 }
 
-impl PacketSink for Capture<'_> {
+impl PacketSink for CaptureReading<'_> {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<ControlFlow<()>> {
         if self.last == Timestamp::default() {
             applications::read_logs(self.logs, packet.time, &self.shared, self.stop)?;
@@ -70,7 +70,7 @@ impl PacketSink for Capture<'_> {
 pub fn read(
     files: &[PathBuf],
     logs: &[PathBuf],
-    collect: Collect,
+    collect: Collector,
     stop: &Arc<AtomicBool>,
 ) -> Result<Captured> {
     let mut captured = Captured { collect, coverage: Coverage::default(), damaged: false };
@@ -78,9 +78,9 @@ pub fn read(
         let shared = Arc::new(Shared::default());
         let decoder = Decoder::new(Settings::default(), shared.clone());
         let served = Served(captured.collect);
-        let mut capture = Capture { decoder, shared, served, logs, stop, last: Timestamp::default() };
+        let mut capture = CaptureReading { decoder, shared, served, logs, stop, last: Timestamp::default() };
         let end = packets::read(path, stop, &mut capture)?;
-        let Capture { mut decoder, mut served, last, .. } = capture;
+        let CaptureReading { mut decoder, mut served, last, .. } = capture;
         // What is in flight is so at the end of the file, before the decoder gives it up.
         let in_flight = decoder.in_flight(last);
         decoder.finish(last, &mut served);

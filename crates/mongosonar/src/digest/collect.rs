@@ -16,7 +16,7 @@ use super::args::{DigestArgs, When};
 use crate::input;
 
 /// Collects the operations that were asked for.
-pub struct Collect {
+pub struct Collector {
     /// Their digest.
     pub digest: Digest,
     source: Source,
@@ -29,7 +29,7 @@ pub struct Collect {
     pub hidden: Hidden,
 }
 
-impl Collect {
+impl Collector {
     /// Ready for operations of these classes that `source` saw.
     pub fn new(source: Source, settings: DigestSettings, classes: Classes) -> Self {
         let (digest, hidden) = (Digest::new(settings), Hidden::default());
@@ -44,11 +44,11 @@ impl Collect {
     }
 
     /// What was read, with these counters of the source.
-    pub fn gathered(self, mut reading: Reading, zone: Zone) -> Gathered {
+    pub fn gathered(self, mut reading: Reading, zone: Zone) -> SourceDigest {
         let Self { digest, hidden, outside, .. } = self;
         reading.entries_outside += outside;
         reading.shapes_folded += digest.folded;
-        Gathered { digest, hidden, reading, notices: None, damaged: false, zone }
+        SourceDigest { digest, hidden, reading, notices: None, damaged: false, zone }
     }
 
     /// Adds operations that had not ended, if they were asked for.
@@ -85,7 +85,7 @@ impl Collect {
     }
 }
 
-impl Sink for Collect {
+impl Sink for Collector {
     #[inline]
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
         self.record(&Record::server(self.source, op, execution).read_as(identity, entries));
@@ -93,7 +93,7 @@ impl Sink for Collect {
 }
 
 /// What was read from a source.
-pub struct Gathered {
+pub struct SourceDigest {
     /// The digest.
     pub digest: Digest,
     /// Operations of other classes, which are not in the digest.
@@ -136,7 +136,7 @@ impl Span {
     }
 }
 
-impl Gathered {
+impl SourceDigest {
     /// Fails if the files hold no entry at all.
     ///
     /// # Errors

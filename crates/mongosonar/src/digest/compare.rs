@@ -14,7 +14,7 @@ use sonar_view::logs::saved::{self, Read};
 use sonar_view::queries::Classes;
 
 use super::captures::{self, Captured};
-use super::collect::{Collect, Gathered, Span};
+use super::collect::{Collector, SourceDigest, Span};
 use super::{CompareArgs, log_files, profiles, whole};
 use crate::content::{self, Content};
 use crate::exit::{OK, TRUNCATED, WORSE, usage};
@@ -40,7 +40,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     }
     let is_damaged = a.damaged || b.damaged;
     let zone = args.zone.asked();
-    let side = |loaded: &Loaded, path: &Path| Side {
+    let side = |loaded: &LoadedDigest, path: &Path| Side {
         name: input::name(path),
         host: loaded.host.clone(),
         source: loaded.source,
@@ -79,7 +79,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
 }
 
 /// The digest of one file.
-pub struct Loaded {
+pub struct LoadedDigest {
     /// The digest.
     pub digest: Digest,
     /// The host that it is of, where that is known.
@@ -96,7 +96,7 @@ pub struct Loaded {
     pub shape_rules: Option<u32>,
 }
 
-impl Loaded {
+impl LoadedDigest {
     /// Refuses shape ids that follow other rules: none of them would be found again, so that every row would be new
     /// or gone.
     ///
@@ -123,7 +123,7 @@ pub fn load(
     settings: DigestSettings,
     classes: Classes,
     stop: &Arc<AtomicBool>,
-) -> Result<Loaded> {
+) -> Result<LoadedDigest> {
     const READABLE: [Content; 5] =
         [Content::Digest, Content::Capture, Content::ProfileBson, Content::ProfileText, Content::Log];
     let files: [PathBuf; 1] = [path.to_owned()];
@@ -135,7 +135,7 @@ pub fn load(
         Content::Digest => {
             let saved = saved::read(&whole(path, stop)?).with_context(|| input::name(path))?;
             let Read { digest, host, source, is_whole, shape_rules } = saved;
-            return Ok(Loaded {
+            return Ok(LoadedDigest {
                 digest,
                 host,
                 source,
@@ -146,23 +146,32 @@ pub fn load(
             });
         }
         Content::Capture => {
-            let collect = Collect::new(Source::Wire, settings, classes);
+            let collect = Collector::new(Source::Wire, settings, classes);
             let Captured { collect, damaged, .. } = captures::read(&files, &[], collect, stop)?;
             let (digest, source) = (collect.digest, Source::Wire);
             let zone = Zone::utc();
-            return Ok(Loaded { digest, host: None, source, is_whole: !damaged, damaged, zone, shape_rules });
+            return Ok(LoadedDigest {
+                digest,
+                host: None,
+                source,
+                is_whole: !damaged,
+                damaged,
+                zone,
+                shape_rules,
+            });
         }
-        Content::ProfileBson | Content::ProfileText => {
-            (profiles::read(&files, Collect::new(Source::Profile, settings, classes), stop)?, Source::Profile)
-        }
+        Content::ProfileBson | Content::ProfileText => (
+            profiles::read(&files, Collector::new(Source::Profile, settings, classes), stop)?,
+            Source::Profile,
+        ),
         _ => (
-            log_files::read(&files, Collect::new(Source::Log, settings, classes), &Span::default(), stop)?,
+            log_files::read(&files, Collector::new(Source::Log, settings, classes), &Span::default(), stop)?,
             Source::Log,
         ),
     };
     gathered.refuse_nothing(&files)?;
     // A shape that a cut file lacks cannot be called new.
-    let Gathered { digest, notices, damaged, zone, .. } = gathered;
+    let SourceDigest { digest, notices, damaged, zone, .. } = gathered;
     let host = notices.as_ref().and_then(sonar_view::logs::hosts);
-    Ok(Loaded { digest, host, source, is_whole: !damaged, damaged, zone, shape_rules })
+    Ok(LoadedDigest { digest, host, source, is_whole: !damaged, damaged, zone, shape_rules })
 }

@@ -9,7 +9,7 @@ const MAX_LINE: usize = 64 << 20;
 
 /// Some lines of a file.
 #[derive(Default)]
-pub struct Block {
+pub struct LineBlock {
     /// The lines, each with its line feed; the last line of the file may have none.
     pub bytes: Vec<u8>,
     /// Before them stood a line that is longer than is read.
@@ -17,7 +17,7 @@ pub struct Block {
 }
 
 /// Reads a file block by block.
-pub struct Blocks<R> {
+pub struct LineBlocks<R> {
     input: R,
     /// Bytes of a block.
     size: usize,
@@ -30,14 +30,14 @@ pub struct Blocks<R> {
     is_over: bool,
 }
 
-impl<R: Read> Blocks<R> {
+impl<R: Read> LineBlocks<R> {
     /// Ready for the first block of `input`, of about `size` bytes.
     pub fn new(input: R, size: usize) -> Self {
         Self { input, size, rest: Vec::new(), bytes: 0, failed: None, is_over: false }
     }
 
     /// Reads the next block; `false` at the end of the file, or where it cannot be read further.
-    pub fn next(&mut self, block: &mut Block) -> bool {
+    pub fn next(&mut self, block: &mut LineBlock) -> bool {
         block.bytes.clear();
         block.bytes.append(&mut self.rest);
         block.is_after_too_long = false;
@@ -106,7 +106,8 @@ mod tests {
             for is_torn in [false, true] {
                 let input: Box<dyn Read> =
                     if is_torn { Box::new(Drip(&text, step)) } else { Box::new(text.as_slice()) };
-                let (mut blocks, mut block, mut all) = (Blocks::new(input, size), Block::default(), vec![]);
+                let (mut blocks, mut block, mut all) =
+                    (LineBlocks::new(input, size), LineBlock::default(), vec![]);
                 while blocks.next(&mut block) {
                     assert!(block.bytes.ends_with(b"\n") || block.bytes == b"the end");
                     all.extend_from_slice(&block.bytes);
@@ -122,7 +123,7 @@ mod tests {
         let long = vec![b'x'; MAX_LINE + (3 << 20)];
         let text = [b"before\n", long.as_slice(), b"\nafter\n", &long].concat();
         let (mut blocks, mut block, mut seen) =
-            (Blocks::new(text.as_slice(), 1 << 20), Block::default(), vec![]);
+            (LineBlocks::new(text.as_slice(), 1 << 20), LineBlock::default(), vec![]);
         while blocks.next(&mut block) {
             let text = String::from_utf8_lossy(&block.bytes[..block.bytes.len().min(10)]).into_owned();
             seen.push((block.is_after_too_long, text));

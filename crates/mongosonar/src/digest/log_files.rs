@@ -12,9 +12,9 @@ use sonar_decode::entry::ParsedEntry;
 use sonar_decode::log::{LineKind, LineReader, Log, ParsedLine, Settings};
 use sonar_view::kit::Zone;
 
-use super::collect::{Collect, Gathered, Span};
+use super::collect::{Collector, SourceDigest, Span};
 use super::in_order::{self, in_order};
-use super::lines::{BLOCK, Block, Blocks};
+use super::lines::{BLOCK, LineBlock, LineBlocks};
 use crate::content::{self, Content, Peeked};
 use crate::input;
 
@@ -28,14 +28,14 @@ struct Division {
 
 /// Lines, each with its line feed, and what each says by itself.
 #[derive(Default)]
-struct Batch {
-    block: Block,
+struct LineBatch {
+    block: LineBlock,
     lines: Vec<ParsedLine>,
     /// Those of the lines that describe operations, and one more.
     entries: Vec<ParsedEntry>,
 }
 
-impl Batch {
+impl LineBatch {
     /// Reads the lines, each by itself.
     fn read(&mut self, reader: &mut LineReader) {
         self.lines.clear();
@@ -54,7 +54,7 @@ impl Batch {
     }
 
     /// Adds the lines to a log.
-    fn add_to(&self, log: &mut Log, collect: &mut Collect) {
+    fn add_to(&self, log: &mut Log, collect: &mut Collector) {
         if self.block.is_after_too_long {
             log.add_too_long();
         }
@@ -93,7 +93,12 @@ struct LogFile {
 ///
 /// # Errors
 /// A file cannot be opened, or holds something else.
-pub fn read(files: &[PathBuf], collect: Collect, span: &Span, stop: &Arc<AtomicBool>) -> Result<Gathered> {
+pub fn read(
+    files: &[PathBuf],
+    collect: Collector,
+    span: &Span,
+    stop: &Arc<AtomicBool>,
+) -> Result<SourceDigest> {
     let mut all = Vec::new();
     for path in files {
         let reference_ms = reference(path);
@@ -121,14 +126,14 @@ pub fn read(files: &[PathBuf], collect: Collect, span: &Span, stop: &Arc<AtomicB
 /// Logs that are being read.
 struct LogsReading<'a> {
     log: Log,
-    collect: Collect,
+    collect: Collector,
     damaged: bool,
     division: Division,
     stop: &'a Arc<AtomicBool>,
 }
 
 impl<'a> LogsReading<'a> {
-    fn new(collect: Collect, span: &Span, stop: &'a Arc<AtomicBool>) -> Self {
+    fn new(collect: Collector, span: &Span, stop: &'a Arc<AtomicBool>) -> Self {
         let (from, to) = span.bounds();
         let log = Log::new(Settings { from, to, ..Settings::default() });
         let division = Division { threads: in_order::threads(), block: BLOCK };
@@ -148,14 +153,14 @@ impl<'a> LogsReading<'a> {
     /// Reads all lines of a file; whether it is cut or damaged.
     fn lines(&mut self, input: impl Read, name: &str) -> bool {
         let unfinished = self.log.reading().lines_unfinished;
-        let mut blocks = Blocks::new(input, self.division.block);
+        let mut blocks = LineBlocks::new(input, self.division.block);
         let settings = self.log.settings();
         in_order(
             self.division.threads,
-            |batch: &mut Batch| !self.stop.load(Ordering::Relaxed) && blocks.next(&mut batch.block),
+            |batch: &mut LineBatch| !self.stop.load(Ordering::Relaxed) && blocks.next(&mut batch.block),
             || {
                 let mut reader = LineReader::new(settings);
-                move |batch: &mut Batch| batch.read(&mut reader)
+                move |batch: &mut LineBatch| batch.read(&mut reader)
             },
             |batch| batch.add_to(&mut self.log, &mut self.collect),
         );
@@ -174,12 +179,12 @@ impl<'a> LogsReading<'a> {
         is_cut
     }
 
-    fn finish(self, span: &Span) -> Gathered {
+    fn finish(self, span: &Span) -> SourceDigest {
         let Self { mut log, mut collect, damaged, .. } = self;
         log.finish(&mut collect);
         let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&log.notices().offsets));
         let notices = Some(log.notices().clone());
-        Gathered { notices, damaged, ..collect.gathered(log.reading(), zone) }
+        SourceDigest { notices, damaged, ..collect.gathered(log.reading(), zone) }
     }
 }
 
@@ -189,7 +194,7 @@ fn first_time(path: &Path, reference_ms: i64, stop: &Arc<AtomicBool>) -> Result<
     const LOOK: usize = 1_000;
     let (input, _) = input::open(path, &input::name(path), stop)?;
     let mut log = Log::new(Settings { reference_ms, ..Settings::default() });
-    let (mut blocks, mut block, mut left) = (Blocks::new(input, BLOCK), Block::default(), LOOK);
+    let (mut blocks, mut block, mut left) = (LineBlocks::new(input, BLOCK), LineBlock::default(), LOOK);
     while left > 0 && blocks.next(&mut block) {
         for line in lines(&block.bytes).take(left) {
             log.line(without_line_feed(line), &mut ());
@@ -220,11 +225,11 @@ mod tests {
     /// The JSON report of a log, all of it.
     fn report(log: &[u8], division: Division) -> String {
         let settings = DigestSettings { by: GroupBy::Shape, points: true };
-        let collect = Collect::new(Source::Log, settings, Classes::ALL);
+        let collect = Collector::new(Source::Log, settings, Classes::ALL);
         let (stop, span) = (Arc::new(AtomicBool::new(false)), Span::default());
         let mut reading = LogsReading { division, ..LogsReading::new(collect, &span, &stop) };
         reading.lines(log, "a test");
-        let Gathered { digest, reading, notices, .. } = reading.finish(&span);
+        let SourceDigest { digest, reading, notices, .. } = reading.finish(&span);
         assert_eq!(reading.imbalances(), Vec::<String>::new());
         let wanted = Wanted::default();
         let view = View::new(&digest, Source::Log, Some(&reading), notices.as_ref(), &wanted);

@@ -25,9 +25,9 @@ use sonar_view::logs::{self, By, SourceSummary, View, Wanted};
 use sonar_view::queries::Form;
 
 pub use self::args::{CompareArgs, DigestArgs, LogsCommand, ZoneArgs};
-pub use self::collect::Collect;
-use self::collect::{Gathered, Span};
-pub use self::compare::{Loaded, load, run as compare};
+pub use self::collect::Collector;
+use self::collect::{SourceDigest, Span};
+pub use self::compare::{LoadedDigest, load, run as compare};
 pub use self::report::run as report;
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input;
@@ -69,7 +69,7 @@ pub fn profiles(args: &DigestArgs) -> Result<u8> {
 pub fn profiles_of(
     args: &DigestArgs,
     server: &Server,
-    feed: impl FnOnce(&mut Profile, &mut Collect) -> Result<()>,
+    feed: impl FnOnce(&mut Profile, &mut Collector) -> Result<()>,
 ) -> Result<u8> {
     let zone = args.zone.asked().unwrap_or_default();
     let mut collect = collector(args, Source::Profile).within(&Span::of(args), &zone);
@@ -109,10 +109,10 @@ pub fn stop() -> Result<Arc<AtomicBool>> {
 }
 
 /// Ready for the operations of a source that the arguments ask for.
-fn collector(args: &DigestArgs, source: Source) -> Collect {
+fn collector(args: &DigestArgs, source: Source) -> Collector {
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: args.html.is_some() };
-    Collect::new(source, settings, ClassArg::classes(&args.class))
+    Collector::new(source, settings, ClassArg::classes(&args.class))
 }
 
 /// The order of the rows of a digest, from its name.
@@ -145,7 +145,7 @@ impl Shown<'_> {
 }
 
 /// Writes what was read, as it was asked for. Gives the exit code.
-pub fn show(args: &DigestArgs, read: &mut Gathered, shown: Shown<'_>) -> Result<u8> {
+pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Result<u8> {
     let Shown { source, sources, notes, server } = shown;
     let source = source.unwrap_or(Source::Wire);
     let sort = sort(args.sort.as_deref())?;

@@ -11,7 +11,7 @@ use sonar_decode::profile::{self, Profile};
 use sonar_decode::syntax::documents::{Documents, Found};
 use sonar_view::kit::Zone;
 
-use super::collect::{Collect, Gathered};
+use super::collect::{Collector, SourceDigest};
 use crate::content::{self, Content, Peeked};
 use crate::input;
 
@@ -22,7 +22,7 @@ const BLOCK: usize = 1 << 20;
 ///
 /// # Errors
 /// A file cannot be opened, or holds something else.
-pub fn read(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicBool>) -> Result<Gathered> {
+pub fn read(files: &[PathBuf], mut collect: Collector, stop: &Arc<AtomicBool>) -> Result<SourceDigest> {
     let mut profile = Profile::default();
     let (mut bytes, mut damaged) = (0, 0);
     for path in files {
@@ -42,14 +42,14 @@ pub fn read(files: &[PathBuf], mut collect: Collect, stop: &Arc<AtomicBool>) -> 
         }
     }
     let reading = Reading { files: files.len() as u64, bytes, files_damaged: damaged, ..profile.reading() };
-    Ok(Gathered { damaged: damaged > 0, ..collect.gathered(reading, Zone::utc()) })
+    Ok(SourceDigest { damaged: damaged > 0, ..collect.gathered(reading, Zone::utc()) })
 }
 
 /// Reads documents that were printed. Returns how many bytes, and what was wrong with the rest.
 fn printed(
     mut input: impl Read,
     profile: &mut Profile,
-    sink: &mut Collect,
+    sink: &mut Collector,
     stop: &Arc<AtomicBool>,
 ) -> (u64, Option<String>) {
     let (mut buffer, mut bytes, mut documents) = (vec![0u8; BLOCK], 0u64, Documents::default());
@@ -80,7 +80,7 @@ fn printed(
 fn documents(
     mut input: impl Read,
     profile: &mut Profile,
-    sink: &mut Collect,
+    sink: &mut Collector,
     stop: &Arc<AtomicBool>,
 ) -> (u64, Option<String>) {
     let mut buffer = vec![0u8; 1 << 20];

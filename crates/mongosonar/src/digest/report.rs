@@ -10,7 +10,7 @@ use sonar_view::kit::{Hidden, Zone};
 use sonar_view::logs::SourceSummary;
 
 use super::captures::Captured;
-use super::collect::{Gathered, Span};
+use super::collect::{SourceDigest, Span};
 use super::{DigestArgs, Shown, captures, collector, log_files, profiles, show};
 use crate::content::{self, Content};
 use crate::exit::usage;
@@ -55,7 +55,7 @@ impl Inputs {
 
 /// Everything that was read.
 #[derive(Default)]
-struct Joined {
+struct JoinedSources {
     digest: Digest,
     sources: Vec<SourceSummary>,
     reading: Reading,
@@ -65,7 +65,7 @@ struct Joined {
     damaged: bool,
 }
 
-impl Joined {
+impl JoinedSources {
     fn add(&mut self, digest: Digest, summary: SourceSummary) {
         if self.sources.is_empty() {
             self.digest = Digest::new(digest.settings);
@@ -86,7 +86,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let stop = super::stop()?;
     let inputs = Inputs::of(&args.files, &stop)?;
     let span = Span::of(args);
-    let mut joined = Joined::default();
+    let mut joined = JoinedSources::default();
     let mut zone = span.zone.clone();
     // The zone of the log is that of all times, so it comes first.
     let read_logs = if inputs.logs.is_empty() {
@@ -116,15 +116,15 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
         joined.add_gathered(Source::Log, &inputs.logs, read);
     }
     let notes = apart(&joined.digest, &zone).into_iter().collect();
-    let Joined { digest, sources, reading, notices, hidden, damaged } = joined;
-    let mut gathered = Gathered { digest, hidden, reading, notices, damaged, zone };
+    let JoinedSources { digest, sources, reading, notices, hidden, damaged } = joined;
+    let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, zone };
     let source = sources.first().map_or(Source::Wire, |summary| summary.source);
     show(args, &mut gathered, Shown { source: Some(source), sources: &sources, notes, server: None })
 }
 
-impl Joined {
-    fn add_gathered(&mut self, source: Source, files: &[PathBuf], read: Gathered) {
-        let Gathered { digest, reading, notices, damaged, .. } = read;
+impl JoinedSources {
+    fn add_gathered(&mut self, source: Source, files: &[PathBuf], read: SourceDigest) {
+        let SourceDigest { digest, reading, notices, damaged, .. } = read;
         let summary = SourceSummary::new(source, names(files), reading.iter(), reading.losses());
         self.add(digest, SourceSummary { damaged, ..summary });
         self.reading.add(&reading);

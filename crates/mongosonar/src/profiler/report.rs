@@ -11,7 +11,7 @@ use sonar_view::kit::{Nanos, escape};
 
 use super::args::{Databases, ReportArgs};
 use super::tail::message;
-use crate::digest::{self, Collect};
+use crate::digest::{self, Collector};
 use crate::exit::usage;
 use crate::stop::Ending;
 
@@ -65,7 +65,7 @@ fn follow(
     time: Duration,
     stop: &Stop,
     profile: &mut Profile,
-    collect: &mut Collect,
+    collect: &mut Collector,
 ) -> Result<()> {
     eprintln!(
         "reading what {} profiles for {}; Ctrl-C ends it earlier",

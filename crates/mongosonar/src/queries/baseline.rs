@@ -9,7 +9,7 @@ use sonar_core::{Baseline, DigestSettings, Source};
 use sonar_view::kit::Nanos;
 use sonar_view::queries::Classes;
 
-use crate::digest::{Loaded, load, stop};
+use crate::digest::{LoadedDigest, load, stop};
 use crate::exit::usage;
 use crate::input;
 
@@ -25,7 +25,7 @@ pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
     let settings = DigestSettings { by: Baseline::BY, points: false };
     let loaded = load(path, settings, classes, &stop()?).context("--baseline")?;
     loaded.refuse_other_rules(&name, Some(RULES_VERSION)).context("--baseline")?;
-    let Loaded { digest, source, is_whole, .. } = loaded;
+    let LoadedDigest { digest, source, is_whole, .. } = loaded;
     if digest.settings.by != Baseline::BY {
         bail!(
             "the baseline {name} has its rows by {}; it must have them by shape",

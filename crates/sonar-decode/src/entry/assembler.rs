@@ -13,7 +13,7 @@ use sonar_core::{
     Statement, Timestamp,
 };
 
-use self::join::{Queue, Waiting};
+use self::join::{StatementQueue, WaitingStatement};
 use super::{Fields, ParsedEntry, TextField};
 use crate::identity::{Applications, CursorOrigin, Cursors, Shapes, other_shape};
 use crate::shape::CommandKind;
@@ -54,7 +54,7 @@ impl Sink for () {
 type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// Makes operations of entries; knows the shapes and applications it has met.
-pub struct Assembler {
+pub struct OperationAssembler {
     /// What was read; the counters of entries, files and lines are the caller's.
     pub reading: Reading,
     /// Entries count once whatever their `rateLimit` says: Percona Server 4.4 before 4.4.8-9 writes it and
@@ -64,7 +64,7 @@ pub struct Assembler {
     apps: Applications,
     other_shape: Arc<ShapeInfo>,
     cursors: Cursors<CursorKey>,
-    waiting: Map<u64, Queue>,
+    waiting: Map<u64, StatementQueue>,
     waiting_count: usize,
     /// Places of threads in the order in which their statements began to wait; some wait no more.
     waiting_order: VecDeque<(u64, u64)>,
@@ -74,7 +74,7 @@ pub struct Assembler {
     max_waiting: usize,
 }
 
-impl Default for Assembler {
+impl Default for OperationAssembler {
     fn default() -> Self {
         Self {
             reading: Reading::default(),
@@ -117,7 +117,7 @@ struct Circumstances {
     cursor: Option<i64>,
 }
 
-impl Assembler {
+impl OperationAssembler {
     /// Adds the next entry and emits the operations that it ends. `text` reads the entry once more to get the text of
     /// its shape; it is called where the shape is new.
     pub fn add(
@@ -137,12 +137,12 @@ impl Assembler {
         };
         if let Some(thread) = context.thread {
             if entry.is_statement {
-                let waiting = Waiting { resolved, fields: entry.fields.clone(), circumstances };
+                let waiting = WaitingStatement { resolved, fields: entry.fields.clone(), circumstances };
                 return self.wait(thread, waiting, sink);
             }
             if self.waiting_count > 0 && self.waiting.contains_key(&thread) {
                 if entry.kind.has_statements() || entry.kind == CommandKind::Insert {
-                    let command = Waiting { resolved, fields: entry.fields.clone(), circumstances };
+                    let command = WaitingStatement { resolved, fields: entry.fields.clone(), circumstances };
                     return self.join(thread, command, entry, sink);
                 }
                 self.release(thread, sink);

@@ -90,10 +90,6 @@ impl TextField {
     fn clear(&mut self) {
         self.0.clear();
     }
-
-    fn heap_bytes(&self) -> usize {
-        self.0.capacity()
-    }
 }
 
 /// Every field that is read, but the commands.
@@ -275,59 +271,28 @@ impl Fields {
         (&namespace[..dot], namespace.get(dot + 1..).unwrap_or_default())
     }
 
-    /// Whether a name at the top of an entry is one that [`scalar`](Self::scalar) takes.
-    pub fn knows(name: &[u8]) -> bool {
-        Self::default().scalar(name, Kind::Null, Value::Bytes(&[]))
-    }
-
-    /// Forgets what is summed up over several elements of one entry.
-    pub fn forget_sums(&mut self) {
-        self.lock_wait_us = None;
-        self.storage_read_bytes = None;
-        self.storage_read_us = None;
-        self.storage_written_bytes = None;
-        self.storage_write_us = None;
-        self.storage_wait_us = None;
-        self.queued_us = None;
-        self.flow_control_us = None;
-    }
-
-    /// Bytes that this holds on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        let texts = [
-            &self.namespace,
-            &self.plan,
-            &self.query_hash,
-            &self.query_shape_hash,
-            &self.app,
-            &self.client,
-            &self.protocol,
-        ];
-        texts.into_iter().map(TextField::heap_bytes).sum()
-    }
-
     /// Takes a scalar inside a section.
     #[inline]
-    pub fn in_section(&mut self, section: Section, name: &[u8], kind: Kind, value: Value<'_>) {
+    pub fn in_section(&mut self, section: EntrySection, name: &[u8], kind: Kind, value: Value<'_>) {
         match section {
-            Section::LockWait => self.lock_wait(kind, value),
-            Section::Storage | Section::StorageWait => self.storage(section, name, kind, value),
-            Section::Queues if name == b"totalTimeQueuedMicros" => self.queued(kind, value),
-            Section::FlowControl if name == b"timeAcquiringMicros" => {
+            EntrySection::LockWait => self.lock_wait(kind, value),
+            EntrySection::Storage | EntrySection::StorageWait => self.storage(section, name, kind, value),
+            EntrySection::Queues if name == b"totalTimeQueuedMicros" => self.queued(kind, value),
+            EntrySection::FlowControl if name == b"timeAcquiringMicros" => {
                 let Value::Bytes(bytes) = value else { return };
                 add(&mut self.flow_control_us, unsigned(kind, bytes));
             }
-            Section::Queues | Section::Locks | Section::FlowControl => {}
+            EntrySection::Queues | EntrySection::Locks | EntrySection::FlowControl => {}
         }
     }
 
     /// Takes a scalar inside `storage`, below the section `section`.
-    pub fn storage(&mut self, section: Section, name: &[u8], kind: Kind, value: Value<'_>) {
+    pub fn storage(&mut self, section: EntrySection, name: &[u8], kind: Kind, value: Value<'_>) {
         let Value::Bytes(bytes) = value else { return };
         let Some(number) = unsigned(kind, bytes) else { return };
         let add = |sum: &mut Option<u64>| *sum = Some(sum.unwrap_or(0).saturating_add(number));
         match (section, name) {
-            (Section::StorageWait, _) => add(&mut self.storage_wait_us),
+            (EntrySection::StorageWait, _) => add(&mut self.storage_wait_us),
             (_, b"bytesRead") => add(&mut self.storage_read_bytes),
             (_, b"timeReadingMicros") => add(&mut self.storage_read_us),
             (_, b"bytesWritten") => add(&mut self.storage_written_bytes),
@@ -364,7 +329,7 @@ fn add(sum: &mut Option<u64>, more: Option<u64>) {
 
 /// The parts of an entry, beside commands, that are gone into.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Section {
+pub enum EntrySection {
     /// `locks` of 3.0 and later, `lockStats` before.
     Locks,
     /// `timeAcquiringMicros` inside it.

@@ -2,20 +2,20 @@
 //!
 //! Servers write these first. Programs that pass log lines on may sort the keys.
 
-use super::{Fields, Hint, Op, is_known_first};
+use super::{CommandHint, Fields, Op, is_known_first};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
 
 /// Looks for them without reading anything else.
 #[derive(Default)]
-pub(crate) struct Finder {
+pub(crate) struct HintFinder {
     fields: Fields,
-    hint: Option<Hint>,
+    hint: Option<CommandHint>,
     in_command: bool,
 }
 
-impl Finder {
+impl HintFinder {
     /// What was found: the kind, the namespace and the command.
-    pub fn into_parts(self) -> (Op, Fields, Option<Hint>) {
+    pub fn into_parts(self) -> (Op, Fields, Option<CommandHint>) {
         (self.fields.op, self.fields, self.hint)
     }
 
@@ -30,12 +30,12 @@ impl Finder {
         // `limit: 5` names nothing, nor does `sort: 1`; `aggregate: 1` does.
         if text.is_some() || number.is_some() {
             let cursor = number.filter(|_| key.bytes == b"getMore");
-            self.hint = Some(Hint { command: key.bytes.to_vec(), collection: text, cursor });
+            self.hint = Some(CommandHint { command: key.bytes.to_vec(), collection: text, cursor });
         }
     }
 }
 
-impl Visitor for Finder {
+impl Visitor for HintFinder {
     fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         if self.in_command {
             self.command_key(&key, kind, value);

@@ -11,9 +11,9 @@ mod hint;
 mod parsed;
 mod visit;
 
-pub use assembler::{Assembler, EntryContext, Sink};
-pub use fields::{Fields, MAX_TEXT, Op, Section, TextField};
-pub(crate) use hint::Finder;
+pub use assembler::{EntryContext, OperationAssembler, Sink};
+pub use fields::{EntrySection, Fields, MAX_TEXT, Op, TextField};
+pub(crate) use hint::HintFinder;
 pub use parsed::ParsedEntry;
 
 use sonar_core::Identity;
@@ -26,7 +26,7 @@ use crate::shape::{CommandKind, Field, Mode, Text};
 
 /// Where in the entry the reader is. The depth counts open documents inside the part.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Inside {
+enum EntryPlace {
     Top,
     /// In a command; its first element names it.
     Command {
@@ -41,8 +41,8 @@ enum Inside {
     Update {
         depth: u32,
     },
-    Section {
-        section: Section,
+    EntrySection {
+        section: EntrySection,
         depth: u32,
     },
     /// In an entry of the oplog; `object` once in what it did.
@@ -95,8 +95,8 @@ pub struct Entry<T: Text> {
     pub cut_command: Option<Vec<u8>>,
     /// The command by the name that stands beside its document; for documents whose keys come in another
     /// order than the server's.
-    hint: Option<Hint>,
-    filter: Filter,
+    hint: Option<CommandHint>,
+    filter: OldFilter,
     /// What the oplog's entry did.
     applied: u8,
     /// The command is the one that opened the cursor.
@@ -104,12 +104,12 @@ pub struct Entry<T: Text> {
     /// The first value is no proof of the collection: it is taken from the entry.
     collection_unproven: bool,
     single_batch: bool,
-    inside: Inside,
+    inside: EntryPlace,
 }
 
 /// A command that was found before its document is read.
 #[derive(Clone, Debug, Default)]
-pub struct Hint {
+pub struct CommandHint {
     /// Its name.
     pub command: Vec<u8>,
     /// Its collection, where its value is a string.
@@ -120,7 +120,7 @@ pub struct Hint {
 
 /// What is known of the filter of a write before 3.6.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-enum Filter {
+enum OldFilter {
     /// There is none.
     #[default]
     Absent,
@@ -147,12 +147,12 @@ impl<T: Text> Default for Entry<T> {
             doubt: None,
             cut_command: None,
             hint: None,
-            filter: Filter::Absent,
+            filter: OldFilter::Absent,
             applied: 0,
             in_origin: false,
             collection_unproven: false,
             single_batch: false,
-            inside: Inside::Top,
+            inside: EntryPlace::Top,
         }
     }
 }
@@ -174,12 +174,12 @@ impl<T: Text> Entry<T> {
         self.doubt = None;
         self.cut_command = None;
         self.hint = None;
-        self.filter = Filter::Absent;
+        self.filter = OldFilter::Absent;
         self.applied = 0;
         self.in_origin = false;
         self.collection_unproven = false;
         self.single_batch = false;
-        self.inside = Inside::Top;
+        self.inside = EntryPlace::Top;
     }
 
     /// Ends the entry: closes what is open, and says what the version leaves unsaid.
@@ -211,23 +211,23 @@ impl<T: Text> Entry<T> {
             (Completeness::Nothing, Op::Remove) if leaves_out_empty => {
                 self.begin_part(false);
                 self.request.end_part();
-                self.filter = Filter::Empty;
+                self.filter = OldFilter::Empty;
             }
             (Completeness::Most, Op::Update | Op::Remove)
-                if self.filter == Filter::Absent && self.request.builder.is_open() =>
+                if self.filter == OldFilter::Absent && self.request.builder.is_open() =>
             {
                 self.begin_part(false);
                 self.request.end_part();
-                self.filter = Filter::Empty;
+                self.filter = OldFilter::Empty;
             }
             _ => {}
         }
-        self.inside = Inside::Top;
+        self.inside = EntryPlace::Top;
         while self.request.builder.is_open() {
             self.request.end_part();
         }
         // A remove of everything, or of more than one document, had no limit: nothing is left unsaid.
-        let is_of_many = self.filter == Filter::Empty || self.fields.deleted > Some(1);
+        let is_of_many = self.filter == OldFilter::Empty || self.fields.deleted > Some(1);
         if self.completeness == Completeness::Most && self.fields.op == Op::Remove && is_of_many {
             self.completeness = Completeness::Whole;
         }
@@ -263,7 +263,7 @@ impl<T: Text> Entry<T> {
 
     /// A command found beforehand: the keys of its document come in another order than the server's, or its
     /// document does not name it.
-    pub fn set_hint(&mut self, hint: Option<Hint>) {
+    pub fn set_hint(&mut self, hint: Option<CommandHint>) {
         self.hint = hint;
     }
 
@@ -276,7 +276,7 @@ impl<T: Text> Entry<T> {
 
     /// The document that is open cannot be read further: what comes next is beside it.
     pub fn abandon(&mut self) {
-        self.inside = Inside::Top;
+        self.inside = EntryPlace::Top;
     }
 
     fn begin_command(&mut self) -> Opened {
@@ -290,14 +290,14 @@ impl<T: Text> Entry<T> {
             self.request.set_namespace(self.fields.namespace.bytes());
             self.request.set_command(name);
         }
-        self.inside = Inside::Command { depth: 0, begun: false };
+        self.inside = EntryPlace::Command { depth: 0, begun: false };
         Opened::Enter
     }
 
     /// The first key of what stands under `command` or `query`: is it a command, a statement, the filter of a
     /// query of the old protocol, or a document that was inserted? Whether it is read.
     fn begin(&mut self, key: &Key<'_>, text: Option<&[u8]>) -> bool {
-        self.inside = Inside::Command { depth: 0, begun: true };
+        self.inside = EntryPlace::Command { depth: 0, begun: true };
         self.completeness = Completeness::Whole;
         let (database, collection) = self.fields.split_namespace();
         let names_it =
@@ -350,7 +350,7 @@ impl<T: Text> Entry<T> {
     /// What is open is no query: none of it is read.
     fn pass_over(&mut self) -> bool {
         self.completeness = Completeness::Nothing;
-        self.inside = Inside::Top;
+        self.inside = EntryPlace::Top;
         false
     }
 
@@ -359,7 +359,7 @@ impl<T: Text> Entry<T> {
         self.note_cursor();
         self.in_origin = true;
         self.request.reset(Opcode::Msg);
-        self.inside = Inside::Command { depth: 0, begun: false };
+        self.inside = EntryPlace::Command { depth: 0, begun: false };
         Opened::Enter
     }
 
@@ -395,10 +395,10 @@ impl<T: Text> Entry<T> {
         }
         if update {
             self.request.begin_part(2, "u", Mode::Update);
-            self.inside = Inside::Update { depth: 0 };
+            self.inside = EntryPlace::Update { depth: 0 };
         } else {
             self.request.begin_part(1, "q", Mode::Filter);
-            self.inside = Inside::Filter { depth: 0 };
+            self.inside = EntryPlace::Filter { depth: 0 };
         }
         Opened::Enter
     }
@@ -410,7 +410,7 @@ impl<T: Text> Entry<T> {
         let section = match (key.bytes, self.fields.op) {
             (b"command" | b"query" | b"q", Op::None | Op::Transaction) => return Opened::Skip,
             (b"CRUD" | b"command", Op::Applied) => {
-                self.inside = Inside::Oplog { object: false };
+                self.inside = EntryPlace::Oplog { object: false };
                 return Opened::Enter;
             }
             (b"query", Op::Update | Op::Remove) => return self.begin_part(false),
@@ -418,13 +418,13 @@ impl<T: Text> Entry<T> {
             (b"command" | b"query", _) => return self.begin_command(),
             (b"originatingCommand", _) => return self.begin_origin(),
             (b"locks", _) if self.no_lock_waits => return Opened::Skip,
-            (b"locks" | b"lockStats", _) => Section::Locks,
-            (b"storage", _) => Section::Storage,
-            (b"queues", _) => Section::Queues,
-            (b"flowControl", _) => Section::FlowControl,
+            (b"locks" | b"lockStats", _) => EntrySection::Locks,
+            (b"storage", _) => EntrySection::Storage,
+            (b"queues", _) => EntrySection::Queues,
+            (b"flowControl", _) => EntrySection::FlowControl,
             _ => return Opened::Skip,
         };
-        self.inside = Inside::Section { section, depth: 0 };
+        self.inside = EntryPlace::EntrySection { section, depth: 0 };
         Opened::Enter
     }
 
@@ -433,7 +433,7 @@ impl<T: Text> Entry<T> {
         let is_cut = kind == Kind::String && key.bytes == b"$truncated";
         if is_cut {
             self.completeness = Completeness::Cut;
-            self.inside = Inside::Top;
+            self.inside = EntryPlace::Top;
         }
         is_cut
     }

@@ -1,5 +1,5 @@
 //! What one entry says, read by itself: whatever depends on entries before it is left to the
-//! [`Assembler`](super::Assembler). So entries can be read on several threads.
+//! [`OperationAssembler`](super::Assembler). So entries can be read on several threads.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ impl<T: Text> Visitor for Entry<T> {
     #[inline]
     fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
         match self.inside {
-            Inside::Top => {
+            EntryPlace::Top => {
                 // Before 3.6 a command that was too long is a plain string.
                 let text_of_command = kind == Kind::String
                     && matches!(key.bytes.first(), Some(b'c' | b'q' | b'o' | b'u'))
@@ -19,7 +19,7 @@ impl<T: Text> Visitor for Entry<T> {
                 }
                 Step::Next
             }
-            Inside::Command { depth, begun } => {
+            EntryPlace::Command { depth, begun } => {
                 if depth == 0 {
                     if !begun {
                         let text = match (kind, value) {
@@ -48,56 +48,56 @@ impl<T: Text> Visitor for Entry<T> {
                 }
                 step
             }
-            Inside::Filter { depth } | Inside::Update { depth } => {
+            EntryPlace::Filter { depth } | EntryPlace::Update { depth } => {
                 if depth == 0 && self.is_cut(&key, kind) {
                     return Step::Leave;
                 }
                 if depth == 0 && key.bytes == b"$msg" && kind == Kind::String {
                     self.withheld = true;
-                    (self.completeness, self.inside) = (Completeness::Cut, Inside::Top);
+                    (self.completeness, self.inside) = (Completeness::Cut, EntryPlace::Top);
                     return Step::Leave;
                 }
                 self.note_filter();
                 self.delegate(|request| request.element(key, kind, value), depth)
             }
-            Inside::Section { section, .. } => {
+            EntryPlace::EntrySection { section, .. } => {
                 self.fields.in_section(section, key.bytes, kind, value);
                 Step::Next
             }
-            Inside::Oplog { object } => self.oplog_element(&key, value, object),
+            EntryPlace::Oplog { object } => self.oplog_element(&key, value, object),
         }
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
         match self.inside {
-            Inside::Top => self.top_open(&key, array),
-            Inside::Command { depth, begun } => {
+            EntryPlace::Top => self.top_open(&key, array),
+            EntryPlace::Command { depth, begun } => {
                 if depth == 0 && !begun && !self.begin(&key, None) {
                     return Opened::Leave;
                 }
                 let opened = self.request.open(key, array);
                 self.opened(opened)
             }
-            Inside::Oplog { object: false } if key.bytes == b"o" && !array && self.applied == b'c' => {
-                self.inside = Inside::Oplog { object: true };
+            EntryPlace::Oplog { object: false } if key.bytes == b"o" && !array && self.applied == b'c' => {
+                self.inside = EntryPlace::Oplog { object: true };
                 Opened::Enter
             }
-            Inside::Oplog { .. } => Opened::Skip,
-            Inside::Filter { .. } | Inside::Update { .. } => {
+            EntryPlace::Oplog { .. } => Opened::Skip,
+            EntryPlace::Filter { .. } | EntryPlace::Update { .. } => {
                 self.note_filter();
                 let opened = self.request.open(key, array);
                 self.opened(opened)
             }
-            Inside::Section { section, depth } => {
+            EntryPlace::EntrySection { section, depth } => {
                 if array {
                     return Opened::Skip;
                 }
                 let section = match (section, key.bytes) {
-                    (Section::Locks, b"timeAcquiringMicros") => Section::LockWait,
-                    (Section::Storage, b"timeWaitingMicros") => Section::StorageWait,
+                    (EntrySection::Locks, b"timeAcquiringMicros") => EntrySection::LockWait,
+                    (EntrySection::Storage, b"timeWaitingMicros") => EntrySection::StorageWait,
                     (section, _) => section,
                 };
-                self.inside = Inside::Section { section, depth: depth + 1 };
+                self.inside = EntryPlace::EntrySection { section, depth: depth + 1 };
                 Opened::Enter
             }
         }
@@ -105,37 +105,39 @@ impl<T: Text> Visitor for Entry<T> {
 
     fn close(&mut self) {
         match &mut self.inside {
-            Inside::Top | Inside::Oplog { object: false } => self.inside = Inside::Top,
-            Inside::Oplog { object } => *object = false,
-            Inside::Command { depth: 0, begun: false } => {
-                self.inside = Inside::Top;
+            EntryPlace::Top | EntryPlace::Oplog { object: false } => self.inside = EntryPlace::Top,
+            EntryPlace::Oplog { object } => *object = false,
+            EntryPlace::Command { depth: 0, begun: false } => {
+                self.inside = EntryPlace::Top;
                 self.close_empty();
             }
-            Inside::Command { depth: 0, .. } => {
+            EntryPlace::Command { depth: 0, .. } => {
                 if self.fields.op == Op::Query || self.follows.is_some() {
                     // The query of the old protocol is a part of its own.
                     self.request.end_part();
                 }
                 self.note_cursor();
-                self.inside = Inside::Top;
+                self.inside = EntryPlace::Top;
             }
-            Inside::Filter { depth: 0 } | Inside::Update { depth: 0 } => {
-                if matches!(self.inside, Inside::Filter { .. }) && self.filter == Filter::Absent {
-                    self.filter = Filter::Empty;
+            EntryPlace::Filter { depth: 0 } | EntryPlace::Update { depth: 0 } => {
+                if matches!(self.inside, EntryPlace::Filter { .. }) && self.filter == OldFilter::Absent {
+                    self.filter = OldFilter::Empty;
                 }
                 self.request.end_part();
-                self.inside = Inside::Top;
+                self.inside = EntryPlace::Top;
             }
-            Inside::Command { depth, .. } | Inside::Filter { depth } | Inside::Update { depth } => {
+            EntryPlace::Command { depth, .. }
+            | EntryPlace::Filter { depth }
+            | EntryPlace::Update { depth } => {
                 *depth -= 1;
                 self.request.close();
             }
-            Inside::Section { depth: 0, .. } => self.inside = Inside::Top,
-            Inside::Section { section, depth } => {
+            EntryPlace::EntrySection { depth: 0, .. } => self.inside = EntryPlace::Top,
+            EntryPlace::EntrySection { section, depth } => {
                 *depth -= 1;
                 *section = match *section {
-                    Section::LockWait => Section::Locks,
-                    Section::StorageWait => Section::Storage,
+                    EntrySection::LockWait => EntrySection::Locks,
+                    EntrySection::StorageWait => EntrySection::Storage,
                     other => other,
                 };
             }
@@ -155,24 +157,24 @@ impl<T: Text> Entry<T> {
 
     fn opened(&mut self, opened: Opened) -> Opened {
         match &mut self.inside {
-            Inside::Command { depth, .. } | Inside::Filter { depth } | Inside::Update { depth } => {
-                match opened {
-                    Opened::Enter => *depth += 1,
-                    Opened::Leave => {
-                        let depth = *depth;
-                        self.left(depth);
-                    }
-                    Opened::Skip | Opened::Count => {}
+            EntryPlace::Command { depth, .. }
+            | EntryPlace::Filter { depth }
+            | EntryPlace::Update { depth } => match opened {
+                Opened::Enter => *depth += 1,
+                Opened::Leave => {
+                    let depth = *depth;
+                    self.left(depth);
                 }
-            }
+                Opened::Skip | Opened::Count => {}
+            },
             _ => {}
         }
         opened
     }
 
     fn note_filter(&mut self) {
-        if matches!(self.inside, Inside::Filter { .. }) {
-            self.filter = Filter::Given;
+        if matches!(self.inside, EntryPlace::Filter { .. }) {
+            self.filter = OldFilter::Given;
         }
     }
 
@@ -197,11 +199,12 @@ impl<T: Text> Entry<T> {
     /// The document at `depth` is passed over without being closed.
     fn left(&mut self, at: u32) {
         if at == 0 {
-            self.inside = Inside::Top;
+            self.inside = EntryPlace::Top;
             return;
         }
-        if let Inside::Command { depth, .. } | Inside::Filter { depth } | Inside::Update { depth } =
-            &mut self.inside
+        if let EntryPlace::Command { depth, .. }
+        | EntryPlace::Filter { depth }
+        | EntryPlace::Update { depth } = &mut self.inside
         {
             *depth -= 1;
         }

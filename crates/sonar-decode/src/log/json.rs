@@ -2,14 +2,14 @@
 
 use sonar_core::Identity;
 
-use super::parts::{Part, Stream};
-use super::reader::Head;
+use super::parts::{OutputStream, RuntimeLine};
+use super::reader::LineHead;
 use super::{LineKind, LineReader, LogEvent, ParsedLine, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
-use crate::entry::{Completeness, Entry, Finder, Op};
+use crate::entry::{Completeness, Entry, HintFinder, Op};
 use crate::message::ClientDocument;
 use crate::shape::Text;
-use crate::syntax::json::{self, Wrong};
+use crate::syntax::json::{self, JsonError};
 use crate::syntax::time;
 
 const SLOW_QUERY: u32 = 51_803;
@@ -23,11 +23,11 @@ const STARTING: u32 = 4_615_611;
 const BUILD_INFO: u32 = 23_403;
 
 /// Finds what has to be known before an object is read, unless it begins with `first`, as servers write it.
-fn foresee<T: Text>(line: &[u8], at: usize, first: &[u8], entry: &mut Entry<T>) -> Result<(), Wrong> {
+fn foresee<T: Text>(line: &[u8], at: usize, first: &[u8], entry: &mut Entry<T>) -> Result<(), JsonError> {
     if line[at..].starts_with(first) {
         return Ok(());
     }
-    let mut finder = Finder::default();
+    let mut finder = HintFinder::default();
     json::walk(line, at, &mut finder)?;
     let (op, fields, hint) = finder.into_parts();
     if op != Op::None {
@@ -44,7 +44,7 @@ fn read_attributes<T: Text>(
     at: usize,
     top: &Top<'_>,
     entry: &mut Entry<T>,
-) -> Result<(), Wrong> {
+) -> Result<(), JsonError> {
     entry.reset();
     entry.fields.op = match top.id {
         APPLIED_OP => Op::Applied,
@@ -64,11 +64,11 @@ fn read_attributes<T: Text>(
 }
 
 /// Reads one JSON document of a profile.
-pub(crate) fn read_document<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), Wrong> {
+pub(crate) fn read_document<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), JsonError> {
     const MARK: &[u8] = b"\"$truncated\":";
     let at = json::space(document, 0);
     if document.get(at) != Some(&b'{') {
-        return Err(Wrong::Unexpected(at));
+        return Err(JsonError::Unexpected(at));
     }
     foresee(document, at, b"{\"op\":\"", entry)?;
     let end = json::walk(document, at, entry)?;
@@ -101,7 +101,7 @@ struct Top<'a> {
     /// Something of the attributes was left out.
     is_truncated: bool,
     /// The output of a container that the line comes from.
-    stream: Option<Stream>,
+    stream: Option<OutputStream>,
     /// The value that may contain the line, if this is the line of another program.
     inner: Option<(usize, usize)>,
 }
@@ -114,7 +114,7 @@ impl<T: Text> LineReader<T> {
             Err(_) => return LineKind::Unknown,
         };
         let Some(ms) = top.ms else { return self.enveloped(line, &top, depth, parsed) };
-        let head = Head {
+        let head = LineHead {
             at: timestamp(ms),
             severity: top.severity,
             component: top.component,
@@ -140,7 +140,7 @@ impl<T: Text> LineReader<T> {
             _ => &line[from..to],
         };
         let kind = match top.stream {
-            Some(stream) => self.part(&Part::of_docker(inner, stream), depth, parsed),
+            Some(stream) => self.part(&RuntimeLine::of_docker(inner, stream), depth, parsed),
             None => self.unwrapped(inner, depth, parsed),
         };
         if kind == LineKind::Unknown { unknown } else { kind }
@@ -150,7 +150,7 @@ impl<T: Text> LineReader<T> {
         &mut self,
         line: &[u8],
         top: &Top<'_>,
-        head: &Head<'_>,
+        head: &LineHead<'_>,
         parsed: &mut ParsedLine,
     ) -> LineKind {
         let event = match (top.id, top.attributes) {
@@ -233,21 +233,21 @@ impl Visitor for Attributes {
 }
 
 /// Reads a line up to its attributes if these are last, as servers write them, else all of it.
-fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
+fn top(line: &[u8]) -> Result<Top<'_>, JsonError> {
     let mut top = Top::default();
     let mut at = json::space(line, 1);
     loop {
         if line.get(at) != Some(&b'"') {
             return match line.get(at) {
                 Some(b'}') => Ok(top),
-                None => Err(Wrong::Cut),
-                _ => Err(Wrong::Unexpected(at)),
+                None => Err(JsonError::Cut),
+                _ => Err(JsonError::Unexpected(at)),
             };
         }
         let (key, end) = plain(line, at)?;
         at = json::space(line, end);
         if line.get(at) != Some(&b':') {
-            return Err(if at >= line.len() { Wrong::Cut } else { Wrong::Unexpected(at) });
+            return Err(if at >= line.len() { JsonError::Cut } else { JsonError::Unexpected(at) });
         }
         at = json::space(line, at + 1);
         let from = at;
@@ -286,7 +286,7 @@ fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
                 at = json::skip(line, at)?;
                 top.is_truncated |= key == b"truncated";
                 if key == b"stream" {
-                    top.stream = line.get(from + 1..at - 1).and_then(Stream::of);
+                    top.stream = line.get(from + 1..at - 1).and_then(OutputStream::of);
                 }
                 if envelope::is_key(key) && matches!(line[from], b'"' | b'{') {
                     top.inner = Some((from, at));
@@ -297,8 +297,8 @@ fn top(line: &[u8]) -> Result<Top<'_>, Wrong> {
         match line.get(at) {
             Some(b',') => at = json::space(line, at + 1),
             Some(b'}') => return Ok(top),
-            None => return Err(Wrong::Cut),
-            Some(_) => return Err(Wrong::Unexpected(at)),
+            None => return Err(JsonError::Cut),
+            Some(_) => return Err(JsonError::Unexpected(at)),
         }
     }
 }
@@ -354,7 +354,7 @@ fn id_of(value: &[u8]) -> Option<u32> {
 
 /// A string with its escapes.
 #[inline]
-fn plain(line: &[u8], at: usize) -> Result<(&[u8], usize), Wrong> {
+fn plain(line: &[u8], at: usize) -> Result<(&[u8], usize), JsonError> {
     let end = json::skip(line, at)?;
     Ok((&line[at + 1..end - 1], end))
 }

@@ -2,7 +2,7 @@
 //!
 //! Formats: <https://www.mongodb.com/docs/manual/reference/log-messages/> for 4.4 and later; the servers' sources and
 //! recorded logs for earlier versions. A [`LineReader`] reads each line by itself. A [`Log`] takes the lines in order: a
-//! line that describes an operation goes to the [`Assembler`]; connections, clients, starts, errors and warnings to
+//! line that describes an operation goes to the [`OperationAssembler`]; connections, clients, starts, errors and warnings to
 //! [`Notices`]; what cannot be read is counted by reason.
 
 mod envelope;
@@ -19,11 +19,11 @@ use foldhash::quality::RandomState;
 use sonar_core::{Application, Notices, Reading, Timestamp};
 
 pub(crate) use self::json::read_document;
-use self::parts::{Joined, Unfinished};
-use self::reader::{Head, LinePart};
+use self::parts::{JoinedLine, UnfinishedLine};
+use self::reader::{LineHead, LinePart};
 pub use self::reader::{LineKind, LineReader, LogEvent, ParsedLine};
 pub use self::remotes::Remotes;
-use crate::entry::{Assembler, EntryContext, ParsedEntry, Sink};
+use crate::entry::{EntryContext, OperationAssembler, ParsedEntry, Sink};
 use crate::identity::{Applications, is_server};
 
 /// The most connections that are known at once.
@@ -40,7 +40,7 @@ pub enum Bound {
 
 impl Bound {
     /// Whether a line comes before it.
-    fn is_after(self, head: &Head<'_>) -> bool {
+    fn is_after(self, head: &LineHead<'_>) -> bool {
         match self {
             Self::At(at) => head.at < at,
             Self::Clock(ms) => {
@@ -64,7 +64,7 @@ pub struct Settings {
 
 /// Who is on a connection.
 #[derive(Clone, Debug)]
-struct Connection {
+struct LogConnection {
     app: Arc<Application>,
     is_server: bool,
 }
@@ -73,17 +73,17 @@ struct Connection {
 #[derive(Default)]
 pub struct Log {
     settings: Settings,
-    assembler: Assembler,
+    assembler: OperationAssembler,
     reading: Reading,
     notices: Notices,
-    connections: HashMap<u64, Connection, RandomState>,
+    connections: HashMap<u64, LogConnection, RandomState>,
     apps: Applications,
     /// Counts servers, so that connections of several are kept apart.
     server: u64,
     /// The lines so far of an object over several lines, as `jq` writes it.
-    spread: Unfinished,
+    spread: UnfinishedLine,
     /// The parts so far of lines that a container runtime cut, of standard output and standard error.
-    parts: [Unfinished; 2],
+    parts: [UnfinishedLine; 2],
     /// The time of the last line that had one.
     last: Option<Timestamp>,
 }
@@ -226,7 +226,7 @@ impl Log {
         let lines = self.spread.lines();
         let joined = self.spread.add(is_last, line);
         let kind = self.apply_joined(&joined, sink);
-        if let (Joined::Line(text), LineKind::Unknown | LineKind::Malformed) = (&joined, kind) {
+        if let (JoinedLine::Line(text), LineKind::Unknown | LineKind::Malformed) = (&joined, kind) {
             self.recount(lines, envelope::looks_like_json(text));
         }
         kind
@@ -244,16 +244,16 @@ impl Log {
     }
 
     /// Adds what lines came to that belong together.
-    fn apply_joined(&mut self, joined: &Joined, sink: &mut impl Sink) -> LineKind {
+    fn apply_joined(&mut self, joined: &JoinedLine, sink: &mut impl Sink) -> LineKind {
         match joined {
-            Joined::Pending => LineKind::Other,
-            Joined::Line(line) => {
+            JoinedLine::Pending => LineKind::Other,
+            JoinedLine::Line(line) => {
                 let (line, mut entry) = (line.trim_ascii(), ParsedEntry::default());
                 let mut parsed = self.reader().read(line, &mut entry);
                 parsed.is_unwrapped |= parsed.kind != LineKind::Unknown;
                 self.apply_whole(line, &parsed, &entry, sink)
             }
-            Joined::TooLong(lines) => {
+            JoinedLine::TooLong(lines) => {
                 self.reading.lines_too_long += self.take_from_other(*lines);
                 LineKind::TooLong
             }
@@ -381,7 +381,7 @@ impl Log {
             self.reading.connections_forgotten += 1;
             return;
         }
-        self.connections.insert(number, Connection { app, is_server });
+        self.connections.insert(number, LogConnection { app, is_server });
     }
 
     /// Emits what waits: the source has ended.

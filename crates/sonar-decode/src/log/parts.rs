@@ -15,12 +15,12 @@ const DOCKER_PART: usize = 16 << 10;
 
 /// Which output of the server a part belongs to. The parts of one line may stand between those of the other output.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Stream {
+pub(super) enum OutputStream {
     Stdout,
     Stderr,
 }
 
-impl Stream {
+impl OutputStream {
     /// From its name.
     pub(super) fn of(name: &[u8]) -> Option<Self> {
         match name {
@@ -33,14 +33,14 @@ impl Stream {
 
 /// A line of a container runtime: a part of a line of the server, or all of it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Part<'a> {
-    pub stream: Stream,
+pub(super) struct RuntimeLine<'a> {
+    pub stream: OutputStream,
     /// The line of the server ends with it.
     pub is_last: bool,
     pub text: &'a [u8],
 }
 
-impl<'a> Part<'a> {
+impl<'a> RuntimeLine<'a> {
     /// `2026-05-01T10:00:00.120000000Z stdout P …`.
     pub(super) fn of_cri(line: &'a [u8]) -> Option<Self> {
         /// The longest time, in bytes.
@@ -48,7 +48,7 @@ impl<'a> Part<'a> {
         let space = memchr::memchr(b' ', line.get(..MAX_TIME.min(line.len()))?)?;
         crate::syntax::time::iso_with_offset(&line[..space])?;
         let rest = &line[space + 1..];
-        let stream = Stream::of(rest.get(..6)?)?;
+        let stream = OutputStream::of(rest.get(..6)?)?;
         let (tag, text) = match rest.get(6..)? {
             // Further tags may follow behind a colon.
             [b' ', tag @ (b'P' | b'F'), b' ', text @ ..] => (*tag, text),
@@ -59,7 +59,7 @@ impl<'a> Part<'a> {
     }
 
     /// The `log` and the `stream` of an object of docker's.
-    pub(super) fn of_docker(text: &'a [u8], stream: Stream) -> Self {
+    pub(super) fn of_docker(text: &'a [u8], stream: OutputStream) -> Self {
         let (text, has_end) = match text.strip_suffix(b"\n") {
             Some(text) => (text, true),
             None => (text, false),
@@ -70,7 +70,7 @@ impl<'a> Part<'a> {
 
 /// What came so far of something that takes several lines.
 #[derive(Debug, Default)]
-pub(super) struct Unfinished {
+pub(super) struct UnfinishedLine {
     text: Vec<u8>,
     lines: u64,
     /// More than [`MAX_LINE`] bytes came: what follows is not kept.
@@ -79,7 +79,7 @@ pub(super) struct Unfinished {
 
 /// What became of a part.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Joined {
+pub(super) enum JoinedLine {
     /// More parts follow.
     Pending,
     /// This was the last one: the whole line.
@@ -88,7 +88,7 @@ pub(super) enum Joined {
     TooLong(u64),
 }
 
-impl Unfinished {
+impl UnfinishedLine {
     /// Whether nothing is waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.lines == 0
@@ -100,7 +100,7 @@ impl Unfinished {
     }
 
     /// Adds the text of a line.
-    pub(super) fn add(&mut self, is_last: bool, text: &[u8]) -> Joined {
+    pub(super) fn add(&mut self, is_last: bool, text: &[u8]) -> JoinedLine {
         if self.text.len() + text.len() > MAX_LINE {
             self.is_too_long = true;
             self.text = Vec::new();
@@ -109,10 +109,10 @@ impl Unfinished {
         }
         if !is_last {
             self.lines += 1;
-            return Joined::Pending;
+            return JoinedLine::Pending;
         }
         let Self { text, lines, is_too_long } = std::mem::take(self);
-        if is_too_long { Joined::TooLong(lines) } else { Joined::Line(text) }
+        if is_too_long { JoinedLine::TooLong(lines) } else { JoinedLine::Line(text) }
     }
 
     /// Forgets what is waiting; gives how many lines it took, and its text.
@@ -129,35 +129,38 @@ mod tests {
     #[test]
     fn parts_are_recognised() {
         let of = |line: &'static str| {
-            Part::of_cri(line.as_bytes()).map(|part| (part.stream, part.is_last, part.text))
+            RuntimeLine::of_cri(line.as_bytes()).map(|part| (part.stream, part.is_last, part.text))
         };
         let time = "2026-05-01T10:00:00.120000000Z";
         assert_eq!(
             of("2026-05-01T10:00:00.120000000Z stdout P {\"t\":"),
-            Some((Stream::Stdout, false, &b"{\"t\":"[..]))
+            Some((OutputStream::Stdout, false, &b"{\"t\":"[..]))
         );
-        assert_eq!(of("2026-05-01T12:00:00.1+02:00 stderr F "), Some((Stream::Stderr, true, &b""[..])));
-        assert_eq!(of("2026-05-01T12:00:00Z stdout F:x:y a b"), Some((Stream::Stdout, true, &b"a b"[..])));
+        assert_eq!(of("2026-05-01T12:00:00.1+02:00 stderr F "), Some((OutputStream::Stderr, true, &b""[..])));
+        assert_eq!(
+            of("2026-05-01T12:00:00Z stdout F:x:y a b"),
+            Some((OutputStream::Stdout, true, &b"a b"[..]))
+        );
         for other in ["", " ", "stdout P x", "2026-05-01T10:00:00Z stdout X x", "x stdout P x"] {
             assert_eq!(of(other), None, "{other}");
         }
-        assert!(Part::of_cri(time.as_bytes()).is_none());
+        assert!(RuntimeLine::of_cri(time.as_bytes()).is_none());
 
-        let docker = |text: &[u8]| Part::of_docker(text, Stream::Stdout).is_last;
+        let docker = |text: &[u8]| RuntimeLine::of_docker(text, OutputStream::Stdout).is_last;
         assert!(docker(b"short\n") && docker(b"short, from a program that takes the line feed off"));
         assert!(!docker(&[b'x'; DOCKER_PART]) && docker(&[&[b'x'; DOCKER_PART][..], b"\n"].concat()));
     }
 
     #[test]
     fn a_line_that_never_ends_is_not_kept() {
-        let mut parts = Unfinished::default();
+        let mut parts = UnfinishedLine::default();
         let text = vec![b'x'; DOCKER_PART];
         for _ in 0..2 * MAX_LINE / DOCKER_PART {
-            assert_eq!(parts.add(false, &text), Joined::Pending);
+            assert_eq!(parts.add(false, &text), JoinedLine::Pending);
             assert!(parts.text.capacity() <= 2 * MAX_LINE);
         }
-        assert_eq!(parts.add(true, &text), Joined::TooLong(2 * (MAX_LINE / DOCKER_PART) as u64));
+        assert_eq!(parts.add(true, &text), JoinedLine::TooLong(2 * (MAX_LINE / DOCKER_PART) as u64));
         assert!(parts.is_empty());
-        assert_eq!(parts.add(true, &text), Joined::Line(text.clone()), "the next line is read again");
+        assert_eq!(parts.add(true, &text), JoinedLine::Line(text.clone()), "the next line is read again");
     }
 }

@@ -4,7 +4,7 @@
 use sonar_core::notices::{MAX_MESSAGE, Message, Severity};
 use sonar_core::{Application, ShapeInfo, Timestamp};
 
-use super::parts::{Part, Stream};
+use super::parts::{OutputStream, RuntimeLine};
 use super::{Settings, decimal, envelope};
 use crate::entry::{Entry, ParsedEntry};
 use crate::shape::{Rendered, Text};
@@ -96,14 +96,14 @@ impl ParsedLine {
 /// A part of a line, or all of it.
 #[derive(Clone, Debug)]
 pub(super) struct LinePart {
-    pub stream: Stream,
+    pub stream: OutputStream,
     pub is_last: bool,
     pub text: Vec<u8>,
 }
 
 /// What stands before the message of a line.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Head<'a> {
+pub(super) struct LineHead<'a> {
     pub at: Timestamp,
     pub severity: u8,
     pub component: &'a [u8],
@@ -112,7 +112,7 @@ pub(super) struct Head<'a> {
     pub offset: Option<i16>,
 }
 
-impl Head<'_> {
+impl LineHead<'_> {
     /// The event of a server that states its version.
     pub fn version(&self, version: &[u8]) -> LogEvent {
         let version = String::from_utf8_lossy(&version[..version.len().min(64)]).into();
@@ -198,14 +198,14 @@ impl<T: Text> LineReader<T> {
     }
 
     /// A line of a container runtime: its text is read as if it were whole.
-    pub(super) fn part(&mut self, part: &Part<'_>, depth: u8, parsed: &mut ParsedLine) -> LineKind {
-        let Part { stream, is_last, text } = *part;
+    pub(super) fn part(&mut self, part: &RuntimeLine<'_>, depth: u8, parsed: &mut ParsedLine) -> LineKind {
+        let RuntimeLine { stream, is_last, text } = *part;
         parsed.part = Some(Box::new(LinePart { stream, is_last, text: text.to_vec() }));
         if is_last { self.unwrapped(text, depth, parsed) } else { LineKind::Other }
     }
 
     /// Notes the head of a line; whether it is inside the time asked for.
-    pub(super) fn is_wanted(&self, head: &Head<'_>, parsed: &mut ParsedLine) -> bool {
+    pub(super) fn is_wanted(&self, head: &LineHead<'_>, parsed: &mut ParsedLine) -> bool {
         (parsed.at, parsed.offset) = (Some(head.at), head.offset);
         parsed.connection = head.context.strip_prefix(b"conn").and_then(decimal);
         parsed.thread =

@@ -26,7 +26,7 @@ pub struct Remotes {
 
 /// What a line says of a connection.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Event {
+enum RemoteEvent {
     Accepted,
     Metadata,
     Ended,
@@ -50,7 +50,7 @@ impl Remotes {
             return;
         }
         let client = Endpoint::from(address);
-        if event != Event::Metadata {
+        if event != RemoteEvent::Metadata {
             // A new connection from the same port is somebody else's until it says who it is.
             self.known.remove(&client);
             return;
@@ -90,16 +90,16 @@ impl Remotes {
 }
 
 /// The event, where its document begins, and the address of the client, of a line of 4.4 and later.
-fn json_event(line: &[u8]) -> Option<(Event, usize, SocketAddr)> {
+fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, SocketAddr)> {
     const ATTRIBUTES: &[u8] = b"\"attr\":{";
     let end = memmem::find(line, ATTRIBUTES)?;
     // What stands before the attributes is the server's own; what a client chose comes after.
     let head = &line[..end];
     let message = &head[memmem::find(head, b"\"msg\":\"")? + 7..];
     let event = match &message[..memchr::memchr(b'"', message)?] {
-        b"Connection accepted" => Event::Accepted,
-        b"client metadata" => Event::Metadata,
-        b"Connection ended" => Event::Ended,
+        b"Connection accepted" => RemoteEvent::Accepted,
+        b"client metadata" => RemoteEvent::Metadata,
+        b"Connection ended" => RemoteEvent::Ended,
         _ => return None,
     };
     let attributes = end + ATTRIBUTES.len();
@@ -107,28 +107,28 @@ fn json_event(line: &[u8]) -> Option<(Event, usize, SocketAddr)> {
     let remote = &rest[memmem::find(rest, b"\"remote\":\"")? + 10..];
     let address = address(&remote[..memchr::memchr(b'"', remote)?])?;
     let document = match event {
-        Event::Metadata => attributes + memmem::find(rest, b"\"doc\":{")? + 6,
+        RemoteEvent::Metadata => attributes + memmem::find(rest, b"\"doc\":{")? + 6,
         _ => 0,
     };
     Some((event, document, address))
 }
 
 /// The same of a line of 4.2 and earlier: `… [conn12] received client metadata from 10.0.0.9:51234 conn12: {…}`.
-fn text_event(line: &[u8]) -> Option<(Event, usize, SocketAddr)> {
+fn text_event(line: &[u8]) -> Option<(RemoteEvent, usize, SocketAddr)> {
     // The context is the server's own, and stands near the beginning.
     let begin = memmem::find(&line[..line.len().min(120)], b"] ")? + 2;
     let message = &line[begin..];
     let (event, rest) = [
-        (Event::Metadata, &b"received client metadata from "[..]),
-        (Event::Accepted, b"connection accepted from "),
-        (Event::Ended, b"end connection "),
+        (RemoteEvent::Metadata, &b"received client metadata from "[..]),
+        (RemoteEvent::Accepted, b"connection accepted from "),
+        (RemoteEvent::Ended, b"end connection "),
     ]
     .into_iter()
     .find_map(|(event, words)| Some((event, message.strip_prefix(words)?)))?;
     let end = memchr::memchr(b' ', rest).unwrap_or(rest.trim_ascii_end().len());
     let address = address(&rest[..end])?;
     let document = match event {
-        Event::Metadata => memchr::memchr(b'{', line)?,
+        RemoteEvent::Metadata => memchr::memchr(b'{', line)?,
         _ => 0,
     };
     Some((event, document, address))

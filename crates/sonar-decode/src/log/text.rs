@@ -7,15 +7,15 @@
 use memchr::memmem;
 use sonar_core::Identity;
 
-use super::parts::Part;
-use super::reader::Head;
+use super::parts::RuntimeLine;
+use super::reader::LineHead;
 use super::{LineKind, LineReader, LogEvent, ParsedLine, decimal, envelope, timestamp};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
-use crate::entry::{Completeness, Entry, Hint, Op};
+use crate::entry::{CommandHint, Completeness, Entry, Op};
 use crate::message::ClientDocument;
 use crate::names;
 use crate::shape::Text;
-use crate::syntax::shell::{self, Wrong};
+use crate::syntax::shell::{self, ShellError};
 use crate::syntax::time;
 
 /// Marks the place where a server cut the middle of a line out.
@@ -47,7 +47,7 @@ impl<T: Text> LineReader<T> {
     /// A line without the head of a log line. It may contain a log line.
     fn line_without_head(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
         let may_be_inside = depth < envelope::MAX_DEPTH;
-        if may_be_inside && let Some(part) = Part::of_cri(line) {
+        if may_be_inside && let Some(part) = RuntimeLine::of_cri(line) {
             return self.part(&part, depth, parsed);
         }
         let reference_ms = self.settings.reference_ms;
@@ -64,7 +64,7 @@ impl<T: Text> LineReader<T> {
 }
 
 /// What a message says that describes no operation.
-fn text_message(head: &Head<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKind {
+fn text_message(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKind {
     let after = |prefixes: &[&[u8]]| prefixes.iter().find_map(|prefix| message.strip_prefix(*prefix));
     let event = if let Some(rest) = after(&[b"connection accepted from "]) {
         // `127.0.0.1:52486 #1 (1 connection now open)`
@@ -109,7 +109,7 @@ pub(super) fn begins_line(text: &[u8], reference_ms: i64) -> bool {
 }
 
 /// The head of a line, and its message.
-fn head(line: &[u8], reference_ms: i64) -> Option<(Head<'_>, &[u8])> {
+fn head(line: &[u8], reference_ms: i64) -> Option<(LineHead<'_>, &[u8])> {
     let (ms, offset, rest) = match line.first()? {
         b'0'..=b'9' => {
             let end = memchr::memchr(b' ', line.get(..40.min(line.len()))?)?;
@@ -133,7 +133,7 @@ fn head(line: &[u8], reference_ms: i64) -> Option<(Head<'_>, &[u8])> {
     let message = rest.get(close + 1..)?;
     let message = message.strip_prefix(b" ").unwrap_or(message);
     let context = &rest[open + 1..close];
-    Some((Head { at: timestamp(ms), severity, component, context, offset }, message))
+    Some((LineHead { at: timestamp(ms), severity, component, context, offset }, message))
 }
 
 fn component(rest: &[u8]) -> Option<&[u8]> {
@@ -208,7 +208,7 @@ impl<'a> TextEntry<'a> {
             }
         }
         if entry.open(Key::new(key), false) != Opened::Enter {
-            return match shell::walk(self.rest, at, &mut Nobody) {
+            return match shell::walk(self.rest, at, &mut Skipper) {
                 Ok(end) => end,
                 Err(_) => self.resume(at),
             };
@@ -218,7 +218,7 @@ impl<'a> TextEntry<'a> {
                 entry.close();
                 end
             }
-            Ok(_) | Err(Wrong::Ambiguous(_)) if !self.was_cut => {
+            Ok(_) | Err(ShellError::Ambiguous(_)) if !self.was_cut => {
                 entry.doubt = Some(Identity::Ambiguous);
                 entry.abandon();
                 self.resume(at)
@@ -344,7 +344,7 @@ impl<'a> TextEntry<'a> {
                 let name = memchr::memchr(b' ', value).unwrap_or(value.len());
                 if value[name..].starts_with(b" { $msg: ") && names::is_command_like(&value[..name]) {
                     let command = value[..name].to_vec();
-                    entry.set_hint(Some(Hint { command, ..Hint::default() }));
+                    entry.set_hint(Some(CommandHint { command, ..CommandHint::default() }));
                 }
                 match value.get(name + 1) {
                     Some(b'{') => self.document(at + name + 1, b"command", entry),
@@ -402,7 +402,7 @@ fn plan_length(text: &[u8]) -> usize {
                 Some(found) if inside[found] == b'}' && is_directions(&inside[..found]) => {
                     at += 3 + found + 1
                 }
-                _ => match shell::walk(text, at + 1, &mut Nobody) {
+                _ => match shell::walk(text, at + 1, &mut Skipper) {
                     Ok(end) => at = end,
                     Err(_) => return at,
                 },
@@ -435,9 +435,9 @@ fn is_directions(inside: &[u8]) -> bool {
 }
 
 /// Wants nothing.
-struct Nobody;
+struct Skipper;
 
-impl Visitor for Nobody {
+impl Visitor for Skipper {
     fn element(&mut self, _: Key<'_>, _: Kind, _: Value<'_>) -> Step {
         Step::Next
     }

@@ -18,13 +18,13 @@ pub enum Found<'a> {
 
 /// How a document ended.
 #[derive(Copy, Clone)]
-enum End {
+enum DocumentEnd {
     Whole,
     Broken,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-enum State {
+enum ScanState {
     /// Between documents.
     #[default]
     Between,
@@ -50,7 +50,7 @@ enum State {
 /// Where the text is being read.
 #[derive(Default, Debug)]
 pub struct Documents {
-    state: State,
+    state: ScanState,
     /// The document so far.
     buffer: Vec<u8>,
     /// Brackets that are open in it.
@@ -72,7 +72,7 @@ impl Documents {
     /// further end of a document.
     pub fn next(&mut self, bytes: &mut &[u8]) -> Option<Found<'_>> {
         while let Some((&byte, rest)) = bytes.split_first() {
-            if let State::Text(quote, false) = self.state {
+            if let ScanState::Text(quote, false) = self.state {
                 // Most of a document is inside its strings.
                 let plain = memchr::memchr3(quote, b'\\', b'\n', bytes).unwrap_or(bytes.len());
                 if plain > 0 {
@@ -89,8 +89,8 @@ impl Documents {
                 self.column = matches!(byte, b' ' | b'\t' | b'\r').then_some(column + 1);
             }
             match end {
-                Some(End::Whole) => return Some(Found::Document(&self.buffer)),
-                Some(End::Broken) => return Some(Found::Broken),
+                Some(DocumentEnd::Whole) => return Some(Found::Document(&self.buffer)),
+                Some(DocumentEnd::Broken) => return Some(Found::Broken),
                 None => {}
             }
         }
@@ -99,13 +99,13 @@ impl Documents {
 
     /// Whether the text ends inside a document, or inside the array that holds them.
     pub fn is_cut(&self) -> bool {
-        self.arrays > 0 || !self.open.is_empty() || matches!(self.state, State::Lost | State::Bracket)
+        self.arrays > 0 || !self.open.is_empty() || matches!(self.state, ScanState::Lost | ScanState::Bracket)
     }
 
-    fn byte(&mut self, byte: u8) -> Option<End> {
+    fn byte(&mut self, byte: u8) -> Option<DocumentEnd> {
         match self.state {
-            State::Between | State::Line(_) => self.between(byte),
-            State::Bracket => match byte {
+            ScanState::Between | ScanState::Line(_) => self.between(byte),
+            ScanState::Bracket => match byte {
                 b' ' | b'\t' | b'\r' | b'\n' => {}
                 b'{' => {
                     self.arrays += 1;
@@ -113,56 +113,56 @@ impl Documents {
                 }
                 // Stays here for the inner one.
                 b'[' => self.arrays += 1,
-                b']' => self.state = State::Between,
-                _ => self.state = State::Line(false),
+                b']' => self.state = ScanState::Between,
+                _ => self.state = ScanState::Line(false),
             },
-            State::Lost => {
+            ScanState::Lost => {
                 if byte == b'{' && self.is_at_margin() {
                     self.begin();
                 }
             }
-            State::Inside => return self.inside(byte),
-            State::Text(quote, escaped) => {
+            ScanState::Inside => return self.inside(byte),
+            ScanState::Text(quote, escaped) => {
                 if byte == b'\n' && !escaped && quote != b'`' {
                     // No tool writes a bare line feed into a string: its document was cut.
                     return self.give_up();
                 }
                 self.keep(&[byte]);
                 self.state = if byte == quote && !escaped {
-                    State::Inside
+                    ScanState::Inside
                 } else {
-                    State::Text(quote, byte == b'\\' && !escaped)
+                    ScanState::Text(quote, byte == b'\\' && !escaped)
                 };
             }
-            State::Slash => match byte {
+            ScanState::Slash => match byte {
                 b'*' => {
                     self.buffer.pop();
-                    self.state = State::Comment(false);
+                    self.state = ScanState::Comment(false);
                 }
                 _ => {
-                    self.state = State::Regex(false, false);
+                    self.state = ScanState::Regex(false, false);
                     return self.byte(byte);
                 }
             },
-            State::Regex(class, escaped) => {
+            ScanState::Regex(class, escaped) => {
                 if byte == b'\n' {
                     return self.give_up();
                 }
                 self.keep(&[byte]);
                 self.state = match byte {
-                    _ if escaped => State::Regex(class, false),
-                    b'\\' => State::Regex(class, true),
-                    b'[' => State::Regex(true, false),
-                    b']' => State::Regex(false, false),
-                    b'/' if !class => State::Inside,
-                    _ => State::Regex(class, false),
+                    _ if escaped => ScanState::Regex(class, false),
+                    b'\\' => ScanState::Regex(class, true),
+                    b'[' => ScanState::Regex(true, false),
+                    b']' => ScanState::Regex(false, false),
+                    b'/' if !class => ScanState::Inside,
+                    _ => ScanState::Regex(class, false),
                 };
             }
-            State::Comment(star) => {
+            ScanState::Comment(star) => {
                 self.state = match byte {
-                    b'/' if star && self.open.is_empty() => State::Between,
-                    b'/' if star => State::Inside,
-                    _ => State::Comment(byte == b'*'),
+                    b'/' if star && self.open.is_empty() => ScanState::Between,
+                    b'/' if star => ScanState::Inside,
+                    _ => ScanState::Comment(byte == b'*'),
                 };
             }
         }
@@ -171,29 +171,29 @@ impl Documents {
 
     fn between(&mut self, byte: u8) {
         let in_line = match self.state {
-            State::Line(prompt) => Some(prompt),
+            ScanState::Line(prompt) => Some(prompt),
             _ => None,
         };
         match (byte, in_line) {
-            (b'\n', _) => self.state = State::Between,
+            (b'\n', _) => self.state = ScanState::Between,
             (b'{', None | Some(true)) => self.begin(),
-            (b'[', None | Some(true)) => self.state = State::Bracket,
+            (b'[', None | Some(true)) => self.state = ScanState::Bracket,
             (b']', None) => self.arrays = self.arrays.saturating_sub(1),
             // White space, what stands between documents, and a byte order mark.
             (b' ' | b'\t' | b'\r' | b',' | b';' | 0xef | 0xbb | 0xbf, None) => {}
             (b' ', Some(_)) => {}
-            (b'>', _) => self.state = State::Line(true),
-            (b'*', None) if self.last == b'/' => self.state = State::Comment(false),
+            (b'>', _) => self.state = ScanState::Line(true),
+            (b'*', None) if self.last == b'/' => self.state = ScanState::Comment(false),
             (b'/', None) => {}
-            _ => self.state = State::Line(false),
+            _ => self.state = ScanState::Line(false),
         }
         self.last = byte;
     }
 
-    fn inside(&mut self, byte: u8) -> Option<End> {
+    fn inside(&mut self, byte: u8) -> Option<DocumentEnd> {
         if byte == b'{' && self.is_at_margin() && !self.may_stand() {
             self.begin();
-            return Some(End::Broken);
+            return Some(DocumentEnd::Broken);
         }
         self.keep(&[byte]);
         match byte {
@@ -214,12 +214,12 @@ impl Documents {
                 }
                 if self.open.is_empty() {
                     // The document stays where it is until the next one begins.
-                    (self.state, self.last) = (State::Between, 0);
-                    return Some(if self.too_long { End::Broken } else { End::Whole });
+                    (self.state, self.last) = (ScanState::Between, 0);
+                    return Some(if self.too_long { DocumentEnd::Broken } else { DocumentEnd::Whole });
                 }
             }
-            b'"' | b'\'' | b'`' => self.state = State::Text(byte, false),
-            b'/' => self.state = State::Slash,
+            b'"' | b'\'' | b'`' => self.state = ScanState::Text(byte, false),
+            b'/' => self.state = ScanState::Slash,
             b' ' | b'\t' | b'\r' | b'\n' => return None,
             _ => {}
         }
@@ -245,19 +245,19 @@ impl Documents {
     }
 
     fn begin(&mut self) {
-        self.reset(State::Inside);
+        self.reset(ScanState::Inside);
         self.margin = self.column.unwrap_or(0);
         self.buffer.push(b'{');
         self.open.push(b'{');
         self.last = b'{';
     }
 
-    fn give_up(&mut self) -> Option<End> {
-        self.reset(State::Lost);
-        Some(End::Broken)
+    fn give_up(&mut self) -> Option<DocumentEnd> {
+        self.reset(ScanState::Lost);
+        Some(DocumentEnd::Broken)
     }
 
-    fn reset(&mut self, state: State) {
+    fn reset(&mut self, state: ScanState) {
         self.state = state;
         self.buffer.clear();
         self.open.clear();

@@ -8,7 +8,7 @@ use crate::bson::{Key, Kind, MAX_KEY, Opened, Step, Value, Visitor};
 
 /// JSON that contradicts itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Wrong {
+pub enum JsonError {
     /// Something that cannot stand where it stands.
     #[error("byte {0} is not JSON")]
     Unexpected(usize),
@@ -52,7 +52,7 @@ impl Stack {
 ///
 /// # Errors
 /// It is not JSON, or ends too early; the visitor got what came before.
-pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usize, Wrong> {
+pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usize, JsonError> {
     // Only strings with escapes need these; without, nothing is allocated.
     let (mut key_buffer, mut value_buffer) = (Vec::new(), Vec::new());
     let (mut index, mut stack) = (Index::default(), Stack::new());
@@ -60,7 +60,7 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
     loop {
         at = space(bytes, at);
         let top = stack.top();
-        let Some(&byte) = bytes.get(at) else { return Err(Wrong::Cut) };
+        let Some(&byte) = bytes.get(at) else { return Err(JsonError::Cut) };
         if byte == (if top.array { b']' } else { b'}' }) {
             at += 1;
             if !stack.pop() {
@@ -72,7 +72,7 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
         let (array, number) = (top.array, top.next);
         if number > 0 {
             if byte != b',' {
-                return Err(Wrong::Unexpected(at));
+                return Err(JsonError::Unexpected(at));
             }
             at = space(bytes, at + 1);
         }
@@ -95,7 +95,7 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
             }
             Key::new(key)
         };
-        let Some(&byte) = bytes.get(at) else { return Err(Wrong::Cut) };
+        let Some(&byte) = bytes.get(at) else { return Err(JsonError::Cut) };
         let step = match byte {
             b'"' => {
                 let (value, end) = text(bytes, at, &mut value_buffer)?;
@@ -139,20 +139,20 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
                 } else if rest.starts_with(b"null") {
                     (Kind::Null, 0, 4)
                 } else {
-                    return Err(if rest.len() < 5 { Wrong::Cut } else { Wrong::Unexpected(at) });
+                    return Err(if rest.len() < 5 { JsonError::Cut } else { JsonError::Unexpected(at) });
                 };
                 at += length;
                 visitor.element(key, kind, Value::Bytes(std::slice::from_ref(&flag)))
             }
             b'-' | b'0'..=b'9' => {
-                let (number, end) = numeric(bytes, at).ok_or(Wrong::Unexpected(at))?;
+                let (number, end) = numeric(bytes, at).ok_or(JsonError::Unexpected(at))?;
                 at = end;
                 match &number {
                     Number::Long(bytes) => visitor.element(key, Kind::Int64, Value::Bytes(bytes)),
                     Number::Double(bytes) => visitor.element(key, Kind::Double, Value::Bytes(bytes)),
                 }
             }
-            _ => return Err(Wrong::Unexpected(at)),
+            _ => return Err(JsonError::Unexpected(at)),
         };
         if step == Step::Leave {
             at = rest_of(bytes, at, stack.top().array)?;
@@ -163,8 +163,8 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
     }
 }
 
-fn unexpected(bytes: &[u8], at: usize) -> Wrong {
-    if at >= bytes.len() { Wrong::Cut } else { Wrong::Unexpected(at) }
+fn unexpected(bytes: &[u8], at: usize) -> JsonError {
+    if at >= bytes.len() { JsonError::Cut } else { JsonError::Unexpected(at) }
 }
 
 /// The number that begins at `at`, and where it ends.
@@ -201,10 +201,14 @@ pub fn space(bytes: &[u8], mut at: usize) -> usize {
 /// # Errors
 /// It has an escape that JSON does not know, or no end.
 #[inline(always)]
-pub fn text<'a>(bytes: &'a [u8], at: usize, scratch: &'a mut Vec<u8>) -> Result<(&'a [u8], usize), Wrong> {
+pub fn text<'a>(
+    bytes: &'a [u8],
+    at: usize,
+    scratch: &'a mut Vec<u8>,
+) -> Result<(&'a [u8], usize), JsonError> {
     let from = at + 1;
     let rest = bytes.get(from..).unwrap_or_default();
-    let found = quote_or_escape(rest).ok_or(Wrong::Cut)?;
+    let found = quote_or_escape(rest).ok_or(JsonError::Cut)?;
     if rest[found] == b'"' {
         return Ok((&rest[..found], from + found + 1));
     }
@@ -237,16 +241,16 @@ fn unescape<'a>(
     from: usize,
     found: usize,
     scratch: &'a mut Vec<u8>,
-) -> Result<(&'a [u8], usize), Wrong> {
+) -> Result<(&'a [u8], usize), JsonError> {
     scratch.clear();
     scratch.extend_from_slice(&bytes[from..from + found]);
     let mut at = from + found;
     loop {
         match bytes.get(at) {
-            None => return Err(Wrong::Cut),
+            None => return Err(JsonError::Cut),
             Some(b'"') => return Ok((scratch, at + 1)),
             Some(b'\\') => {
-                let escape = *bytes.get(at + 1).ok_or(Wrong::Cut)?;
+                let escape = *bytes.get(at + 1).ok_or(JsonError::Cut)?;
                 at += 2;
                 let byte = match escape {
                     b'"' | b'\\' | b'/' => escape,
@@ -270,13 +274,13 @@ fn unescape<'a>(
                         scratch.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                         continue;
                     }
-                    _ => return Err(Wrong::Unexpected(at - 1)),
+                    _ => return Err(JsonError::Unexpected(at - 1)),
                 };
                 scratch.push(byte);
             }
             Some(_) => {
                 let rest = &bytes[at..];
-                let length = memchr2(b'"', b'\\', rest).ok_or(Wrong::Cut)?;
+                let length = memchr2(b'"', b'\\', rest).ok_or(JsonError::Cut)?;
                 scratch.extend_from_slice(&rest[..length]);
                 at += length;
             }
@@ -284,10 +288,10 @@ fn unescape<'a>(
     }
 }
 
-fn hex(bytes: &[u8], at: usize) -> Result<u16, Wrong> {
-    let digits = bytes.get(at..at + 4).ok_or(Wrong::Cut)?;
+fn hex(bytes: &[u8], at: usize) -> Result<u16, JsonError> {
+    let digits = bytes.get(at..at + 4).ok_or(JsonError::Cut)?;
     digits.iter().try_fold(0u16, |value, digit| {
-        let digit = (*digit as char).to_digit(16).ok_or(Wrong::Unexpected(at))?;
+        let digit = (*digit as char).to_digit(16).ok_or(JsonError::Unexpected(at))?;
         Ok(value << 4 | digit as u16)
     })
 }
@@ -296,9 +300,9 @@ fn hex(bytes: &[u8], at: usize) -> Result<u16, Wrong> {
 ///
 /// # Errors
 /// It ends too early. What is inside is not looked at.
-pub fn skip(bytes: &[u8], at: usize) -> Result<usize, Wrong> {
+pub fn skip(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
     match bytes.get(at) {
-        None => Err(Wrong::Cut),
+        None => Err(JsonError::Cut),
         Some(b'"') => end_of_text(bytes, at + 1),
         Some(b'{') => rest_of(bytes, at + 1, false),
         Some(b'[') => rest_of(bytes, at + 1, true),
@@ -308,9 +312,9 @@ pub fn skip(bytes: &[u8], at: usize) -> Result<usize, Wrong> {
                 .iter()
                 .position(|byte| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r'));
             match length {
-                Some(0) => Err(Wrong::Unexpected(at)),
+                Some(0) => Err(JsonError::Unexpected(at)),
                 Some(length) => Ok(at + length),
-                None => Err(Wrong::Cut),
+                None => Err(JsonError::Cut),
             }
         }
     }
@@ -318,10 +322,10 @@ pub fn skip(bytes: &[u8], at: usize) -> Result<usize, Wrong> {
 
 /// The end of the string whose first byte after the quote is at `at`.
 #[inline]
-fn end_of_text(bytes: &[u8], mut at: usize) -> Result<usize, Wrong> {
+fn end_of_text(bytes: &[u8], mut at: usize) -> Result<usize, JsonError> {
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
-        let found = quote_or_escape(rest).ok_or(Wrong::Cut)?;
+        let found = quote_or_escape(rest).ok_or(JsonError::Cut)?;
         if rest[found] == b'"' {
             return Ok(at + found + 1);
         }
@@ -330,11 +334,11 @@ fn end_of_text(bytes: &[u8], mut at: usize) -> Result<usize, Wrong> {
 }
 
 /// The end of the object or array inside which `at` is. Brackets of the other kind are not looked at.
-fn rest_of(bytes: &[u8], mut at: usize, array: bool) -> Result<usize, Wrong> {
+fn rest_of(bytes: &[u8], mut at: usize, array: bool) -> Result<usize, JsonError> {
     let (begin, end) = if array { (b'[', b']') } else { (b'{', b'}') };
     let mut depth = 1u32;
     loop {
-        match *bytes.get(at).ok_or(Wrong::Cut)? {
+        match *bytes.get(at).ok_or(JsonError::Cut)? {
             b'"' => {
                 at = end_of_text(bytes, at + 1)?;
                 continue;

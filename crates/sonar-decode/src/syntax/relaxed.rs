@@ -17,14 +17,14 @@ const COMMANDS: [&[u8]; 4] = [b"command", b"originatingCommand", b"query", b"upd
 /// It is no document that is known. At this byte.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("byte {0} cannot be read")]
-pub struct Wrong(pub usize);
+pub struct PrintedError(pub usize);
 
 /// Writes `document` as extended JSON behind what `out` holds. Returns whether the shell left out a part of a
 /// command.
 ///
 /// # Errors
 /// It is no document that is known.
-pub fn to_json(document: &[u8], out: &mut Vec<u8>) -> Result<bool, Wrong> {
+pub fn to_json(document: &[u8], out: &mut Vec<u8>) -> Result<bool, PrintedError> {
     let mut converter = Converter { bytes: document, at: 0, out, in_command: false, left_out: false };
     converter.space();
     if converter.peek() != Some(b'{') {
@@ -44,11 +44,9 @@ struct Converter<'a, 'o> {
     left_out: bool,
 }
 
-type Done = Result<(), Wrong>;
-
 impl<'a> Converter<'a, '_> {
-    fn wrong(&self) -> Wrong {
-        Wrong(self.at)
+    fn wrong(&self) -> PrintedError {
+        PrintedError(self.at)
     }
 
     fn peek(&self) -> Option<u8> {
@@ -73,11 +71,11 @@ impl<'a> Converter<'a, '_> {
         is_next
     }
 
-    fn expect(&mut self, byte: u8) -> Done {
+    fn expect(&mut self, byte: u8) -> Result<(), PrintedError> {
         if self.take(byte) { Ok(()) } else { Err(self.wrong()) }
     }
 
-    fn object(&mut self, depth: usize) -> Done {
+    fn object(&mut self, depth: usize) -> Result<(), PrintedError> {
         self.expect(b'{')?;
         self.out.push(b'{');
         let mut first = true;
@@ -105,7 +103,7 @@ impl<'a> Converter<'a, '_> {
         }
     }
 
-    fn key(&mut self) -> Done {
+    fn key(&mut self) -> Result<(), PrintedError> {
         match self.peek() {
             Some(b'"' | b'\'' | b'`') => self.text(),
             _ => {
@@ -129,7 +127,7 @@ impl<'a> Converter<'a, '_> {
         self.rest().iter().take_while(|byte| part(byte)).count()
     }
 
-    fn array(&mut self, depth: usize) -> Done {
+    fn array(&mut self, depth: usize) -> Result<(), PrintedError> {
         self.expect(b'[')?;
         let inside = self.rest();
         let marks: [&[u8]; 3] = [b"Object", b"Array", b"Circular"];
@@ -173,7 +171,7 @@ impl<'a> Converter<'a, '_> {
         self.left_out |= self.in_command;
     }
 
-    fn value(&mut self, depth: usize) -> Done {
+    fn value(&mut self, depth: usize) -> Result<(), PrintedError> {
         if depth >= MAX_NESTING {
             return Err(self.wrong());
         }
@@ -190,7 +188,7 @@ impl<'a> Converter<'a, '_> {
     }
 
     /// A string, or several joined with `+`, as Node breaks one with line feeds.
-    fn text(&mut self) -> Done {
+    fn text(&mut self) -> Result<(), PrintedError> {
         self.out.push(b'"');
         loop {
             self.part()?;
@@ -217,7 +215,7 @@ impl<'a> Converter<'a, '_> {
         }
     }
 
-    fn part(&mut self) -> Done {
+    fn part(&mut self) -> Result<(), PrintedError> {
         let quote = self.peek().ok_or(self.wrong())?;
         self.at += 1;
         loop {
@@ -251,7 +249,7 @@ impl<'a> Converter<'a, '_> {
         self.out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
     }
 
-    fn escape(&mut self) -> Done {
+    fn escape(&mut self) -> Result<(), PrintedError> {
         let letter = self.bytes.get(self.at + 1).copied().ok_or(self.wrong())?;
         let hex = |range: std::ops::Range<usize>| {
             let digits = self.bytes.get(range).and_then(|digits| std::str::from_utf8(digits).ok())?;
@@ -306,7 +304,7 @@ impl<'a> Converter<'a, '_> {
         Ok(())
     }
 
-    fn regex(&mut self) -> Done {
+    fn regex(&mut self) -> Result<(), PrintedError> {
         let (mut end, mut class) = (self.at + 1, false);
         loop {
             match self.bytes.get(end).ok_or(self.wrong())? {
@@ -325,7 +323,7 @@ impl<'a> Converter<'a, '_> {
         Ok(())
     }
 
-    fn number(&mut self) -> Done {
+    fn number(&mut self) -> Result<(), PrintedError> {
         let negative = self.peek() == Some(b'-');
         let digits = self.at + usize::from(matches!(self.peek(), Some(b'-' | b'+')));
         let rest = self.bytes.get(digits..).unwrap_or(&[]);
@@ -356,7 +354,7 @@ impl<'a> Converter<'a, '_> {
     }
 
     /// `true`, `ISODate("…")`, `new Date(…)`, `Binary.createFromBase64('…', 4)` and their like.
-    fn named(&mut self) -> Done {
+    fn named(&mut self) -> Result<(), PrintedError> {
         if self.rest().starts_with(b"new ") {
             self.at += 4;
             self.space();
@@ -377,7 +375,7 @@ impl<'a> Converter<'a, '_> {
             return Ok(());
         }
         let known = self.call(name);
-        known.ok_or(Wrong(begin))
+        known.ok_or(PrintedError(begin))
     }
 
     /// Writes what a call of `name` comes to; `None`: it is not known.

@@ -2,7 +2,7 @@
 //! `ObjectId('…')`, `new Date(…)`, and strings **without any escapes**.
 //!
 //! So a string that holds a quote can read in more than one way. A string ends at its first quote; where
-//! what follows cannot stand behind a string, the text is [`Wrong::Ambiguous`]. A string that holds text
+//! what follows cannot stand behind a string, the text is [`ShellError::Ambiguous`]. A string that holds text
 //! which itself reads like the rest of the document (`x", b: "y`) cannot be distinguished from two strings by
 //! anyone: the reading without quotes in strings is taken.
 //!
@@ -15,7 +15,7 @@ use crate::bson::{Key, Kind, MAX_KEY, Opened, Step, Value, Visitor};
 
 /// Why a text has no one reading.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Wrong {
+pub enum ShellError {
     /// It can be read in more than one way, or in none.
     #[error("the text at byte {0} has more than one reading")]
     Ambiguous(usize),
@@ -29,8 +29,8 @@ pub enum Wrong {
 ///
 /// # Errors
 /// The text has more than one reading, or ends too early; the visitor got what came before.
-pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usize, Wrong> {
-    Walk { bytes, at, visitor, index: Index::default() }.document()
+pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usize, ShellError> {
+    ShellWalk { bytes, at, visitor, index: Index::default() }.document()
 }
 
 /// Tells of as much of a command as `text` holds, as an element `command`.
@@ -83,15 +83,15 @@ static IN_KEY: [InKey; 256] = {
     table
 };
 
-struct Walk<'a, 'v, V> {
+struct ShellWalk<'a, 'v, V> {
     bytes: &'a [u8],
     at: usize,
     visitor: &'v mut V,
     index: Index,
 }
 
-impl<'a, V: Visitor> Walk<'a, '_, V> {
-    fn document(mut self) -> Result<usize, Wrong> {
+impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
+    fn document(mut self) -> Result<usize, ShellError> {
         let mut open = [Open { array: false, next: 0 }; DEEPEST];
         let mut depth = 1;
         // Containers opened since the visitor stopped listening; it listens while this is 0.
@@ -113,16 +113,16 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
             let number = top.next;
             open[depth - 1].next = number.saturating_add(1);
             let key: &'a [u8] = if top.array { &[] } else { self.key()? };
-            let Some(&byte) = self.bytes.get(self.at) else { return Err(Wrong::Cut) };
+            let Some(&byte) = self.bytes.get(self.at) else { return Err(ShellError::Cut) };
             if matches!(byte, b'{' | b'[') {
                 let array = byte == b'[';
                 self.at += 1;
                 if depth >= DEEPEST {
-                    return Err(Wrong::Ambiguous(self.at));
+                    return Err(ShellError::Ambiguous(self.at));
                 }
                 if depth == 1 && matches!(key, b"lsid" | b"$clusterTime") {
                     // Made by drivers and checked by servers: no strings in them.
-                    self.at = end_of_plain(self.bytes, self.at).ok_or(Wrong::Cut)?;
+                    self.at = end_of_plain(self.bytes, self.at).ok_or(ShellError::Cut)?;
                     continue;
                 }
                 let opened = if muted > 0 || depth >= MAX_DEPTH {
@@ -160,7 +160,7 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
     }
 
     /// Whether the container ends here; else goes to its next element.
-    fn ends(&mut self, array: bool, first: bool) -> Result<bool, Wrong> {
+    fn ends(&mut self, array: bool, first: bool) -> Result<bool, ShellError> {
         let rest = &self.bytes[self.at.min(self.bytes.len())..];
         let end = if array { b']' } else { b'}' };
         match rest {
@@ -180,12 +180,12 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
                 self.at += 1;
                 Ok(false)
             }
-            [] | [b' '] | [b','] => Err(Wrong::Cut),
-            _ => Err(Wrong::Ambiguous(self.at)),
+            [] | [b' '] | [b','] => Err(ShellError::Cut),
+            _ => Err(ShellError::Ambiguous(self.at)),
         }
     }
 
-    fn key(&mut self) -> Result<&'a [u8], Wrong> {
+    fn key(&mut self) -> Result<&'a [u8], ShellError> {
         let rest = &self.bytes[self.at..];
         let mut at = 0;
         while let Some(byte) = rest.get(at) {
@@ -197,36 +197,37 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
                         return Ok(&rest[..at]);
                     }
                     Some(_) => {}
-                    None => return Err(Wrong::Cut),
+                    None => return Err(ShellError::Cut),
                 },
-                InKey::Part | InKey::Never => return Err(Wrong::Ambiguous(self.at)),
+                InKey::Part | InKey::Never => return Err(ShellError::Ambiguous(self.at)),
             }
             at += 1;
         }
-        Err(Wrong::Cut)
+        Err(ShellError::Cut)
     }
 
     /// A scalar that begins here, and where it ends.
-    fn scalar(&self, byte: u8) -> Result<(Kind, Scalar<'a>, usize), Wrong> {
+    fn scalar(&self, byte: u8) -> Result<(Kind, Scalar<'a>, usize), ShellError> {
         let rest = &self.bytes[self.at..];
-        let ambiguous = Err(Wrong::Ambiguous(self.at));
+        let ambiguous = Err(ShellError::Ambiguous(self.at));
         let end_of = |length: usize| self.at + length;
         match byte {
             b'"' => {
-                let Some(length) = memchr(b'"', &rest[1..]) else { return Err(Wrong::Cut) };
+                let Some(length) = memchr(b'"', &rest[1..]) else { return Err(ShellError::Cut) };
                 match follows(&rest[length + 2..]) {
                     Some(true) => Ok((Kind::String, Scalar::Text(&rest[1..1 + length]), end_of(length + 2))),
                     Some(false) => ambiguous,
-                    None => Err(Wrong::Cut),
+                    None => Err(ShellError::Cut),
                 }
             }
             b'0'..=b'9' | b'-' => {
-                let length = rest.iter().position(|byte| matches!(byte, b',' | b' ')).ok_or(Wrong::Cut)?;
+                let length =
+                    rest.iter().position(|byte| matches!(byte, b',' | b' ')).ok_or(ShellError::Cut)?;
                 let Some(number) = number(&rest[..length]) else { return ambiguous };
                 match follows(&rest[length..]) {
                     Some(true) => {}
                     Some(false) => return ambiguous,
-                    None => return Err(Wrong::Cut),
+                    None => return Err(ShellError::Cut),
                 }
                 let kind = match number {
                     Number::Long(_) => Kind::Int64,
@@ -237,7 +238,7 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
             b'/' => {
                 let mut from = 1;
                 loop {
-                    let Some(slash) = memchr(b'/', &rest[from..]) else { return Err(Wrong::Cut) };
+                    let Some(slash) = memchr(b'/', &rest[from..]) else { return Err(ShellError::Cut) };
                     let after = from + slash + 1;
                     if rest[from..after].contains(&b'"') {
                         return ambiguous;
@@ -246,7 +247,7 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
                     match follows(&rest[after + flags..]) {
                         Some(true) => return Ok((Kind::Regex, Scalar::Other, end_of(after + flags))),
                         Some(false) => from = after,
-                        None => return Err(Wrong::Cut),
+                        None => return Err(ShellError::Cut),
                     }
                 }
             }
@@ -255,14 +256,14 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
                 match follows(&rest[length..]) {
                     Some(true) => Ok((kind, scalar, end_of(length))),
                     Some(false) => ambiguous,
-                    None => Err(Wrong::Cut),
+                    None => Err(ShellError::Cut),
                 }
             }
         }
     }
 
     /// A value that begins with a letter.
-    fn word(&self, rest: &'a [u8]) -> Result<(Kind, Scalar<'a>, usize), Wrong> {
+    fn word(&self, rest: &'a [u8]) -> Result<(Kind, Scalar<'a>, usize), ShellError> {
         const WORDS: [(&[u8], Kind, Scalar<'static>); 10] = [
             (b"true", Kind::Boolean, Scalar::Flag(1)),
             (b"false", Kind::Boolean, Scalar::Flag(0)),
@@ -293,7 +294,7 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
         }
         for (word, kind) in CALLS {
             if rest.first() == word.first() && rest.starts_with(word) {
-                let Some(end) = memchr(b')', &rest[word.len()..]) else { return Err(Wrong::Cut) };
+                let Some(end) = memchr(b')', &rest[word.len()..]) else { return Err(ShellError::Cut) };
                 let inside = &rest[word.len()..word.len() + end];
                 let inside = inside.trim_ascii();
                 let quoted = |quote: &[u8]| inside.strip_prefix(quote).and_then(|i| i.strip_suffix(quote));
@@ -301,7 +302,7 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
                 let scalar = match kind {
                     Kind::Int64 | Kind::Int32 => match number(inside) {
                         Some(number @ Number::Long(_)) => Scalar::Number(number),
-                        _ => return Err(Wrong::Ambiguous(self.at)),
+                        _ => return Err(ShellError::Ambiguous(self.at)),
                     },
                     _ => Scalar::Other,
                 };
@@ -319,7 +320,7 @@ impl<'a, V: Visitor> Walk<'a, '_, V> {
         }
         // Code is written as it is; so are things that no version is known to write.
         let is_cut = rest.len() < 14 && memchr(b' ', rest).is_none();
-        Err(if is_cut { Wrong::Cut } else { Wrong::Ambiguous(self.at) })
+        Err(if is_cut { ShellError::Cut } else { ShellError::Ambiguous(self.at) })
     }
 }
 

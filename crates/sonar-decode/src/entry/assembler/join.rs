@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use foldhash::quality::RandomState;
 use sonar_core::{Identity, PlanFlags, ShapeInfo, Statement};
 
-use super::{Assembler, Circumstances, NS_PER_MS, Resolved, Sink};
+use super::{Circumstances, NS_PER_MS, OperationAssembler, Resolved, Sink};
 use crate::entry::{Fields, ParsedEntry};
 use crate::identity::{join_texts, mixed};
 use crate::shape::{CommandKind, Rendered};
 
 /// A statement that waits for the command that held it, or that command.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingStatement {
     pub resolved: Resolved,
     pub fields: Fields,
     pub circumstances: Circumstances,
@@ -21,29 +21,30 @@ pub(super) struct Waiting {
 
 /// The statements that wait on one thread.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct StatementQueue {
     /// Its place among the threads; a thread that waits again has a new one.
     place: u64,
-    statements: Vec<Waiting>,
+    statements: Vec<WaitingStatement>,
 }
 
-impl Assembler {
+impl OperationAssembler {
     /// Takes away what waits on a thread.
-    fn take_waiting(&mut self, thread: u64) -> Vec<Waiting> {
+    fn take_waiting(&mut self, thread: u64) -> Vec<WaitingStatement> {
         let all = self.waiting.remove(&thread).map(|queue| queue.statements).unwrap_or_default();
         self.waiting_count -= all.len();
         all
     }
 
     /// Whether a thread waits, since it took this place.
-    fn holds_place(waiting: &HashMap<u64, Queue, RandomState>, (place, thread): (u64, u64)) -> bool {
+    fn holds_place(waiting: &HashMap<u64, StatementQueue, RandomState>, (place, thread): (u64, u64)) -> bool {
         waiting.get(&thread).is_some_and(|queue| queue.place == place)
     }
 
     /// A statement waits for the command that held it.
-    pub(super) fn wait(&mut self, thread: u64, statement: Waiting, sink: &mut impl Sink) {
+    pub(super) fn wait(&mut self, thread: u64, statement: WaitingStatement, sink: &mut impl Sink) {
         let (kind, namespace) = (statement.resolved.kind, &statement.fields.namespace);
-        let is_of_other = |last: &Waiting| last.resolved.kind != kind || last.fields.namespace != *namespace;
+        let is_of_other =
+            |last: &WaitingStatement| last.resolved.kind != kind || last.fields.namespace != *namespace;
         // The command of the statements before was not logged.
         if self.waiting.get(&thread).and_then(|queue| queue.statements.last()).is_some_and(is_of_other) {
             self.release(thread, sink);
@@ -72,13 +73,19 @@ impl Assembler {
     }
 
     /// Makes one operation of a command, `entry`, and the statements that wait for it.
-    pub(super) fn join(&mut self, thread: u64, command: Waiting, entry: &ParsedEntry, sink: &mut impl Sink) {
-        let Waiting { mut resolved, mut fields, mut circumstances } = command;
+    pub(super) fn join(
+        &mut self,
+        thread: u64,
+        command: WaitingStatement,
+        entry: &ParsedEntry,
+        sink: &mut impl Sink,
+    ) {
+        let WaitingStatement { mut resolved, mut fields, mut circumstances } = command;
         // Statements that ended before the command began belong to another one, which was not logged.
         let length_ms = fields.millis.unwrap_or(0).saturating_add(1);
         let begin = circumstances.end.unix_ns().saturating_sub(length_ms.saturating_mul(NS_PER_MS));
         let is_insert = resolved.kind == CommandKind::Insert;
-        let is_own = |one: &Waiting| {
+        let is_own = |one: &WaitingStatement| {
             let (shape, wanted) = (&one.resolved.shape, &resolved.shape);
             let is_statement = one.resolved.kind == resolved.kind && shape.collection == wanted.collection;
             // An insert into a time series updates its buckets.
@@ -117,8 +124,8 @@ impl Assembler {
     }
 
     /// The shape of a command whose statements were logged one by one: as on the wire.
-    fn put_together(&mut self, resolved: &mut Resolved, own: &[Waiting], base: u64) {
-        let mut distinct: Vec<(&Waiting, u32)> = Vec::new();
+    fn put_together(&mut self, resolved: &mut Resolved, own: &[WaitingStatement], base: u64) {
+        let mut distinct: Vec<(&WaitingStatement, u32)> = Vec::new();
         for one in own {
             match distinct.iter_mut().find(|(known, _)| known.resolved.shape.id == one.resolved.shape.id) {
                 Some((_, count)) => *count += 1,
@@ -143,7 +150,7 @@ impl Assembler {
                 self.other_shape.clone()
             }
             None => {
-                let rendered = |one: &Waiting| Rendered {
+                let rendered = |one: &WaitingStatement| Rendered {
                     typed: one.resolved.shape.typed.to_string(),
                     plain: one.resolved.shape.plain.to_string(),
                     cut: one.resolved.shape.cut,
@@ -172,7 +179,7 @@ impl Assembler {
         }
     }
 
-    fn emit_alone(&mut self, one: &Waiting, sink: &mut impl Sink) {
+    fn emit_alone(&mut self, one: &WaitingStatement, sink: &mut impl Sink) {
         self.emit(&one.resolved, &one.fields, &one.circumstances, sink);
     }
 
@@ -259,9 +266,9 @@ mod tests {
     use crate::log::{Log, Settings};
 
     #[derive(Debug, Default)]
-    struct Seen(Vec<(String, u64)>);
+    struct SeenTexts(Vec<(String, u64)>);
 
-    impl Sink for Seen {
+    impl Sink for SeenTexts {
         fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, entries: u64) {
             self.0.push((format!("{} {}", op.shape.typed, op.latency_ns.unwrap_or(0) / NS_PER_MS), entries));
         }
@@ -287,8 +294,8 @@ mod tests {
     }
 
     /// Reads lines with a cap of three waiting statements.
-    fn read(lines: &[String]) -> (Seen, Log) {
-        let (mut log, mut seen) = (Log::new(Settings::default()), Seen::default());
+    fn read(lines: &[String]) -> (SeenTexts, Log) {
+        let (mut log, mut seen) = (Log::new(Settings::default()), SeenTexts::default());
         log.set_max_waiting(3);
         for line in lines {
             log.line(line.as_bytes(), &mut seen);
@@ -346,7 +353,7 @@ mod tests {
 
     #[test]
     fn the_order_of_threads_does_not_grow() {
-        let mut assembler = Assembler::default();
+        let mut assembler = OperationAssembler::default();
         let resolved = Resolved {
             shape: Arc::default(),
             ordered: ShapeId::default(),
@@ -364,10 +371,10 @@ mod tests {
             entries: 1,
             cursor: None,
         };
-        let statement = Waiting { resolved, fields: Fields::default(), circumstances };
+        let statement = WaitingStatement { resolved, fields: Fields::default(), circumstances };
         for thread in 0..10_000 {
-            assembler.wait(thread, statement.clone(), &mut Seen::default());
-            assembler.end_thread(thread, &mut Seen::default());
+            assembler.wait(thread, statement.clone(), &mut SeenTexts::default());
+            assembler.end_thread(thread, &mut SeenTexts::default());
         }
         assert!(assembler.waiting_order.len() <= 66, "{}", assembler.waiting_order.len());
     }
