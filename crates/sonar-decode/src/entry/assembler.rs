@@ -25,24 +25,24 @@ const NS_PER_MS: u64 = 1_000_000;
 /// What is known of an operation beside its entry.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct EntryContext<'a> {
-    /// Who the client is, where its connection said so.
+    /// The client, if it is known from its connection.
     pub app: Option<&'a Arc<Application>>,
     /// The client is a server.
     pub from_server: bool,
-    /// It came on no client's connection.
+    /// No client's connection sent it.
     pub internal: bool,
-    /// When it ended, where the entry itself does not say.
+    /// When it ended, for entries that do not contain it.
     pub end: Option<Timestamp>,
-    /// Which connection or thread: statements are joined to the next command of the same one. `None`: the
-    /// source has no commands around statements, and each is an operation of its own.
+    /// The connection or thread: statements are joined to its next command. `None`: the source has no commands around
+    /// statements, and each is an operation of its own.
     pub thread: Option<u64>,
-    /// How many operations the entry stands for, beside what it says itself.
+    /// How many operations the entry stands for, multiplied by its own `rateLimit`.
     pub weight: u32,
 }
 
 /// Receives operations.
 pub trait Sink {
-    /// One operation has ended; it was put together from so many `entries`.
+    /// Takes an operation that ended, and the number of entries that describe it.
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64);
 }
 
@@ -53,11 +53,11 @@ impl Sink for () {
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
-/// Makes operations of entries; knows the shapes and applications it has met.
+/// Makes operations of entries, which it takes in order. It knows the shapes and applications seen so far.
 pub struct OperationAssembler {
-    /// What was read; the counters of entries, files and lines are the caller's.
+    /// What was read. The caller counts entries, files and lines.
     pub reading: Reading,
-    /// Entries count once whatever their `rateLimit` says: Percona Server 4.4 before 4.4.8-9 writes it and
+    /// Each entry counts once whatever its `rateLimit`: Percona Server 4.4 before 4.4.8-9 writes it but
     /// profiles every operation (<https://perconadev.atlassian.net/browse/PSMDB-876>).
     pub ignores_rate_limit: bool,
     shapes: Shapes,
@@ -66,9 +66,9 @@ pub struct OperationAssembler {
     cursors: Cursors<CursorKey>,
     waiting: Map<u64, StatementQueue>,
     waiting_count: usize,
-    /// Places of threads in the order in which their statements began to wait; some wait no more.
+    /// The threads in the order in which their statements began to wait; some of them no longer wait.
     waiting_order: VecDeque<(u64, u64)>,
-    /// How many places there have been.
+    /// The number of the last place in that order.
     places: u64,
     /// [`MAX_WAITING`], or less in tests.
     max_waiting: usize,
@@ -106,7 +106,7 @@ struct Resolved {
     command: Option<&'static str>,
 }
 
-/// Who asked for an operation, when it ended, and for how many operations and entries it stands.
+/// Who issued an operation, when it ended, and how many operations and entries it stands for.
 #[derive(Clone, Debug)]
 struct Circumstances {
     app: Arc<Application>,
@@ -155,7 +155,8 @@ impl OperationAssembler {
         self.emit(&resolved, &entry.fields, &circumstances, sink);
     }
 
-    /// The shape of an entry: that of the opener for a getMore or killCursors whose opener came before, else its own.
+    /// The shape of an entry: for a getMore or killCursors that of the command that opened the cursor, if that came
+    /// before; else its own.
     fn resolve(&mut self, entry: &ParsedEntry, class: Class, text: impl FnOnce() -> ShapeInfo) -> Resolved {
         let kind = entry.kind;
         let uses_cursor = matches!(kind, CommandKind::GetMore | CommandKind::KillCursors);
@@ -228,7 +229,7 @@ impl OperationAssembler {
         self.max_waiting = most;
     }
 
-    /// Who the client is: as its connection said, or by the name in the entry alone.
+    /// The client: from its connection, or only the name that is in the entry.
     fn app(&mut self, fields: &Fields, context: &EntryContext<'_>) -> Arc<Application> {
         let name = fields.app.bytes();
         if let Some(app) = context.app
@@ -360,7 +361,7 @@ fn end_of(fields: &Fields, context: &EntryContext<'_>) -> Timestamp {
     }
 }
 
-/// Cursors as they are looked up. 3.2 to 4.4 write them as doubles in profiles, whose last digits are lost.
+/// The id of a cursor for look-ups. Profiles of 3.2 to 4.4 hold it as a double, which loses the last digits.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 enum CursorKey {
     /// The id.

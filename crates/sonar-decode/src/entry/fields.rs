@@ -1,4 +1,4 @@
-//! The fields of an entry, by their names in every version, in profiles and in logs.
+//! The fields of an entry, under the names that they have in profiles and logs of every version.
 //!
 //! Names and when they came: <https://www.mongodb.com/docs/manual/reference/database-profiler/>,
 //! <https://www.mongodb.com/docs/manual/reference/log-messages/>, and the release notes.
@@ -51,7 +51,7 @@ impl Op {
     }
 }
 
-/// A text of at most [`MAX_TEXT`] bytes in a buffer that is used again.
+/// A text of at most [`MAX_TEXT`] bytes, in a buffer that is reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextField(Vec<u8>);
 
@@ -69,7 +69,7 @@ impl TextField {
         self.0.truncate(MAX_TEXT);
     }
 
-    /// As it came.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -92,7 +92,7 @@ impl TextField {
     }
 }
 
-/// Every field that is read, but the commands.
+/// All fields that are read, except the commands.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct Fields {
@@ -157,7 +157,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Forgets all.
+    /// Forgets everything, for the next entry.
     pub fn reset(&mut self) {
         let texts = [
             &mut self.namespace,
@@ -177,7 +177,7 @@ impl Fields {
             Self { namespace, plan, query_hash, query_shape_hash, app, client, protocol, ..Self::default() };
     }
 
-    /// Takes a scalar at the top of an entry; whether its name is known.
+    /// Takes a scalar at the top of an entry. Returns whether its name is known.
     #[inline]
     pub fn scalar(&mut self, name: &[u8], kind: Kind, value: Value<'_>) -> bool {
         let bytes = match value {
@@ -188,7 +188,7 @@ impl Fields {
         let integer = || crate::shape::integer(kind, bytes);
         let count = || integer().and_then(|number| u64::try_from(number).ok());
         match name {
-            // A kind that is not known is nobody's request, as far as can be said.
+            // An unknown kind is not known to be a client's request.
             b"op" | b"type" => self.op = Op::of(bytes).unwrap_or(Op::Internal),
             b"ns" => self.set_namespace(bytes),
             b"ts" => {
@@ -259,7 +259,7 @@ impl Fields {
         true
     }
 
-    /// Takes the namespace as the server wrote it beside the command; what cannot be one is not shown.
+    /// Takes the namespace that the server wrote beside the command. What cannot be a namespace is not shown.
     pub fn set_namespace(&mut self, namespace: &[u8]) {
         self.namespace.set(if names::is_namespace(namespace) { namespace } else { names::UNPROVEN });
     }
@@ -316,7 +316,7 @@ impl Fields {
     }
 }
 
-/// A number that counts something, exactly.
+/// A count.
 fn unsigned(kind: Kind, bytes: &[u8]) -> Option<u64> {
     crate::shape::integer(kind, bytes).and_then(|number| u64::try_from(number).ok())
 }
@@ -327,7 +327,7 @@ fn add(sum: &mut Option<u64>, more: Option<u64>) {
     }
 }
 
-/// The parts of an entry, beside commands, that are gone into.
+/// The parts of an entry that are read beside its fields and commands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum EntrySection {
     /// `locks` of 3.0 and later, `lockStats` before.

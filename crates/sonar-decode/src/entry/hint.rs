@@ -1,11 +1,11 @@
-//! What has to be known of an entry before it is read: its kind, its namespace and its command.
+//! Finds the kind, the namespace and the command of an entry, which have to be known before the rest is read.
 //!
-//! Servers write these first. Programs that pass log lines on may sort the keys.
+//! Servers write these first, but programs that forward log lines may sort the keys.
 
 use super::{CommandHint, Fields, Op, is_known_first};
 use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
 
-/// Looks for them without reading anything else.
+/// Finds them and skips everything else.
 #[derive(Default)]
 pub(crate) struct HintFinder {
     fields: Fields,
@@ -19,7 +19,7 @@ impl HintFinder {
         (self.fields.op, self.fields, self.hint)
     }
 
-    /// A key of the command: the first that names a command whose value fits is it.
+    /// Takes a key of the command's document if it names the command: the first one with a value that fits does.
     fn command_key(&mut self, key: &Key<'_>, kind: Kind, value: Value<'_>) {
         let Value::Bytes(bytes) = value else { return };
         if self.hint.is_some() || !is_known_first(key.bytes) {

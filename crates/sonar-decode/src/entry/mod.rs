@@ -1,9 +1,8 @@
 //! What does one entry of a profile or log say? Reads `system.profile` documents and the attributes of
 //! log lines of every version.
 //!
-//! An [`Entry`] is a [`Visitor`]: whatever walks the source (BSON, JSON, the shell's syntax) hands it
-//! elements, and it hands those of the command on to the same [`Request`] that reads commands on the
-//! wire. So a query has one shape, wherever it was met.
+//! An [`Entry`] is a [`Visitor`] of the source (BSON, JSON, the shell's syntax). It passes the elements of the command
+//! on to the [`Request`] that also reads commands on the wire, so that a query has the same shape in every source.
 
 mod assembler;
 mod fields;
@@ -24,11 +23,11 @@ use crate::message::Request;
 use crate::names;
 use crate::shape::{CommandKind, Field, Mode, Text};
 
-/// Where in the entry the reader is. The depth counts open documents inside the part.
+/// The part of the entry that is being read. `depth` counts the documents that are open inside it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum EntryPlace {
     Top,
-    /// In a command; its first element names it.
+    /// In a command, which its first element names.
     Command {
         depth: u32,
         begun: bool,
@@ -45,7 +44,7 @@ enum EntryPlace {
         section: EntrySection,
         depth: u32,
     },
-    /// In an entry of the oplog; `object` once in what it did.
+    /// In an entry of the oplog; `object`: in the document that says what it did.
     Oplog {
         object: bool,
     },
@@ -59,7 +58,7 @@ pub enum Completeness {
     Nothing,
     /// All of it.
     Whole,
-    /// All that the version writes; not whether a write is `multi` or an `upsert`.
+    /// All that the version writes, which leaves out whether a write is `multi` or an `upsert`.
     Most,
     /// The beginning.
     Cut,
@@ -69,21 +68,21 @@ pub enum Completeness {
 pub struct Entry<T: Text> {
     /// The command, or where the entry describes a getMore, the command that opened the cursor.
     pub request: Request<T>,
-    /// All else.
+    /// The other fields.
     pub fields: Fields,
     /// How much of the command the entry has.
     pub completeness: Completeness,
     /// Name of the command that the entry describes, where `request` is another's.
     pub follows: Option<&'static str>,
-    /// The getMore has `maxTimeMS`, which only cursors that wait have.
+    /// The getMore has `maxTimeMS`, which only cursors that wait for data have.
     pub waits: bool,
     /// The cursor that a getMore or killCursors names.
     pub used_cursor: Option<i64>,
-    /// It was asked for by the server itself, in the words of the old protocol.
+    /// The server itself issued it, in the form of the old protocol.
     pub by_server: bool,
-    /// A write's statement: of an update or remove, not the command around it.
+    /// It is a statement of an update or remove, not the command around it.
     pub is_statement: bool,
-    /// `locks` holds nothing that is wanted: most operations have waited for none.
+    /// No lock was waited for, as in most operations, so `locks` need not be read.
     pub no_lock_waits: bool,
     /// The server left the query out because it was too large (`{$msg: …}`).
     pub withheld: bool,
@@ -93,15 +92,14 @@ pub struct Entry<T: Text> {
     pub doubt: Option<Identity>,
     /// The beginning of a command that was cut, in the shell's syntax.
     pub cut_command: Option<Vec<u8>>,
-    /// The command by the name that stands beside its document; for documents whose keys come in another
-    /// order than the server's.
+    /// The command that was found before its document is read, because its keys are not in the server's order.
     hint: Option<CommandHint>,
     filter: OldFilter,
-    /// What the oplog's entry did.
+    /// The letter of what the oplog's entry did; 0 before it is known.
     applied: u8,
     /// The command is the one that opened the cursor.
     in_origin: bool,
-    /// The first value is no proof of the collection: it is taken from the entry.
+    /// The first value may not be the collection, which is taken from the entry instead.
     collection_unproven: bool,
     single_batch: bool,
     inside: EntryPlace,
@@ -118,7 +116,7 @@ pub struct CommandHint {
     pub cursor: Option<i64>,
 }
 
-/// What is known of the filter of a write before 3.6.
+/// The filter of a write before 3.6.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 enum OldFilter {
     /// There is none.
@@ -158,7 +156,7 @@ impl<T: Text> Default for Entry<T> {
 }
 
 impl<T: Text> Entry<T> {
-    /// Forgets all; ready for an entry.
+    /// Forgets everything, for the next entry.
     pub fn reset(&mut self) {
         self.request.reset(Opcode::Msg);
         self.fields.reset();
@@ -182,7 +180,7 @@ impl<T: Text> Entry<T> {
         self.inside = EntryPlace::Top;
     }
 
-    /// Ends the entry: closes what is open, and says what the version leaves unsaid.
+    /// Ends the entry: closes what is open, and adds what the version leaves out.
     pub fn finish(&mut self) {
         self.finish_old();
         self.finish_unsaid();
@@ -193,14 +191,14 @@ impl<T: Text> Entry<T> {
             // A find of the old protocol, as 3.2 to 4.4 write it: a number beside `singleBatch` is a limit.
             request.mark(5, "limit", Field::Presence);
         }
-        // A client of the new protocol has no `ntoreturn`: the server asks itself.
+        // A client of the new protocol sends no `ntoreturn`, so this is the server's own request.
         self.by_server |= is_find && fields.to_return.is_some() && fields.protocol.bytes() == b"op_msg";
         if !request.has_database {
             request.set_database(fields.split_namespace().0);
         }
     }
 
-    /// Says what servers before 3.2 leave out: a query that matches everything.
+    /// Adds what servers before 3.2 leave out: a query that matches everything.
     fn finish_old(&mut self) {
         let leaves_out_empty = (self.leaves_out_empty || self.fields.is_old) && !self.withheld;
         match (self.completeness, self.fields.op) {
@@ -226,7 +224,7 @@ impl<T: Text> Entry<T> {
         while self.request.builder.is_open() {
             self.request.end_part();
         }
-        // A remove of everything, or of more than one document, had no limit: nothing is left unsaid.
+        // A remove of everything, or of more than one document, had no limit, so nothing is missing.
         let is_of_many = self.filter == OldFilter::Empty || self.fields.deleted > Some(1);
         if self.completeness == Completeness::Most && self.fields.op == Op::Remove && is_of_many {
             self.completeness = Completeness::Whole;
@@ -236,8 +234,8 @@ impl<T: Text> Entry<T> {
     /// Names what an entry without a command did.
     fn finish_unsaid(&mut self) {
         let Self { request, fields, hint, applied, .. } = self;
-        let told: (&[u8], Completeness) = match (self.completeness, fields.op) {
-            // An insert is its namespace, and there is no more to say of one.
+        let (name, completeness): (&[u8], Completeness) = match (self.completeness, fields.op) {
+            // The shape of an insert is its namespace.
             (Completeness::Nothing, Op::Insert) => (b"insert", Completeness::Whole),
             (Completeness::Nothing, Op::GetMore) => (b"getMore", Completeness::Nothing),
             (Completeness::Nothing, Op::KillCursors) => (b"killCursors", Completeness::Nothing),
@@ -257,12 +255,11 @@ impl<T: Text> Entry<T> {
             _ => return,
         };
         request.set_namespace(fields.namespace.bytes());
-        request.set_command(told.0);
-        self.completeness = told.1;
+        request.set_command(name);
+        self.completeness = completeness;
     }
 
-    /// A command found beforehand: the keys of its document come in another order than the server's, or its
-    /// document does not name it.
+    /// Sets the command of a document whose keys are not in the server's order, or that does not name its command.
     pub fn set_hint(&mut self, hint: Option<CommandHint>) {
         self.hint = hint;
     }
@@ -274,7 +271,7 @@ impl<T: Text> Entry<T> {
         self.completeness = Completeness::Whole;
     }
 
-    /// The document that is open cannot be read further: what comes next is beside it.
+    /// The open document cannot be read further: the next element stands beside it.
     pub fn abandon(&mut self) {
         self.inside = EntryPlace::Top;
     }
@@ -294,8 +291,8 @@ impl<T: Text> Entry<T> {
         Opened::Enter
     }
 
-    /// The first key of what stands under `command` or `query`: is it a command, a statement, the filter of a
-    /// query of the old protocol, or a document that was inserted? Whether it is read.
+    /// Decides by its first key whether the document of `command` or `query` is a command, a statement, the filter of a
+    /// query of the old protocol, or an inserted document. Returns whether it is read.
     fn begin(&mut self, key: &Key<'_>, text: Option<&[u8]>) -> bool {
         self.inside = EntryPlace::Command { depth: 0, begun: true };
         self.completeness = Completeness::Whole;
@@ -303,13 +300,13 @@ impl<T: Text> Entry<T> {
         let names_it =
             text.is_some_and(|text| text == collection || collection_of_cursor(collection) == text);
         if key.bytes == b"$msg" && text.is_some() {
-            // Not a query but a remark that there was one.
+            // It stands for a query that the server left out.
             self.withheld = true;
             return self.pass_over();
         }
         if self.in_origin {
             self.follows = Some("getMore");
-            // It may be a query of the old protocol, on a field of the name of a command.
+            // It may be a query of the old protocol on a field that has the name of a command.
             self.collection_unproven = text.is_some() && !names_it;
         }
         match self.fields.op {
@@ -336,7 +333,7 @@ impl<T: Text> Entry<T> {
             _ => {
                 self.request.set_database(database);
                 if let Some(hint) = self.hint.take_if(|_| !is_known_first(key.bytes)) {
-                    // Of another document the key may be any: its collection is the entry's, if it has one.
+                    // The first key is not the command's, so the collection is the entry's, if it has one.
                     let is_named = !collection.is_empty() && collection != b"$cmd";
                     let collection = if is_named { Some(collection) } else { hint.collection.as_deref() };
                     self.request.name_command(&hint.command, collection);
@@ -347,7 +344,7 @@ impl<T: Text> Entry<T> {
         true
     }
 
-    /// What is open is no query: none of it is read.
+    /// The open document is not a query, and is skipped.
     fn pass_over(&mut self) -> bool {
         self.completeness = Completeness::Nothing;
         self.inside = EntryPlace::Top;
@@ -363,7 +360,7 @@ impl<T: Text> Entry<T> {
         Opened::Enter
     }
 
-    /// `command: {}` or `query: {}`: of the old protocol it matches everything.
+    /// `command: {}` or `query: {}`, which match everything in the old protocol.
     fn close_empty(&mut self) {
         if self.fields.op == Op::GetMore || self.in_origin {
             self.follows = Some("getMore");
@@ -374,7 +371,7 @@ impl<T: Text> Entry<T> {
         self.request.end_part();
     }
 
-    /// Keeps what the origin of a getMore does not say.
+    /// Keeps what the command that opened the cursor of a getMore does not have.
     fn note_cursor(&mut self) {
         if self.request.kind == CommandKind::GetMore {
             self.waits |= self.request.max_time;
@@ -382,7 +379,7 @@ impl<T: Text> Entry<T> {
         }
     }
 
-    /// A write before 3.6: its filter, and its update.
+    /// Begins the filter or the update of a write before 3.6.
     fn begin_part(&mut self, update: bool) -> Opened {
         if !self.request.builder.is_open() {
             self.is_statement = true;
@@ -428,7 +425,7 @@ impl<T: Text> Entry<T> {
         Opened::Enter
     }
 
-    /// Whether this is where the source put the text of a command that it cut.
+    /// Whether the element is the text of a command that the source cut.
     fn is_cut(&mut self, key: &Key<'_>, kind: Kind) -> bool {
         let is_cut = kind == Kind::String && key.bytes == b"$truncated";
         if is_cut {
@@ -457,13 +454,13 @@ fn is_opener(key: &[u8]) -> bool {
     )
 }
 
-/// Whether a first key is that of a command that opens or follows a cursor. Where its value is a string,
-/// that has to be the collection: else it is a query on a field of this name.
+/// Whether a first key is that of a command that opens or follows a cursor. If its value is a string other than the
+/// collection, it is a query on a field of this name.
 fn is_cursor_command(key: &[u8], no_text: bool, names_it: bool) -> bool {
     (key == b"getMore" && no_text) || (is_opener(key) && (no_text || names_it))
 }
 
-/// Whether a first key is that of a command, so that the keys come in the server's order.
+/// Whether a first key names a command, which means that the keys are in the server's order.
 fn is_known_first(key: &[u8]) -> bool {
     CommandKind::of(key) != CommandKind::Other || names::names_a_collection(key)
 }

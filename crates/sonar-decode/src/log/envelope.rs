@@ -1,22 +1,21 @@
 //! Log lines inside the lines of other programs: behind a prefix (kubectl, docker, CRI, journald, syslog), or
 //! as a string in a JSON object.
 
-/// Lines inside lines inside lines; deeper ones are not looked for.
+/// The most lines of other programs around a line.
 pub(super) const MAX_DEPTH: u8 = 3;
-/// What some programs begin a file with.
+/// Some programs begin a file with this.
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The longest prefix.
 const MAX_PREFIX: usize = 1_024;
-/// The most places of one line where a log line may begin.
+/// The most places in a line that are tried as the beginning of a log line.
 const MAX_PLACES: usize = 16;
 
-/// Keys under which programs keep the line that they passed on.
+/// The keys under which programs keep a line that they forward.
 pub(super) fn is_key(key: &[u8]) -> bool {
     matches!(key, b"log" | b"message" | b"MESSAGE" | b"msg" | b"line" | b"textPayload" | b"_raw")
 }
 
-/// What stands behind the prefix of another program. `is_head`: whether a text begins as a line of 4.2 and
-/// earlier.
+/// The line behind the prefix of another program. `is_head`: whether a text begins as a line of 4.2 and earlier.
 pub(super) fn behind_prefix(line: &[u8], is_head: impl Fn(&[u8]) -> bool) -> Option<&[u8]> {
     let reach = line.len().min(MAX_PREFIX);
     let is_boundary = |byte: u8| matches!(byte, b' ' | b'\t' | b':' | b'|' | b']' | b'=' | b'm' | 0xbf);
@@ -53,7 +52,7 @@ pub(super) fn looks_like_json(line: &[u8]) -> bool {
         && (has(b"\"ctx\"") || has(b"\"msg\"") || has(b"ctx\\\"") || has(b"msg\\\""))
 }
 
-/// Whether JSON has a key under which programs keep a line.
+/// Whether JSON has a key under which programs keep a forwarded line.
 fn looks_like_envelope(line: &[u8]) -> bool {
     let keys: [&[u8]; 3] = [b"\"log\"", b"\"message\"", b"\"MESSAGE\""];
     keys.iter().any(|key| memchr::memmem::find(line, key).is_some())

@@ -1,4 +1,4 @@
-//! Puts lines together that a container runtime cut into parts, and objects that take several lines.
+//! Joins lines that a container runtime cut into parts, and objects that take several lines.
 //!
 //! Runtimes that follow Kubernetes' CRI write `<time> <stream> P <text>` for a part and `F` for the last one. Docker's
 //! json-file driver writes an object for each part; the text of the last one ends with a line feed. Both cut after
@@ -8,12 +8,12 @@
 //! <https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md>, and the copier of
 //! docker's daemon, <https://github.com/moby/moby/blob/master/daemon/logger/copier.go>.
 
-/// The longest line that is put together, in bytes.
+/// The longest line that is joined, in bytes.
 pub(super) const MAX_LINE: usize = 4 << 20;
 /// Docker cuts a line into parts of this many bytes. Shorter texts without a line feed come from other programs.
 const DOCKER_PART: usize = 16 << 10;
 
-/// Which output of the server a part belongs to. The parts of one line may stand between those of the other output.
+/// The output of the server that a part belongs to. Parts of both may alternate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum OutputStream {
     Stdout,
@@ -68,16 +68,16 @@ impl<'a> RuntimeLine<'a> {
     }
 }
 
-/// What came so far of something that takes several lines.
+/// The beginning of something that takes several lines.
 #[derive(Debug, Default)]
 pub(super) struct UnfinishedLine {
     text: Vec<u8>,
     lines: u64,
-    /// More than [`MAX_LINE`] bytes came: what follows is not kept.
+    /// It is longer than [`MAX_LINE`], and is not kept.
     is_too_long: bool,
 }
 
-/// What became of a part.
+/// What adding a line gives.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum JoinedLine {
     /// More parts follow.

@@ -1,8 +1,8 @@
 //! Which application is on which client address and port: read from a server's log, for connections whose
 //! handshake was not captured.
 //!
-//! Only three kinds of lines matter, and in a busy log they are few, so all others are passed over without being
-//! parsed: a connection was accepted, a client said who it is (from 3.4 on), a connection ended.
+//! Only three kinds of lines matter: a connection was accepted, a client identified itself (from 3.4 on), a connection
+//! ended. They are few in a busy log, so all others are skipped without being parsed.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,13 +33,12 @@ enum RemoteEvent {
 }
 
 impl Remotes {
-    /// Ready for the first line. Lines at `until` or later are passed over; `None`: all count.
+    /// Ready for the first line. Lines at `until` or later are skipped; `None`: all count.
     pub fn new(until: Option<Timestamp>) -> Self {
         Self { until, ..Self::default() }
     }
 
-    /// Reads one line, with or without its line feed. What cannot be read is passed over: somebody else's line,
-    /// or one that is cut.
+    /// Reads one line, with or without its line feed. Lines of other programs, and lines that are cut, are skipped.
     pub fn line(&mut self, line: &[u8]) {
         let found = match line.first() {
             Some(b'{') => json_event(line),
@@ -51,12 +50,12 @@ impl Remotes {
         }
         let client = Endpoint::from(address);
         if event != RemoteEvent::Metadata {
-            // A new connection from the same port is somebody else's until it says who it is.
+            // A new connection from the same port may be of another client.
             self.known.remove(&client);
             return;
         }
         let mut reader = ClientDocument::default();
-        // Old servers write the machine's name with quotes in it: what stands before that is enough.
+        // Old servers write the machine's name with quotes in it; the part before that is enough.
         let _ = match line.first() {
             Some(b'{') => json::walk(line, at, &mut reader).ok(),
             _ => shell::walk(line, at, &mut reader).ok(),
@@ -73,7 +72,7 @@ impl Remotes {
         self.known.into_iter()
     }
 
-    /// Connections of which it is known.
+    /// Connections whose application is known.
     pub fn len(&self) -> usize {
         self.known.len()
     }
@@ -83,7 +82,7 @@ impl Remotes {
         self.known.is_empty()
     }
 
-    /// Connections that were turned away because there were too many.
+    /// Connections that were not kept because there were too many.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -93,7 +92,7 @@ impl Remotes {
 fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, SocketAddr)> {
     const ATTRIBUTES: &[u8] = b"\"attr\":{";
     let end = memmem::find(line, ATTRIBUTES)?;
-    // What stands before the attributes is the server's own; what a client chose comes after.
+    // The server writes everything before the attributes; what a client chose comes after.
     let head = &line[..end];
     let message = &head[memmem::find(head, b"\"msg\":\"")? + 7..];
     let event = match &message[..memchr::memchr(b'"', message)?] {
@@ -115,7 +114,7 @@ fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, SocketAddr)> {
 
 /// The same of a line of 4.2 and earlier: `… [conn12] received client metadata from 10.0.0.9:51234 conn12: {…}`.
 fn text_event(line: &[u8]) -> Option<(RemoteEvent, usize, SocketAddr)> {
-    // The context is the server's own, and stands near the beginning.
+    // The server writes the context, near the beginning.
     let begin = memmem::find(&line[..line.len().min(120)], b"] ")? + 2;
     let message = &line[begin..];
     let (event, rest) = [
@@ -134,7 +133,7 @@ fn text_event(line: &[u8]) -> Option<(RemoteEvent, usize, SocketAddr)> {
     Some((event, document, address))
 }
 
-/// Not that of a Unix socket.
+/// An address; `None` for a Unix socket.
 fn address(text: &[u8]) -> Option<SocketAddr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }

@@ -1,8 +1,8 @@
 //! Lines of 4.2 and earlier.
 //!
 //! `<time> <severity> <COMPONENT> [<context>] <verb> <ns> … NNNms`, the severity and component from 3.0
-//! on, the time as ctime before 2.6. What an operation says of itself is a row of `key:value` and
-//! `key: { document }`; strings in documents are not escaped, see [`shell`].
+//! on, the time as ctime before 2.6. An operation is described by `key:value` and `key: { document }`; strings in
+//! documents are not escaped, see [`shell`].
 
 use memchr::memmem;
 use sonar_core::Identity;
@@ -63,7 +63,7 @@ impl<T: Text> LineReader<T> {
     }
 }
 
-/// What a message says that describes no operation.
+/// The event that a message describes which is not an operation.
 fn text_message(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKind {
     let after = |prefixes: &[&[u8]]| prefixes.iter().find_map(|prefix| message.strip_prefix(*prefix));
     let event = if let Some(rest) = after(&[b"connection accepted from "]) {
@@ -75,7 +75,7 @@ fn text_message(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) ->
     } else if message.starts_with(b"received client metadata from ") {
         let Some(at) = memchr::memchr(b'{', message) else { return LineKind::Malformed };
         let mut reader = ClientDocument::default();
-        // Servers name their machine with quotes in it: what stands before that is enough.
+        // Servers write their machine's name with quotes in it; the part before that is enough.
         let _ = shell::walk(message, at, &mut reader);
         LogEvent::Client((&reader).into())
     } else if let Some(rest) = after(&[b"MongoDB starting : ", b"MongoS starting : ", b"mongos starting : "])
@@ -177,7 +177,7 @@ impl<'a> TextEntry<'a> {
         Some(Self { op, rest, millis, was_cut })
     }
 
-    /// Where the figures begin behind a document that cannot be read.
+    /// Where the figures begin after a document that cannot be read.
     fn resume(&self, at: usize) -> usize {
         const BEGINS: [&[u8]; 9] = [
             b" planSummary: ",
@@ -201,7 +201,7 @@ impl<'a> TextEntry<'a> {
     /// Reads the document at `at` as the element `key`. Returns where it ends.
     fn document<T: Text>(&self, at: usize, key: &'static [u8], entry: &mut Entry<T>) -> usize {
         if key == b"locks" {
-            // Most lines have waited for none.
+            // Most operations waited for no lock.
             let Some(end) = shell::end_of_plain(self.rest, at + 1) else { return self.resume(at) };
             if memmem::find(&self.rest[at..end], b"timeAcquiringMicros").is_none() {
                 return end;
@@ -415,7 +415,7 @@ fn plan_length(text: &[u8]) -> usize {
     }
 }
 
-/// Whether the inside of a key pattern is names with plain numbers: `a: 1, b: -1 `.
+/// Whether a key pattern contains only names with plain numbers: `a: 1, b: -1 `.
 fn is_directions(inside: &[u8]) -> bool {
     let Some(inside) = inside.strip_suffix(b" ") else { return false };
     inside.split(|byte| *byte == b',').enumerate().all(|(at, field)| {
@@ -434,7 +434,7 @@ fn is_directions(inside: &[u8]) -> bool {
     })
 }
 
-/// Wants nothing.
+/// Skips everything.
 struct Skipper;
 
 impl Visitor for Skipper {

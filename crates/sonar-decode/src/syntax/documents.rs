@@ -28,10 +28,9 @@ enum ScanState {
     /// Between documents.
     #[default]
     Between,
-    /// In a line that holds something else. Set: the last thing in it was the `> ` of a prompt.
+    /// In a line with something else. Set: the last thing in it was the `> ` of a prompt.
     Line(bool),
-    /// Behind a `[` between documents: whether it holds documents is not known yet. Else it begins a prompt, a
-    /// list of something else, or anything at all.
+    /// Behind a `[` between documents: it may begin an array of documents, a prompt, or a list of something else.
     Bracket,
     /// In a document.
     Inside,
@@ -43,11 +42,11 @@ enum ScanState {
     Regex(bool, bool),
     /// In a comment. Set: the byte before was an asterisk.
     Comment(bool),
-    /// Behind something that cannot be, until a document begins at the margin.
+    /// Behind an error, until a document begins at the margin.
     Lost,
 }
 
-/// Where the text is being read.
+/// Finds documents; keeps where in the text it is.
 #[derive(Default, Debug)]
 pub struct Documents {
     state: ScanState,

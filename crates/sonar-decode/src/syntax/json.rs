@@ -6,10 +6,10 @@ use memchr::memchr2;
 use super::{Index, MAX_DEPTH, Number, Open, number, string};
 use crate::bson::{Key, Kind, MAX_KEY, Opened, Step, Value, Visitor};
 
-/// JSON that contradicts itself.
+/// Why a text is not JSON.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JsonError {
-    /// Something that cannot stand where it stands.
+    /// An unexpected byte.
     #[error("byte {0} is not JSON")]
     Unexpected(usize),
     /// It ends too early.
@@ -53,7 +53,7 @@ impl Stack {
 /// # Errors
 /// It is not JSON, or ends too early; the visitor got what came before.
 pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usize, JsonError> {
-    // Only strings with escapes need these; without, nothing is allocated.
+    // Only strings with escapes are copied, so most walks allocate nothing.
     let (mut key_buffer, mut value_buffer) = (Vec::new(), Vec::new());
     let (mut index, mut stack) = (Index::default(), Stack::new());
     let mut at = at + 1;
@@ -215,8 +215,8 @@ pub fn text<'a>(
     unescape(bytes, from, found, scratch)
 }
 
-/// Where the first quote or backslash is. Eight bytes at a time: most strings are so short that a call for
-/// help costs more.
+/// Where the first quote or backslash is. Reads eight bytes at a time: most strings are too short for a call of
+/// memchr to pay off.
 #[inline]
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -225,7 +225,7 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*chunk);
-        // The lowest mark is a true one; those above it may be a borrow's.
+        // The lowest mark is right; those above it may come from a borrow.
         let marks = zeros(word ^ (LOW * b'"' as u64)) | zeros(word ^ (LOW * b'\\' as u64));
         if marks != 0 {
             return Some(at + (marks.trailing_zeros() / 8) as usize);
@@ -296,10 +296,10 @@ fn hex(bytes: &[u8], at: usize) -> Result<u16, JsonError> {
     })
 }
 
-/// Passes over a value. Returns where it ends.
+/// Skips a value. Returns where it ends.
 ///
 /// # Errors
-/// It ends too early. What is inside is not looked at.
+/// It ends too early. Its content is not checked.
 pub fn skip(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
     match bytes.get(at) {
         None => Err(JsonError::Cut),
@@ -333,7 +333,7 @@ fn end_of_text(bytes: &[u8], mut at: usize) -> Result<usize, JsonError> {
     }
 }
 
-/// The end of the object or array inside which `at` is. Brackets of the other kind are not looked at.
+/// The end of the object or array around `at`. Brackets of the other kind are ignored.
 fn rest_of(bytes: &[u8], mut at: usize, array: bool) -> Result<usize, JsonError> {
     let (begin, end) = if array { (b'[', b']') } else { (b'{', b'}') };
     let mut depth = 1u32;
@@ -365,7 +365,7 @@ enum Extended<'a> {
 /// A value of a type that JSON does not have: `{"$oid": "…"}` and its like. `None`: it is a plain object.
 #[inline]
 fn extended(bytes: &[u8], at: usize) -> Option<(Kind, Extended<'_>, usize)> {
-    // `{"$` and a letter that begins one of the names: everything else, which is most, is excluded here.
+    // Most objects do not begin with `{"$`, and this excludes them quickly.
     let inner = space(bytes, at + 1);
     if bytes.get(inner..inner + 2)? != b"\"$" {
         return None;

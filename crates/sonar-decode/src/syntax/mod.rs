@@ -1,8 +1,7 @@
-//! Documents that are written as text: JSON, and the syntax of the shell. Whoever wants their elements is
-//! a [`Visitor`](crate::bson::Visitor), as for BSON, with the same calls.
+//! Documents that are written as text: JSON, and the syntax of the shell. As with BSON, a
+//! [`Visitor`](crate::bson::Visitor) takes their elements.
 //!
-//! What matters of a value is passed on as BSON has it: numbers and booleans with their value,
-//! strings with theirs, and of all else the type alone.
+//! Numbers, booleans and strings are passed on with their value, in BSON's form; of other values only the type.
 
 pub mod documents;
 pub mod json;
@@ -12,10 +11,10 @@ pub mod time;
 
 use crate::bson::{Key, MAX_VALUE, Value};
 
-/// The most open documents and arrays; deeper ones are passed over.
+/// The most open documents and arrays; deeper ones are skipped.
 pub const MAX_DEPTH: usize = crate::bson::MAX_DEPTH;
 
-/// A string as the BSON skimmer would hand it out, which counts its length and terminator too.
+/// A string as the BSON skimmer passes it on, whose limit includes length and terminator.
 #[inline]
 fn string(bytes: &[u8]) -> Value<'_> {
     if bytes.len() + 5 <= MAX_VALUE { Value::Bytes(bytes) } else { Value::Long }
@@ -52,7 +51,7 @@ struct Open {
     next: u32,
 }
 
-/// A decimal number, as the value of a BSON long where it is whole, else of a double.
+/// A decimal number in BSON's form: a long if it is whole, else a double.
 #[inline]
 fn number(text: &[u8]) -> Option<Number> {
     let (negative, digits) = match text.split_first() {

@@ -14,7 +14,7 @@ const LEFT_OUT: &[u8] = b"null";
 /// Names of the fields that hold a command.
 const COMMANDS: [&[u8]; 4] = [b"command", b"originatingCommand", b"query", b"updateobj"];
 
-/// It is no document that is known. At this byte.
+/// The byte at which a document cannot be read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("byte {0} cannot be read")]
 pub struct PrintedError(pub usize);
@@ -23,7 +23,7 @@ pub struct PrintedError(pub usize);
 /// command.
 ///
 /// # Errors
-/// It is no document that is known.
+/// It is not a document of a known form.
 pub fn to_json(document: &[u8], out: &mut Vec<u8>) -> Result<bool, PrintedError> {
     let mut converter = Converter { bytes: document, at: 0, out, in_command: false, left_out: false };
     converter.space();
@@ -318,7 +318,7 @@ impl<'a> Converter<'a, '_> {
         }
         self.at = end + 1;
         self.at += self.rest().iter().take_while(|byte| byte.is_ascii_lowercase()).count();
-        // The pattern is a value: nobody wants more of it than that it is one.
+        // The pattern is a value, of which only the type matters.
         self.out.extend_from_slice(b"{\"$regularExpression\":{\"pattern\":\"\",\"options\":\"\"}}");
         Ok(())
     }
@@ -378,7 +378,7 @@ impl<'a> Converter<'a, '_> {
         known.ok_or(PrintedError(begin))
     }
 
-    /// Writes what a call of `name` comes to; `None`: it is not known.
+    /// Writes the value of a call of `name`; `None`: it is not known.
     fn call(&mut self, name: &[u8]) -> Option<()> {
         // `Long.fromString`, `Binary.createFromBase64`: the type is what counts.
         let kind = name.split(|byte| *byte == b'.').next()?;
@@ -415,7 +415,7 @@ impl<'a> Converter<'a, '_> {
         self.typed(kind, first.as_ref().map(|(text, quoted)| (text.as_slice(), *quoted)))
     }
 
-    /// Passes over the other arguments and the `)`.
+    /// Skips the other arguments and the `)`.
     fn close(&mut self) -> Option<()> {
         let mut open = 1usize;
         while open > 0 {
@@ -454,7 +454,7 @@ impl<'a> Converter<'a, '_> {
                 text.parse::<f64>().ok()?;
                 format!("{{\"$numberDouble\":\"{text}\"}}")
             }
-            // Of all others the type alone has a say.
+            // Only the type of the others matters.
             (b"NumberDecimal" | b"Decimal128", _) => "{\"$numberDecimal\":\"0\"}".to_owned(),
             (b"ObjectId", _) => "{\"$oid\":\"000000000000000000000000\"}".to_owned(),
             (b"Timestamp", _) => "{\"$timestamp\":{\"t\":0,\"i\":0}}".to_owned(),

@@ -1,10 +1,9 @@
 //! The shell's syntax, as servers up to 4.2 write documents into their logs: keys without quotes,
 //! `ObjectId('…')`, `new Date(…)`, and strings **without any escapes**.
 //!
-//! So a string that holds a quote can read in more than one way. A string ends at its first quote; where
-//! what follows cannot stand behind a string, the text is [`ShellError::Ambiguous`]. A string that holds text
-//! which itself reads like the rest of the document (`x", b: "y`) cannot be distinguished from two strings by
-//! anyone: the reading without quotes in strings is taken.
+//! So a string that contains a quote has more than one reading. A string ends at its first quote; if what follows
+//! cannot follow a string, the text is [`ShellError::Ambiguous`]. A string that contains text which looks like the rest
+//! of a document (`x", b: "y`) cannot be distinguished from two strings: it is read as two.
 //!
 //! Written by `BSONObj::toString` of the servers; checked against recorded logs.
 
@@ -13,10 +12,10 @@ use memchr::memchr;
 use super::{Index, MAX_DEPTH, Number, Open, number, string};
 use crate::bson::{Key, Kind, MAX_KEY, Opened, Step, Value, Visitor};
 
-/// Why a text has no one reading.
+/// Why a text cannot be read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShellError {
-    /// It can be read in more than one way, or in none.
+    /// It has more than one reading, or none.
     #[error("the text at byte {0} has more than one reading")]
     Ambiguous(usize),
     /// It ends too early.
@@ -24,8 +23,8 @@ pub enum ShellError {
     Cut,
 }
 
-/// Walks the document that begins at `at`, which is that of its `{`. Returns where it ends. The outermost
-/// document is neither opened nor closed.
+/// Walks the document whose `{` is at `at`. Returns where it ends. The outermost document is neither opened nor
+/// closed.
 ///
 /// # Errors
 /// The text has more than one reading, or ends too early; the visitor got what came before.
@@ -33,21 +32,21 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
     ShellWalk { bytes, at, visitor, index: Index::default() }.document()
 }
 
-/// Tells of as much of a command as `text` holds, as an element `command`.
+/// Walks the beginning of a command that was cut, as the element `command`.
 pub fn beginning<V: Visitor>(text: &[u8], visitor: &mut V) {
     let Some(at) = memchr(b'{', text) else { return };
     if visitor.open(Key::new(b"command"), false) == Opened::Enter {
-        // What is wrong with it is that it was cut; the rest of it stands.
+        // An error means that it ends here; what came before is right.
         if walk(text, at, visitor).is_ok() {
             visitor.close();
         }
     }
 }
 
-/// The most open documents and arrays, those passed over included.
+/// The most open documents and arrays, including skipped ones.
 const DEEPEST: usize = 2 * MAX_DEPTH;
 
-/// Where a document ends inside which `at` is, and in whose strings there is no brace.
+/// Where the document around `at` ends, if none of its strings contains a brace.
 pub fn end_of_plain(bytes: &[u8], at: usize) -> Option<usize> {
     let mut depth = 1u32;
     for found in memchr::memchr2_iter(b'{', b'}', bytes.get(at..)?) {
@@ -63,7 +62,7 @@ pub fn end_of_plain(bytes: &[u8], at: usize) -> Option<usize> {
     None
 }
 
-/// What a byte does to a key that it stands in.
+/// What a byte means inside a key.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum InKey {
     Part,
@@ -94,9 +93,8 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
     fn document(mut self) -> Result<usize, ShellError> {
         let mut open = [Open { array: false, next: 0 }; DEEPEST];
         let mut depth = 1;
-        // Containers opened since the visitor stopped listening; it listens while this is 0.
+        // Open containers that the visitor skips; 0 while it takes elements.
         let mut muted = 0usize;
-        // The document around the muted one is passed over too.
         self.at += 1;
         loop {
             let top = open[depth - 1];
@@ -121,7 +119,7 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
                     return Err(ShellError::Ambiguous(self.at));
                 }
                 if depth == 1 && matches!(key, b"lsid" | b"$clusterTime") {
-                    // Made by drivers and checked by servers: no strings in them.
+                    // Drivers make these and servers check them: they contain no strings.
                     self.at = end_of_plain(self.bytes, self.at).ok_or(ShellError::Cut)?;
                     continue;
                 }
@@ -318,7 +316,7 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
                 return Ok((kind, Scalar::Other, word.len() + length));
             }
         }
-        // Code is written as it is; so are things that no version is known to write.
+        // Code is written without quotes, so where it ends is not known.
         let is_cut = rest.len() < 14 && memchr(b' ', rest).is_none();
         Err(if is_cut { ShellError::Cut } else { ShellError::Ambiguous(self.at) })
     }
@@ -332,7 +330,7 @@ enum Scalar<'a> {
     Other,
 }
 
-/// Whether what comes can stand behind a value; `None`: the text ends before that is clear.
+/// Whether this can follow a value; `None`: the text ends before that is clear.
 fn follows(rest: &[u8]) -> Option<bool> {
     match rest {
         [b',', b' ', ..] | [b' ', b'}' | b']', ..] => Some(true),
