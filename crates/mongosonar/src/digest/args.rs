@@ -119,7 +119,7 @@ pub struct CompareArgs {
     pub html: Option<PathBuf>,
 }
 
-/// A column of a digest, as help, its heading or `--json` names it.
+/// A column of a digest, by its name in the help, its heading or its name in `--json`.
 fn parse_sort(text: &str) -> Result<String, String> {
     match By::from_name(text) {
         Some(by) => Ok(by.name().to_owned()),
@@ -131,7 +131,7 @@ fn sort_help() -> String {
     format!("Sort by this column: {} [default: time]", By::ALL.map(By::name).join(" "))
 }
 
-/// In which zone times are shown and read.
+/// The zone in which times are shown and read.
 #[derive(Args, Debug, Default, Clone)]
 pub struct ZoneArgs {
     /// Show times in UTC [default: as the log's own clock has them; else UTC]
@@ -149,12 +149,12 @@ impl ZoneArgs {
     }
 }
 
-/// A point in time as somebody wrote it.
+/// A point in time as the user wrote it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum When {
     /// With an offset.
     At(Timestamp),
-    /// Without: what a clock shows, in milliseconds since it showed 1970-01-01T00:00:00.
+    /// Without one: what a clock shows, in milliseconds since it showed 1970-01-01T00:00:00.
     Clock(i64),
 }
 

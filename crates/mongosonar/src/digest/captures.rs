@@ -1,4 +1,4 @@
-//! Reading captures into a digest.
+//! Reads captures into a digest.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use crate::input;
 use crate::queries::applications;
 use crate::queries::packets::{self, End, PacketSink};
 
-/// What captures came to.
+/// What was read of captures.
 pub struct Captured {
     /// The operations that were served.
     pub collect: Collector,
     /// What was captured, and what was lost.
     pub coverage: Coverage,
-    /// A file is cut or damaged; all before that is in it.
+    /// A file is cut or damaged; everything before that is included.
     pub damaged: bool,
 }
 
@@ -38,7 +38,7 @@ impl Sink for Served {
     }
 }
 
-/// One capture file that is read.
+/// A capture file that is being read.
 struct CaptureReading<'a> {
     decoder: Decoder,
     shared: Arc<Shared>,
@@ -62,8 +62,8 @@ impl PacketSink for CaptureReading<'_> {
     }
 }
 
-/// Reads the operations of these captures, each for itself. `logs` say who was on a connection when a capture
-/// began.
+/// Reads the operations of these captures, each by itself. `logs` identify the clients of connections that were open
+/// when a capture began.
 ///
 /// # Errors
 /// A file cannot be opened, or holds something else.
@@ -81,7 +81,7 @@ pub fn read(
         let mut capture = CaptureReading { decoder, shared, served, logs, stop, last: Timestamp::default() };
         let end = packets::read(path, stop, &mut capture)?;
         let CaptureReading { mut decoder, mut served, last, .. } = capture;
-        // What is in flight is so at the end of the file, before the decoder gives it up.
+        // Operations in flight at the end of the file are taken before the decoder abandons them.
         let in_flight = decoder.in_flight(last);
         decoder.finish(last, &mut served);
         captured.collect = served.0;

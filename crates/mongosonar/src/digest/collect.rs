@@ -15,7 +15,7 @@ use sonar_view::queries::Classes;
 use super::args::{DigestArgs, When};
 use crate::input;
 
-/// Collects the operations that were asked for.
+/// Collects the operations that the arguments select.
 pub struct Collector {
     /// Their digest.
     pub digest: Digest,
@@ -30,7 +30,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Ready for operations of these classes that `source` saw.
+    /// A collector of operations of these classes from `source`.
     pub fn new(source: Source, settings: DigestSettings, classes: Classes) -> Self {
         let (digest, hidden) = (Digest::new(settings), Hidden::default());
         Self { digest, source, classes, from: None, to: None, outside: 0, hidden }
@@ -58,13 +58,13 @@ impl Collector {
         }
     }
 
-    /// Whether the operation is of the time asked for.
+    /// Whether the operation ended within the time range.
     #[inline]
     fn is_within(&self, op: &Operation<'_>) -> bool {
         self.from.is_none_or(|from| op.end >= from) && self.to.is_none_or(|to| op.end < to)
     }
 
-    /// Counts an operation that a server sent to another, which is not wanted.
+    /// Counts an operation that a server sent to another server, which is not shown.
     pub fn leave_out_issued(&mut self, op: &Operation<'_>) {
         if self.is_within(op) {
             let is_of_class = self.classes.contains(op.class);
@@ -100,11 +100,11 @@ pub struct SourceDigest {
     pub hidden: Hidden,
     /// What was read.
     pub reading: Reading,
-    /// What a log said beside operations.
+    /// What a log contains beside operations.
     pub notices: Option<Notices>,
     /// A file was cut or damaged.
     pub damaged: bool,
-    /// In which zone its times are.
+    /// The zone of its times.
     pub zone: Zone,
 }
 

@@ -32,7 +32,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     let settings = DigestSettings { by, points: false };
     let wanted = ClassArg::classes(&args.class);
     let (a, b) = (load(&args.a, settings, wanted, &stop)?, load(&args.b, settings, wanted, &stop)?);
-    // The older one has to be made again.
+    // The message names the older one, which has to be made again.
     if a.shape_rules <= b.shape_rules {
         a.refuse_other_rules(&input::name(&args.a), b.shape_rules)?;
     } else {
@@ -70,7 +70,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     if let Some(path) = &args.html {
         outfile::write(path, |out| page::write(out, |out| compare::json(&comparison, &sides, out)))?;
     }
-    // The missing part may be the worse one, so scripts must know of it first.
+    // The missing part may be worse, so this exit code comes first.
     Ok(match (is_damaged, comparison.is_worse()) {
         (true, _) => TRUNCATED,
         (_, true) => WORSE,
@@ -82,17 +82,17 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
 pub struct LoadedDigest {
     /// The digest.
     pub digest: Digest,
-    /// The host that it is of, where that is known.
+    /// Its host, if known.
     pub host: Option<String>,
     /// The kind of source.
     pub source: Source,
-    /// Whether it has all rows.
+    /// Whether it contains all rows.
     pub is_whole: bool,
     /// The file is cut or damaged; the digest covers what comes before.
     pub damaged: bool,
-    /// In which zone its times are.
+    /// The zone of its times.
     pub zone: Zone,
-    /// Version of the rules that its shape ids follow; `None` where its rows have none.
+    /// Version of the rules that its shape ids follow; `None` if its rows have none.
     pub shape_rules: Option<u32>,
 }
 
@@ -117,7 +117,7 @@ impl LoadedDigest {
 /// The digest of a file of any readable kind.
 ///
 /// # Errors
-/// It cannot be read, or holds nothing that can be compared.
+/// It cannot be read, or contains nothing that can be compared.
 pub fn load(
     path: &Path,
     settings: DigestSettings,
@@ -170,7 +170,7 @@ pub fn load(
         ),
     };
     gathered.refuse_nothing(&files)?;
-    // A shape that a cut file lacks cannot be called new.
+    // A shape that is missing in a cut file is not known to be new.
     let SourceDigest { digest, notices, damaged, zone, .. } = gathered;
     let host = notices.as_ref().and_then(sonar_view::logs::hosts);
     Ok(LoadedDigest { digest, host, source, is_whole: !damaged, damaged, zone, shape_rules })

@@ -38,7 +38,7 @@ use crate::{outfile, page, screen};
 /// The note about a server that writes a rate limit but does not apply it.
 pub const IGNORED_RATE_LIMIT: &str = "This version of Percona Server profiles every operation whatever its rateLimit (PSMDB-876, fixed in 4.4.8-9): each document counts once.";
 
-/// Rows of a text report, where nothing else was asked for.
+/// Rows of a text report by default.
 pub const ROWS: usize = 20;
 
 /// Runs `logs report`.
@@ -108,7 +108,7 @@ pub fn stop() -> Result<Arc<AtomicBool>> {
     Ok(stop::listen(Ending::Prompt)?.flag().clone())
 }
 
-/// Ready for the operations of a source that the arguments ask for.
+/// A collector of the operations of a source that the arguments select.
 fn collector(args: &DigestArgs, source: Source) -> Collector {
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: args.html.is_some() };
@@ -127,24 +127,24 @@ pub fn sort(name: Option<&str>) -> Result<By> {
 /// What is shown beside the figures.
 #[derive(Default)]
 pub struct Shown<'a> {
-    /// Where they come from; of several sources, the one that knows latencies best.
+    /// Their source; of several, the one with the most precise latencies.
     source: Option<Source>,
-    /// What was read of each source, where there may be several.
+    /// What was read of each source, for reports of several.
     sources: &'a [SourceSummary],
-    /// What one must know of them.
+    /// Notes about them.
     notes: Vec<String>,
     /// The server that was asked.
     server: Option<&'a Server>,
 }
 
 impl Shown<'_> {
-    /// Nothing: they come from one source.
+    /// The figures come from one source.
     fn only(source: Source) -> Self {
         Self { source: Some(source), ..Self::default() }
     }
 }
 
-/// Writes what was read, as it was asked for. Gives the exit code.
+/// Writes the report in the form that the arguments ask for. Returns the exit code.
 pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Result<u8> {
     let Shown { source, sources, notes, server } = shown;
     let source = source.unwrap_or(Source::Wire);
@@ -200,7 +200,7 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Res
     Ok(if read.damaged { TRUNCATED } else { OK })
 }
 
-/// Reads a whole file, up to a bound.
+/// Reads a whole file, up to a limit.
 pub fn whole(path: &Path, stop: &Arc<AtomicBool>) -> Result<Vec<u8>> {
     /// The largest saved digest.
     const MOST: u64 = 1 << 30;

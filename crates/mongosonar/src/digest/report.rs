@@ -16,10 +16,10 @@ use crate::content::{self, Content};
 use crate::exit::usage;
 use crate::input;
 
-/// Beyond this, spans of sources differ so much that figures do not belong together, in nanoseconds.
+/// The longest difference between the spans of sources whose figures can be compared, in nanoseconds.
 const MOST_APART_NS: u64 = 60_000_000_000;
 
-/// Files by what they hold.
+/// Files by content.
 #[derive(Default)]
 struct Inputs {
     captures: Vec<PathBuf>,
@@ -28,7 +28,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    /// Looks at the beginning of each file.
+    /// Recognises each file by its first bytes.
     ///
     /// # Errors
     /// One cannot be read, or holds something else.
@@ -60,7 +60,7 @@ struct JoinedSources {
     sources: Vec<SourceSummary>,
     reading: Reading,
     notices: Option<Notices>,
-    /// Operations of the wire that were not asked for.
+    /// Operations on the wire that are not shown.
     hidden: Hidden,
     damaged: bool,
 }
@@ -88,7 +88,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let span = Span::of(args);
     let mut joined = JoinedSources::default();
     let mut zone = span.zone.clone();
-    // The zone of the log is that of all times, so it comes first.
+    // All times are shown in the zone of the log, so it is read first.
     let read_logs = if inputs.logs.is_empty() {
         None
     } else {
@@ -136,7 +136,7 @@ fn names(files: &[PathBuf]) -> Vec<String> {
     files.iter().map(|path| input::name(path)).collect()
 }
 
-/// The digest with applications by their name alone: a profile knows no more of them.
+/// The digest with applications by name alone, which is all that a profile contains.
 fn by_name(mut digest: Digest) -> Digest {
     if digest.settings.by == GroupBy::App {
         digest.rename(|subject| match subject {
@@ -150,7 +150,7 @@ fn by_name(mut digest: Digest) -> Digest {
     digest
 }
 
-/// Says that the sources are of different times, if they are.
+/// A note if the sources cover different times.
 fn apart(digest: &Digest, zone: &Zone) -> Option<String> {
     let spans: Vec<_> = digest
         .total
