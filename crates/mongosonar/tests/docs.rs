@@ -5,7 +5,7 @@
 //!   written as `…`: within a line for any characters, on a line of its own for any lines.
 //! - `console lab=…` or `sh lab=…`: run by `lab/tests/test_docs.py`, as it needs root, a server or a disk.
 //! - `toml`: a configuration file; it is checked here.
-//! - anything else: followed by a line in italics that says why it is not run, `*Not run by the tests: …*`.
+//! - anything else: followed by a comment that says why it is not run, `<!-- Not run by the tests: … -->`.
 //!
 //! `SNAPSHOTS=overwrite cargo test -p mongosonar --test docs` writes the output into the pages.
 
@@ -22,7 +22,7 @@ use snapbox::filter::{Filter as _, FilterNewlines, NormalizeToExpected};
 use snapbox::{Data, IntoData};
 use support::{Folder, text};
 
-const REASON: &str = "*Not run by the tests: ";
+const REASON: &str = "<!-- Not run by the tests: ";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
