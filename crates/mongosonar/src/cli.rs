@@ -16,7 +16,7 @@ use crate::profiler::args::ProfilerCommand;
 use crate::queries::QueriesArgs;
 use crate::{config, disk, doctor, files, manual, profiler, queries, screen};
 
-/// Why is MongoDB slow? From the wire down to the disk, without slowing it down.
+/// Why is MongoDB slow? From the wire down to the disk.
 #[derive(Parser, Debug)]
 #[command(name = "mongosonar", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Cli {

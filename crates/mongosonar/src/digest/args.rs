@@ -33,7 +33,7 @@ Examples:
 /// Examples for the help of `report`.
 pub const REPORT_EXAMPLES: &str = "\
 Examples:
-  mongosonar report wire.pcap mongod.log             latency on the wire, documents examined from the log
+  mongosonar report wire.pcap mongod.log             latency, and documents examined
   mongosonar report wire.pcap mongod.log.*.gz mongod.log system.profile.bson
   mongosonar report wire.pcap mongod.log --from 2026-05-01T10:00 --to 2026-05-01T10:05
   mongosonar report wire.pcap mongod.log --by namespace --sort docs

@@ -34,7 +34,7 @@ Examples:
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  mongosonar disk check                                 the data folder of the mongod on this machine
+  mongosonar disk check                                 the data folder of the mongod here
   mongosonar disk check --dbpath /var/lib/mongodb --mongod-version 8.0
   mongosonar disk check --root tree --dbpath /data/db   copies of /proc and /sys of another machine";
 
@@ -67,7 +67,7 @@ fn parse_version(text: &str) -> Result<(u32, u32), String> {
 const STAT_EXAMPLES: &str = "\
 Examples:
   mongosonar disk stat --dbpath /var/lib/mongodb    the device of the data, and the disks below it
-  mongosonar disk stat --interval 5s --duration 1m  all devices that have done anything, for a minute
+  mongosonar disk stat --interval 5s --duration 1m  all active devices, for a minute
   mongosonar disk stat md0 --json                   one JSON object for each interval";
 
 /// The arguments of `disk stat`.
@@ -96,7 +96,7 @@ const ESTIMATE_EXAMPLES: &str = "\
 Examples:
   mongosonar disk estimate run.json --documents 100M            at random and in order, on that disk
   mongosonar disk estimate run.json --size 500G --documents 100M
-  mongosonar disk estimate --rate 100 --documents 100M          a hundred reads a second: more than a day";
+  mongosonar disk estimate --rate 100 --documents 100M          100 reads a second";
 
 /// The arguments of `disk estimate`.
 #[derive(Args, Debug, Default, Clone)]

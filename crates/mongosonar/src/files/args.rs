@@ -76,7 +76,7 @@ pub struct IoLiveArgs {
     /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Option<IoWay>,
-    /// Keep the privileges that the program was started with, for the search of a fault
+    /// Keep the privileges that the program was started with, for debugging
     #[arg(long)]
     pub keep_privileges: bool,
     /// Also files of pseudo file systems: /proc, /sys and their like
@@ -135,7 +135,7 @@ pub struct IoRecordArgs {
     /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
     #[arg(long, value_enum, value_name = "WAY")]
     pub way: Option<IoWay>,
-    /// Keep the privileges that the program was started with, for the search of a fault
+    /// Keep the privileges that the program was started with, for debugging
     #[arg(long)]
     pub keep_privileges: bool,
     /// Also files of pseudo file systems: /proc, /sys and their like

@@ -74,13 +74,13 @@ const STATUS_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler status
   mongosonar profiler status --host db1 --port 27018 --username dba --tls
-  mongosonar profiler status --db shop --json 'mongodb://dba@db1:27017/?tls=true&directConnection=true'
+  mongosonar profiler status --json 'mongodb://dba@db1/?tls=true&directConnection=true'
   MONGOSONAR_URI='mongodb+srv://dba:secret@cluster.example.net' mongosonar profiler status";
 
 const SET_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler set --db shop --level 1 --slowms 50
-  mongosonar profiler set --db shop --level 2 --size 64m --duration 60s  all operations of a minute, then restore
+  mongosonar profiler set --db shop --level 2 --size 64m --duration 60s  for a minute
   mongosonar profiler set --all-dbs --level 1 --filter '{\"millis\": {\"$gt\": 20}, \"op\": \"update\"}'
   mongosonar profiler set --db shop --filter unset
 slowms, sample rate and rate limit apply to the whole server, whichever database is named.";
@@ -115,9 +115,10 @@ pub struct TailArgs {
 
 const REPORT_EXAMPLES: &str = "\
 Examples:
-  mongosonar profiler report --uri localhost:27017 --db shop                    what system.profile holds now
-  mongosonar profiler report --uri localhost:27017 --duration 60s --json > now.json  what is written to it from now on
-  mongodump -d shop -c system.profile -o dump; mongosonar profiler report dump/shop/system.profile.bson
+  mongosonar profiler report --uri localhost:27017 --db shop   what system.profile holds now
+  mongosonar profiler report --uri localhost:27017 --duration 60s   what is written in a minute
+  mongodump -d shop -c system.profile -o dump
+  mongosonar profiler report dump/shop/system.profile.bson
   mongoexport -d shop -c system.profile | mongosonar profiler report -
   mongosonar profiler report system.profile.bson --by namespace --json";
 
@@ -137,7 +138,7 @@ const IMPACT_EXAMPLES: &str = "\
 Examples:
   mongosonar profiler impact                                levels 0, 1, 2 with 1 to 32 clients
   mongosonar profiler impact --level 0 --level 0            how precise the measurement is here
-  mongosonar profiler impact --level 2 --duration 10m --size 64m --clients 8    before and after system.profile wraps
+  mongosonar profiler impact --level 2 --duration 10m --size 64m --clients 8
   mongosonar profiler impact --html impact.html --svg impact.svg
 It puts full load on the server. It creates a database that must not exist, and always drops it at the end.";
 

@@ -20,7 +20,7 @@ Examples:
   sudo mongosonar queries --by app --sort p99           by application, slowest first
   sudo mongosonar queries --each --filter orders        every operation as it ends
   sudo mongosonar queries --interval 10s --json         one JSON object every ten seconds
-  sudo mongosonar queries --baseline monday.json        what is new or slower than on Monday, while it happens
+  sudo mongosonar queries --baseline monday.json        what is new or slower than on Monday
   sudo mongosonar queries --write night.pcapng --duration 1h
   mongosonar queries --read night.pcapng --digest --json > monday.json
   mongosonar queries --read night.pcapng --html night.html
@@ -46,13 +46,13 @@ pub struct QueriesArgs {
     /// Also write the captured packets into this file (pcapng, mode 0600). It holds values, not only shapes
     #[arg(short, long, value_name = "FILE", conflicts_with = "read", help_heading = "What to capture")]
     pub write: Option<PathBuf>,
-    /// Begin a new file after so many bytes (100M, 2G) or so much time (10m, 1h); each is complete, with a number in its name
+    /// Begin a new file after this size (100M, 2G) or time (10m, 1h); every file can be read on its own, and has a number in its name
     #[arg(long, value_name = "SIZE|TIME", value_parser = parse_rotation, requires = "write", help_heading = "What to capture")]
     pub rotate: Option<Rotation>,
     /// Keep at most so many files of --rotate, and remove the oldest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "rotate", help_heading = "What to capture")]
     pub keep: Option<u64>,
-    /// Keep the privileges that the program was started with, for the search of a fault
+    /// Keep the privileges that the program was started with, for debugging
     #[arg(long, help_heading = "Resources")]
     pub keep_privileges: bool,
     /// Capture one connection in N; figures are scaled and marked with ~
