@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry as Place;
 
 use foldhash::quality::RandomState;
 
-use crate::compare::{MIN_CALLS, MIN_EFFECT, Shift, dispersion, shift, stands};
+use crate::compare::{MIN_CALLS, MIN_EFFECT, Shift, dispersion, holm_at, shift};
 use crate::{Class, Digest, GroupBy, Histogram, Identity, Row, ShapeId, Subject, Timeline};
 
 /// One comparison in this many, over all rows together, may call something slower that is not.
@@ -181,9 +181,9 @@ impl Baseline {
         let judged: Vec<usize> =
             (0..all.len()).filter(|&at| all[at].is_some_and(|against| against.shift.is_some())).collect();
         let p: Vec<f64> = judged.iter().map(|&at| all[at].as_ref().map_or(1.0, p)).collect();
-        for (at, stands) in judged.into_iter().zip(stands(&p, 1.0 / f64::from(LOOKS))) {
+        for (at, is_significant) in judged.into_iter().zip(holm_at(&p, 1.0 / f64::from(LOOKS))) {
             if let Some(BaselineResult { status, shift: Some(shift) }) = &mut all[at] {
-                *status = if stands && shift.effect >= MIN_EFFECT {
+                *status = if is_significant && shift.effect >= MIN_EFFECT {
                     BaselineStatus::Slower
                 } else {
                     BaselineStatus::Same

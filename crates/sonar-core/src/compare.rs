@@ -236,21 +236,21 @@ pub fn growth(timeline: &Timeline) -> Option<f64> {
 
 /// Which of these p values are significant when all of them are tested together (Holm), at [`ALPHA`].
 pub fn holm(p: &[f64]) -> Vec<bool> {
-    stands(p, ALPHA)
+    holm_at(p, ALPHA)
 }
 
 /// Like [`holm`], at significance level `alpha` over all of them together.
-pub fn stands(p: &[f64], alpha: f64) -> Vec<bool> {
+pub fn holm_at(p: &[f64], alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
-    let mut stands = vec![false; p.len()];
+    let mut significant = vec![false; p.len()];
     for (rank, &at) in order.iter().enumerate() {
         if p[at] > alpha / (p.len() - rank) as f64 {
             break;
         }
-        stands[at] = true;
+        significant[at] = true;
     }
-    stands
+    significant
 }
 
 #[cfg(test)]
