@@ -1,23 +1,29 @@
 //! Traces accesses to files of chosen processes, by eBPF.
 //!
-//! The kernel's programs (`bpf/io.bpf.c`) pair the beginning and the end of each call, leave out what is
-//! no regular file, other processes' calls and files that were set aside, and hand on one record for an
-//! access through a ring, or add it to the figures of its file. What they cannot hand on they count.
+//! The programs in the kernel (`bpf/io.bpf.c`) pair the beginning and the end of each call. They skip what is no
+//! regular file, calls of other processes and files that were ignored. They put a record of each access into a ring,
+//! or add it to the figures of its file, and count what they lose. [`Tracer`] loads them and reads the ring.
 
+mod plan;
 mod records;
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapMut, RingBufferBuilder};
 use sonar_core::files::{IoLosses, Usage};
 
+pub use plan::Way;
 pub use records::{Event, FileKey, ProcessChange, PseudoFolders};
 
+use self::plan::{PAGES, Plan};
+use self::skeleton::{IoSkel, IoSkelBuilder, types};
 use crate::{sys, sys_bpf};
-use records::{USAGE_BYTES, parse, usage};
+use records::{parse, usage};
 
 /// Why nothing can be traced.
 #[derive(Debug, thiserror::Error)]
@@ -35,26 +41,6 @@ pub enum TraceError {
     Load(String),
 }
 
-/// `struct control` of `bpf/io.bpf.c`.
-#[derive(Copy, Clone, Default)]
-struct Control {
-    /// A bit for each process that is followed, by the last eight bits of its id.
-    some: [u64; 4],
-    /// Changes with what the kernel's side may remember of processes and files.
-    generation: u32,
-}
-
-impl Control {
-    fn bytes(self) -> [u8; 40] {
-        let mut bytes = [0; 40];
-        for (at, word) in bytes.chunks_exact_mut(8).zip(self.some) {
-            at.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes[32..36].copy_from_slice(&self.generation.to_ne_bytes());
-        bytes
-    }
-}
-
 /// Files that the programs have room for, those that are left out included.
 pub const MAX_FILES: usize = 65_536;
 
@@ -64,15 +50,22 @@ const DRAIN: Duration = Duration::from_millis(100);
 pub const MAX_TOTALS: usize = 16_384;
 /// Number of a file that is left out.
 const IGNORED: u32 = u32::MAX;
-/// Length of the name of a program, as the kernel keeps it.
-const PROGRAM_NAME: usize = 16;
 /// How long a file's number rests before another file gets it: what the programs were about to add for the old one
 /// has been added by then, and what they handed on has been read.
 const REST: Duration = Duration::from_millis(200);
 
-#[repr(align(8))]
-struct Aligned<T: ?Sized>(T);
-static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/io.bpf.o")));
+/// Maps, settings and records as Rust types, generated from `bpf/io.bpf.c`.
+#[allow(
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    clippy::unwrap_used,
+    missing_docs,
+    unsafe_op_in_unsafe_fn,
+    unused_qualifications
+)]
+pub(crate) mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/io.skel.rs"));
+}
 
 /// What becomes of an access.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -84,56 +77,6 @@ pub enum Mode {
     /// They are added up in the kernel; see [`Tracer::usages`].
     Totals,
 }
-
-/// Where accesses are seen.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// At the functions of the VFS.
-    Vfs,
-    /// At the system calls.
-    Calls,
-}
-
-impl Way {
-    /// In words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Vfs => "VFS functions (fentry/fexit)",
-            Self::Calls => "system calls (raw tracepoints)",
-        }
-    }
-
-    /// Those that it cannot do without, and the optional ones.
-    const fn programs(self) -> (&'static [(&'static str, &'static str)], &'static [Optional]) {
-        match self {
-            Self::Vfs => (&VFS, &VFS_OPTIONAL),
-            Self::Calls => (&CALLS, &CALLS_OPTIONAL),
-        }
-    }
-
-    /// What is seen beside reads, writes and flushes, where the kernel lets it be.
-    fn optional_parts(self) -> Vec<&'static str> {
-        let mut parts: Vec<_> = self.programs().1.iter().map(|(_, _, part)| *part).collect();
-        parts.dedup();
-        parts.push(URING);
-        parts
-    }
-
-    /// The programs of an optional part; `None` where the kernel lacks what one of them needs.
-    fn programs_of(self, part: &str, has: &dyn Fn(&str) -> bool) -> Option<Vec<&'static str>> {
-        if part == URING {
-            let (submit, _) = SUBMIT.iter().find(|(_, needs)| has(needs))?;
-            return has(COMPLETE.1).then(|| vec![*submit, COMPLETE.0]);
-        }
-        let programs = self.programs().1.iter().filter(|(_, _, of)| *of == part);
-        programs.map(|(program, needs, _)| has(needs).then_some(*program)).collect()
-    }
-}
-
-/// A program, what the kernel has to have for it, and what is not seen without it.
-type Optional = (&'static str, &'static str, &'static str);
-/// The optional part that both ways have.
-const URING: &str = "io_uring";
 
 /// What is to be traced.
 #[derive(Copy, Clone, Debug)]
@@ -153,8 +96,8 @@ pub struct Trace<'a> {
 
 /// The programs, loaded and attached. They go when this goes.
 pub struct Tracer {
-    object: Object,
-    control: Cell<Control>,
+    skeleton: IoSkel<'static>,
+    control: Cell<types::control>,
     /// Numbers of files that are given back, and when.
     resting: RefCell<Vec<(Instant, u32)>>,
     totals: bool,
@@ -162,66 +105,6 @@ pub struct Tracer {
     clock_offset_ns: u64,
     way: Way,
     without: Vec<&'static str>,
-}
-
-/// Programs of each way, with what the kernel has to have for them; those that may be absent, with what is
-/// then not seen.
-const VFS: [(&str, &str); 6] = [
-    ("read_enter", "vfs_read"),
-    ("read_leave", "vfs_read"),
-    ("write_enter", "vfs_write"),
-    ("write_leave", "vfs_write"),
-    ("sync_enter", "vfs_fsync_range"),
-    ("sync_leave", "vfs_fsync_range"),
-];
-const VFS_OPTIONAL: [Optional; 6] = [
-    ("readv_enter", "vfs_readv", "vectored reads"),
-    ("readv_leave", "vfs_readv", "vectored reads"),
-    ("writev_enter", "vfs_writev", "vectored writes"),
-    ("writev_leave", "vfs_writev", "vectored writes"),
-    ("fault_enter", "filemap_fault", "page faults"),
-    ("fault_leave", "filemap_fault", "page faults"),
-];
-const CALLS: [(&str, &str); 2] = [("sys_enter", "btf_trace_sys_enter"), ("sys_exit", "btf_trace_sys_exit")];
-const CALLS_OPTIONAL: [Optional; 1] = [("fault_tracepoint", "btf_trace_mm_filemap_fault", "page faults")];
-/// Programs of every way, which see processes start and end.
-const PROCESSES: [(&str, &str); 4] = [
-    ("process_exec", "btf_trace_sched_process_exec"),
-    ("process_fork", "btf_trace_sched_process_fork"),
-    ("process_exit", "btf_trace_sched_process_exit"),
-    ("task_rename", "btf_trace_task_rename"),
-];
-const COMPLETE: (&str, &str) = ("uring_complete", "btf_trace_io_uring_complete");
-const PAGES: (&str, &str) = ("page_in", "btf_trace_mm_filemap_add_to_page_cache");
-const SUBMIT: [(&str, &str); 2] = [
-    ("uring_submit_req", "btf_trace_io_uring_submit_req"),
-    ("uring_submit_sqe", "btf_trace_io_uring_submit_sqe"),
-];
-
-/// Which programs are loaded.
-struct Plan {
-    programs: Vec<&'static str>,
-    without: Vec<&'static str>,
-}
-
-impl Plan {
-    /// Of what this kernel has, less the optional parts that it refuses; `None` where it lacks what the way cannot do
-    /// without.
-    fn new(way: Way, refused: &[&str], has: &dyn Fn(&str) -> bool) -> Option<Self> {
-        let (core, _) = way.programs();
-        let mut plan = Self { programs: Vec::new(), without: Vec::new() };
-        for (program, needs) in core.iter().chain(&PROCESSES) {
-            has(needs).then_some(())?;
-            plan.programs.push(program);
-        }
-        for part in way.optional_parts() {
-            match way.programs_of(part, has) {
-                Some(programs) if !refused.contains(&part) => plan.programs.extend(programs),
-                _ => plan.without.push(part),
-            }
-        }
-        Some(plan)
-    }
 }
 
 impl Tracer {
@@ -295,36 +178,31 @@ impl Tracer {
     fn load(plan: &Plan, way: Way, trace: &Trace<'_>) -> Result<Self, TraceError> {
         let mode = trace.mode;
         let error = |error: libbpf_rs::Error| load_error(&error);
-        let mut object = ObjectBuilder::default().open_memory(&PROGRAMS.0).map_err(error)?;
-        for mut program in object.progs_mut() {
+        // The skeleton borrows a place for a pointer for as long as it lives: it is leaked, eight bytes for each try.
+        let place = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = IoSkelBuilder::default().open(place).map_err(error)?;
+        for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             program.set_autoload(plan.programs.contains(&name.as_str()));
         }
-        // The settings, as `bpf/io.bpf.c` declares them: three flags, the logarithm of the page, and a name.
-        let page = (rustix::param::page_size() as u32).ilog2();
-        let uring = !plan.without.contains(&URING);
-        for mut map in object.maps_mut() {
-            if map.name().to_string_lossy().ends_with(".rodata") {
-                let value = map.initial_value_mut().unwrap_or_default();
-                if let Some(settings) = value.first_chunk_mut::<{ 8 + PROGRAM_NAME }>() {
-                    for (to, flag) in settings.iter_mut().zip([mode == Mode::Totals, uring, trace.pseudo]) {
-                        *to = u8::from(flag);
-                    }
-                    settings[4..8].copy_from_slice(&page.to_ne_bytes());
-                    let name = trace.program.unwrap_or_default().bytes().take(PROGRAM_NAME - 1);
-                    settings[8..].iter_mut().zip(name).for_each(|(to, byte)| *to = byte);
-                }
-            }
-            if map.name() == "usages" && mode != Mode::Totals {
-                // It takes its memory at once, and nothing would be added up in it.
-                map.set_max_entries(1).map_err(error)?;
-            }
+        let settings = open.maps.rodata_data.as_deref_mut();
+        let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
+        settings.live = mode == Mode::Totals;
+        settings.uring_seen = plan.has_uring();
+        settings.pseudo_seen = trace.pseudo;
+        settings.page_shift = rustix::param::page_size().ilog2();
+        // The kernel cuts names in the same way; a zero stays at the end.
+        let room = settings.program_name.len() - 1;
+        let name = trace.program.unwrap_or_default().bytes().take(room);
+        settings.program_name.iter_mut().zip(name).for_each(|(to, byte)| *to = byte);
+        if mode != Mode::Totals {
+            // It takes its memory at once, and nothing would be added up in it.
+            open.maps.usages.set_max_entries(1).map_err(error)?;
         }
-        let object = object.load().map_err(error)?;
         let mut tracer = Self {
-            object,
+            skeleton: open.load().map_err(error)?,
             // What the programs remember of nothing is of generation 0.
-            control: Cell::new(Control { generation: 1, ..Control::default() }),
+            control: Cell::new(types::control { generation: 1, ..types::control::default() }),
             resting: RefCell::default(),
             totals: mode == Mode::Totals,
             links: Vec::new(),
@@ -333,8 +211,9 @@ impl Tracer {
             without: plan.without.clone(),
         };
         tracer.changed(tracer.control.get())?;
+        // Not by the skeleton: where one program is refused, it leaves the others attached for good.
         let mut links = Vec::new();
-        for program in tracer.object.progs_mut() {
+        for program in tracer.skeleton.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             if plan.programs.contains(&name.as_str()) {
                 links.push((name, program.attach().map_err(error)?));
@@ -352,45 +231,47 @@ impl Tracer {
         }
     }
 
-    /// Sees one more process.
+    /// Follows one more process.
     ///
     /// # Errors
     /// The table of processes is full (256).
     pub fn follow(&self, process: u32) -> Result<(), TraceError> {
-        self.update("processes", &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
+        update(&self.skeleton.maps.processes, &process.to_ne_bytes(), &1u32.to_ne_bytes())?;
         let mut control = self.control.get();
         control.some[process as usize / 64 % 4] |= 1 << (process % 64);
         self.changed(control)
     }
 
-    /// Sees a process no more: it has ended, and its id may be another's soon.
+    /// Stops following a process that has ended: another process may soon have its id.
     ///
     /// # Errors
-    /// The kernel's, when it was not followed.
+    /// The process was not followed.
     pub fn leave(&self, process: u32) -> Result<(), TraceError> {
-        self.map("processes")?.delete(&process.to_ne_bytes()).map_err(|error| load_error(&error))?;
+        let processes = &self.skeleton.maps.processes;
+        processes.delete(&process.to_ne_bytes()).map_err(|error| load_error(&error))?;
         self.changed(self.control.get())
     }
 
-    /// Leaves a file out from now on, in the kernel, and gives its number back.
+    /// Ignores a file from now on, in the kernel, and gives its number back.
     ///
     /// # Errors
-    /// The kernel's, when the table cannot be changed.
+    /// The table of files cannot be changed.
     pub fn ignore(&self, key: FileKey, number: u32) -> Result<(), TraceError> {
-        self.update("files", &key.bytes(), &IGNORED.to_ne_bytes())?;
+        let key = types::file_key::from(key);
+        update(&self.skeleton.maps.files, sys_bpf::bytes_of(&key), &IGNORED.to_ne_bytes())?;
         self.resting.borrow_mut().push((Instant::now(), number));
         self.changed(self.control.get())
     }
 
-    /// Forgets files, and gives their numbers back to later ones; a file that was left out has none. A file that
-    /// is accessed once more comes as a new [`Event::File`].
+    /// Forgets files, and gives their numbers to later ones; an ignored file has none. A file that is accessed again
+    /// comes as a new [`Event::File`].
     ///
     /// # Errors
-    /// The kernel's, when the table cannot be changed.
+    /// The table of files cannot be changed.
     pub fn release(&self, files: &[(FileKey, Option<u32>)]) -> Result<(), TraceError> {
-        let map = self.map("files")?;
         for (key, number) in files {
-            map.delete(&key.bytes()).map_err(|error| load_error(&error))?;
+            let key = types::file_key::from(*key);
+            self.skeleton.maps.files.delete(sys_bpf::bytes_of(&key)).map_err(|error| load_error(&error))?;
             self.resting.borrow_mut().extend(number.map(|number| (Instant::now(), number)));
         }
         self.changed(self.control.get())
@@ -405,46 +286,37 @@ impl Tracer {
         for (_, number) in rested {
             // A number beyond the table had no figures.
             if self.totals {
-                let _ = self.update("usages", &number.to_ne_bytes(), &[0; USAGE_BYTES]);
+                let none = types::usage::default();
+                let _ = update(&self.skeleton.maps.usages, &number.to_ne_bytes(), sys_bpf::bytes_of(&none));
             }
-            self.update("free_numbers", &[], &number.to_ne_bytes())?;
+            update(&self.skeleton.maps.free_numbers, &[], &number.to_ne_bytes())?;
         }
         Ok(())
     }
 
-    /// What is remembered of processes and files holds no more.
-    fn changed(&self, mut control: Control) -> Result<(), TraceError> {
+    /// Tells the programs that what they remember of processes and files is out of date.
+    fn changed(&self, mut control: types::control) -> Result<(), TraceError> {
         control.generation += 1;
         self.control.set(control);
-        self.update(".data.control", &0u32.to_ne_bytes(), &control.bytes())
-    }
-
-    fn update(&self, map: &str, key: &[u8], value: &[u8]) -> Result<(), TraceError> {
-        self.map(map)?.update(key, value, MapFlags::ANY).map_err(|error| load_error(&error))
-    }
-
-    fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>, TraceError> {
-        let found = self.object.maps().find(|map| map.name() == name);
-        found.ok_or_else(|| TraceError::Load(format!("no map {name}")))
+        update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))
     }
 
     /// The figures of each file, with its number, since it was first seen ([`Mode::Totals`]).
     ///
     /// # Errors
-    /// The kernel's table cannot be read.
+    /// The table cannot be read.
     pub fn usages(&self) -> io::Result<Vec<(u32, FileKey, Usage)>> {
-        let map = |name| self.map(name).map_err(io::Error::other);
-        let (files, figures) = (map("files")?, map("usages")?);
+        let (files, figures) = (&self.skeleton.maps.files, &self.skeleton.maps.usages);
         let mut usages = Vec::new();
         for key in files.keys() {
-            // A file beyond the room that there is has no figures; its accesses are counted as lost.
-            let Some(number) = files.lookup(&key, MapFlags::ANY).map_err(io::Error::other)? else { continue };
-            let value = figures.lookup(&number, MapFlags::ANY).map_err(io::Error::other)?;
-            if let (Some(key), Some(usage)) = (FileKey::parse(&key), value.as_deref().and_then(usage))
+            // A file for which there was no room has no figures; its accesses count as lost.
+            let Some(number) = lookup(files, &key)? else { continue };
+            let value = lookup(figures, &number)?;
+            if let (Some(key), Some(usage)) = (sys_bpf::read(&key), value.as_deref().and_then(usage))
                 && let Some(number) = number.first_chunk()
                 && usage != Usage::default()
             {
-                usages.push((u32::from_ne_bytes(*number), key, usage));
+                usages.push((u32::from_ne_bytes(*number), FileKey::from(&key), usage));
             }
         }
         Ok(usages)
@@ -453,25 +325,23 @@ impl Tracer {
     /// What was lost so far.
     pub fn losses(&self) -> IoLosses {
         let mut losses = IoLosses { programs_skipped: self.programs_skipped(), ..IoLosses::default() };
-        if let Ok(map) = self.map("losses") {
-            for index in 0..6u32 {
-                let value = map.lookup(&index.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-                if let Some(bytes) = value.as_deref().and_then(|value| value.first_chunk()) {
-                    losses.set(index as u8 + 1, u64::from_ne_bytes(*bytes));
-                }
+        for index in 0..6u32 {
+            let value = lookup(&self.skeleton.maps.losses, &index.to_ne_bytes()).ok().flatten();
+            if let Some(bytes) = value.as_deref().and_then(|value| value.first_chunk()) {
+                losses.set(index as u8 + 1, u64::from_ne_bytes(*bytes));
             }
         }
         losses
     }
 
-    /// Whether the kernel lets this process read the figures, with the capabilities that it has now.
+    /// Whether the kernel lets this process read the figures with its present capabilities.
     pub fn is_readable(&self) -> bool {
-        self.map("losses").is_ok_and(|map| map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).is_ok())
+        lookup(&self.skeleton.maps.losses, &0u32.to_ne_bytes()).is_ok()
     }
 
     /// How often the kernel skipped a program, as another one was under way on the same processor.
     fn programs_skipped(&self) -> u64 {
-        let programs = self.object.progs().filter(|program| program.autoload());
+        let programs = self.skeleton.object().progs().filter(|program| program.autoload());
         programs.map(|program| sys_bpf::recursion_misses(program.as_fd()).unwrap_or(0)).sum()
     }
 
@@ -494,13 +364,12 @@ impl Tracer {
         mut tick: impl FnMut(&mut S) -> bool,
     ) -> io::Result<()> {
         let offset = self.clock_offset_ns;
-        let map = self.map("ring").map_err(io::Error::other)?;
         // The ring's callback and the tick never run at once; the cell says so to the compiler.
         let state = std::cell::RefCell::new(state);
         let until = std::cell::Cell::new(Some(Instant::now() + DRAIN));
         let mut builder = RingBufferBuilder::new();
         builder
-            .add(&map, |bytes: &[u8]| {
+            .add(&self.skeleton.maps.ring, |bytes: &[u8]| {
                 if let Some(event) = parse(bytes, offset) {
                     each(*state.borrow_mut(), event);
                 }
@@ -522,6 +391,14 @@ impl Tracer {
             }
         }
     }
+}
+
+fn update(map: &MapMut<'_>, key: &[u8], value: &[u8]) -> Result<(), TraceError> {
+    map.update(key, value, MapFlags::ANY).map_err(|error| load_error(&error))
+}
+
+fn lookup(map: &MapMut<'_>, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    map.lookup(key, MapFlags::ANY).map_err(io::Error::other)
 }
 
 fn is_over(until: Option<Instant>) -> bool {
@@ -557,25 +434,6 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
 
-    #[test]
-    fn a_part_that_is_refused_or_absent_takes_no_other_with_it() {
-        let all = Plan::new(Way::Vfs, &[], &|_| true).unwrap();
-        assert!(all.without.is_empty());
-        for part in Way::Vfs.optional_parts() {
-            let plan = Plan::new(Way::Vfs, &[part], &|_| true).unwrap();
-            assert_eq!(plan.without, [part]);
-            let missing = Way::Vfs.programs_of(part, &|_| true).unwrap();
-            let expected: Vec<_> =
-                all.programs.iter().filter(|program| !missing.contains(program)).copied().collect();
-            assert!(expected.len() < all.programs.len() && plan.programs == expected, "{part}");
-        }
-        let old = Plan::new(Way::Calls, &[], &|needs| needs != "btf_trace_mm_filemap_fault").unwrap();
-        assert_eq!(old.without, ["page faults"]);
-        let older = Plan::new(Way::Vfs, &[], &|needs| !needs.contains("uring")).unwrap();
-        assert_eq!(older.without, ["io_uring"]);
-        assert!(Plan::new(Way::Vfs, &[], &|needs| needs != "vfs_read").is_none());
-    }
-
     /// Of our own reads, with the program that sees their ends detached for one of them: as where the kernel skips it.
     #[test]
     fn an_access_whose_end_was_missed_gives_way_to_the_next() {
@@ -604,7 +462,7 @@ mod tests {
             let ends = |name: &str| matches!(name, "sys_exit" | "read_leave");
             tracer.links.retain(|(name, _)| !ends(name));
             read(100);
-            for program in tracer.object.progs_mut() {
+            for program in tracer.skeleton.object_mut().progs_mut() {
                 let name = program.name().to_string_lossy().into_owned();
                 if program.autoload() && ends(&name) {
                     tracer.links.push((name, program.attach().unwrap()));

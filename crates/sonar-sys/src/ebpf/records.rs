@@ -1,7 +1,12 @@
-//! What the programs hand on, as `bpf/io.bpf.c` lays it out.
+//! What the programs in the kernel report.
+
+use std::mem::offset_of;
 
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, Usage};
+
+use super::skeleton::types;
+use crate::sys_bpf;
 
 /// A file as the kernel knows it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -14,19 +19,15 @@ pub struct FileKey {
     pub generation: u32,
 }
 
-impl FileKey {
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-        let generation = u32::from_ne_bytes(*bytes.get(16..)?.first_chunk()?);
-        Some(Self { inode: word(0)?, device: word(8)?, generation })
+impl From<&types::file_key> for FileKey {
+    fn from(key: &types::file_key) -> Self {
+        Self { inode: key.inode, device: key.device, generation: key.generation }
     }
+}
 
-    pub(super) fn bytes(self) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        bytes[..8].copy_from_slice(&self.inode.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.device.to_ne_bytes());
-        bytes[16..20].copy_from_slice(&self.generation.to_ne_bytes());
-        bytes
+impl From<FileKey> for types::file_key {
+    fn from(key: FileKey) -> Self {
+        Self { inode: key.inode, device: key.device, generation: key.generation, unused: 0 }
     }
 }
 
@@ -113,97 +114,93 @@ pub enum Event<'a> {
     },
 }
 
-/// Length of `struct usage` of `bpf/io.bpf.c`.
-pub(super) const USAGE_BYTES: usize = 1_424;
-
-/// `struct usage` of `bpf/io.bpf.c`.
+/// The figures of a file.
 pub(super) fn usage(bytes: &[u8]) -> Option<Usage> {
-    let (counters, rest) = bytes.split_first_chunk::<{ 18 * 8 }>()?;
-    let mut words = counters.chunks_exact(8).filter_map(|word| word.first_chunk());
-    let mut next = || words.next().map(|word| u64::from_ne_bytes(*word));
-    let (reads, read_bytes, read_ns) = (next()?, next()?, next()?);
-    let (contiguous, near, ahead, back) = (next()?, next()?, next()?, next()?);
-    let (fetches, device_bytes, unknown, unknown_bytes) = (next()?, next()?, next()?, next()?);
+    let sums: types::usage = sys_bpf::read(bytes)?;
     // A read that is added while this is copied may be in one figure and not yet in another.
-    let known = reads.saturating_sub(unknown);
-    let mut usage = Usage {
-        reads,
-        read_bytes,
-        read_ns,
+    let known = sums.reads.saturating_sub(sums.unknown);
+    Some(Usage {
+        reads: sums.reads,
+        read_bytes: sums.read_bytes,
+        read_ns: sums.read_ns,
         known,
-        cached: known.saturating_sub(fetches),
-        known_bytes: read_bytes.saturating_sub(unknown_bytes),
-        device_bytes,
-        contiguous,
-        near,
-        jumps: ahead.saturating_add(back),
-        back,
-        faults: next()?,
-        errors: next()?,
-        writes: next()?,
-        write_bytes: next()?,
-        write_ns: next()?,
-        syncs: next()?,
-        sync_ns: next()?,
-        ..Usage::default()
-    };
-    let mut rest = rest;
-    for count in &mut usage.latency {
-        let (word, after) = rest.split_first_chunk()?;
-        *count = u32::from_ne_bytes(*word);
-        rest = after;
-    }
-    usage.places = *rest.first_chunk()?;
-    Some(usage)
+        cached: known.saturating_sub(sums.fetches),
+        known_bytes: sums.read_bytes.saturating_sub(sums.unknown_bytes),
+        device_bytes: sums.device_bytes,
+        contiguous: sums.contiguous,
+        near: sums.near,
+        jumps: sums.ahead.saturating_add(sums.back),
+        back: sums.back,
+        faults: sums.faults,
+        errors: sums.errors,
+        writes: sums.writes,
+        write_bytes: sums.write_bytes,
+        write_ns: sums.write_ns,
+        syncs: sums.syncs,
+        sync_ns: sums.sync_ns,
+        latency: sums.latency,
+        places: sums.places,
+    })
 }
 
-/// Lengths of names in `struct file_record`.
-const NAME: usize = 96;
+/// Length of a folder's name in `struct file_record`.
 const PARENT_NAME: usize = 32;
-const PARENTS: usize = 6;
 
 fn until_zero(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or(field)
 }
 
-/// The records of `bpf/io.bpf.c`.
+/// The text that a field of a record holds, up to a zero.
+macro_rules! text {
+    ($bytes:expr, $record:ty, $field:ident, $length:expr) => {
+        until_zero($bytes.get(offset_of!($record, $field)..)?.get(..$length)?)
+    };
+}
+
+/// A record of the ring.
 pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<Event<'_>> {
-    let u32_at = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let u64_at = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let name = |at: usize, length: usize| bytes.get(at..at + length).map(until_zero);
-    match u32_at(0)? {
-        0 => Some(Event::Access {
-            kind: AccessKind::from_code(u8::try_from(u32_at(4)?).ok()?)?,
-            file: u32_at(8)?,
-            thread: u32_at(12)?,
-            start: Timestamp::from_unix_ns(u64_at(16)?.wrapping_add(clock_offset_ns)),
-            latency_ns: u64_at(24)?,
-            offset: u64_at(32)?,
-            asked: u64_at(40)?,
-            result: u64_at(48)? as i64,
-            device_bytes: u64_at(56).map(|bytes| (bytes != u64::MAX).then_some(bytes))?,
-        }),
-        1 => Some(Event::File {
-            fd: u32_at(4)? as i32,
-            key: FileKey::parse(bytes.get(8..32)?)?,
-            file: u32_at(32)?,
-            process: u32_at(36)?,
-            name: name(40, NAME)?,
-            pseudo: {
-                let folders = bytes.get(144..144 + PARENTS * PARENT_NAME)?;
-                (u64_at(136)? != 0).then_some(PseudoFolders(folders))
-            },
-        }),
-        3 => Some(Event::Process {
-            process: u32_at(4)?,
-            change: match (u32_at(8)?, u32_at(12)?) {
-                (0, _) => ProcessChange::Started,
-                (1, _) => ProcessChange::Ended,
-                (2, _) => ProcessChange::Refused,
+    match u32::from_ne_bytes(*bytes.first_chunk()?) {
+        0 => {
+            let access: types::access_record = sys_bpf::read(bytes)?;
+            Some(Event::Access {
+                kind: AccessKind::from_code(u8::try_from(access.kind).ok()?)?,
+                file: access.file,
+                thread: access.thread,
+                start: Timestamp::from_unix_ns(access.ns.wrapping_add(clock_offset_ns)),
+                latency_ns: access.latency_ns,
+                offset: access.offset,
+                asked: access.asked,
+                result: access.result,
+                device_bytes: (access.device_bytes != u64::MAX).then_some(access.device_bytes),
+            })
+        }
+        1 => {
+            let file: types::file_record = sys_bpf::read(bytes)?;
+            let folders = bytes.get(offset_of!(types::file_record, parents)..size_of_val(&file))?;
+            Some(Event::File {
+                fd: file.fd,
+                key: FileKey::from(&file.key),
+                file: file.file,
+                process: file.process,
+                name: text!(bytes, types::file_record, name, file.name.len()),
+                pseudo: (file.magic != 0).then_some(PseudoFolders(folders)),
+            })
+        }
+        2 => {
+            let thread: types::thread_record = sys_bpf::read(bytes)?;
+            let name = text!(bytes, types::thread_record, name, thread.name.len());
+            Some(Event::Thread { thread: thread.thread, process: thread.process, name })
+        }
+        3 => {
+            let process: types::process_record = sys_bpf::read(bytes)?;
+            let change = match process.what {
+                0 => ProcessChange::Started,
+                1 => ProcessChange::Ended,
+                2 => ProcessChange::Refused,
                 _ => return None,
-            },
-        }),
-        2 => Some(Event::Thread { thread: u32_at(4)?, process: u32_at(8)?, name: name(16, 16)? }),
+            };
+            Some(Event::Process { process: process.process, change })
+        }
         _ => None,
     }
 }
@@ -212,33 +209,38 @@ pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<Event<'_>> {
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
+    use crate::sys_bpf::bytes_of;
 
-    /// Lengths as `bpf/io.bpf.c` asserts them; shorter ones are no records.
     #[test]
-    fn records_are_as_long_as_the_programs_make_them() {
-        let record = |kind: u8, length: usize| {
-            let mut bytes = vec![0; length];
-            bytes[0] = kind;
-            bytes
-        };
-        for (kind, length) in [(0, 64), (1, 336), (2, 32), (3, 16)] {
-            assert!(parse(&record(kind, length), 0).is_some(), "{kind}");
-            assert!(parse(&record(kind, length - 1), 0).is_none(), "{kind}");
+    fn what_is_cut_is_no_record() {
+        let file = types::file_record { record: 1, ..types::file_record::default() };
+        for record in [
+            bytes_of(&types::access_record::default()),
+            bytes_of(&file),
+            bytes_of(&types::thread_record { record: 2, ..types::thread_record::default() }),
+            bytes_of(&types::process_record { record: 3, ..types::process_record::default() }),
+        ] {
+            assert!(parse(record, 0).is_some(), "{record:?}");
+            assert!(parse(&record[..record.len() - 1], 0).is_none(), "{record:?}");
         }
-        assert!(parse(&record(4, 336), 0).is_none());
-        assert!(usage(&[0; 1424]).is_some());
-        assert!(usage(&[0; 1423]).is_none());
+        assert!(parse(bytes_of(&types::file_record { record: 4, ..file }), 0).is_none());
+        assert!(usage(&bytes_of(&types::usage::default())[1..]).is_none());
     }
 
     #[test]
     fn an_access_is_read_field_by_field() {
-        let mut bytes = Vec::new();
-        for word in [0u32, 4, 7, 99] {
-            bytes.extend(word.to_ne_bytes());
-        }
-        for word in [1_000u64, 50, 4_096, 8_192, -5i64 as u64, u64::MAX] {
-            bytes.extend(word.to_ne_bytes());
-        }
+        let record = types::access_record {
+            record: 0,
+            kind: 4,
+            file: 7,
+            thread: 99,
+            ns: 1_000,
+            latency_ns: 50,
+            offset: 4_096,
+            asked: 8_192,
+            result: -5,
+            device_bytes: u64::MAX,
+        };
         let Some(Event::Access {
             file,
             kind,
@@ -249,7 +251,7 @@ mod tests {
             result,
             device_bytes,
             thread,
-        }) = parse(&bytes, 5)
+        }) = parse(bytes_of(&record), 5)
         else {
             panic!("no access")
         };
@@ -258,14 +260,22 @@ mod tests {
         assert_eq!((result, device_bytes), (-5, None));
     }
 
-    /// What is not counted by the kernel's side follows from what is.
     #[test]
-    fn figures_that_follow() {
-        let mut bytes = vec![0; 1424];
-        for (at, value) in [10u64, 1_000, 5, 1, 2, 3, 4, 6, 700, 1, 50].into_iter().enumerate() {
-            bytes[at * 8..at * 8 + 8].copy_from_slice(&value.to_ne_bytes());
-        }
-        let usage = usage(&bytes).unwrap();
+    fn figures_that_the_kernel_does_not_count_follow_from_those_that_it_counts() {
+        let sums = types::usage {
+            reads: 10,
+            read_bytes: 1_000,
+            contiguous: 1,
+            near: 2,
+            ahead: 3,
+            back: 4,
+            fetches: 6,
+            device_bytes: 700,
+            unknown: 1,
+            unknown_bytes: 50,
+            ..types::usage::default()
+        };
+        let usage = usage(bytes_of(&sums)).unwrap();
         assert_eq!((usage.reads, usage.known, usage.cached), (10, 9, 3));
         assert_eq!((usage.known_bytes, usage.device_bytes), (950, 700));
         assert_eq!((usage.contiguous, usage.near, usage.jumps, usage.back), (1, 2, 7, 4));
@@ -273,26 +283,25 @@ mod tests {
 
     #[test]
     fn folders_of_a_pseudo_file_system_come_topmost_first() {
-        let mut bytes = vec![0; 336];
-        bytes[0] = 1;
-        bytes[40..47].copy_from_slice(b"netstat");
-        bytes[144..147].copy_from_slice(b"net");
-        bytes[176..180].copy_from_slice(b"4711");
-        let folders = |bytes: &[u8]| match parse(bytes, 0) {
+        let mut record = types::file_record { record: 1, ..types::file_record::default() };
+        record.name[..7].copy_from_slice(b"netstat");
+        record.parents[0][..3].copy_from_slice(b"net");
+        record.parents[1][..4].copy_from_slice(b"4711");
+        let folders = |record: &types::file_record| match parse(bytes_of(record), 0) {
             Some(Event::File { name, pseudo, .. }) => {
                 assert_eq!(name, b"netstat");
                 pseudo.map(|pseudo| pseudo.names().map(<[u8]>::to_vec).collect::<Vec<_>>())
             }
             other => panic!("{other:?}"),
         };
-        assert_eq!(folders(&bytes), None, "of a file system on a device");
-        bytes[136..144].copy_from_slice(&0x9fa0u64.to_ne_bytes());
-        assert_eq!(folders(&bytes), Some(vec![b"4711".to_vec(), b"net".to_vec()]));
+        assert_eq!(folders(&record), None, "of a file system on a device");
+        record.magic = 0x9fa0;
+        assert_eq!(folders(&record), Some(vec![b"4711".to_vec(), b"net".to_vec()]));
     }
 
     #[test]
     fn a_key_survives_the_way_to_the_kernel_and_back() {
         let key = FileKey { inode: 7, device: 8 << 20 | 1, generation: 0xdead_beef };
-        assert_eq!(FileKey::parse(&key.bytes()), Some(key));
+        assert_eq!(FileKey::from(&types::file_key::from(key)), key);
     }
 }
