@@ -684,7 +684,7 @@ def test_tail_of_all_databases_finds_new_databases_and_recreated_collections(tmp
             mock.write(2, 10, database="fresh")
             labkit.wait_until(lambda: {10, 11} <= set(examined(child)), "the new database")
             run("set", "--db", "shop", "--size", "2m", mock.uri)
-            wait_for_output(child, "was made anew")
+            wait_for_output(child, "was recreated")
             mock.write(2, 20)
             labkit.wait_until(lambda: {20, 21} <= set(examined(child)), "the new collection")
         assert {line["database"] for line in lines(child)} == {"shop", "fresh"}

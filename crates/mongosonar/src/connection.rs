@@ -170,7 +170,7 @@ impl LoginArgs {
     }
 }
 
-/// A user or TLS without an address is meant for the server that is asked without any option.
+/// A user or TLS without an address applies to the default server.
 fn named(address: &AddressArgs, port: Option<u16>, login: &LoginArgs) -> Result<Option<Target>> {
     let target = match (&address.uri, &address.host) {
         (Some(uri), _) => Target::from(uri),

@@ -70,7 +70,7 @@ pub fn code(error: &anyhow::Error) -> u8 {
 pub fn message(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
-        let text = without_number(&cause.to_string());
+        let text = sonar_mongo::without_number(&cause.to_string());
         match parts.last_mut() {
             // The library above has said it already.
             Some(last) if *last == text || last.ends_with(&format!(": {text}")) => {}
@@ -80,16 +80,6 @@ pub fn message(error: &anyhow::Error) -> String {
         }
     }
     parts.join(": ")
-}
-
-/// `No such file or directory (os error 2)` without the parenthesis.
-pub fn without_number(text: &str) -> String {
-    let mut text = text.trim_end().to_owned();
-    while let Some(begin) = text.find(" (os error ") {
-        let Some(length) = text[begin..].find(')') else { break };
-        text.replace_range(begin..=begin + length, "");
-    }
-    text
 }
 
 #[cfg(test)]

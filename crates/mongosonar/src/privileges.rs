@@ -16,8 +16,8 @@ fn lacking(what: &str, error: &io::Error) {
     eprintln!("mongosonar: privileges are dropped in part only: {what}: {error}");
 }
 
-/// Drops the privileges that a command needs no longer, for this thread and those it starts from now on. `read` are
-/// the folders in which it still reads files, `keep` the capabilities that it still needs.
+/// Drops the privileges that a command no longer needs, for this thread and those it starts from now on. It may still
+/// read files below the folders `read`, and keeps the capabilities `keep`.
 pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
     let read: Vec<&Path> = read.iter().map(Path::new).collect();
     for (what, error) in privileges::give_up(duty, Files::Below(&read), keep) {

@@ -1,4 +1,4 @@
-//! Which processes are servers: the one place that names MongoDB's programs.
+//! Finds processes that are servers; the only place that names MongoDB's programs.
 
 use std::io;
 
@@ -15,22 +15,22 @@ const SERVING: [&str; 3] = [MONGOD, "mongos", "ferretdb"];
 /// Options that name a port.
 const PORT_OPTIONS: [&str; 1] = ["--port"];
 
-/// Every mongod that runs.
+/// Every running mongod.
 pub fn mongods(host: &Host) -> Vec<Process> {
     host.processes(&[MONGOD])
 }
 
-/// The mongod of this number, if it is one and runs.
+/// The process with this number, if it is a running mongod.
 pub fn mongod(host: &Host, pid: u32) -> Option<Process> {
     host.process(pid, &[MONGOD])
 }
 
-/// Every mongod and mongos that runs.
+/// Every running mongod and mongos.
 pub fn mongodb(host: &Host) -> Vec<Process> {
     host.processes(&MONGODB)
 }
 
-/// The ports of those that serve MongoDB's protocol.
+/// The ports of all programs that serve MongoDB's protocol.
 ///
 /// # Errors
 /// Processes cannot be listed.

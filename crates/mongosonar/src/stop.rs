@@ -1,11 +1,9 @@
-//! Being asked to stop: by a signal, or because the terminal or the reader of the output has gone. One set-up for
-//! all commands.
+//! When to stop: a signal came, or the terminal or the reader of the output has gone. One set-up for all commands.
 //!
-//! The first signal asks, and a command ends at its next look at the flag. A thread sees to the rest: it silences
-//! standard streams that have gone, so that nothing fails or spins that still uses them, and ends what does not
-//! end by itself.
+//! The first signal is a request, and a command ends when it next checks the flag. A thread does the rest: it silences
+//! standard streams that have gone, so that nothing that still uses them fails or spins, and ends a command that does
+//! not end by itself.
 
-use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -15,62 +13,90 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+use sonar_sys::Host;
 use sonar_sys::terminal::{Streams, Woken};
 use sonar_view::queries::live::Screen;
 
-/// How long a command may take to end that has nothing to put back, once nobody sees what it says any more.
+/// How long a command that has nothing to restore may take to end, once nobody sees its output any more.
 const ABANDONED: Duration = Duration::from_secs(3);
 /// The same where somebody may wait for its summary.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Signals within this time of the first one are one request: a shell or a supervisor may send several.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// What a command does once it is asked to stop.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// It ends. If it takes long, or is asked again, it is ended.
+    /// It ends. If that takes long, or it is asked again, it is ended.
     Prompt,
-    /// It has something to put back or to remove, and takes the time that this takes.
+    /// It has something to restore or to remove, and takes its time for that.
     Careful,
 }
 
-/// Whether the program was asked to stop, and how.
+/// Whether the program was asked to stop, and why.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     flag: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
+    abandoned: Arc<AtomicBool>,
+    requests: sonar_mongo::Stop,
 }
 
 impl Stop {
-    /// Set as soon as it was asked.
+    /// Set once the program was asked to stop.
     pub fn flag(&self) -> &Arc<AtomicBool> {
         &self.flag
     }
 
-    /// The number of the last signal, 0 before the first one. A terminal that has gone counts as SIGHUP.
+    /// The number of the signal that asked first, 0 before. A terminal that has gone counts as SIGHUP.
     pub fn signal(&self) -> &Arc<AtomicUsize> {
         &self.signal
     }
 
-    /// Whether the terminal has gone, by now or as a signal has said; it is silenced then.
+    /// The requests, for work on a server.
+    pub fn requests(&self) -> &sonar_mongo::Stop {
+        &self.requests
+    }
+
+    /// Whether the terminal has gone, by its state or by a signal. It is silenced then.
     fn look(&self, streams: &Streams) -> bool {
         if streams.have_gone() {
-            // Before it is silenced: whoever sees that it is not what it was has to know why.
+            // Before it is silenced: whoever sees the change has to know the reason.
             self.ask(SIGHUP);
         }
         // Where this fails, what is written fails, too.
         let _ = streams.silence();
-        self.signal.load(Ordering::Relaxed) as i32 == SIGHUP
+        self.abandoned.load(Ordering::Relaxed)
     }
 
     fn ask(&self, signal: i32) {
         let _ = self.signal.compare_exchange(0, signal as usize, Ordering::Relaxed, Ordering::Relaxed);
-        self.flag.store(true, Ordering::Relaxed);
+        if signal == SIGHUP {
+            self.abandoned.store(true, Ordering::Relaxed);
+        }
+        if !self.flag.swap(true, Ordering::Relaxed) {
+            self.requests.ask();
+        }
+    }
+
+    /// How long a command may go on that has nothing to restore.
+    fn patience(&self) -> Duration {
+        if self.abandoned.load(Ordering::Relaxed) { ABANDONED } else { PATIENCE }
+    }
+
+    /// Whether a request `since_first` is another one. The terminal that closes and its SIGHUP are one request, and the
+    /// signal may come much later on a busy machine; nobody can ask again from a terminal that has gone.
+    fn is_repeated(&self, since_first: Duration) -> bool {
+        !self.abandoned.load(Ordering::Relaxed) && since_first > MOMENT
     }
 }
 
 static STOP: OnceLock<(Stop, Streams)> = OnceLock::new();
 
-/// Whether the terminal, or the reader of the output, has gone: an error is no news to anybody then. Whoever sees an
-/// error of the terminal may ask before the signal has come, and before the thread below has looked.
+/// Whether the terminal, or the reader of the output, has gone: nobody needs to see an error then. It may be called
+/// before the signal has come, and before the thread below has noticed.
 pub fn is_abandoned() -> bool {
     STOP.get().is_some_and(|(stop, streams)| stop.look(streams))
 }
@@ -87,18 +113,18 @@ pub fn unless_gone<T>(outcome: std::io::Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Listens for signals, and for a terminal that goes away, from now on; later calls give the same.
+/// Listens for signals, and for a terminal that goes away, from now on; later calls return the same.
 ///
 /// # Errors
-/// When a handler or the thread cannot be had.
+/// The handlers cannot be installed, or the thread cannot be started.
 pub fn listen(ending: Ending) -> Result<Stop> {
     listen_confined(ending, || {})
 }
 
-/// The same; `confine` gives up privileges once all is open that listening needs, and before its thread starts.
+/// The same; `confine` gives up privileges after everything is open and before the thread starts.
 ///
 /// # Errors
-/// When a handler or the thread cannot be had.
+/// As [`listen`].
 pub fn listen_confined(ending: Ending, confine: impl FnOnce()) -> Result<Stop> {
     match STOP.get() {
         Some((stop, _)) => Ok(stop.clone()),
@@ -106,28 +132,19 @@ pub fn listen_confined(ending: Ending, confine: impl FnOnce()) -> Result<Stop> {
     }
 }
 
-/// Signals that are caught, while nothing is done about them but to set the flag.
+/// Signals that are caught, and not handled before [`Signals::watch`].
 #[derive(Debug)]
 pub struct Signals {
-    stop: Stop,
     ending: Ending,
-    woken: UnixStream,
+    caught: SignalDelivery<UnixStream, SignalOnly>,
 }
 
 impl Signals {
     /// Catches signals from now on. No thread is started, so privileges can still be given up for all.
     ///
     /// # Errors
-    /// When a handler cannot be had.
+    /// The handlers cannot be installed.
     pub fn catch(ending: Ending) -> Result<Self> {
-        Self::register(ending).context("cannot listen for signals")
-    }
-
-    fn register(ending: Ending) -> std::io::Result<Self> {
-        let stop = Stop::default();
-        let (woken, wakes) = UnixStream::pair()?;
-        wakes.set_nonblocking(true)?;
-        woken.set_nonblocking(true)?;
         let mut signals = vec![SIGINT, SIGTERM];
         if ending == Ending::Careful {
             signals.push(SIGQUIT);
@@ -136,27 +153,26 @@ impl Signals {
         if !is_ignored(SIGHUP) {
             signals.push(SIGHUP);
         }
-        for signal in signals {
-            signal_hook::flag::register_usize(signal, stop.signal.clone(), signal as usize)?;
-            signal_hook::flag::register(signal, stop.flag.clone())?;
-            signal_hook::low_level::pipe::register(signal, wakes.try_clone()?)?;
-        }
-        Ok(Self { stop, ending, woken })
+        let pipe = UnixStream::pair();
+        let caught = pipe.and_then(|(read, write)| {
+            SignalDelivery::with_pipe(read, write, SignalOnly::default(), &signals)
+        });
+        Ok(Self { ending, caught: caught.context("cannot listen for signals")? })
     }
 
-    /// Calls `confine`, and then watches the standard streams too, and ends what does not end by itself.
+    /// Calls `confine`, then handles signals and watches the standard streams.
     ///
     /// # Errors
-    /// When the thread cannot be had.
+    /// The thread cannot be started.
     pub fn watch(self, confine: impl FnOnce()) -> Result<Stop> {
-        let Self { stop, ending, woken } = self;
+        let Self { ending, caught } = self;
         let streams = Streams::standard().context("cannot listen for signals")?;
         // Before anything can go wrong that somebody asks about.
-        let (stop, streams) = STOP.get_or_init(|| (stop, streams));
+        let (stop, streams) = STOP.get_or_init(|| (Stop::default(), streams));
         confine();
         std::thread::Builder::new()
             .name("stop".to_owned())
-            .spawn(move || guard(stop, ending, streams, woken))
+            .spawn(move || guard(stop, ending, streams, caught))
             .context("cannot listen for signals")?;
         Ok(stop.clone())
     }
@@ -164,58 +180,51 @@ impl Signals {
 
 /// Whether the program was started with a signal ignored.
 fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = Host::live().text("proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-fn guard(stop: &Stop, ending: Ending, streams: &Streams, mut woken: UnixStream) {
-    let mut asked = 0usize;
-    let (mut first, mut until): (Option<Instant>, Option<Instant>) = (None, None);
+/// Passes requests on, and ends the program where it does not end by itself.
+fn guard(stop: &Stop, ending: Ending, streams: &Streams, mut caught: SignalDelivery<UnixStream, SignalOnly>) {
+    let mut first: Option<Instant> = None;
     loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        match streams.wait(&woken, left) {
+        let deadline = first.filter(|_| ending == Ending::Prompt).map(|first| first + stop.patience());
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let mut is_asked = false;
+        match streams.wait(caught.get_read(), left) {
             Ok(gone @ (Woken::Gone | Woken::ErrorUnread)) => {
                 stop.look(streams);
-                if gone == Woken::Gone {
-                    asked = asked.max(1);
-                }
+                is_asked = gone == Woken::Gone;
                 // It would be seen again and again.
                 if streams.silence().is_err() {
                     return;
                 }
             }
             Ok(Woken::Readable) => {
-                let mut bytes = [0; 64];
-                asked += woken.read(&mut bytes).unwrap_or(0);
+                for signal in caught.pending() {
+                    stop.ask(signal);
+                    is_asked = true;
+                }
             }
             Ok(Woken::TimedOut) => {}
-            // Without it the flags still work.
+            // Nothing ends the program any more but what looks at the flag.
             Err(_) => return,
         }
-        if ending == Ending::Careful || asked == 0 {
+        let Some(since) = first.map(|first| first.elapsed()) else {
+            first = is_asked.then(Instant::now);
             continue;
+        };
+        let is_again = is_asked && stop.is_repeated(since);
+        if is_again {
+            stop.requests.ask();
         }
-        let now = Instant::now();
-        let since = *first.get_or_insert(now);
-        let abandoned = stop.signal.load(Ordering::Relaxed) as i32 == SIGHUP;
-        let deadline = since + if abandoned { ABANDONED } else { PATIENCE };
-        until = Some(deadline);
-        let again = is_repeated(asked, now.duration_since(since), abandoned);
-        if again || now >= deadline {
+        if ending == Ending::Prompt && (is_again || since >= stop.patience()) {
             sonar_view::queries::live::restore_terminal();
             std::process::exit(128 + stop.signal.load(Ordering::Relaxed) as i32);
         }
-        asked = 1;
     }
-}
-
-/// Whether the program was asked once more, after the signals that belong to the first request. The terminal that
-/// closes and its SIGHUP are one request, and the signal may come much later on a busy machine; nobody can ask again
-/// from a terminal that has gone.
-fn is_repeated(asked: usize, since_first: Duration, abandoned: bool) -> bool {
-    asked > 1 && !abandoned && since_first > MOMENT
 }
 
 /// Ctrl-Z in a live view, and what stops and continues the program otherwise.
@@ -228,7 +237,7 @@ impl Job {
     /// Follows the signals from now on.
     ///
     /// # Errors
-    /// When a handler cannot be had.
+    /// The handlers cannot be installed.
     pub fn listen() -> Result<Self> {
         let job = Self { stopped: Arc::default(), continued: Arc::default() };
         for (signal, flag) in [(SIGTSTP, &job.stopped), (SIGCONT, &job.continued)] {
@@ -245,7 +254,7 @@ impl Job {
     /// Gives the terminal back, stops, and takes the terminal again when the program goes on.
     ///
     /// # Errors
-    /// When the terminal has gone.
+    /// The terminal has gone.
     pub fn suspend(&self, screen: &mut Screen) -> std::io::Result<()> {
         let suspended = screen.suspend(sonar_sys::terminal::stop_group);
         self.stopped.store(false, Ordering::Relaxed);
@@ -253,10 +262,10 @@ impl Job {
         suspended
     }
 
-    /// Does what a signal has asked for since the last call; gives whether the screen is to be drawn again.
+    /// Does what signals have asked for since the last call; returns whether the screen has to be drawn again.
     ///
     /// # Errors
-    /// When the terminal has gone.
+    /// The terminal has gone.
     pub fn follow(&self, screen: &mut Screen) -> std::io::Result<bool> {
         if self.stopped.load(Ordering::Relaxed) {
             self.suspend(screen)?;
@@ -270,30 +279,30 @@ impl Job {
     }
 }
 
-/// Signals that come within this time of the first one are one request: a shell or a supervisor may send several.
-const MOMENT: Duration = Duration::from_millis(50);
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_stays() {
+    fn the_first_reason_stays_and_a_terminal_that_goes_later_is_noticed() {
         let stop = Stop::default();
-        assert!(!stop.flag().load(Ordering::Relaxed));
+        assert!(!stop.flag().load(Ordering::Relaxed) && !stop.requests().is_set());
+        stop.ask(SIGINT);
+        assert!(stop.flag().load(Ordering::Relaxed) && stop.requests().is_set());
+        assert_eq!(stop.patience(), PATIENCE);
         stop.ask(SIGHUP);
-        stop.ask(SIGTERM);
-        assert!(stop.flag().load(Ordering::Relaxed));
-        assert_eq!(stop.signal().load(Ordering::Relaxed), SIGHUP as usize);
+        assert_eq!(stop.signal().load(Ordering::Relaxed), SIGINT as usize);
+        assert_eq!(stop.patience(), ABANDONED);
+        assert!(!stop.requests().later().is_set(), "one request so far");
     }
 
     #[test]
     fn the_late_signal_of_a_closed_terminal_is_no_second_request() {
-        let late = MOMENT * 10;
-        assert!(is_repeated(2, late, false));
-        assert!(!is_repeated(2, late, true));
-        assert!(!is_repeated(2, MOMENT / 2, false));
-        assert!(!is_repeated(1, late, false));
+        let stop = Stop::default();
+        stop.ask(SIGTERM);
+        assert!(stop.is_repeated(MOMENT * 10) && !stop.is_repeated(MOMENT / 2));
+        stop.ask(SIGHUP);
+        assert!(!stop.is_repeated(MOMENT * 10));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub enum ClassArg {
 }
 
 impl ClassArg {
-    /// The classes asked for; users' alone where none was.
+    /// The classes asked for; without any, only `user`.
     pub fn classes(asked: &[Self]) -> Classes {
         let class = |one: &Self| match one {
             Self::User => Some(Class::User),
@@ -43,13 +43,14 @@ pub enum ShapeArg {
     Plain,
 }
 
-/// The longest time that a flag takes: ten years.
+/// The longest duration that a flag accepts: ten years.
 const LONGEST: Duration = Duration::from_secs(87_600 * 3_600);
 
-/// `500ms`, `10s`, `2m`, `1h`, or a plain number of seconds.
+/// `500ms`, `10s`, `2m`, `1h`, or a plain number of seconds. The crate `humantime` takes neither a plain number nor
+/// `1.5h`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let wrong = || format!("{text:?} is no time: write it like 500ms, 10s, 2m or 1h");
+    let wrong = || format!("{text:?} is not a duration: write it like 500ms, 10s, 2m or 1h");
     let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
     let unit = match text[digits..].trim() {
         "ms" => 0.001,
@@ -62,11 +63,35 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if duration < Duration::from_millis(10) {
         return Err(format!("{text} is too short: at least 10ms"));
     }
-    // Times are counted in nanoseconds since 1970, in 64 bits.
+    // Times are 64-bit nanoseconds since 1970.
     if duration > LONGEST {
         return Err(format!("{text} is too long: at most 87600h"));
     }
     Ok(duration)
+}
+
+/// A number of at least 1 with a prefix, like `250000`, `500k`, `1.5G` or `2GiB`; `unit` is 1000 or 1024, what `k` means.
+/// In the crate `bytesize` `k` is always 1000, and MongoDB's own options mean 1024.
+///
+/// # Errors
+/// What is wrong with the text; `what` is what it should be.
+pub fn parse_scaled(text: &str, unit: u64, what: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let wrong = || format!("{text:?} is no {what}: write it like 250000, 500k, 100M or 2G");
+    let power = match text[digits..].trim().to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b')
+    {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
+    let value = number * (unit as f64).powi(power);
+    if (1.0..1.8e19).contains(&value) { Ok(value as u64) } else { Err(wrong()) }
 }
 
 #[cfg(test)]
@@ -74,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_has_a_unit_and_a_wrong_one_is_explained() {
+    fn a_duration_has_a_unit_and_a_wrong_one_is_explained() {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(parse_duration("87600h"), Ok(LONGEST));

@@ -768,7 +768,7 @@ fn without_permission_it_says_what_is_missing_and_that_is_enough() {
     };
     // Enough to trace, but not to see whose files those are.
     let Some(mut blind) = Tracer::spawn(with("+bpf,+perfmon")) else { return };
-    blind.until_said(&format!("what process {pid} has open may not be looked at"));
+    blind.until_said(&format!("the open files of process {pid} are not readable"));
     blind.until_said(&format!("{named}+ep {copy}\n"));
     blind.end();
     fs::remove_file(&recording).unwrap();

@@ -40,7 +40,7 @@ impl Shift {
     }
 }
 
-/// The Mann-Whitney test on two histograms; `None` if a side has fewer than [`MIN_CALLS`] operations.
+/// The Mann-Whitney test on two histograms (`statrs` has it for single values only); `None` if a side has fewer than [`MIN_CALLS`] operations.
 /// `dispersion` (1 or more) is the factor by which the variance exceeds that of independent operations.
 pub fn shift(a: &Histogram, b: &Histogram, dispersion: f64) -> Option<Shift> {
     if a.count() < MIN_CALLS || b.count() < MIN_CALLS {

@@ -182,7 +182,7 @@ impl Loss {
         let n = ratios.len() as f64;
         let mean = ratios.iter().sum::<f64>() / n;
         let variance = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let half = quantile(confidence, n - 1.0)? * (variance / n).sqrt();
+        let half = students_t(confidence, n - 1.0)? * (variance / n).sqrt();
         let share = |log: f64| 1.0 - log.exp();
         Some(Self {
             share: share(mean),
@@ -203,7 +203,7 @@ impl Loss {
         } else {
             n_a + n_b - 2.0
         };
-        let half = quantile(confidence, freedom)? * square.sqrt();
+        let half = students_t(confidence, freedom)? * square.sqrt();
         let difference = mean_b - mean_a;
         let share = |log: f64| 1.0 - log.exp();
         Some(Self {
@@ -233,7 +233,7 @@ fn mean_and_square_error(sample: &[f64]) -> Option<(f64, f64)> {
 }
 
 /// Two-sided quantile of Student's t.
-fn quantile(confidence: f64, freedom: f64) -> Option<f64> {
+pub(crate) fn students_t(confidence: f64, freedom: f64) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
     Some(t.inverse_cdf(0.5 + confidence.clamp(0.0, 0.999_999) / 2.0))
 }
@@ -487,8 +487,8 @@ mod tests {
     #[test]
     fn intervals_agree_with_published_tables() {
         // Student's t, two-sided 95 %: 2.776 for 4 degrees of freedom, 2.262 for 9 (any table).
-        assert!((quantile(0.95, 4.0).unwrap() - 2.776).abs() < 0.001);
-        assert!((quantile(0.95, 9.0).unwrap() - 2.262).abs() < 0.001);
+        assert!((students_t(0.95, 4.0).unwrap() - 2.776).abs() < 0.001);
+        assert!((students_t(0.95, 9.0).unwrap() - 2.262).abs() < 0.001);
         // Ratios 0.8, 0.8, 0.8: no spread, so the interval is a single point.
         let exact = Loss::of(&[(10.0, 8.0), (20.0, 16.0), (5.0, 4.0)], 0.95).unwrap();
         assert!((exact.share - 0.2).abs() < 1e-9 && (exact.low - 0.2).abs() < 1e-9 && exact.differs());

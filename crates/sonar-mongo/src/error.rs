@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a request failed. Each message names one cause, once, and the next step if there is one.
 #[derive(thiserror::Error, Debug)]
 pub enum Error {
-    /// The connection string, or an option beside it, cannot be used.
+    /// The connection string, or an option, cannot be used.
     #[error("the connection string cannot be used: {0}")]
     ConnectionString(String),
     /// No server was reached.
@@ -139,6 +139,16 @@ pub(crate) fn plain(text: &str) -> String {
         kept.push('…');
     }
     kept.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// `No such file or directory (os error 2)` without the parenthesis.
+pub fn without_number(text: &str) -> String {
+    let mut text = text.trim_end().to_owned();
+    while let Some(begin) = text.find(" (os error ") {
+        let Some(length) = text[begin..].find(')') else { break };
+        text.replace_range(begin..=begin + length, "");
+    }
+    text
 }
 
 impl Error {

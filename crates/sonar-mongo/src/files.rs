@@ -125,9 +125,9 @@ mod tests {
         ] } };
         let mut files = Vec::new();
         held("shop.orders", &stats, &indexes, &mut files);
-        let told: Vec<_> = files.iter().map(|file| (file.ident.as_str(), file.label())).collect();
+        let labels: Vec<_> = files.iter().map(|file| (file.ident.as_str(), file.label())).collect();
         assert_eq!(
-            told,
+            labels,
             [
                 ("shop/collection/7-459", "shop.orders".to_string()),
                 ("index-8-459", "shop.orders index {_id: 1}".to_string()),

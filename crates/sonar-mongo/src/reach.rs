@@ -14,7 +14,7 @@ use mongodb::error::{Error as Driver, ErrorKind};
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::SdamEvent;
 
-use crate::error::{Error, plain};
+use crate::error::{Error, plain, without_number};
 
 /// The most servers of one deployment to keep; a replica set has at most 50 members.
 const MOST_SERVERS: usize = 128;
@@ -26,7 +26,7 @@ const OLDEST_WIRE: i32 = 9;
 /// Releases by their wire version, up to the last one that is too old.
 const RELEASES: [&str; 9] = ["2.4", "2.6", "2.6", "3.0", "3.2", "3.4", "3.6", "4.0", "4.2"];
 
-/// The obstacle.
+/// What keeps a connection from a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Obstacle {
     /// Its certificate is signed by an authority that is not trusted.
@@ -95,7 +95,7 @@ impl Obstacle {
             _ if text.contains("lookup address") && is_temporary(&text) => Self::NoDns,
             _ if text.contains("lookup address") => Self::UnknownHost,
             _ if tls => Self::of_tls(&text),
-            _ => Self::Other(without_number(&text)),
+            _ => Self::Other(plain(&without_number(&text))),
         }
     }
 
@@ -118,7 +118,7 @@ impl Obstacle {
         } else if has("corrupt message") || has("InvalidContentType") {
             Self::NoTls
         } else {
-            Self::Tls(without_number(text))
+            Self::Tls(plain(&without_number(text)))
         }
     }
 
@@ -140,11 +140,6 @@ impl Obstacle {
 /// Whether the resolver calls its error temporary (`EAI_AGAIN`), in the words of glibc or of musl.
 fn is_temporary(text: &str) -> bool {
     ["Temporary failure in name resolution", "Try again"].iter().any(|words| text.contains(words))
-}
-
-/// Without the number that the standard library adds to an error of the system.
-fn without_number(text: &str) -> String {
-    plain(text.split(" (os error ").next().unwrap_or(text))
 }
 
 /// Why no server was found.
@@ -280,7 +275,7 @@ impl fmt::Display for Unreachable {
 
 /// The last known state of a server.
 #[derive(Clone, Debug)]
-enum Sight {
+enum Seen {
     Failed(Obstacle),
     /// It answered; its kind, its replica set, and the newest wire version that it speaks.
     Reached(ServerType, Option<String>, Option<i32>),
@@ -288,7 +283,7 @@ enum Sight {
 
 #[derive(Debug, Default)]
 struct State {
-    servers: BTreeMap<String, Sight>,
+    servers: BTreeMap<String, Seen>,
     /// Those that the driver dropped: they are not of the replica set.
     dropped: BTreeSet<String>,
 }
@@ -319,15 +314,15 @@ impl Reach {
             SdamEvent::ServerHeartbeatFailed(event) => {
                 self.see(
                     event.server_address.to_string(),
-                    Sight::Failed(Obstacle::of(&event.failure, self.tls)),
+                    Seen::Failed(Obstacle::of(&event.failure, self.tls)),
                 );
             }
             SdamEvent::ServerDescriptionChanged(event) => {
                 let now = &event.new_description;
                 if now.error().is_none() && now.server_type() != ServerType::Unknown {
                     let set = now.replica_set_name().map(str::to_owned);
-                    let sight = Sight::Reached(now.server_type(), set, now.max_wire_version());
-                    self.see(event.address.to_string(), sight);
+                    let seen = Seen::Reached(now.server_type(), set, now.max_wire_version());
+                    self.see(event.address.to_string(), seen);
                 }
             }
             SdamEvent::ServerClosed(event) => {
@@ -342,10 +337,10 @@ impl Reach {
         }
     }
 
-    fn see(&self, address: String, sight: Sight) {
+    fn see(&self, address: String, seen: Seen) {
         let mut state = self.state();
         if state.servers.len() < MOST_SERVERS || state.servers.contains_key(&address) {
-            state.servers.insert(address, sight);
+            state.servers.insert(address, seen);
         }
     }
 
@@ -365,17 +360,17 @@ impl Reach {
         let mut sets = BTreeSet::new();
         let mut has_primary = false;
         let mut failed: BTreeMap<&Obstacle, Vec<&str>> = BTreeMap::new();
-        for (address, sight) in &state.servers {
-            match sight {
-                Sight::Failed(obstacle) => failed.entry(obstacle).or_default().push(address),
-                Sight::Reached(_, _, Some(wire)) if *wire < OLDEST_WIRE => {
+        for (address, seen) in &state.servers {
+            match seen {
+                Seen::Failed(obstacle) => failed.entry(obstacle).or_default().push(address),
+                Seen::Reached(_, _, Some(wire)) if *wire < OLDEST_WIRE => {
                     let release = usize::try_from(*wire).ok().and_then(|wire| RELEASES.get(wire));
                     return Error::TooOld {
                         server: address.clone(),
                         version: release.unwrap_or(&RELEASES[0]).to_string(),
                     };
                 }
-                Sight::Reached(kind, set, _) => {
+                Seen::Reached(kind, set, _) => {
                     reached.push(address.as_str());
                     sets.extend(set.as_deref());
                     has_primary |= *kind == ServerType::RsPrimary;
@@ -482,16 +477,16 @@ mod tests {
         let explain =
             || reach.explain("Server selection timeout: No available servers. Topology: { … }").to_string();
         assert_eq!(explain(), "no server answered in time");
-        reach.see("b:1".into(), Sight::Failed(Obstacle::Timeout));
-        reach.see("a:1".into(), Sight::Failed(Obstacle::Refused));
-        reach.see("c:1".into(), Sight::Failed(Obstacle::Refused));
+        reach.see("b:1".into(), Seen::Failed(Obstacle::Timeout));
+        reach.see("a:1".into(), Seen::Failed(Obstacle::Refused));
+        reach.see("c:1".into(), Seen::Failed(Obstacle::Refused));
         // One cause: the more certain one.
         assert_eq!(explain(), "cannot connect to a:1, c:1: connection refused; no server listens there");
-        reach.see("a:1".into(), Sight::Reached(ServerType::RsSecondary, Some("rs0".into()), Some(21)));
+        reach.see("a:1".into(), Seen::Reached(ServerType::RsSecondary, Some("rs0".into()), Some(21)));
         assert!(explain().starts_with("the replica set rs0 has no primary at the moment (reached: a:1)"));
-        reach.see("a:1".into(), Sight::Reached(ServerType::RsPrimary, Some("rs0".into()), Some(21)));
+        reach.see("a:1".into(), Seen::Reached(ServerType::RsPrimary, Some("rs0".into()), Some(21)));
         assert!(explain().starts_with("no server fits the read preference"), "{}", explain());
-        reach.see("a:1".into(), Sight::Reached(ServerType::Standalone, None, Some(7)));
+        reach.see("a:1".into(), Seen::Reached(ServerType::Standalone, None, Some(7)));
         assert!(explain().contains("a:1 is MongoDB 4.0, older than MongoDB 4.4"), "{}", explain());
     }
 
@@ -499,7 +494,7 @@ mod tests {
     fn a_deployment_that_names_servers_without_end_is_bounded() {
         let reach = Reach::default();
         for n in 0..10_000 {
-            reach.see(format!("host{n}:1"), Sight::Failed(Obstacle::Refused));
+            reach.see(format!("host{n}:1"), Seen::Failed(Obstacle::Refused));
         }
         assert_eq!(reach.state().servers.len(), MOST_SERVERS);
     }

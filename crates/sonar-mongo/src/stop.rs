@@ -1,56 +1,59 @@
 //! When to stop.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-/// The longest time between two looks at the flag.
-const LOOK: Duration = Duration::from_millis(50);
-
-/// A flag that somebody else sets, from a signal as a rule, when a person wants no more.
+/// Requests to stop, from a person as a rule.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    asked: CancellationToken,
+    again: CancellationToken,
+}
 
 impl Stop {
-    /// Follows `flag`.
-    pub fn following(flag: Arc<AtomicBool>) -> Self {
-        Self(flag)
+    /// Asks to stop: for the first time, or once more.
+    pub fn ask(&self) {
+        if self.asked.is_cancelled() { self.again.cancel() } else { self.asked.cancel() }
     }
 
-    /// Whether it is set.
+    /// Whether anybody has asked.
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.asked.is_cancelled()
     }
 
-    /// Sets it.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// For cleaning up: whether somebody asks from now on.
+    pub fn later(&self) -> Self {
+        if self.is_set() { Self { asked: self.again.clone(), ..Self::default() } } else { self.clone() }
     }
 
-    /// Takes it back, so that it can be set again.
-    pub fn clear(&self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-
-    /// Waits for `time`, or until the flag is set; says whether it is.
+    /// Waits for `time`, or until somebody asks; returns whether somebody did.
     pub(crate) async fn sleep(&self, time: Duration) -> bool {
-        let end = Instant::now() + time;
-        while !self.is_set() {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            tokio::time::sleep(left.min(LOOK)).await;
-        }
-        true
+        tokio::time::timeout(time, self.asked.cancelled()).await.is_ok()
     }
 
-    /// Ends when the flag is set.
+    /// Ends when somebody asks.
     pub(crate) async fn wait(&self) {
-        while !self.is_set() {
-            tokio::time::sleep(LOOK).await;
-        }
+        self.asked.cancelled().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cleaning_up_is_stopped_by_the_next_request_only() {
+        let stop = Stop::default();
+        let early = stop.later();
+        stop.ask();
+        assert!(stop.is_set() && early.is_set(), "nobody had asked when it began");
+        let cleaning = stop.later();
+        assert!(!cleaning.is_set());
+        stop.clone().ask();
+        assert!(cleaning.is_set());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        assert!(runtime.block_on(cleaning.sleep(Duration::from_secs(3_600))));
+        assert!(!runtime.block_on(Stop::default().sleep(Duration::from_millis(1))));
     }
 }

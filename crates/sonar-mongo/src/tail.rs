@@ -1,10 +1,10 @@
 //! Following `system.profile` of one or all databases with tailable cursors.
 //!
-//! Where a cursor stands is kept by record id (`showRecordId`), which a capped collection counts up by
-//! one for each document. After a cursor was lost, reading goes on behind the last record that was seen:
-//! nothing comes twice, and the distance to the oldest record that is still there is how much was
-//! overwritten unseen. Where record ids are no running numbers (servers that only speak MongoDB's
-//! protocol), times say how long the gap was, and how much was missed is an estimate.
+//! The position of a cursor is a record id (`showRecordId`), which a capped collection increments by one for each
+//! document. After a cursor was lost, reading continues behind the last record that was read: nothing comes twice,
+//! and the distance to the oldest remaining record is the number of documents that were overwritten unread. Where
+//! record ids are not consecutive (servers that only speak MongoDB's protocol), times show how long the gap was, and
+//! the number of missed documents is an estimate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,29 +20,29 @@ use tokio::time::Instant;
 
 use crate::control::{COLLECTION, OWN_DATABASES, ROLE};
 use crate::error::{Error, Result};
-use crate::server::{Link, Server, ServerInfo, time};
+use crate::server::{Link, Server, time};
 use crate::stop::Stop;
 
 /// How long the server waits for new documents before it answers with none.
 const AWAIT: Duration = Duration::from_secs(1);
 /// An answer that takes this long will not come.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Batches that wait to be taken; then the cursors are read no further.
+/// Batches that may wait to be taken; until then no cursor is read further.
 const QUEUE: usize = 64;
 /// How often to check for new databases.
 const NEW_DATABASES: Duration = Duration::from_secs(5);
 /// Most databases that are followed at once.
 const MOST_DATABASES: usize = 512;
-/// Documents are written in the order in which operations end, nearly: so far back one that was not
-/// seen yet may lie, by its own time.
+/// Documents are written almost in the order in which operations end: a new one may be this much older than the
+/// newest.
 const DISORDER_MS: i64 = 10_000;
 
 /// What to follow.
 #[derive(Clone, Debug, Default)]
 pub struct Tailing {
-    /// These databases; all but the server's own where empty.
+    /// The databases; empty: all but the server's own.
     pub databases: Vec<String>,
-    /// So many of the documents that are there already come first, of each database.
+    /// How many of the documents that already exist come first, for each database.
     pub last: u32,
 }
 
@@ -58,7 +58,7 @@ pub enum Event {
     },
     /// The collection wrapped faster than it was read.
     Missed(Missed),
-    /// The connection was lost; it is tried again until it is back.
+    /// The connection was lost; it tries again until it is back.
     Lost {
         /// The database that was followed.
         database: Arc<str>,
@@ -74,31 +74,30 @@ pub enum Event {
         /// It is another server than before: a fail-over.
         moved: bool,
     },
-    /// The profiling level is not what it was: a server that starts again is at the level that it is
-    /// configured with.
+    /// The profiling level has changed: a server that restarts takes the level of its configuration.
     Level {
         /// The database.
         database: Arc<str>,
-        /// Its level when it was looked at last.
+        /// Its level before.
         was: i32,
         /// Its level now.
         now: i32,
     },
-    /// There is no `system.profile` (any more), or its profiler is off; it is waited for.
+    /// There is no `system.profile` (any more), or its profiler is off; it waits for one.
     Nothing {
         /// The database.
         database: Arc<str>,
         /// Its level.
         level: Option<i32>,
     },
-    /// The collection was made anew: what stood in the old one since the last look is not known.
+    /// The collection was recreated: what was last written to the old one is unknown.
     Replaced {
         /// The database.
         database: Arc<str>,
     },
-    /// A database can be followed no more.
+    /// A database can no longer be followed.
     Failed {
-        /// The database; empty where it is about all.
+        /// The database; empty: all of them.
         database: Arc<str>,
         /// Why.
         error: Error,
@@ -114,10 +113,10 @@ pub struct Missed {
     pub from: Option<Timestamp>,
     /// End of the first operation after the gap.
     pub to: Option<Timestamp>,
-    /// How many, by record ids; `None` where those are no running numbers. Its own reads of
-    /// `system.profile` are among them, a few a second at most.
+    /// How many, by record ids; `None` where those are not consecutive. Includes this program's own reads of
+    /// `system.profile`, a few a second at most.
     pub documents: Option<u64>,
-    /// How many at the rate before the gap.
+    /// How many, estimated from the rate before the gap.
     pub about: Option<u64>,
 }
 
@@ -125,7 +124,7 @@ pub struct Missed {
 #[derive(Debug)]
 pub struct Batch {
     reply: mongodb::raw_batch_cursor::RawBatch,
-    /// Those at the beginning that were seen before.
+    /// Documents at the beginning that were read before.
     skip: usize,
 }
 
@@ -148,8 +147,10 @@ pub struct Tail<'a> {
 }
 
 impl Tail<'_> {
-    /// The next thing that happens; `None` after `wait` without one. `Err` when nothing is followed any
-    /// more.
+    /// The next event; `None` after `wait` without one.
+    ///
+    /// # Errors
+    /// No database is followed any more.
     pub fn next(&mut self, wait: Duration) -> std::result::Result<Option<Event>, Ended> {
         self.server.runtime().block_on(async {
             match tokio::time::timeout(wait, self.events.recv()).await {
@@ -161,7 +162,7 @@ impl Tail<'_> {
     }
 }
 
-/// Nothing is followed any more.
+/// No database is followed any more.
 #[derive(Debug)]
 pub struct Ended;
 
@@ -175,21 +176,26 @@ impl Server {
             return Err(Error::Mongos(self.info().address.clone()));
         }
         let (sender, events) = mpsc::channel(QUEUE);
-        let (link, info) = (self.link().clone(), self.info().clone());
+        let feed = Feed {
+            link: self.link().clone(),
+            address: self.info().address.clone(),
+            replica_set: self.info().replica_set.is_some(),
+            sender,
+            stop: stop.clone(),
+        };
         if tailing.databases.is_empty() {
             let found = self.databases()?;
-            self.runtime().spawn(follow_all(link, info, tailing.last, found, sender, stop.clone()));
+            self.runtime().spawn(follow_all(feed, tailing.last, found));
         } else {
             for database in &tailing.databases {
-                let follower = Follower::new(&link, &info, database, &sender, stop);
-                self.runtime().spawn(follower.run(tailing.last));
+                self.runtime().spawn(Follower::new(&feed, database).run(tailing.last));
             }
         }
         Ok(Tail { server: self, events })
     }
 
-    /// Every document that `system.profile` of a database holds now, in order; `each` gives `false` to
-    /// end. Returns how many there were.
+    /// Passes every document that `system.profile` of a database holds now to `each`, in order, until that returns
+    /// `false`. Returns how many it passed.
     ///
     /// # Errors
     /// The server did not answer, or the user may not read.
@@ -224,25 +230,44 @@ fn collection(link: &Link, database: &str) -> mongodb::Collection<RawDocumentBuf
     link.client.database(database).collection_with_options(COLLECTION, options)
 }
 
-/// What this program itself asks for is profiled too, at level 2: without this every answer of a cursor
-/// would make the next one.
+/// At level 2 this program's own reads are profiled too: without this every answer would cause the next one.
 fn not_self(database: &str) -> Document {
     doc! { "ns": { "$ne": format!("{database}.{COLLECTION}") } }
 }
 
-async fn follow_all(
+/// What the followers of all databases share.
+#[derive(Clone)]
+struct Feed {
     link: Link,
-    info: ServerInfo,
-    last: u32,
-    found: Vec<String>,
+    /// Address of the server.
+    address: String,
+    replica_set: bool,
     sender: mpsc::Sender<Event>,
     stop: Stop,
-) {
+}
+
+impl Feed {
+    /// Whether somebody still wants events.
+    fn is_wanted(&self) -> bool {
+        !self.stop.is_set() && !self.sender.is_closed()
+    }
+
+    /// Sends an event; returns whether anybody receives it.
+    async fn send(&self, event: Event) -> bool {
+        tokio::select! {
+            sent = self.sender.send(event) => sent.is_ok(),
+            () = self.stop.wait() => false,
+        }
+    }
+}
+
+/// Follows the databases in `found`, and those that come later.
+async fn follow_all(feed: Feed, last: u32, found: Vec<String>) {
     let mut known = BTreeSet::new();
     let mut found = Some(found);
     let mut first = true;
     let mut full = false;
-    while !stop.is_set() && !sender.is_closed() {
+    while feed.is_wanted() {
         for name in found.take().unwrap_or_default() {
             if OWN_DATABASES.contains(&name.as_str()) || known.contains(&name) {
                 continue;
@@ -251,24 +276,24 @@ async fn follow_all(
                 if !std::mem::replace(&mut full, true) {
                     let said = format!("more than {MOST_DATABASES} databases: the others are not followed");
                     let error = Error::Command { what: "follow all databases".to_owned(), said, code: 0 };
-                    sender.send(Event::Failed { database: Arc::from(""), error }).await.ok();
+                    feed.send(Event::Failed { database: Arc::from(""), error }).await;
                 }
                 break;
             }
-            let follower = Follower::new(&link, &info, &name, &sender, &stop);
-            // Of a database that is new nothing has been seen: all of it is shown.
-            tokio::spawn(Follower { quiet: true, ..follower }.run(if first { last } else { u32::MAX }));
+            // Nothing of a new database has been shown: all of it is.
+            let follower = Follower { quiet: true, ..Follower::new(&feed, &name) };
+            tokio::spawn(follower.run(if first { last } else { u32::MAX }));
             known.insert(name);
         }
         first = false;
-        if stop.sleep(NEW_DATABASES).await {
+        if feed.stop.sleep(NEW_DATABASES).await {
             break;
         }
-        found = link.databases().await.ok();
+        found = feed.link.databases().await.ok();
     }
 }
 
-/// Where reading stands.
+/// How far a collection was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Position {
     /// `host:port`, or empty.
@@ -285,12 +310,12 @@ struct Position {
     seen: u64,
     /// Record id of the first document that was read.
     first_record: i64,
-    /// What ended at this time or before was read on another server.
+    /// Operations that ended at this time or before were read on another server.
     after: Option<i64>,
 }
 
 impl Position {
-    /// Takes note of a document.
+    /// Notes a document.
     fn advance(&mut self, record: i64, ts: Option<i64>) {
         if self.seen == 0 {
             self.first_record = record;
@@ -301,19 +326,19 @@ impl Position {
         self.newest = self.newest.max(ts);
     }
 
-    /// Whether record ids are running numbers, as far as can be told.
+    /// Whether record ids seem to be consecutive.
     fn counts(&self) -> bool {
         let ids = self.record.saturating_sub(self.first_record).unsigned_abs();
         self.seen > 1 && ids <= self.seen.saturating_mul(4).saturating_add(100)
     }
 
-    /// How many documents there were in `ms` milliseconds at the rate so far.
+    /// How many documents come in `ms` milliseconds at the rate so far.
     fn about(&self, ms: i64) -> Option<u64> {
         let span = self.newest?.saturating_sub(self.first?);
         (span > 0 && ms >= 0).then(|| (self.seen as f64 / span as f64 * ms as f64).round() as u64)
     }
 
-    /// What was missed, where the first document after a gap is `record` at `ts`.
+    /// What was missed, if `record` at `ts` is the first document after a gap.
     fn missed(&self, database: &Arc<str>, record: i64, ts: Option<i64>) -> Missed {
         let point = |ms: i64| time(&bson::DateTime::from_millis(ms));
         let between = self.newest.zip(ts).map(|(from, to)| to.saturating_sub(from).max(0));
@@ -330,19 +355,15 @@ impl Position {
 
 /// Follows one database.
 struct Follower {
-    link: Link,
+    feed: Feed,
     database: Arc<str>,
-    address: String,
-    replica_set: bool,
-    sender: mpsc::Sender<Event>,
-    stop: Stop,
     level: Option<i32>,
     said_nothing: bool,
-    /// The connection was lost, which was said.
+    /// The connection was lost, which was reported.
     lost: bool,
-    /// Another server is read, which was not said.
+    /// Another server is read, which was not reported yet.
     moved: bool,
-    /// Says nothing of a database that has no profile.
+    /// Does not report a database that has no profile.
     quiet: bool,
 }
 
@@ -350,27 +371,17 @@ struct Follower {
 enum Left {
     /// It is dead, or was overrun: open another.
     Dead,
-    /// Stopped, or nobody listens any more.
+    /// Stopped, or nobody receives events any more.
     Over,
-    /// The server said so.
+    /// The server's error.
     Error(Error),
 }
 
 impl Follower {
-    fn new(
-        link: &Link,
-        info: &ServerInfo,
-        database: &str,
-        sender: &mpsc::Sender<Event>,
-        stop: &Stop,
-    ) -> Self {
+    fn new(feed: &Feed, database: &str) -> Self {
         Self {
-            link: link.clone(),
+            feed: feed.clone(),
             database: Arc::from(database),
-            address: info.address.clone(),
-            replica_set: info.replica_set.is_some(),
-            sender: sender.clone(),
-            stop: stop.clone(),
             level: None,
             said_nothing: false,
             lost: false,
@@ -379,18 +390,11 @@ impl Follower {
         }
     }
 
-    async fn say(&self, event: Event) -> bool {
-        tokio::select! {
-            sent = self.sender.send(event) => sent.is_ok(),
-            () = self.stop.wait() => false,
-        }
-    }
-
     async fn run(mut self, last: u32) {
         let mut position: Option<Position> = None;
         let mut last = Some(last);
         let mut wait = Duration::from_millis(100);
-        while !self.stop.is_set() && !self.sender.is_closed() {
+        while self.feed.is_wanted() {
             let left = self.once(&mut position, &mut last).await;
             match left {
                 Ok(Left::Over) => return,
@@ -398,18 +402,18 @@ impl Follower {
                 Err(error) | Ok(Left::Error(error)) if error.is_passing() => {
                     if !std::mem::replace(&mut self.lost, true) {
                         let event = Event::Lost { database: self.database.clone(), said: error.to_string() };
-                        if !self.say(event).await {
+                        if !self.feed.send(event).await {
                             return;
                         }
                         wait = Duration::from_millis(100);
                     }
                 }
                 Err(error) | Ok(Left::Error(error)) => {
-                    self.say(Event::Failed { database: self.database.clone(), error }).await;
+                    self.feed.send(Event::Failed { database: self.database.clone(), error }).await;
                     return;
                 }
             }
-            if self.stop.sleep(wait).await {
+            if self.feed.stop.sleep(wait).await {
                 return;
             }
             wait = (wait * 2).min(Duration::from_secs(2));
@@ -419,34 +423,34 @@ impl Follower {
     /// Opens a cursor and reads it until it ends.
     async fn once(&mut self, position: &mut Option<Position>, last: &mut Option<u32>) -> Result<Left> {
         self.choose().await?;
-        self.look_at_level().await?;
+        self.check_level().await?;
         let Some(uuid) = self.uuid().await? else {
-            if !self.say_back().await {
+            if !self.report_back().await {
                 return Ok(Left::Over);
             }
             if !std::mem::replace(&mut self.said_nothing, true) && !self.quiet {
                 let event = Event::Nothing { database: self.database.clone(), level: self.level };
-                if !self.say(event).await {
+                if !self.feed.send(event).await {
                     return Ok(Left::Over);
                 }
             }
-            // Whatever is written from now on is new.
+            // All that is written from now on is new.
             *last = Some(u32::MAX);
             *position = None;
-            self.stop.sleep(Duration::from_millis(400)).await;
+            self.feed.stop.sleep(Duration::from_millis(400)).await;
             return Ok(Left::Dead);
         };
-        let place = Position { address: self.address.clone(), uuid, ..Position::default() };
+        let place = Position { address: self.feed.address.clone(), uuid, ..Position::default() };
         let mut resumed = false;
         match position.as_mut() {
             Some(at) if at.address == place.address && at.uuid == place.uuid => resumed = true,
             Some(at) => {
                 if at.address == place.address
-                    && !self.say(Event::Replaced { database: self.database.clone() }).await
+                    && !self.feed.send(Event::Replaced { database: self.database.clone() }).await
                 {
                     return Ok(Left::Over);
                 }
-                // All of a new collection is new; of another server's only what is later.
+                // All documents of a new collection are new; those of another server only if they are later.
                 let after = at.newest.filter(|_| at.address != place.address);
                 *at = Position { newest: at.newest, after, ..place };
             }
@@ -459,40 +463,42 @@ impl Follower {
         self.read(position, resumed).await
     }
 
-    /// Finds the server to read from, in a replica set the one that the connection string asks for now.
+    /// Finds the server to read from: in a replica set the one that the connection string asks for now.
     async fn choose(&mut self) -> Result<()> {
-        if self.replica_set {
-            let (criteria, address) = self.link.chosen().await?;
-            self.link.criteria = criteria;
-            self.moved |= address != self.address;
-            self.address = address;
+        if self.feed.replica_set {
+            let (criteria, address) = self.feed.link.chosen().await?;
+            self.feed.link.criteria = criteria;
+            self.moved |= address != self.feed.address;
+            self.feed.address = address;
         }
         Ok(())
     }
 
-    /// Says that it goes on, where it was said that it does not, or where it goes on elsewhere. `false`
-    /// when nobody listens.
-    async fn say_back(&mut self) -> bool {
-        let moved = std::mem::take(&mut self.moved);
-        if !std::mem::take(&mut self.lost) && !moved {
+    /// Reports that reading goes on after a loss, or on another server. `false` when nobody receives events.
+    async fn report_back(&mut self) -> bool {
+        let (lost, moved) = (self.lost, self.moved);
+        (self.lost, self.moved) = (false, false);
+        if !lost && !moved {
             return true;
         }
-        self.say(Event::Back { database: self.database.clone(), address: self.address.clone(), moved }).await
+        self.feed
+            .send(Event::Back { database: self.database.clone(), address: self.feed.address.clone(), moved })
+            .await
     }
 
-    async fn look_at_level(&mut self) -> Result<()> {
+    async fn check_level(&mut self) -> Result<()> {
         let what = format!("read the profiler of {}", self.database);
-        let level = match self.link.command(&self.database, doc! { "profile": -1 }, &what).await {
+        let level = match self.feed.link.command(&self.database, doc! { "profile": -1 }, &what).await {
             Ok(reply) => crate::server::number(&reply, "was").map(|level| level as i32),
             Err(error) if error.is_passing() => return Err(error),
-            // Reading the collection needs no more than the role `read`, and a server without a profiler
-            // may hold what another one wrote.
+            // Reading the collection needs only the role `read`, and a server without a profiler may hold what another
+            // server wrote.
             Err(_) => None,
         };
         if let (Some(was), Some(now)) = (self.level, level)
             && was != now
         {
-            self.say(Event::Level { database: self.database.clone(), was, now }).await;
+            self.feed.send(Event::Level { database: self.database.clone(), was, now }).await;
         }
         self.level = level.or(self.level);
         Ok(())
@@ -502,7 +508,7 @@ impl Follower {
     async fn uuid(&self) -> Result<Option<Option<Bson>>> {
         let what = format!("look at {}.{COLLECTION}", self.database);
         let list = doc! { "listCollections": 1, "filter": { "name": COLLECTION } };
-        let reply = self.link.command_as(&self.database, list, &what, ROLE).await?;
+        let reply = self.feed.link.command_as(&self.database, list, &what, ROLE).await?;
         let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
         let batch = batch.map_err(|_| Error::Reply("listCollections"))?;
         let Some(entry) = batch.first().and_then(Bson::as_document) else { return Ok(None) };
@@ -510,12 +516,12 @@ impl Follower {
     }
 
     fn wrong(&self, error: &mongodb::error::Error) -> Error {
-        self.link.error(format!("follow {}.{COLLECTION}", self.database), ROLE, error)
+        self.feed.link.error(format!("follow {}.{COLLECTION}", self.database), ROLE, error)
     }
 
-    /// Stands before the last documents that are there; where there are fewer, at the beginning.
+    /// Moves to before the last documents of the collection, at most to its beginning.
     async fn stand_before(&mut self, position: &mut Position, last: u32) -> Result<()> {
-        let collection = collection(&self.link, &self.database);
+        let collection = collection(&self.feed.link, &self.database);
         let find = collection
             .find(not_self(&self.database))
             .sort(doc! { "$natural": -1 })
@@ -531,14 +537,14 @@ impl Follower {
         let Some(first) = found.first() else { return Ok(()) };
         let (record, ts) = place_of(first);
         position.newest = ts;
-        // That one itself is shown, unless none is.
+        // It is shown itself, unless none is wanted.
         position.record = record.unwrap_or(0).saturating_sub(i64::from(last > 0));
         Ok(())
     }
 
     /// Reads behind `position` until the cursor ends.
     async fn read(&mut self, position: &mut Position, mut resumed: bool) -> Result<Left> {
-        let collection = collection(&self.link, &self.database);
+        let collection = collection(&self.feed.link, &self.database);
         let mut filter = not_self(&self.database);
         if let Some(newest) = position.newest {
             let from = bson::DateTime::from_millis(newest.saturating_sub(DISORDER_MS));
@@ -550,14 +556,14 @@ impl Follower {
             .max_await_time(AWAIT)
             .show_record_id(true);
         let mut cursor = find.batch().await.map_err(|error| self.wrong(&error))?;
-        if !self.say_back().await {
+        if !self.report_back().await {
             return Ok(Left::Over);
         }
-        let mut looked = Instant::now();
+        let mut checked = Instant::now();
         loop {
             let next = tokio::select! {
                 next = tokio::time::timeout(SILENCE, cursor.next()) => next,
-                () = self.stop.wait() => return Ok(Left::Over),
+                () = self.feed.stop.wait() => return Ok(Left::Over),
             };
             let reply = match next {
                 Err(_) => {
@@ -585,31 +591,30 @@ impl Follower {
                 position.advance(record, ts);
             }
             let Some((record, ts)) = first else { continue };
-            // A gap: after a cursor that was lost always looked at; else now and then, for servers that
-            // let a cursor jump without a word.
+            // A gap: checked always after a cursor was lost, and now and then otherwise, for servers that let a cursor
+            // jump silently.
             let jumped = before.record > 0 && record > before.record.saturating_add(1);
-            let due = resumed || looked.elapsed() > Duration::from_secs(1);
+            let due = resumed || checked.elapsed() > Duration::from_secs(1);
             if jumped && due {
-                looked = Instant::now();
+                checked = Instant::now();
                 if self.overwritten(before.record, record).await? {
                     let missed = before.missed(&self.database, record, ts);
-                    if missed.documents != Some(0) && !self.say(Event::Missed(missed)).await {
+                    if missed.documents != Some(0) && !self.feed.send(Event::Missed(missed)).await {
                         return Ok(Left::Over);
                     }
                 }
             }
             resumed = false;
             let batch = Batch { reply, skip };
-            if !self.say(Event::Documents { database: self.database.clone(), batch }).await {
+            if !self.feed.send(Event::Documents { database: self.database.clone(), batch }).await {
                 return Ok(Left::Over);
             }
         }
     }
 
-    /// Whether there is nothing left between two records but what was overwritten: the oldest record
-    /// that is there is not before the later one.
+    /// Whether all records between two were overwritten: the oldest remaining one is not before the later one.
     async fn overwritten(&self, before: i64, record: i64) -> Result<bool> {
-        let collection = collection(&self.link, &self.database);
+        let collection = collection(&self.feed.link, &self.database);
         let find = collection.find(doc! {}).sort(doc! { "$natural": 1 }).limit(1).show_record_id(true);
         let found: Vec<_> = find
             .await

@@ -1,4 +1,4 @@
-//! Which server is meant, and as whom to talk to it.
+//! Which server to connect to, and as which user.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,9 +13,11 @@ const SCHEME: &str = "mongodb://";
 /// Scheme of a connection string whose hosts DNS knows.
 const SCHEME_SRV: &str = "mongodb+srv://";
 
-/// A server, as a connection string with what command-line options add to it.
+/// A server: a connection string, and what command-line options add to it.
 ///
-/// What is given in both must not differ; [`crate::Server::connect`] says so before it connects.
+/// Where both give a value they must not differ; [`crate::Server::connect`] checks that before it connects. In a replica
+/// set the primary answers, whichever members are named, unless the connection string has `readPreference` or
+/// `directConnection=true`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Target {
     uri: String,
@@ -150,7 +152,7 @@ impl Target {
             }
         }
         match &self.auth_database {
-            // The driver has already put its default there, so what the string says cannot be told from it.
+            // The driver has filled in its default, which looks like a value of the string.
             Some(database) => credential.source = Some(database.clone()),
             None if credential.source.is_none() => credential.source = Some("admin".to_owned()),
             None => {}
@@ -190,7 +192,7 @@ pub fn is_connection_string(text: &str) -> bool {
     text.starts_with(SCHEME) || text.starts_with(SCHEME_SRV)
 }
 
-/// Whether a text reads `host:port`, so that it can be told from the name of a file.
+/// Whether a text is `host:port`, and not the name of a file.
 pub fn is_host_and_port(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':');

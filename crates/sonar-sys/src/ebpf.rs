@@ -25,10 +25,10 @@ use self::skeleton::{IoSkel, IoSkelBuilder, types};
 use crate::{sys, sys_bpf};
 use records::{parse, usage};
 
-/// Why nothing can be traced.
+/// Why tracing is not possible.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The kernel has no description of its own types.
+    /// The kernel has no description of its types (BTF).
     #[error(
         "this kernel has no BTF (/sys/kernel/btf/vmlinux): it needs to be built with CONFIG_DEBUG_INFO_BTF=y"
     )]
@@ -41,17 +41,17 @@ pub enum TraceError {
     Load(String),
 }
 
-/// Files that the programs have room for, those that are left out included.
+/// Files that the programs have room for, including ignored ones.
 pub const MAX_FILES: usize = 65_536;
 
-/// How long records are read at once: where more come than can be handled, the tick still runs.
+/// How long records are read before the tick runs, even if more keep coming.
 const DRAIN: Duration = Duration::from_millis(100);
 /// Files whose accesses can be added up ([`Mode::Totals`]).
 pub const MAX_TOTALS: usize = 16_384;
-/// Number of a file that is left out.
+/// Number of an ignored file.
 const IGNORED: u32 = u32::MAX;
-/// How long a file's number rests before another file gets it: what the programs were about to add for the old one
-/// has been added by then, and what they handed on has been read.
+/// How long a file's number rests before another file gets it: by then the programs have added what they were about
+/// to add for the old file, and all its records have been read.
 const REST: Duration = Duration::from_millis(200);
 
 /// Maps, settings and records as Rust types, generated from `bpf/io.bpf.c`.
@@ -67,38 +67,38 @@ pub(crate) mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/io.skel.rs"));
 }
 
-/// What becomes of an access.
+/// What happens to an access.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Each is handed on as an [`Event`].
+    /// Each is reported as an [`Event`].
     Each,
-    /// The same, and what is brought into the page cache beside it, as `AccessKind::PageIn`.
+    /// The same, and also pages that come into the page cache, as `AccessKind::PageIn`.
     EachAndPages,
-    /// They are added up in the kernel; see [`Tracer::usages`].
+    /// The kernel adds them up; see [`Tracer::usages`].
     Totals,
 }
 
 /// What is to be traced.
 #[derive(Copy, Clone, Debug)]
 pub struct Trace<'a> {
-    /// Processes, by their ids in the first process namespace.
+    /// Processes, by their ids in the initial process namespace.
     pub processes: &'a [u32],
-    /// Also processes of this name, or whose program has it, from their start on; at most 15 bytes count.
+    /// Also processes with this name, or whose program has it, from their start on; only 15 bytes count.
     pub program: Option<&'a str>,
-    /// What becomes of an access.
+    /// What happens to an access.
     pub mode: Mode,
-    /// Where accesses are seen; by default at the functions of the VFS where the kernel lets it be done, else at
-    /// the system calls.
+    /// Where accesses are seen; by default at the functions of the VFS if the kernel allows it, else at the system
+    /// calls.
     pub way: Option<Way>,
     /// Also files of pseudo file systems (`/proc`, `/sys` and their like).
     pub pseudo: bool,
 }
 
-/// The programs, loaded and attached. They go when this goes.
+/// The programs, loaded and attached until this is dropped.
 pub struct Tracer {
     skeleton: IoSkel<'static>,
     control: Cell<types::control>,
-    /// Numbers of files that are given back, and when.
+    /// Numbers of files that were given back, and when.
     resting: RefCell<Vec<(Instant, u32)>>,
     totals: bool,
     links: Vec<(String, Link)>,
@@ -108,7 +108,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Loads the programs, lets them see what is to be traced, and attaches them.
+    /// Loads the programs, configures what they trace, and attaches them.
     ///
     /// # Errors
     /// [`TraceError`], with what is missing.
@@ -138,7 +138,7 @@ impl Tracer {
             .unwrap_or_else(|| TraceError::Load("the kernel lacks what it would be attached to".into())))
     }
 
-    /// Loads as many programs of a way as the kernel takes; `None` where it lacks what the way cannot do without.
+    /// Loads as many programs of a way as the kernel accepts; `None` if it lacks a required one.
     fn load_most(
         way: Way,
         trace: &Trace<'_>,
@@ -147,7 +147,7 @@ impl Tracer {
         let load = |refused: &[&str]| {
             let mut plan = Plan::new(way, refused, has)?;
             if trace.mode == Mode::EachAndPages {
-                // It was asked for, so nothing is traced without it.
+                // The user wants it, so nothing is traced without it.
                 if !has(PAGES.1) || !has("folio") {
                     return Some(Err(TraceError::Load(
                         "pages that are brought in are seen from kernel 5.16 on, and this one does not report them: leave --readahead out".into(),
@@ -160,13 +160,13 @@ impl Tracer {
         let parts = way.optional_parts();
         match load(&[])? {
             Ok(tracer) => return Some(Ok(tracer)),
-            // Without the optional parts it fails too.
+            // It may fail without the optional parts, too.
             Err(_) => match load(&parts)? {
                 Ok(tracer) => drop(tracer),
                 Err(error) => return Some(Err(error)),
             },
         }
-        // One part that is refused must not take the others with it.
+        // A refused part must not prevent the others.
         let is_refused = |part: &&'static str| {
             let others: Vec<_> = parts.iter().copied().filter(|other| other != part).collect();
             !matches!(load(&others), Some(Ok(_)))
@@ -201,7 +201,7 @@ impl Tracer {
         }
         let mut tracer = Self {
             skeleton: open.load().map_err(error)?,
-            // What the programs remember of nothing is of generation 0.
+            // Zeroed memory of the programs is of generation 0.
             control: Cell::new(types::control { generation: 1, ..types::control::default() }),
             resting: RefCell::default(),
             totals: mode == Mode::Totals,
@@ -223,7 +223,7 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// In one line: how accesses are seen, and which are not.
+    /// How accesses are seen, and which are not, in one line.
     pub fn way(&self) -> String {
         match self.without.as_slice() {
             [] => self.way.name().to_string(),
@@ -339,13 +339,13 @@ impl Tracer {
         lookup(&self.skeleton.maps.losses, &0u32.to_ne_bytes()).is_ok()
     }
 
-    /// How often the kernel skipped a program, as another one was under way on the same processor.
+    /// How often the kernel skipped a program because another one was running on the same processor.
     fn programs_skipped(&self) -> u64 {
         let programs = self.skeleton.object().progs().filter(|program| program.autoload());
         programs.map(|program| sys_bpf::recursion_misses(program.as_fd()).unwrap_or(0)).sum()
     }
 
-    /// Hands on what comes, until `tick`, which is called ten times a second, says `false`.
+    /// Passes records to `each` until `tick`, which is called ten times a second, returns `false`.
     ///
     /// # Errors
     /// The ring cannot be read.
@@ -353,7 +353,7 @@ impl Tracer {
         self.run_with(&mut (), |(), event| each(event), |()| tick())
     }
 
-    /// The same, with `state` for both.
+    /// The same; both get `state`.
     ///
     /// # Errors
     /// The ring cannot be read.
@@ -364,7 +364,7 @@ impl Tracer {
         mut tick: impl FnMut(&mut S) -> bool,
     ) -> io::Result<()> {
         let offset = self.clock_offset_ns;
-        // The ring's callback and the tick never run at once; the cell says so to the compiler.
+        // The ring's callback and the tick never run at the same time, which the compiler cannot know.
         let state = std::cell::RefCell::new(state);
         let until = std::cell::Cell::new(Some(Instant::now() + DRAIN));
         let mut builder = RingBufferBuilder::new();
@@ -373,7 +373,7 @@ impl Tracer {
                 if let Some(event) = parse(bytes, offset) {
                     each(*state.borrow_mut(), event);
                 }
-                // The record counts as read; what comes after it waits until the tick has run.
+                // The record counts as read; the next ones wait until the tick has run.
                 if is_over(until.get()) { -libc::EAGAIN } else { 0 }
             })
             .map_err(io::Error::other)?;
@@ -381,7 +381,7 @@ impl Tracer {
         loop {
             until.set(Some(Instant::now() + DRAIN));
             drained(ring.poll(Duration::from_millis(100)))?;
-            // The kernel's side wakes us only where the ring fills quickly.
+            // The programs wake us only if the ring fills quickly.
             drained(ring.consume())?;
             self.give_back().map_err(io::Error::other)?;
             if !tick(*state.borrow_mut()) {
@@ -405,7 +405,7 @@ fn is_over(until: Option<Instant>) -> bool {
     until.is_some_and(|until| Instant::now() >= until)
 }
 
-/// The outcome of reading the ring, where a signal or a full measure is none.
+/// The outcome of reading the ring; an interruption or the end of [`DRAIN`] is no error.
 fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error)

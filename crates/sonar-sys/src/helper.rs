@@ -1,4 +1,4 @@
-//! A second process that keeps the privileges which the first one gives up.
+//! A helper process that keeps privileges which this process gives up.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal,
 
 use crate::sys_process;
 
-/// The process that helps. It ends when this is dropped, and when this process ends, however it does.
+/// The helper process. It ends when this is dropped, and when this process ends for any reason.
 #[derive(Debug)]
 pub struct Helper {
     child: Pid,
@@ -28,11 +28,11 @@ pub struct Helper {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Helper {
-    /// Starts one, which runs `serve` over its end of a socket until that returns. Call it before any thread is
-    /// started, and before descriptors are opened that it should not have.
+    /// Starts a helper, which runs `serve` on its end of a socket until that returns. Call it before any thread is
+    /// started, and before opening descriptors that the helper must not have.
     ///
     /// # Errors
-    /// When there are threads already, or no process can be made.
+    /// There are threads already, or no process can be created.
     pub fn start(serve: impl FnOnce(UnixStream)) -> io::Result<Self> {
         if std::fs::read_dir("/proc/self/task")?.count() != 1 {
             return Err(io::Error::other("the program has several threads already"));
@@ -61,7 +61,7 @@ impl Helper {
     /// The socket to it.
     ///
     /// # Errors
-    /// When it cannot be duplicated.
+    /// It cannot be duplicated.
     pub fn socket(&self) -> io::Result<UnixStream> {
         self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?.try_clone()
     }
@@ -72,10 +72,10 @@ impl Helper {
     }
 }
 
-/// Sends an open file to the other side, which gets it with [`receive_file`].
+/// Sends an open file to the other side, which receives it with [`receive_file`].
 ///
 /// # Errors
-/// When the other side has gone.
+/// The other side has gone.
 pub fn send_file(socket: &UnixStream, file: &File) -> io::Result<()> {
     let descriptors = [file.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -85,10 +85,10 @@ pub fn send_file(socket: &UnixStream, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// The file that [`send_file`] has sent; `None` where the other side has sent a byte of its own instead.
+/// Receives the file that [`send_file`] sent; `None` if the other side sent a plain byte instead.
 ///
 /// # Errors
-/// When the other side has gone.
+/// The other side has gone.
 pub fn receive_file(socket: &UnixStream) -> io::Result<Option<File>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_goes_to_the_other_side() {
+    fn a_file_reaches_the_other_side() {
         let (one, other) = UnixStream::pair().unwrap();
         let path = std::env::temp_dir().join(format!("sonar-sys-helper-{}", std::process::id()));
         std::fs::write(&path, "whole").unwrap();

@@ -18,7 +18,7 @@ pub struct Interface {
     pub loopback: bool,
     /// Whether its frames begin with an Ethernet header; else they are captured from the IP header on.
     pub ethernet: bool,
-    /// The largest IP packet, in bytes, that it sends in one frame; 0 when it could not be asked.
+    /// The largest IP packet, in bytes, that it sends in one frame; 0 if unknown.
     pub mtu: u32,
     /// Its IP addresses.
     pub addresses: Vec<IpAddr>,
@@ -29,7 +29,7 @@ pub fn list() -> io::Result<Vec<Interface>> {
     let query = sys::InterfaceQuery::open()?;
     let mut interfaces: Vec<Interface> = Vec::new();
     for (index, name) in sys::interface_names()? {
-        // An interface can go away between two questions.
+        // An interface can disappear in between.
         let (Ok(flags), Ok(hardware)) = (query.flags(&name), query.hardware(&name)) else { continue };
         interfaces.push(Interface {
             index,
@@ -52,37 +52,36 @@ pub fn list() -> io::Result<Vec<Interface>> {
     Ok(interfaces)
 }
 
-/// Names of interfaces by their numbers, also of those that come later, without opening anything more.
+/// Names of interfaces by number, also of those that appear later, without opening anything again.
 pub struct Names(sys::InterfaceQuery);
 
 impl Names {
-    /// Opens what is asked.
+    /// Opens the socket for the questions.
     ///
     /// # Errors
-    /// When no socket can be had.
+    /// No socket can be opened.
     pub fn open() -> io::Result<Self> {
         sys::InterfaceQuery::open().map(Self)
     }
 
-    /// The name of one; empty when there is no such interface any more.
+    /// The name of an interface; empty if it no longer exists.
     pub fn of(&self, index: u32) -> String {
         self.0.name(index).unwrap_or_default()
     }
 }
 
-/// The addresses of this host, of every interface: which distinguishes a query that was served from one that was
-/// issued.
+/// The addresses of all interfaces of this host: they show whether a query was served or issued here.
 pub fn local_addresses() -> io::Result<Vec<IpAddr>> {
     Ok(list()?.into_iter().flat_map(|interface| interface.addresses).collect())
 }
 
-/// A name that no interface has.
+/// No interface has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such interface: {name} (those that exist: {})", existing.join(", "))]
 pub struct NoSuchInterface {
-    /// The name that was asked for.
+    /// The name.
     pub name: String,
-    /// The names that there are.
+    /// The names of all interfaces.
     pub existing: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What works on this host and what does not, found by trying: the checks behind a `doctor` command.
+//! Tries what works on this host: the checks behind the `doctor` command.
 
 use crate::capabilities::{self, CaptureError};
 use crate::host::Host;
@@ -6,7 +6,7 @@ use crate::interfaces;
 use crate::ring::{Ring, RingConfig, RingError};
 use crate::sys::PacketSocket;
 
-/// One thing that was tried.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Stable name, for example `packet-socket`.
@@ -89,7 +89,7 @@ fn ring(config: &RingConfig) -> Check {
     const NAME: &str = "ring-memory";
     let mib = config.size_bytes >> 20;
     match Ring::open(config) {
-        Ok(_) => Check::new(NAME, Verdict::Ok, format!("a ring of {mib} MiB can be had")),
+        Ok(_) => Check::new(NAME, Verdict::Ok, format!("a ring of {mib} MiB is available")),
         Err(error @ RingError::Memory { .. }) => {
             Check::new(NAME, Verdict::Problem, error.to_string()).remedy("mongosonar queries --ring-mib 8")
         }

@@ -108,7 +108,7 @@ pub enum RingError {
     },
 }
 
-/// What became of the packets that the filter kept, since the ring was opened.
+/// What happened to the packets that the filter kept, since the ring was opened.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets that the kernel had for the ring, those it dropped among them.
@@ -144,7 +144,7 @@ pub enum Wake {
     /// [`Stopper::stop`] was called.
     Stopped,
     /// The interface that the ring listens on went down or away. It captures again when the same interface
-    /// comes up again; one that was removed and made anew needs a new ring. Reported once each time.
+    /// comes up again; one that was removed and recreated needs a new ring. Reported once each time.
     InterfaceDown,
 }
 
@@ -189,20 +189,20 @@ impl Ring {
     /// Opens `count` rings (at least one) that share the packets: all of one connection, in both
     /// directions, come to the same ring (`PACKET_FANOUT_HASH`). One thread each.
     ///
-    /// Fragments are not put together for it (`PACKET_FANOUT_FLAG_DEFRAG`), so that many rings hear what
-    /// one would.
+    /// Fragments are not put together for it (`PACKET_FANOUT_FLAG_DEFRAG`), so a group captures what one ring
+    /// would.
     pub fn open_group(config: &RingConfig, count: usize) -> Result<Vec<Self>, RingError> {
         if count <= 1 {
             return Ok(vec![Self::open(config)?]);
         }
         let plan = Plan::new(config, count)?;
-        // A socket must be bound before it can join a group, and would hear everything until it has
-        // joined: packets of others would be seen twice. So all are deaf until all have joined.
-        let deaf = filter::drop_all();
+        // A socket must be bound before it can join a group, and would capture everything until it has
+        // joined: packets of others would be seen twice. So all drop everything until all have joined.
+        let nothing = filter::drop_all();
         let mut rings: Vec<Self> = Vec::with_capacity(count);
         let mut group = 0;
         for index in 0..count {
-            let mut ring = plan.ring(&deaf)?;
+            let mut ring = plan.ring(&nothing)?;
             if let Some(first) = rings.first() {
                 ring.stop = Arc::clone(&first.stop);
             }
@@ -320,7 +320,7 @@ impl Ring {
         }
     }
 
-    /// What became of the packets so far.
+    /// What happened to the packets so far.
     pub fn statistics(&mut self) -> Result<Statistics, RingError> {
         let failed = |source| RingError::System { call: "PACKET_STATISTICS", source };
         let new = self.socket.take_statistics().map_err(failed)?;

@@ -28,7 +28,7 @@ pub(crate) struct DiskRing {
     fixed_file: bool,
 }
 
-/// Whether a ring can be had at all: the error of trying.
+/// Tries to create a ring; fails where there is no io_uring.
 pub(crate) fn try_ring() -> io::Result<()> {
     IoUring::new(2).map(drop)
 }
@@ -41,12 +41,12 @@ fn build(entries: u32) -> io::Result<IoUring> {
 }
 
 impl DiskRing {
-    /// A ring for `entries` requests in flight. Must be made on the thread that uses it.
+    /// A ring for `entries` requests in flight, with memory for reads and for writes. Must be created on the thread
+    /// that uses it.
     pub(crate) fn new(
         entries: u32,
         file: Arc<File>,
-        reads: Arc<Buffers>,
-        writes: Arc<Buffers>,
+        (reads, writes): (Arc<Buffers>, Arc<Buffers>),
         pause_ns: u64,
     ) -> io::Result<Self> {
         let ring = build(entries)?;

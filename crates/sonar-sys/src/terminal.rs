@@ -1,4 +1,4 @@
-//! The standard streams: that a terminal or a reader has gone away, and being stopped by Ctrl-Z.
+//! The standard streams: notices when a terminal or a reader goes away, and stops the process on Ctrl-Z.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -26,22 +26,22 @@ pub enum Woken {
     TimedOut,
 }
 
-/// The standard streams that can go away while the program runs. One that has gone is replaced by a silent one:
-/// writing to it succeeds, and reading from it finds nothing. So nothing fails or spins that still uses it.
+/// The standard streams that can go away while the program runs. A stream that has gone is replaced by a silent one:
+/// writing to it succeeds, and reading from it finds nothing. So nothing that still uses it fails or spins.
 #[derive(Debug)]
 pub struct Streams {
-    /// With whether the program is to end when it goes away. What takes its place never goes away.
+    /// Each with whether the program ends when it goes away. Replacements never go away.
     watched: Vec<(BorrowedFd<'static>, bool)>,
     null: File,
-    /// What takes the place of standard input. It is not at its end as long as it can be written to.
+    /// Replaces standard input. It never ends, because its other end stays open.
     empty: (OwnedFd, OwnedFd),
 }
 
 impl Streams {
-    /// Those of this process.
+    /// The streams of this process.
     ///
     /// # Errors
-    /// When `/dev/null` or a pipe cannot be had.
+    /// `/dev/null` or a pipe cannot be opened.
     pub fn standard() -> io::Result<Self> {
         let is_pipe = |fd: BorrowedFd<'_>| {
             let file = fd.try_clone_to_owned().map(File::from);
@@ -64,10 +64,10 @@ impl Streams {
     }
 
     /// Waits until one of them goes away, or until `other` can be read, at most `timeout`. Call [`Self::silence`] once
-    /// everybody knows that one has gone.
+    /// everything that needs to know has been told.
     ///
     /// # Errors
-    /// When the kernel cannot be asked.
+    /// `poll` fails.
     pub fn wait(&self, other: &impl AsFd, timeout: Option<Duration>) -> io::Result<Woken> {
         let mut entries = self.entries();
         entries.push(PollFd::new(other, PollFlags::IN));
@@ -89,10 +89,10 @@ impl Streams {
         self.poll_now().is_ok_and(|streams| streams.iter().any(|(_, ends)| *ends))
     }
 
-    /// Silences those that have gone. Any thread may do so.
+    /// Replaces the streams that have gone. Any thread may call it.
     ///
     /// # Errors
-    /// When the kernel cannot be asked, or refuses.
+    /// The kernel refuses.
     pub fn silence(&self) -> io::Result<()> {
         for (fd, _) in self.poll_now()? {
             match fd.as_raw_fd() {
@@ -104,7 +104,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Those that have gone and were not silenced.
+    /// The streams that have gone and were not replaced yet.
     fn poll_now(&self) -> io::Result<Vec<(BorrowedFd<'static>, bool)>> {
         let mut entries = self.entries();
         retry_on_intr(|| poll(&mut entries, Some(&Timespec::default())))?;
@@ -124,10 +124,10 @@ impl Streams {
     }
 }
 
-/// Stops the process group, as Ctrl-Z does where the terminal is not in raw mode; returns when it goes on.
+/// Stops the process group, as Ctrl-Z does outside raw mode; returns when it continues.
 ///
 /// # Errors
-/// When no process of the group may be stopped.
+/// No process of the group may be stopped.
 pub fn stop_group() -> io::Result<()> {
     sys_process::stop_group()
 }

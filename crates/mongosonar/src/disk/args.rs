@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::outfile;
-use crate::values::parse_duration;
+use crate::values::{parse_duration, parse_scaled};
 
 #[derive(Subcommand, Debug)]
 pub enum DiskCommand {
@@ -120,31 +120,12 @@ pub struct EstimateArgs {
     pub json: bool,
 }
 
-fn scaled(text: &str, unit: u64, what: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let wrong = || format!("{text:?} is no {what}: write it like 250000, 500k, 100M or 2G");
-    let power = match text[digits..].trim().to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b')
-    {
-        "" => 0,
-        "k" => 1,
-        "m" => 2,
-        "g" => 3,
-        "t" => 4,
-        "p" => 5,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
-    let value = number * (unit as f64).powi(power);
-    if (1.0..1.8e19).contains(&value) { Ok(value as u64) } else { Err(wrong()) }
-}
-
 fn parse_count(text: &str) -> Result<u64, String> {
-    scaled(text, 1_000, "count")
+    parse_scaled(text, 1_000, "count")
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
-    scaled(text, 1_024, "size")
+    parse_scaled(text, 1_024, "size")
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

@@ -29,7 +29,7 @@ const DEFAULT_DBPATH: &str = "/data/db";
 /// Most bytes that are read of a configuration of mongod.
 const MOST_CONFIG_BYTES: u64 = 1 << 20;
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     let report = look(args)?;
     let mut out = io::stdout().lock();
@@ -103,7 +103,8 @@ fn look(args: &CheckArgs) -> Result<Report> {
         Some(mongod) => of_process(mongod, &mut facts, &mut unseen),
     }
     if let Some(dbpath) = &dbpath {
-        of_folder(&machine, dbpath, mongod, args, &mut facts, &mut unseen);
+        let own = mongod.filter(|_| args.dbpath.is_none());
+        unseen.extend(of_folder(&machine, dbpath, own, &mut facts));
     }
     Ok(Report { dbpath: facts.dbpath.clone(), about, findings: findings(&facts), unseen })
 }
@@ -123,11 +124,11 @@ fn data_folder(
         return Ok((Some(real), about));
     }
     let Some(mongod) = processes.first() else {
-        let about = "No mongod runs here and no --dbpath was given: the machine alone was looked at.";
+        let about = "No mongod runs here and no --dbpath was given: only the machine was checked.";
         return Ok((None, about.to_owned()));
     };
     if processes.len() > 1 {
-        unseen.push(format!("{} more mongod run here: give --dbpath to look at theirs", processes.len() - 1));
+        unseen.push(format!("{} more mongod run here: give --dbpath to check theirs", processes.len() - 1));
     }
     let path = dbpath_of(machine, mongod);
     if path.is_none() && mongod.arguments.is_empty() {
@@ -235,39 +236,33 @@ fn of_process(mongod: &Process, facts: &mut Facts, unseen: &mut Vec<String>) {
     }
 }
 
-/// File system and devices of the folder.
-fn of_folder(
-    machine: &Host,
-    dbpath: &Path,
-    mongod: Option<&Process>,
-    args: &CheckArgs,
-    facts: &mut Facts,
-    unseen: &mut Vec<String>,
-) {
+/// File system and devices of the folder, as `own` sees it if it is given. Returns what could not be read.
+fn of_folder(machine: &Host, dbpath: &Path, own: Option<&Process>, facts: &mut Facts) -> Vec<String> {
+    let mut unseen = Vec::new();
     // In a container mongod sees other mounts than we do; a copy has no `self`.
-    let own = mongod.filter(|_| args.dbpath.is_none()).map(|mongod| mongod.pid.to_string());
-    let tables = own.into_iter().chain(["self".to_owned(), "1".to_owned()]);
+    let tables =
+        own.map(|mongod| mongod.pid.to_string()).into_iter().chain(["self".to_owned(), "1".to_owned()]);
     let Some(table) = tables.filter_map(|pid| machine.mounts(&pid).ok()).find(|t| !t.is_empty()) else {
         unseen.push("mounts: proc/self/mountinfo".to_owned());
-        return;
+        return unseen;
     };
     let Some(mount) = mounts::of(&table, dbpath) else {
         unseen.push(format!("the mount of {}", dbpath.display()));
-        return;
+        return unseen;
     };
-    facts.file_system = Some(file_system(machine, mount, unseen));
+    facts.file_system = Some(file_system(machine, mount, &mut unseen));
     let devices = match machine.devices() {
         Ok(devices) => devices,
         Err(error) => {
             unseen.push(format!("block devices: sys/block ({error})"));
-            return;
+            return unseen;
         }
     };
     let Some(device) = devices.of_mount(mount) else {
         if mount.source.starts_with('/') {
             unseen.push(format!("the device of {} ({})", mount.source, mount.kind));
         }
-        return;
+        return unseen;
     };
     let whole = devices.whole(device);
     match devices.queue(device).read_ahead_kib {
@@ -302,6 +297,7 @@ fn of_folder(
             }
         })
         .collect();
+    unseen
 }
 
 fn file_system(machine: &Host, mount: &Mount, unseen: &mut Vec<String>) -> FileSystem {

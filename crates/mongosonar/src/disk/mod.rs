@@ -1,10 +1,11 @@
-//! `mongosonar disk`: measure a disk, watch it, look at how it is set up.
+//! `mongosonar disk`: measures a disk, watches it, checks its settings.
 
 pub mod args;
 mod bench;
 pub(crate) mod check;
 pub mod compare;
 mod config;
+mod measure;
 mod place;
 mod stat;
 mod version;
@@ -15,7 +16,7 @@ pub use check::log_of;
 
 use args::DiskCommand;
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(command: &DiskCommand) -> Result<u8> {
     match command {
         DiskCommand::Bench(args) => bench::run(args),

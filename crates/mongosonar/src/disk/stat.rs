@@ -20,7 +20,7 @@ use crate::exit::OK;
 use crate::screen;
 use crate::stop::{self, Ending};
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &StatArgs) -> Result<u8> {
     let wanted = Wanted::new(args)?;
     let stop = stop::listen(Ending::Prompt)?.flag().clone();

@@ -50,7 +50,7 @@ pub struct Places {
     pub log: Option<String>,
 }
 
-/// The version and, in words, what says so; or what was looked at in vain.
+/// The version and its source in words; or the places that were checked in vain.
 pub fn find(places: &Places) -> Result<(Version, String), String> {
     let mut tried = Vec::new();
     let running = places.own_root.is_some();
@@ -242,7 +242,7 @@ fn of_debian(root: &Path) -> Option<Version> {
     None
 }
 
-/// The same where packages are RPMs. Their list has had three formats: rpm itself is asked.
+/// The same for RPM packages. Their database has had three formats, so it runs rpm.
 fn of_rpm() -> Option<Version> {
     let has_list = ["/var/lib/rpm", "/usr/lib/sysimage/rpm"].iter().any(|path| Path::new(path).is_dir());
     if !has_list {
@@ -270,7 +270,7 @@ fn of_rpm() -> Option<Version> {
     of_rpm_answer(&text)
 }
 
-/// Of a package that is not installed it says so in a sentence.
+/// For a package that is not installed rpm prints a sentence.
 fn of_rpm_answer(text: &str) -> Option<Version> {
     text.lines()
         .find_map(|line| line.starts_with(|c: char| c.is_ascii_digit()).then(|| parsed(line)).flatten())

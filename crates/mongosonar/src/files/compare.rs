@@ -11,7 +11,7 @@ use super::report::load;
 use crate::exit::{OK, TRUNCATED};
 use crate::screen;
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &IoCompareArgs) -> Result<u8> {
     let (a, b) = (load(&args.a)?, load(&args.b)?);
     let out = BufWriter::new(io::stdout());

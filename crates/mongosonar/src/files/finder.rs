@@ -1,4 +1,4 @@
-//! Finding the paths of files once privileges are gone: a helper process goes on to look into other users' processes.
+//! Finds the paths of files after privileges are dropped: a helper process still inspects other users' processes.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -13,10 +13,10 @@ use sonar_sys::privileges::{Duty, capability};
 use super::paths::{Found, Paths, PseudoPaths};
 use crate::privileges;
 
-/// The longest path that is taken from the helper, in bytes.
+/// The longest path to accept from the helper, in bytes.
 const MAX_PATH: usize = 16 * 1024;
 
-/// The capabilities for looking into other users' processes and their folders.
+/// The capabilities for inspecting other users' processes and their folders.
 pub const INSPECTING: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
 
 /// Finds paths, here or in the helper.
@@ -35,14 +35,14 @@ pub enum Finder {
 }
 
 impl Finder {
-    /// Moves the search into a helper where this process is to give up its privileges. Call it before any thread is
+    /// Moves the search into a helper if this process gives up its privileges (`confined`). Call it before any thread is
     /// started.
     pub fn new(paths: Paths, confined: bool) -> Self {
         if !confined {
             return Self::Here(Box::new(paths));
         }
         let pseudo = paths.pseudo.clone();
-        // What is not moved is needed where there can be no helper.
+        // Without a helper they are still needed here.
         let mut paths = Some(paths);
         let helper =
             privileges::helper("finding the folders of files", INSPECTING, Duty::Reading, |socket| {
@@ -132,7 +132,7 @@ fn cut(path: &Path) -> &[u8] {
     &bytes[..bytes.len().min(MAX_PATH)]
 }
 
-/// What comes next from the other side.
+/// Reads the next bytes from the other side.
 pub fn array<const N: usize>(socket: &mut UnixStream) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     socket.read_exact(&mut bytes)?;

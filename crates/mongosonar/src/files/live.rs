@@ -1,6 +1,5 @@
 //! `io live`: the files of a process as `top` shows processes, added up in the kernel.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -30,7 +29,7 @@ const WIDTH: usize = 250;
 /// Rows where nothing says how many.
 const ROWS: usize = 20;
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
     let confined = !args.keep_privileges;
@@ -48,10 +47,10 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         pseudo: args.pseudo_filesystems,
     };
     let tracer = Tracer::start(&trace).map_err(process::refused)?;
-    // Seen while there are privileges, and said when Ctrl-C can end it.
+    // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
     let obstacle = watch.obstacle();
-    let mut look =
+    let look =
         Look { files: FileTable::of_totals(), looks: 0, disks: Disks::new(), at: Instant::now(), watch };
     let stop = stop::listen_confined(Ending::Prompt, || {
         if confined {
@@ -63,95 +62,122 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         eprintln!("mongosonar: {line}");
     }
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
-    let mut screen = if screen { stop::unless_gone(Screen::enter())? } else { None };
+    let screen = if screen { stop::unless_gone(Screen::enter())? } else { None };
     let job = if screen.is_some() { Some(Job::listen()?) } else { None };
-    let mut by = args.by;
     let begun = Instant::now();
-    let mut next = begun + args.interval;
-    let mut failed = None;
-    let mut found = Vec::new();
-    let messages = RefCell::new(Vec::new());
+    let mut view = View {
+        args,
+        look,
+        names,
+        screen,
+        job,
+        by: args.by,
+        begun,
+        next: begun + args.interval,
+        found: Vec::new(),
+        messages: Vec::new(),
+        failed: None,
+    };
     tracer
         .run_with(
-            &mut look,
-            |look, event| {
-                let lines = match event {
-                    Event::File { file, key, process, fd, name, pseudo } => {
-                        let found = match pseudo {
-                            Some(folders) => places.of_pseudo(key, folders, name),
-                            None => places.of(key, process, fd, name),
-                        };
-                        look.file(&tracer, file, key, found);
-                        return;
-                    }
-                    Event::Process { process, change } => look.watch.event(process, change),
-                    _ => return,
-                };
-                messages.borrow_mut().extend(lines);
-            },
-            |look| {
-                messages.borrow_mut().extend(look.watch.look(&tracer));
-                for line in messages.take() {
-                    // On a screen the last line shows who is followed.
-                    if screen.is_none() {
-                        eprintln!("mongosonar: {line}");
-                    }
-                }
-                let surplus = look.files.surplus();
-                if !surplus.is_empty() {
-                    // Where this fails the kernel's table fills up, and counts what it turns away.
-                    let _ = tracer.release(&surplus);
-                }
-                let ended = stop.load(Ordering::Relaxed)
-                    || args.duration.is_some_and(|duration| begun.elapsed() >= duration)
-                    || look.watch.is_over();
-                let (mut redraw, mut suspend) = (false, false);
-                if screen.is_some() {
-                    match keys() {
-                        Some(Key::Quit) => return false,
-                        Some(Key::By) => {
-                            by = if by == IoBy::File { IoBy::Namespace } else { IoBy::File };
-                            redraw = true;
-                        }
-                        Some(Key::Suspend) => suspend = true,
-                        None => {}
-                    }
-                }
-                if let (Some(job), Some(screen)) = (&job, &mut screen) {
-                    let followed =
-                        if suspend { job.suspend(screen).map(|()| true) } else { job.follow(screen) };
-                    match stop::unless_gone(followed) {
-                        Ok(Some(changed)) => redraw |= changed,
-                        Ok(None) => return false,
-                        Err(error) => {
-                            failed = Some(error);
-                            return false;
-                        }
-                    }
-                }
-                if Instant::now() < next && !ended && !redraw {
-                    return true;
-                }
-                let shown = if redraw && Instant::now() < next && !ended {
-                    Ok(())
-                } else {
-                    next = (next + args.interval).max(Instant::now());
-                    look.take(&tracer).map(|rows| found = rows)
-                };
-                let interval = look.interval(&tracer, &found, by, &names);
-                let shown = shown.and_then(|()| show(&interval, args, &look.watch, screen.as_mut()));
-                if let Err(error) = shown {
-                    failed = Some(error);
-                    return false;
-                }
-                !ended
+            &mut view,
+            |view, event| view.event(event, &tracer, &mut places),
+            |view| {
+                // After a failure nothing more is shown; it is returned below.
+                let goes_on = view.tick(&tracer, stop.load(Ordering::Relaxed));
+                goes_on.unwrap_or_else(|error| {
+                    view.failed = Some(error);
+                    false
+                })
             },
         )
-        .context("cannot read what the kernel hands on")?;
-    drop(screen);
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(OK),
+        .context("cannot read the records of the kernel")?;
+    // The terminal comes back before an error is printed.
+    drop(view.screen);
+    view.failed.map_or(Ok(OK), Err)
+}
+
+/// What is shown, and how.
+struct View<'a> {
+    args: &'a IoLiveArgs,
+    look: Look,
+    names: Names,
+    screen: Option<Screen>,
+    job: Option<Job>,
+    by: IoBy,
+    begun: Instant,
+    /// End of the interval.
+    next: Instant,
+    /// The figures of the last interval.
+    found: Vec<Found>,
+    /// Lines about processes, not printed yet.
+    messages: Vec<String>,
+    failed: Option<anyhow::Error>,
+}
+
+impl View<'_> {
+    fn event(&mut self, event: Event<'_>, tracer: &Tracer, places: &mut Finder) {
+        match event {
+            Event::File { file, key, process, fd, name, pseudo } => {
+                let found = match pseudo {
+                    Some(folders) => places.of_pseudo(key, folders, name),
+                    None => places.of(key, process, fd, name),
+                };
+                self.look.file(tracer, file, key, found);
+            }
+            Event::Process { process, change } => {
+                self.messages.extend(self.look.watch.event(process, change));
+            }
+            _ => {}
+        }
+    }
+
+    /// Shows what is due; returns whether to go on.
+    fn tick(&mut self, tracer: &Tracer, stopped: bool) -> Result<bool> {
+        self.messages.extend(self.look.watch.look(tracer));
+        for line in self.messages.drain(..) {
+            // On a screen the last line shows who is followed.
+            if self.screen.is_none() {
+                eprintln!("mongosonar: {line}");
+            }
+        }
+        let surplus = self.look.files.surplus();
+        if !surplus.is_empty() {
+            // Where this fails the kernel's table fills up, and counts what it turns away.
+            let _ = tracer.release(&surplus);
+        }
+        let ended = stopped
+            || self.args.duration.is_some_and(|duration| self.begun.elapsed() >= duration)
+            || self.look.watch.is_over();
+        let Some(redraw) = self.keys()? else { return Ok(false) };
+        let due = ended || Instant::now() >= self.next;
+        if due {
+            self.next = (self.next + self.args.interval).max(Instant::now());
+            self.found = self.look.take(tracer)?;
+        }
+        if due || redraw {
+            let interval = self.look.interval(tracer, &self.found, self.by, &self.names);
+            show(&interval, self.args, &self.look.watch, self.screen.as_mut())?;
+        }
+        Ok(!ended)
+    }
+
+    /// Does what keys and signals ask for; returns whether to draw again, `None` to end.
+    fn keys(&mut self) -> Result<Option<bool>> {
+        let (Some(screen), Some(job)) = (&mut self.screen, &self.job) else { return Ok(Some(false)) };
+        let key = last_key();
+        if key == Some(Key::Quit) {
+            return Ok(None);
+        }
+        if key == Some(Key::By) {
+            self.by = if self.by == IoBy::File { IoBy::Namespace } else { IoBy::File };
+        }
+        let followed = match key {
+            Some(Key::Suspend) => job.suspend(screen).map(|()| true),
+            _ => job.follow(screen),
+        };
+        let changed = stop::unless_gone(followed)?;
+        Ok(changed.map(|changed| changed || key.is_some()))
     }
 }
 
@@ -181,14 +207,15 @@ fn show(interval: &Interval, args: &IoLiveArgs, watch: &Watch, screen: Option<&m
     Ok(())
 }
 
+#[derive(Copy, Clone, PartialEq, Eq)]
 enum Key {
     Quit,
     By,
     Suspend,
 }
 
-/// The last key that means something.
-fn keys() -> Option<Key> {
+/// The last key pressed that has a meaning; quitting comes first.
+fn last_key() -> Option<Key> {
     use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
     let mut last = None;
     while event::poll(Duration::ZERO).unwrap_or(false) {
@@ -207,20 +234,20 @@ fn keys() -> Option<Key> {
     last
 }
 
-/// A file's figures up to now and up to the interval's beginning.
+/// A file's figures until now, and until the beginning of the interval.
 struct Found {
     path: String,
     now: Usage,
     before: Option<Usage>,
 }
 
-/// A file that is shown, with its figures when they were taken last.
+/// A file that is shown, with its figures at the end of the last interval.
 struct Shown {
     path: String,
     before: Option<Usage>,
 }
 
-/// What is known from look to look.
+/// What is known from interval to interval.
 struct Look {
     files: FileTable<Shown>,
     looks: u64,
@@ -236,9 +263,9 @@ impl Look {
             let path = found.path.to_string_lossy().into_owned();
             self.files.insert(number, key, self.looks, Shown { path, before: None });
         } else {
-            // What happened before it was set aside is left out too.
+            // Accesses before it was ignored do not count either.
             self.files.ignore(key);
-            // Where this fails the file's accesses go on to be left out here.
+            // Where this fails its accesses are still left out here.
             let _ = tracer.ignore(key, number);
         }
     }
@@ -247,11 +274,11 @@ impl Look {
         let usages = tracer.usages().context("cannot read the kernel's figures")?;
         let elapsed = self.at.elapsed();
         self.at += elapsed;
-        self.disks.take(self.files.keys().map(|key| key.device).collect(), elapsed);
+        self.disks.take(self.files.keys().map(FileKey::device_number).collect(), elapsed);
         self.looks += 1;
         let mut found = Vec::with_capacity(usages.len());
         for (number, key, now) in usages {
-            // One that was set aside meanwhile has no entry.
+            // A file that was ignored meanwhile has no entry.
             let Some(file) = self.files.of(number, key) else { continue };
             let (path, before) = (file.path.clone(), file.before.replace(now.clone()));
             if before.as_ref() != Some(&now) {
@@ -310,7 +337,7 @@ fn together(found: &[Found], names: &Names) -> Vec<Row> {
     groups.into_iter().map(row).collect()
 }
 
-/// The devices below the files that are looked at.
+/// The devices below the files that are shown.
 struct Disks {
     all: Option<Devices>,
     counted: Vec<Counted>,
@@ -328,17 +355,14 @@ impl Disks {
         }
     }
 
-    /// Of the file systems with these devices.
-    fn take(&mut self, devices: HashSet<u64>, elapsed: Duration) {
+    /// Reads the rates of the disks below these devices.
+    fn take(&mut self, devices: HashSet<(u32, u32)>, elapsed: Duration) {
         self.elapsed = elapsed;
         self.rates.clear();
         let Ok(now) = Host::live().disk_counters() else { return };
         let Some(all) = &self.all else { return };
-        // The kernel's own encoding of a device: 20 bits of minor number.
-        let numbers: Vec<_> =
-            devices.iter().map(|device| ((device >> 20) as u32, (device & 0xf_ffff) as u32)).collect();
         let mut wanted = HashSet::new();
-        for device in numbers.into_iter().filter_map(|number| all.numbered(number)) {
+        for device in devices.into_iter().filter_map(|number| all.numbered(number)) {
             wanted.extend(all.disks(device).into_iter().map(|disk| all.whole(disk).number));
         }
         for counted in now.iter().filter(|counted| wanted.contains(&counted.number)) {

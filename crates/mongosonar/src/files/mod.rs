@@ -41,7 +41,7 @@ fn give_up_privileges(tracer: &Tracer) {
     privileges::give_up(Duty::Reading, &["/proc", "/sys"], keep);
 }
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(command: &IoCommand) -> Result<u8> {
     match command {
         IoCommand::Live(args) => live::run(args),

@@ -1,9 +1,9 @@
-//! The paths of the files that are accessed, and which of them were asked for.
+//! Finds the paths of the files that are accessed, and decides which of them were asked for.
 //!
-//! The kernel names a file by device, inode and the last part of its path, when it is first accessed.
-//! The rest is found out afterwards, while the process runs on: by then the file may have been closed,
-//! renamed, replaced or deleted. So each way to its folder is tried, and its name stays the one that it
-//! had at that access. Paths are those of the process's own mount namespace; `/proc/PID/root` leads there.
+//! At the first access the kernel reports device, inode and the last part of the path. The rest is found afterwards,
+//! while the process runs on: by then the file may have been closed, renamed, replaced or deleted. So each way to its
+//! folder is tried, and the file keeps the name that it had at that access. Paths are those of the mount namespace of
+//! the process.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -16,40 +16,39 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sonar_sys::Host;
 use sonar_sys::ebpf::{FileKey, PseudoFolders};
+use sonar_sys::host::namespace;
 
-/// Bytes of a name that the kernel hands on; a longer one comes cut.
+/// Bytes of a name that the kernel reports; a longer one is cut.
 const NAME_BYTES: usize = 95;
-/// Open files and folders of a process that are cached; others are looked up each time.
+/// The most open files and folders to cache for a process; others are searched each time.
 const MAX_KEPT: usize = 65_536;
-/// Folders in which a name is tried, those first where files were found last.
+/// The most folders in which to try a name, the most recently used first.
 const TRIED_FOLDERS: usize = 64;
-/// Where a folder may hold others as links: itself, and with directoryPerDB each of those in it.
+/// How deep a folder may hold others as links: in itself, and with directoryPerDB in each folder below.
 const LINK_DEPTH: u32 = 2;
-/// Linked folders that are known.
+/// The most linked folders.
 const MAX_LINKS: usize = 4_096;
-/// Processes of which something is kept.
+/// The most processes to cache.
 const MAX_PROCESSES: usize = 1_024;
-/// Searches through all open files and folders may take one part in so many of the time, and at most so much
-/// at once: meanwhile nobody takes what the kernel hands on.
+/// Searches through all open files and folders may take this fraction of the time, and at most so long at once:
+/// meanwhile nobody reads the records of the kernel.
 const SHARE: u32 = 10;
 const MOST_SEARCH: Duration = Duration::from_millis(500);
-/// How a link of `/proc` to a file ends that has no name any more.
+/// Suffix of a link of `/proc` to a deleted file.
 const DELETED: &[u8] = b" (deleted)";
 
-/// A folder whose files are asked for: as it is seen from here, or as a process sees it that is in
-/// another mount namespace. Folders that it holds as symbolic links belong to it: a journal on a disk of
-/// its own is made so.
+/// A folder whose files are wanted: as seen from here, or as seen by a process in another mount namespace. Folders that
+/// it holds as symbolic links belong to it, like a journal on its own disk.
 #[derive(Clone)]
 pub struct Folder {
     given: PathBuf,
     real: Option<PathBuf>,
-    /// Device and inode of what is there from here, and of what it holds as links.
+    /// Device and inode of the folder as seen from here, and of the folders that it links to.
     identities: HashSet<(u64, u64)>,
 }
 
 impl Folder {
-    /// The folder of this path, which has to be one here, or in the mount namespace of one of these
-    /// processes.
+    /// The folder with this path, here or in the mount namespace of one of these processes.
     pub fn new(path: &Path, processes: &[u32]) -> Result<Self> {
         let given = absolute(path).with_context(|| format!("cannot look into {}", path.display()))?;
         let failed = match fs::metadata(&given) {
@@ -61,18 +60,18 @@ impl Folder {
             Ok(_) => "it is no folder".to_string(),
             Err(error) => error.to_string(),
         };
-        if processes.iter().any(|process| inside(*process, &given).is_dir()) {
+        if processes.iter().any(|process| namespace::inside(*process, &given).is_dir()) {
             return Ok(Self { given, real: None, identities: HashSet::new() });
         }
         bail!("cannot look into {}: {failed}, and no traced process has it as a folder", path.display());
     }
 
-    /// Whether a path, as the process sees it, is that of this folder or of something in it.
+    /// Whether a path, as the process sees it, is this folder or lies in it.
     pub fn holds(&self, process: u32, path: &Path) -> bool {
         self.holds_by_path(path) || self.holds_itself(process, path)
     }
 
-    /// The same, by what the paths say: of a process in another mount namespace it may be another folder.
+    /// The same, by path alone: in another mount namespace it may be another folder.
     pub fn holds_by_path(&self, path: &Path) -> bool {
         path.starts_with(&self.given) || self.real.as_ref().is_some_and(|real| path.starts_with(real))
     }
@@ -80,7 +79,7 @@ impl Folder {
     /// The same, by device and inode, wherever it is mounted.
     pub fn holds_itself(&self, process: u32, path: &Path) -> bool {
         let is = |path| {
-            let found = fs::metadata(inside(process, path));
+            let found = fs::metadata(namespace::inside(process, path));
             found.is_ok_and(|found| self.identities.contains(&(found.dev(), found.ino())))
         };
         !self.identities.is_empty() && path.is_absolute() && path.ancestors().any(is)
@@ -89,14 +88,14 @@ impl Folder {
     /// Whether a file is on the file system of this folder.
     fn is_beside(&self, key: FileKey, process: u32) -> bool {
         if self.identities.is_empty() {
-            let there = fs::metadata(inside(process, &self.given));
-            return there.is_ok_and(|found| kernel_device(found.dev()) == key.device);
+            let there = fs::metadata(namespace::inside(process, &self.given));
+            return there.is_ok_and(|found| FileKey::device_of_stat(found.dev()) == key.device);
         }
-        self.identities.iter().any(|(dev, _)| kernel_device(*dev) == key.device)
+        self.identities.iter().any(|(dev, _)| FileKey::device_of_stat(*dev) == key.device)
     }
 }
 
-/// The folders that are linked to from a folder, or from one in it.
+/// The folders that a folder, or one in it, links to.
 fn links(folder: &Path, depth: u32, identities: &mut HashSet<(u64, u64)>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_KEPT) {
         let Ok(kind) = entry.file_type() else { continue };
@@ -112,19 +111,7 @@ fn links(folder: &Path, depth: u32, identities: &mut HashSet<(u64, u64)>) {
     }
 }
 
-/// A path of a process's mount namespace as a path from here.
-fn inside(process: u32, path: &Path) -> PathBuf {
-    Path::new(&format!("/proc/{process}/root")).join(path.strip_prefix("/").unwrap_or(path))
-}
-
-/// A device as `stat` gives it, in the kernel's own encoding: 20 bits of minor number.
-fn kernel_device(dev: u64) -> u64 {
-    let major = (dev >> 8 & 0xfff) | (dev >> 32 & !0xfff);
-    let minor = (dev & 0xff) | (dev >> 12 & 0xf_ff00);
-    major << 20 | minor
-}
-
-/// What is known of the files of one process.
+/// The known files of one process.
 struct Known {
     /// Where its paths begin, as seen from here.
     root: PathBuf,
@@ -137,13 +124,7 @@ struct Known {
 
 impl Known {
     fn new(process: u32, folder: Option<&Folder>) -> Self {
-        let of = |process: &str, what: &str| fs::read_link(format!("/proc/{process}/{what}")).ok();
-        let pid = process.to_string();
-        // Where it sees what is seen from here its files can be found when it is gone, too. Of one that is gone
-        // already nobody knows.
-        let differs = |what| of(&pid, what).is_some_and(|there| Some(there) != of("self", what));
-        let apart = differs("ns/mnt") || differs("root");
-        let root = if apart { inside(process, Path::new("/")) } else { PathBuf::from("/") };
+        let root = namespace::root(process);
         let mut known =
             Self { root, open: HashMap::new(), folders: Vec::new(), every_folder: HashSet::new() };
         for path in folder.iter().flat_map(|folder| [Some(&folder.given), folder.real.as_ref()]).flatten() {
@@ -162,7 +143,7 @@ impl Known {
         }
     }
 
-    /// In the folders where files were found last.
+    /// Searches the folders where files were found last.
     fn among_folders(&mut self, key: FileKey, name: &OsStr) -> Option<PathBuf> {
         let is_it = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.ino() == key.inode);
         let tried = self.folders.iter().rev().take(TRIED_FOLDERS);
@@ -174,7 +155,7 @@ impl Known {
         Some(path)
     }
 
-    /// Looks through all that the process has open, and through all folders in which it had something.
+    /// Searches all open files of the process, and all folders in which it had files.
     fn search(&mut self, key: FileKey, process: u32, folder: Option<&Folder>) -> Option<PathBuf> {
         let (mut exactly, mut perhaps) = (None, None);
         self.open.clear();
@@ -199,7 +180,7 @@ impl Known {
         if exactly.is_some() {
             return exactly;
         }
-        // Folders that are found on the way are looked into as well.
+        // Folders found on the way are searched as well.
         let mut at = 0;
         while let Some(of) = self.folders.get(at).cloned() {
             at += 1;
@@ -229,35 +210,35 @@ enum Match {
     Inode,
 }
 
-/// Whether this is the file of the key. Device numbers of overlays and subvolumes differ from the kernel's
-/// own, so an inode without its device may be it.
+/// Whether this is the file of the key. Device numbers of overlays and subvolumes differ from the kernel's, so the right
+/// inode on another device may be it.
 fn is(found: &Metadata, key: FileKey) -> Option<Match> {
-    let sure = kernel_device(found.dev()) == key.device;
+    let sure = FileKey::device_of_stat(found.dev()) == key.device;
     (found.is_file() && found.ino() == key.inode).then_some(if sure { Match::Exact } else { Match::Inode })
 }
 
-/// Finds the paths of files, and says which were asked for.
+/// Finds the paths of files, and decides which are wanted.
 pub struct Paths {
     folder: Option<Folder>,
     processes: HashMap<u32, Known>,
     /// Files of pseudo file systems.
     pub pseudo: PseudoPaths,
-    /// Time that searches may take, as of then.
+    /// Time that searches may take.
     credit: Duration,
     searched: Instant,
     unplaced: u64,
 }
 
-/// What was found out about a file.
+/// The path of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its path in the process's mount namespace; its name alone where nothing more can be found out.
+    /// Its path in the mount namespace of the process; only its name if no more can be found.
     pub path: PathBuf,
-    /// Whether it was asked for.
+    /// Whether it is wanted.
     pub wanted: bool,
 }
 
-/// Finds the paths of files of pseudo file systems, which takes no privileges, and says which were asked for.
+/// Finds the paths of files of pseudo file systems, which needs no privileges, and decides which are wanted.
 #[derive(Clone)]
 pub struct PseudoPaths {
     folder: Option<Folder>,
@@ -266,14 +247,12 @@ pub struct PseudoPaths {
 }
 
 impl PseudoPaths {
-    /// As [`Paths::of`]: by what the kernel says of the folders above it, and by where
-    /// the file system is mounted here.
+    /// As [`Paths::of`], by the folders that the kernel reports and the mount point here.
     pub fn of(&mut self, key: FileKey, folders: PseudoFolders<'_>, name: &[u8]) -> Found {
         let point = self.points.entry(key.device).or_insert_with(|| {
             let mounts = Host::live().mounts("self").unwrap_or_default();
-            let device = ((key.device >> 20) as u32, (key.device & 0xf_ffff) as u32);
-            let mount = mounts.into_iter().find(|mount| mount.device == device);
-            // Of a mount namespace of its own; the kernel names it by number alone.
+            let mount = mounts.into_iter().find(|mount| mount.device == key.device_number());
+            // It is mounted in another namespace only.
             mount.map_or_else(|| PathBuf::from("/proc"), |mount| mount.point)
         });
         let mut path = point.clone();
@@ -284,7 +263,7 @@ impl PseudoPaths {
 }
 
 impl Paths {
-    /// Of files in this folder, or of all; these processes may soon be gone.
+    /// For files in this folder, or for all; `processes` may end soon.
     pub fn new(folder: Option<Folder>, processes: &[u32]) -> Self {
         let known =
             processes.iter().map(|process| (*process, Known::new(*process, folder.as_ref()))).collect();
@@ -292,18 +271,18 @@ impl Paths {
         Self { folder, processes: known, pseudo, credit: MOST_SEARCH, searched: Instant::now(), unplaced: 0 }
     }
 
-    /// Files that were left out because they were closed and gone before their folder could be found out, and
-    /// may have been in the one that was asked for.
+    /// Files that were left out because they were closed and deleted before their folder was found, and may have been
+    /// in the wanted folder.
     pub fn unplaced(&self) -> u64 {
         self.unplaced
     }
 
-    /// Finds out about a file that a process accesses: by the number under which it has it open (negative
-    /// where that is not known), and the last part of its path (empty where that is not known).
+    /// Finds the path of a file that a process accesses: by its descriptor (negative if unknown) and the last part of its
+    /// path (empty if unknown).
     pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> Found {
         let path = self.path_of(key, process, fd, name);
         let wanted = self.folder.as_ref().is_none_or(|folder| {
-            // One that is not found is not in the folder now, where it was searched.
+            // A file that is not found is not in the folder now.
             self.unplaced += u64::from(!path.is_absolute() && folder.is_beside(key, process));
             folder.holds(process, &path)
         });
@@ -316,7 +295,7 @@ impl Paths {
         }
         let folder = self.folder.as_ref();
         let known = self.processes.entry(process).or_insert_with(|| Known::new(process, folder));
-        // The number may have been closed, or given to another file, since.
+        // The descriptor may have been closed, or given to another file, since.
         let link = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
         let open = (fd >= 0).then(|| fs::read_link(&link).ok()).flatten().filter(|path| path.is_absolute());
         let same = open.is_some() && fs::metadata(&link).is_ok_and(|found| is(&found, key).is_some());
@@ -326,7 +305,7 @@ impl Paths {
                 known.open.get(&key.inode).filter(|path| !name.is_empty() && ends(path, name)).cloned()
             })
             .or_else(|| (!name.is_empty()).then(|| known.among_folders(key, OsStr::from_bytes(name)))?)
-            .or_else(|| if name.is_empty() { mapped(key, process) } else { None })
+            .or_else(|| if name.is_empty() { namespace::mapped_file(process, key) } else { None })
             .or_else(|| {
                 let begun = Instant::now();
                 let earned = begun.duration_since(self.searched) / SHARE;
@@ -339,7 +318,7 @@ impl Paths {
                 self.credit = self.credit.saturating_sub(begun.elapsed());
                 found
             })
-            // Another file of this name, under this number: it was replaced meanwhile.
+            // The descriptor is another file of this name: it was replaced meanwhile.
             .or_else(|| unsure.filter(|path| !name.is_empty() && ends(path, name)));
         let Some(found) = found else { return PathBuf::from(OsStr::from_bytes(name)) };
         let path = named(found, name, &known.root);
@@ -350,36 +329,22 @@ impl Paths {
     }
 }
 
-/// A path with the name that the file had; without the kernel's word that it is deleted.
+/// A path with the name that the file had, without the kernel's mark of deleted files.
 fn named(path: PathBuf, name: &[u8], root: &Path) -> PathBuf {
     if !name.is_empty() && name.len() < NAME_BYTES {
         return path.with_file_name(OsStr::from_bytes(name));
     }
     let Some(plain) = path.as_os_str().as_bytes().strip_suffix(DELETED) else { return path };
-    // There are files that are called so.
+    // A file may really be called that.
     let there = root.join(path.strip_prefix("/").unwrap_or(&path));
     if there.exists() { path } else { PathBuf::from(OsStr::from_bytes(plain)) }
 }
 
-/// Whether a path's last part is this name, as far as the name goes.
+/// Whether the last part of a path is this name, which may be cut.
 fn ends(path: &Path, name: &[u8]) -> bool {
     let last = path.file_name().map(OsStr::as_bytes).unwrap_or_default();
     let plain = last.strip_suffix(DELETED).unwrap_or(last);
     last == name || plain == name || name.len() == NAME_BYTES && last.starts_with(name)
-}
-
-/// The path of a file that is mapped into the process.
-fn mapped(key: FileKey, process: u32) -> Option<PathBuf> {
-    // address permissions offset major:minor inode path
-    let maps = fs::read_to_string(format!("/proc/{process}/maps")).ok()?;
-    maps.lines().find_map(|line| {
-        let mut fields = line.split_ascii_whitespace().skip(3);
-        let (major, minor) = fields.next()?.split_once(':')?;
-        let inode: u64 = fields.next()?.parse().ok()?;
-        let (major, minor) = (u64::from_str_radix(major, 16).ok()?, u64::from_str_radix(minor, 16).ok()?);
-        let path = (inode == key.inode && major << 20 | minor == key.device).then(|| line.find('/'))??;
-        Some(PathBuf::from(&line[path..]))
-    })
 }
 
 #[cfg(test)]
@@ -407,17 +372,10 @@ mod tests {
 
     fn key(path: &Path) -> FileKey {
         let found = fs::metadata(path).unwrap();
-        FileKey { inode: found.ino(), device: kernel_device(found.dev()), generation: 0 }
+        FileKey { inode: found.ino(), device: FileKey::device_of_stat(found.dev()), generation: 0 }
     }
 
     const SELF: fn() -> u32 = std::process::id;
-
-    #[test]
-    fn devices_are_numbered_as_the_kernel_does() {
-        // 8:1, and both numbers longer than a byte: gnu_dev_makedev(3).
-        assert_eq!(kernel_device(0x801), 8 << 20 | 1);
-        assert_eq!(kernel_device(0x12300 << 12 | 0xabc << 8 | 0x45), 0xabc << 20 | 0x12345);
-    }
 
     #[test]
     fn a_file_is_found_open_closed_renamed_and_deleted() {

@@ -1,5 +1,4 @@
-//! Whose accesses are traced: the processes that were named, or each mongod of this machine, also one that
-//! starts later.
+//! Decides whose accesses are traced: the named processes, or each mongod of this machine, also one that starts later.
 //!
 //! The kernel reports processes that start and exit, and follows a new mongod before it makes its first access.
 //! `/proc` is listed once when tracing begins, and again only where such a report was lost.
@@ -18,12 +17,11 @@ use super::paths::Folder;
 use super::search::Search;
 use crate::servers::MONGOD;
 
-/// How often mongods are checked that were not seen to use the folder yet.
+/// How often to check mongods that do not use the folder yet.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long a new mongod is followed before it has to be seen to use the folder: it may take its dbpath from a
-/// configuration file.
+/// How long a new mongod is followed before it has to use the folder: it may take its dbpath from a configuration file.
 const TRIAL: Duration = Duration::from_secs(10);
-/// Processes that are listed by number.
+/// The most processes to list by number.
 const MAX_LISTED: usize = 256;
 
 /// Why nothing can be traced, with the command that helps: what the programs need, and what the paths of
@@ -60,27 +58,27 @@ pub struct Watch {
 struct Candidate {
     id: u32,
     since: Instant,
-    /// When it is checked again.
+    /// When to check it again.
     next: Instant,
     followed: bool,
 }
 
 /// The kernel's table of processes.
 trait Table {
-    fn follow(&self, process: u32) -> Result<(), TraceError>;
-    fn leave(&self, process: u32);
+    fn follow(&mut self, process: u32) -> Result<(), TraceError>;
+    fn leave(&mut self, process: u32);
     /// Records that were lost.
     fn lost(&self) -> u64;
 }
 
-impl Table for Tracer {
-    fn follow(&self, process: u32) -> Result<(), TraceError> {
-        Self::follow(self, process)
+impl Table for &Tracer {
+    fn follow(&mut self, process: u32) -> Result<(), TraceError> {
+        Tracer::follow(self, process)
     }
 
-    fn leave(&self, process: u32) {
-        // Where the kernel's table keeps it, it only has a place less.
-        drop(Self::leave(self, process));
+    fn leave(&mut self, process: u32) {
+        // If this fails the table has one place less.
+        drop(Tracer::leave(self, process));
     }
 
     fn lost(&self) -> u64 {
@@ -136,41 +134,39 @@ impl Watch {
         }
     }
 
-    /// Goes on to look into processes from a helper, as this process is to give up its privileges. Call it before any
-    /// thread is started.
+    /// Moves the search into a helper, as this process gives up its privileges. Call it before any thread is started.
     pub fn search_in_helper(&mut self) {
         if let Some(search) = &mut self.search {
             search.move_to_helper(self.folder.as_ref());
         }
     }
 
-    /// The program whose processes are followed as soon as they start; `None` where only those are that were
-    /// named.
+    /// The program whose processes are followed as soon as they start; `None` if only named processes are.
     pub fn program(&self) -> Option<&'static str> {
         self.search.as_ref().map(|_| MONGOD)
     }
 
-    /// The folder whose files are asked for.
+    /// The folder whose files are wanted.
     pub fn folder(&self) -> Option<&Folder> {
         self.folder.as_ref()
     }
 
-    /// Ids of those that run.
+    /// Ids of the running processes.
     pub fn running(&self) -> Vec<u32> {
         self.running.iter().map(|process| process.id).collect()
     }
 
-    /// Ids of all that were traced, in the order in which they were found, for people: `712, 4711`.
+    /// Ids of all traced processes, in the order of discovery, as text: `712, 4711`.
     pub fn list(&self) -> String {
         list(&self.every)
     }
 
-    /// Ids of those that run, for people.
+    /// Ids of the running processes, as text.
     pub fn list_running(&self) -> String {
         list(&self.running())
     }
 
-    /// What stands in the way of seeing which files they use, in a line, where something does.
+    /// Why it cannot be seen which files they use, in a line; `None` if it can.
     pub fn obstacle(&self) -> Option<String> {
         let hidden = |id: &u32| {
             let open = fs::read_dir(Host::live().path(&format!("proc/{id}/fd")));
@@ -182,18 +178,18 @@ impl Watch {
         }
         let without = if self.folder.is_some() { "are left out" } else { "have a name but no folder" };
         Some(format!(
-            "what process {} has open may not be looked at, so that files {without}: {}",
+            "the open files of process {} are not readable, so files {without}: {}",
             list(&hidden),
             remedy()
         ))
     }
 
-    /// Whether all have ended, and no others are waited for.
+    /// Whether all have ended and no others are expected.
     pub fn is_over(&self) -> bool {
         self.search.is_none() && self.running.is_empty()
     }
 
-    /// Takes what the kernel says of a process; gives what there is to say about it, a line each.
+    /// Handles a report of the kernel about a process; returns messages, a line each.
     pub fn event(&mut self, process: u32, change: ProcessChange) -> Vec<String> {
         match change {
             ProcessChange::Started => self.started(process, Instant::now()),
@@ -202,13 +198,13 @@ impl Watch {
         }
     }
 
-    /// Checks, once a second, what the kernel does not report: whether a mongod uses the folder that was asked
-    /// for. Gives what there is to say, a line each.
+    /// Checks once a second what the kernel does not report: whether a mongod uses the wanted folder. Returns messages,
+    /// a line each.
     pub fn look(&mut self, tracer: &Tracer) -> Vec<String> {
-        self.look_at(Instant::now(), tracer)
+        self.look_at(Instant::now(), &mut { tracer })
     }
 
-    fn look_at(&mut self, now: Instant, table: &impl Table) -> Vec<String> {
+    fn look_at(&mut self, now: Instant, table: &mut impl Table) -> Vec<String> {
         if now < self.next {
             return Vec::new();
         }
@@ -223,8 +219,8 @@ impl Watch {
         lines
     }
 
-    /// Compares what is known with `/proc`.
-    fn list_again(&mut self, now: Instant, table: &impl Table) -> Vec<String> {
+    /// Compares the known processes with `/proc`.
+    fn list_again(&mut self, now: Instant, table: &mut impl Table) -> Vec<String> {
         let gone: Vec<u32> = self.running.iter().filter(|process| !process.runs()).map(|p| p.id).collect();
         let mut lines: Vec<String> = gone.into_iter().flat_map(|process| self.ended(process)).collect();
         let found = self.search.as_mut().map(Search::all).unwrap_or_default();
@@ -247,12 +243,11 @@ impl Watch {
             || self.candidates.iter().any(|candidate| candidate.id == process)
     }
 
-    /// Checks the candidates that are due.
-    fn check(&mut self, now: Instant, table: &impl Table) -> Vec<String> {
+    /// Checks the candidates whose time has come.
+    fn check(&mut self, now: Instant, table: &mut impl Table) -> Vec<String> {
         let mut lines = Vec::new();
-        let (due, rest) = std::mem::take(&mut self.candidates).into_iter().partition(|c| c.next <= now);
-        self.candidates = rest;
-        for mut candidate in Vec::from_iter::<Vec<Candidate>>(due) {
+        let due: Vec<Candidate> = self.candidates.extract_if(.., |candidate| candidate.next <= now).collect();
+        for mut candidate in due {
             let id = candidate.id;
             if self.uses_folder(id) {
                 let followed = if candidate.followed { Ok(()) } else { table.follow(id) };
@@ -267,7 +262,7 @@ impl Watch {
                 table.leave(id);
                 candidate.followed = false;
             }
-            // Later when it is older: it will hardly come to use the folder.
+            // The older it is, the less likely it is to use the folder.
             candidate.next = now + if candidate.followed { EVERY } else { age.max(EVERY) };
             self.candidates.push(candidate);
         }
@@ -329,7 +324,7 @@ impl Watch {
     }
 
     fn add(&mut self, id: u32) {
-        // One that has ended by now is seen to have at the next look.
+        // If it has ended by now, the next check notices.
         let started = Host::live().stat(id).map_or(0, |stat| stat.started);
         self.running.push(Process { id, started });
         self.every.push(id);
@@ -343,7 +338,7 @@ fn list(processes: &[u32]) -> String {
 }
 
 impl Process {
-    /// Whether it is there and runs: what only waits to be collected by its parent does not.
+    /// Whether it exists and runs; a zombie does not.
     fn runs(self) -> bool {
         Host::live().stat(self.id).is_some_and(|stat| stat.started == self.started && stat.runs())
     }
@@ -358,26 +353,25 @@ mod tests {
     /// The kernel's table, which has this much room.
     #[derive(Default)]
     struct Room {
-        free: std::cell::Cell<usize>,
-        followed: std::cell::RefCell<Vec<u32>>,
-        left: std::cell::RefCell<Vec<u32>>,
-        lost: std::cell::Cell<u64>,
+        free: usize,
+        followed: Vec<u32>,
+        left: Vec<u32>,
+        lost: u64,
     }
 
     impl Table for Room {
-        fn follow(&self, process: u32) -> Result<(), TraceError> {
-            let free = self.free.get().checked_sub(1).ok_or(TraceError::Load("no room".into()))?;
-            self.free.set(free);
-            self.followed.borrow_mut().push(process);
+        fn follow(&mut self, process: u32) -> Result<(), TraceError> {
+            self.free = self.free.checked_sub(1).ok_or(TraceError::Load("no room".into()))?;
+            self.followed.push(process);
             Ok(())
         }
 
-        fn leave(&self, process: u32) {
-            self.left.borrow_mut().push(process);
+        fn leave(&mut self, process: u32) {
+            self.left.push(process);
         }
 
         fn lost(&self) -> u64 {
-            self.lost.get()
+            self.lost
         }
     }
 
@@ -406,27 +400,26 @@ mod tests {
     fn processes_are_listed_when_tracing_begins_and_after_a_loss_and_at_no_other_time() {
         let proc = Proc::new("loss");
         let mut watch = Watch::of(Some(Search::new(proc.host())), None);
-        let room = Room::default();
-        room.free.set(9);
+        let mut room = Room { free: 9, ..Room::default() };
         let mut seconds = 0;
-        let mut look = |watch: &mut Watch| {
+        let mut look = |watch: &mut Watch, room: &mut Room| {
             seconds += 1;
-            watch.look_at(Instant::now() + EVERY * seconds, &room)
+            watch.look_at(Instant::now() + EVERY * seconds, room)
         };
         // Started after the first list was made, and before the kernel reported anything.
         proc.process(5, "mongod", "/usr/bin/mongod");
-        assert_eq!(look(&mut watch).len(), 1);
+        assert_eq!(look(&mut watch, &mut room).len(), 1);
         proc.process(6, "mongod", "/usr/bin/mongod");
-        assert!(look(&mut watch).is_empty(), "nobody lists processes each second");
-        room.lost.set(1);
-        let mut lines = look(&mut watch);
+        assert!(look(&mut watch, &mut room).is_empty(), "nobody lists processes each second");
+        room.lost = 1;
+        let mut lines = look(&mut watch, &mut room);
         // No process of this machine has this number and started at 0, so it counts as ended.
         lines.retain(|line| !line.contains("has ended"));
         assert!(lines.iter().any(|line| line.contains("process 6 is a mongod")), "{lines:?}");
         proc.process(8, "mongod", "/usr/bin/mongod");
-        room.free.set(0);
-        room.lost.set(2);
-        assert!(look(&mut watch).iter().any(|line| line.contains("process 8 cannot be followed")));
+        room.free = 0;
+        room.lost = 2;
+        assert!(look(&mut watch, &mut room).iter().any(|line| line.contains("process 8 cannot be followed")));
     }
 
     #[test]
@@ -438,8 +431,7 @@ mod tests {
         let folder = Folder::new(&db, &[]).unwrap();
         let search = Search::by_path(proc.host());
         let mut watch = Watch::of(Some(search), Some(folder));
-        let room = Room::default();
-        room.free.set(9);
+        let mut room = Room { free: 9, ..Room::default() };
         watch.lost = Some(0);
         let begun = Instant::now();
         let arguments = |id: u32, dbpath: &Path| {
@@ -460,17 +452,17 @@ mod tests {
         );
         arguments(8, &other);
         assert!(watch.event(8, ProcessChange::Started).is_empty());
-        assert!(watch.look_at(begun + TRIAL / 2, &room).is_empty() && room.left.borrow().is_empty());
-        assert!(watch.look_at(begun + TRIAL * 2, &room).is_empty());
-        assert_eq!(*room.left.borrow(), [8], "the kernel's table has its place back");
+        assert!(watch.look_at(begun + TRIAL / 2, &mut room).is_empty() && room.left.is_empty());
+        assert!(watch.look_at(begun + TRIAL * 2, &mut room).is_empty());
+        assert_eq!(room.left, [8], "the kernel's table has its place back");
         assert_eq!(watch.running(), [7]);
         arguments(8, &db);
-        assert_eq!(watch.look_at(begun + TRIAL * 5, &room).len(), 1);
-        assert_eq!((watch.running(), room.followed.borrow().clone()), (vec![7, 8], vec![8]));
+        assert_eq!(watch.look_at(begun + TRIAL * 5, &mut room).len(), 1);
+        assert_eq!((watch.running(), room.followed), (vec![7, 8], vec![8]));
     }
 
     #[test]
-    fn what_only_waits_to_be_collected_does_not_run() {
+    fn a_zombie_does_not_run() {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let started = Host::live().stat(child.id()).unwrap().started;

@@ -29,7 +29,7 @@ const MAX_NAMES: usize = 65_536;
 /// Under which key a recording names its processes.
 const PROCESSES: &str = "processes";
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
     let confined = !args.keep_privileges;

@@ -192,7 +192,7 @@ impl<S: Store> RecordingFile<S> {
         self.not_written = self.writer.accesses() - extent.accesses;
         let failed = format!(
             "{}: writing ended after {}; {} can be read up to there",
-            crate::exit::without_number(&error.to_string()),
+            sonar_mongo::without_number(&error.to_string()),
             Size(whole),
             self.path.display()
         );
@@ -201,7 +201,7 @@ impl<S: Store> RecordingFile<S> {
     }
 }
 
-/// Writes all of it; gives the bytes that were written, and the error that ended it.
+/// Writes all of it; returns the number of bytes written, and the error that ended it.
 fn write(to: &mut impl Write, bytes: &[u8]) -> (usize, Option<io::Error>) {
     let mut done = 0;
     while done < bytes.len() {

@@ -9,8 +9,8 @@ use indicatif::ProgressBar;
 use sonar_core::files::verdict::Finding;
 use sonar_core::files::worth::{MIN_DOCUMENTS, WORTH_FROM};
 use sonar_core::files::{FileRole, SampleRead, Verdict, Worth, judge_file, worth};
+use sonar_mongo::Server;
 use sonar_mongo::reorder::{Plan, Sample, Stage};
-use sonar_mongo::{Server, Stop};
 use sonar_view::kit::{Count, Nanos, escape};
 
 use super::args::IoReorderArgs;
@@ -20,11 +20,10 @@ use crate::exit::OK;
 use crate::progress;
 use crate::stop::{self, Ending};
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &IoReorderArgs) -> Result<u8> {
-    let flag = stop::listen(Ending::Careful)?.flag().clone();
+    let stop = stop::listen(Ending::Careful)?.requests().clone();
     let server = Server::connect(args.server.target()?, 2)?;
-    let stop = Stop::following(flag);
     let mut shown = StageProgress { stage: None, bar: ProgressBar::hidden() };
     let mut progress = |stage: Stage, done: u64, total: u64| shown.show(stage, done, total);
     let mut out = io::stdout().lock();

@@ -68,12 +68,12 @@ impl Loaded {
     }
 }
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(args: &IoReportArgs) -> Result<u8> {
     if args.each {
         return list(&args.file);
     }
-    // What is wrong with it is said before a long recording is read.
+    // Errors in it are reported before a long recording is read.
     let bench = args.bench.as_deref().map(bench).transpose()?;
     let mut loaded = load_as(&args.file, args.pseudo_filesystems)?;
     loaded.bench = bench;
@@ -185,8 +185,8 @@ fn draw(path: &Path, loaded: &Loaded, files: &[u32], cells: (usize, usize)) -> R
 
 /// Draws the reads of the file that the verdict is about.
 fn picture(recording: &Path, loaded: &Loaded, picture: &Path) -> Result<()> {
-    let told = loaded.recording();
-    let drawn = match told.verdict().0.file {
+    let described = loaded.recording();
+    let drawn = match described.verdict().0.file {
         Some(id) => draw(recording, loaded, &[id], CELLS)?,
         None => Vec::new(),
     };
@@ -195,7 +195,7 @@ fn picture(recording: &Path, loaded: &Loaded, picture: &Path) -> Result<()> {
         bail!("nothing was read, so there is nothing to draw");
     };
     let mut out = create(picture)?;
-    svg(density, pattern, &told.name(id), &mut out).and_then(|()| io::Write::flush(&mut out))?;
+    svg(density, pattern, &described.name(id), &mut out).and_then(|()| io::Write::flush(&mut out))?;
     Ok(())
 }
 

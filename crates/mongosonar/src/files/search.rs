@@ -1,7 +1,7 @@
-//! Finding the processes called mongod, and which of them use the folder that was asked for.
+//! Finds the processes called mongod, and those of them that use the wanted folder.
 //!
-//! Where another user's process has its files takes privileges to see. Once they are given up a helper process looks
-//! there, which was started before.
+//! It takes privileges to see the files of another user's process. After this process has dropped them, a helper process
+//! searches that was started before.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,9 +17,9 @@ use super::finder::{INSPECTING, array};
 use super::paths::Folder;
 use crate::{privileges, servers};
 
-/// Open files of a mongod that are checked to find which folder is its own; its locks are among the first.
+/// The most open files of a mongod to check for its folder; its locks are among the first.
 const MOST_OPEN: usize = 1_024;
-/// Processes that one answer of the helper names at most.
+/// The most processes in one answer of the helper.
 const MAX_ANSWER: usize = 65_536;
 /// Asks the helper for all processes; no process has this id.
 const ALL: u32 = 0;
@@ -43,7 +43,7 @@ impl Search {
         Self { local: Local { host, by_folder: false, by_path: false }, remote: None }
     }
 
-    /// One that recognises the folder by its path.
+    /// A search that recognises the folder by its path.
     #[cfg(test)]
     pub fn by_path(host: Host) -> Self {
         let local = Local { host, by_folder: true, by_path: true };
@@ -64,18 +64,18 @@ impl Search {
             helper.and_then(|helper| Some(Remote { socket: helper.socket().ok()?, _helper: helper }));
     }
 
-    /// Every mongod that is there now, the lowest number first.
+    /// Every running mongod, the lowest number first.
     pub fn all(&mut self) -> Vec<u32> {
         self.remote(ALL).unwrap_or_else(|| self.local.all())
     }
 
-    /// Those of the processes that use the folder, if any does; else all. Later ones are chosen likewise. Call it
-    /// before the search moves.
+    /// The processes that use the folder, if any; else all. Later ones are chosen by the same rule. Call it before the
+    /// search moves.
     pub fn choose(&mut self, found: &[u32], folder: &Folder) -> Vec<u32> {
         self.local.choose(found, folder)
     }
 
-    /// Whether a process uses the folder, as far as that matters.
+    /// Whether a process counts: it uses the folder, or no process does.
     pub fn is_chosen(&mut self, process: u32, folder: &Folder) -> bool {
         match self.remote(process) {
             Some(chosen) => !chosen.is_empty(),
@@ -83,18 +83,18 @@ impl Search {
         }
     }
 
-    /// The helper's answer; `None` where there is none, and this process finds what it can.
+    /// The helper's answer; `None` without a helper: then this process finds what it can.
     fn remote(&mut self, process: u32) -> Option<Vec<u32>> {
         let answer = ask(&mut self.remote.as_mut()?.socket, process);
         if answer.is_err() {
-            // What comes late must not be taken for the answer to a later question.
+            // A late answer must not be taken for the answer to a later question.
             self.remote = None;
         }
         answer.ok()
     }
 }
 
-/// All that are there, or whether this one is chosen: itself, or none.
+/// All processes; or, for one process, itself if it is chosen and nothing otherwise.
 fn ask(socket: &mut UnixStream, process: u32) -> io::Result<Vec<u32>> {
     socket.write_all(&process.to_ne_bytes())?;
     let count = u32::from_ne_bytes(array(socket)?) as usize;
@@ -122,19 +122,19 @@ fn serve(search: &Local, folder: Option<&Folder>, mut socket: UnixStream) -> io:
 /// Looks through `/proc`, with the capabilities that this process has.
 struct Local {
     host: Host,
-    /// Only those that use the folder that was asked for.
+    /// Only processes that use the wanted folder.
     by_folder: bool,
     /// Whether the folder is recognised by its path alone.
     by_path: bool,
 }
 
 impl Local {
-    /// Every mongod that is there now, the lowest number first.
+    /// Every running mongod, the lowest number first.
     fn all(&self) -> Vec<u32> {
         servers::mongods(&self.host).into_iter().map(|mongod| mongod.pid).collect()
     }
 
-    /// Those of the processes that use the folder, if any does; else all. Later ones are chosen likewise.
+    /// The processes that use the folder, if any; else all. Later ones are chosen by the same rule.
     fn choose(&mut self, found: &[u32], folder: &Folder) -> Vec<u32> {
         let of = |by_path| -> Vec<u32> {
             found.iter().copied().filter(|process| self.uses(*process, folder, by_path)).collect()
@@ -150,7 +150,7 @@ impl Local {
         !self.by_folder || self.uses(process, folder, self.by_path)
     }
 
-    /// Whether the folder is what the process was given as its dbpath, or it has files open in it.
+    /// Whether the folder is the dbpath of the process, or it has files open in it.
     fn uses(&self, process: u32, folder: &Folder, by_path: bool) -> bool {
         let holds = |path: &Path| match by_path {
             true => folder.holds_by_path(path),

@@ -1,6 +1,6 @@
 //! Files by the number that the kernel's programs gave them, so few that the programs never run out of numbers.
 //!
-//! A server makes new files for as long as it runs: WiredTiger writes `WiredTiger.turtle` anew at each checkpoint.
+//! A server makes new files for as long as it runs: WiredTiger replaces `WiredTiger.turtle` at each checkpoint.
 //! Where the table is full the files that were idle longest give their numbers back.
 
 use std::collections::{HashMap, VecDeque};

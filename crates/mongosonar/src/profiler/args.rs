@@ -9,7 +9,7 @@ use sonar_mongo::Target;
 use crate::connection::ServerArgs;
 use crate::digest::{DigestArgs, ZoneArgs};
 use crate::outfile;
-use crate::values::parse_duration;
+use crate::values::{parse_duration, parse_scaled};
 
 /// The server, as an option or, as `mongostat` takes it, as an argument.
 #[derive(Args, Debug, Clone)]
@@ -253,21 +253,12 @@ fn parse_database(text: &str) -> Result<String, String> {
 
 /// `4096`, `64k`, `16m`, `1g`: bytes in powers of 1024; at least a page, at most a TiB.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => Some(0),
-        "k" | "kb" | "kib" => Some(10),
-        "m" | "mb" | "mib" => Some(20),
-        "g" | "gb" | "gib" => Some(30),
-        _ => None,
-    };
-    let bytes = number.parse::<u64>().ok().zip(shift).and_then(|(n, shift)| n.checked_mul(1 << shift));
-    bytes
-        .filter(|bytes| (4_096..=1 << 40).contains(bytes))
-        // Servers round the size of a capped collection up to a multiple of 256.
-        .map(|bytes| bytes.next_multiple_of(256))
-        .ok_or_else(|| format!("{text:?} is no size: write it like 16m or 1g, from 4096 bytes to 1024g"))
+    let bytes = parse_scaled(text, 1_024, "size")?;
+    if !(4_096..=1 << 40).contains(&bytes) {
+        return Err(format!("{text:?} is no size of a collection: it has from 4096 bytes to 1024g"));
+    }
+    // Servers round the size of a capped collection up to a multiple of 256.
+    Ok(bytes.next_multiple_of(256))
 }
 
 #[cfg(test)]

@@ -17,11 +17,11 @@ use sonar_view::profiler::impact::{self, Report, Site};
 use super::args::ImpactArgs;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
-use crate::stop::Ending;
+use crate::stop::{self, Ending};
 use crate::{outfile, page, progress, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
-    let (stop, _) = super::stop_flag(Ending::Careful)?;
+    let stop = stop::listen(Ending::Careful)?.requests().clone();
     let mut clients = if args.clients.is_empty() { vec![1, 2, 4, 8, 16, 32] } else { args.clients.clone() };
     clients.sort_unstable();
     clients.dedup();

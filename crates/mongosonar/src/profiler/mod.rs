@@ -1,4 +1,4 @@
-//! `mongosonar profiler`: what the database profiler is set to, setting it, and what it says.
+//! `mongosonar profiler`: shows the settings of the database profiler, changes them, and reads what it writes.
 
 pub mod args;
 mod impact;
@@ -7,17 +7,13 @@ mod set;
 mod status;
 mod tail;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use anyhow::Result;
+use sonar_mongo::Server;
 use sonar_mongo::control::OWN_DATABASES;
-use sonar_mongo::{Server, Stop};
 
-use crate::stop::{self, Ending};
 use args::{Databases, ProfilerCommand};
 
-/// Runs the command; gives the exit code.
+/// Runs the command; returns the exit code.
 pub fn run(command: &ProfilerCommand) -> Result<u8> {
     match command {
         ProfilerCommand::Status(args) => status::run(args),
@@ -28,7 +24,7 @@ pub fn run(command: &ProfilerCommand) -> Result<u8> {
     }
 }
 
-/// The databases that are asked for; `all` where none is named.
+/// The named databases, or all; `own` includes the server's.
 fn databases(server: &Server, asked: &Databases, own: bool) -> Result<Vec<String>> {
     if !asked.db.is_empty() {
         let mut named = asked.db.clone();
@@ -39,10 +35,4 @@ fn databases(server: &Server, asked: &Databases, own: bool) -> Result<Vec<String
     let mut names = server.databases()?;
     names.retain(|name| own || !OWN_DATABASES.contains(&name.as_str()));
     Ok(names)
-}
-
-/// A flag that is set when the program is asked to stop.
-fn stop_flag(ending: Ending) -> Result<(Stop, Arc<AtomicBool>)> {
-    let flag = stop::listen(ending)?.flag().clone();
-    Ok((Stop::following(flag.clone()), flag))
 }

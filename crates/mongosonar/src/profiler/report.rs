@@ -5,15 +5,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sonar_decode::profile::Profile;
-use sonar_mongo::tail::{Event, Tailing};
-use sonar_mongo::{Server, Stop, Target, is_connection_string, is_host_and_port};
+use sonar_mongo::tail::{Event, Tail, Tailing};
+use sonar_mongo::{Server, Target, is_connection_string, is_host_and_port};
 use sonar_view::kit::{Nanos, escape};
 
 use super::args::{Databases, ReportArgs};
 use super::tail::message;
 use crate::digest::{self, Collector};
 use crate::exit::usage;
-use crate::stop::Ending;
+use crate::stop::{self, Ending};
+
+/// How often it checks whether the time is over.
+const LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(args: &ReportArgs) -> Result<u8> {
     let files = &args.digest.files;
@@ -40,10 +43,19 @@ fn address(path: &Path) -> Option<&str> {
 }
 
 fn live(args: &ReportArgs, target: Target) -> Result<u8> {
-    let (stop, _) = super::stop_flag(Ending::Prompt)?;
+    let stop = stop::listen(Ending::Prompt)?.requests().clone();
     let server = Server::connect(target, 2)?;
     digest::profiles_of(&args.digest, &server, |profile, collect| match args.duration {
-        Some(time) => follow(&server, args, time, &stop, profile, collect),
+        Some(time) => {
+            eprintln!(
+                "reading what {} profiles for {}; Ctrl-C ends it earlier",
+                escape(&server.info().label()),
+                Nanos(time.as_nanos() as u64)
+            );
+            let mut tail = server.tail(&Tailing { databases: args.db.clone(), last: 0 }, &stop)?;
+            let end = Instant::now() + time;
+            follow(&mut tail, || !stop.is_set() && Instant::now() < end, profile, collect)
+        }
         None => {
             let databases =
                 super::databases(&server, &Databases { db: args.db.clone(), all_dbs: false }, false)?;
@@ -58,28 +70,15 @@ fn live(args: &ReportArgs, target: Target) -> Result<u8> {
     })
 }
 
-/// What is written from now on.
+/// Reads what is written, as long as `goes_on` says so.
 fn follow(
-    server: &Server,
-    args: &ReportArgs,
-    time: Duration,
-    stop: &Stop,
+    tail: &mut Tail<'_>,
+    goes_on: impl Fn() -> bool,
     profile: &mut Profile,
     collect: &mut Collector,
 ) -> Result<()> {
-    eprintln!(
-        "reading what {} profiles for {}; Ctrl-C ends it earlier",
-        escape(&server.info().label()),
-        Nanos(time.as_nanos() as u64)
-    );
-    let mut tail = server.tail(&Tailing { databases: args.db.clone(), last: 0 }, stop)?;
-    let end = Instant::now() + time;
-    while !stop.is_set() {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        match tail.next(left) {
+    while goes_on() {
+        match tail.next(LOOK) {
             Ok(Some(Event::Documents { batch, .. })) => {
                 batch.documents().for_each(|document| profile.document(document.as_bytes(), collect));
             }

@@ -1,7 +1,6 @@
 //! `mongosonar profiler set`: says what was, sets it, and with `--duration` puts it back.
 
 use std::io::{self, Write};
-use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
 use sonar_core::profiler;
@@ -11,14 +10,14 @@ use sonar_view::kit::{Nanos, Size, escape};
 
 use super::args::SetArgs;
 use crate::exit::{OK, usage};
-use crate::stop::Ending;
+use crate::stop::{self, Ending};
 
 pub fn run(args: &SetArgs) -> Result<u8> {
     let wanted = wanted(args)?;
     if args.databases.db.is_empty() && !args.databases.all_dbs {
         return Err(usage!("which databases? Name them with --db NAME, or take all with --all-dbs"));
     }
-    let (stop, flag) = super::stop_flag(Ending::Careful)?;
+    let stop = stop::listen(Ending::Careful)?.requests().clone();
     let server = Server::connect(args.connection.target()?, 1)?;
     let databases = super::databases(&server, &args.databases, false)?;
     if databases.is_empty() {
@@ -56,11 +55,9 @@ pub fn run(args: &SetArgs) -> Result<u8> {
         io::stdout().flush()?;
         server.wait(duration, &stop);
     }
-    // From here on a second signal means: give up.
-    flag.store(false, Ordering::Relaxed);
     let mut is_waiting = false;
     let (done, failed) =
-        server.put_back(&was, wanted.size_bytes.is_some() && !args.keep_size, &stop, |error| {
+        server.put_back(&was, wanted.size_bytes.is_some() && !args.keep_size, &stop.later(), |error| {
             if !std::mem::replace(&mut is_waiting, true) {
                 eprintln!("cannot restore the profiler yet ({error}); trying again, Ctrl-C gives up");
             }

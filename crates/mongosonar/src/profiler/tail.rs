@@ -16,13 +16,13 @@ use sonar_view::queries::Form;
 use super::args::TailArgs;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::OK;
-use crate::stop::Ending;
+use crate::stop::{self, Ending};
 
 /// How long what is written may wait to be shown.
 const FLUSH: Duration = Duration::from_millis(200);
 
 pub fn run(args: &TailArgs) -> Result<u8> {
-    let (stop, _) = super::stop_flag(Ending::Prompt)?;
+    let stop = stop::listen(Ending::Prompt)?.requests().clone();
     let server = Server::connect(args.connection.target()?, 2)?;
     let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };
     let mut tail = server.tail(&tailing, &stop)?;
@@ -59,7 +59,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
                     }
                     operations += 1;
                     if args.count.is_some_and(|count| operations >= count) {
-                        stop.set();
+                        stop.ask();
                         break;
                     }
                 }
@@ -140,7 +140,7 @@ pub fn message(event: &Event) -> String {
             )
         }
         Event::Replaced { database } => format!(
-            "{}system.profile was made anew (a resize?); what stood in the old one last is not known",
+            "{}system.profile was recreated (a resize?); its last documents before that are unknown",
             prefix(database)
         ),
         Event::Failed { database, error } => format!("{}{error}", prefix(database)),

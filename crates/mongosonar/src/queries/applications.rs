@@ -103,12 +103,15 @@ impl Lookup {
                 if let Err(error) = read_files(log, &mut remotes) {
                     complain(format!("applications of open connections: cannot read a log: {error}"));
                 }
-                shared.add_clients(port, remotes.into_known());
+                let refused = remotes.refused();
+                if let Some(line) = left_out(refused + shared.add_clients(port, remotes.into_known()) as u64) {
+                    complain(line);
+                }
             }
             // The server knows more than its log.
             if let Some(server) = self.server {
                 match Server::connect(server, 1).and_then(|server| server.clients()) {
-                    Ok(clients) => drop(shared.add_clients(None, clients)),
+                    Ok(clients) => drop(left_out(shared.add_clients(None, clients) as u64).map(&complain)),
                     Err(error) => complain(format!("applications of open connections: {error}")),
                 }
             }
@@ -132,8 +135,18 @@ pub fn read_logs(paths: &[PathBuf], first: Timestamp, shared: &Shared, stop: &Ar
         let (input, _) = crate::input::open(path, &name, stop)?;
         read_lines(input, &mut remotes).with_context(|| format!("cannot read the log {name}"))?;
     }
-    shared.add_clients(None, remotes.into_known());
+    let refused = remotes.refused();
+    if let Some(line) = left_out(refused + shared.add_clients(None, remotes.into_known()) as u64) {
+        eprintln!("mongosonar: {line}");
+    }
     Ok(())
+}
+
+/// In a line, how many connections there was no room for.
+fn left_out(connections: u64) -> Option<String> {
+    (connections > 0).then(|| {
+        format!("applications of open connections: {connections} connections are left out, the table is full")
+    })
 }
 
 /// The log of a running server: the file that its arguments or its configuration name, or else a log among its open

@@ -1,21 +1,6 @@
 //! Compares two runs: the ratio of their rates, with its confidence interval.
 
-/// Quantiles of Student's t for a two-sided 95 % interval, for 1 to 30 degrees of freedom.
-const T_95: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
-
-fn t_95(degrees: f64) -> f64 {
-    // Fewer degrees of freedom give a wider interval, so rounding down is safe.
-    match degrees as usize {
-        0 => T_95[0],
-        n @ 1..=30 => T_95[n - 1],
-        31..=60 => 2.042,
-        61..=120 => 2.000,
-        _ => 1.980,
-    }
-}
+use crate::impact;
 
 /// The ratio of two rates with its 95 % confidence interval.
 #[derive(Copy, Clone, Debug, PartialEq)]
@@ -64,7 +49,7 @@ pub fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
     }
     let degrees = variance * variance
         / (a.relative * a.relative / (a.count - 1.0) + b.relative * b.relative / (b.count - 1.0));
-    let half = t_95(degrees) * variance.sqrt();
+    let half = impact::students_t(0.95, degrees)? * variance.sqrt();
     Some(Ratio { ratio, low: ratio * (-half).exp(), high: ratio * half.exp() })
 }
 
@@ -80,7 +65,8 @@ mod tests {
         let a: Vec<f64> = [90.0, 110.0].repeat(4);
         let b: Vec<f64> = a.iter().map(|v| v * 2.0).collect();
         let found = ratio(&a, &b).unwrap();
-        let half = 2.145 * (2.0 * 0.01 / 7.0f64).sqrt();
+        // R: qt(0.975, 14).
+        let half = 2.144_786_687_917_804 * (2.0 * 0.01 / 7.0f64).sqrt();
         assert!((found.ratio - 2.0).abs() < 1e-12);
         assert!(
             (found.low - 2.0 * (-half).exp()).abs() < 1e-9 && (found.high - 2.0 * half.exp()).abs() < 1e-9

@@ -1,8 +1,8 @@
 //! Which application is on which client address and port: read from a server's log, for connections whose
 //! handshake was not captured.
 //!
-//! Only three kinds of lines matter: a connection was accepted, a client identified itself (from 3.4 on), a connection
-//! ended. They are few in a busy log, so all others are skipped without being parsed.
+//! Only four kinds of lines matter, and in a busy log they are few, so all others are skipped without being parsed: a
+//! connection was accepted, a client named itself (from 3.4 on), a connection ended, the server started.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -24,12 +24,14 @@ pub struct Remotes {
     refused: u64,
 }
 
-/// What a line says of a connection.
+/// What a line reports.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum RemoteEvent {
     Accepted,
     Metadata,
     Ended,
+    /// The server started: no connection is open.
+    Started,
 }
 
 impl Remotes {
@@ -48,7 +50,10 @@ impl Remotes {
         if self.until.is_some_and(|until| time_of(line).is_none_or(|time| time >= until)) {
             return;
         }
-        let client = Endpoint::from(address);
+        let Some(client) = address.map(Endpoint::from) else {
+            self.known.clear();
+            return;
+        };
         if event != RemoteEvent::Metadata {
             // A new connection from the same port may be of another client.
             self.known.remove(&client);
@@ -88,35 +93,43 @@ impl Remotes {
     }
 }
 
-/// The event, where its document begins, and the address of the client, of a line of 4.4 and later.
-fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, SocketAddr)> {
+/// What a server writes into a log that it goes on with.
+const RESTARTED: &[u8] = b"***** SERVER RESTARTED *****";
+
+/// The event, where its document begins, and the address of the client, of a line of 4.4 and later. A server that
+/// started has no address.
+fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
     const ATTRIBUTES: &[u8] = b"\"attr\":{";
-    let end = memmem::find(line, ATTRIBUTES)?;
-    // The server writes everything before the attributes; what a client chose comes after.
+    let end = memmem::find(line, ATTRIBUTES).unwrap_or(line.len());
+    // What stands before the attributes is the server's own; what a client chose comes after.
     let head = &line[..end];
     let message = &head[memmem::find(head, b"\"msg\":\"")? + 7..];
     let event = match &message[..memchr::memchr(b'"', message)?] {
+        b"MongoDB starting" | RESTARTED => return Some((RemoteEvent::Started, 0, None)),
         b"Connection accepted" => RemoteEvent::Accepted,
         b"client metadata" => RemoteEvent::Metadata,
         b"Connection ended" => RemoteEvent::Ended,
         _ => return None,
     };
     let attributes = end + ATTRIBUTES.len();
-    let rest = &line[attributes..];
+    let rest = line.get(attributes..)?;
     let remote = &rest[memmem::find(rest, b"\"remote\":\"")? + 10..];
     let address = address(&remote[..memchr::memchr(b'"', remote)?])?;
     let document = match event {
         RemoteEvent::Metadata => attributes + memmem::find(rest, b"\"doc\":{")? + 6,
         _ => 0,
     };
-    Some((event, document, address))
+    Some((event, document, Some(address)))
 }
 
 /// The same of a line of 4.2 and earlier: `… [conn12] received client metadata from 10.0.0.9:51234 conn12: {…}`.
-fn text_event(line: &[u8]) -> Option<(RemoteEvent, usize, SocketAddr)> {
-    // The server writes the context, near the beginning.
+fn text_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
+    // The context is the server's own, and stands near the beginning.
     let begin = memmem::find(&line[..line.len().min(120)], b"] ")? + 2;
     let message = &line[begin..];
+    if message.starts_with(b"MongoDB starting : ") || message.starts_with(RESTARTED) {
+        return Some((RemoteEvent::Started, 0, None));
+    }
     let (event, rest) = [
         (RemoteEvent::Metadata, &b"received client metadata from "[..]),
         (RemoteEvent::Accepted, b"connection accepted from "),
@@ -130,7 +143,7 @@ fn text_event(line: &[u8]) -> Option<(RemoteEvent, usize, SocketAddr)> {
         RemoteEvent::Metadata => memchr::memchr(b'{', line)?,
         _ => 0,
     };
-    Some((event, document, address))
+    Some((event, document, Some(address)))
 }
 
 /// An address; `None` for a Unix socket.
@@ -192,6 +205,31 @@ mod tests {
         let at = 1_714_557_600;
         assert_eq!(known(&[&metadata], Some(at + 1)), [""; 0], "said later than the capture began");
         assert_eq!(known(&[&metadata], Some(at + 2)), shop);
+    }
+
+    #[test]
+    fn no_connection_outlives_its_server() {
+        let metadata = json_line(1, "client metadata", METADATA);
+        let restarted = "{\"t\":{\"$date\":\"2024-05-01T10:00:02.000+00:00\"},\"s\":\"I\",\"c\":\"CONTROL\",\"id\":20698,\
+                         \"ctx\":\"-\",\"msg\":\"***** SERVER RESTARTED *****\"}";
+        let text = |message: &str| format!("2018-05-01T10:00:01.000+0000 I CONTROL  [main] {message}");
+        for start in [
+            restarted.to_owned(),
+            json_line(2, "MongoDB starting", "\"pid\":1,\"port\":27017"),
+            text("***** SERVER RESTARTED *****"),
+            text("MongoDB starting : pid=1 port=27017 dbpath=/data/db 64-bit host=a"),
+        ] {
+            assert_eq!(known(&[&metadata, &start], None), [""; 0], "{start}");
+            assert_eq!(known(&[&start, &metadata], None).len(), 1, "{start}");
+        }
+        let query = json_line(
+            2,
+            "Slow query",
+            "\"command\":{\"find\":\"c\",\"filter\":{\"msg\":\"MongoDB starting\"}}",
+        );
+        assert_eq!(known(&[&metadata, &query], None).len(), 1);
+        // 2024-05-01T10:00:02Z: it started when the capture had begun.
+        assert_eq!(known(&[&metadata, restarted], Some(1_714_557_602)).len(), 1);
     }
 
     #[test]

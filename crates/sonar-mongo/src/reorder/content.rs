@@ -1,4 +1,4 @@
-//! What a collection holds, as it is copied and read.
+//! The content of a collection, as it is copied and read.
 
 use std::hash::Hasher;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 const BATCH: usize = 1_000;
 const BATCH_BYTES: usize = 8 << 20;
 
-/// How many documents there are and what they hold, whatever their order: a sum of their hashes.
+/// Number, size and content of documents, whatever their order: the sum of their hashes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Content {
     pub(super) documents: u64,
@@ -36,42 +36,52 @@ impl Content {
     }
 }
 
-pub(super) async fn copy_all(
-    from: &Raw,
-    to: &Raw,
-    (order, key): (&str, Document),
-    validated: bool,
-    check: &mut Check<'_>,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Content> {
-    let failed = |error: mongodb::error::Error| Error::of("copy the collection", ROLE, &error);
-    let mut content = Content::default();
-    let mut cursor = from.find(doc! {}).hint(Hint::Name(order.to_owned())).sort(key).await.map_err(failed)?;
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    loop {
-        let next = cursor.try_next().await.map_err(failed)?;
-        let last = next.is_none();
-        if let Some(document) = next {
-            content.add(document.as_bytes());
-            bytes += document.as_bytes().len();
-            batch.push(document);
-        }
-        check.go_on().await?;
-        if !batch.is_empty() && (last || batch.len() >= BATCH || bytes >= BATCH_BYTES) {
-            let documents = std::mem::take(&mut batch);
-            bytes = 0;
-            let insert = to.insert_many(documents).ordered(true);
-            // A right that not everybody has who may write.
-            let insert = if validated { insert.bypass_document_validation(true) } else { insert };
+/// How a collection is copied.
+pub(super) struct Copying<'a> {
+    pub(super) from: &'a Raw,
+    pub(super) to: &'a Raw,
+    /// Name and key of the index whose order the copy takes.
+    pub(super) order: (&'a str, Document),
+    /// The collection has a validator.
+    pub(super) validated: bool,
+}
+
+impl Copying<'_> {
+    /// Copies; returns what was read.
+    ///
+    /// # Errors
+    /// The server's; it was stopped, or the original was written to.
+    pub(super) async fn run(self, check: &mut Check<'_>, progress: &mut dyn FnMut(u64)) -> Result<Content> {
+        let failed = |error: mongodb::error::Error| Error::of("copy the collection", ROLE, &error);
+        let (order, key) = self.order;
+        let mut content = Content::default();
+        let mut cursor =
+            self.from.find(doc! {}).hint(Hint::Name(order.to_owned())).sort(key).await.map_err(failed)?;
+        loop {
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            while batch.len() < BATCH && bytes < BATCH_BYTES {
+                let Some(document) = cursor.try_next().await.map_err(failed)? else { break };
+                content.add(document.as_bytes());
+                bytes += document.as_bytes().len();
+                batch.push(document);
+                check.go_on().await?;
+            }
+            if batch.is_empty() {
+                return Ok(content);
+            }
+            let insert = self.to.insert_many(batch).ordered(true);
+            // Not everybody who may write may bypass validation.
+            let insert = if self.validated { insert.bypass_document_validation(true) } else { insert };
             insert.await.map_err(failed)?;
             progress(content.documents);
-        }
-        if last {
-            return Ok(content);
         }
     }
 }
 
+/// Reads a whole collection.
+///
+/// # Errors
+/// The server's; it was stopped, or the original was written to.
 pub(super) async fn read_all(
     which: &Raw,
     check: &mut Check<'_>,

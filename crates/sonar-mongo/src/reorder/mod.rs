@@ -1,10 +1,10 @@
 //! Rewrites a collection so that its order on the disk is that of an index.
 //!
-//! A copy is made beside it, in order, with the same options and indexes, and read whole; the original steps
-//! aside, and the copy takes its name. Only when it is known that nothing was written to the original until it
-//! had stepped aside is it dropped: by a change stream that was opened before the first document was read,
-//! or, on a server without, by reading the original once more under its other name. Until then it is the
-//! original that counts: whatever ends this before, [`Server::reorder_clean`] gives it its name back.
+//! It writes a copy in order, with the same options and indexes, and reads it completely. Then it renames the original,
+//! and the copy takes its name. The original is dropped only when it is certain that nobody wrote to it before it was
+//! renamed: by a change stream that was opened before the first document was read, or, on a server without change
+//! streams, by reading the original again. Until then the original counts: if anything fails before,
+//! [`Server::reorder_clean`] gives it its name back.
 
 mod content;
 mod plan;
@@ -19,26 +19,26 @@ use mongodb::options::{CollectionOptions, ReadConcern, ReadPreference, Selection
 use crate::error::{Error, Result};
 use crate::server::Server;
 use crate::stop::Stop;
-use content::{Content, copy_all, read_all};
+use content::{Content, Copying, read_all};
 pub use plan::{DeviceBytes, Plan, Sample};
 use watch::{Check, Watch, until_aside, written};
 
-/// What the copy's name ends with.
+/// Suffix of the copy's name.
 const COPY: &str = "_mongosonar_copy";
-/// That of the original, from when the copy takes its name until it is dropped.
+/// Suffix of the original, from when the copy takes its name until it is dropped.
 const BEFORE: &str = "_mongosonar_before";
-/// That of what had the name when the original took it back, where it holds what the original does not.
+/// Suffix of a collection that had the name when the original took it back, if it holds other documents.
 const WRITTEN: &str = "_mongosonar_written";
-/// Times that the original is given its name back where somebody makes a collection of that name meanwhile.
+/// How often to give the original its name back if somebody creates a collection of that name meanwhile.
 const ATTEMPTS: usize = 5;
-/// How long a majority may take to have what was done.
+/// How long a majority may take to acknowledge.
 const MAJORITY: Duration = Duration::from_secs(60);
 /// NamespaceExists.
 const EXISTS: i32 = 48;
 /// The role that grants all of it; a collection with a validator wants `dbAdmin` beside it.
 const ROLE: &str = "readWrite";
 
-/// What is being done.
+/// The present stage.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// Documents are copied in order.
@@ -47,21 +47,20 @@ pub enum Stage {
     Indexes,
     /// The copy is read.
     Verifying,
-    /// The change stream is looked at; without one the original is read once more.
+    /// The change stream is checked; without one the original is read again.
     Comparing,
-    /// The original steps aside, and the copy takes its name.
+    /// The original is renamed, and the copy takes its name.
     Renaming,
-    /// The change stream is followed to where the original stepped aside; without one the original is read where
-    /// it stands now.
+    /// The change stream is read up to the renaming; without one the original is read under its new name.
     Deciding,
     /// The original is dropped.
     Dropping,
-    /// What had the name when the original took it back is read, whether it holds anything of its own.
+    /// A collection that had the name when the original took it back is read, to see whether it holds anything else.
     Fixing,
 }
 
 impl Stage {
-    /// In a word.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Copying => "copying",
@@ -83,7 +82,7 @@ type Raw = Collection<RawDocumentBuf>;
 pub struct Cleaned {
     /// What was done, in words.
     pub done: Vec<String>,
-    /// What stays for a person to look at, in words.
+    /// What was kept for a person to check, in words.
     pub kept: Vec<String>,
 }
 
@@ -96,9 +95,8 @@ struct Made {
 }
 
 impl Server {
-    /// A collection as documents are copied: from the primary, all that it has, whatever the connection string says
-    /// of other reads. In a replica set a write waits for a majority, so that no member falls behind further than
-    /// its oplog reaches.
+    /// A collection for copying: reads come from the primary and include all its documents, whatever the connection
+    /// string says about reads. In a replica set a write waits for a majority, so that no member falls behind the oplog.
     fn raw(&self, database: &str, collection: &str) -> Raw {
         let majority = self.info().replica_set.is_some();
         let concern = if majority { WriteConcern::majority() } else { WriteConcern::nodes(1) };
@@ -114,7 +112,7 @@ impl Server {
         self.runtime().block_on(self.link().command_as(database, command, what, ROLE))
     }
 
-    /// The change stream of a collection, or why there is none.
+    /// Opens the change stream of a collection; or why there is none.
     fn watch(
         &self,
         database: &str,
@@ -159,9 +157,9 @@ impl Server {
         names.map_err(|error| self.link().error("list the collections", ROLE, &error))
     }
 
-    /// Removes what an interrupted run has left; gives the original its name back where it lost it. What has the
-    /// name then steps aside, and is dropped if it holds what the original does, which both are read for;
-    /// else it is kept.
+    /// Removes what an interrupted run has left, and gives the original its name back if it lost it. A collection that
+    /// has the name then is renamed, and dropped if it holds the same documents as the original (both are read for
+    /// that); else it is kept.
     ///
     /// # Errors
     /// The server's; or it was stopped.
@@ -174,7 +172,7 @@ impl Server {
         self.restore(namespace, None, stop, progress)
     }
 
-    /// Brings the collection back after a run that did not end. `copied` is the content of the copy, if it is known.
+    /// Restores the collection after a run that failed. `copied` is the content of the copy, if known.
     fn restore(
         &self,
         namespace: &str,
@@ -251,18 +249,18 @@ impl Server {
         self.ask("admin", command, "rename the collection").map(drop)
     }
 
-    /// Which election made this server the primary, where it says.
+    /// The election that made this server the primary, if it reports one.
     fn election(&self) -> Result<Option<Bson>> {
         let hello = self.ask("admin", doc! { "hello": 1 }, "ask who is the primary")?;
         Ok(hello.get("electionId").cloned())
     }
 
-    /// Does it. `progress` gets each stage with documents done so far and in all. Where writes in between
-    /// cannot be followed, `writers_stopped` has to say that there are none.
+    /// Rewrites the collection. `progress` gets each stage with the number of documents done and in all. If writes
+    /// meanwhile cannot be followed, `writers_stopped` has to say that there are none.
     ///
     /// # Errors
-    /// Anything that is not as it should be, a write in between too; the copy is dropped then, and the original
-    /// has its name. Where not even that could be done the error says what is left.
+    /// Anything unexpected, also a write meanwhile; then the copy is dropped, and the original has its name. If even
+    /// that failed, the error says what is left.
     pub fn reorder(
         &self,
         plan: &Plan,
@@ -327,8 +325,8 @@ impl Server {
         Ok(copied.map_or(0, |copied| copied.documents))
     }
 
-    /// In a replica set it waits for a majority. All that was written before is on this server then, in the order of
-    /// the oplog: a write which began before the change stream was opened, and is not in it, is read by the copy.
+    /// Creates the copy; in a replica set it waits for a majority. Then all earlier writes are on this server, in the
+    /// order of the oplog: the copy reads every write that began before the change stream was opened and is not in it.
     fn make_copy(&self, plan: &Plan, majority: bool) -> Result<()> {
         let mut create = doc! { "create": plan.named(COPY) };
         // The server gives its own; an `_id` index comes by itself.
@@ -366,7 +364,7 @@ impl Server {
         ))
     }
 
-    /// All until it is known that the original can go.
+    /// All steps until it is certain that the original can be dropped.
     fn reorder_steps(
         &self,
         plan: &Plan,
@@ -384,7 +382,8 @@ impl Server {
         progress(Stage::Copying, 0, total);
         let mut report = |done| progress(Stage::Copying, done, total);
         let (order, validated) = ((plan.order.as_str(), key), plan.options.contains_key("validator"));
-        let copied = runtime.block_on(copy_all(&original, &copy, order, validated, check, &mut report))?;
+        let copying = Copying { from: &original, to: &copy, order, validated };
+        let copied = runtime.block_on(copying.run(check, &mut report))?;
         *content = Some(copied);
 
         progress(Stage::Indexes, 0, plan.indexes() as u64);

@@ -1,4 +1,4 @@
-//! What rewriting a collection takes, and whether it can be done.
+//! What rewriting a collection costs, and whether it is possible.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub struct Sample {
 /// Bytes that the server has read from its devices so far; `None` where that is not known.
 pub type DeviceBytes<'a> = &'a dyn Fn() -> Option<u64>;
 
-/// What would be done.
+/// What rewriting would do.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(super) database: String,
@@ -57,33 +57,33 @@ pub struct Plan {
     pub expires: bool,
     /// Path of its file under the dbpath without `.wt`, where the server says.
     pub ident: Option<String>,
-    /// What an interrupted run has left.
+    /// Leftover of an interrupted run.
     pub leftover: Option<String>,
 }
 
 impl Plan {
-    /// Indexes that will be made again, beside `_id`.
+    /// Indexes to create again, without `_id`.
     pub fn indexes(&self) -> usize {
         self.indexes.iter().filter(|index| !is_named(index, "_id_")).count()
     }
 
-    /// Bytes on the disk that it takes until the end, as far as the present size shows.
+    /// Bytes on the disk that it needs until the end, by the present size.
     pub fn needed_bytes(&self) -> u64 {
         self.storage_bytes.saturating_add(self.index_bytes)
     }
 
-    /// Whether as much is free; `None` where it is not known.
+    /// Whether that much is free; `None` if unknown.
     pub fn fits(&self) -> Option<bool> {
         self.free_bytes.map(|free| free > self.needed_bytes())
     }
 
-    /// Times that documents are read beside the copying.
+    /// How often documents are read in addition to copying.
     pub fn passes(&self) -> u32 {
         if self.unwatched.is_some() { 3 } else { 1 }
     }
 
-    /// Time for reading all that is read, at the quickest and at the slowest pace of the sample. Writing comes
-    /// on top, which a sample that changes nothing does not show.
+    /// Time for all reading, at the fastest and at the slowest pace of the sample. Writing is not included: a sample
+    /// that changes nothing cannot show it.
     pub fn reading(&self) -> (Duration, Duration) {
         let (index, own) = (self.sample.0.pace, self.sample.1.pace);
         let all = |index: f64, own: f64| {
@@ -109,8 +109,8 @@ impl Plan {
 }
 
 impl Server {
-    /// Looks at a collection: what rewriting it in the order of the index called `order` takes. Changes
-    /// nothing. `device_bytes` is asked before and after each sample of its documents.
+    /// Plans rewriting a collection in the order of the index `order`. Changes nothing. `device_bytes` is called before
+    /// and after each sample of documents.
     ///
     /// # Errors
     /// It is not there, is in a sharded cluster, is no plain collection, or has no such index; or the server is

@@ -11,7 +11,7 @@ use super::{MAJORITY, ROLE, Raw};
 use crate::error::{Error, Result, UNAUTHORIZED};
 use crate::stop::Stop;
 
-/// How often it is looked at while documents are read, and how long each look waits.
+/// How often to check it while documents are read, and how long each check waits.
 const LOOK: Duration = Duration::from_secs(1);
 const AWAIT: Duration = Duration::from_millis(20);
 
@@ -33,7 +33,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Opens it; an error's words where there is none to be had.
+    /// Opens it; or why there is none.
     pub(super) async fn open(
         database: &mongodb::Database,
         collection: &str,
@@ -111,7 +111,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Looks at all that has come.
+    /// Checks all new events.
     pub(super) async fn look(&mut self) -> Result<()> {
         if let Some(watch) = &mut self.watch {
             match watch.look().await? {
@@ -125,7 +125,7 @@ impl Check<'_> {
     }
 }
 
-/// Follows the change stream to where the original stepped aside.
+/// Reads the change stream up to the renaming of the original.
 pub(super) async fn until_aside(watch: &mut Watch, stop: &Stop) -> Result<()> {
     let deadline = Instant::now() + MAJORITY;
     loop {

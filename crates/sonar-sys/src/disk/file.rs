@@ -21,7 +21,7 @@ const SUFFIX: &str = ".tmp";
 /// Bytes of a write while the file is filled.
 const FILL_BYTES: usize = 4 << 20;
 
-/// What file is wanted.
+/// Which file to create.
 #[derive(Clone, Debug)]
 pub struct TestFileSettings {
     /// The folder; it must exist.
@@ -32,7 +32,7 @@ pub struct TestFileSettings {
     pub record_bytes: u64,
     /// Whether requests go past the page cache.
     pub direct: bool,
-    /// The contents follow from this.
+    /// Seed of the contents.
     pub seed: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Leftover {
     pub bytes: u64,
 }
 
-/// Test files in `dir` whose process has ended. They are reported, never touched.
+/// Test files in `dir` whose process has ended. They are reported, never changed.
 pub fn leftovers(dir: &Path, host: &Host) -> Vec<Leftover> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut found: Vec<Leftover> = entries
@@ -74,8 +74,8 @@ pub fn leftovers(dir: &Path, host: &Host) -> Vec<Leftover> {
 }
 
 impl TestFile {
-    /// Checks the space, makes the file, allocates and fills it. `progress` gets the bytes that are
-    /// written; `stop` ends it early, with nothing left behind.
+    /// Checks the space, then creates, allocates and fills the file. `progress` gets the number of bytes written;
+    /// `stop` ends it early, and leaves nothing behind.
     ///
     /// # Errors
     /// No space, no permission, a quota, no direct I/O, or [`DiskError::Stopped`].
@@ -88,7 +88,7 @@ impl TestFile {
         let dir = &settings.dir;
         let cannot = |source| DiskError::Create { path: dir.clone(), source };
         let state = file_system_state(dir).map_err(cannot)?;
-        // What is on the device besides shall not be brought to a halt.
+        // Other users of the device need some space too.
         let needed = bytes.saturating_add(bytes / 64).saturating_add(16 << 20);
         if state.free_bytes < needed {
             return Err(DiskError::Space { path: dir.clone(), needed, free: state.free_bytes });

@@ -52,11 +52,11 @@ impl Engine for Mmap {
             let mut failure = None;
             for number in 0..step.in_flight {
                 let aim = Aim::new(offsets, step, number, sequence_ref);
-                let work = move || work(map, step, live, number, aim, value);
+                let worker = Worker { map, step, live, number, value };
                 match thread::Builder::new()
                     .name("disk".into())
                     .stack_size(128 << 10)
-                    .spawn_scoped(scope, work)
+                    .spawn_scoped(scope, move || worker.run(aim))
                 {
                     Ok(thread) => running.push(thread),
                     Err(source) => {
@@ -105,49 +105,55 @@ fn sync(map: &Mapped, delay: Duration, live: &Live, over: &AtomicBool) -> Result
     }
 }
 
-fn work(
-    map: &Mapped,
-    step: &Step,
-    live: &Live,
+/// One thread.
+struct Worker<'a> {
+    map: &'a Mapped,
+    step: &'a Step,
+    live: &'a Live,
     number: u32,
-    mut aim: Aim<'_>,
+    /// What it writes.
     value: u8,
-) -> Result<Tally, DiskError> {
-    let bytes = step.record_bytes as usize;
-    let (slice, slices) = pause_slices(step.pause);
-    let mut tally = Tally::new();
-    let mut now = monotonic_ns();
-    tally.begin_ns = now;
-    let end = now.saturating_add(step.duration.as_nanos() as u64);
-    while now < end && !live.stopped() {
-        if step.reads {
-            map.touch(aim.read() as usize, bytes);
-            let then = monotonic_ns();
-            tally.reads.latency.record(then - now);
-            now = then;
-        }
-        if step.writes {
-            map.dirty(aim.write() as usize, bytes, value);
-            let then = monotonic_ns();
-            tally.writes.latency.record(then - now);
-            now = then;
-        }
-        tally.end_ns = now;
-        live.publish(number as usize, tally.operations());
-        if Mapped::has_faulted() {
-            live.stop();
-            return Err(DiskError::Fault);
-        }
-        for _ in 0..slices {
-            if !live.stopped() && now < end {
-                thread::sleep(slice);
-                now = monotonic_ns();
+}
+
+impl Worker<'_> {
+    fn run(self, mut aim: Aim<'_>) -> Result<Tally, DiskError> {
+        let Self { map, step, live, number, value } = self;
+        let bytes = step.record_bytes as usize;
+        let (slice, slices) = pause_slices(step.pause);
+        let mut tally = Tally::new();
+        let mut now = monotonic_ns();
+        tally.begin_ns = now;
+        let end = now.saturating_add(step.duration.as_nanos() as u64);
+        while now < end && !live.stopped() {
+            if step.reads {
+                map.touch(aim.read() as usize, bytes);
+                let then = monotonic_ns();
+                tally.reads.latency.record(then - now);
+                now = then;
+            }
+            if step.writes {
+                map.dirty(aim.write() as usize, bytes, value);
+                let then = monotonic_ns();
+                tally.writes.latency.record(then - now);
+                now = then;
+            }
+            tally.end_ns = now;
+            live.publish(number as usize, tally.operations());
+            if Mapped::has_faulted() {
+                live.stop();
+                return Err(DiskError::Fault);
+            }
+            for _ in 0..slices {
+                if !live.stopped() && now < end {
+                    thread::sleep(slice);
+                    now = monotonic_ns();
+                }
             }
         }
+        let record = u64::from(step.record_bytes);
+        tally.reads.bytes = tally.reads.count().saturating_mul(record);
+        tally.writes.bytes = tally.writes.count().saturating_mul(record);
+        tally.end_ns = tally.end_ns.max(tally.begin_ns);
+        Ok(tally)
     }
-    let record = u64::from(step.record_bytes);
-    tally.reads.bytes = tally.reads.count().saturating_mul(record);
-    tally.writes.bytes = tally.writes.count().saturating_mul(record);
-    tally.end_ns = tally.end_ns.max(tally.begin_ns);
-    Ok(tally)
 }

@@ -1,9 +1,9 @@
 //! The disk test: a file of its own, and engines that read and write it with a fixed number of requests in
 //! flight.
 //!
-//! An [`Engine`] is handed one step at a time and gives back what it did. It knows nothing of ramps, of
-//! what is printed, or of what the figures mean. Inside the loop it allocates nothing, takes no lock, and
-//! makes no system call but those of the requests (and of the pauses asked for).
+//! An [`Engine`] runs one step at a time and returns what it did. It knows nothing of ramps, output or the meaning of
+//! the figures. Inside the loop it allocates nothing, takes no lock, and makes no system call but those of the requests
+//! and of pauses.
 
 mod file;
 mod mapped;
@@ -34,7 +34,7 @@ pub const BUFFER_BYTES: usize = 64 << 20;
 /// Why a test failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The file could not be made.
+    /// The file could not be created.
     #[error("cannot make a test file in {}", path.display())]
     Create {
         /// The folder.
@@ -42,7 +42,7 @@ pub enum DiskError {
         /// Why.
         source: io::Error,
     },
-    /// There is too little space.
+    /// There is not enough space.
     #[error("not enough space in {}: {needed} bytes are needed, {free} are free", path.display())]
     Space {
         /// The folder.
@@ -93,7 +93,7 @@ pub enum DiskError {
         "a page of the mapped file could not be read or written: the device failed or the file system is full"
     )]
     Fault,
-    /// Threads, memory or the ring could not be had.
+    /// Threads, memory or the ring are not available.
     #[error("cannot get {what}")]
     Resource {
         /// What.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::sys_disk::{Buffers, monotonic_ns};
 
-/// Enough for a loop of system calls; a thousand threads shall not need much.
+/// Enough for a loop of system calls; there may be a thousand threads.
 const STACK_BYTES: usize = 128 << 10;
 
 /// The engine `threads`.
@@ -18,7 +18,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// On this file.
+    /// Reads and writes this file.
     pub const fn new(file: Arc<TestFile>) -> Self {
         Self { file }
     }
@@ -68,8 +68,8 @@ impl Engine for Threads {
         let (file, memory_ref, sequence_ref, start_ref) = (&*self.file, &memory, &sequence, &start);
         let results: Result<Vec<_>, DiskError> = thread::scope(|scope| {
             let mut threads = Vec::with_capacity(step.in_flight as usize);
-            // A thread that cannot be had must not leave the others at the barrier: they wait for a channel
-            // that says how it went.
+            // If a thread cannot be started the others must not wait at the barrier: they first wait for a channel,
+            // which is closed then.
             let mut gates = Vec::with_capacity(step.in_flight as usize);
             for number in 0..step.in_flight {
                 let (gate, wait) = std::sync::mpsc::sync_channel::<()>(1);
@@ -83,7 +83,8 @@ impl Engine for Threads {
                             return Ok(tally);
                         }
                         start_ref.wait();
-                        let result = work(file, step, live, number, aim, memory_ref, &mut tally);
+                        let worker = Worker { file, step, live, memory: memory_ref, number };
+                        let result = worker.run(aim, &mut tally);
                         if result.is_err() {
                             live.stop();
                         }
@@ -115,61 +116,64 @@ pub(super) fn died() -> DiskError {
     DiskError::Resource { what: "a thread: it ended".into(), source: std::io::ErrorKind::Other.into() }
 }
 
-/// What one thread does.
-fn work(
-    file: &TestFile,
-    step: &Step,
-    live: &Live,
+/// One thread.
+struct Worker<'a> {
+    file: &'a TestFile,
+    step: &'a Step,
+    live: &'a Live,
+    memory: &'a Memory,
     number: u32,
-    mut aim: Aim<'_>,
-    memory: &Memory,
-    tally: &mut Tally,
-) -> Result<(), DiskError> {
-    let (own, bytes) = (number as usize, step.record_bytes as usize);
-    let io = file.io();
-    let (slice, slices) = pause_slices(step.pause);
-    let failed = |what, offset, source| DiskError::Request { what, bytes: bytes as u64, offset, source };
-    let mut now = monotonic_ns();
-    tally.begin_ns = now;
-    let end = now.saturating_add(step.duration.as_nanos() as u64);
-    // A clock is read once for each request: where one ends the next begins.
-    while now < end && !live.stopped() {
-        if step.reads {
-            let offset = aim.read();
-            memory.reads.read(io, own, bytes, offset).map_err(|e| failed("read", offset, e))?;
-            let then = monotonic_ns();
-            tally.reads.latency.record(then - now);
-            tally.reads.bytes += bytes as u64;
-            now = then;
-        }
-        if step.writes {
-            let offset = aim.write();
-            if memory.own {
-                memory.writes.stamp(own, bytes, now ^ offset);
-            }
-            memory.writes.write(io, own, bytes, offset).map_err(|e| failed("write", offset, e))?;
-            let then = monotonic_ns();
-            tally.writes.latency.record(then - now);
-            tally.writes.bytes += bytes as u64;
-            now = then;
-            if step.flush {
-                io.sync_data().map_err(|e| failed("fdatasync", offset, e))?;
+}
+
+impl Worker<'_> {
+    fn run(self, mut aim: Aim<'_>, tally: &mut Tally) -> Result<(), DiskError> {
+        let Self { file, step, live, memory, number } = self;
+        let (own, bytes) = (number as usize, step.record_bytes as usize);
+        let io = file.io();
+        let (slice, slices) = pause_slices(step.pause);
+        let failed = |what, offset, source| DiskError::Request { what, bytes: bytes as u64, offset, source };
+        let mut now = monotonic_ns();
+        tally.begin_ns = now;
+        let end = now.saturating_add(step.duration.as_nanos() as u64);
+        // A clock is read once for each request: where one ends the next begins.
+        while now < end && !live.stopped() {
+            if step.reads {
+                let offset = aim.read();
+                memory.reads.read(io, own, bytes, offset).map_err(|e| failed("read", offset, e))?;
                 let then = monotonic_ns();
-                tally.flushes.latency.record(then - now);
+                tally.reads.latency.record(then - now);
+                tally.reads.bytes += bytes as u64;
                 now = then;
             }
-        }
-        live.publish(own, tally.operations());
-        tally.end_ns = now;
-        if slices > 0 {
-            for _ in 0..slices {
-                if !live.stopped() && now < end {
-                    thread::sleep(slice);
-                    now = monotonic_ns();
+            if step.writes {
+                let offset = aim.write();
+                if memory.own {
+                    memory.writes.stamp(own, bytes, now ^ offset);
+                }
+                memory.writes.write(io, own, bytes, offset).map_err(|e| failed("write", offset, e))?;
+                let then = monotonic_ns();
+                tally.writes.latency.record(then - now);
+                tally.writes.bytes += bytes as u64;
+                now = then;
+                if step.flush {
+                    io.sync_data().map_err(|e| failed("fdatasync", offset, e))?;
+                    let then = monotonic_ns();
+                    tally.flushes.latency.record(then - now);
+                    now = then;
+                }
+            }
+            live.publish(own, tally.operations());
+            tally.end_ns = now;
+            if slices > 0 {
+                for _ in 0..slices {
+                    if !live.stopped() && now < end {
+                        thread::sleep(slice);
+                        now = monotonic_ns();
+                    }
                 }
             }
         }
+        tally.end_ns = tally.end_ns.max(tally.begin_ns);
+        Ok(())
     }
-    tally.end_ns = tally.end_ns.max(tally.begin_ns);
-    Ok(())
 }

@@ -28,7 +28,7 @@ pub struct Uring {
     most_threads: u32,
 }
 
-/// Why io_uring cannot be had.
+/// Why io_uring is not available.
 #[derive(Debug, thiserror::Error)]
 #[error("io_uring cannot be used here ({source}): {reason}")]
 pub struct UringRefused {
@@ -134,7 +134,16 @@ struct Slot<'a> {
     since_ns: u64,
 }
 
-/// One thread with its ring.
+/// The requests of a thread, and those that have ended by now.
+struct Round {
+    ring: DiskRing,
+    tally: Tally,
+    now: u64,
+    /// No further request begins.
+    stopping: bool,
+}
+
+/// One thread.
 struct Submitter<'a> {
     file: &'a TestFile,
     step: &'a Step,
@@ -150,23 +159,18 @@ impl Submitter<'_> {
     fn run(&self, aims: Vec<Aim<'_>>) -> Result<Tally, DiskError> {
         let step = self.step;
         let (slice, slices) = pause_slices(step.pause);
-        let mut ring = DiskRing::new(
-            (aims.len() as u32).max(2).next_power_of_two(),
-            self.file.shared_io(),
-            self.memory.reads.clone(),
-            self.memory.writes.clone(),
-            slice.as_nanos() as u64,
-        )
-        .map_err(|source| DiskError::Resource {
-            what: format!("an io_uring of {} requests", aims.len()),
-            source,
-        })?;
+        let entries = (aims.len() as u32).max(2).next_power_of_two();
+        let memory = (self.memory.reads.clone(), self.memory.writes.clone());
+        let mut ring = DiskRing::new(entries, self.file.shared_io(), memory, slice.as_nanos() as u64)
+            .map_err(|source| DiskError::Resource {
+                what: format!("an io_uring of {} requests", aims.len()),
+                source,
+            })?;
         let mut tally = Tally::new();
         tally.registered = Some(ring.registered());
         let mut ended: Vec<Completion> = Vec::with_capacity(aims.len().max(1));
-        let mut now = monotonic_ns();
-        tally.begin_ns = now;
-        tally.end_ns = now;
+        let now = monotonic_ns();
+        (tally.begin_ns, tally.end_ns) = (now, now);
         let end = now.saturating_add(step.duration.as_nanos() as u64);
         let mut slots: Vec<Slot<'_>> = aims
             .into_iter()
@@ -176,38 +180,37 @@ impl Submitter<'_> {
             self.begin_round(&mut ring, slot, self.first + number as u32, now)?;
         }
         let mut in_flight = slots.len();
+        let mut round = Round { ring, tally, now, stopping: false };
         while in_flight > 0 {
             ended.clear();
-            ring.wait(&mut ended).map_err(|source| self.resource(source))?;
-            now = monotonic_ns();
-            let stopping = now >= end || self.live.stopped();
-            for (nth, &(number, result)) in ended.iter().enumerate() {
+            round.ring.wait(&mut ended).map_err(|source| self.resource(source))?;
+            round.now = monotonic_ns();
+            round.stopping = round.now >= end || self.live.stopped();
+            for (nth, &completion) in ended.iter().enumerate() {
                 if nth > 0 && nth % BATCH == 0 {
-                    ring.submit().map_err(|source| self.resource(source))?;
+                    round.ring.submit().map_err(|source| self.resource(source))?;
                 }
-                let Some(slot) = slots.get_mut(number.wrapping_sub(self.first) as usize) else { continue };
-                let more = self.ended(&mut ring, slot, number, result, now, stopping, &mut tally)?;
+                let number = completion.0.wrapping_sub(self.first) as usize;
+                let Some(slot) = slots.get_mut(number) else { continue };
+                let more = self.ended(&mut round, slot, completion)?;
                 in_flight -= usize::from(!more);
             }
-            self.live.publish(self.place as usize, tally.operations());
+            self.live.publish(self.place as usize, round.tally.operations());
         }
-        Ok(tally)
+        Ok(round.tally)
     }
 
-    /// A request has ended: counts it and begins the next. False when the slot is done.
+    /// Counts a request that has ended and begins the next. False when the slot is done.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "what a completion touches, in the hottest place there is")]
     fn ended(
         &self,
-        ring: &mut DiskRing,
+        round: &mut Round,
         slot: &mut Slot<'_>,
-        number: u32,
-        result: i32,
-        now: u64,
-        stopping: bool,
-        tally: &mut Tally,
+        (number, result): Completion,
     ) -> Result<bool, DiskError> {
         let step = self.step;
+        let Round { ring, tally, now, stopping } = round;
+        let (now, stopping) = (*now, *stopping);
         let latency = now - slot.since_ns;
         match slot.stage {
             Stage::Read => {

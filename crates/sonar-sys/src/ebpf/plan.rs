@@ -10,7 +10,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// In words.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vfs => "VFS functions (fentry/fexit)",
@@ -18,7 +18,7 @@ impl Way {
         }
     }
 
-    /// Those that it cannot do without, and the optional ones.
+    /// The required programs, and the optional ones.
     const fn programs(self) -> (&'static [(&'static str, &'static str)], &'static [Optional]) {
         match self {
             Self::Vfs => (&VFS, &VFS_OPTIONAL),
@@ -26,7 +26,7 @@ impl Way {
         }
     }
 
-    /// What is seen beside reads, writes and flushes, where the kernel lets it be.
+    /// The optional parts: what is seen beside reads, writes and flushes.
     pub(super) fn optional_parts(self) -> Vec<&'static str> {
         let mut parts: Vec<_> = self.programs().1.iter().map(|(_, _, part)| *part).collect();
         parts.dedup();
@@ -34,7 +34,7 @@ impl Way {
         parts
     }
 
-    /// The programs of an optional part; `None` where the kernel lacks what one of them needs.
+    /// The programs of an optional part; `None` if the kernel lacks what one of them needs.
     fn programs_of(self, part: &str, has: &dyn Fn(&str) -> bool) -> Option<Vec<&'static str>> {
         if part == URING {
             let (submit, _) = SUBMIT.iter().find(|(_, needs)| has(needs))?;
@@ -45,13 +45,12 @@ impl Way {
     }
 }
 
-/// A program, what the kernel has to have for it, and what is not seen without it.
+/// A program, what it needs in the kernel, and what is not seen without it.
 type Optional = (&'static str, &'static str, &'static str);
 /// The optional part that both ways have.
 const URING: &str = "io_uring";
 
-/// Programs of each way, with what the kernel has to have for them; those that may be absent, with what is
-/// then not seen.
+/// Programs of each way, with what they need in the kernel; optional ones also with what is not seen without them.
 const VFS: [(&str, &str); 6] = [
     ("read_enter", "vfs_read"),
     ("read_leave", "vfs_read"),
@@ -70,7 +69,7 @@ const VFS_OPTIONAL: [Optional; 6] = [
 ];
 const CALLS: [(&str, &str); 2] = [("sys_enter", "btf_trace_sys_enter"), ("sys_exit", "btf_trace_sys_exit")];
 const CALLS_OPTIONAL: [Optional; 1] = [("fault_tracepoint", "btf_trace_mm_filemap_fault", "page faults")];
-/// Programs of every way, which see processes start and end.
+/// Programs of both ways: they see processes start and end.
 const PROCESSES: [(&str, &str); 4] = [
     ("process_exec", "btf_trace_sched_process_exec"),
     ("process_fork", "btf_trace_sched_process_fork"),
@@ -93,8 +92,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Of what this kernel has, less the optional parts that it refuses; `None` where it lacks what the way cannot do
-    /// without.
+    /// The programs that this kernel supports, without the `refused` optional parts; `None` if a required one is missing.
     pub(super) fn new(way: Way, refused: &[&str], has: &dyn Fn(&str) -> bool) -> Option<Self> {
         let (core, _) = way.programs();
         let mut plan = Self { programs: Vec::new(), without: Vec::new() };

@@ -19,6 +19,19 @@ pub struct FileKey {
     pub generation: u32,
 }
 
+impl FileKey {
+    /// Major and minor number of the device.
+    pub fn device_number(self) -> (u32, u32) {
+        // The kernel keeps 20 bits of minor number.
+        ((self.device >> 20) as u32, (self.device & 0xf_ffff) as u32)
+    }
+
+    /// A device as `stat` gives it, in the kernel's encoding.
+    pub fn device_of_stat(dev: u64) -> u64 {
+        u64::from(rustix::fs::major(dev)) << 20 | u64::from(rustix::fs::minor(dev))
+    }
+}
+
 impl From<&types::file_key> for FileKey {
     fn from(key: &types::file_key) -> Self {
         Self { inode: key.inode, device: key.device, generation: key.generation }
@@ -297,6 +310,15 @@ mod tests {
         assert_eq!(folders(&record), None, "of a file system on a device");
         record.magic = 0x9fa0;
         assert_eq!(folders(&record), Some(vec![b"4711".to_vec(), b"net".to_vec()]));
+    }
+
+    #[test]
+    fn devices_are_numbered_as_in_the_kernel() {
+        // 8:1, and both numbers longer than a byte: gnu_dev_makedev(3).
+        assert_eq!(FileKey::device_of_stat(0x801), 8 << 20 | 1);
+        let device = FileKey::device_of_stat(0x12300 << 12 | 0xabc << 8 | 0x45);
+        assert_eq!(device, 0xabc << 20 | 0x12345);
+        assert_eq!(FileKey { inode: 1, device, generation: 0 }.device_number(), (0xabc, 0x12345));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Block devices: what each is, what it is made of, how its queue is set, and its counters.
 //!
-//! Everything is read below a folder that stands for `/sys` or `/proc`, so that trees of other machines can
-//! be looked at. What a tree says is not believed blindly: files are read up to a bound, names that lead
-//! elsewhere are left out, and members of members are followed to a bound.
+//! Everything is read below a folder that stands for `/sys` or `/proc`, so it works on trees of other machines too. A
+//! tree is not trusted: files are read up to a bound, names that lead elsewhere are left out, and members of members are
+//! followed up to a bound.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use sonar_core::disk::DiskCounters;
 
 use super::small;
 
-/// How deep devices may be made of devices.
+/// The most levels of devices made of devices.
 const MOST_LEVELS: usize = 16;
 
 /// A name that is one component of a path and nothing else.
@@ -28,20 +28,20 @@ pub struct Device {
     pub name: String,
     /// Major and minor number.
     pub number: (u32, u32),
-    /// The disk that it is a partition of.
+    /// The disk that it is a partition of, if it is one.
     pub partition_of: Option<String>,
     /// The devices that it is made of.
     pub members: Vec<String>,
     /// 512-byte sectors.
     pub sectors: Option<u64>,
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
 }
 
-/// What a block device is.
+/// The kind of a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
-    /// A disk, or what the kernel takes for one.
+    /// A disk, or what the kernel considers one.
     Disk {
         /// As the device names itself.
         model: Option<String>,
@@ -68,19 +68,19 @@ pub enum DeviceKind {
         /// `idle`, `resync`, `recover`, `check` …
         action: Option<String>,
     },
-    /// A file taken for a device.
+    /// A file used as a device.
     Loop {
         /// The file.
         backing: Option<String>,
     },
 }
 
-/// How the queue of a disk is set.
+/// Settings of the queue of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// The scheduler in force, and those that could be.
+    /// The active scheduler, and all available ones.
     pub scheduler: Option<(String, Vec<String>)>,
-    /// Whether the kernel takes it for one that turns.
+    /// Whether the kernel considers it a rotating disk.
     pub rotational: Option<bool>,
     /// Readahead in KiB.
     pub read_ahead_kib: Option<u64>,
@@ -90,7 +90,7 @@ pub struct Queue {
     pub write_cache: Option<String>,
     /// Bytes of a logical and of a physical block.
     pub block_bytes: Option<(u64, u64)>,
-    /// The smallest and the best size of a request, as a RAID gives chunk and stripe; 0 where it says none.
+    /// The smallest and the best size of a request in bytes, for a RAID chunk and stripe; 0 where it has none.
     pub io_bytes: Option<(u64, u64)>,
 }
 
@@ -105,7 +105,7 @@ impl Devices {
     /// Reads the devices below `sys_root`, which is `/sys` or a copy of it.
     ///
     /// # Errors
-    /// Where there is no list of devices.
+    /// There is no list of devices.
     pub(super) fn read(sys_root: &Path) -> io::Result<Self> {
         let block = sys_root.join("block");
         let mut devices = BTreeMap::new();
@@ -152,8 +152,8 @@ impl Devices {
         })
     }
 
-    /// What `device` is made of, level by level, itself not among them; each once. A partition is made of
-    /// its disk.
+    /// The devices that `device` is made of, level by level, each once and without itself. A partition is made of its
+    /// disk.
     pub fn below<'a>(&'a self, device: &'a Device) -> Vec<&'a Device> {
         let mut found: Vec<&Device> = Vec::new();
         let mut level = vec![device];
@@ -263,7 +263,7 @@ pub struct Counted {
 /// The counters of every device, in the kernel's order, from `/proc/diskstats`.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// The file cannot be read.
 pub(super) fn counters(proc_root: &Path) -> io::Result<Vec<Counted>> {
     let mut text = Vec::new();
     File::open(proc_root.join("diskstats"))?.take(16 << 20).read_to_end(&mut text)?;

@@ -1,9 +1,8 @@
 //! Which TCP ports the processes of given names listen on.
 //!
-//! A port is found by matching the sockets among its open files
-//! with the listening ones of its network namespace, so that a server in a container is found with the
-//! port it has there. Without permission to see another user's open files, an option of its command line says
-//! the port, and the answer says so.
+//! A port is found by matching the sockets among the open files of a process with the listening sockets of its network
+//! namespace, so a server in a container is found with the port that it has there. Without permission to see the open
+//! files of another user, the port is taken from the command line, and the result says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
@@ -13,7 +12,7 @@ use std::path::Path;
 
 use super::Host;
 
-/// Which processes are asked for.
+/// Which processes to search.
 #[derive(Copy, Clone, Debug)]
 pub struct Search<'a> {
     /// Names of programs.
@@ -40,16 +39,16 @@ pub struct Listener {
 pub enum Origin {
     /// The process has the listening socket open.
     Socket,
-    /// Only its command line says so.
+    /// The port is known from the command line only.
     CommandLine,
 }
 
-/// What was found.
+/// Listeners, and processes that could not be inspected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Every listener, by process.
     pub listeners: Vec<Listener>,
-    /// Processes of those names whose ports could not be found out, or only from the command line.
+    /// Processes of those names whose ports are unknown, or known from the command line only.
     pub incomplete: Vec<Incomplete>,
 }
 
@@ -61,7 +60,7 @@ impl Found {
     }
 }
 
-/// A process that could not be looked into.
+/// A process that could not be inspected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} (process {pid}): {reason}; run as root to find every port it listens on")]
 pub struct Incomplete {
@@ -76,8 +75,7 @@ pub struct Incomplete {
 /// `TCP_LISTEN`, as `/proc/net/tcp` writes it.
 const STATE_LISTEN: &str = "0A";
 
-/// Looks at every process of the host. A process that ends meanwhile is left out. Fails only when processes cannot be
-/// listed.
+/// Searches every process of the host; one that ends meanwhile is left out. Fails only if processes cannot be listed.
 pub(super) fn find(host: &Host, search: Search<'_>) -> io::Result<Found> {
     fs::read_dir(host.path("proc"))?;
     let mut found = Found::default();
@@ -123,8 +121,8 @@ pub(super) fn find(host: &Host, search: Search<'_>) -> io::Result<Found> {
     Ok(found)
 }
 
-/// Every TCP port on which any process listens, in all network namespaces that may be looked into.
-/// `proc_root` is `/proc`. Fails when not even one namespace could be read.
+/// Every TCP port on which any process listens, in all network namespaces that can be read. `proc_root` is `/proc`.
+/// Fails if no namespace can be read.
 pub(super) fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
     let mut namespaces = HashSet::new();
     let mut ports = BTreeSet::new();
@@ -133,7 +131,7 @@ pub(super) fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
         if entry.file_name().to_str().is_none_or(|name| name.parse::<u32>().is_err()) {
             continue;
         }
-        // Without leave to see which one it is, it may be one that is known already: then it is read again.
+        // Without permission to see which one it is, it may be one that was read already: then it is read again.
         let namespace = fs::read_link(entry.path().join("ns/net")).ok();
         if namespace.is_none_or(|namespace| namespaces.insert(namespace)) {
             let table = Table::read(&entry.path().join("net"));
@@ -347,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn without_leave_the_command_line_tells_and_that_is_said() {
+    fn without_permission_the_command_line_counts_and_the_result_says_so() {
         let tree = Tree::new("cmdline");
         for (pid, arguments) in [
             (1, ["mongod", "--port", "27018"].as_slice()),
@@ -371,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_lie_are_passed_over() {
+    fn broken_tables_are_skipped() {
         let tree = Tree::new("lies");
         let server = tree.process(10, "mongod", &[]);
         open_sockets(&server, &[1, 2, 3]);

@@ -9,6 +9,7 @@
 pub mod devices;
 pub mod listeners;
 pub mod mounts;
+pub mod namespace;
 pub mod process;
 pub mod regular;
 
@@ -25,7 +26,7 @@ use self::listeners::{Found, Search};
 use self::mounts::Mount;
 use self::process::{Process, Stat};
 
-/// Most bytes that are read of a small file; a table with a line for each processor is one, too.
+/// The most bytes to read of a small file, or of a table with a line for each processor.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Where `/proc` and `/sys` are.
@@ -47,13 +48,13 @@ impl Host {
         Self::at("/")
     }
 
-    /// The host of which a copy is in this folder.
+    /// The host whose copy is in this folder.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         Self { proc_root: root.join("proc"), root }
     }
 
-    /// A host of which only `/proc` is known, in this folder.
+    /// A host with only a `/proc`, in this folder.
     pub fn of_proc(proc_root: impl Into<PathBuf>) -> Self {
         let proc_root = proc_root.into();
         Self { root: proc_root.join("no-other-folder"), proc_root }
@@ -79,7 +80,7 @@ impl Host {
         }
     }
 
-    /// A small text file without white space at its ends; `None` where there is none or it may not be read.
+    /// A small text file without white space at its ends; `None` if it does not exist or cannot be read.
     pub fn text(&self, path: &str) -> Option<String> {
         small(&self.path(path)).map(|text| text.trim().to_owned())
     }
@@ -122,7 +123,7 @@ impl Host {
         process::identify(&self.proc_root, pid, names)
     }
 
-    /// What the kernel says of a process; `None` where there is none of this number.
+    /// State and times of a process; `None` if there is none with this number.
     pub fn stat(&self, pid: u32) -> Option<Stat> {
         process::stat(&self.proc_root, pid)
     }
@@ -159,10 +160,10 @@ impl Host {
         listeners::find(self, search)
     }
 
-    /// Every TCP port on which any process listens, in all network namespaces that may be looked into.
+    /// Every TCP port on which any process listens, in all network namespaces that can be read.
     ///
     /// # Errors
-    /// Not even one namespace could be read.
+    /// No namespace can be read.
     pub fn open_ports(&self) -> io::Result<std::collections::BTreeSet<u16>> {
         listeners::open_ports(&self.proc_root)
     }
@@ -186,13 +187,13 @@ impl Host {
         bytes.map(|(read, written)| KernelBytes { read, written }).ok_or(io::ErrorKind::InvalidData.into())
     }
 
-    /// Bytes that a process has caused to be read from storage, all its threads; `None` where they may not be seen.
+    /// Bytes that all threads of a process have caused to be read from storage; `None` if that may not be read.
     pub fn bytes_read(&self, pid: u32) -> Option<u64> {
         process::counted(&self.text(&format!("proc/{pid}/io"))?, "read_bytes")
     }
 }
 
-/// Reads a small text file without its last line feed; `None` where there is none or it may not be read.
+/// Reads a small text file without its last line feed; `None` if it does not exist or cannot be read.
 pub fn small(path: &Path) -> Option<String> {
     let mut text = Vec::new();
     File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
@@ -243,7 +244,7 @@ impl Processors {
     }
 }
 
-/// Of clock ticks.
+/// The length of so many clock ticks.
 fn duration(ticks: u64) -> Duration {
     let per_second = clock_ticks_per_second();
     Duration::new(ticks / per_second, ((ticks % per_second) * 1_000_000_000 / per_second) as u32)

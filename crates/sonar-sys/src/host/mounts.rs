@@ -31,10 +31,10 @@ impl Mount {
     }
 }
 
-/// Most bytes of a table that are read; machines with very many containers have some megabytes.
+/// The most bytes to read of a table; machines with very many containers have some megabytes.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// `\040` and the like, as the kernel writes blanks.
+/// Decodes `\040` and the like, as the kernel writes blanks.
 fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
@@ -81,7 +81,7 @@ fn parse(line: &str) -> Option<Mount> {
 /// Every mount that the process `pid` (or `self`) sees, in order.
 ///
 /// # Errors
-/// Where the table cannot be read.
+/// The table cannot be read.
 pub(super) fn all(proc_root: &Path, pid: &str) -> io::Result<Vec<Mount>> {
     let mut text = Vec::new();
     File::open(proc_root.join(pid).join("mountinfo"))?.take(MOST_BYTES).read_to_end(&mut text)?;

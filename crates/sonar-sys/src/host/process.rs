@@ -1,4 +1,4 @@
-//! Processes: which program each is, and what `/proc` says about it: arguments, open files, limits, memory policy.
+//! Processes and what `/proc` says about them: program, arguments, open files, limits, memory policy.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,7 +15,7 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    /// Which of the programs that were asked for it is.
+    /// Its program, one of the names searched for.
     pub name: String,
     /// Its arguments, its own name first; empty where they may not be read.
     pub arguments: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Stat {
     pub state: u8,
     /// Threads that it has.
     pub threads: u64,
-    /// When it started, in clock ticks since the host did: tells it from a later process of its number.
+    /// When it started, in clock ticks since boot: distinguishes it from a later process with its number.
     pub started: u64,
     /// Processor time that it has used, all its threads, in user and kernel mode. In steps of a clock tick (10 ms as a
     /// rule).
@@ -52,14 +52,13 @@ impl Stat {
         })
     }
 
-    /// Whether it runs: what only waits to be collected by its parent does not. Of a process whose first thread has
-    /// ended the others may run on.
+    /// Whether it runs. A zombie does not, unless other threads than the first go on.
     pub fn runs(&self) -> bool {
         !matches!(self.state, b'Z' | b'X') || self.threads > 1
     }
 }
 
-/// Of `/proc/PID/stat`.
+/// Reads `/proc/PID/stat`.
 pub(super) fn stat(proc_root: &Path, pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read(proc_root.join(pid.to_string()).join("stat")).ok()?)
 }
@@ -69,11 +68,11 @@ pub(super) fn counted(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().parse().ok()
 }
 
-/// The process, if it is one of these programs and runs.
+/// The process, if its program is one of `names` and it runs.
 pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
     let folder = proc_root.join(pid.to_string());
     let mut line = Vec::new();
-    // Of another user's process it may be hidden.
+    // It may be hidden if the process is another user's.
     if let Ok(file) = File::open(folder.join("cmdline")) {
         file.take(MOST_BYTES).read_to_end(&mut line).ok()?;
     }
@@ -93,7 +92,7 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
         let base = candidate.trim_end().rsplit('/').next()?;
         names.iter().find(|name| **name == base)
     })?;
-    // What has ended is listed until its parent has collected it. A copy may lack this file.
+    // A zombie is still listed. A copy may lack this file.
     if stat(proc_root, pid).is_some_and(|stat| !stat.runs()) {
         return None;
     }

@@ -5,14 +5,13 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens a regular file for reading, and nothing else. It never waits: whoever may swap a FIFO in at the path cannot
-/// stop the caller.
+/// Opens a regular file for reading, and refuses anything else. It never waits, even if somebody puts a FIFO at the path.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for what is no regular file; else when it cannot be opened.
+/// [`io::ErrorKind::InvalidInput`] if it is not a regular file; or it cannot be opened.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    // Only of what is open it is known that it stays what it is.
+    // Only an open file is certain to stay what it is.
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
@@ -26,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_is_refused_at_once() {
+    fn anything_but_a_regular_file_is_refused_at_once() {
         let folder = std::env::temp_dir().join(format!("sonar-sys-regular-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let pipe = folder.join("pipe");
