@@ -102,7 +102,7 @@ static __always_inline void add_up(struct stream *stream, const struct access *a
     __u64 hash = (access->offset >> 12) * GOLDEN;
     hash ^= hash >> 29;
     hash *= 0xbf58476d1ce4e5b9ULL;
-    // The zeros above the highest bit of what the place leaves, and one.
+    // The number of leading zeros in the bits that do not choose the place, plus one.
     __u8 rank = 56 - log2_of((hash & ((1ULL << 56) - 1)) | 1);
     __u8 *place = &usage->places[hash >> 56];
     if (*place < rank)
@@ -111,7 +111,7 @@ static __always_inline void add_up(struct stream *stream, const struct access *a
         distance(usage, stream, access);
 }
 
-// An access has ended; `look` whether user space has to come for it.
+// Reports an access that has ended, or adds it up; `look`: check whether user space has to be woken.
 static __always_inline void ended(struct stream *stream, const struct access *access, bool look) {
     if (live) {
         add_up(stream, access);
@@ -132,13 +132,13 @@ static __always_inline void ended(struct stream *stream, const struct access *ac
     record->asked = access->asked;
     record->result = access->result;
     record->device_bytes = access->device_bytes;
-    // Waking costs more than all the rest: user space comes by itself ten times a second, and is woken where
-    // the ring fills quicker than that.
+    // Waking costs more than all the rest: user space reads the ring ten times a second, and is woken only if the
+    // ring fills faster than that.
     bool wake = look && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > RING_BYTES / 4;
     bpf_ringbuf_submit(record, wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
-// Reports the name of the current thread to user space, where accesses are handed on.
+// Reports the name of the current thread to user space, if accesses are reported one by one.
 static __always_inline void report_thread(struct thread *thread) {
     if (live || thread->reported)
         return;
@@ -156,7 +156,7 @@ static __always_inline void report_thread(struct thread *thread) {
 }
 
 static __always_inline __u64 device_bytes(struct task_struct *task) {
-    // Not known where the kernel does not account (no CONFIG_TASK_IO_ACCOUNTING).
+    // Unknown if the kernel does not account (no CONFIG_TASK_IO_ACCOUNTING).
     if (!bpf_core_field_exists(task->ioac.read_bytes))
         return UNKNOWN;
     return task->ioac.read_bytes;
@@ -182,7 +182,7 @@ static __always_inline void finish(struct thread *thread, struct task_struct *ta
         .result = result,
         .kind = kind,
     };
-    // Threads are given other names as they are given other work.
+    // Threads change their names with their work.
     __u32 count = thread->count++;
     if (unlikely(count % 1024 == 0))
         thread->reported = 0;
@@ -190,7 +190,7 @@ static __always_inline void finish(struct thread *thread, struct task_struct *ta
     ended(stream, &access, count % 64 == 0);
 }
 
-// Bytes that the segments of a vectored call come to.
+// Sum of the bytes of the segments of a vectored call.
 static __always_inline __u64 segments(__u64 from, __u64 count) {
     __u64 sum = 0;
     if (count > MAX_SEGMENTS)

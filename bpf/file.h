@@ -4,7 +4,7 @@
 
 #include "thread.h"
 
-// Whether a file system holds what the kernel makes up as it is read: no device is behind its files.
+// Whether the kernel generates the files of a file system when they are read: no device is behind them.
 static __always_inline bool is_pseudo(__u64 magic) {
     switch (magic) {
     case 0x9fa0:     // proc
@@ -36,8 +36,7 @@ static __always_inline void unused_number(__u32 number) {
     bpf_map_push_elem(&free_numbers, &number, 0);
 }
 
-// Reports a file that was not seen before to user space, which decides whether it is of interest; gives its
-// number, or UNREPORTED.
+// Reports a new file to user space, which decides whether it is of interest; returns its number, or UNREPORTED.
 static __always_inline __u32 new_file(const struct file_key *key, struct file *file, __s32 fd, __u64 magic) {
     struct file_record *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
     if (!record) {
@@ -78,12 +77,12 @@ static __always_inline __u32 new_file(const struct file_key *key, struct file *f
             name_of(dentry, record->parents[i], PARENT_NAME);
         }
     }
-    // While it is open its path can be found out.
+    // User space can find its path while it is open.
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
     return number;
 }
 
-// The number of a file; IGNORED; or UNREPORTED: then it is reported with its next access.
+// The number of a file, IGNORED, or UNREPORTED: then its next access reports it.
 static __always_inline __u32 number_of(struct inode *inode, struct file *file, __s32 fd) {
     struct super_block *super_block = FIELD(inode, inode, i_sb);
     __u64 magic = FIELD(super_block, super_block, s_magic);
@@ -107,7 +106,7 @@ static __always_inline __u32 stream_at(__u64 inode_number) {
     return inode_number * GOLDEN >> 60;
 }
 
-// What the thread remembers of a file, where accesses to it are of interest.
+// What the thread remembers of a file, if accesses to it are of interest.
 static __always_inline struct stream *stream_of(struct thread *thread, struct inode *inode, struct file *file,
                                                 __s32 fd) {
     if (!is_regular(inode))

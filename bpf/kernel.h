@@ -71,7 +71,7 @@ enum {
     CALL_PREADV2 = 286,
     CALL_PWRITEV2 = 287,
 };
-// The first argument is overwritten by the result, so it is kept apart.
+// The result overwrites the first argument, so the kernel keeps a copy of it.
 struct pt_regs {
     unsigned long regs[31];
     unsigned long orig_x0;
@@ -117,7 +117,7 @@ struct file {
     long long f_pos;
     struct path f_path;
 } CORE;
-// Stands for whatever begins with an address.
+// Stands for any structure that begins with a pointer.
 struct list_head {
     struct list_head *next;
 } CORE;
@@ -199,7 +199,7 @@ enum bpf_func_id { BPF_FUNC_task_pt_regs = 175 };
 // Since 6.2: fields of what was found by its address are read without a helper.
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 
-// A field of a structure that was found by its address; the verifier of older kernels takes only a copy.
+// A field of a structure that is known by its address; the verifier of older kernels accepts only a copy.
 #define FIELD(object, type, field)                                                                           \
     (bpf_ksym_exists(bpf_rdonly_cast)                                                                        \
          ? ((struct type *)bpf_rdonly_cast((object), bpf_core_type_id_kernel(struct type)))->field           \

@@ -14,12 +14,12 @@ static __always_inline __u64 pages_of(struct folio *folio) {
         return folio->_nr_pages;
     if (bpf_core_field_exists(folio->_folio_nr_pages))
         return folio->_folio_nr_pages;
-    lost(UNREADABLE); // how many it has is known from its first page on
+    lost(UNREADABLE); // this kernel keeps their number elsewhere
     return 1;
 }
 
-// The file with this inode that the access under way is about, and its number, so that one that is seen for the first
-// time here is reported with its name too; 0 and -1 where it is another, or none is known.
+// The file with this inode in the current access, and its descriptor, so that a new file is reported with its name;
+// 0 and -1 if the access is to another file, or to none that is known.
 static __always_inline struct file *file_under_way(struct thread *thread, struct task_struct *task,
                                                    struct inode *inode, __s32 *fd) {
     if (!thread->pending)
@@ -44,7 +44,7 @@ SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_in, struct folio *folio) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
     struct thread *thread = followed(task);
-    // What is written comes into the page cache too, and from no device.
+    // Writes fill the page cache too, but not from a device.
     if (!thread || (thread->pending && (thread->kind & KIND) == WRITE))
         return 0;
     struct inode *host = folio->mapping->host;

@@ -4,7 +4,7 @@
 
 #include "thread.h"
 
-// Whether user space asked for processes of this name; `name` has PROGRAM_NAME bytes.
+// Whether user space wants processes with this name; `name` has PROGRAM_NAME bytes.
 static __always_inline bool is_asked_for(const __u8 *name) {
     for (int i = 0; i < PROGRAM_NAME; i++) {
         if (name[i] != program_name[i])
@@ -31,11 +31,11 @@ static __always_inline void report_process(__u32 process, __u32 what) {
     record->process = process;
     record->what = what;
     record->unused = 0;
-    // While it runs, more can be found out about it.
+    // User space can inspect it while it runs.
     bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
 }
 
-// Follows a process from now on; `task` is a thread of it. `again` reports one that is followed already.
+// Follows a process from now on; `task` is one of its threads. `again` also reports a process that is followed already.
 static __always_inline void start(struct task_struct *task, bool again) {
     __u32 process = task->tgid, one = 1;
     if (bpf_map_lookup_elem(&processes, &process)) {
@@ -48,7 +48,7 @@ static __always_inline void start(struct task_struct *task, bool again) {
         return;
     }
     __sync_fetch_and_or(&started[process >> 6 & 3], 1ULL << (process & 63));
-    // It may be remembered as one that is not followed.
+    // The thread may remember that its process is not followed.
     struct thread *thread = state_of(task, 0);
     if (thread)
         thread->generation = 0;
@@ -66,7 +66,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
         return 0;
     const void *name = BPF_CORE_READ(program, file, f_path.dentry, d_name.name);
     if (is_named(task->comm) || is_named(name)) {
-        // It got its name within exec, when it had no command line yet.
+        // It got its name during exec, before it had a command line.
         start(task, 1);
     } else {
         end(task->tgid);
@@ -77,7 +77,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
     return 0;
 }
 
-// A child has its parent's name.
+// A child inherits its parent's name.
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child) {
     __u32 process = parent->tgid;

@@ -16,11 +16,11 @@ enum { READ, WRITE, SYNC, DATASYNC, FAULT, PAGE_IN };
 enum { RING_FULL, STARTS_FULL, FILES_FULL, UNREADABLE, NOT_FOLLOWED, ENDS_UNSEEN, LOSSES };
 enum { RECORD_ACCESS, RECORD_FILE, RECORD_THREAD, RECORD_PROCESS };
 enum { PROCESS_STARTED, PROCESS_ENDED, PROCESS_REFUSED };
-// How a call gives its place and length; bits over the kind.
+// How a call passes its offset and length; bits above the kind.
 enum { KIND = 3, AT_OFFSET = 4, VECTOR = 8, URING = 16, NO_CALL = 32 };
 enum { BUCKETS = 256, PLACES = 256, STREAMS = 16, MAX_FILES = 65536, MAX_USAGES = 16384, SLOTS = 4096 };
 enum { NAME = 96, PARENTS = 6, PARENT_NAME = 32, PROGRAM_NAME = 16 };
-// Numbers of a file that is left out: at the request of user space, or because there is no room to report it.
+// Instead of a number: user space ignores the file, or there was no room to report it.
 #define IGNORED (~0U)
 #define UNREPORTED (~1U)
 
@@ -29,13 +29,13 @@ const volatile bool live = 0;        // add up instead of handing on
 const volatile bool uring_seen = 0;  // io_uring is followed by its own tracepoints
 const volatile bool pseudo_seen = 0; // files of /proc, /sys and their like are of interest too
 const volatile __u32 page_shift = 12;
-// Processes of this name, or whose program has it, are followed as soon as they start; empty where only those
-// are that user space names.
+// Processes with this name, or whose program has it, are followed as soon as they start; empty if only those are
+// followed that user space names.
 const volatile __u8 program_name[PROGRAM_NAME] = {};
 
-// Written by user space at any time. What a thread remembers of a process or a file holds as long as the
-// generation is the same. Of the processes that are followed there is a bit each, by the last digits of their
-// ids, so that others cost one look.
+// Written by user space at any time. What a thread remembers of a process or a file is valid as long as the
+// generation is the same. Each followed process has a bit, by the low bits of its id, so other processes cost one
+// comparison.
 struct control {
     __u64 some[4];
     __u32 generation;
@@ -45,10 +45,10 @@ volatile struct control control SEC(".data.control") = {};
 // The same bits of processes that were followed here, which user space never writes.
 __u64 started[4] SEC(".data.started") = {};
 
-// The number that the next new file gets where none was given back.
+// The number of the next new file if none was given back.
 __u32 next_file = 0;
 
-// An inode's number is given again soon after the file is deleted; its generation is another one then.
+// The number of an inode is reused soon after its file is deleted, with another generation.
 struct file_key {
     __u64 inode;
     __u64 device;
@@ -56,8 +56,8 @@ struct file_key {
     __u32 unused;
 };
 
-// What a thread remembers of a file: where it lies in the kernel, its number, and where the thread's last read
-// of it ended.
+// What a thread remembers of a file: its address in the kernel, its number, and where the thread's last read of
+// it ended.
 struct stream {
     __u64 at;
     __u64 super_block;
@@ -69,8 +69,8 @@ struct stream {
     __u32 unused[5]; // a line of memory each
 };
 
-// What is kept of a thread. Files share the places of `streams` by their inode: a thread reads few at a
-// time, and where two meet, a distance is not known.
+// The state of a thread. Files share the slots of `streams` by their inode: a thread reads few at a time, and if
+// two collide, a distance is unknown.
 struct thread {
     // The access under way.
     __u64 ns;
@@ -176,7 +176,7 @@ struct {
     __type(value, __u32);
 } processes SEC(".maps");
 
-// Files that were seen, to their number.
+// Files, with their numbers.
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MAX_FILES);
@@ -184,14 +184,14 @@ struct {
     __type(value, __u32);
 } files SEC(".maps");
 
-// Numbers of files that user space gave back.
+// Numbers that user space gave back.
 struct {
     __uint(type, BPF_MAP_TYPE_QUEUE);
     __uint(max_entries, MAX_FILES);
     __type(value, __u32);
 } free_numbers SEC(".maps");
 
-// By the number of the file; user space makes it small where nothing is added up.
+// By the number of the file; user space makes it small if nothing is added up.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, MAX_USAGES);
@@ -199,8 +199,8 @@ struct {
     __type(value, struct usage);
 } usages SEC(".maps");
 
-// What is kept of threads, by the last digits of their ids: finding a thread's own storage costs more than all
-// the rest of what begins an access.
+// The state of threads, by the low bits of their ids: finding the task storage of a thread costs more than
+// everything else at the beginning of an access.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, SLOTS);
@@ -208,7 +208,7 @@ struct {
     __type(value, struct thread);
 } slots SEC(".maps");
 
-// Of threads whose slot is another's.
+// The state of threads whose slot belongs to another thread.
 struct {
     __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
     __uint(map_flags, BPF_F_NO_PREALLOC);

@@ -71,7 +71,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result) {
     if (fd < table->max_fds)
         file = (struct file *)FIELD((void *)(table->fd + fd), list_head, next);
     if (unlikely(!file)) {
-        // Never open, or closed by another thread within the call.
+        // It was never open, or another thread closed it during the call.
         if (result != -9)
             lost(UNREADABLE);
         return 0;
@@ -84,7 +84,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result) {
     if (kind == READ || kind == WRITE) {
         asked = unlikely(what & VECTOR) ? segments(ARG2(regs), ARG3(regs)) : ARG3(regs);
         offset = what & AT_OFFSET ? ARG4(regs) : UNKNOWN;
-        // preadv2 with -1, and all that give no place: it is where the file is now, less what has come of it.
+        // preadv2 with -1, and calls without an offset: the position of the file now, less the bytes transferred.
         if (offset == UNKNOWN)
             offset = FIELD(file, file, f_pos) - (result > 0 ? result : 0);
     }
@@ -92,8 +92,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result) {
     return 0;
 }
 
-// A fault that the page cache did not answer at once. Its end cannot be seen here, so its latency is 0:
-// not known.
+// A fault that the page cache did not answer at once. Its end cannot be seen here, so its latency is 0: unknown.
 SEC("tp_btf/mm_filemap_fault")
 int BPF_PROG(fault_tracepoint, struct address_space *mapping, unsigned long index) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();

@@ -9,7 +9,7 @@ static __always_inline bool maybe_followed(__u32 process) {
     return (control.some[word] | started[word]) >> (process & 63) & 1;
 }
 
-// What is kept of a thread that has not the slot of its number so far; 0 where nothing is.
+// The state of a thread that does not own the slot of its number; 0 if there is none.
 static __always_inline struct thread *without_slot(struct task_struct *task, struct thread *slot,
                                                    bool create) {
     struct thread *thread = bpf_task_storage_get(&threads, task, 0, 0);
@@ -25,14 +25,14 @@ static __always_inline struct thread *without_slot(struct task_struct *task, str
     return bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-// What is kept of a thread; `create` where nothing is yet.
+// The state of a thread; `create` makes it if there is none.
 static __always_inline struct thread *state_of(struct task_struct *task, bool create) {
     __u32 id = task->pid, number = id & (SLOTS - 1);
     struct thread *slot = bpf_map_lookup_elem(&slots, &number);
     return likely(slot && slot->owner == id) ? slot : without_slot(task, slot, create);
 }
 
-// What is kept of the current thread, where its process is followed.
+// The state of the current thread, if its process is followed.
 static __always_inline struct thread *followed(struct task_struct *task) {
     __u32 process = task->tgid;
     if (!maybe_followed(process))
@@ -50,7 +50,7 @@ static __always_inline struct thread *followed(struct task_struct *task) {
     return thread->followed ? thread : 0;
 }
 
-// The same, where an access of it is under way.
+// The same, if the thread is within an access.
 static __always_inline struct thread *under_way(struct task_struct *task) {
     if (!maybe_followed(task->tgid))
         return 0;

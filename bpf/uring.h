@@ -4,7 +4,7 @@
 
 #include "access.h"
 
-// What an opcode of io_uring does, as `calls` says it; -1 where it is of no interest.
+// What an opcode of io_uring does, as `call` describes it; -1 if it is of no interest.
 static __always_inline int uring_call(__u8 opcode) {
     switch (opcode) {
     case 1: // READV
@@ -33,7 +33,7 @@ static __always_inline int submitted(struct io_kiocb *request) {
         return 0;
     report_thread(thread);
     struct uring_start start = {.kind = call & KIND, .thread = task->pid, .fd = request->cqe.fd};
-    // What a request is about lies in its first bytes, laid out by its kind.
+    // The first bytes of a request depend on its kind.
     if (start.kind == SYNC) {
         struct io_sync *sync = (void *)request;
         if (BPF_CORE_READ(sync, flags) & 1)
@@ -82,7 +82,7 @@ int BPF_PROG(uring_complete, void *context, void *of) {
         access.result = BPF_CORE_READ(request, cqe.res);
         access.kind = start->kind;
         if (access.offset == UNKNOWN) {
-            // It was to go on where the file was, which has moved on by what it gave.
+            // It used the position of the file, which has advanced by the bytes transferred.
             struct io_rw *rw = (void *)request;
             access.offset = BPF_CORE_READ(rw, kiocb.ki_pos) - (access.result > 0 ? access.result : 0);
         }

@@ -13,8 +13,8 @@ static __always_inline bool is_flushing(struct task_struct *task) {
     return number == CALL_FSYNC || number == CALL_FDATASYNC || number == CALL_MSYNC;
 }
 
-// Whether what begins now belongs to the access under way: a write that is flushed at once, a flush of what lies
-// below an overlay, a fault of the buffer. If not, the end of that one was missed.
+// Whether the access that begins now is part of the current one: a write that is flushed at once, a flush of the file
+// below an overlay, a fault of the buffer. If not, the end of the current one was missed.
 static __always_inline bool is_within(struct thread *thread, struct task_struct *task, __u32 kind,
                                       __u64 frame) {
     if (kind == READ || kind == WRITE || frame >= thread->frame)
@@ -31,7 +31,7 @@ static __always_inline bool is_within(struct thread *thread, struct task_struct 
     return 0;
 }
 
-// Whether an access that begins counts. One whose end was never seen gives way.
+// Whether an access that begins counts. One whose end was missed is dropped.
 static __always_inline bool counts(struct thread *thread, struct task_struct *task, __u32 kind, __u64 frame) {
     if (unlikely(thread->pending)) {
         if (is_within(thread, task, kind, frame))
@@ -53,7 +53,7 @@ static __always_inline void enter(void *context, struct file *file, __u32 kind) 
     begin(thread, task, kind);
 }
 
-// Ends what `enter` began; where it is one that counts, gives its place in `stream`.
+// Ends what `enter` began; sets `stream` if the access counts.
 static __always_inline struct thread *leave(struct task_struct *task, struct file *file, __u32 kind,
                                             __u64 *now, struct stream **stream) {
     struct thread *thread = under_way(task);
@@ -65,9 +65,9 @@ static __always_inline struct thread *leave(struct task_struct *task, struct fil
     return *stream ? thread : 0;
 }
 
-// Where an access began that has left the file at `pos`.
+// Offset of an access that left the file at `pos`.
 static __always_inline __u64 place(struct file *file, long long *pos, long result) {
-    // By the helper both times: the verifier lets no instruction read now the stack and now the file.
+    // Both by the helper: the verifier does not let one instruction read either the stack or the file.
     __u64 offset = 0;
     if (!pos || bpf_probe_read_kernel(&offset, sizeof(offset), pos))
         offset = BPF_CORE_READ(file, f_pos);
@@ -168,7 +168,7 @@ int BPF_PROG(fault_enter, struct vm_fault *fault) {
     struct thread *thread = followed(task);
     if (!thread)
         return 0;
-    // A fault of user space is in no system call, so that what is under way has ended unseen.
+    // A fault of user space is not within a system call, so the end of the current access was missed.
     if (unlikely(thread->pending && is_of_user_space(fault))) {
         lost(ENDS_UNSEEN);
         thread->pending = 0;
@@ -176,7 +176,7 @@ int BPF_PROG(fault_enter, struct vm_fault *fault) {
     if (!counts(thread, task, FAULT, (__u64)ctx))
         return 0;
     thread->pending = 0;
-    // Found out now: when the fault has ended, the mapping may have gone.
+    // Looked up now: when the fault has ended, the mapping may be gone.
     struct inode *inode = file->f_inode;
     if (!stream_of(thread, inode, file, -1))
         return 0;
@@ -194,7 +194,7 @@ int BPF_PROG(fault_leave, struct vm_fault *fault, int result) {
     if (!thread || thread->kind != FAULT)
         return 0;
     thread->pending = 0;
-    // A fault that has to be tried again comes again, and the page is there then.
+    // A fault that has to be retried comes again, when the page is there.
     __u64 page = 1ULL << page_shift;
     __s64 given = result & FAILED ? -5 : result & RETRY ? 0 : page;
     struct stream *stream = &thread->streams[thread->stream & (STREAMS - 1)];

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use crate::exit::usage;
 use crate::queries::args::QueriesArgs;
 
-/// The settings of `[queries]`: each is named, written and checked as the flag.
+/// The settings of `[queries]`: each has the name, syntax and checks of its flag.
 pub const SETTINGS: [&str; 14] = [
     "interface",
     "port",
@@ -27,14 +27,14 @@ pub const SETTINGS: [&str; 14] = [
     "ring-mib",
 ];
 
-/// What a configuration file holds.
+/// The content of a configuration file.
 #[derive(Debug, Default)]
 pub struct File {
     /// Defaults for `mongosonar queries`.
     pub queries: QueriesArgs,
 }
 
-/// The places of a configuration file; the first one found is read.
+/// Where a configuration file may be; the first one found is read.
 pub fn places() -> Vec<PathBuf> {
     let user = std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
@@ -109,7 +109,7 @@ fn flags(key: &str, value: &Value) -> Option<Vec<String>> {
     Some(values.iter().map(|value| format!("--{key}={value}")).collect())
 }
 
-/// What clap says is wrong, without its heading and its hint at the help.
+/// The error of clap, without its heading and its hint at the help.
 fn reason(error: &clap::Error) -> String {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -118,10 +118,10 @@ fn reason(error: &clap::Error) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Fills what the arguments leave open.
+/// Fills in arguments that were not given.
 pub fn merge(mut args: QueriesArgs, file: &File) -> QueriesArgs {
     let from = &file.queries;
-    // Where to listen and how often to report are no questions for a capture file.
+    // A capture file has no ports to listen on and no interval.
     if args.read.is_none() {
         if args.interface.is_empty() {
             args.interface.clone_from(&from.interface);

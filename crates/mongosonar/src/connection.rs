@@ -1,4 +1,4 @@
-//! Which server a command talks to: the options that MongoDB's own tools have for it.
+//! The options that name a server, as in MongoDB's own tools.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use sonar_mongo::Target;
 
 use crate::exit::usage;
 
-/// Holds the connection string where no option names a server. It shows in no list of processes.
+/// Holds the connection string if no option names a server. Lists of processes do not show it.
 const VARIABLE: &str = "MONGOSONAR_URI";
 /// The default of MongoDB's own tools.
 const DEFAULT: &str = "localhost:27017";
@@ -76,7 +76,7 @@ pub struct LoginArgs {
     pub tls_key_file: Option<PathBuf>,
 }
 
-/// A password. It appears in no debug output.
+/// A password, which debug output does not show.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -93,7 +93,7 @@ impl From<&str> for Secret {
 }
 
 impl ServerArgs {
-    /// The server that the options name; `None` where none is given.
+    /// The server that the options name; `None` if there are none.
     ///
     /// # Errors
     /// Options contradict each other, or the password cannot be asked for.
@@ -106,7 +106,7 @@ impl ServerArgs {
         }
     }
 
-    /// Whether an option says where the server is; user and TLS alone do not.
+    /// Whether an option names an address; user and TLS alone do not.
     pub fn has_address(&self) -> bool {
         self.address.uri.is_some() || self.address.host.is_some() || self.port.is_some()
     }
@@ -114,7 +114,7 @@ impl ServerArgs {
     /// The server that the options name, else the one in the environment, else the local one.
     ///
     /// # Errors
-    /// Those of [`Self::named`].
+    /// As [`Self::named`].
     pub fn target(&self) -> Result<Target> {
         match self.named()? {
             Some(target) => Ok(target),
@@ -122,7 +122,7 @@ impl ServerArgs {
         }
     }
 
-    /// Adds user and TLS to a server, and asks for the password where one is missing.
+    /// Adds user and TLS to a server, and asks for a missing password.
     ///
     /// # Errors
     /// The password cannot be asked for.
@@ -137,7 +137,7 @@ impl PortlessServerArgs {
     /// # Errors
     /// The password cannot be asked for.
     pub fn named(&self, port: Option<u16>) -> Result<Option<Target>> {
-        // Here it is no option of the server, so it contradicts no port that the host has already.
+        // `--port` is not about the server here, so it cannot contradict the port of the host.
         let port = port.filter(|_| self.address.host.as_deref().is_some_and(|host| !Target::has_port(host)));
         named(&self.address, port, &self.login)
     }

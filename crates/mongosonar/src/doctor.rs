@@ -1,4 +1,4 @@
-//! `mongosonar doctor`: what works here, and how to fix what does not.
+//! `mongosonar doctor`: checks what works on this host, and shows how to fix what does not.
 
 mod checks;
 
@@ -52,7 +52,7 @@ impl Line {
     }
 }
 
-/// Prints the findings; the exit code tells whether there is a problem.
+/// Prints the findings; the exit code shows whether there is a problem.
 pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     let json = args.json;
     let host = Host::live();

@@ -1,4 +1,4 @@
-//! Files, pipes and standard input, whatever compression they have.
+//! Opens files, pipes and standard input, compressed or not.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,13 +13,13 @@ use indicatif::ProgressBar;
 
 use crate::progress;
 
-/// What to call an input.
+/// The name of an input for people.
 pub fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// What another program writes, like `tcpdump -w -`: it may be long in coming, so a thread waits for it, and
-/// we wait for that thread or for a signal.
+/// The output of another program, like `tcpdump -w -`: it may take long, so a thread waits for it, and we wait for that
+/// thread or for a signal.
 struct Pipe {
     from: Receiver<io::Result<Vec<u8>>>,
     chunk: io::Cursor<Vec<u8>>,
@@ -31,7 +31,7 @@ impl Pipe {
     const CHUNK: usize = 64 * 1024;
     /// Chunks that wait to be decoded.
     const WAITING: usize = 16;
-    /// How long a signal may wait to be noticed.
+    /// How long it may take to notice a signal.
     const NAP: Duration = Duration::from_millis(100);
 
     fn new(mut input: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> io::Result<Self> {
@@ -81,7 +81,7 @@ impl Read for Pipe {
     }
 }
 
-/// Opens a file or standard input, and undoes gzip and zstd. The bar shows how far a file has been read.
+/// Opens a file or standard input, and decompresses gzip and zstd. The bar shows how far a file has been read.
 pub fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn Read>, ProgressBar)> {
     let bar = |size| progress::bar(size, "reading {percent:>3} %  {decimal_bytes_per_sec}");
     open_with(path, name, stop, bar)

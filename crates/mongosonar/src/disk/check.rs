@@ -26,7 +26,7 @@ const WARNINGS: u8 = 4;
 const PROBLEMS: u8 = 5;
 /// mongod's own default.
 const DEFAULT_DBPATH: &str = "/data/db";
-/// Most bytes that are read of a configuration of mongod.
+/// The most bytes to read of a configuration of mongod.
 const MOST_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Runs the command; returns the exit code.
@@ -57,7 +57,7 @@ fn look(args: &CheckArgs) -> Result<Report> {
     let mut unseen = Vec::new();
     let mut processes = servers::mongods(&machine);
     if let Some(path) = &args.dbpath {
-        // The one whose folder it is comes first.
+        // The mongod that uses the folder comes first.
         processes.sort_by_key(|mongod| dbpath_of(&machine, mongod).map(PathBuf::from).as_ref() != Some(path));
     }
     let mongod = processes.first();
@@ -109,7 +109,7 @@ fn look(args: &CheckArgs) -> Result<Report> {
     Ok(Report { dbpath: facts.dbpath.clone(), about, findings: findings(&facts), unseen })
 }
 
-/// The folder of the data, and in words how it was found.
+/// The folder of the data, and how it was found, in words.
 fn data_folder(
     machine: &Host,
     args: &CheckArgs,
@@ -145,8 +145,8 @@ fn dbpath_of(machine: &Host, mongod: &Process) -> Option<String> {
     mongod.option(&["--dbpath"]).map(str::to_owned).or_else(configured)
 }
 
-/// A folder of the machine that was copied: its copy holds `/proc` and `/sys`, and seldom the data, so all that can
-/// be known is that it is no other thing.
+/// A folder of a copied machine. The copy holds `/proc` and `/sys`, and rarely the data, so all that can be checked is
+/// that the path is nothing else.
 fn copied_folder(machine: &Host, path: &Path) -> Result<PathBuf> {
     if !path.is_absolute() {
         return Err(usage!("{}: on another machine only an absolute path leads to a folder", path.display()));
@@ -157,7 +157,7 @@ fn copied_folder(machine: &Host, path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The configuration of a mongod that runs: as it sees it, else as we do.
+/// The configuration of a running mongod: the path as mongod sees it, else as we do.
 fn configuration(machine: &Host, mongod: &Process) -> Option<String> {
     let file = mongod.option(&["--config", "-f"])?;
     let path = own_root(mongod).join(file.trim_start_matches('/'));
@@ -191,7 +191,7 @@ pub fn log_of(text: &str) -> Option<String> {
     setting(&section.join("\n"), &["path"]).or_else(|| setting(text, &["logpath"]))
 }
 
-/// Where to look for what says which mongod this is.
+/// Where to look for the version of mongod.
 fn places(machine: &Host, mongod: Option<&Process>, dbpath: Option<&Path>) -> version::Places {
     let link = |mongod: &Process| fs::read_link(mongod.folder().join("exe")).ok();
     let named =
@@ -314,7 +314,7 @@ fn file_system(machine: &Host, mount: &Mount, unseen: &mut Vec<String>) -> FileS
     }
 }
 
-/// A device that spreads over others, if it does.
+/// A device that spreads over others, if it is one.
 fn array(devices: &Devices, device: &Device) -> Option<Array> {
     let members = device.members.clone();
     match &device.kind {
@@ -327,7 +327,7 @@ fn array(devices: &Devices, device: &Device) -> Option<Array> {
             action: action.clone(),
         }),
         DeviceKind::Mapper { name, .. } if members.len() > 1 => {
-            // The table of device mapper is for root alone; a stripe shows in the sizes that it asks for.
+            // Only root can read the table of device mapper; a stripe shows in the sizes of requests that it prefers.
             let (least, best) = devices.queue(device).io_bytes.unwrap_or((0, 0));
             let is_stripe = least >= 4096 && best == least.saturating_mul(members.len() as u64);
             Some(Array {
@@ -343,7 +343,7 @@ fn array(devices: &Devices, device: &Device) -> Option<Array> {
     }
 }
 
-/// Whether somebody else's disk is behind it.
+/// Whether it is a virtual disk.
 fn is_virtual(disk: &Device, model: Option<&str>) -> bool {
     const MODELS: [&str; 8] = [
         "QEMU",

@@ -1,4 +1,4 @@
-//! mongoperf's configuration: one flat JSON document, its keys quoted or not.
+//! mongoperf's configuration: a flat JSON document whose keys may be unquoted.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use sonar_sys::disk::MOST_IN_FLIGHT;
 
 use super::args::BenchArgs;
 
-/// Most bytes of a document. mongoperf took a thousand.
+/// The most bytes of a document. mongoperf accepted a thousand.
 pub const MOST_BYTES: usize = 64 << 10;
 /// mongoperf's bound of `recSizeKB`.
 const MOST_RECORD_KB: u32 = 64_000;
@@ -46,7 +46,7 @@ impl Default for Options {
 
 const KEYS: &str = "nThreads fileSizeMB sleepMicros mmf r w recSizeKB syncDelay";
 
-/// The members of a document in order, twins too.
+/// The members of a document in order, including repeated keys.
 struct Members(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -71,8 +71,8 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// Whether a document is flat: one pair of braces, no brackets. What is nested is no configuration, and
-/// nothing that reads it has to follow it down.
+/// Whether a document is flat: one pair of braces, no brackets. A nested document is no configuration, so no parser
+/// has to recurse.
 fn is_flat(text: &str) -> bool {
     let (mut quote, mut escaped, mut braces) = (None, false, 0);
     for c in text.chars() {
@@ -109,7 +109,7 @@ fn truth(key: &str, value: &Value) -> Result<bool> {
     }
 }
 
-/// Reads a document; an empty one leaves all at its default.
+/// Reads a document; an empty one keeps all defaults.
 pub fn parse(bytes: &[u8]) -> Result<Options> {
     if bytes.len() > MOST_BYTES {
         bail!(
@@ -148,7 +148,7 @@ pub fn parse(bytes: &[u8]) -> Result<Options> {
     Ok(options)
 }
 
-/// What the flags say goes before what the document says. Checks what belongs together.
+/// Flags override the document. Checks that the options fit together.
 pub fn merge(mut options: Options, args: &BenchArgs) -> Result<Options> {
     let bound = |key: &str, value: u64, low: u64, high: u64| {
         if (low..=high).contains(&value) {
@@ -248,7 +248,7 @@ mod tests {
         }
         assert!(parse(&vec![b' '; 1 << 20]).unwrap_err().to_string().contains("longer than 64 KiB"));
         assert!(parse(&[0xff, 0xfe]).is_err());
-        // Braces and brackets inside quotes are none.
+        // Braces and brackets inside quotes do not count.
         assert!(format!("{:#}", parse(b"{'[{':1}").unwrap_err()).contains("unknown key"));
     }
 

@@ -1,4 +1,4 @@
-//! Where a test takes place: file system, device, kernel.
+//! The place of a test: file system, device, kernel.
 
 use std::path::{Path, PathBuf};
 
@@ -23,14 +23,14 @@ pub fn folder(path: &Path) -> Result<PathBuf> {
 
 /// A folder, its mount and its device, as far as they are known.
 pub struct Ground {
-    /// Names of the device and of the disks below, where they are others.
+    /// Names of the device and of the disks below it.
     pub device: Option<String>,
     pub disks: Vec<String>,
     pub place: Place,
 }
 
 impl Ground {
-    /// Looks at the folder `dir`.
+    /// Inspects the folder `dir`.
     pub fn of(dir: &Path) -> Self {
         let real = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
         let host = Host::live();

@@ -74,7 +74,7 @@ struct Wanted {
     names: Option<Vec<String>>,
     /// Whole devices, when all are shown.
     whole: Vec<String>,
-    /// How they hang together, in lines.
+    /// How the devices are stacked, in lines.
     chain: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ impl Wanted {
 
     fn rates(&self, before: &[Counted], now: &[Counted], elapsed_ns: u64) -> Vec<DeviceRates> {
         let rate = |counted: &Counted| {
-            // A device that went and came again under its name has another beginning.
+            // A device that was removed and added again under its name starts at 0.
             let earlier =
                 before.iter().find(|old| old.name == counted.name && old.number == counted.number)?;
             let rates = DiskRates::between(&earlier.counters, &counted.counters, elapsed_ns)?;
@@ -142,7 +142,7 @@ impl Wanted {
     }
 }
 
-/// One line of what a device is.
+/// A line that describes a device.
 fn describe(device: &Device) -> String {
     let made_of = || device.members.join(", ");
     let what = match &device.kind {

@@ -1,5 +1,5 @@
-//! Which mongod this is, without running it: from what it wrote itself, from where its program lies, from the
-//! packages that are installed.
+//! Finds the version of mongod without running it: from its own files, the path of its program, or the installed
+//! packages.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use sonar_core::disk::check::Version;
 
-/// Most bytes that are read of Debian's list of packages.
+/// The most bytes to read of Debian's list of packages.
 const MOST_PACKAGES_BYTES: u64 = 64 << 20;
-/// Most bytes that are read of a log, from its end.
+/// The most bytes to read of a log, from its end.
 const MOST_LOG_BYTES: u64 = 64 << 20;
 /// The first document of a file of `diagnostic.data` is shorter than this.
 const MOST_METADATA_BYTES: u64 = 256 << 10;
@@ -26,7 +26,7 @@ const PACKAGES: [&str; 6] = [
     "mongodb-server",
     "mongodb-org-unstable-server",
 ];
-/// Where a mongod that was not installed as a package is linked to.
+/// Where links to a mongod without a package are.
 const LINKS: [&str; 4] = [
     "usr/local/bin/mongod",
     "usr/bin/mongod",
@@ -36,11 +36,11 @@ const LINKS: [&str; 4] = [
 
 /// Where to look.
 pub struct Places {
-    /// The machine, or the copy of one.
+    /// The root folder of the machine, or of its copy.
     pub root: PathBuf,
-    /// Whether it is this one.
+    /// Whether it is this machine.
     pub is_live: bool,
-    /// The root folder of the mongod that runs, as it sees it; none where none runs.
+    /// The root folder of the running mongod, if there is one.
     pub own_root: Option<PathBuf>,
     /// Its program.
     pub program: Option<PathBuf>,
@@ -89,7 +89,7 @@ pub fn find(places: &Places) -> Result<(Version, String), String> {
             }
         }
     }
-    // A program somewhere else did not come out of a package.
+    // A program elsewhere is not from a package.
     if places
         .program
         .as_ref()
@@ -131,7 +131,7 @@ fn describe(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// `7.0` of `7.0.5`, `4.4.29-28`, `8.1.0-rc0`: two numbers at least, and nothing in front of them.
+/// `7.0` of `7.0.5`, `4.4.29-28`, `8.1.0-rc0`: at least two numbers at the beginning.
 fn parsed(text: &str) -> Option<Version> {
     let mut parts = text.split(['.', '-', '~', '+']);
     let version = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -141,7 +141,7 @@ fn parsed(text: &str) -> Option<Version> {
 /// The newest file of the folder begins with a document about the server that wrote it.
 fn of_diagnostic_data(folder: &Path) -> io::Result<Option<Version>> {
     let names = fs::read_dir(folder)?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    // Named by the time at which they were begun.
+    // Named by the time of their first document.
     let newest = names.filter(|name| name.starts_with("metrics.2")).max();
     let Some(newest) = newest else { return Ok(None) };
     let mut head = Vec::new();
@@ -168,7 +168,7 @@ fn of_metadata(head: &[u8]) -> Option<Version> {
     parsed(std::str::from_utf8(text).ok()?)
 }
 
-/// The last start that a log records; each rotated log begins with one.
+/// The version of the last start in a log; each rotated log begins with one.
 fn of_log(path: &Path) -> io::Result<Option<Version>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -232,7 +232,7 @@ fn of_debian(root: &Path) -> Option<Version> {
             is_server = PACKAGES.contains(&name.trim());
             is_installed = false;
         } else if let Some(status) = line.strip_prefix("Status: ") {
-            // What was removed but for its configuration is listed as well.
+            // A removed package whose configuration is still there is listed as well.
             is_installed = status.trim_end().ends_with(" installed");
         } else if let Some(version) = line.strip_prefix("Version: ").filter(|_| is_server && is_installed) {
             // An epoch may stand before it: 1:7.0.5-1.

@@ -1,4 +1,4 @@
-//! What each command needs beside packets: eBPF, other users' processes, logs, servers, io_uring.
+//! Checks what commands need in addition to packets: eBPF, other users' processes, logs, servers, io_uring.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -19,10 +19,10 @@ use crate::servers;
 
 /// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Most bytes of a configuration file that are read.
+/// The most bytes to read of a configuration file.
 const MOST_BYTES: usize = 1 << 20;
 
-/// All of them.
+/// All checks.
 pub fn all(host: &Host, listeners: &[Listener]) -> Vec<Line> {
     let servers = servers::mongodb(host);
     vec![
@@ -99,7 +99,7 @@ fn configuration(server: &Process) -> Option<String> {
     Some(String::from_utf8_lossy(text.get(..text.len().min(MOST_BYTES))?).into_owned())
 }
 
-/// Whether queries can be read on the wire at all.
+/// Whether queries on the wire are readable, or encrypted.
 fn tls(servers: &[Process]) -> Line {
     let line = Line::new("tls", "queries");
     let mode = |server: &Process| {
@@ -134,7 +134,7 @@ fn tls_mode(text: &str) -> Option<String> {
     None
 }
 
-/// `profiler …`, `io reorder`, `--uri`: whether the servers here take connections.
+/// `profiler …`, `io reorder`, `--uri`: whether the servers here accept connections.
 fn profiler(listeners: &[Listener]) -> Line {
     let line = Line::new("connection", "profiler, io reorder, --uri");
     let here = |address: SocketAddr| match address.ip() {
@@ -168,7 +168,7 @@ fn disk(host: &Host) -> Line {
     }
 }
 
-/// What privileges can be given up.
+/// Which privileges can be dropped.
 fn confinement(host: &Host) -> Line {
     let line = Line::new("confinement", "queries, io live, io record");
     let seccomp = host.path("proc/sys/kernel/seccomp/actions_avail").exists();

@@ -1,4 +1,4 @@
-//! What a server on this host has read from its devices.
+//! Bytes that a server on this host has read from its devices.
 
 use sonar_sys::Host;
 use sonar_sys::host::listeners::Listener;
@@ -11,7 +11,7 @@ pub struct DeviceReads {
 }
 
 impl DeviceReads {
-    /// Of the server at this address (`host:port`), if it is a mongod of this host, and we may look into it.
+    /// For the server at this address (`host:port`), if it is a mongod of this host that we may inspect.
     pub fn of(address: &str) -> Option<Self> {
         let (host, port) = address.rsplit_once(':')?;
         let port: u16 = port.parse().ok()?;
@@ -26,13 +26,13 @@ impl DeviceReads {
         reads.bytes().map(|_| reads)
     }
 
-    /// Bytes so far, of all its threads.
+    /// Bytes that all its threads have read so far.
     pub fn bytes(&self) -> Option<u64> {
         Host::live().bytes_read(self.process)
     }
 }
 
-/// The process that listens on this port, if it is only one: in another network namespace there may be another.
+/// The process that listens on this port, if there is only one: another network namespace may have one, too.
 fn only(listeners: &[Listener], port: u16) -> Option<u32> {
     let mut processes: Vec<u32> =
         listeners.iter().filter(|found| found.address.port() == port).map(|found| found.pid).collect();

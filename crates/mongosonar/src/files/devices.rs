@@ -1,4 +1,4 @@
-//! What the devices are called on which recorded files lie.
+//! Names of the devices that hold recorded files.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -7,10 +7,10 @@ use sonar_sys::Host;
 use sonar_sys::host::devices::Devices;
 use sonar_sys::host::mounts;
 
-/// Devices that are recorded with their names.
+/// The most devices to record by name.
 const MAX_DEVICES: usize = 1_024;
 
-/// Names of devices, each named once.
+/// Reports the name of each device once.
 #[derive(Default)]
 pub struct DeviceNames {
     devices: Option<Devices>,
@@ -18,8 +18,8 @@ pub struct DeviceNames {
 }
 
 impl DeviceNames {
-    /// The first time that a file of this device (in the kernel's own encoding) comes: the name of the device
-    /// and those of the disks below it, with a space between them. `None` later, and where it has no name.
+    /// For the first file on this device (in the kernel's encoding): the names of the device and of the disks below it,
+    /// separated by spaces. `None` for later files, and for a device without a name.
     pub fn first(&mut self, device: u64, path: &str) -> Option<String> {
         if self.named.len() >= MAX_DEVICES || !self.named.insert(device) {
             return None;
@@ -27,7 +27,7 @@ impl DeviceNames {
         let devices = self.devices.get_or_insert_with(|| Host::live().devices().unwrap_or_default());
         let number = (u32::try_from(device >> 20).ok()?, (device & 0xf_ffff) as u32);
         let found = devices.numbered(number).map(|device| device.name.clone()).or_else(|| {
-            // A file system over several devices has a number of its own.
+            // A file system on several devices has its own device number.
             let all = Host::live().mounts("self").ok()?;
             Some(devices.of_mount(mounts::of(&all, Path::new(path))?)?.name.clone())
         })?;

@@ -24,9 +24,9 @@ use super::table::FileTable;
 use crate::exit::OK;
 use crate::stop::{self, Ending, Job};
 
-/// Columns of a line that goes to no terminal.
+/// Columns of a line if the output is no terminal.
 const WIDTH: usize = 250;
-/// Rows where nothing says how many.
+/// Rows by default.
 const ROWS: usize = 20;
 
 /// Runs the command; returns the exit code.
@@ -143,7 +143,7 @@ impl View<'_> {
         }
         let surplus = self.look.files.surplus();
         if !surplus.is_empty() {
-            // Where this fails the kernel's table fills up, and counts what it turns away.
+            // If this fails the kernel's table fills up, and counts what it turns away.
             let _ = tracer.release(&surplus);
         }
         let ended = stopped

@@ -1,4 +1,4 @@
-//! Names of files that a person knows, from the server that made them.
+//! Readable names of files: the namespaces that the server reports for them.
 
 use anyhow::Result;
 use sonar_mongo::Server;
@@ -6,14 +6,14 @@ use sonar_mongo::files::StoredFile;
 
 use crate::connection::ServerArgs;
 
-/// What the server says its files hold.
+/// The content of the server's files.
 #[derive(Default)]
 pub struct Names {
     held: Vec<StoredFile>,
 }
 
 impl Names {
-    /// Asks the server, where there is one to ask.
+    /// Asks the server, if one is named.
     pub fn ask(server: &ServerArgs) -> Result<Self> {
         let Some(target) = server.named()? else { return Ok(Self::default()) };
         let held = Server::connect(target, 1)?.files()?;
@@ -23,7 +23,7 @@ impl Names {
         Ok(Self { held })
     }
 
-    /// What a file holds, by its path.
+    /// The content of the file with this path.
     pub fn of(&self, path: &str) -> Option<&StoredFile> {
         let ident = path.strip_suffix(".wt")?;
         self.held.iter().find(|held| {

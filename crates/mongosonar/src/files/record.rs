@@ -1,4 +1,4 @@
-//! `io record`: every access to the files of a process, into a recording.
+//! `io record`: records every access to the files of a process.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -23,10 +23,10 @@ use crate::exit::OK;
 use crate::outfile;
 use crate::stop::{self, Ending};
 
-/// Threads that are recorded by name; more go by number.
+/// The most threads to record by name; others have only a number.
 const MAX_NAMES: usize = 65_536;
 
-/// Under which key a recording names its processes.
+/// The key under which a recording names its processes.
 const PROCESSES: &str = "processes";
 
 /// Runs the command; returns the exit code.
@@ -50,7 +50,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let tracer = Tracer::start(&trace).map_err(process::refused)?;
     let way = tracer.way();
     let mut recorder = Recorder::create(args, &watch, &way, (names, paths))?;
-    // Seen while there are privileges, and said when Ctrl-C can end it.
+    // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins =
         format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
     let obstacle = watch.obstacle();
@@ -98,7 +98,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     }
 }
 
-/// Makes a recording of what the kernel reports.
+/// Writes what the kernel reports into a recording.
 struct Recorder {
     recording: RecordingFile,
     /// The recording's numbers of files.
@@ -106,7 +106,7 @@ struct Recorder {
     next: u32,
     /// Start of the latest access.
     latest_ns: u64,
-    /// What threads were called last.
+    /// The last names of threads.
     threads: HashMap<u32, Vec<u8>>,
     paths: Finder,
     names: Names,
@@ -150,7 +150,7 @@ impl Recorder {
         })
     }
 
-    /// Shows what became of processes, and notes those that were traced so far.
+    /// Prints messages about processes, and records the processes traced so far.
     fn processes(&mut self, lines: Vec<String>, watch: &Watch) {
         for line in &lines {
             eprintln!("mongosonar: {line}");
@@ -160,11 +160,11 @@ impl Recorder {
         }
     }
 
-    /// Gives numbers back where there are too many files.
+    /// Gives numbers back if there are too many files.
     fn release(&mut self, tracer: &Tracer) {
         let surplus = self.numbers.surplus();
         if !surplus.is_empty() {
-            // Where this fails the kernel's table fills up, and counts what it turns away.
+            // If this fails the kernel's table fills up, and counts what it turns away.
             let _ = tracer.release(&surplus);
         }
     }
@@ -180,11 +180,11 @@ impl Recorder {
                     self.file(file, key, &path.to_string_lossy());
                 } else {
                     self.numbers.ignore(key);
-                    // Where this fails the file's accesses go on to be left out here.
+                    // If this fails its accesses are still left out here.
                     let _ = tracer.ignore(key, file);
                 }
             }
-            // Taken by the caller, who knows the processes.
+            // Handled by the caller, which knows the processes.
             Event::Process { .. } => {}
             Event::Thread { thread, process, name } => {
                 let room = self.threads.len() < MAX_NAMES;

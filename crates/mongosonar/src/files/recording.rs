@@ -1,4 +1,4 @@
-//! The file of a recording. On a full disk the file ends, and accesses are counted on.
+//! The file of a recording. On a full disk the file ends, and further accesses are only counted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,16 +10,16 @@ use sonar_core::files::{IoAccess, IoLosses};
 use sonar_decode::io_file::{Extent, FileEntry, ThreadEntry, Writer};
 use sonar_view::kit::Size;
 
-/// Bytes gathered before they are written.
+/// Bytes to buffer before writing.
 const BUFFER: usize = 1 << 20;
-/// How long what was gathered may wait to be written.
+/// How long bytes may stay in the buffer.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// What a recording is written to.
+/// The target of a recording.
 pub trait Store: Write {
-    /// Cuts it to so many bytes.
+    /// Truncates it to this many bytes.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// Writes all of it at this place.
+    /// Writes all bytes at this offset.
     fn write_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()>;
 }
 
@@ -33,39 +33,39 @@ impl Store for File {
     }
 }
 
-/// A recording that is being made.
+/// A recording in progress.
 pub struct RecordingFile<S = File> {
     file: S,
     path: PathBuf,
     writer: Writer,
     buffer: Vec<u8>,
-    /// Where blocks end in the buffer, and what the recording holds up to there.
+    /// Where blocks end in the buffer, with the accesses up to there.
     ends: Vec<(usize, Extent)>,
-    /// Bytes of whole blocks in the file, and what they hold.
+    /// Bytes of whole blocks in the file, and their accesses.
     written: (u64, Extent),
     flushed: Instant,
-    /// What ended the writing.
+    /// The error that ended writing.
     failed: Option<String>,
-    /// Accesses that came after that, or were gathered and could not be written.
+    /// Accesses that came after that, or were still in the buffer.
     not_written: u64,
 }
 
-/// What became of a recording.
+/// The result of a recording.
 pub struct Ended {
-    /// Accesses that it holds.
+    /// Accesses in the file.
     pub accesses: u64,
-    /// What is missing in it.
+    /// Accesses missing in the file.
     pub losses: IoLosses,
-    /// What ended the writing early.
+    /// The error that ended writing early.
     pub failed: Option<String>,
 }
 
 impl RecordingFile<File> {
-    /// Makes the file, readable by its owner only, with what `writer` began in `buffer`. An existing file is never
-    /// touched.
+    /// Creates the file, readable by its owner only, with the bytes that `writer` has put into `buffer`. An existing
+    /// file is never changed.
     ///
     /// # Errors
-    /// There is such a file, or none can be made.
+    /// The file exists, or cannot be created.
     pub fn create(path: &Path, (writer, buffer): (Writer, Vec<u8>)) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Self::new(file, path, (writer, buffer)))
@@ -85,7 +85,7 @@ impl<S: Store> RecordingFile<S> {
             failed: None,
             not_written: 0,
         };
-        // Even one that is killed at once can be read then.
+        // So it is readable even if the program is killed at once.
         recording.block_ended();
         recording.flush();
         recording
@@ -104,7 +104,7 @@ impl<S: Store> RecordingFile<S> {
         }
     }
 
-    /// Adds a file. To come before the accesses to it.
+    /// Adds a file; call it before adding accesses to it.
     pub fn file(&mut self, entry: &FileEntry<'_>) {
         if self.failed.is_none() {
             self.writer.file(entry, &mut self.buffer);
@@ -128,7 +128,7 @@ impl<S: Store> RecordingFile<S> {
         }
     }
 
-    /// Writes what has been gathered, once a second: at most so much is lost when the program is killed.
+    /// Writes the buffer once a second: no more is lost if the program is killed.
     pub fn flush_in_time(&mut self) {
         if self.flushed.elapsed() >= FLUSH {
             self.writer.flush(&mut self.buffer);
@@ -137,8 +137,7 @@ impl<S: Store> RecordingFile<S> {
         }
     }
 
-    /// Ends the recording. What could not be written counts among the losses, in the file too if it has room for
-    /// that.
+    /// Ends the recording. Accesses that could not be written count as losses, also in the file if there is room.
     pub fn end(mut self, mut losses: IoLosses) -> Ended {
         self.writer.flush(&mut self.buffer);
         self.block_ended();
@@ -154,8 +153,8 @@ impl<S: Store> RecordingFile<S> {
             if whole > 0 {
                 Writer::end_after(extent, &losses, &mut end);
             }
-            // Half a block was removed when the writing ended, so that there may be room. Without its end the
-            // recording is cut, and can be read as far as it goes.
+            // Half a block was removed when writing ended, so there may be room. Without its end the recording is cut,
+            // and readable up to there.
             if self.file.write_at(&end, whole).is_err() {
                 let _ = self.file.cut(whole);
             }
@@ -239,7 +238,7 @@ mod tests {
         }
     }
 
-    /// What a recording holds: accesses, and those that were not written; `None` where its end is missing.
+    /// Accesses in a recording, and accesses that were not written; `None` if its end is missing.
     fn held(bytes: &[u8]) -> (u64, Option<u64>) {
         let (mut parser, mut rest, mut accesses, mut lost) = (Parser::new(), bytes, 0, None);
         while !rest.is_empty() {

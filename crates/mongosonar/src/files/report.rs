@@ -1,4 +1,4 @@
-//! `io report`: what a recording says.
+//! `io report`: analyses a recording.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::content::{self, Content};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::{outfile, page, screen};
 
-/// Names that are kept; more are left out, their files shown by number.
+/// The most names to keep; further files are shown by number.
 const MAX_NAMES: usize = 65_536;
 
 /// A recording, read to its end or as far as it goes.
@@ -35,21 +35,21 @@ pub struct Loaded {
     pub device_names: HashMap<u64, String>,
     pub bench: Option<Bench>,
     pub damage: Option<String>,
-    /// Accesses to files of pseudo file systems, which are left out of all other figures.
+    /// Accesses to files of pseudo file systems, which no other figure includes.
     left_out: u64,
-    /// Devices of pseudo file systems, and files on them; `None` where they are shown like others.
+    /// Devices of pseudo file systems, and files on them; `None` if they are shown like others.
     pseudo: Option<(HashSet<u64>, HashSet<u32>)>,
 }
 
-/// Whether a file is of a pseudo file system: by its path, and as no disk is behind its device. A recording that was
-/// made by default holds none.
+/// Whether a file is on a pseudo file system: by its path, and because its device has no disk. By default a recording
+/// holds none.
 fn is_pseudo(path: &str, device: u64) -> bool {
     let major = device >> 20;
     major == 0 && ["/proc/", "/sys/"].iter().any(|point| path.starts_with(point))
 }
 
 impl Loaded {
-    /// As the views want it.
+    /// For the views.
     pub fn recording(&self) -> Recording<'_> {
         Recording {
             source: &self.source,
@@ -98,13 +98,13 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     Ok(OK)
 }
 
-/// What a run of `disk bench` measured of reads.
+/// The reads that a run of `disk bench` measured.
 fn bench(path: &Path) -> Result<Bench> {
     let run = crate::disk::compare::read(path)?;
     Bench::of(&run).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
-/// Every access on a line.
+/// Prints every access, one per line.
 fn list(recording: &Path) -> Result<u8> {
     let mut out = BufWriter::new(io::stdout());
     let mut failed = None;
@@ -151,13 +151,13 @@ fn list(recording: &Path) -> Result<u8> {
     Ok(OK)
 }
 
-/// Cells of the picture, and of each of those in the page.
+/// Cells of the picture, and of each picture in the page.
 const CELLS: (usize, usize) = (320, 160);
 const PAGE_CELLS: (usize, usize) = (240, 120);
-/// Files that have a picture in the page.
+/// The most files with a picture in the page.
 const PICTURES: usize = 6;
 
-/// The pictures of some files. Reads the recording again, as only now the ends of both axes are known.
+/// Draws the pictures of some files. It reads the recording again, because only now the range of both axes is known.
 fn draw(path: &Path, loaded: &Loaded, files: &[u32], cells: (usize, usize)) -> Result<Vec<(u32, Density)>> {
     if path == Path::new("-") {
         return Err(usage!(
@@ -203,7 +203,7 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot make {}", path.display()))?))
 }
 
-/// Pictures of the files on which most time was spent in reads, for the page.
+/// Pictures for the page: of the files with most read time.
 fn pictures(recording: &Path, loaded: &Loaded) -> Result<Vec<(u32, Density)>> {
     let files: Vec<_> = loaded.recording().ranked().iter().map(|(id, _)| *id).take(PICTURES).collect();
     draw(recording, loaded, &files, PAGE_CELLS)
@@ -226,7 +226,7 @@ fn load_as(path: &Path, with_pseudo: bool) -> Result<Loaded> {
     Ok(loaded)
 }
 
-/// Hands on every access of a recording, as far as it goes.
+/// Passes on every access of a recording, up to where it is cut.
 pub fn each_access(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<()> {
     blocks(path, |block| {
         if let Block::Accesses(accesses) = block {
@@ -236,7 +236,7 @@ pub fn each_access(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<()> {
     Ok(())
 }
 
-/// Hands on the blocks of a recording; gives why it ends before its end.
+/// Passes on the blocks of a recording; returns why it is cut, if it is.
 fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>> {
     let name = path.display();
     let mut input: Box<dyn Read> = if path == Path::new("-") {
@@ -297,7 +297,7 @@ impl Loaded {
         if is_pseudo(path, device) && devices.len() < MAX_NAMES {
             devices.insert(device);
         }
-        // One that has no folder in its name is known by the others of its device.
+        // A file without a folder in its name is judged by the others on its device.
         let out = devices.contains(&device) && (files.len() < MAX_NAMES || files.contains(&file));
         if out {
             files.insert(file);
@@ -320,7 +320,7 @@ impl Loaded {
                             self.device_names.insert(device, value.into());
                         }
                     } else if let Some(known) = self.info.iter_mut().find(|(known, _)| known == key) {
-                        // Recorded again, as it has changed meanwhile.
+                        // Recorded again because it has changed.
                         known.1 = value.into();
                     } else if self.info.len() < 256 {
                         self.info.push((key.into(), value.into()));

@@ -1,19 +1,19 @@
-//! Files by the number that the kernel's programs gave them, so few that the programs never run out of numbers.
+//! Files by the number that the eBPF programs gave them, few enough that the programs never run out of numbers.
 //!
 //! A server makes new files for as long as it runs: WiredTiger replaces `WiredTiger.turtle` at each checkpoint.
-//! Where the table is full the files that were idle longest give their numbers back.
+//! If the table is full, the files that were idle longest give their numbers back.
 
 use std::collections::{HashMap, VecDeque};
 
 use sonar_sys::ebpf::{FileKey, MAX_FILES, MAX_TOTALS};
 
-/// A file, and its number where it has one.
+/// A file, and its number if it has one.
 pub type Released = (FileKey, Option<u32>);
 
 /// Files by their number.
 pub struct FileTable<T> {
     files: HashMap<u32, Entry<T>>,
-    /// Files that are left out, the oldest first.
+    /// Ignored files, the oldest first.
     ignored: VecDeque<FileKey>,
     most: usize,
 }
@@ -26,12 +26,12 @@ struct Entry<T> {
 }
 
 impl<T> FileTable<T> {
-    /// For accesses that are added up. A quarter of the room is left for what comes between two looks.
+    /// For accesses that are added up. A quarter of the room stays free for files that appear within an interval.
     pub fn of_totals() -> Self {
         Self::new(MAX_TOTALS / 4 * 3)
     }
 
-    /// For accesses that are handed on.
+    /// For accesses that are reported one by one.
     pub fn of_each() -> Self {
         Self::new(MAX_FILES / 2)
     }
@@ -40,34 +40,34 @@ impl<T> FileTable<T> {
         Self { files: HashMap::new(), ignored: VecDeque::new(), most }
     }
 
-    /// A file with this number, which another one may have had before.
+    /// Adds a file with this number, which another file may have had before.
     pub fn insert(&mut self, number: u32, key: FileKey, used: u64, value: T) {
         self.files.insert(number, Entry { key, used, value });
     }
 
-    /// A file that is left out.
+    /// Adds an ignored file.
     pub fn ignore(&mut self, key: FileKey) {
         self.ignored.push_back(key);
     }
 
-    /// What is kept of the file that has this number.
+    /// The entry of the file with this number.
     pub fn of(&mut self, number: u32, key: FileKey) -> Option<&mut T> {
         self.files.get_mut(&number).filter(|entry| entry.key == key).map(|entry| &mut entry.value)
     }
 
-    /// What is kept of the file of this number, which is used now.
+    /// The entry of the file with this number, and notes its use.
     pub fn used(&mut self, number: u32, now: u64) -> Option<&mut T> {
         let entry = self.files.get_mut(&number)?;
         entry.used = entry.used.max(now);
         Some(&mut entry.value)
     }
 
-    /// All files that are kept.
+    /// All files with an entry.
     pub fn keys(&self) -> impl Iterator<Item = FileKey> {
         self.files.values().map(|entry| entry.key)
     }
 
-    /// Files that have to go, if there are too many: a third, those that were idle longest.
+    /// The files to release if there are too many: a third, those that were idle longest.
     pub fn surplus(&mut self) -> Vec<Released> {
         let mut released = Vec::new();
         if self.files.len() > self.most {
@@ -97,7 +97,7 @@ mod tests {
         FileKey { inode, device: 1, generation }
     }
 
-    /// The programs' side: numbers that were given back come first.
+    /// Numbers as the programs give them: those that were given back come first.
     #[derive(Default)]
     struct Numbers {
         next: u32,

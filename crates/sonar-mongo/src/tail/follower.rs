@@ -1,0 +1,298 @@
+//! Follows `system.profile` of one database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, doc};
+use futures_util::{StreamExt, TryStreamExt};
+use mongodb::options::CursorType;
+use tokio::time::Instant;
+
+use super::position::{Position, place_of};
+use super::{AWAIT, Batch, DISORDER_MS, Event, Feed, SILENCE, collection, documents, not_self};
+use crate::control::{COLLECTION, ROLE};
+use crate::error::{Error, Result};
+
+/// Follows one database.
+pub(super) struct Follower {
+    feed: Feed,
+    database: Arc<str>,
+    level: Option<i32>,
+    said_nothing: bool,
+    /// The connection was lost, which was reported.
+    lost: bool,
+    /// Another server is read, which was not reported yet.
+    moved: bool,
+    /// Does not report a database that has no profile.
+    pub(super) quiet: bool,
+}
+
+/// Why a cursor was left.
+enum Left {
+    /// It is dead, or was overrun: open another.
+    Dead,
+    /// Stopped, or nobody receives events any more.
+    Over,
+    /// The server's error.
+    Error(Error),
+}
+
+impl Follower {
+    pub(super) fn new(feed: &Feed, database: &str) -> Self {
+        Self {
+            feed: feed.clone(),
+            database: Arc::from(database),
+            level: None,
+            said_nothing: false,
+            lost: false,
+            moved: false,
+            quiet: false,
+        }
+    }
+
+    pub(super) async fn run(mut self, last: u32) {
+        let mut position: Option<Position> = None;
+        let mut last = Some(last);
+        let mut wait = Duration::from_millis(100);
+        while self.feed.is_wanted() {
+            let left = self.once(&mut position, &mut last).await;
+            match left {
+                Ok(Left::Over) => return,
+                Ok(Left::Dead) => wait = Duration::from_millis(100),
+                Err(error) | Ok(Left::Error(error)) if error.is_passing() => {
+                    if !std::mem::replace(&mut self.lost, true) {
+                        let event = Event::Lost { database: self.database.clone(), said: error.to_string() };
+                        if !self.feed.send(event).await {
+                            return;
+                        }
+                        wait = Duration::from_millis(100);
+                    }
+                }
+                Err(error) | Ok(Left::Error(error)) => {
+                    self.feed.send(Event::Failed { database: self.database.clone(), error }).await;
+                    return;
+                }
+            }
+            if self.feed.stop.sleep(wait).await {
+                return;
+            }
+            wait = (wait * 2).min(Duration::from_secs(2));
+        }
+    }
+
+    /// Opens a cursor and reads it until it ends.
+    async fn once(&mut self, position: &mut Option<Position>, last: &mut Option<u32>) -> Result<Left> {
+        self.choose().await?;
+        self.check_level().await?;
+        let Some(uuid) = self.uuid().await? else {
+            if !self.report_back().await {
+                return Ok(Left::Over);
+            }
+            if !std::mem::replace(&mut self.said_nothing, true) && !self.quiet {
+                let event = Event::Nothing { database: self.database.clone(), level: self.level };
+                if !self.feed.send(event).await {
+                    return Ok(Left::Over);
+                }
+            }
+            // All that is written from now on is new.
+            *last = Some(u32::MAX);
+            *position = None;
+            self.feed.stop.sleep(Duration::from_millis(400)).await;
+            return Ok(Left::Dead);
+        };
+        let place = Position { address: self.feed.address.clone(), uuid, ..Position::default() };
+        let mut resumed = false;
+        match position.as_mut() {
+            Some(at) if at.address == place.address && at.uuid == place.uuid => resumed = true,
+            Some(at) => {
+                if at.address == place.address
+                    && !self.feed.send(Event::Replaced { database: self.database.clone() }).await
+                {
+                    return Ok(Left::Over);
+                }
+                // All documents of a new collection are new; those of another server only if they are later.
+                let after = at.newest.filter(|_| at.address != place.address);
+                *at = Position { newest: at.newest, after, ..place };
+            }
+            None => *position = Some(place),
+        }
+        let Some(position) = position.as_mut() else { return Ok(Left::Dead) };
+        if let Some(last) = last.take().filter(|last| *last != u32::MAX) {
+            self.stand_before(position, last).await?;
+        }
+        self.read(position, resumed).await
+    }
+
+    /// Finds the server to read from: in a replica set the one that the connection string asks for now.
+    async fn choose(&mut self) -> Result<()> {
+        if self.feed.replica_set {
+            let (criteria, address) = self.feed.link.chosen().await?;
+            self.feed.link.criteria = criteria;
+            self.moved |= address != self.feed.address;
+            self.feed.address = address;
+        }
+        Ok(())
+    }
+
+    /// Reports that reading goes on after a loss, or on another server. `false` when nobody receives events.
+    async fn report_back(&mut self) -> bool {
+        let (lost, moved) = (self.lost, self.moved);
+        (self.lost, self.moved) = (false, false);
+        if !lost && !moved {
+            return true;
+        }
+        self.feed
+            .send(Event::Back { database: self.database.clone(), address: self.feed.address.clone(), moved })
+            .await
+    }
+
+    async fn check_level(&mut self) -> Result<()> {
+        let what = format!("read the profiler of {}", self.database);
+        let level = match self.feed.link.command(&self.database, doc! { "profile": -1 }, &what).await {
+            Ok(reply) => crate::server::number(&reply, "was").map(|level| level as i32),
+            Err(error) if error.is_passing() => return Err(error),
+            // Reading the collection needs only the role `read`, and a server without a profiler may hold what another
+            // server wrote.
+            Err(_) => None,
+        };
+        if let (Some(was), Some(now)) = (self.level, level)
+            && was != now
+        {
+            self.feed.send(Event::Level { database: self.database.clone(), was, now }).await;
+        }
+        self.level = level.or(self.level);
+        Ok(())
+    }
+
+    /// The UUID of `system.profile`; `None` where there is none, `Some(None)` where it has none.
+    async fn uuid(&self) -> Result<Option<Option<Bson>>> {
+        let what = format!("look at {}.{COLLECTION}", self.database);
+        let list = doc! { "listCollections": 1, "filter": { "name": COLLECTION } };
+        let reply = self.feed.link.command_as(&self.database, list, &what, ROLE).await?;
+        let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+        let batch = batch.map_err(|_| Error::Reply("listCollections"))?;
+        let Some(entry) = batch.first().and_then(Bson::as_document) else { return Ok(None) };
+        Ok(Some(entry.get_document("info").ok().and_then(|info| info.get("uuid")).cloned()))
+    }
+
+    fn wrong(&self, error: &mongodb::error::Error) -> Error {
+        self.feed.link.error(format!("follow {}.{COLLECTION}", self.database), ROLE, error)
+    }
+
+    /// Moves to before the last documents of the collection, at most to its beginning.
+    async fn stand_before(&mut self, position: &mut Position, last: u32) -> Result<()> {
+        let collection = collection(&self.feed.link, &self.database);
+        let find = collection
+            .find(not_self(&self.database))
+            .sort(doc! { "$natural": -1 })
+            .skip(u64::from(last.saturating_sub(1)))
+            .limit(1)
+            .show_record_id(true);
+        let found: Vec<_> = find
+            .await
+            .map_err(|error| self.wrong(&error))?
+            .try_collect()
+            .await
+            .map_err(|error| self.wrong(&error))?;
+        let Some(first) = found.first() else { return Ok(()) };
+        let (record, ts) = place_of(first);
+        position.newest = ts;
+        // It is shown itself, unless none is wanted.
+        position.record = record.unwrap_or(0).saturating_sub(i64::from(last > 0));
+        Ok(())
+    }
+
+    /// Reads behind `position` until the cursor ends.
+    async fn read(&mut self, position: &mut Position, mut resumed: bool) -> Result<Left> {
+        let collection = collection(&self.feed.link, &self.database);
+        let mut filter = not_self(&self.database);
+        if let Some(newest) = position.newest {
+            let from = bson::DateTime::from_millis(newest.saturating_sub(DISORDER_MS));
+            filter.insert("ts", doc! { "$gte": from });
+        }
+        let find = collection
+            .find(filter)
+            .cursor_type(CursorType::TailableAwait)
+            .max_await_time(AWAIT)
+            .show_record_id(true);
+        let mut cursor = find.batch().await.map_err(|error| self.wrong(&error))?;
+        if !self.report_back().await {
+            return Ok(Left::Over);
+        }
+        let mut checked = Instant::now();
+        loop {
+            let next = tokio::select! {
+                next = tokio::time::timeout(SILENCE, cursor.next()) => next,
+                () = self.feed.stop.wait() => return Ok(Left::Over),
+            };
+            let reply = match next {
+                Err(_) => {
+                    let said = format!("no answer for {} s", SILENCE.as_secs());
+                    return Ok(Left::Error(Error::Lost { what: format!("follow {}", self.database), said }));
+                }
+                Ok(None) => return Ok(Left::Dead),
+                Ok(Some(Err(error))) => return Ok(self.left(&error)),
+                Ok(Some(Ok(reply))) => reply,
+            };
+            let (mut skip, mut count) = (0, 0);
+            let before = position.clone();
+            let mut first = None;
+            for document in documents(&reply) {
+                let (record, ts) = place_of(document);
+                let record = record.unwrap_or_else(|| position.record.saturating_add(1));
+                let old = record <= position.record
+                    || position.after.zip(ts).is_some_and(|(after, ts)| ts <= after);
+                if old && count == 0 {
+                    skip += 1;
+                    continue;
+                }
+                first.get_or_insert((record, ts));
+                count += 1;
+                position.advance(record, ts);
+            }
+            let Some((record, ts)) = first else { continue };
+            // A gap: checked always after a cursor was lost, and now and then otherwise, for servers that let a cursor
+            // jump silently.
+            let jumped = before.record > 0 && record > before.record.saturating_add(1);
+            let due = resumed || checked.elapsed() > Duration::from_secs(1);
+            if jumped && due {
+                checked = Instant::now();
+                if self.overwritten(before.record, record).await? {
+                    let missed = before.missed(&self.database, record, ts);
+                    if missed.documents != Some(0) && !self.feed.send(Event::Missed(missed)).await {
+                        return Ok(Left::Over);
+                    }
+                }
+            }
+            resumed = false;
+            let batch = Batch { reply, skip };
+            if !self.feed.send(Event::Documents { database: self.database.clone(), batch }).await {
+                return Ok(Left::Over);
+            }
+        }
+    }
+
+    /// Whether all records between two were overwritten: the oldest remaining one is not before the later one.
+    async fn overwritten(&self, before: i64, record: i64) -> Result<bool> {
+        let collection = collection(&self.feed.link, &self.database);
+        let find = collection.find(doc! {}).sort(doc! { "$natural": 1 }).limit(1).show_record_id(true);
+        let found: Vec<_> = find
+            .await
+            .map_err(|error| self.wrong(&error))?
+            .try_collect()
+            .await
+            .map_err(|error| self.wrong(&error))?;
+        let oldest = found.first().and_then(|document| place_of(document).0);
+        // What is the oldest now may have been overwritten after the batch was read.
+        Ok(oldest.is_some_and(|oldest| oldest > before.saturating_add(1) && oldest >= record))
+    }
+
+    fn left(&self, error: &mongodb::error::Error) -> Left {
+        // CursorNotFound, CappedPositionLost, QueryPlanKilled, CursorKilled: the collection wrapped over
+        // the cursor, or is gone.
+        match self.wrong(error) {
+            Error::Command { code: 43 | 136 | 175 | 237, .. } => Left::Dead,
+            error => Left::Error(error),
+        }
+    }
+}
