@@ -284,7 +284,7 @@ async fn follow_all(feed: Feed, last: u32, found: Vec<String>) {
                 break;
             }
             // Nothing of a new database has been shown: all of it is.
-            let follower = Follower { quiet: true, ..Follower::new(&feed, &name) };
+            let follower = Follower::new(&feed, &name).quietly();
             tokio::spawn(follower.run(if first { last } else { u32::MAX }));
             known.insert(name);
         }

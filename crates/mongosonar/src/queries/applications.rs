@@ -104,7 +104,8 @@ impl Lookup {
                     complain(format!("applications of open connections: cannot read a log: {error}"));
                 }
                 let refused = remotes.refused();
-                if let Some(line) = left_out(refused + shared.add_clients(port, remotes.into_known()) as u64) {
+                if let Some(line) = left_out(refused + shared.add_clients(port, remotes.into_known()) as u64)
+                {
                     complain(line);
                 }
             }

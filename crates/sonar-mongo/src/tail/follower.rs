@@ -24,7 +24,7 @@ pub(super) struct Follower {
     /// Another server is read, which was not reported yet.
     moved: bool,
     /// Does not report a database that has no profile.
-    pub(super) quiet: bool,
+    quiet: bool,
 }
 
 /// Why a cursor was left.
@@ -48,6 +48,11 @@ impl Follower {
             moved: false,
             quiet: false,
         }
+    }
+
+    /// Does not report a database that has no profile.
+    pub(super) fn quietly(self) -> Self {
+        Self { quiet: true, ..self }
     }
 
     pub(super) async fn run(mut self, last: u32) {
@@ -100,7 +105,7 @@ impl Follower {
             self.feed.stop.sleep(Duration::from_millis(400)).await;
             return Ok(Left::Dead);
         };
-        let place = Position { address: self.feed.address.clone(), uuid, ..Position::default() };
+        let place = Position::beginning(self.feed.address.clone(), uuid);
         let mut resumed = false;
         match position.as_mut() {
             Some(at) if at.address == place.address && at.uuid == place.uuid => resumed = true,
@@ -112,7 +117,9 @@ impl Follower {
                 }
                 // All documents of a new collection are new; those of another server only if they are later.
                 let after = at.newest.filter(|_| at.address != place.address);
-                *at = Position { newest: at.newest, after, ..place };
+                let newest = at.newest;
+                *at = place;
+                (at.newest, at.after) = (newest, after);
             }
             None => *position = Some(place),
         }

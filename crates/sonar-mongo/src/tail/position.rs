@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bson::Bson;
 use bson::raw::RawDocument;
-use sonar_core::Timestamp;
 
 use super::Missed;
 use crate::server::time;
@@ -31,6 +30,11 @@ pub(super) struct Position {
 }
 
 impl Position {
+    /// Before the first document of a collection.
+    pub(super) fn beginning(address: String, uuid: Option<Bson>) -> Self {
+        Self { address, uuid, ..Self::default() }
+    }
+
     /// Notes a document.
     pub(super) fn advance(&mut self, record: i64, ts: Option<i64>) {
         if self.seen == 0 {
@@ -78,6 +82,8 @@ pub(super) fn place_of(document: &RawDocument) -> (Option<i64>, Option<i64>) {
 
 #[cfg(test)]
 mod tests {
+    use sonar_core::Timestamp;
+
     use super::*;
 
     fn read(records: impl Iterator<Item = i64>) -> Position {
