@@ -77,7 +77,9 @@ impl Pairing {
         if get_last_error && !request.provisional && !unacknowledged {
             request.answers = exchange.legacy_write.take();
         }
-        self.end_legacy_write(exchange, time, ended);
+        if exchange.legacy_write.is_some() {
+            self.end_legacy_write(exchange, time, ended);
+        }
         if legacy_write && !request.provisional {
             exchange.legacy_write = Some(Box::new(asked.request));
             return false;
