@@ -7,9 +7,13 @@ type Counters = Record<string, number>;
 
 /** Where a document comes from. */
 export interface About {
+  tool: string;
   version: string;
   host: string | null;
   sources: string[];
+  /** The time that it covers. */
+  start_ns: Unknown;
+  end_ns: Unknown;
 }
 
 export interface Latency {
@@ -209,7 +213,7 @@ export interface DiskStep {
 
 export interface DiskRun {
   kind: "disk_bench";
-  version: string;
+  about: About;
   started_ns: number;
   settings: {
     fileSizeMB: number;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { type Column, charactersOf, filtered, isEmpty, layout, sorted } from "../src/parts/columns";
+import { type Column, charactersOf, filtered, isEmpty, layout, shown, sorted } from "../src/parts/columns";
 
 interface Row {
   name: string;
@@ -36,6 +36,13 @@ describe("rows", () => {
 });
 
 describe("a column", () => {
+  it("shows its value with a unit, what is not known without one", () => {
+    const unit = (value: number | null) => (value == null ? "?" : `${value} calls`);
+    expect(rows.slice(0, 2).map((row) => shown({ ...calls, format: unit }, row))).toEqual(["2 calls", "?"]);
+    expect(shown({ ...calls, format: unit, show: () => "own" }, rows[0]!)).toBe("own");
+    expect(rows.slice(0, 2).map((row) => shown(calls, row))).toEqual(["2", "-"]);
+  });
+
   it("is empty where it says nothing of any row", () => {
     const of = (value: () => number | string | null, zero = false): Column<Row> => ({ name: "x", value, zero });
     expect(

@@ -93,7 +93,7 @@ pub fn program() -> clap::Command {
     manual::with_exit_codes(Cli::command())
 }
 
-/// Reads the arguments and does what they ask for.
+/// Parses the arguments and runs the command.
 pub fn run() -> Result<ExitCode> {
     let matches = program().try_get_matches().unwrap_or_else(|error| {
         let tip = file_tip(&error);
@@ -104,7 +104,7 @@ pub fn run() -> Result<ExitCode> {
         std::process::exit(error.exit_code())
     });
     let cli = Cli::from_arg_matches(&matches)?;
-    screen::ask(cli.width);
+    screen::set_width(cli.width);
     let is_doctor = matches!(cli.command, Command::Doctor(_));
     // A file that is named is checked, whichever command it is for; the doctor reports on it.
     let file = match &cli.command {

@@ -1,4 +1,4 @@
-//! Completions, help and manual pages, made from the arguments themselves.
+//! Completions, help and manual pages, generated from the arguments.
 
 use std::fs;
 use std::io::{self, Write};

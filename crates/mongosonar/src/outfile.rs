@@ -1,4 +1,4 @@
-//! Files that `--html` and `--svg` name.
+//! Files that `--html` names.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
-/// Reads the argument of `--html` and `--svg`: a new file, or one that holds a page or a picture already.
+/// Reads the argument of `--html`: a new file, or one that holds a page already.
 ///
-/// `logs report --html a.log b.log` was right once, when the flag took no file. It must not overwrite `a.log`.
+/// Any other file is refused: `logs report --html a.log b.log` must not overwrite `a.log`.
 pub fn parse(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if text == "-" {
@@ -16,15 +16,15 @@ pub fn parse(text: &str) -> Result<PathBuf, String> {
     }
     match fs::metadata(&path) {
         Ok(found) if found.is_dir() => Err(format!("{text} is a folder")),
-        Ok(found) if found.is_file() && found.len() > 0 && !is_markup(&path) => {
-            Err(format!("{text} exists and is neither a page nor a picture: name another file"))
+        Ok(found) if found.is_file() && found.len() > 0 && !is_page(&path) => {
+            Err(format!("{text} exists and is not a page: name another file"))
         }
         _ => Ok(path),
     }
 }
 
-/// Whether a file begins as HTML and SVG do.
-fn is_markup(path: &Path) -> bool {
+/// Whether a file begins as HTML does.
+fn is_page(path: &Path) -> bool {
     let mut first = [0u8; 1];
     File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *b"<"
 }
@@ -51,7 +51,7 @@ pub fn cannot_create(path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
-/// A file that is opened early and written at the end, when a command that listens can open none any more.
+/// A file that is opened early and written at the end, when a command that captures can no longer open one.
 pub struct OutFile {
     path: PathBuf,
     file: File,

@@ -1,13 +1,13 @@
-//! Web pages of reports: the web app (`web/`), which `build.rs` puts here, with a JSON document inside.
+//! How a page is made: the web app (`web/`), which `build.rs` embeds, with the JSON document of a command inside.
 //!
 //! The page draws the document that `--json` gives. It holds all it needs, and its content security policy lets the
 //! browser run the app's own script and nothing else.
 
 use std::io::{self, Write};
 
-/// The web app, with a mark where the document goes.
+/// The web app, with a placeholder for the document.
 const APP: &str = include_str!(concat!(env!("OUT_DIR"), "/report.html"));
-/// The mark.
+/// The placeholder.
 const PLACE: &str = "{{REPORT}}";
 
 /// Writes a page that draws the document that `document` writes as JSON.

@@ -1,20 +1,20 @@
-//! How wide a report may be.
+//! The width of text reports.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
 
-/// What `--width` asked for.
-static ASKED: OnceLock<usize> = OnceLock::new();
+/// The value of `--width`.
+static WIDTH: OnceLock<usize> = OnceLock::new();
 
-/// Keeps what `--width` asked for; 0 is no limit.
-pub fn ask(width: Option<usize>) {
+/// Stores the value of `--width`; 0 is no limit.
+pub fn set_width(width: Option<usize>) {
     if let Some(width) = width {
-        let _ = ASKED.set(width);
+        let _ = WIDTH.set(width);
     }
 }
 
-/// Columns that a line on standard output may have; `None`: as many as it takes. That of `--width`; else of the
-/// terminal; else of COLUMNS in the environment; a pipe or file has no limit.
+/// Columns of a line on standard output: from `--width`, else the terminal, else COLUMNS in the environment; `None`
+/// is no limit, as into a pipe or file.
 pub fn width() -> Option<usize> {
     let number = |text: String| text.trim().parse().ok();
     let columns = || std::env::var("COLUMNS").ok().and_then(number);
@@ -22,5 +22,5 @@ pub fn width() -> Option<usize> {
         let size = io::stdout().is_terminal().then(|| crossterm::terminal::size().ok()).flatten();
         size.map(|(columns, _)| usize::from(columns))
     };
-    ASKED.get().copied().or_else(terminal).or_else(columns).filter(|width| *width > 0)
+    WIDTH.get().copied().or_else(terminal).or_else(columns).filter(|width| *width > 0)
 }

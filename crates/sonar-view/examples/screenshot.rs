@@ -3,6 +3,8 @@
 //! KEYS are typed first, `\n` is Enter. Without a capture it shows a made-up workload.
 #![forbid(unsafe_code)]
 
+#[path = "picture/mod.rs"]
+mod picture;
 #[path = "recorded/mod.rs"]
 mod recorded;
 #[path = "synthetic/mod.rs"]
@@ -12,7 +14,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sonar_core::Window;
-use sonar_view::queries::live::{App, Settings, picture};
+use sonar_view::queries::live::{App, Settings};
 
 /// Shows `windows` one after the other, types `keys`, and gives what is then on a screen of that size.
 fn picture(source: String, windows: Vec<Window>, keys: &str, (columns, rows): (u16, u16)) -> String {

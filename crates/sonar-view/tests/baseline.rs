@@ -13,7 +13,7 @@ use serde_json::Value;
 use sonar_core::{Baseline, Digest, Histogram, Identity, Row, ShapeId, Source, Subject, Window};
 use sonar_view::queries::json::Kind;
 use sonar_view::queries::live::{App, Settings};
-use sonar_view::queries::{By, Column, Report, Selection, Sort};
+use sonar_view::queries::{Column, Grouping, Report, Selection, Sort};
 use sonar_view::queries::{csv, json};
 use synthetic::Workload;
 
@@ -130,11 +130,11 @@ fn programs_are_told_the_same() {
 #[test]
 fn namespaces_are_told_too_and_applications_are_not() {
     let all = together(&windows());
-    let by_namespace = Selection { by: By::Namespace, ..selection(&all) };
+    let by_namespace = Selection { by: Grouping::Namespace, ..selection(&all) };
     let report = Report::new(&all, &by_namespace);
     let customers = report.rows.iter().find(|row| row.namespace().unwrap() == "shop.customers").unwrap();
     assert_eq!(customers.against.unwrap().status.name(), "slower");
-    for by in [By::App, By::Client] {
+    for by in [Grouping::App, Grouping::Client] {
         let selection = Selection { by, ..selection(&all) };
         assert!(Report::new(&all, &selection).rows.iter().all(|row| row.against.is_none()));
     }

@@ -5,7 +5,7 @@
 mod synthetic;
 
 use sonar_core::{Digest, Execution, Operation, Record, Source, Timestamp};
-use sonar_view::compare::{Comparison, Verdict};
+use sonar_view::compare::{Change, Comparison};
 use synthetic::{app, operation, shape};
 
 /// Fixed random numbers (splitmix64).
@@ -58,17 +58,17 @@ fn half(random: &mut Random, begin: u64, heavier: f64) -> Digest {
     digest
 }
 
-fn verdicts(seed: u64, heavier: f64) -> Vec<(u64, Verdict)> {
+fn verdicts(seed: u64, heavier: f64) -> Vec<(u64, Change)> {
     let mut random = Random(seed);
     let (a, b) = (half(&mut random, 1_000, 1.0), half(&mut random, 1_000 + SECONDS, heavier));
     let comparison = Comparison::new(&a, &b, true);
-    let of = |pair: &sonar_view::compare::Pair<'_>| {
+    let of = |pair: &sonar_view::compare::RowPair<'_>| {
         let sonar_core::Subject::Shape { shape, .. } = &pair.b.or(pair.a).unwrap().subject else {
             panic!("a row that is no shape")
         };
         (shape.id.0, pair.verdict)
     };
-    comparison.pairs.iter().map(of).filter(|(_, verdict)| *verdict != Verdict::Same).collect()
+    comparison.pairs.iter().map(of).filter(|(_, verdict)| *verdict != Change::Same).collect()
 }
 
 /// Every mark counts: new, gone, slower, quicker, heavier, oftener, rarer.
@@ -82,6 +82,6 @@ fn halves_of_a_steady_recording_give_at_most_five_in_a_hundred_false_alarms() {
 #[test]
 fn what_examines_half_as_much_again_is_heavier_though_no_slower() {
     const RUNS: u64 = 40;
-    let found = (0..RUNS).filter(|run| verdicts(9_000 + run, 1.5) == [(5, Verdict::Heavier)]).count();
+    let found = (0..RUNS).filter(|run| verdicts(9_000 + run, 1.5) == [(5, Change::Heavier)]).count();
     assert!(found as u64 * 10 >= RUNS * 9, "{found} of {RUNS}");
 }

@@ -6,7 +6,7 @@ use sonar_core::window::WindowSettings;
 use sonar_core::{Timestamp, Window};
 use sonar_view::queries::json::Kind;
 use sonar_view::queries::live::KEYS;
-use sonar_view::queries::{By, Report, Selection};
+use sonar_view::queries::{Grouping, Report, Selection};
 use sonar_view::queries::{csv, json, text};
 
 const PAGE: &str = include_str!("../../../docs/queries.md");
@@ -32,8 +32,8 @@ fn every_counter_of_logs_and_profiles_is_documented_as_it_documents_itself() {
     for (name, _) in sonar_core::Figures::default().sums() {
         assert!(LOGS.contains(&format!("\n| `{name}` | ")), "docs/logs.md lacks the figure {name}");
     }
-    for by in sonar_view::logs::By::ALL {
-        assert!(LOGS.contains(by.name()), "docs/logs.md lacks --sort {}", by.name());
+    for name in sonar_view::logs::RowOrder::names() {
+        assert!(LOGS.contains(name), "docs/logs.md lacks --sort {name}");
     }
 }
 
@@ -58,7 +58,7 @@ fn every_field_is_documented() {
     for name in names(&object).into_iter().chain(names(&object["totals"])) {
         assert!(PAGE.contains(&format!("`{name}`")), "{name}");
     }
-    csv::heading(By::Shape, &mut heading).unwrap();
+    csv::heading(Grouping::Shape, &mut heading).unwrap();
     for name in String::from_utf8(heading).unwrap().trim_end().split(',') {
         assert!(PAGE.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name), "{name}");
     }
@@ -109,7 +109,7 @@ fn every_field_of_a_disk_run_is_documented() {
     }
     // A document that was written is read back as it was.
     let mut bytes = Vec::new();
-    run.write(&mut bytes).unwrap();
+    run.json(&mut bytes).unwrap();
     assert_eq!(Run::read(&bytes).unwrap(), run);
     assert!(Run::read(b"{}").is_err() && Run::read(b"[").is_err());
     let newer = String::from_utf8(bytes).unwrap().replacen("\"schema\":0", "\"schema\":99", 1);

@@ -5,7 +5,8 @@
 mod synthetic;
 
 use sonar_core::{Digest, Execution, Operation, Reading, Record, Timestamp};
-use sonar_view::logs::{self, Source, View, Wanted, hint};
+use sonar_view::kit::Fitting;
+use sonar_view::logs::{self, Source, View, ViewOptions, hint};
 use synthetic::{app, operation, shape};
 
 /// Ten calls of each (shape, plan, milliseconds), each examining 500 documents and returning one.
@@ -34,7 +35,7 @@ fn digest(calls: &[(&str, &str, u64)]) -> Digest {
 }
 
 fn view(digest: &Digest) -> View<'_> {
-    View::new(digest, Source::Log, None, None, &Wanted::default())
+    View::new(digest, Source::Log, None, None, &ViewOptions::default())
 }
 
 fn suggested(digest: &Digest) -> Vec<(String, usize)> {
@@ -83,7 +84,7 @@ fn an_index_is_suggested_once_with_all_shapes_that_want_it() {
     ]);
     assert_eq!(suggested(&all), [("{city: 1}".to_owned(), 2), ("{age: 1}".to_owned(), 1)]);
     let mut out = Vec::new();
-    logs::text::write(&view(&all), None, &mut out).unwrap();
+    logs::text(&view(&all), &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.matches("shop.people {city: 1}: 85.7% of the time").count(), 1, "{text}");
     assert!(
@@ -92,7 +93,7 @@ fn an_index_is_suggested_once_with_all_shapes_that_want_it() {
         )
     );
     let mut out = Vec::new();
-    logs::json::write(&view(&all), &mut out).unwrap();
+    logs::json(&view(&all), &mut out).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(value["index_hints"][0]["shapes"].as_array().unwrap().len(), 2);
     assert_eq!(value["rows"][0]["index_hint"], "{city: 1}");
@@ -101,7 +102,7 @@ fn an_index_is_suggested_once_with_all_shapes_that_want_it() {
 #[test]
 fn what_took_less_than_a_millisecond_is_said_so() {
     let mut out = Vec::new();
-    logs::text::write(&view(&digest(&[(CITY, "COLLSCAN", 0)])), None, &mut out).unwrap();
+    logs::text(&view(&digest(&[(CITY, "COLLSCAN", 0)])), &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("time <10.0ms  mean <1ms  p50 <1ms"), "{text}");
     assert!(!text.contains("0ns"), "{text}");
@@ -112,11 +113,11 @@ fn what_could_not_be_parsed_stands_first() {
     let digest = digest(&[(CITY, "COLLSCAN", 10)]);
     let reading = Reading { lines: 1_000, lines_empty: 100, lines_malformed: 90, ..Reading::default() };
     let mut out = Vec::new();
-    let view = View::new(&digest, Source::Log, Some(&reading), None, &Wanted::default());
-    logs::text::write(&view, None, &mut out).unwrap();
+    let view = View::new(&digest, Source::Log, Some(&reading), None, &ViewOptions::default());
+    logs::text(&view, &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(
-        text.starts_with("NOTE: 90 of 900 lines look like MongoDB's but could not be parsed (10.0 %)"),
+        text.starts_with("NOTE: 90 of 900 lines look like MongoDB's but could not be parsed (10.0%)"),
         "{text}"
     );
     let assumed = logs::assumed_weights(&Reading { entries_weighted: 3, ..Reading::default() }).unwrap();
@@ -130,7 +131,7 @@ fn no_line_is_wider_than_the_terminal() {
     let digest = digest(&[(CITY, "IXSCAN { country: 1, city: 1, age: 1 }", 10), (&long, "COLLSCAN", 99_999)]);
     for width in [60, 80, 120, 200] {
         let mut out = Vec::new();
-        logs::text::write(&view(&digest), Some(width), &mut out).unwrap();
+        logs::text(&view(&digest), &mut Fitting::new(&mut out, Some(width))).unwrap();
         let text = String::from_utf8(out).unwrap();
         for line in text.lines() {
             assert!(sonar_view::kit::width(line) <= width, "{width}: {line}");

@@ -1,6 +1,8 @@
 //! The live view as a person sees it, from made-up intervals and typed keys.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "../examples/picture/mod.rs"]
+mod picture;
 #[path = "../examples/synthetic/mod.rs"]
 mod synthetic;
 
@@ -11,8 +13,8 @@ use ratatui::style::{Color, Modifier};
 use sonar_core::operation::InFlight;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Class, Coverage, Operation, Role, Timestamp, Window};
-use sonar_view::queries::live::{Action, App, Cost, Settings, picture};
-use sonar_view::queries::{By, Column, NamespaceFilter, Network, Origin};
+use sonar_view::queries::live::{Action, App, Cost, Settings};
+use sonar_view::queries::{Column, Grouping, NamespaceFilter, Network, Origin};
 use synthetic::{Workload, app as application, operation, shape};
 
 fn app_with(settings: Settings, seconds: u64) -> App {
@@ -284,7 +286,7 @@ fn the_cursor_stays_on_its_row() {
 fn a_namespace_opens_as_its_shapes() {
     let mut app = app_with(Settings::default(), 2);
     type_keys(&mut app, "b\n");
-    assert_eq!(app.selection().by, By::Shape);
+    assert_eq!(app.selection().by, Grouping::Shape);
     assert_eq!(app.selection().namespace, NamespaceFilter::Exactly("shop.orders".to_string()));
     let shown = screen(&mut app, 120, 24);
     assert!(

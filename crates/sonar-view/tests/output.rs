@@ -15,7 +15,9 @@ use sonar_core::{
 };
 use sonar_view::kit::{Reason, Zone};
 use sonar_view::queries::json::Kind;
-use sonar_view::queries::{By, Classes, Column, Form, NamespaceFilter, Origin, Report, Selection, Sort};
+use sonar_view::queries::{
+    Classes, Column, Form, Grouping, NamespaceFilter, Origin, Report, Selection, Sort,
+};
 use sonar_view::queries::{csv, each, json, text};
 use synthetic::{app, operation, shape};
 
@@ -141,9 +143,9 @@ fn json_has_the_documented_fields() {
 fn groups_have_the_same_figures_under_their_own_key() {
     let window = window(1);
     for (by, key, expected) in [
-        (By::Namespace, "namespace", vec!["shop.orders", "shop.carts"]),
-        (By::App, "app", vec!["", "web"]),
-        (By::Client, "client", vec!["10.0.0.9", "10.0.0.7"]),
+        (Grouping::Namespace, "namespace", vec!["shop.orders", "shop.carts"]),
+        (Grouping::App, "app", vec!["", "web"]),
+        (Grouping::Client, "client", vec!["10.0.0.9", "10.0.0.7"]),
     ] {
         let selection = Selection { by, ..Selection::default() };
         let value = parse(&Report::new(&window, &selection));
@@ -155,7 +157,7 @@ fn groups_have_the_same_figures_under_their_own_key() {
         assert_eq!(names, expected);
         assert_eq!(rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum::<u64>(), 5, "user alone");
         let in_flight = rows.iter().any(|row| !row["in_flight"].is_null());
-        assert_eq!(in_flight, by == By::Namespace, "not known by application and client");
+        assert_eq!(in_flight, by == Grouping::Namespace, "not known by application and client");
     }
 }
 
@@ -418,7 +420,7 @@ fn orders_are_rows_of_their_own_only_when_asked() {
         window.record(&Operation { ordered_id: ShapeId(order), ..op });
     }
     for (by, rows, ordered_id) in
-        [(By::Shape, 1, Value::Null), (By::Order, 2, Value::String("0000000000000007".into()))]
+        [(Grouping::Shape, 1, Value::Null), (Grouping::Order, 2, Value::String("0000000000000007".into()))]
     {
         let selection = Selection { by, ..Selection::default() };
         let value = parse(&Report::new(&window, &selection));
@@ -444,7 +446,7 @@ fn no_name_from_the_wire_reaches_a_terminal_as_it_is() {
     });
     let op = Operation { values: Some(evil), ..operation(&shape, &app, Timestamp::from_unix(START, 5)) };
     window.record(&op);
-    for by in By::ALL {
+    for by in Grouping::ALL {
         let selection = Selection { by, ..Selection::default() };
         let report = Report::new(&window, &selection);
         let outputs = [
@@ -469,7 +471,7 @@ fn no_name_from_the_wire_reaches_a_terminal_as_it_is() {
 #[test]
 fn csv_lines_have_as_many_fields_as_the_heading() {
     let window = window(1);
-    for by in By::ALL {
+    for by in Grouping::ALL {
         let selection = Selection { by, ..Selection::default() };
         let report = Report::new(&window, &selection);
         let lines =
@@ -499,7 +501,7 @@ fn a_quote_in_a_csv_field_is_doubled() {
     let mut window = Window::new(Timestamp::from_unix(START, 0), WindowSettings::default());
     let (app, shape) = (app("a \"b\", c", "", ""), shape(1, "find", "d.c", "{}", "{}"));
     window.record(&operation(&shape, &app, Timestamp::from_unix(START, 5)));
-    let selection = Selection { by: By::App, ..Selection::default() };
+    let selection = Selection { by: Grouping::App, ..Selection::default() };
     let line = text(|out| csv::rows(&Report::new(&window, &selection), Kind::Interval, out));
     assert!(line.contains(",\"a \"\"b\"\", c\",,,1,"), "{line}");
 }
@@ -540,9 +542,13 @@ fn tables_keep_their_width() {
     let mut workload = synthetic::Workload::new();
     let mut window = workload.window(0);
     window.coverage.kernel_drops = 27;
-    for (by, width) in
-        [(By::Shape, 80), (By::Shape, 160), (By::Namespace, 100), (By::App, 100), (By::Client, 80)]
-    {
+    for (by, width) in [
+        (Grouping::Shape, 80),
+        (Grouping::Shape, 160),
+        (Grouping::Namespace, 100),
+        (Grouping::App, 100),
+        (Grouping::Client, 80),
+    ] {
         let selection = Selection { by, ..Selection::default() };
         let report = Report::new(&window, &selection);
         let out = text(|out| text::interval(&report, Some(width), out));
@@ -562,7 +568,7 @@ fn tables_keep_their_width() {
 #[test]
 fn every_grouping_adds_up_to_the_totals() {
     let window = synthetic::Workload::new().window(0);
-    for by in By::ALL {
+    for by in Grouping::ALL {
         for (form, classes) in
             [(Form::Typed, Classes::USER), (Form::Plain, Classes::ALL), (Form::Typed, Classes::ALL)]
         {

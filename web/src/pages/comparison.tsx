@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import type { Column } from "../parts/columns";
 import { count, exact, fixed, rounded, visible } from "../parts/format";
-import { type Fact, Shell, spanText, Tile } from "../parts/shell";
+import { type Fact, Facts, Shell, spanText, Tile } from "../parts/shell";
 import { Table } from "../parts/table";
 import { Clock, seconds } from "../parts/time";
 import type { Comparison, ComparisonRow } from "../report";
@@ -13,18 +13,18 @@ const TONES: Record<string, string> = {
   new: "worse",
   slower: "worse",
   heavier: "worse",
-  quicker: "better",
+  faster: "better",
   gone: "better",
 };
 const ABOUT: Record<string, string> = {
   new: "not in A",
   slower: "slower than in A",
   heavier: "no slower, but examines more for what it returns",
-  oftener: "comes more often",
-  rarer: "comes more rarely",
-  quicker: "quicker than in A",
+  "more calls": "more calls per second",
+  "fewer calls": "fewer calls per second",
+  faster: "faster than in A",
   gone: "not in B",
-  same: "no change that chance does not explain",
+  same: "unchanged within noise",
 };
 
 type Two = readonly [number | null, number | null] | null;
@@ -55,19 +55,19 @@ function columnsOf(report: Comparison): Column<ComparisonRow>[] {
     { name: "calls/s", about: "in A and in B; sorted by B/A", ...two((row) => row.calls_per_s, count), rank: 2 },
     {
       name: "p50",
-      about: "half of the operations were quicker; sorted by B/A",
+      about: "median latency; sorted by B/A",
       ...two((row) => row.p50_ns, time),
       rank: 3,
     },
     {
       name: "p95",
-      about: "95 of 100 operations were quicker; sorted by B/A",
+      about: "95th percentile of latency; sorted by B/A",
       ...two((row) => row.p95_ns, time),
       rank: 1,
     },
     {
       name: "p99",
-      about: "99 of 100 operations were quicker; sorted by B/A",
+      about: "99th percentile of latency; sorted by B/A",
       ...two((row) => row.p99_ns, time),
       rank: 4,
     },
@@ -111,9 +111,9 @@ export function ComparisonPage({ report }: { report: Comparison }) {
     (verdict) => [verdict, report.rows.filter((row) => row.verdict === verdict).length] as const,
   );
   const few =
-    report.unchanged_in_one > 0 ? `, ${report.unchanged_in_one} of them too rare to be called new or gone` : "";
+    report.unchanged_in_one > 0 ? `, ${report.unchanged_in_one} of them too rare to judge as new or gone` : "";
   return (
-    <Shell title="Comparison" version={report.about.version} facts={facts}>
+    <Shell title="Comparison" about={{ ...report.about, sources: [] }} facts={facts}>
       <h2 id="outcome" class={report.worse ? "worse" : ""}>
         {report.changed} changed; {report.unchanged} unchanged within noise{few}
       </h2>
@@ -152,7 +152,7 @@ export function ComparisonPage({ report }: { report: Comparison }) {
 
 function Detail({ row }: { row: ComparisonRow }) {
   const chance = (p: number | null) => (p == null ? null : p.toExponential(2));
-  const facts: [string, string | null][] = [
+  const facts: Fact[] = [
     ["verdict", `${row.verdict}: ${ABOUT[row.verdict] ?? ""}`],
     ["shape id", row.shape_id],
     ["class", row.class],
@@ -161,23 +161,14 @@ function Detail({ row }: { row: ComparisonRow }) {
     ["p of the latencies", chance(row.latency_p)],
     ["p of examined/returned", chance(row.examined_p)],
     [
-      "examines more and more",
+      "examines more over time",
       row.growth != null && row.growth > 1 ? `${fixed(row.growth)} times as much in the second half of B` : null,
     ],
   ];
   return (
     <div class="details">
       <pre class="full">{visible(row.text)}</pre>
-      <dl class="list">
-        {facts
-          .filter(([, value]) => value)
-          .map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd>{value}</dd>
-            </div>
-          ))}
-      </dl>
+      <Facts kind="list" facts={facts} />
     </div>
   );
 }

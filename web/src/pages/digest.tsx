@@ -2,14 +2,15 @@
 
 import { useMemo, useState } from "preact/hooks";
 
+import { Bars } from "../parts/bars";
 import { Chart, type Range } from "../parts/chart";
 import type { Column } from "../parts/columns";
 import { brief, bytes, count, duration, exact, percent, plural, rounded, visible } from "../parts/format";
 import { colour, COLOURS, REST } from "../parts/palette";
 import { scatter, unpack } from "../parts/scatter";
-import { type Fact, Lost, Shell, spanText, Tile, Words } from "../parts/shell";
+import { type Fact, Facts, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
-import { logTicks, placeTicks, timeTicks } from "../parts/ticks";
+import { logTicks, timeTicks } from "../parts/ticks";
 import { Clock, seconds } from "../parts/time";
 import { begins, grid, rates } from "../parts/timeline";
 import type { Digest, DigestRow, Latency, Tally } from "../report";
@@ -55,7 +56,7 @@ const mean = (tally: Tally, name: string) => {
 };
 
 /** A figure of `sums` by its unit. */
-function figure(name: string, value: number | null): string {
+function sumText(name: string, value: number | null): string {
   if (value == null) return "-";
   if (name.endsWith("_us")) return duration(value * 1e3);
   if (name.endsWith("_ms")) return duration(value * 1e6);
@@ -71,67 +72,71 @@ function meanText(latency: Latency, precision: number): string {
 }
 
 function columnsOf(report: Digest): Column<DigestRow>[] {
-  const time = (of: (row: DigestRow) => number | null) => ({
+  const time = (
+    name: string,
+    about: string,
+    rank: number,
+    of: (row: DigestRow) => number | null,
+  ): Column<DigestRow> => ({
+    name,
     value: of,
-    show: (row: DigestRow) => rounded(of(row), report.precision_ns),
+    format: (ns) => rounded(ns, report.precision_ns),
+    about,
+    rank,
     zero: true,
   });
-  const each = (name: string) => ({
-    value: (row: DigestRow) => mean(row, name),
-    show: (row: DigestRow) => count(mean(row, name)),
+  const each = (name: string, about: string, rank: number, sum: string): Column<DigestRow> => ({
+    name,
+    value: (row) => mean(row, sum),
+    format: count,
+    about,
+    rank,
   });
-  const all = (name: string) => ({
-    value: (row: DigestRow) => sum(row, name),
-    show: (row: DigestRow) => figure(name, sum(row, name)),
+  const all = (name: string, about: string, rank: number, of: string): Column<DigestRow> => ({
+    name,
+    value: (row) => sum(row, of),
+    format: (value) => sumText(of, value),
+    about,
+    rank,
   });
   return [
-    {
-      name: "calls",
-      about: "operations",
-      value: (row) => row.calls,
-      show: (row) => count(row.calls),
-      rank: 1,
-      zero: true,
-    },
+    { name: "calls", value: (row) => row.calls, format: count, about: "operations", rank: 1, zero: true },
     {
       name: "time",
-      about: "share of the time of all operations",
       value: (row) => row.time_share,
-      show: (row) => percent(row.time_share, 1),
+      format: (share) => percent(share, 1),
+      about: "share of the time of all operations",
       rank: 0,
       zero: true,
     },
     {
-      name: "mean",
-      about: "mean latency",
-      ...time((row) => row.latency_ns.mean),
+      ...time("mean", "mean latency", 2, (row) => row.latency_ns.mean),
       show: (row) => meanText(row.latency_ns, report.precision_ns),
-      rank: 2,
     },
-    { name: "p50", about: "half of the operations were quicker", ...time((row) => row.latency_ns.p50), rank: 5 },
-    { name: "p95", about: "95 of 100 operations were quicker", ...time((row) => row.latency_ns.p95), rank: 2 },
-    { name: "p99", about: "99 of 100 operations were quicker", ...time((row) => row.latency_ns.p99), rank: 4 },
-    { name: "max", about: "the slowest", ...time((row) => row.latency_ns.max), rank: 3 },
-    { name: "keys", about: "index keys examined by an operation", ...each("keys_examined"), rank: 6 },
-    { name: "docs", about: "documents examined by an operation", ...each("docs_examined"), rank: 6 },
-    { name: "ret", about: "documents returned by an operation", ...each("returned"), rank: 7 },
+    time("p50", "median latency", 5, (row) => row.latency_ns.p50),
+    time("p95", "95th percentile of latency", 2, (row) => row.latency_ns.p95),
+    time("p99", "99th percentile of latency", 4, (row) => row.latency_ns.p99),
+    time("max", "longest latency", 3, (row) => row.latency_ns.max),
+    each("keys", "index keys examined by an operation", 6, "keys_examined"),
+    each("docs", "documents examined by an operation", 6, "docs_examined"),
+    each("ret", "documents returned by an operation", 7, "returned"),
     {
       name: "ex/ret",
-      about: "examined for each document returned or changed",
       value: (row) => row.examined_per_returned,
-      show: (row) => count(row.examined_per_returned),
+      format: count,
+      about: "examined for each document returned or changed",
       rank: 3,
     },
-    { name: "yields", about: "times they gave way to others", ...all("yields"), rank: 12 },
-    { name: "conflicts", about: "writes that met another and were tried again", ...all("write_conflicts"), rank: 12 },
-    { name: "lock wait", about: "time of waiting for locks", ...all("lock_wait_us"), rank: 10 },
-    { name: "read", about: "bytes read into the storage engine's cache", ...all("storage_read_bytes"), rank: 9 },
-    { name: "reply", about: "bytes of replies", ...all("response_bytes"), rank: 11 },
+    all("yields", "times that operations yielded", 12, "yields"),
+    all("conflicts", "write conflicts, which were retried", 12, "write_conflicts"),
+    all("lock wait", "time spent waiting for locks", 10, "lock_wait_us"),
+    all("read", "bytes read into the storage engine's cache", 9, "storage_read_bytes"),
+    all("reply", "bytes of replies", 11, "response_bytes"),
     {
       name: "failed",
-      about: "operations that failed",
       value: (row) => row.failed,
-      show: (row) => count(row.failed),
+      format: count,
+      about: "operations that failed",
       rank: 3,
       tone: (row) => (row.failed ? "bad" : ""),
     },
@@ -165,11 +170,6 @@ export function DigestPage({ report }: { report: Digest }) {
   const [chosen, choose] = useState<DigestRow | null>(null);
   const places = useMemo(() => new Map(rows.map((row, at) => [row, at])), []);
   const columns = useMemo(() => columnsOf(report), []);
-  const facts: Fact[] = [
-    ["host", report.about.host ? visible(report.about.host) : "not known"],
-    ["source", report.about.sources.map(visible).join(", ")],
-    ["time", totals.calls > 0 ? spanText(totals.first_seen, totals.last_seen, clock) : "no operations"],
-  ];
   const time = (ns: number | null) => rounded(ns, report.precision_ns);
   const charts = {
     report,
@@ -180,7 +180,7 @@ export function DigestPage({ report }: { report: Digest }) {
     chosen: chosen ? places.get(chosen)! : null,
   };
   return (
-    <Shell title={TITLES[report.source] ?? "Report"} version={report.about.version} facts={facts}>
+    <Shell title={TITLES[report.source] ?? "Report"} about={report.about} clock={clock}>
       <Words tone="bad" lines={report.notes} />
       <Lost lost={report.lost} />
       <div class="tiles">
@@ -408,52 +408,10 @@ function Histogram({ latency, precision }: { latency: Latency; precision: number
   );
 }
 
-/** Bars over named places. */
-export function Bars({
-  title,
-  x,
-  y,
-  names,
-  series,
-  note,
-  height,
-}: {
-  title: string;
-  x: string;
-  y: string;
-  names: string[];
-  series: { name: string; colour: string; values: number[] }[];
-  note?: string;
-  height?: number;
-}) {
-  const [range, setRange] = useState<Range | null>(null);
-  const xs = useMemo(() => names.map((_, at) => at), [names]);
-  const axis = {
-    name: x,
-    show: (at: number) => names[Math.round(at)] ?? "",
-    ticks: (min: number, max: number, most: number) => placeTicks(min, max, most, names),
-  };
-  return (
-    <Chart
-      title={title}
-      x={axis}
-      y={{ name: y, show: count }}
-      xs={xs}
-      series={series.map((one) => ({ ...one, kind: "bars" }))}
-      stacked={series.length > 1}
-      extent={[-0.6, Math.max(names.length, 1) - 0.4]}
-      range={range}
-      onRange={setRange}
-      height={height ?? 220}
-      {...(note ? { note } : {})}
-    />
-  );
-}
-
 function Detail({ row, report, clock }: { row: DigestRow; report: Digest; clock: Clock }) {
   const sums = Object.entries(row.sums);
   const errors = Object.entries(row.errors);
-  const facts: [string, string | null][] = [
+  const facts: Fact[] = [
     ["shape id", row.shape_id],
     ["ids by order of keys", row.ordered_ids.join(" ") || null],
     ["query hash", row.query_hash],
@@ -473,16 +431,7 @@ function Detail({ row, report, clock }: { row: DigestRow; report: Digest; clock:
     <div class="details">
       <pre class="full">{row.shape != null ? visible(row.shape) : label(row)}</pre>
       {row.shape_cut && <p class="bad">This text was cut.</p>}
-      <dl class="list">
-        {facts
-          .filter(([, value]) => value)
-          .map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd>{visible(value ?? "")}</dd>
-            </div>
-          ))}
-      </dl>
+      <Facts kind="list" facts={facts} />
       <div class="charts">
         <Histogram latency={row.latency_ns} precision={report.precision_ns} />
         <div class="lists">
@@ -492,11 +441,11 @@ function Detail({ row, report, clock }: { row: DigestRow; report: Digest; clock:
               rows={sums}
               columns={[
                 { name: "figure", value: ([name]) => name.replaceAll("_", " "), text: true, main: true },
-                { name: "in all", value: ([, [all]]) => all, show: ([name, [all]]) => figure(name, all), zero: true },
+                { name: "in all", value: ([, [all]]) => all, show: ([name, [all]]) => sumText(name, all), zero: true },
                 {
                   name: "a call",
                   value: ([, [all, known]]) => all / known,
-                  show: ([name, [all, known]]) => figure(name, known ? all / known : null),
+                  show: ([name, [all, known]]) => sumText(name, known ? all / known : null),
                   zero: true,
                 },
               ]}
@@ -508,12 +457,8 @@ function Detail({ row, report, clock }: { row: DigestRow; report: Digest; clock:
               rows={row.plans}
               columns={[
                 { name: "plan", value: (plan) => visible(plan.summary) || "(no plan)", text: true, main: true },
-                { name: "calls", value: (plan) => plan.calls, show: (plan) => exact(plan.calls) },
-                {
-                  name: "sorts in memory",
-                  value: (plan) => plan.memory_sorts,
-                  show: (plan) => exact(plan.memory_sorts),
-                },
+                { name: "calls", value: (plan) => plan.calls, format: exact },
+                { name: "sorts in memory", value: (plan) => plan.memory_sorts, format: exact },
               ]}
             />
           )}
@@ -523,14 +468,14 @@ function Detail({ row, report, clock }: { row: DigestRow; report: Digest; clock:
               rows={row.apps}
               columns={[
                 { name: "application", value: (app) => visible(app.name), text: true, main: true },
-                { name: "calls", value: (app) => app.calls, show: (app) => exact(app.calls) },
+                { name: "calls", value: (app) => app.calls, format: exact },
                 {
                   name: "time",
                   value: (app) => app.latency_ns,
-                  show: (app) => rounded(app.latency_ns, report.precision_ns),
+                  format: (ns) => rounded(ns, report.precision_ns),
                   zero: true,
                 },
-                { name: "failed", value: (app) => app.failed, show: (app) => exact(app.failed) },
+                { name: "failed", value: (app) => app.failed, format: exact },
               ]}
             />
           )}
@@ -556,9 +501,9 @@ function Hints({ report }: { report: Digest }) {
         columns={[
           {
             name: "time",
-            about: "share of the time of all operations",
             value: (hint) => hint.time_share,
-            show: (hint) => percent(hint.time_share, 1),
+            format: (share) => percent(share, 1),
+            about: "share of the time of all operations",
             zero: true,
           },
           { name: "where", value: (hint) => visible(hint.namespace), text: true, rank: 1 },
@@ -623,11 +568,7 @@ function Server({ report, clock }: { report: Digest; clock: Clock }) {
                 text: true,
                 rank: 1,
               },
-              {
-                name: "connections",
-                value: (client) => client.connections,
-                show: (client) => exact(client.connections),
-              },
+              { name: "connections", value: (client) => client.connections, format: exact },
             ]}
           />
         )}
@@ -641,7 +582,7 @@ function Server({ report, clock }: { report: Digest; clock: Clock }) {
             by="count"
             filter={{}}
             columns={[
-              { name: "count", value: (message) => message.count, show: (message) => exact(message.count) },
+              { name: "count", value: (message) => message.count, format: exact },
               {
                 name: "severity",
                 value: (message) => message.severity,
@@ -677,7 +618,7 @@ function Coverage({ report }: { report: Digest }) {
           rows={counters}
           columns={[
             { name: "counter", value: ([name]) => name, text: true, main: true },
-            { name: "count", value: ([, n]) => n, show: ([, n]) => exact(n) },
+            { name: "count", value: ([, n]) => n, format: exact },
           ]}
         />
       </details>

@@ -21,10 +21,10 @@ const KINDS = [
   ["flush", COLOURS[2]!, (step: DiskStep) => step.flushes],
 ] as const;
 
-/** Where a run took place, in words. */
-function place({ place }: DiskRun): string {
+/** What the folder of a run lies on. */
+function disk({ place }: DiskRun): string {
   const parts = [
-    `${place.dir}: ${place.file_system ?? "unknown file system"}${place.device ? ` on ${place.device}` : ""}${place.model ? ` (${place.model})` : ""}`,
+    `${place.file_system ?? "unknown file system"}${place.device ? ` on ${place.device}` : ""}${place.model ? ` (${place.model})` : ""}`,
   ];
   if (place.disks.length > 0) parts.push(`made of ${place.disks.join(", ")}`);
   if (place.scheduler) parts.push(`scheduler ${place.scheduler}`);
@@ -132,49 +132,49 @@ interface StepRow {
   of: DiskKind;
 }
 
-function stepColumns(run: DiskRun): Column<StepRow>[] {
-  const time = (of: (row: StepRow) => number | null) => ({
-    value: of,
-    show: (row: StepRow) => duration(of(row)),
+const stepColumns = (run: DiskRun): Column<StepRow>[] => [
+  { name: "in flight", value: ({ step }) => step.in_flight, rank: 0 },
+  { name: "ops/s", value: ({ step }) => step.operations_per_second, format: count, rank: 0 },
+  {
+    name: "MB/s",
+    value: ({ step }) => (run.settings.mmf ? null : step.bytes_per_second / MIB),
+    format: count,
+    about: "of 1,048,576 bytes, as mongoperf counts",
+    rank: 3,
+  },
+  {
+    name: "cpu/op",
+    value: ({ step }) => step.cpu.ns_per_operation,
+    format: duration,
+    about: "processor time of one read or write",
+    rank: 5,
     zero: true,
-  });
-  return [
-    { name: "in flight", value: ({ step }) => step.in_flight, rank: 0 },
-    {
-      name: "ops/s",
-      value: ({ step }) => step.operations_per_second,
-      show: ({ step }) => count(step.operations_per_second),
-      rank: 0,
-    },
-    {
-      name: "MB/s",
-      about: "of 1,048,576 bytes, as mongoperf counts",
-      value: ({ step }) => (run.settings.mmf ? null : step.bytes_per_second / MIB),
-      show: ({ step }) => (run.settings.mmf ? "-" : count(step.bytes_per_second / MIB)),
-      rank: 3,
-    },
-    {
-      name: "cpu/op",
-      about: "processor time of one read or write",
-      ...time(({ step }) => step.cpu.ns_per_operation),
-      rank: 5,
-    },
-    {
-      name: "busy",
-      about: "share of all processors that was busy with anything",
-      value: ({ step }) => step.cpu.machine_busy,
-      show: ({ step }) => percent(step.cpu.machine_busy),
-      rank: 6,
-    },
-    { name: "kind", value: ({ kind }) => kind, text: true, rank: 1 },
-    { name: "count", value: ({ of }) => of.count, show: ({ of }) => count(of.count), rank: 7 },
-    { name: "p50", ...time(({ of }) => of.latency_ns.p50), rank: 1 },
-    { name: "p95", ...time(({ of }) => of.latency_ns.p95), rank: 4 },
-    { name: "p99", ...time(({ of }) => of.latency_ns.p99), rank: 1 },
-    { name: "p99.9", ...time(({ of }) => of.latency_ns["p99.9"]), rank: 4 },
-    { name: "max", ...time(({ of }) => of.latency_ns.max), rank: 4 },
-  ];
-}
+  },
+  {
+    name: "busy",
+    value: ({ step }) => step.cpu.machine_busy,
+    format: percent,
+    about: "share of all processors that was busy with anything",
+    rank: 6,
+  },
+  { name: "kind", value: ({ kind }) => kind, text: true, rank: 1 },
+  { name: "count", value: ({ of }) => of.count, format: count, rank: 7 },
+  ...QUANTILES.map(([name, rank]): Column<StepRow> => ({
+    name,
+    value: ({ of }) => of.latency_ns[name],
+    format: duration,
+    rank,
+    zero: true,
+  })),
+];
+
+const QUANTILES = [
+  ["p50", 1],
+  ["p95", 4],
+  ["p99", 1],
+  ["p99.9", 4],
+  ["max", 4],
+] as const;
 
 interface DeviceRow {
   step: DiskStep;
@@ -206,23 +206,17 @@ const IOSTAT: [name: string, rank: number][] = [
   ["aqu-sz", 2],
   ["%util", 1],
 ];
-const FIELDS: Record<string, string> = {
-  r_await: "r_await",
-  w_await: "w_await",
-  d_await: "d_await",
-  f_await: "f_await",
-};
+const numberOf = (value: unknown): number | null => (typeof value === "number" ? value : null);
 
 const DEVICES: Column<DeviceRow>[] = [
   { name: "in flight", value: ({ step }) => step.in_flight, rank: 0 },
   { name: "device", value: ({ rates }) => visible(rates.device), text: true, rank: 0 },
-  ...IOSTAT.map(([name, rank]): Column<DeviceRow> => {
-    const value = ({ rates }: DeviceRow) => {
-      const found = rates[FIELDS[name] ?? name];
-      return typeof found === "number" ? found : null;
-    };
-    return { name, rank, value, show: (row) => fixed(value(row)) };
-  }),
+  ...IOSTAT.map(([name, rank]): Column<DeviceRow> => ({
+    name,
+    value: ({ rates }) => numberOf(rates[name]),
+    format: fixed,
+    rank,
+  })),
 ];
 
 export function DiskPage({ report: run }: { report: DiskRun }) {
@@ -247,14 +241,12 @@ export function DiskPage({ report: run }: { report: DiskRun }) {
     [],
   );
   const facts: Fact[] = [
-    ["host", run.place.host ? visible(run.place.host) : "not known"],
-    ["source", place(run)],
-    ["test", work(run)],
-    ["time", when(run)],
+    ["disk", disk(run)],
+    ["test", `${work(run)}, ${run.steps.length} steps`],
     ["machine", machine(run)],
   ];
   return (
-    <Shell title="Disk test" version={run.version} facts={facts}>
+    <Shell title="Disk test" about={run.about} facts={facts}>
       <div class="tiles">
         {verdict && <Tile name="best, operations a second" value={count(verdict.best_per_second)} />}
         {knee !== null && <Tile name="in flight at the knee" value={String(knee)} />}
@@ -301,30 +293,10 @@ export function DiskPage({ report: run }: { report: DiskRun }) {
                 rank: 0,
               },
               { name: "in flight", value: (probe) => probe.in_flight, rank: 1 },
-              {
-                name: "ops/s",
-                value: (probe) => probe.operations_per_second,
-                show: (probe) => count(probe.operations_per_second),
-                rank: 1,
-              },
-              {
-                name: "MB/s",
-                value: (probe) => probe.bytes_per_second,
-                show: (probe) => count(probe.bytes_per_second / MIB),
-                rank: 2,
-              },
-              {
-                name: "p50",
-                value: (probe) => probe.latency_ns.p50,
-                show: (probe) => duration(probe.latency_ns.p50),
-                rank: 3,
-              },
-              {
-                name: "p99",
-                value: (probe) => probe.latency_ns.p99,
-                show: (probe) => duration(probe.latency_ns.p99),
-                rank: 3,
-              },
+              { name: "ops/s", value: (probe) => probe.operations_per_second, format: count, rank: 1 },
+              { name: "MB/s", value: (probe) => probe.bytes_per_second / MIB, format: count, rank: 2 },
+              { name: "p50", value: (probe) => probe.latency_ns.p50, format: duration, rank: 3 },
+              { name: "p99", value: (probe) => probe.latency_ns.p99, format: duration, rank: 3 },
             ]}
           />
         </section>
@@ -334,7 +306,7 @@ export function DiskPage({ report: run }: { report: DiskRun }) {
   );
 }
 
-const FASTER: Record<string, string> = { A: "A is faster", B: "B is faster", neither: "no difference to be seen" };
+const FASTER: Record<string, string> = { A: "A is faster", B: "B is faster", neither: "no visible difference" };
 
 export function DiskComparisonPage({ report }: { report: DiskComparison }) {
   // Two runs of one name are told apart by their letters.
@@ -345,14 +317,14 @@ export function DiskComparisonPage({ report }: { report: DiskComparison }) {
       "AB"[at] ?? "",
       <>
         <b>{visible(report.names[at] ?? "")}</b>: {host}
-        {place(run)}; {work(run)}; {when(run)}; {machine(run)}
+        {visible(run.place.dir)}: {disk(run)}; {work(run)}; {when(run)}; {machine(run)}
       </>,
     ];
   });
   const p99 = (pair: DiskComparison["steps"][number]) =>
     pair.p99_ns[0] && pair.p99_ns[1] != null ? pair.p99_ns[1] / pair.p99_ns[0] : null;
   return (
-    <Shell title="Two disk tests" version={report.about.version} facts={facts}>
+    <Shell title="Two disk tests" about={{ ...report.about, sources: [] }} facts={facts}>
       <Plots runs={report.runs} names={names} />
       <section>
         <h2>Side by side</h2>
@@ -361,29 +333,24 @@ export function DiskComparisonPage({ report }: { report: DiskComparison }) {
           rows={report.steps}
           columns={[
             { name: "in flight", value: (pair) => pair.in_flight, rank: 0 },
+            { name: "A ops/s", value: (pair) => pair.operations_per_second[0], format: count, rank: 1 },
+            { name: "B ops/s", value: (pair) => pair.operations_per_second[1], format: count, rank: 1 },
+            { name: "B/A", value: (pair) => pair.ratio, format: (ratio) => fixed(ratio, 3), rank: 0 },
             {
-              name: "A ops/s",
-              value: (pair) => pair.operations_per_second[0],
-              show: (pair) => count(pair.operations_per_second[0]),
-              rank: 1,
-            },
-            {
-              name: "B ops/s",
-              value: (pair) => pair.operations_per_second[1],
-              show: (pair) => count(pair.operations_per_second[1]),
-              rank: 1,
-            },
-            { name: "B/A", value: (pair) => pair.ratio, show: (pair) => fixed(pair.ratio, 3), rank: 0 },
-            {
-              name: "95 % interval",
+              name: "95% interval",
               value: (pair) => pair.interval?.[0],
               show: (pair) => (pair.interval ? `${fixed(pair.interval[0], 3)} to ${fixed(pair.interval[1], 3)}` : "-"),
               rank: 3,
             },
-            { name: "verdict", value: (pair) => FASTER[pair.faster ?? ""] ?? "too short to tell", text: true, rank: 2 },
-            { name: "A p99", value: (pair) => pair.p99_ns[0], show: (pair) => duration(pair.p99_ns[0]), rank: 4 },
-            { name: "B p99", value: (pair) => pair.p99_ns[1], show: (pair) => duration(pair.p99_ns[1]), rank: 4 },
-            { name: "B/A p99", value: p99, show: (pair) => fixed(p99(pair)), rank: 4 },
+            {
+              name: "verdict",
+              value: (pair) => FASTER[pair.faster ?? ""] ?? "too short to judge",
+              text: true,
+              rank: 2,
+            },
+            { name: "A p99", value: (pair) => pair.p99_ns[0], format: duration, rank: 4 },
+            { name: "B p99", value: (pair) => pair.p99_ns[1], format: duration, rank: 4 },
+            { name: "B/A p99", value: p99, format: fixed, rank: 4 },
           ]}
         />
       </section>

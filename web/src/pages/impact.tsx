@@ -9,14 +9,9 @@ import { colour } from "../parts/palette";
 import { type Fact, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { linearTicks } from "../parts/ticks";
-import { seconds, utc } from "../parts/time";
 import type { Impact, ImpactCell, LongImpact } from "../report";
 
 const SECOND = 1e9;
-
-/** When it began, and how long was measured. */
-const began = (started: number, length: number): string =>
-  `${utc().full(seconds(started))} UTC, ${duration(length)} measured`;
 
 const elapsed = {
   name: "time measured",
@@ -55,17 +50,15 @@ export function placed(report: Impact) {
   return { xs, values, marks, length: at };
 }
 
+const atMostOne = (part: number | null, of = 1): number | null => (part == null ? null : Math.min(1, part / of));
+
 function columnsOf(report: Impact): { cost: Column<ImpactCell>[]; used: Column<ImpactCell>[] } {
-  const time = (of: (cell: ImpactCell) => number | null) => ({
-    value: of,
-    show: (cell: ImpactCell) => duration(of(cell)),
-    zero: true,
-  });
-  const share = (of: (cell: ImpactCell) => number | null) => ({
-    value: of,
-    show: (cell: ImpactCell) => percent(of(cell)),
-    zero: true,
-  });
+  const share = (
+    name: string,
+    about: string,
+    rank: number,
+    of: (cell: ImpactCell) => number | null,
+  ): Column<ImpactCell> => ({ name, value: of, format: percent, about, rank, zero: true });
   const part = (cell: ImpactCell, ns: number | null) => (ns == null ? null : ns / Math.max(cell.measured_ns, 1));
   const rate = (cell: ImpactCell, n: number | null) =>
     n == null ? null : (n * SECOND) / Math.max(cell.measured_ns, 1);
@@ -74,21 +67,16 @@ function columnsOf(report: Impact): { cost: Column<ImpactCell>[]; used: Column<I
     { name: "level", value: (cell) => visible(cell.name), text: true, rank: 0 },
   ];
   const host = (cell: ImpactCell) =>
-    report.processors
-      ? Math.min(1, part(cell, cell.host_busy_ns) === null ? NaN : part(cell, cell.host_busy_ns)! / report.processors)
-      : null;
-  const disk = (cell: ImpactCell) => {
-    const busy = part(cell, cell.disk_busy_ns);
-    return busy == null ? null : Math.min(1, busy);
-  };
+    report.processors ? atMostOne(part(cell, cell.host_busy_ns), report.processors) : null;
+  const disk = (cell: ImpactCell) => atMostOne(part(cell, cell.disk_busy_ns));
   return {
     cost: [
       ...head,
-      { name: "ops/s", value: (cell) => cell.throughput, show: (cell) => count(cell.throughput), rank: 0 },
+      { name: "ops/s", value: (cell) => cell.throughput, format: count, rank: 0 },
       {
         name: "loss",
         value: (cell) => cell.loss,
-        show: (cell) => (cell.loss == null ? "" : percent(cell.loss, 1)),
+        format: (loss) => (loss == null ? "" : percent(loss, 1)),
         rank: 0,
         zero: true,
         tone: (cell) => (cell.differs ? "worse" : ""),
@@ -100,10 +88,10 @@ function columnsOf(report: Impact): { cost: Column<ImpactCell>[]; used: Column<I
         rank: 2,
         zero: true,
       },
-      { name: "p50", ...time((cell) => cell.p50_ns), rank: 3 },
-      { name: "p95", ...time((cell) => cell.p95_ns), rank: 4 },
-      { name: "p99", ...time((cell) => cell.p99_ns), rank: 3 },
-      { name: "max", ...time((cell) => cell.max_ns), rank: 5 },
+      { name: "p50", value: (cell) => cell.p50_ns, format: duration, rank: 3 },
+      { name: "p95", value: (cell) => cell.p95_ns, format: duration, rank: 4 },
+      { name: "p99", value: (cell) => cell.p99_ns, format: duration, rank: 3 },
+      { name: "max", value: (cell) => cell.max_ns, format: duration, rank: 5 },
       {
         name: "verdict",
         value: (cell) => (cell.differs == null ? "" : cell.differs ? "different" : "no difference"),
@@ -114,35 +102,19 @@ function columnsOf(report: Impact): { cost: Column<ImpactCell>[]; used: Column<I
     ],
     used: [
       ...head,
-      { name: "server cpu", about: "of one processor", ...share((cell) => part(cell, cell.server_cpu_ns)), rank: 1 },
-      { name: "load cpu", about: "of one processor", ...share((cell) => part(cell, cell.load_cpu_ns)), rank: 2 },
-      { name: "host cpu", about: "of all processors", ...share(host), rank: 1 },
-      { name: "disk", about: "of its time", ...share(disk), rank: 1 },
-      {
-        name: "written/s",
-        value: (cell) => rate(cell, cell.written_bytes),
-        show: (cell) => bytes(rate(cell, cell.written_bytes)),
-        rank: 3,
-        zero: true,
-      },
-      {
-        name: "log/s",
-        value: (cell) => rate(cell, cell.log_bytes),
-        show: (cell) => bytes(rate(cell, cell.log_bytes)),
-        rank: 3,
-        zero: true,
-      },
-      {
-        name: "lock waits/s",
-        value: (cell) => rate(cell, cell.lock_waits),
-        show: (cell) => count(rate(cell, cell.lock_waits)),
-        rank: 4,
-        zero: true,
-      },
+      share("server cpu", "of one processor", 1, (cell) => part(cell, cell.server_cpu_ns)),
+      share("load cpu", "of one processor", 2, (cell) => part(cell, cell.load_cpu_ns)),
+      share("host cpu", "of all processors", 1, host),
+      share("disk", "of its time", 1, disk),
+      { name: "written/s", value: (cell) => rate(cell, cell.written_bytes), format: bytes, rank: 3, zero: true },
+      { name: "log/s", value: (cell) => rate(cell, cell.log_bytes), format: bytes, rank: 3, zero: true },
+      { name: "lock waits/s", value: (cell) => rate(cell, cell.lock_waits), format: count, rank: 4, zero: true },
       {
         name: "lock wait/s",
-        ...time((cell) => rate(cell, cell.lock_wait_us == null ? null : cell.lock_wait_us * 1e3)),
+        value: (cell) => rate(cell, cell.lock_wait_us == null ? null : cell.lock_wait_us * 1e3),
+        format: duration,
         rank: 4,
+        zero: true,
       },
     ],
   };
@@ -164,16 +136,13 @@ export function ImpactPage({ report }: { report: Impact }) {
   const first = report.slices[0];
   const rounds = Math.max(0, ...report.slices.map((slice) => slice.round + 1));
   const facts: Fact[] = [
-    ["host", report.about.host ? visible(report.about.host) : visible(report.server)],
-    ["source", visible(report.server)],
     [
       "test",
       `OLTP mix on ${exact(report.documents)} documents, ${rounds} rounds of ${duration(first?.length_ns ?? 0)} for each level and number of clients, in alternation`,
     ],
-    ["time", began(report.started_ns, drawn.length * SECOND)],
   ];
   return (
-    <Shell title="Impact of profiling" version={report.about.version} facts={facts}>
+    <Shell title="Impact of profiling" about={report.about} facts={facts}>
       <Words tone="verdict" lines={[...report.verdicts, report.bottleneck].filter(Boolean)} />
       {drawn.xs.length > 0 && (
         <Chart
@@ -209,14 +178,9 @@ export function LongImpactPage({ report }: { report: LongImpact }) {
     [],
   );
   const marks = report.wrapped_ns == null ? [] : [{ at: report.wrapped_ns / SECOND, name: "system.profile wraps" }];
-  const facts: Fact[] = [
-    ["host", report.about.host ? visible(report.about.host) : visible(report.server)],
-    ["source", visible(report.server)],
-    ["test", `level ${report.level ?? "-"}, ${plural(report.clients, "client")}`],
-    ["time", began(report.started_ns, report.seconds.length * SECOND)],
-  ];
+  const facts: Fact[] = [["test", `level ${report.level ?? "-"}, ${plural(report.clients, "client")}`]];
   return (
-    <Shell title="Impact of profiling, long run" version={report.about.version} facts={facts}>
+    <Shell title="Impact of profiling, long run" about={report.about} facts={facts}>
       <Words tone="verdict" lines={[report.verdict]} />
       <div class="tiles">
         <Tile

@@ -2,96 +2,73 @@
 
 import { useMemo, useState } from "preact/hooks";
 
+import { Bars } from "../parts/bars";
 import { Chart, type Range } from "../parts/chart";
 import type { Column } from "../parts/columns";
 import { type By, bounds, density, heat } from "../parts/density";
 import { brief, bytes, count, duration, exact, fixed, percent, visible } from "../parts/format";
 import { COLOURS, REST } from "../parts/palette";
-import { type Fact, Lost, Shell, spanText, Tile, Words } from "../parts/shell";
+import { type Fact, Facts, Lost, Shell, Tile, Words } from "../parts/shell";
 import { Table } from "../parts/table";
 import { linearTicks } from "../parts/ticks";
-import { utc } from "../parts/time";
 import type { IoFile, IoPicture, IoReport } from "../report";
-import { Bars } from "./digest";
 
 /** What a person knows a file by. */
 const nameOf = (file: IoFile): string => visible(file.label ?? file.path?.split("/").pop() ?? `file ${file.file}`);
 
 const FILES: Column<IoFile>[] = [
-  { name: "reads", value: (file) => file.reads.count, show: (file) => count(file.reads.count), rank: 1 },
-  { name: "bytes", value: (file) => file.reads.bytes, show: (file) => bytes(file.reads.bytes), rank: 2 },
-  {
-    name: "time",
-    about: "time spent in reads",
-    value: (file) => file.reads.latency_ns.sum,
-    show: (file) => duration(file.reads.latency_ns.sum),
-    rank: 0,
-  },
-  {
-    name: "p50",
-    value: (file) => file.reads.latency_ns.p50,
-    show: (file) => duration(file.reads.latency_ns.p50),
-    rank: 4,
-  },
-  {
-    name: "p99",
-    value: (file) => file.reads.latency_ns.p99,
-    show: (file) => duration(file.reads.latency_ns.p99),
-    rank: 2,
-  },
+  { name: "reads", value: (file) => file.reads.count, format: count, rank: 1 },
+  { name: "bytes", value: (file) => file.reads.bytes, format: bytes, rank: 2 },
+  { name: "time", value: (file) => file.reads.latency_ns.sum, format: duration, rank: 0, about: "time spent in reads" },
+  { name: "p50", value: (file) => file.reads.latency_ns.p50, format: duration, rank: 4 },
+  { name: "p99", value: (file) => file.reads.latency_ns.p99, format: duration, rank: 2 },
   {
     name: "cached",
-    about: "share that came from the page cache",
     value: (file) => file.reads.cached_share,
-    show: (file) => percent(file.reads.cached_share),
+    format: percent,
     rank: 3,
     zero: true,
+    about: "share that came from the page cache",
   },
-  {
-    name: "sequential",
-    value: (file) => file.reads.sequential_share,
-    show: (file) => percent(file.reads.sequential_share),
-    rank: 5,
-    zero: true,
-  },
+  { name: "sequential", value: (file) => file.reads.sequential_share, format: percent, rank: 5, zero: true },
   {
     name: "randomness",
-    about: "jumps among consecutive reads, 0 to 1",
     value: (file) => file.reads.randomness,
-    show: (file) => fixed(file.reads.randomness),
+    format: fixed,
     rank: 3,
     zero: true,
+    about: "jumps among consecutive reads, 0 to 1",
   },
   {
     name: "run",
-    about: "bytes read in a row, on average",
     value: (file) => file.reads.run_mean,
-    show: (file) => count(file.reads.run_mean),
+    format: count,
     rank: 9,
+    about: "bytes read in a row, on average",
   },
   {
     name: "amplification",
-    about: "bytes read for each byte of the file that was touched",
     value: (file) => file.reads.amplification,
-    show: (file) => fixed(file.reads.amplification),
+    format: fixed,
     rank: 6,
+    about: "bytes read for each byte of the file that was touched",
   },
   {
     name: "device/B",
-    about: "bytes from the device for each byte read",
     value: (file) => file.reads.device_bytes_per_byte,
-    show: (file) => fixed(file.reads.device_bytes_per_byte),
+    format: fixed,
     rank: 8,
+    about: "bytes from the device for each byte read",
   },
   {
     name: "read ahead for nothing",
-    about: "a lower bound where the recording was made without --readahead",
     value: (file) => wasted(file),
-    show: (file) => bytes(wasted(file)),
+    format: bytes,
     rank: 7,
+    about: "a lower bound where the recording was made without --readahead",
   },
-  { name: "writes", value: (file) => file.writes?.count ?? 0, show: (file) => count(file.writes?.count ?? 0), rank: 6 },
-  { name: "flushes", value: (file) => file.syncs, show: (file) => count(file.syncs), rank: 8 },
+  { name: "writes", value: (file) => file.writes?.count ?? 0, format: count, rank: 6 },
+  { name: "flushes", value: (file) => file.syncs, format: count, rank: 8 },
   { name: "file", value: nameOf, text: true, main: true },
 ];
 
@@ -110,18 +87,8 @@ export function IoPage({ report }: { report: IoReport }) {
   const picture = pictures[at];
   const file = picture ? report.files.find((file) => file.file === picture.file) : report.files[0];
   const span = (report.end_ns ?? 0) - (report.start_ns ?? 0);
-  const facts: Fact[] = [
-    ["host", report.about.host ? visible(report.about.host) : "not known"],
-    ["source", report.about.sources.map(visible).join(", ")],
-    [
-      "time",
-      report.start_ns != null && report.end_ns != null
-        ? spanText(report.start_ns, report.end_ns, utc())
-        : "no accesses",
-    ],
-  ];
   return (
-    <Shell title="Accesses to files" version={report.about.version} facts={facts}>
+    <Shell title="Accesses to files" about={report.about}>
       {report.incomplete && <Words tone="bad" lines={[`Incomplete: ${report.incomplete}`]} />}
       <Lost lost={report.lost} />
       <Words tone="verdict" lines={report.verdict.words} />
@@ -201,28 +168,18 @@ export function IoPage({ report }: { report: IoReport }) {
           rows={report.threads}
           by="time in reads"
           columns={[
-            { name: "reads", value: (thread) => thread.reads, show: (thread) => count(thread.reads), rank: 1 },
-            {
-              name: "bytes",
-              value: (thread) => thread.read_bytes,
-              show: (thread) => bytes(thread.read_bytes),
-              rank: 3,
-            },
-            {
-              name: "time in reads",
-              value: (thread) => thread.read_ns,
-              show: (thread) => duration(thread.read_ns),
-              rank: 0,
-            },
+            { name: "reads", value: (thread) => thread.reads, format: count, rank: 1 },
+            { name: "bytes", value: (thread) => thread.read_bytes, format: bytes, rank: 3 },
+            { name: "time in reads", value: (thread) => thread.read_ns, format: duration, rank: 0 },
             {
               name: "waits",
-              about: "share of its time spent in reads, from its first access to its last",
               value: (thread) => thread.read_share,
-              show: (thread) => percent(thread.read_share),
+              format: percent,
               rank: 2,
               zero: true,
+              about: "share of its time spent in reads, from its first access to its last",
             },
-            { name: "writes", value: (thread) => thread.writes, show: (thread) => count(thread.writes), rank: 4 },
+            { name: "writes", value: (thread) => thread.writes, format: count, rank: 4 },
             { name: "what for", value: (thread) => thread.role, text: true, rank: 2 },
             {
               name: "thread",
@@ -239,14 +196,7 @@ export function IoPage({ report }: { report: IoReport }) {
             <summary>
               <h2>How it was recorded</h2>
             </summary>
-            <dl class="list">
-              {Object.entries(report.info).map(([key, value]) => (
-                <div key={key}>
-                  <dt>{visible(key)}</dt>
-                  <dd>{visible(value)}</dd>
-                </div>
-              ))}
-            </dl>
+            <Facts kind="list" facts={Object.entries(report.info)} />
           </details>
         </section>
       )}
@@ -334,7 +284,7 @@ function FileCharts({ picture, file, by }: { picture: IoPicture; file: IoFile | 
 
 function FileDetail({ file, onShow }: { file: IoFile; onShow: (() => void) | null }) {
   const { reads, writes } = file;
-  const facts: [string, string | null][] = [
+  const facts: Fact[] = [
     ["path", file.path],
     ["holds", file.label],
     ["kind", file.role],
@@ -367,16 +317,7 @@ function FileDetail({ file, onShow }: { file: IoFile; onShow: (() => void) | nul
           Show its charts
         </button>
       )}
-      <dl class="list">
-        {facts
-          .filter(([, value]) => value)
-          .map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd>{visible(value ?? "")}</dd>
-            </div>
-          ))}
-      </dl>
+      <Facts kind="list" facts={facts} />
       {file.phases.length > 1 && (
         <Table
           name="phases"
@@ -386,20 +327,14 @@ function FileDetail({ file, onShow }: { file: IoFile; onShow: (() => void) | nul
             {
               name: "from",
               value: (phase) => phase.start_ns - file.phases[0]!.start_ns,
-              show: (phase) => duration(phase.start_ns - file.phases[0]!.start_ns),
+              format: duration,
               zero: true,
               rank: 1,
             },
-            { name: "length", value: (phase) => phase.length_ns, show: (phase) => duration(phase.length_ns), rank: 1 },
-            { name: "reads", value: (phase) => phase.reads, show: (phase) => count(phase.reads), rank: 1 },
-            { name: "bytes", value: (phase) => phase.bytes, show: (phase) => bytes(phase.bytes), rank: 2 },
-            {
-              name: "randomness",
-              value: (phase) => phase.randomness,
-              show: (phase) => fixed(phase.randomness),
-              zero: true,
-              rank: 2,
-            },
+            { name: "length", value: (phase) => phase.length_ns, format: duration, rank: 1 },
+            { name: "reads", value: (phase) => phase.reads, format: count, rank: 1 },
+            { name: "bytes", value: (phase) => phase.bytes, format: bytes, rank: 2 },
+            { name: "randomness", value: (phase) => phase.randomness, format: fixed, zero: true, rank: 2 },
           ]}
         />
       )}

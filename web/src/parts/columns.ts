@@ -7,7 +7,9 @@ export interface Column<Row> {
   about?: string;
   /** What it is sorted by. What is not known sorts last, either way. */
   value: (row: Row) => number | string | null | undefined;
-  /** What is shown; the value itself where it is left out. */
+  /** How a figure is shown, with its unit. */
+  format?: (value: number | null) => string;
+  /** What is shown where that does not follow from the value; the value itself where both are left out. */
   show?: (row: Row) => string;
   /** Text stands left and wraps. */
   text?: boolean;
@@ -25,6 +27,7 @@ export interface Column<Row> {
 export function shown<Row>(column: Column<Row>, row: Row): string {
   if (column.show) return column.show(row);
   const value = column.value(row);
+  if (column.format) return column.format(typeof value === "number" ? value : null);
   return value == null ? "-" : String(value);
 }
 

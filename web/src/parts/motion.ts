@@ -4,18 +4,30 @@ import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
 const THEME = "themechange";
 
+export type Theme = "system" | "dark" | "light";
+
+let chosen: Theme = "system";
+const ofSystem = () => matchMedia("(prefers-color-scheme: dark)");
+
 /** The colours that the page has now. */
-export function themeNow(): "dark" | "light" {
-  const chosen = document.documentElement.dataset["theme"];
-  if (chosen === "dark" || chosen === "light") return chosen;
-  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+export const themeNow = (): "dark" | "light" =>
+  chosen === "system" ? (ofSystem().matches ? "dark" : "light") : chosen;
+
+function apply() {
+  document.documentElement.dataset["theme"] = themeNow();
+  dispatchEvent(new Event(THEME));
 }
 
 /** Chooses the colours: dark, light, or those of the system. */
-export function setTheme(theme: "dark" | "light" | "system") {
-  if (theme === "system") delete document.documentElement.dataset["theme"];
-  else document.documentElement.dataset["theme"] = theme;
-  dispatchEvent(new Event(THEME));
+export function setTheme(theme: Theme) {
+  chosen = theme;
+  apply();
+}
+
+/** Takes the colours of the system, now and when they change. */
+export function followSystem() {
+  ofSystem().addEventListener("change", apply);
+  apply();
 }
 
 /** The colours of the page and the width of an element; draws again when one of them changes. */
@@ -24,13 +36,8 @@ export function useMotion(element: { current: HTMLElement | null }): { theme: st
   const [width, setWidth] = useState(0);
   useEffect(() => {
     const update = () => change(themeNow());
-    const media = matchMedia("(prefers-color-scheme: dark)");
-    media.addEventListener("change", update);
     addEventListener(THEME, update);
-    return () => {
-      media.removeEventListener("change", update);
-      removeEventListener(THEME, update);
-    };
+    return () => removeEventListener(THEME, update);
   }, []);
   useLayoutEffect(() => {
     const box = element.current;

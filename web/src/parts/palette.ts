@@ -1,4 +1,4 @@
-// Colours of series. They can be told apart on white and on black.
+// Colours of series, which can be distinguished on white and on black.
 
 export const COLOURS = [
   "#3b7dd8",

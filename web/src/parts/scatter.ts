@@ -39,12 +39,13 @@ export function scatter(
   bounds: [Range, Range],
   colourOf: (row: number) => string,
   isShown: (row: number) => boolean,
-  tell: (dot: number) => string,
+  describe: (dot: number) => string,
 ): Layer {
   return {
     bounds,
     draw(plot, context) {
-      const size = 3 * devicePixelRatio;
+      // Charts grow with the screen.
+      const size = ((dots.x.length < 10_000 ? 4 : 3) * devicePixelRatio * plot.height) / 300;
       const [x, y] = [projection(plot, "x", true), projection(plot, "y", true)];
       const { min = 0, max = 1 } = plot.scales["x"] as { min?: number; max?: number };
       context.globalAlpha = dots.x.length > 30_000 ? 0.4 : 0.7;
@@ -68,7 +69,7 @@ export function scatter(
           found = at;
         }
       }
-      return found < 0 ? null : tell(found);
+      return found < 0 ? null : describe(found);
     },
   };
 }

@@ -3,9 +3,10 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import type { About } from "../report";
 import { duration, visible } from "./format";
-import { setTheme } from "./motion";
-import { type Clock, seconds } from "./time";
+import { setTheme, type Theme } from "./motion";
+import { type Clock, seconds, utc } from "./time";
 
 declare const LICENCES: string;
 
@@ -14,10 +15,27 @@ export type Fact = [name: string, value: ComponentChildren];
 
 export interface ShellProps {
   title: string;
-  version: string;
-  facts: readonly Fact[];
+  about: About;
+  /** The clock of its times; that of UTC where it is left out. */
+  clock?: Clock;
+  /** What stands beside host, source, time and version. */
+  facts?: readonly Fact[];
   children: ComponentChildren;
 }
+
+/** Names and what stands for them, without those that are empty. */
+export const Facts = ({ facts, kind }: { facts: readonly Fact[]; kind: "facts" | "list" }) => (
+  <dl class={kind}>
+    {facts
+      .filter(([, value]) => value !== "" && value != null && value !== false)
+      .map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{typeof value === "string" ? visible(value) : value}</dd>
+        </div>
+      ))}
+  </dl>
+);
 
 const KEYS: [keys: string, what: string][] = [
   ["Tab", "to the next chart, heading or row"],
@@ -33,7 +51,6 @@ const KEYS: [keys: string, what: string][] = [
   ["?", "these keys"],
 ];
 
-type Theme = "system" | "dark" | "light";
 const NEXT: Record<Theme, Theme> = { system: "dark", dark: "light", light: "system" };
 
 /** From when to when, with the length in between. Nanoseconds since 1970. */
@@ -46,13 +63,13 @@ export function spanText(first: number, last: number, clock: Clock): string {
 export function Shell(props: ShellProps) {
   const [theme, choose] = useState<Theme>("system");
   const keys = useRef<HTMLDialogElement>(null);
+  const { about, facts = [], clock = utc() } = props;
   const change = (theme: Theme) => {
     choose(theme);
     setTheme(theme);
   };
   useEffect(() => {
-    const hosts = props.facts.find(([name]) => name === "host")?.[1];
-    document.title = [props.title, typeof hosts === "string" ? hosts : "", "mongosonar"].filter(Boolean).join(" · ");
+    document.title = [props.title, visible(about.host ?? ""), "mongosonar"].filter(Boolean).join(" · ");
   }, []);
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
@@ -107,21 +124,21 @@ export function Shell(props: ShellProps) {
             </button>
           </div>
         </div>
-        <dl class="facts">
-          {[...props.facts, ["version", `mongosonar ${props.version}`] as Fact]
-            .filter(([, value]) => value !== "" && value != null)
-            .map(([name, value]) => (
-              <div key={name}>
-                <dt>{name}</dt>
-                <dd>{value}</dd>
-              </div>
-            ))}
-        </dl>
+        <Facts
+          kind="facts"
+          facts={[
+            ["host", about.host ?? (about.start_ns != null && "not known")],
+            ["source", about.sources.join(", ")],
+            ["time", about.start_ns != null && about.end_ns != null && spanText(about.start_ns, about.end_ns, clock)],
+            ...facts,
+            ["version", `mongosonar ${about.version}`],
+          ]}
+        />
       </header>
       <main>{props.children}</main>
       <footer>
         <details>
-          <summary>mongosonar {props.version} · licences</summary>
+          <summary>mongosonar {about.version} · licences</summary>
           <p>This page needs no network. Its charts are drawn by uPlot, its parts by Preact:</p>
           <pre>{LICENCES}</pre>
         </details>

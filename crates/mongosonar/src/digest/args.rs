@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use sonar_core::Timestamp;
 use sonar_decode::syntax::time;
 use sonar_view::kit::Zone;
-use sonar_view::logs::By;
+use sonar_view::logs::RowOrder;
 
 use crate::connection::ServerArgs;
 use crate::outfile;
@@ -121,14 +121,16 @@ pub struct CompareArgs {
 
 /// A column of a digest, by its name in the help, its heading or its name in `--json`.
 fn parse_sort(text: &str) -> Result<String, String> {
-    match By::from_name(text) {
+    match RowOrder::from_name(text) {
         Some(by) => Ok(by.name().to_owned()),
-        None => Err(format!("no such column; there are: {}", By::ALL.map(By::name).join(" "))),
+        None => {
+            Err(format!("no such column; there are: {}", RowOrder::names().collect::<Vec<_>>().join(" ")))
+        }
     }
 }
 
 fn sort_help() -> String {
-    format!("Sort by this column: {} [default: time]", By::ALL.map(By::name).join(" "))
+    format!("Sort by this column: {} [default: time]", RowOrder::names().collect::<Vec<_>>().join(" "))
 }
 
 /// The zone in which times are shown and read.

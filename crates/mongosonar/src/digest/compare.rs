@@ -10,7 +10,7 @@ use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Digest, DigestSettings, GroupBy, Source};
 use sonar_view::compare::{self, Comparison, Side};
 use sonar_view::kit::Zone;
-use sonar_view::logs::saved::{self, Read};
+use sonar_view::logs::saved::{self, SavedDigest};
 use sonar_view::queries::Classes;
 
 use super::captures::{self, Captured};
@@ -134,7 +134,7 @@ pub fn load(
     let (gathered, source) = match content {
         Content::Digest => {
             let saved = saved::read(&whole(path, stop)?).with_context(|| input::name(path))?;
-            let Read { digest, host, source, is_whole, shape_rules } = saved;
+            let SavedDigest { digest, host, source, is_whole, shape_rules } = saved;
             return Ok(LoadedDigest {
                 digest,
                 host,

@@ -217,7 +217,7 @@ fn reference(path: &Path) -> i64 {
 #[cfg(test)]
 mod tests {
     use sonar_core::{DigestSettings, GroupBy, Source};
-    use sonar_view::logs::{View, Wanted, json};
+    use sonar_view::logs::{View, ViewOptions, json};
     use sonar_view::queries::Classes;
 
     use super::*;
@@ -231,10 +231,10 @@ mod tests {
         reading.lines(log, "a test");
         let SourceDigest { digest, reading, notices, .. } = reading.finish(&span);
         assert_eq!(reading.imbalances(), Vec::<String>::new());
-        let wanted = Wanted::default();
+        let wanted = ViewOptions::default();
         let view = View::new(&digest, Source::Log, Some(&reading), notices.as_ref(), &wanted);
         let mut out = Vec::new();
-        json::write(&view, &mut out).unwrap();
+        json(&view, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

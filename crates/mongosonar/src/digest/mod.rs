@@ -19,9 +19,9 @@ use anyhow::{Context, Result};
 use sonar_core::{DigestSettings, GroupBy, Source};
 use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
-use sonar_view::kit::{Reader, escape};
+use sonar_view::kit::{Fitting, Reader, escape};
 use sonar_view::logs::hint::Indexes;
-use sonar_view::logs::{self, By, SourceSummary, View, Wanted};
+use sonar_view::logs::{self, RowOrder, SourceSummary, View, ViewOptions};
 use sonar_view::queries::Form;
 
 pub use self::args::{CompareArgs, DigestArgs, LogsCommand, ZoneArgs};
@@ -116,10 +116,10 @@ fn collector(args: &DigestArgs, source: Source) -> Collector {
 }
 
 /// The order of the rows of a digest, from its name.
-pub fn sort(name: Option<&str>) -> Result<By> {
-    let Some(name) = name else { return Ok(By::default()) };
-    By::from_name(name).ok_or_else(|| {
-        let names: Vec<_> = By::ALL.iter().map(|by| by.name()).collect();
+pub fn sort(name: Option<&str>) -> Result<RowOrder> {
+    let Some(name) = name else { return Ok(RowOrder::default()) };
+    RowOrder::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = RowOrder::names().collect();
         usage!("no column {name:?} to sort by; there are: {}", names.join(" "))
     })
 }
@@ -149,7 +149,7 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Res
     let Shown { source, sources, notes, server } = shown;
     let source = source.unwrap_or(Source::Wire);
     let sort = sort(args.sort.as_deref())?;
-    let wanted = Wanted {
+    let wanted = ViewOptions {
         sort,
         limit: args.limit,
         filter: args.filter.clone().unwrap_or_default(),
@@ -183,18 +183,18 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Res
         view.host = Some(server.info().address.to_string());
     }
     if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| logs::json::write(&view, out)))?;
+        outfile::write(path, |out| page::write(out, |out| logs::json(&view, out)))?;
     }
     let mut out = BufWriter::with_capacity(64 * 1024, io::stdout());
     if args.json {
-        logs::json::write(&view, &mut out)?;
+        logs::json(&view, &mut out)?;
     } else if args.csv {
-        logs::csv::write(&view, &mut out)?;
+        logs::csv(&view, &mut out)?;
         let left_out = view.left_out().line(view.sample, Reader::CommandLine);
         left_out.iter().for_each(|line| eprintln!("mongosonar: {line}"));
     } else {
         view.rows.truncate(args.limit.unwrap_or(ROWS));
-        logs::text::write(&view, screen::width(), &mut out)?;
+        logs::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
     }
     out.flush()?;
     Ok(if read.damaged { TRUNCATED } else { OK })

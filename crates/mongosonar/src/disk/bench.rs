@@ -11,6 +11,7 @@ use sonar_sys::Host;
 use sonar_sys::disk::leftovers;
 use sonar_view::disk::run::{KIND, Run, SCHEMA, Settings};
 use sonar_view::disk::text;
+use sonar_view::kit::Fitting;
 
 use super::args::{AccessArg, BenchArgs, EngineArg};
 use super::config::{self, MOST_BYTES, Options};
@@ -84,16 +85,16 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
 /// Writes what was asked for.
 fn show(args: &BenchArgs, run: &Run) -> Result<()> {
     if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| run.write(out)))?;
+        outfile::write(path, |out| page::write(out, |out| run.json(out)))?;
     }
     let mut out = io::stdout().lock();
     if args.json {
-        run.write(&mut out)?;
+        run.json(&mut out)?;
     } else {
         if !args.quiet {
             writeln!(out)?;
         }
-        text::report(run, columns(), &mut out)?;
+        text::text(run, &mut Fitting::new(&mut out, Some(columns())))?;
     }
     Ok(out.flush()?)
 }

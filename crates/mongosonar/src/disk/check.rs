@@ -11,7 +11,7 @@ use sonar_sys::disk::file_system_state;
 use sonar_sys::host::devices::{Device, DeviceKind, Devices};
 use sonar_sys::host::mounts::{self, Mount};
 use sonar_sys::host::process::Process;
-use sonar_view::disk::check::Report;
+use sonar_view::disk::check::CheckReport;
 use sonar_view::kit::Fitting;
 
 use super::args::CheckArgs;
@@ -34,10 +34,10 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     let report = look(args)?;
     let mut out = io::stdout().lock();
     if args.json {
-        report.write(&mut out)?;
+        report.json(&mut out)?;
     } else {
         let mut out = Fitting::new(&mut out, screen::width());
-        report.lines(&mut out)?;
+        report.text(&mut out)?;
         out.flush()?;
     }
     out.flush()?;
@@ -48,7 +48,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
     })
 }
 
-fn look(args: &CheckArgs) -> Result<Report> {
+fn look(args: &CheckArgs) -> Result<CheckReport> {
     let machine = Host::at(&args.root);
     folder(&args.root)?;
     if !machine.path("proc").is_dir() && !machine.path("sys").is_dir() {
@@ -106,7 +106,7 @@ fn look(args: &CheckArgs) -> Result<Report> {
         let own = mongod.filter(|_| args.dbpath.is_none());
         unseen.extend(of_folder(&machine, dbpath, own, &mut facts));
     }
-    Ok(Report { dbpath: facts.dbpath.clone(), about, findings: findings(&facts), unseen })
+    Ok(CheckReport { dbpath: facts.dbpath.clone(), about, findings: findings(&facts), unseen })
 }
 
 /// The folder of the data, and how it was found, in words.

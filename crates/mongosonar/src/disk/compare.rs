@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::disk::estimate::Work;
-use sonar_view::disk::compare::Comparison;
+use sonar_view::disk::compare::RunComparison;
 use sonar_view::disk::estimate::Estimate;
 use sonar_view::disk::run::{MOST_BYTES, Run};
+use sonar_view::kit::Fitting;
 
 use super::args::{BenchArgs, EstimateArgs};
 use super::bench::columns;
@@ -43,15 +44,15 @@ pub fn run(files: &[PathBuf], args: &BenchArgs) -> Result<u8> {
     let [a_path, b_path] = files else { return Err(usage!("--compare needs two files")) };
     let (a, b) = (read(a_path)?, read(b_path)?);
     let names = [a_path, b_path].map(|path| path.display().to_string());
-    let comparison = Comparison::new(&a, &b, names);
+    let comparison = RunComparison::new(&a, &b, names);
     if let Some(path) = &args.html {
-        outfile::write(path, |out| page::write(out, |out| comparison.write(&a, &b, out)))?;
+        outfile::write(path, |out| page::write(out, |out| comparison.json(&a, &b, out)))?;
     }
     let mut out = io::stdout().lock();
     if args.json {
-        comparison.write(&a, &b, &mut out)?;
+        comparison.json(&a, &b, &mut out)?;
     } else {
-        comparison.report(&a, &b, columns(), &mut out)?;
+        comparison.text(&a, &b, &mut Fitting::new(&mut out, Some(columns())))?;
     }
     out.flush()?;
     Ok(OK)
@@ -81,9 +82,9 @@ pub fn estimate(args: &EstimateArgs) -> Result<u8> {
     };
     let mut out = io::stdout().lock();
     if args.json {
-        estimate.write(&mut out)?;
+        estimate.json(&mut out)?;
     } else {
-        estimate.report(columns(), &mut out)?;
+        estimate.text(&mut Fitting::new(&mut out, Some(columns())))?;
     }
     out.flush()?;
     Ok(OK)

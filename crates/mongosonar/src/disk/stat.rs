@@ -11,8 +11,8 @@ use sonar_sys::Host;
 use sonar_sys::host::devices::{Counted, Device, DeviceKind};
 use sonar_sys::host::mounts;
 use sonar_view::disk::run::DeviceRates;
-use sonar_view::disk::stat::Interval;
-use sonar_view::kit::escape;
+use sonar_view::disk::stat::DeviceInterval;
+use sonar_view::kit::{Fitting, escape};
 
 use super::args::StatArgs;
 use super::place::folder;
@@ -51,15 +51,15 @@ pub fn run(args: &StatArgs) -> Result<u8> {
         let now = read()?;
         let elapsed = at.elapsed();
         at += elapsed;
-        let interval = Interval::new(
+        let interval = DeviceInterval::new(
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
             elapsed.as_secs_f64(),
             wanted.rates(&before, &now, elapsed.as_nanos() as u64),
         );
         if args.json {
-            interval.write(&mut out)?;
+            interval.json(&mut out)?;
         } else {
-            interval.table(screen::width().unwrap_or(usize::MAX / 2), &mut out)?;
+            interval.text(&mut Fitting::new(&mut out, screen::width()))?;
         }
         out.flush()?;
         before = now;

@@ -35,7 +35,7 @@ pub enum IoCommand {
     Record(IoRecordArgs),
     /// Report on a recording: access path, randomness, re-reads, who waits; with a verdict in words
     #[command(
-        after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --svg reads.svg\n  mongosonar io report reads.msio --html reads.html\n  mongosonar io report reads.msio --bench disk.json"
+        after_help = "Examples:\n  mongosonar io report reads.msio --limit 5\n  mongosonar io report reads.msio --html reads.html\n  mongosonar io report reads.msio --bench disk.json"
     )]
     Report(IoReportArgs),
     /// Compare two recordings: before and after, one shard and another
@@ -157,11 +157,8 @@ pub struct IoReportArgs {
     #[arg(long)]
     pub json: bool,
     /// One line for each access, tab-separated, instead of the report
-    #[arg(long, conflicts_with_all = ["json", "svg", "html"])]
+    #[arg(long, conflicts_with_all = ["json", "html"])]
     pub each: bool,
-    /// Draw the reads of the file that the verdict is about, offset over time, into this SVG file too
-    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
-    pub svg: Option<PathBuf>,
     /// A result of disk bench --json, to estimate reading in order and at random on that disk
     #[arg(long, value_name = "RUN.json", conflicts_with = "each")]
     pub bench: Option<PathBuf>,

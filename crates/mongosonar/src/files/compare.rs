@@ -21,7 +21,7 @@ pub fn run(args: &IoCompareArgs) -> Result<u8> {
         json(sides, limit, out)?;
     } else {
         let names = [args.a.to_string_lossy(), args.b.to_string_lossy()];
-        text([&names[0], &names[1]], sides, limit, Fitting::new(out, screen::width()))?;
+        text([&names[0], &names[1]], sides, limit, &mut Fitting::new(out, screen::width()))?;
     }
     let mut code = OK;
     for (path, side) in [(&args.a, &a), (&args.b, &b)] {

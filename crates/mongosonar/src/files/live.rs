@@ -12,7 +12,8 @@ use sonar_sys::Host;
 use sonar_sys::ebpf::{Event, FileKey, Mode, Trace, Tracer};
 use sonar_sys::host::devices::{Counted, Devices};
 use sonar_view::disk::run::DeviceRates;
-use sonar_view::files::live::{Interval, Row, amplification};
+use sonar_view::files::live::{ActiveFile, FileInterval, amplification};
+use sonar_view::kit::Fitting;
 use sonar_view::queries::live::Screen;
 
 use super::args::{IoBy, IoLiveArgs};
@@ -22,10 +23,9 @@ use super::paths::{Found as PathFound, Paths};
 use super::process::{self, Watch};
 use super::table::FileTable;
 use crate::exit::OK;
+use crate::screen;
 use crate::stop::{self, Ending, Job};
 
-/// Columns of a line if the output is no terminal.
-const WIDTH: usize = 250;
 /// Rows by default.
 const ROWS: usize = 20;
 
@@ -181,7 +181,12 @@ impl View<'_> {
     }
 }
 
-fn show(interval: &Interval, args: &IoLiveArgs, watch: &Watch, screen: Option<&mut Screen>) -> Result<()> {
+fn show(
+    interval: &FileInterval,
+    args: &IoLiveArgs,
+    watch: &Watch,
+    screen: Option<&mut Screen>,
+) -> Result<()> {
     if args.json {
         let mut out = io::stdout().lock();
         interval.json(args.limit.unwrap_or(usize::MAX), &mut out)?;
@@ -189,7 +194,9 @@ fn show(interval: &Interval, args: &IoLiveArgs, watch: &Watch, screen: Option<&m
     } else if let Some(screen) = screen {
         let Some((width, height)) = stop::unless_gone(screen.size())? else { return Ok(()) };
         let limit = args.limit.unwrap_or(usize::from(height));
-        let mut lines = interval.lines(limit, usize::from(width));
+        let mut text = Vec::new();
+        interval.text(limit, &mut Fitting::new(&mut text, Some(usize::from(width))))?;
+        let mut lines: Vec<String> = String::from_utf8_lossy(&text).lines().map(str::to_owned).collect();
         let who = match watch.list_running() {
             none if none.is_empty() => "waiting for a mongod".to_string(),
             some => format!("process {some}"),
@@ -198,9 +205,7 @@ fn show(interval: &Interval, args: &IoLiveArgs, watch: &Watch, screen: Option<&m
         stop::unless_gone(screen.lines(&lines))?;
     } else {
         let mut out = io::stdout().lock();
-        for line in interval.lines(args.limit.unwrap_or(ROWS), WIDTH) {
-            writeln!(out, "{line}")?;
-        }
+        interval.text(args.limit.unwrap_or(ROWS), &mut Fitting::new(&mut out, screen::width()))?;
         writeln!(out)?;
         out.flush()?;
     }
@@ -289,20 +294,20 @@ impl Look {
         Ok(found)
     }
 
-    fn interval(&self, tracer: &Tracer, found: &[Found], by: IoBy, names: &Names) -> Interval {
+    fn interval(&self, tracer: &Tracer, found: &[Found], by: IoBy, names: &Names) -> FileInterval {
         let rows = match by {
             IoBy::File => found
                 .iter()
                 .map(|file| {
                     let held = names.of(&file.path).map(|held| held.label());
                     let name = held.unwrap_or_else(|| file.path.clone());
-                    Row::new(name, &file.now, file.before.as_ref())
+                    ActiveFile::new(name, &file.now, file.before.as_ref())
                 })
                 .collect(),
             IoBy::Namespace => together(found, names),
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Interval {
+        FileInterval {
             end_ns: now.as_nanos() as u64,
             seconds: self.disks.elapsed.as_secs_f64(),
             rows,
@@ -314,7 +319,7 @@ impl Look {
 }
 
 /// Files of one namespace as one row; of one kind, where no namespace is known.
-fn together(found: &[Found], names: &Names) -> Vec<Row> {
+fn together(found: &[Found], names: &Names) -> Vec<ActiveFile> {
     let mut groups: BTreeMap<String, Vec<&Found>> = BTreeMap::new();
     for file in found {
         let name = match (names.of(&file.path), FileRole::of(&file.path).name()) {
@@ -329,10 +334,10 @@ fn together(found: &[Found], names: &Names) -> Vec<Row> {
     let row = |(name, files): (String, Vec<&Found>)| {
         let mut usage = Usage::default();
         for file in &files {
-            usage.add(&Row::new(String::new(), &file.now, file.before.as_ref()).usage);
+            usage.add(&ActiveFile::new(String::new(), &file.now, file.before.as_ref()).usage);
         }
         let now: Vec<_> = files.iter().map(|file| file.now.clone()).collect();
-        Row { name, usage, amplification: amplification(&now) }
+        ActiveFile { name, usage, amplification: amplification(&now) }
     };
     groups.into_iter().map(row).collect()
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
 use sonar_decode::io_file::{Block, Parser, Step};
-use sonar_view::files::{Bench, Recording, json, svg, text};
-use sonar_view::kit::escape;
+use sonar_view::files::{Bench, Recording, json, text};
+use sonar_view::kit::{Fitting, escape};
 
 use super::args::IoReportArgs;
 use super::{DEVICE, HOLDS};
@@ -83,10 +83,7 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
     if args.json {
         json(&loaded.recording(), limit, &pictures, out)?;
     } else {
-        text(&loaded.recording(), limit, screen::width(), out)?;
-    }
-    if let Some(path) = &args.svg {
-        picture(&args.file, &loaded, path)?;
+        text(&loaded.recording(), limit, &mut Fitting::new(out, screen::width()))?;
     }
     if let Some(path) = &args.html {
         outfile::write(path, |out| page::write(out, |out| json(&loaded.recording(), limit, &pictures, out)))?;
@@ -151,28 +148,29 @@ fn list(recording: &Path) -> Result<u8> {
     Ok(OK)
 }
 
-/// Cells of the picture, and of each picture in the page.
-const CELLS: (usize, usize) = (320, 160);
-const PAGE_CELLS: (usize, usize) = (240, 120);
+/// Columns and rows of a picture in the page.
+const CELLS: (usize, usize) = (240, 120);
 /// The most files with a picture in the page.
 const PICTURES: usize = 6;
 
-/// Draws the pictures of some files. It reads the recording again, because only now the range of both axes is known.
-fn draw(path: &Path, loaded: &Loaded, files: &[u32], cells: (usize, usize)) -> Result<Vec<(u32, Density)>> {
-    if path == Path::new("-") {
+/// Pictures of the files on which most time was spent in reads, for the page. Reads the recording again, as only now
+/// the ends of both axes are known.
+fn pictures(recording: &Path, loaded: &Loaded) -> Result<Vec<(u32, Density)>> {
+    if recording == Path::new("-") {
         return Err(usage!(
-            "a picture reads the recording twice, which standard input cannot be: give it as a file"
+            "a page reads the recording twice, which standard input cannot be: give it as a file"
         ));
     }
     let Some(span) = loaded.analysis.span() else { return Ok(Vec::new()) };
-    let mut pictures: Vec<_> = files
-        .iter()
-        .filter_map(|file| {
-            let reach = loaded.analysis.file(*file)?.reads.reach;
-            (reach > 0).then(|| (*file, Density::new(cells.0, cells.1, span, reach)))
-        })
+    let mut pictures: Vec<_> = loaded
+        .recording()
+        .ranked()
+        .into_iter()
+        .take(PICTURES)
+        .filter(|(_, file)| file.reads.reach > 0)
+        .map(|(id, file)| (id, Density::new(CELLS.0, CELLS.1, span, file.reads.reach)))
         .collect();
-    each_access(path, |access| {
+    each_access(recording, |access| {
         if access.kind.is_read()
             && access.given > 0
             && let Some((_, density)) = pictures.iter_mut().find(|(file, _)| *file == access.file)
@@ -181,32 +179,6 @@ fn draw(path: &Path, loaded: &Loaded, files: &[u32], cells: (usize, usize)) -> R
         }
     })?;
     Ok(pictures)
-}
-
-/// Draws the reads of the file that the verdict is about.
-fn picture(recording: &Path, loaded: &Loaded, picture: &Path) -> Result<()> {
-    let described = loaded.recording();
-    let drawn = match described.verdict().0.file {
-        Some(id) => draw(recording, loaded, &[id], CELLS)?,
-        None => Vec::new(),
-    };
-    let pattern = drawn.first().and_then(|(id, density)| Some((*id, density, loaded.analysis.file(*id)?)));
-    let Some((id, density, pattern)) = pattern else {
-        bail!("nothing was read, so there is nothing to draw");
-    };
-    let mut out = create(picture)?;
-    svg(density, pattern, &described.name(id), &mut out).and_then(|()| io::Write::flush(&mut out))?;
-    Ok(())
-}
-
-fn create(path: &Path) -> Result<BufWriter<File>> {
-    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot make {}", path.display()))?))
-}
-
-/// Pictures for the page: of the files with most read time.
-fn pictures(recording: &Path, loaded: &Loaded) -> Result<Vec<(u32, Density)>> {
-    let files: Vec<_> = loaded.recording().ranked().iter().map(|(id, _)| *id).take(PICTURES).collect();
-    draw(recording, loaded, &files, PAGE_CELLS)
 }
 
 /// Reads a recording; files of pseudo file systems are left out.

@@ -139,7 +139,7 @@ Examples:
   mongosonar profiler impact                                levels 0, 1, 2 with 1 to 32 clients
   mongosonar profiler impact --level 0 --level 0            how precise the measurement is here
   mongosonar profiler impact --level 2 --duration 10m --size 64m --clients 8
-  mongosonar profiler impact --html impact.html --svg impact.svg
+  mongosonar profiler impact --html impact.html
 It puts full load on the server. It creates a database that must not exist, and always drops it at the end.";
 
 #[derive(Args, Debug)]
@@ -177,9 +177,6 @@ pub struct ImpactArgs {
     /// Seed of the order of the levels
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Draw throughput over time into this SVG file too
-    #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
-    pub svg: Option<PathBuf>,
     /// Write the report as one self-contained page with charts into this file too
     #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
     pub html: Option<PathBuf>,

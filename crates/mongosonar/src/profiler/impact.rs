@@ -1,10 +1,9 @@
 //! `mongosonar profiler impact`: what profiling costs here.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs;
+use std::io;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use sonar_core::impact::{Counters, Variant};
 use sonar_mongo::load::{Measurement, Progress, ServerFacts};
@@ -12,7 +11,7 @@ use sonar_mongo::{Error, Server};
 use sonar_sys::Host;
 use sonar_sys::host::devices::Counted;
 use sonar_view::kit::{Count, Fitting, Nanos, escape};
-use sonar_view::profiler::impact::{self, Report, Site};
+use sonar_view::profiler::impact::{self, ImpactReport, Site};
 
 use super::args::ImpactArgs;
 use crate::digest::IGNORED_RATE_LIMIT;
@@ -61,9 +60,6 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
         let long = done(long)?;
         let facts = server.facts();
         let site = Site { server: &label, host: facts.host.as_deref(), started_ns };
-        if let Some(path) = &args.svg {
-            save(path, &impact::long_svg(&long))?;
-        }
         if let Some(path) = &args.html {
             outfile::write(path, |out| page::write(out, |out| impact::long_json(&site, &long, out)))?;
         }
@@ -71,7 +67,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
         if args.json {
             impact::long_json(&site, &long, out)?
         } else {
-            impact::long_text(&label, &long, Fitting::new(out, screen::width()))?
+            impact::long_text(&label, &long, &mut Fitting::new(out, screen::width()))?
         };
         return Ok(OK);
     }
@@ -86,10 +82,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     let facts = server.facts();
     run.processors = here(&facts).and(processors);
     let site = Site { server: &label, host: facts.host.as_deref(), started_ns };
-    let report = Report { site, documents: what.documents, run: &run };
-    if let Some(path) = &args.svg {
-        save(path, &impact::svg(&report))?;
-    }
+    let report = ImpactReport { site, documents: what.documents, run: &run };
     if let Some(path) = &args.html {
         outfile::write(path, |out| page::write(out, |out| impact::json(&report, out)))?;
     }
@@ -97,7 +90,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     if args.json {
         impact::json(&report, out)?
     } else {
-        impact::text(&report, Fitting::new(out, screen::width()))?
+        impact::text(&report, &mut Fitting::new(out, screen::width()))?
     };
     Ok(OK)
 }
@@ -109,12 +102,6 @@ fn done<T>(measured: sonar_mongo::Result<T>) -> Result<T> {
         }
         other => Ok(other?),
     }
-}
-
-fn save(path: &Path, text: &str) -> Result<()> {
-    File::create(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The settings to compare: as asked, else levels 0, 1, 2, and with a rate limit where there is one.

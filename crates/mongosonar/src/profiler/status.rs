@@ -6,7 +6,7 @@ use anyhow::Result;
 use sonar_mongo::control::{self, State};
 use sonar_mongo::{Error, Server};
 use sonar_view::kit::Fitting;
-use sonar_view::profiler::status::{self, Row};
+use sonar_view::profiler::status::{self, DatabaseProfile};
 
 use super::args::StatusArgs;
 use crate::exit::OK;
@@ -24,7 +24,7 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
             Ok(state) => row(state),
             // Of one database only; anything else is true of the server.
             Err(error @ (Error::Unauthorized { .. } | Error::Command { .. })) => {
-                Row { database, error: Some(error.to_string()), ..Row::default() }
+                DatabaseProfile { database, error: Some(error.to_string()), ..DatabaseProfile::default() }
             }
             Err(error) => return Err(error.into()),
         });
@@ -33,14 +33,14 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
     if args.json {
         status::json(&label, &rows, now, out)?;
     } else {
-        status::table(&label, &rows, now, Fitting::new(out, screen::width()))?;
+        status::text(&label, &rows, now, &mut Fitting::new(out, screen::width()))?;
     }
     Ok(OK)
 }
 
 /// As it is shown.
-pub fn row(state: State) -> Row {
-    Row {
+pub fn row(state: State) -> DatabaseProfile {
+    DatabaseProfile {
         database: state.database,
         level: Some(state.settings.level),
         slow_ms: state.settings.slow_ms,

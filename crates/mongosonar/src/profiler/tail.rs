@@ -10,7 +10,7 @@ use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
 use sonar_mongo::tail::{Event, Missed, Tailing};
 use sonar_view::kit::{Nanos, UNKNOWN, Zone, escape, or_unknown};
-use sonar_view::profiler::tail as view;
+use sonar_view::profiler::tail::{self as view, MissedDocuments, Profiled};
 use sonar_view::queries::Form;
 
 use super::args::TailArgs;
@@ -69,7 +69,14 @@ pub fn run(args: &TailArgs) -> Result<u8> {
                 out.to.flush()?;
                 eprintln!("{}", describe(&gap));
                 if args.json {
-                    view::missed(&gap.database, gap.from, gap.to, gap.documents, gap.about, &mut out.to)?;
+                    let missed = MissedDocuments {
+                        database: &gap.database,
+                        from: gap.from,
+                        to: gap.to,
+                        documents: gap.documents,
+                        about: gap.about,
+                    };
+                    view::missed_json(&missed, &mut out.to)?;
                 }
             }
             Event::Failed { database, error } => {
@@ -157,10 +164,11 @@ struct Out<'a> {
 
 impl Sink for Out<'_> {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, _: u64) {
+        let profiled = Profiled { op, identity, execution };
         let written = if self.json {
-            view::json(op, identity, execution, Form::Typed, &mut self.to)
+            view::json(&profiled, Form::Typed, &mut self.to)
         } else {
-            view::text(op, identity, execution, &self.zone, &mut self.to)
+            view::text(&profiled, &self.zone, &mut self.to)
         };
         if let Err(error) = written {
             self.broken.get_or_insert(error);

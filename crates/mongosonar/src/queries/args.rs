@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use sonar_view::logs::By;
+use sonar_view::logs::RowOrder;
 use sonar_view::queries::Column;
 
 use super::rotate::{Rotation, parse_rotation};
@@ -180,7 +180,7 @@ pub fn parse_ports(text: &str) -> Result<Range, String> {
 
 /// A column of `queries`, or one of its digest: as help, its heading or `--json` names it.
 fn parse_sort(text: &str) -> Result<String, String> {
-    match Column::from_name(text).is_some() || By::from_name(text).is_some() {
+    match Column::from_name(text).is_some() || RowOrder::from_name(text).is_some() {
         true => Ok(text.to_owned()),
         false => Err(format!("no such column; there are: {}", Column::ALL.map(Column::name).join(" "))),
     }

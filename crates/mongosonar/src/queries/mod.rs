@@ -19,7 +19,7 @@ use anyhow::Result;
 use sonar_core::Role;
 use sonar_core::window::WindowSettings;
 use sonar_decode::Ports;
-use sonar_view::queries::{By, Column, Form, Selection, Sort};
+use sonar_view::queries::{Column, Form, Grouping, Selection, Sort};
 
 use self::args::{ByArg, RoleArg};
 use crate::exit::usage;
@@ -45,11 +45,11 @@ pub fn run(args: &QueriesArgs) -> Result<u8> {
 /// Which rows to show, and in which order.
 fn selection(args: &QueriesArgs) -> Result<Selection> {
     let by = match args.by.unwrap_or(ByArg::Shape) {
-        ByArg::Shape => By::Shape,
-        ByArg::Order => By::Order,
-        ByArg::Namespace => By::Namespace,
-        ByArg::App => By::App,
-        ByArg::Client => By::Client,
+        ByArg::Shape => Grouping::Shape,
+        ByArg::Order => Grouping::Order,
+        ByArg::Namespace => Grouping::Namespace,
+        ByArg::App => Grouping::App,
+        ByArg::Client => Grouping::Client,
     };
     let classes = ClassArg::classes(&args.class);
     let column = match &args.sort {

@@ -5,9 +5,9 @@ use std::io::{self, BufWriter, Stdout, Write};
 use anyhow::Result;
 use sonar_core::{Coverage, Digest, DigestSettings, GroupBy, Operation, Outcome, Record, Source, Window};
 use sonar_view::kit::{Fitting, Hidden, Reader};
-use sonar_view::logs::{self, View, Wanted};
+use sonar_view::logs::{self, View, ViewOptions};
 use sonar_view::queries::json::Kind;
-use sonar_view::queries::{By, Origin, Report, Selection, Silence};
+use sonar_view::queries::{Grouping, Origin, Report, Selection, Silence};
 use sonar_view::queries::{csv, each, json, text};
 
 use super::args::QueriesArgs;
@@ -26,7 +26,7 @@ pub enum Format {
 /// A digest of all operations.
 struct Gathering {
     digest: Digest,
-    wanted: Wanted,
+    wanted: ViewOptions,
     /// How many operations each captured one stands for.
     weight: u32,
     /// The file that is read, or the interfaces.
@@ -136,18 +136,18 @@ impl Output {
                 let (sources, host) = (sources.clone(), host.clone());
                 let mut view = View { coverage, sources, host, hidden, sample: window.sample, ..view };
                 if let Some(page) = page {
-                    page.write(|out| crate::page::write(out, |out| logs::json::write(&view, out)))
+                    page.write(|out| crate::page::write(out, |out| logs::json(&view, out)))
                         .map_err(io::Error::other)?;
                 }
                 match self.format {
-                    Format::Json => logs::json::write(&view, &mut self.out)?,
+                    Format::Json => logs::json(&view, &mut self.out)?,
                     Format::Csv => {
-                        logs::csv::write(&view, &mut self.out)?;
+                        logs::csv(&view, &mut self.out)?;
                         self.hidden = view.left_out();
                     }
                     Format::Table => {
                         view.rows.truncate(wanted.limit.unwrap_or(crate::digest::ROWS));
-                        logs::text::write(&view, self.width, &mut self.out)?;
+                        logs::text(&view, &mut Fitting::new(&mut self.out, self.width))?;
                     }
                 }
             }
@@ -212,15 +212,15 @@ impl Output {
 /// Prepares the digest.
 fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<Gathering> {
     let by = match selection.by {
-        By::Shape => GroupBy::Shape,
-        By::Order => GroupBy::Order,
-        By::Namespace => GroupBy::Namespace,
-        By::App => GroupBy::App,
-        By::Client => {
+        Grouping::Shape => GroupBy::Shape,
+        Grouping::Order => GroupBy::Order,
+        Grouping::Namespace => GroupBy::Namespace,
+        Grouping::App => GroupBy::App,
+        Grouping::Client => {
             return Err(usage!("a digest has no rows by client; there are: shape order namespace app"));
         }
     };
-    let wanted = Wanted {
+    let wanted = ViewOptions {
         sort: crate::digest::sort(args.sort.as_deref())?,
         limit: args.limit,
         filter: selection.text.clone(),

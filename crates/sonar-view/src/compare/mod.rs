@@ -1,43 +1,45 @@
-//! Two digests beside each other: new shapes, vanished ones, and what changed by more than chance.
+//! `compare`: two reports side by side: what is new, gone, or changed beyond noise.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use sonar_core::compare::{
     MIN_EFFECT, MIN_FACTOR, Rate, Shift, dispersion, examined, growth, holm, rate, shift,
 };
-use sonar_core::{Class, Digest, Figures, Identity, Row, Subject};
+use sonar_core::{Digest, Figures, Row, Subject};
 
-use crate::kit::{About, Count, Fitting, Nanos, Zone, escape};
+use crate::kit::{self, About, Count, Fitting, Nanos, Zone, escape};
 use crate::logs::json::ZoneObject;
 use crate::logs::{Source, names};
 use crate::queries::Form;
 
-/// What became of a row from A to B.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
+/// Version of the JSON schema: it grows when a field changes its meaning or goes, not when one is added.
+const SCHEMA: u32 = 2;
+
+/// How a row changed from A to B.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Change {
     /// Not in A.
     New,
     /// Slower than in A.
     Slower,
     /// No slower, but examines more for what it returns.
     Heavier,
-    /// Comes more often.
-    Oftener,
-    /// Comes more rarely.
-    Rarer,
-    /// Quicker than in A.
-    Quicker,
+    /// More calls per second.
+    MoreCalls,
+    /// Fewer calls per second.
+    FewerCalls,
+    /// Faster than in A.
+    Faster,
     /// Not in B.
     Gone,
-    /// No change that chance does not explain.
+    /// Unchanged within noise.
     Same,
 }
 
-impl Verdict {
-    /// Whether one would want to be told of it.
+impl Change {
+    /// Whether it makes the comparison fail: it is new, slower or heavier.
     pub const fn is_worse(self) -> bool {
         matches!(self, Self::New | Self::Slower | Self::Heavier)
     }
@@ -47,9 +49,9 @@ impl Verdict {
             Self::New => "new",
             Self::Slower => "slower",
             Self::Heavier => "heavier",
-            Self::Oftener => "oftener",
-            Self::Rarer => "rarer",
-            Self::Quicker => "quicker",
+            Self::MoreCalls => "more calls",
+            Self::FewerCalls => "fewer calls",
+            Self::Faster => "faster",
             Self::Gone => "gone",
             Self::Same => "same",
         }
@@ -57,13 +59,13 @@ impl Verdict {
 }
 
 /// One row of both.
-pub struct Pair<'a> {
+pub struct RowPair<'a> {
     /// In A.
     pub a: Option<&'a Row>,
     /// In B.
     pub b: Option<&'a Row>,
-    /// What became of it.
-    pub verdict: Verdict,
+    /// How it changed.
+    pub verdict: Change,
     /// Calls per second in both.
     pub rates: (Rate, Rate),
     /// Chance of these rates.
@@ -78,8 +80,8 @@ pub struct Pair<'a> {
     pub growth: Option<f64>,
 }
 
-impl Pair<'_> {
-    fn entry(&self) -> Option<&Row> {
+impl RowPair<'_> {
+    fn row(&self) -> Option<&Row> {
         self.b.or(self.a)
     }
 }
@@ -87,7 +89,7 @@ impl Pair<'_> {
 /// Everything that two digests have.
 pub struct Comparison<'a> {
     /// All rows, those that matter most first.
-    pub pairs: Vec<Pair<'a>>,
+    pub pairs: Vec<RowPair<'a>>,
     /// The operations of both, taken together.
     pub totals: [&'a Figures; 2],
 }
@@ -106,13 +108,13 @@ pub struct Side {
 }
 
 /// The key of a row in the other digest.
-fn key(entry: &Row) -> String {
-    match &entry.subject {
+fn key(row: &Row) -> String {
+    match &row.subject {
         Subject::Shape { identity, shape, order } => {
-            format!("{}{}{}{}", entry.class.name(), identity.name(), shape.id, order)
+            format!("{}{}{}{}", row.class.name(), identity.name(), shape.id, order)
         }
         _ => {
-            let (_, namespace, text) = names(entry, Form::Typed);
+            let (_, namespace, text) = names(row, Form::Typed);
             format!("{namespace} {text}")
         }
     }
@@ -127,7 +129,7 @@ impl<'a> Comparison<'a> {
         let both = a.rows().iter().map(|row| (Some(row), in_b.get(&key(row)).copied()));
         let new = b.rows().iter().filter(|row| !in_a.contains_key(&key(row))).map(|row| (None, Some(row)));
         let none = Figures::default();
-        let mut pairs: Vec<Pair<'a>> = both
+        let mut pairs: Vec<RowPair<'a>> = both
             .chain(new)
             .map(|(left, right)| {
                 let ratio = |row: Option<&Row>| row?.examined_per_returned();
@@ -139,10 +141,10 @@ impl<'a> Comparison<'a> {
                         .max(dispersion(right.timeline(), &right.latency));
                     shift(&left.latency, &right.latency, more)
                 });
-                Pair {
+                RowPair {
                     a: left,
                     b: right,
-                    verdict: Verdict::Same,
+                    verdict: Change::Same,
                     rate_p: rates.0.p(rates.1),
                     rates,
                     shift,
@@ -155,8 +157,8 @@ impl<'a> Comparison<'a> {
             })
             .collect();
         judge(&mut pairs);
-        let weight = |pair: &Pair<'_>| pair.entry().map_or(0, |entry| entry.figures().latency.sum_ns());
-        pairs.sort_by_key(|pair| (pair.verdict, std::cmp::Reverse(weight(pair)), pair.entry().map(key)));
+        let weight = |pair: &RowPair<'_>| pair.row().map_or(0, |row| row.figures().latency.sum_ns());
+        pairs.sort_by_key(|pair| (pair.verdict, std::cmp::Reverse(weight(pair)), pair.row().map(key)));
         Self { pairs, totals: [a.totals(), b.totals()] }
     }
 
@@ -166,8 +168,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Decides over all rows at once, so that chance is given its due.
-fn judge(pairs: &mut [Pair<'_>]) {
+/// Judges all rows at once, so that the test corrects for their number.
+fn judge(pairs: &mut [RowPair<'_>]) {
     let p: Vec<f64> = pairs
         .iter()
         .flat_map(|pair| [pair.rate_p, pair.shift.map_or(1.0, |shift| shift.p), pair.ratio_p.unwrap_or(1.0)])
@@ -182,14 +184,14 @@ fn judge(pairs: &mut [Pair<'_>]) {
         };
         let (a, b) = (pair.rates.0.per_second, pair.rates.1.per_second);
         pair.verdict = match (pair.a.is_some(), pair.b.is_some(), shift) {
-            (false, true, _) if by_rate => Verdict::New,
-            (true, false, _) if by_rate => Verdict::Gone,
-            (_, _, Some(shift)) if shift.effect > 0.0 => Verdict::Slower,
-            _ if heavier => Verdict::Heavier,
-            (_, _, Some(_)) => Verdict::Quicker,
-            (true, true, None) if by_rate && b / a >= MIN_FACTOR => Verdict::Oftener,
-            (true, true, None) if by_rate && a / b >= MIN_FACTOR => Verdict::Rarer,
-            _ => Verdict::Same,
+            (false, true, _) if by_rate => Change::New,
+            (true, false, _) if by_rate => Change::Gone,
+            (_, _, Some(shift)) if shift.effect > 0.0 => Change::Slower,
+            _ if heavier => Change::Heavier,
+            (_, _, Some(_)) => Change::Faster,
+            (true, true, None) if by_rate && b / a >= MIN_FACTOR => Change::MoreCalls,
+            (true, true, None) if by_rate && a / b >= MIN_FACTOR => Change::FewerCalls,
+            _ => Change::Same,
         };
     }
 }
@@ -211,7 +213,7 @@ fn heads(comparison: &Comparison<'_>, sides: &[Side; 2]) -> [String; 2] {
 
 /// Rows that did not change, and of these the ones that only one of both has.
 fn unchanged(comparison: &Comparison<'_>) -> (usize, usize) {
-    let same = comparison.pairs.iter().filter(|pair| pair.verdict == Verdict::Same);
+    let same = comparison.pairs.iter().filter(|pair| pair.verdict == Change::Same);
     let in_one = same.clone().filter(|pair| pair.a.is_none() || pair.b.is_none()).count();
     (same.count(), in_one)
 }
@@ -222,7 +224,7 @@ fn outcome(comparison: &Comparison<'_>) -> String {
     format!(
         "{} changed; {same} unchanged within noise{}",
         comparison.pairs.len() - same,
-        if few > 0 { format!(", {few} of them too rare to be called new or gone") } else { String::new() }
+        if few > 0 { format!(", {few} of them too rare to judge as new or gone") } else { String::new() }
     )
 }
 
@@ -240,16 +242,16 @@ pub fn text(
     for head in heads(comparison, sides) {
         writeln!(out, "{}", escape(&head))?;
     }
-    let changed: Vec<_> = comparison.pairs.iter().filter(|pair| pair.verdict != Verdict::Same).collect();
+    let changed: Vec<_> = comparison.pairs.iter().filter(|pair| pair.verdict != Change::Same).collect();
     for pair in &changed {
-        let Some(entry) = pair.entry() else { continue };
-        let (command, namespace, text) = names(entry, Form::Typed);
-        let head = format!("{:<8} {command} {namespace}", pair.verdict.name());
+        let Some(row) = pair.row() else { continue };
+        let (command, namespace, text) = names(row, Form::Typed);
+        let head = format!("{:<11} {command} {namespace}", pair.verdict.name());
         writeln!(out, "{}", escape(&head))?;
-        writeln!(out, "         {}", escape(&text))?;
+        writeln!(out, "            {}", escape(&text))?;
         writeln!(
             out,
-            "         calls/s {} -> {}",
+            "            calls/s {} -> {}",
             Count(pair.rates.0.per_second),
             Count(pair.rates.1.per_second)
         )?;
@@ -257,86 +259,23 @@ pub fn text(
             let [p50, p95, p99] = shift.quantiles.map(|(a, b)| format!("{} -> {}", Nanos(a), Nanos(b)));
             writeln!(
                 out,
-                "         latency p50 {p50}  p95 {p95}  p99 {p99}  effect {:+.2}  p {:.2e}",
+                "            latency p50 {p50}  p95 {p95}  p99 {p99}  effect {:+.2}  p {:.2e}",
                 shift.effect, shift.p
             )?;
         }
         if let (Some(a), Some(b)) = pair.ratios {
             let p = pair.ratio_p.map_or_else(String::new, |p| format!("  p {p:.2e}"));
-            writeln!(out, "         examined/returned {} -> {}{p}", Count(a), Count(b))?;
+            writeln!(out, "            examined/returned {} -> {}{p}", Count(a), Count(b))?;
         }
         if let Some(growth) = pair.growth.filter(|growth| *growth >= MIN_FACTOR) {
-            writeln!(out, "         examines more and more: {growth:.2} times as much in the second half")?;
+            writeln!(
+                out,
+                "            examines more over time: {growth:.2} times as much in the second half"
+            )?;
         }
     }
     writeln!(out, "{}", outcome(comparison))?;
     out.flush()
-}
-
-#[derive(Serialize)]
-struct Object {
-    schema: u32,
-    kind: &'static str,
-    about: About,
-    /// A and B.
-    sides: [SideObject; 2],
-    /// Rows that changed, that did not, and of these the ones that only one of both has.
-    changed: usize,
-    unchanged: usize,
-    unchanged_in_one: usize,
-    /// Durations are rounded down to a multiple of this, in nanoseconds.
-    precision_ns: u64,
-    worse: bool,
-    rows: Vec<RowObject>,
-}
-
-#[derive(Serialize)]
-struct SideObject {
-    name: String,
-    host: Option<String>,
-    source: &'static str,
-    calls: u64,
-    first_seen: u64,
-    last_seen: u64,
-    zone: ZoneObject,
-}
-
-impl SideObject {
-    fn new(side: &Side, totals: &Figures) -> Self {
-        Self {
-            name: side.name.clone(),
-            host: side.host.clone(),
-            source: side.source.name(),
-            calls: totals.calls,
-            first_seen: totals.first_seen.unix_ns(),
-            last_seen: totals.last_seen.unix_ns(),
-            zone: ZoneObject::of(&side.zone, totals),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct RowObject {
-    verdict: Verdict,
-    in_a: bool,
-    in_b: bool,
-    shape_id: Option<String>,
-    identity: Option<&'static str>,
-    class: Option<&'static str>,
-    command: String,
-    namespace: String,
-    text: String,
-    calls: (u64, u64),
-    calls_per_s: (f64, f64),
-    rate_p: f64,
-    effect: Option<f64>,
-    latency_p: Option<f64>,
-    p50_ns: Option<(u64, u64)>,
-    p95_ns: Option<(u64, u64)>,
-    p99_ns: Option<(u64, u64)>,
-    examined_per_returned: (Option<f64>, Option<f64>),
-    examined_p: Option<f64>,
-    growth: Option<f64>,
 }
 
 /// Writes it as one JSON object.
@@ -344,53 +283,63 @@ struct RowObject {
 /// # Errors
 /// Those of `out`.
 pub fn json(comparison: &Comparison<'_>, sides: &[Side; 2], out: impl Write) -> io::Result<()> {
-    crate::kit::json::line(&object(comparison, sides), out)
+    let (unchanged, unchanged_in_one) = unchanged(comparison);
+    let document = json!({
+        "schema": SCHEMA,
+        "kind": "comparison",
+        "about": About::new(None, sides.each_ref().map(|side| side.name.clone()).into(), None),
+        "sides": [side(&sides[0], comparison.totals[0]), side(&sides[1], comparison.totals[1])],
+        "changed": comparison.pairs.len() - unchanged,
+        "unchanged": unchanged,
+        "unchanged_in_one": unchanged_in_one,
+        "precision_ns": sides[0].source.precision_ns().max(sides[1].source.precision_ns()),
+        "worse": comparison.is_worse(),
+        "rows": comparison.pairs.iter().filter_map(row).collect::<Vec<_>>(),
+    });
+    kit::json::line(&document, out)
 }
 
-fn object(comparison: &Comparison<'_>, sides: &[Side; 2]) -> Object {
-    let row = |pair: &Pair<'_>| {
-        let entry = pair.entry()?;
-        let (command, namespace, text) = names(entry, Form::Typed);
-        let shape: Option<(String, Identity, Class)> = match &entry.subject {
-            Subject::Shape { identity, shape, .. } => Some((shape.id.to_string(), *identity, entry.class)),
-            _ => None,
-        };
-        let calls = |row: Option<&Row>| row.map_or(0, |row| row.figures().calls);
-        let quantile = |at: usize| pair.shift.map(|shift| shift.quantiles[at]);
-        Some(RowObject {
-            verdict: pair.verdict,
-            in_a: pair.a.is_some(),
-            in_b: pair.b.is_some(),
-            identity: shape.as_ref().map(|(_, identity, _)| identity.name()),
-            class: shape.as_ref().map(|(_, _, class)| class.name()),
-            shape_id: shape.map(|(id, _, _)| id),
-            command,
-            namespace,
-            text,
-            calls: (calls(pair.a), calls(pair.b)),
-            calls_per_s: (pair.rates.0.per_second, pair.rates.1.per_second),
-            rate_p: pair.rate_p,
-            effect: pair.shift.map(|shift| shift.effect),
-            latency_p: pair.shift.map(|shift| shift.p),
-            p50_ns: quantile(0),
-            p95_ns: quantile(1),
-            p99_ns: quantile(2),
-            examined_per_returned: pair.ratios,
-            examined_p: pair.ratio_p,
-            growth: pair.growth,
-        })
+fn side(side: &Side, totals: &Figures) -> Value {
+    json!({
+        "name": side.name,
+        "host": side.host,
+        "source": side.source.name(),
+        "calls": totals.calls,
+        "first_seen": totals.first_seen.unix_ns(),
+        "last_seen": totals.last_seen.unix_ns(),
+        "zone": ZoneObject::of(&side.zone, totals),
+    })
+}
+
+fn row(pair: &RowPair<'_>) -> Option<Value> {
+    let row = pair.row()?;
+    let (command, namespace, text) = names(row, Form::Typed);
+    let shape = match &row.subject {
+        Subject::Shape { identity, shape, .. } => Some((shape.id.to_string(), identity.name())),
+        _ => None,
     };
-    let (unchanged, unchanged_in_one) = unchanged(comparison);
-    Object {
-        schema: crate::logs::json::SCHEMA,
-        kind: "comparison",
-        about: About::new(None, sides.each_ref().map(|side| side.name.clone()).into()),
-        sides: [0, 1].map(|at| SideObject::new(&sides[at], comparison.totals[at])),
-        changed: comparison.pairs.len() - unchanged,
-        unchanged,
-        unchanged_in_one,
-        precision_ns: sides[0].source.precision_ns().max(sides[1].source.precision_ns()),
-        worse: comparison.is_worse(),
-        rows: comparison.pairs.iter().filter_map(row).collect(),
-    }
+    let calls = |row: Option<&Row>| row.map_or(0, |row| row.figures().calls);
+    let quantile = |at: usize| pair.shift.map(|shift| shift.quantiles[at]);
+    Some(json!({
+        "verdict": pair.verdict.name(),
+        "in_a": pair.a.is_some(),
+        "in_b": pair.b.is_some(),
+        "shape_id": shape.as_ref().map(|(id, _)| id),
+        "identity": shape.as_ref().map(|(_, identity)| identity),
+        "class": shape.as_ref().map(|_| row.class.name()),
+        "command": command,
+        "namespace": namespace,
+        "text": text,
+        "calls": [calls(pair.a), calls(pair.b)],
+        "calls_per_s": [pair.rates.0.per_second, pair.rates.1.per_second],
+        "rate_p": pair.rate_p,
+        "effect": pair.shift.map(|shift| shift.effect),
+        "latency_p": pair.shift.map(|shift| shift.p),
+        "p50_ns": quantile(0),
+        "p95_ns": quantile(1),
+        "p99_ns": quantile(2),
+        "examined_per_returned": pair.ratios,
+        "examined_p": pair.ratio_p,
+        "growth": pair.growth,
+    }))
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde_json::json;
 use sonar_core::disk::check::{Finding, Grade};
 
 use super::run::SCHEMA;
@@ -10,7 +10,7 @@ use crate::kit::escape;
 
 /// What a check came to.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct CheckReport {
     /// The folder of the data.
     pub dbpath: Option<String>,
     /// How it was found, or why not.
@@ -21,28 +21,7 @@ pub struct Report {
     pub unseen: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Object<'a> {
-    schema: u32,
-    kind: &'static str,
-    dbpath: Option<&'a str>,
-    about: &'a str,
-    worst: &'static str,
-    findings: Vec<Line<'a>>,
-    unseen: &'a [String],
-}
-
-#[derive(Serialize)]
-struct Line<'a> {
-    name: &'static str,
-    verdict: &'static str,
-    found: &'a str,
-    why: &'static str,
-    remedy: Option<&'a str>,
-    document: &'static str,
-}
-
-impl Report {
+impl CheckReport {
     /// The worst of all lines.
     pub fn worst(&self) -> Grade {
         self.findings.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Ok)
@@ -52,33 +31,35 @@ impl Report {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write(&self, out: impl io::Write) -> io::Result<()> {
-        let findings = self.findings.iter().map(|finding| Line {
-            name: finding.name,
-            verdict: finding.grade.name(),
-            found: &finding.found,
-            why: finding.why,
-            remedy: finding.remedy.as_deref(),
-            document: finding.document,
-        });
-        let object = Object {
-            schema: SCHEMA,
-            kind: "disk_check",
-            dbpath: self.dbpath.as_deref(),
-            about: &self.about,
-            worst: self.worst().name(),
-            findings: findings.collect(),
-            unseen: &self.unseen,
+    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
+        let finding = |finding: &Finding| {
+            json!({
+                "name": finding.name,
+                "verdict": finding.grade.name(),
+                "found": finding.found,
+                "why": finding.why,
+                "remedy": finding.remedy,
+                "document": finding.document,
+            })
         };
-        crate::kit::json::line(&object, out)
+        let document = json!({
+            "schema": SCHEMA,
+            "kind": "disk_check",
+            "dbpath": self.dbpath,
+            "about": self.about,
+            "worst": self.worst().name(),
+            "findings": self.findings.iter().map(finding).collect::<Vec<_>>(),
+            "unseen": self.unseen,
+        });
+        crate::kit::json::line(&document, out)
     }
 
-    /// As lines: what was found, and below what is not as it should be, why it matters, what changes it, and the
+    /// As text: what was found, and below what is not as it should be, why it matters, what changes it, and the
     /// document.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn lines(&self, out: &mut impl Write) -> io::Result<()> {
+    pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", escape(&self.about))?;
         writeln!(out)?;
         let width = self.findings.iter().map(|finding| finding.name.len()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Two runs side by side: the ratio at each number in flight, and how sure it is.
+//! `disk bench --compare`: the ratio at each number in flight, with its interval.
 
 use std::io::{self, Write};
 
@@ -6,16 +6,12 @@ use serde::Serialize;
 use sonar_core::disk::compare::{Ratio, ratio};
 
 use super::run::{Run, SCHEMA, Step};
-use super::text;
-use crate::kit::{About, Count, Nanos, escape, fold, or_unknown};
-
-/// Headings of the table.
-pub const HEADS: [&str; 9] =
-    ["in flight", "A ops/s", "B ops/s", "B/A", "95 % interval", "", "A p99", "B p99", "B/A p99"];
+use super::text::place;
+use crate::kit::{self, About, Count, Fitting, Heading, Nanos, Table, escape, or_unknown};
 
 /// Two runs.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct RunComparison {
     /// Version of the schema of this document.
     pub schema: u32,
     /// What this document is.
@@ -23,14 +19,14 @@ pub struct Comparison {
     /// What the runs are called: A and B.
     pub names: [String; 2],
     /// The steps that both have.
-    pub steps: Vec<Pair>,
-    /// What was not the same in both, besides the place.
+    pub steps: Vec<StepPair>,
+    /// Settings that differ.
     pub differences: Vec<String>,
 }
 
 /// One step of each.
 #[derive(Clone, Debug, Serialize)]
-pub struct Pair {
+pub struct StepPair {
     /// Requests in flight.
     pub in_flight: u32,
     /// Reads and writes per second of A and B.
@@ -39,7 +35,7 @@ pub struct Pair {
     pub p99_ns: [Option<u64>; 2],
     /// B for one of A; null with fewer than two full seconds.
     pub ratio: Option<f64>,
-    /// Its interval of 95 %.
+    /// Its 95% interval.
     pub interval: Option<[f64; 2]>,
     /// `B`, `A`, or `neither` where the interval holds 1; null without one.
     pub faster: Option<&'static str>,
@@ -49,7 +45,7 @@ pub struct Pair {
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
-    comparison: &'a Comparison,
+    comparison: &'a RunComparison,
     about: About,
     /// What the table means, a sentence each.
     words: Vec<String>,
@@ -69,8 +65,8 @@ fn verdict(ratio: &Ratio) -> &'static str {
     }
 }
 
-impl Comparison {
-    /// Of two runs with the names they shall have.
+impl RunComparison {
+    /// Compares two runs; `names` are what they are called.
     pub fn new(a: &Run, b: &Run, names: [String; 2]) -> Self {
         let floats = |step: &Step| step.per_second.iter().map(|n| *n as f64).collect::<Vec<_>>();
         let steps = a
@@ -79,7 +75,7 @@ impl Comparison {
             .filter_map(|left| Some((left, b.steps.iter().find(|right| right.in_flight == left.in_flight)?)))
             .map(|(left, right)| {
                 let found = ratio(&floats(left), &floats(right));
-                Pair {
+                StepPair {
                     in_flight: left.in_flight,
                     operations_per_second: [left.operations_per_second, right.operations_per_second],
                     p99_ns: [p99(left), p99(right)],
@@ -92,51 +88,60 @@ impl Comparison {
         Self { schema: SCHEMA, kind: "disk_compare", names, steps, differences: differences(a, b) }
     }
 
-    /// Cells of the table, as they stand below [`HEADS`].
-    pub fn rows(&self) -> Vec<Vec<String>> {
-        self.steps
-            .iter()
-            .map(|pair| {
-                let p99_ratio = match pair.p99_ns {
-                    [Some(a), Some(b)] if a > 0 => Some(format!("{:.2}", b as f64 / a as f64)),
-                    _ => None,
-                };
-                vec![
-                    pair.in_flight.to_string(),
-                    Count(pair.operations_per_second[0]).to_string(),
-                    Count(pair.operations_per_second[1]).to_string(),
-                    or_unknown(pair.ratio.map(|r| format!("{r:.3}"))),
-                    or_unknown(pair.interval.map(|[low, high]| format!("{low:.3} to {high:.3}"))),
-                    match pair.faster {
-                        Some("A") => "A is faster",
-                        Some("B") => "B is faster",
-                        Some(_) => "no difference to be seen",
-                        None => "too short to judge",
-                    }
-                    .to_owned(),
-                    or_unknown(pair.p99_ns[0].map(Nanos)),
-                    or_unknown(pair.p99_ns[1].map(Nanos)),
-                    or_unknown(p99_ratio),
-                ]
-            })
-            .collect()
+    fn table(&self) -> Table {
+        let mut table = Table::new(&[
+            Heading::figure("in flight", 0),
+            Heading::figure("A ops/s", 0),
+            Heading::figure("B ops/s", 0),
+            Heading::figure("B/A", 0),
+            Heading::figure("95% interval", 0),
+            Heading::figure("", 0),
+            Heading::figure("A p99", 3),
+            Heading::figure("B p99", 2),
+            Heading::figure("B/A p99", 1),
+        ])
+        .spaced();
+        for pair in &self.steps {
+            let p99_ratio = match pair.p99_ns {
+                [Some(a), Some(b)] if a > 0 => Some(kit::Ratio(b as f64 / a as f64)),
+                _ => None,
+            };
+            let verdict = match pair.faster {
+                Some("A") => "A is faster",
+                Some("B") => "B is faster",
+                Some(_) => "no visible difference",
+                None => "too short to judge",
+            };
+            table.row([
+                pair.in_flight.to_string(),
+                Count(pair.operations_per_second[0]).to_string(),
+                Count(pair.operations_per_second[1]).to_string(),
+                or_unknown(pair.ratio.map(|r| format!("{r:.3}"))),
+                or_unknown(pair.interval.map(|[low, high]| format!("{low:.3} to {high:.3}"))),
+                verdict.to_owned(),
+                or_unknown(pair.p99_ns[0].map(Nanos)),
+                or_unknown(pair.p99_ns[1].map(Nanos)),
+                or_unknown(p99_ratio),
+            ]);
+        }
+        table
     }
 
-    /// What the table means.
+    /// What the table means, as sentences.
     pub fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if self.steps.is_empty() {
-            words.push("The two have no number in flight in common: nothing can be compared.".to_owned());
+            words
+                .push("The two runs have no number in flight in common: nothing can be compared.".to_owned());
         } else {
             words.push(
-                "The interval is of the mean of the full seconds of a step (Welch, 95 %), with seconds taken for \
-                 independent. It says how sure these two runs are, not what another day would give: repeat both, \
-                 by turns."
+                "The interval is that of the mean of the full seconds of a step (Welch, 95%), with seconds taken as \
+                 independent. It describes these two runs, not another day: repeat both in alternation."
                     .to_owned(),
             );
         }
         if !self.differences.is_empty() {
-            words.push(format!("They were not asked for the same: {}.", self.differences.join("; ")));
+            words.push(format!("Their settings differ: {}.", self.differences.join("; ")));
         }
         words
     }
@@ -145,30 +150,27 @@ impl Comparison {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write(&self, a: &Run, b: &Run, out: impl io::Write) -> io::Result<()> {
-        let about = About::new(None, self.names.to_vec());
-        crate::kit::json::line(&Document { comparison: self, about, words: self.words(), runs: [a, b] }, out)
+    pub fn json(&self, a: &Run, b: &Run, out: impl io::Write) -> io::Result<()> {
+        let about = About::new(None, self.names.to_vec(), None);
+        kit::json::line(&Document { comparison: self, about, words: self.words(), runs: [a, b] }, out)
     }
 
     /// As text.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn report(&self, a: &Run, b: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
+    pub fn text<W: Write>(&self, a: &Run, b: &Run, out: &mut Fitting<W>) -> io::Result<()> {
         for (letter, name, run) in [("A", &self.names[0], a), ("B", &self.names[1], b)] {
             writeln!(out, "{letter}  {}", escape(name))?;
-            for line in text::place(run) {
-                for part in fold(&format!("   {line}"), columns) {
-                    writeln!(out, "{part}")?;
-                }
+            for line in place(run) {
+                writeln!(out, "   {line}")?;
             }
         }
         writeln!(out)?;
-        let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
-        rows.extend(self.rows());
-        text::grid(&rows, (0, &["A p99", "B p99", "B/A p99"]), columns, out)?;
+        self.table().write(out)?;
         writeln!(out)?;
-        text::sentences(self.words().iter().map(String::as_str), columns, out)
+        out.sentences(self.words())?;
+        out.flush()
     }
 }
 
@@ -212,20 +214,20 @@ mod tests {
     fn steps_of_the_same_number_in_flight_are_paired() {
         let a = run(&[(1, [100, 101, 99, 100]), (2, [100, 300, 50, 200]), (4, [1; 4])]);
         let b = run(&[(1, [150, 151, 149, 150]), (2, [110, 290, 60, 210]), (8, [1; 4])]);
-        let found = Comparison::new(&a, &b, ["ext4".into(), "xfs".into()]);
+        let found = RunComparison::new(&a, &b, ["ext4".into(), "xfs".into()]);
         let faster: Vec<_> = found.steps.iter().map(|p| (p.in_flight, p.faster)).collect();
         assert_eq!(faster, [(1, Some("B")), (2, Some("neither"))]);
         assert!((found.steps[0].ratio.unwrap() - 1.5).abs() < 1e-9);
-        let back = Comparison::new(&b, &a, ["xfs".into(), "ext4".into()]);
+        let back = RunComparison::new(&b, &a, ["xfs".into(), "ext4".into()]);
         assert_eq!(back.steps[0].faster, Some("A"));
         assert!(found.differences.is_empty());
     }
 
     #[test]
-    fn what_was_not_the_same_is_said() {
+    fn settings_that_differ_are_named() {
         let mut b = run(&[(1, [1; 4])]);
         b.settings.rec_size_kb = 16;
-        let found = Comparison::new(&run(&[(2, [1; 4])]), &b, ["a".into(), "b".into()]);
+        let found = RunComparison::new(&run(&[(2, [1; 4])]), &b, ["a".into(), "b".into()]);
         assert!(found.words()[0].contains("nothing can be compared"));
         assert!(found.words()[1].contains("recSizeKB 0 and 16"), "{:?}", found.words());
     }

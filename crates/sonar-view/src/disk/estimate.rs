@@ -6,8 +6,7 @@ use serde::Serialize;
 use sonar_core::disk::estimate::{Work, duration_ns};
 
 use super::run::Run;
-use super::text;
-use crate::kit::{Count, Nanos};
+use crate::kit::{Bytes, Count, Fitting, Heading, Nanos, Table};
 
 /// One way to read it all.
 #[derive(Clone, Debug, Serialize, PartialEq)]
@@ -125,7 +124,7 @@ impl Estimate {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write(&self, out: impl io::Write) -> io::Result<()> {
+    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
         crate::kit::json::line(self, out)
     }
 
@@ -133,33 +132,39 @@ impl Estimate {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn report(&self, columns: usize, out: &mut impl Write) -> io::Result<()> {
+    pub fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
         writeln!(
             out,
-            "{} documents of {} bytes: {} reads at random, or {}B in order",
+            "{} documents of {} bytes: {} reads at random, or {} in order",
             Count(self.documents as f64),
             self.document_bytes,
             Count(self.random_reads as f64),
-            Count(self.bytes as f64)
+            Bytes(self.bytes as f64)
         )?;
         writeln!(out)?;
-        let mut rows = vec![["how", "rate", "takes", "from"].map(str::to_owned).to_vec()];
+        let mut table = Table::new(&[
+            Heading::whole("how", 0),
+            Heading::figure("rate", 0),
+            Heading::figure("takes", 0),
+            Heading::figure("from", 1),
+        ])
+        .spaced();
         for way in &self.ways {
             let unit = if way.bytes { "B/s" } else { " reads/s" };
-            rows.push(vec![
+            table.row([
                 way.name.clone(),
                 format!("{}{unit}", Count(way.per_second)),
                 way.duration_ns.map_or_else(|| "never".to_owned(), |ns| Nanos(ns).to_string()),
-                crate::kit::escape(&way.from).into_owned(),
+                way.from.clone(),
             ]);
         }
-        text::grid(&rows, (1, &["from"]), columns, out)?;
+        table.write(out)?;
         writeln!(out)?;
-        let words = [
-            "Reading only: what the cache of WiredTiger or the page cache holds is not read again, what an index \
-             needs to find a document comes on top, and whatever else uses the disk shares it.",
-        ];
-        text::sentences(words, columns, out)
+        out.sentences([
+            "This is reading only. WiredTiger's cache and the page cache save reads; finding the documents in an \
+             index, and whatever else uses the disk, costs more.",
+        ])?;
+        out.flush()
     }
 }
 
@@ -181,7 +186,7 @@ mod tests {
         let estimate = Estimate::at_rate(&WORK, 100.0);
         assert_eq!(estimate.ways[0].duration_ns, Some(1_000_000_000_000_000));
         let mut out = Vec::new();
-        estimate.report(80, &mut out).unwrap();
+        estimate.text(&mut Fitting::new(&mut out, Some(80))).unwrap();
         assert!(String::from_utf8(out).unwrap().contains("11d13h"));
     }
 

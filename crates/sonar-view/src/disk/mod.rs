@@ -1,7 +1,7 @@
-//! Tests of disks: what is printed of them, as text and JSON (which the web page draws), alone and side by side.
+//! What `disk` shows: tests as text and JSON (which the web page draws), alone and side by side.
 //!
-//! A [`Run`] is the JSON document, in memory. Whatever is shown is made of one, so that a document that was
-//! kept shows the same as the run itself did.
+//! A [`Run`] is the JSON document in memory, and all output is made from it, so that a saved document shows the same
+//! as the run itself.
 
 pub mod check;
 pub mod compare;

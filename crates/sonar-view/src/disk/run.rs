@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use sonar_core::disk::verdict::{self, Limit, Volume};
 use sonar_core::disk::{DiskRates, DiskStep, Requests, counters::KindRates};
 
+use crate::kit::About;
+
 /// Version of the schema: it grows when a field changes its meaning or goes, not when one is added.
 pub const SCHEMA: u32 = 1;
 /// What `kind` says.
@@ -24,7 +26,7 @@ pub struct Run {
     pub version: String,
     /// When it began, nanoseconds since 1970.
     pub started_ns: u64,
-    /// What was asked for.
+    /// The settings.
     pub settings: Settings,
     /// Where it ran.
     pub place: Place,
@@ -40,7 +42,7 @@ pub struct Run {
     pub notes: Vec<String>,
 }
 
-/// What was asked for; mongoperf's names where it has them.
+/// Settings of a run, with mongoperf's names where it has them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 pub struct Settings {
     /// Most requests in flight.
@@ -72,7 +74,7 @@ pub struct Settings {
     pub fdatasync: bool,
     /// Whether requests went past the page cache.
     pub direct: bool,
-    /// The offsets follow from it.
+    /// The seed of the offsets.
     pub seed: u64,
 }
 
@@ -422,8 +424,17 @@ impl Run {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write(&self, out: impl io::Write) -> io::Result<()> {
-        crate::kit::json::line(self, out)
+    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            #[serde(flatten)]
+            run: &'a Run,
+            about: About,
+        }
+        let seconds: f64 = self.steps.iter().map(|step| step.seconds).sum();
+        let span = (self.started_ns, self.started_ns.saturating_add((seconds * 1e9) as u64));
+        let about = About::new(self.place.host.clone(), vec![self.place.dir.clone()], Some(span));
+        crate::kit::json::line(&Document { run: self, about }, out)
     }
 
     /// Reads one back.
@@ -432,9 +443,9 @@ impl Run {
     /// What is no run, or one of a schema of the future, in words.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let run: Self = serde_json::from_slice(bytes)
-            .map_err(|error| format!("this is no result of disk bench: {error}"))?;
+            .map_err(|error| format!("this is not a result of disk bench: {error}"))?;
         if run.kind != KIND {
-            return Err(format!("this is {:?}, no result of disk bench", run.kind));
+            return Err(format!("this is {:?}, not a result of disk bench", run.kind));
         }
         if run.schema > SCHEMA {
             return Err(format!("schema {} is newer than this program, which knows {SCHEMA}", run.schema));

@@ -5,12 +5,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::run::{DeviceRates, SCHEMA};
-use super::text;
-use crate::kit::UNKNOWN;
+use crate::kit::{Fitting, Heading, Ratio, Table, or_unknown};
 
 /// Rates of devices over one interval.
 #[derive(Clone, Debug, Serialize)]
-pub struct Interval {
+pub struct DeviceInterval {
     /// Version of the schema of this document.
     pub schema: u32,
     /// What this document is.
@@ -23,7 +22,7 @@ pub struct Interval {
     pub devices: Vec<DeviceRates>,
 }
 
-impl Interval {
+impl DeviceInterval {
     /// Of an interval of `seconds` that ended at `end_ns`.
     pub const fn new(end_ns: u64, seconds: f64, devices: Vec<DeviceRates>) -> Self {
         Self { schema: SCHEMA, kind: "disk_stat", end_ns, seconds, devices }
@@ -33,54 +32,72 @@ impl Interval {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write(&self, out: impl io::Write) -> io::Result<()> {
+    pub fn json(&self, out: impl io::Write) -> io::Result<()> {
         crate::kit::json::line(self, out)
     }
 
-    /// As a table within `columns`, with `iostat`'s columns in `iostat`'s order: merged requests and sizes give way
-    /// first. Where the kernel does not count discards or
-    /// flushes, for none of the devices, their columns are left out.
+    /// As a table with `iostat`'s columns in `iostat`'s order: merged requests and sizes give way first. Columns of
+    /// discards and flushes are left out where the kernel counts none for any of the devices.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn table(&self, columns: usize, out: &mut impl Write) -> io::Result<()> {
+    pub fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
+        let mut table = Table::new(&COLUMNS);
+        for d in &self.devices {
+            let some = |figures: [f64; 6]| figures.map(Some);
+            let figures = some([d.r, d.rkb, d.rrqm, d.rrqm_percent, d.r_await, d.rareq])
+                .into_iter()
+                .chain(some([d.w, d.wkb, d.wrqm, d.wrqm_percent, d.w_await, d.wareq]))
+                .chain([d.d, d.dkb, d.drqm, d.drqm_percent, d.d_await, d.dareq])
+                .chain([d.f, d.f_await, Some(d.aqu), Some(d.util)])
+                .map(|figure| or_unknown(figure.map(Ratio)));
+            table.row(std::iter::once(d.device.clone()).chain(figures));
+        }
         let discards = self.devices.iter().any(|d| d.d.is_some());
         let flushes = self.devices.iter().any(|d| d.f.is_some());
-        let mut head = vec!["Device"];
-        head.extend(["r/s", "rkB/s", "rrqm/s", "%rrqm", "r_await", "rareq-sz"]);
-        head.extend(["w/s", "wkB/s", "wrqm/s", "%wrqm", "w_await", "wareq-sz"]);
-        if discards {
-            head.extend(["d/s", "dkB/s", "drqm/s", "%drqm", "d_await", "dareq-sz"]);
-        }
-        if flushes {
-            head.extend(["f/s", "f_await"]);
-        }
-        head.extend(["aqu-sz", "%util"]);
-        // Wide enough for most figures, so that columns stay in place from interval to interval.
-        let two = |value: f64| format!("{value:8.2}");
-        let perhaps = |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), two);
-        let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-        for d in &self.devices {
-            let mut row = vec![crate::kit::escape(&d.device).into_owned()];
-            row.extend([d.r, d.rkb, d.rrqm, d.rrqm_percent, d.r_await, d.rareq].map(two));
-            row.extend([d.w, d.wkb, d.wrqm, d.wrqm_percent, d.w_await, d.wareq].map(two));
-            if discards {
-                row.extend([d.d, d.dkb, d.drqm, d.drqm_percent, d.d_await, d.dareq].map(perhaps));
-            }
-            if flushes {
-                row.extend([d.f, d.f_await].map(perhaps));
-            }
-            row.extend([d.aqu, d.util].map(two));
-            rows.push(row);
-        }
-        let give_way = [
-            "drqm/s", "%drqm", "dareq-sz", "dkB/s", "rrqm/s", "%rrqm", "wrqm/s", "%wrqm", "d_await", "d/s",
-            "rareq-sz", "wareq-sz", "f/s", "f_await", "rkB/s", "wkB/s",
-        ];
-        text::fitting_grid(&rows, (1, &give_way), columns, out)?;
-        writeln!(out)
+        table.keep(|title| match title {
+            "d/s" | "dkB/s" | "drqm/s" | "%drqm" | "d_await" | "dareq-sz" => discards,
+            "f/s" | "f_await" => flushes,
+            _ => true,
+        });
+        let laid = table.lay(out.width());
+        std::iter::once(&laid.head).chain(&laid.rows).try_for_each(|line| writeln!(out, "{line}"))?;
+        writeln!(out)?;
+        out.flush()
     }
 }
+
+/// Wide enough for most figures, so that columns stay in place from interval to interval.
+const fn figure(title: &'static str, rank: u8) -> Heading {
+    Heading::figure(title, rank).wide(9)
+}
+
+/// The columns of `iostat -x`.
+const COLUMNS: [Heading; 23] = [
+    Heading::whole("Device", 0),
+    figure("r/s", 0),
+    figure("rkB/s", 2),
+    figure("rrqm/s", 12),
+    figure("%rrqm", 11),
+    figure("r_await", 0),
+    figure("rareq-sz", 6),
+    figure("w/s", 0),
+    figure("wkB/s", 1),
+    figure("wrqm/s", 10),
+    figure("%wrqm", 9),
+    figure("w_await", 0),
+    figure("wareq-sz", 5),
+    figure("d/s", 7),
+    figure("dkB/s", 13),
+    figure("drqm/s", 16),
+    figure("%drqm", 15),
+    figure("d_await", 8),
+    figure("dareq-sz", 14),
+    figure("f/s", 4),
+    figure("f_await", 3),
+    figure("aqu-sz", 0),
+    figure("%util", 0),
+];
 
 #[cfg(test)]
 mod tests {
@@ -91,7 +108,7 @@ mod tests {
         let device =
             DeviceRates { device: "vda\u{1b}".into(), r: 5_812.0, f: Some(1.0), ..DeviceRates::default() };
         let mut out = Vec::new();
-        Interval::new(0, 1.0, vec![device]).table(usize::MAX / 2, &mut out).unwrap();
+        DeviceInterval::new(0, 1.0, vec![device]).text(&mut Fitting::new(&mut out, None)).unwrap();
         let text = String::from_utf8(out).unwrap();
         let head: Vec<_> = text.lines().next().unwrap().split_whitespace().collect();
         assert_eq!(head[..3], ["Device", "r/s", "rkB/s"]);

@@ -1,25 +1,10 @@
-//! A test as plain text: mongoperf's lines while it runs, the tables and the sentences at its end.
+//! `disk bench` as text: mongoperf's lines while it runs, the tables and the sentences at its end.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::run::{DeviceRates, Kind, Run, Step};
-use crate::kit::{Count, Nanos, escape, fold, or_unknown, width, wrap};
-
-/// Heads of the columns of devices: those of `iostat -x`, behind the step that they belong to.
-pub(super) const DEVICE_COLUMNS: [&str; 11] = [
-    "in flight",
-    "device",
-    "r/s",
-    "w/s",
-    "rkB/s",
-    "wkB/s",
-    "r_await",
-    "w_await",
-    "f_await",
-    "aqu-sz",
-    "%util",
-];
+use super::run::{Kind, Run};
+use crate::kit::{Count, Fitting, Heading, Nanos, Percent, Ratio, Table, escape, or_unknown};
 
 /// MiB, which mongoperf calls MB.
 const MIB: f64 = 1_048_576.0;
@@ -60,68 +45,6 @@ pub fn options(run: &Run) -> String {
     }
     text.push_str(" }");
     text
-}
-
-/// Lines of cells within `columns`, each column as wide as its widest cell; the first `left` columns begin on the
-/// left. Where there is no room the columns with these titles give way, the first of them first.
-pub(super) fn grid(
-    rows: &[Vec<String>],
-    (left, give_way): (usize, &[&str]),
-    columns: usize,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let hidden = fitting_grid(rows, (left, give_way), columns, out)?;
-    if !hidden.is_empty() {
-        writeln!(out, "(no room for: {}; --width shows more)", hidden.join(", "))?;
-    }
-    Ok(())
-}
-
-/// The same without a line that names what had no room, which it returns.
-pub(super) fn fitting_grid<'a>(
-    rows: &[Vec<String>],
-    (left, give_way): (usize, &[&'a str]),
-    columns: usize,
-    out: &mut impl Write,
-) -> io::Result<Vec<&'a str>> {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..count)
-        .map(|at| rows.iter().filter_map(|r| r.get(at)).map(|c| width(c)).max().unwrap_or(0))
-        .collect();
-    let mut shown: Vec<usize> = (0..count).collect();
-    let mut hidden = Vec::new();
-    let mut next = give_way.iter();
-    while shown.iter().map(|&at| widths[at] + 2).sum::<usize>() > columns + 2 {
-        let Some(title) = next.next() else { break };
-        let is_it = |at: &usize| rows.first().and_then(|row| row.get(*at)).is_some_and(|cell| cell == title);
-        if shown.iter().any(is_it) {
-            shown.retain(|at| !is_it(at));
-            hidden.push(*title);
-        }
-    }
-    for row in rows {
-        let mut line = String::new();
-        for (number, &at) in shown.iter().enumerate() {
-            let Some(cell) = row.get(at) else { continue };
-            let fill = " ".repeat(widths[at].saturating_sub(width(cell)));
-            if number > 0 {
-                line.push_str("  ");
-            }
-            if at < left {
-                line.push_str(cell);
-                line.push_str(&fill);
-            } else {
-                line.push_str(&fill);
-                line.push_str(cell);
-            }
-        }
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(hidden)
-}
-
-fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
 fn ns(value: Option<u64>) -> String {
@@ -178,96 +101,110 @@ pub fn place(run: &Run) -> Vec<String> {
     lines
 }
 
-/// The table of the steps.
+/// The tables of the probes, the steps and the devices, and what they mean.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn steps(run: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
-    let mut rows = vec![cells([
-        "in flight",
-        "ops/s",
-        "MB/s",
-        "cpu/op",
-        "busy",
-        "",
-        "count",
-        "p50",
-        "p95",
-        "p99",
-        "p99.9",
-        "max",
-    ])];
+pub fn text<W: Write>(run: &Run, out: &mut Fitting<W>) -> io::Result<()> {
+    for line in place(run) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
+    if !run.probes.is_empty() {
+        probes(run).write(out)?;
+        writeln!(out)?;
+    }
+    steps(run).write(out)?;
+    writeln!(out)?;
+    match devices(run) {
+        Some(table) => table.write(out)?,
+        None => writeln!(out, "The kernel counts no device below this file system.")?,
+    }
+    writeln!(out)?;
+    out.sentences(run.verdict.iter().flat_map(|verdict| &verdict.words).chain(&run.notes))?;
+    out.flush()
+}
+
+fn steps(run: &Run) -> Table {
+    let mut table = Table::new(&[
+        Heading::figure("in flight", 0),
+        Heading::figure("ops/s", 0),
+        Heading::figure("MB/s", 2),
+        Heading::figure("cpu/op", 6),
+        Heading::figure("busy", 7),
+        Heading::figure("", 0),
+        Heading::figure("count", 5),
+        Heading::figure("p50", 0),
+        Heading::figure("p95", 4),
+        Heading::figure("p99", 0),
+        Heading::figure("p99.9", 3),
+        Heading::figure("max", 1),
+    ])
+    .spaced();
     for step in &run.steps {
         let mut head = [
             step.in_flight.to_string(),
             Count(step.operations_per_second).to_string(),
-            if run.settings.mmf { "-".into() } else { Count(step.bytes_per_second / MIB).to_string() },
+            or_unknown((!run.settings.mmf).then_some(Count(step.bytes_per_second / MIB))),
             or_unknown(step.cpu.ns_per_operation.map(|ns| Nanos(ns as u64))),
-            or_unknown(step.cpu.machine_busy.map(|busy| format!("{:.0}%", busy * 100.0))),
+            or_unknown(step.cpu.machine_busy.map(Percent)),
         ];
         let mut any = false;
         for (name, kind) in step.kinds() {
-            let mut row: Vec<String> = head.to_vec();
-            row.push(name.to_owned());
-            row.push(Count(kind.count as f64).to_string());
-            row.extend(latencies(kind));
-            rows.push(row);
+            let count = Count(kind.count as f64).to_string();
+            table.row(head.into_iter().chain([name.to_owned(), count]).chain(latencies(kind)));
             head = Default::default();
             any = true;
         }
         if !any {
-            rows.push(head.to_vec());
+            table.row(head);
         }
     }
-    grid(&rows, (0, &["busy", "cpu/op", "count", "p95", "p99.9", "MB/s", "max"]), columns, out)
+    table
 }
 
-fn fixed(value: f64) -> String {
-    format!("{value:.2}")
-}
-
-/// The columns of the device in each step, named and rounded as `iostat -x` does.
-///
-/// # Errors
-/// Those of `out`.
-pub fn device(run: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
-    let row = |step: &Step, rates: &DeviceRates| {
-        vec![
-            step.in_flight.to_string(),
-            escape(&rates.device).into_owned(),
-            fixed(rates.r),
-            fixed(rates.w),
-            fixed(rates.rkb),
-            fixed(rates.wkb),
-            fixed(rates.r_await),
-            fixed(rates.w_await),
-            or_unknown(rates.f_await.map(fixed)),
-            fixed(rates.aqu),
-            fixed(rates.util),
-        ]
-    };
-    let mut rows = vec![cells(DEVICE_COLUMNS)];
+/// The columns of the devices in each step, named and rounded as `iostat -x` does; `None` where the kernel counts none.
+fn devices(run: &Run) -> Option<Table> {
+    let mut table = Table::new(&[
+        Heading::figure("in flight", 1),
+        Heading::figure("device", 0),
+        Heading::figure("r/s", 0),
+        Heading::figure("w/s", 0),
+        Heading::figure("rkB/s", 4),
+        Heading::figure("wkB/s", 3),
+        Heading::figure("r_await", 0),
+        Heading::figure("w_await", 0),
+        Heading::figure("f_await", 5),
+        Heading::figure("aqu-sz", 2),
+        Heading::figure("%util", 0),
+    ])
+    .spaced();
+    let mut any = false;
     for step in &run.steps {
-        rows.extend(step.device.iter().chain(&step.disks).map(|rates| row(step, rates)));
+        for rates in step.device.iter().chain(&step.disks) {
+            let figures = [rates.r, rates.w, rates.rkb, rates.wkb, rates.r_await, rates.w_await].map(Some);
+            let figures = figures.into_iter().chain([rates.f_await, Some(rates.aqu), Some(rates.util)]);
+            let figures = figures.map(|figure| or_unknown(figure.map(Ratio)));
+            table.row([step.in_flight.to_string(), rates.device.clone()].into_iter().chain(figures));
+            any = true;
+        }
     }
-    if rows.len() == 1 {
-        return writeln!(out, "The kernel counts no device below this file system.");
-    }
-    grid(&rows, (0, &["f_await", "rkB/s", "wkB/s", "aqu-sz", "in flight"]), columns, out)
+    any.then_some(table)
 }
 
-/// The probes.
-///
-/// # Errors
-/// Those of `out`.
-pub fn probes(run: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
-    if run.probes.is_empty() {
-        return Ok(());
-    }
-    let mut rows = vec![cells(["probe", "in flight", "ops/s", "MB/s", "p50", "p99"])];
+fn probes(run: &Run) -> Table {
+    let mut table = Table::new(&[
+        Heading::whole("probe", 0),
+        Heading::figure("in flight", 0),
+        Heading::figure("ops/s", 0),
+        Heading::figure("MB/s", 0),
+        Heading::figure("p50", 0),
+        Heading::figure("p99", 0),
+    ])
+    .spaced();
     for probe in &run.probes {
         let order = if probe.sequential { "sequential" } else { "random" };
-        rows.push(vec![
+        table.row([
             format!("{order}, {} KiB", probe.record_bytes / 1024),
             probe.in_flight.to_string(),
             Count(probe.operations_per_second).to_string(),
@@ -276,60 +213,7 @@ pub fn probes(run: &Run, columns: usize, out: &mut impl Write) -> io::Result<()>
             ns(probe.latency_ns.p99),
         ]);
     }
-    grid(&rows, (1, &[]), columns, out)?;
-    writeln!(out)
-}
-
-/// Sentences, each begun with a dash and broken at `columns`.
-pub(super) fn sentences<'a>(
-    words: impl IntoIterator<Item = &'a str>,
-    columns: usize,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    for sentence in words {
-        for (number, line) in wrap_words(&escape(sentence), columns.saturating_sub(2)).into_iter().enumerate()
-        {
-            writeln!(out, "{}{line}", if number == 0 { "- " } else { "  " })?;
-        }
-    }
-    Ok(())
-}
-
-/// Breaks at blanks only; a word longer than a line is broken where the line ends.
-fn wrap_words(text: &str, columns: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if width(line) + 1 + width(word) <= columns => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.extend(wrap(word, columns)),
-        }
-    }
-    lines
-}
-
-/// What stands at the end of a run.
-///
-/// # Errors
-/// Those of `out`.
-pub fn report(run: &Run, columns: usize, out: &mut impl Write) -> io::Result<()> {
-    for line in place(run) {
-        for part in fold(&line, columns) {
-            writeln!(out, "{part}")?;
-        }
-    }
-    writeln!(out)?;
-    probes(run, columns, out)?;
-    steps(run, columns, out)?;
-    writeln!(out)?;
-    device(run, columns, out)?;
-    writeln!(out)?;
-    if let Some(verdict) = &run.verdict {
-        sentences(verdict.words.iter().map(String::as_str), columns, out)?;
-    }
-    sentences(run.notes.iter().map(String::as_str), columns, out)
+    table
 }
 
 #[cfg(test)]
@@ -340,17 +224,10 @@ mod tests {
     fn lines_are_those_that_mongoperf_prints() {
         assert_eq!(second(12_558, 4_096, false), "12558 ops/sec 49 MB/sec");
         assert_eq!(second(32_093, 4_096, false), "32093 ops/sec 125 MB/sec");
-        // Where mongoperf took every record for 4 KiB.
+        // mongoperf takes every record as 4 KiB.
         assert_eq!(second(1_000, 65_536, false), "1000 ops/sec 62 MB/sec");
         assert_eq!(second(12_428_606, 4_096, true), "12428606 ops/sec ");
         assert_eq!(begun(4, true, false), "new thread, total running : 4\nread:1 write:0");
         assert_eq!(synced(97_400_000), format!("{}mmf sync took 97ms", " ".repeat(53)));
-    }
-
-    #[test]
-    fn a_sentence_is_broken_between_words() {
-        let mut out = Vec::new();
-        sentences(["one two three four"], 11, &mut out).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "- one two\n  three\n  four\n");
     }
 }

@@ -26,8 +26,8 @@ fn scaling(steps: &[DiskStep], knee: &Knee) -> String {
         return match steps.len() {
             1 => format!("One step only: {rate} operations/s{waits} with {} in flight.", knee.in_flight),
             _ => format!(
-                "It still scaled at the last step: {rate} operations/s{waits} with {} in flight. Ask for more \
-                 (nThreads) to see where it ends.",
+                "It still scaled at the last step: {rate} operations/s{waits} with {} in flight. A larger nThreads shows \
+                 where it ends.",
                 knee.in_flight
             ),
         };

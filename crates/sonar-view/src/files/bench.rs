@@ -5,9 +5,9 @@ use sonar_core::files::Verdict;
 use sonar_core::files::speeds::{Reads, Speeds};
 use sonar_core::{Timestamp, files};
 
-use super::{Recording, grouped};
+use super::Recording;
 use crate::disk::run::Run;
-use crate::kit::{Count, Nanos, escape};
+use crate::kit::{Bytes, Count, Grouped, Nanos, escape};
 
 /// A run of `disk bench`, as far as it measured reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,9 +23,9 @@ pub struct Bench {
     cached: bool,
 }
 
-/// What a run comes to for one verdict; nothing where the rate for it was not measured.
+/// How long the reads of a verdict would take; `None` where the rate was not measured.
 #[derive(Copy, Clone, Debug, PartialEq)]
-struct Takes {
+struct Estimates {
     depth: f64,
     in_order_ns: Option<u64>,
     one_by_one_ns: Option<u64>,
@@ -34,10 +34,10 @@ struct Takes {
 }
 
 impl Bench {
-    /// Of a run that read.
+    /// Takes what a run measured of reads.
     ///
     /// # Errors
-    /// In words: it says nothing of reading.
+    /// The run measured no reads; the message says why.
     pub fn of(run: &Run) -> Result<Self, &'static str> {
         if !run.settings.r {
             return Err("that run only wrote: what reading takes needs a run with r");
@@ -83,12 +83,12 @@ impl Bench {
         })
     }
 
-    fn takes(&self, verdict: &Verdict) -> Takes {
+    fn estimates(&self, verdict: &Verdict) -> Estimates {
         let depth = verdict.depth.unwrap_or(1.0);
         let once = Reads { count: verdict.blocks, bytes: verdict.touched };
         let all = Reads { count: verdict.reads, bytes: verdict.bytes };
         let one_by_one = Speeds { in_order: self.one_by_one, ..Speeds::default() };
-        Takes {
+        Estimates {
             depth,
             in_order_ns: self.speeds.in_order_ns(verdict.touched),
             one_by_one_ns: one_by_one.in_order_ns(verdict.touched),
@@ -110,57 +110,56 @@ impl Bench {
         Some(tested.any(|tested| names.split(' ').any(|name| name == tested)))
     }
 
-    /// In words, a sentence each.
+    /// The estimates as sentences.
     pub(super) fn words(&self, recording: &Recording<'_>, verdict: &Verdict) -> Vec<String> {
         let Some(file) = verdict.file else { return Vec::new() };
-        let takes = self.takes(verdict);
+        let estimates = self.estimates(verdict);
         let mut parts = Vec::new();
-        if let (Some(ns), Some(rate)) = (takes.in_order_ns, self.speeds.in_order) {
-            let slowest = match (takes.one_by_one_ns, self.one_by_one) {
+        if let (Some(ns), Some(rate)) = (estimates.in_order_ns, self.speeds.in_order) {
+            let slowest = match (estimates.one_by_one_ns, self.one_by_one) {
                 (Some(slow), Some(rate)) if slow > ns => {
-                    format!("; {} at {}B/s where nothing reads ahead", Nanos(slow), Count(rate))
+                    format!("; {} at {}/s where nothing reads ahead", Nanos(slow), Bytes(rate))
                 }
                 _ => String::new(),
             };
-            parts.push(format!("in order about {} (at {}B/s{slowest})", Nanos(ns), Count(rate)));
+            parts.push(format!("in order about {} (at {}/s{slowest})", Nanos(ns), Bytes(rate)));
         }
-        if let (Some(once), Some(all)) = (takes.random_once_ns, takes.random_all_ns) {
+        if let (Some(once), Some(all)) = (estimates.random_once_ns, estimates.random_all_ns) {
             parts.push(format!(
                 "each of the {} blocks once at random {}, and all {} reads at random {} with nothing in the page cache ({} reads/s with {:.1} in flight, as seen)",
-                grouped(verdict.blocks),
+                Grouped(verdict.blocks),
                 Nanos(once),
-                grouped(verdict.reads),
+                Grouped(verdict.reads),
                 Nanos(all),
-                Count(self.speeds.random_per_second(takes.depth).unwrap_or(0.0)),
-                takes.depth,
+                Count(self.speeds.random_per_second(estimates.depth).unwrap_or(0.0)),
+                estimates.depth,
             ));
         }
         let mut words = vec![format!(
-            "On {}, as disk bench found it on {}, reading the {}B that were touched takes {}.",
+            "On {}, as disk bench measured it on {}, reading the {} that were touched takes {}.",
             self.name(),
             self.started.to_string().split('T').next().unwrap_or_default(),
-            Count(verdict.touched as f64),
+            Bytes(verdict.touched as f64),
             parts.join(", "),
         )];
         match self.is_of(recording, file) {
             Some(true) => {}
             Some(false) => words.push(format!(
-                "But that is another disk than the one that was read: the bench was of {}, and the file lies on {}.",
+                "But this is another disk: the bench tested {}, and the file lies on {}.",
                 self.name(),
                 place(recording.device(file), recording.info("host")),
             )),
             None => words.push(
-                "Whether that is the disk that was read is not known: the recording or the bench does not name its device."
+                "Whether this is the disk that was read is not known: the recording or the bench does not name its device."
                     .to_string(),
             ),
         }
         if self.cached {
-            words.push(
-                "That bench went through the page cache: its rates may be those of memory.".to_string(),
-            );
+            words
+                .push("The bench went through the page cache: its rates may be those of memory.".to_string());
         }
         if self.wrote {
-            words.push("That bench wrote too: its reads are those beside writes.".to_string());
+            words.push("The bench wrote at the same time, which slows its reads.".to_string());
         }
         words
     }
@@ -170,7 +169,7 @@ impl Bench {
     }
 
     pub(super) fn json(&self, recording: &Recording<'_>, verdict: &Verdict) -> Value {
-        let takes = self.takes(verdict);
+        let estimates = self.estimates(verdict);
         json!({
             "device": self.device,
             "disks": self.disks,
@@ -179,14 +178,14 @@ impl Bench {
             "same_device": verdict.file.and_then(|file| self.is_of(recording, file)),
             "through_page_cache": self.cached,
             "record_bytes": self.speeds.record_bytes,
-            "depth": takes.depth,
+            "depth": estimates.depth,
             "in_order_bytes_per_s": self.speeds.in_order,
-            "in_order_ns": takes.in_order_ns,
+            "in_order_ns": estimates.in_order_ns,
             "one_by_one_bytes_per_s": self.one_by_one,
-            "one_by_one_ns": takes.one_by_one_ns,
-            "random_reads_per_s": self.speeds.random_per_second(takes.depth),
-            "random_once_ns": takes.random_once_ns,
-            "random_all_ns": takes.random_all_ns,
+            "one_by_one_ns": estimates.one_by_one_ns,
+            "random_reads_per_s": self.speeds.random_per_second(estimates.depth),
+            "random_once_ns": estimates.random_once_ns,
+            "random_all_ns": estimates.random_all_ns,
         })
     }
 }
@@ -200,7 +199,7 @@ fn place(device: Option<&str>, host: Option<&str>) -> String {
     }
 }
 
-/// By whom, in words; empty where nothing shows it.
+/// By whom files were read, as words; empty where that is not known.
 pub(super) fn by_whom(role: files::ThreadRole, threads: u64) -> String {
     use files::ThreadRole::*;
     let (one, many) = match role {
@@ -217,6 +216,6 @@ pub(super) fn by_whom(role: files::ThreadRole, threads: u64) -> String {
     };
     match threads {
         0 | 1 => format!(", by {one}"),
-        n => format!(", by {} {many}", grouped(n)),
+        n => format!(", by {} {many}", Grouped(n)),
     }
 }

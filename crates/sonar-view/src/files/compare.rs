@@ -7,53 +7,34 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 use sonar_core::files::FilePattern;
 
-use super::{Recording, SCHEMA, document, grouped, percent, score};
-use crate::kit::{self, Count, Fitting, Head, Nanos, UNKNOWN, fit, or_unknown};
+use super::json::document;
+use super::text::{FIGURES, figures, time_ns};
+use super::{Recording, SCHEMA};
+use crate::kit::{Fitting, Grouped, Heading, Nanos, Ratio, Table, UNKNOWN, fit, or_unknown};
 
-/// A file that is in one of them or in both, by its name.
-struct Pair<'a> {
+/// A file of one recording or of both, by its name.
+struct FilePair<'a> {
     name: String,
     sides: [Option<&'a FilePattern>; 2],
 }
 
-fn time_ns(pattern: &FilePattern) -> u64 {
-    u64::try_from(pattern.reads.latency().sum_ns()).unwrap_or(u64::MAX)
-}
-
-/// Files of both by name, those on which most time was spent in reads first. Where the servers were asked
-/// for names these are compared, so that a collection that was rewritten into another file is found again.
-fn pairs<'a>(sides: [&'a Recording<'a>; 2]) -> Vec<Pair<'a>> {
+/// Files of both by name, those with the most time in reads first. Names from the servers come before paths, so that
+/// a collection that was rewritten into another file is found again.
+fn pairs<'a>(sides: [&'a Recording<'a>; 2]) -> Vec<FilePair<'a>> {
     let mut found: BTreeMap<String, [Option<&FilePattern>; 2]> = BTreeMap::new();
     for (at, side) in sides.into_iter().enumerate() {
         for (file, pattern) in side.analysis.files() {
             found.entry(side.name(file)).or_default()[at].get_or_insert(pattern);
         }
     }
-    let mut pairs: Vec<_> = found.into_iter().map(|(name, sides)| Pair { name, sides }).collect();
+    let mut pairs: Vec<_> = found.into_iter().map(|(name, sides)| FilePair { name, sides }).collect();
     pairs.sort_by_key(|pair| {
         Reverse(pair.sides.iter().flatten().map(|side| time_ns(side)).fold(0, u64::saturating_add))
     });
     pairs
 }
 
-/// Columns of the table.
-const COLUMNS: [Head; 13] = [
-    Head::text("     ", 0, 5),
-    Head::figure("  reads", 0),
-    Head::figure(" bytes", 1),
-    Head::figure("  time", 0),
-    Head::figure("   p50", 6),
-    Head::figure("   p99", 3),
-    Head::figure("cached", 2),
-    Head::figure("  seq", 5),
-    Head::figure("random", 4),
-    Head::figure("amplif", 7),
-    Head::figure("dev/B", 8),
-    Head::figure(" writes", 10),
-    Head::figure(" syncs", 11),
-];
-
-/// Writes both as text within the width that `out` keeps to, at most `limit` files.
+/// Writes both as text, at most `limit` files.
 ///
 /// # Errors
 /// Those of `out`.
@@ -61,7 +42,7 @@ pub fn text<W: Write>(
     names: [&str; 2],
     sides: [&Recording<'_>; 2],
     limit: usize,
-    mut out: Fitting<W>,
+    out: &mut Fitting<W>,
 ) -> io::Result<()> {
     for (letter, (name, side)) in ["A", "B"].into_iter().zip(names.into_iter().zip(sides)) {
         let span = side.analysis.span().map(|(first, last)| Nanos(last.since(first)));
@@ -69,9 +50,9 @@ pub fn text<W: Write>(
             out,
             "{letter}: {} ({} accesses in {}, {} lost)",
             fit(name, 80),
-            grouped(side.analysis.accesses()),
+            Grouped(side.analysis.accesses()),
             or_unknown(span),
-            grouped(side.losses.total()),
+            Grouped(side.losses.total()),
         )?;
         for line in side.verdict().1.iter().take(3) {
             writeln!(out, "   {line}")?;
@@ -79,30 +60,23 @@ pub fn text<W: Write>(
     }
     let pairs = pairs(sides);
     writeln!(out, "\nFiles, by time spent in reading them ({} of {})", pairs.len().min(limit), pairs.len())?;
-    let mut rows = Vec::new();
+    let mut table = Table::new(&[&[Heading::whole("", 0).wide(5)], &FIGURES[..]].concat());
     for pair in pairs.iter().take(limit) {
         for (letter, side) in ["  A", "  B"].into_iter().zip(pair.sides) {
-            let mut row = vec![letter.to_owned()];
-            match side {
-                Some(file) => row.extend(figures(file)),
-                None => row.push(UNKNOWN.to_owned()),
-            }
-            rows.push(row);
+            let cells = side.map_or_else(|| vec![UNKNOWN.to_owned()], |file| figures(file).to_vec());
+            table.row(std::iter::once(letter.to_owned()).chain(cells));
         }
         if let [Some(a), Some(b)] = pair.sides {
-            let times = |a: u64, b: u64| match a {
-                0 => UNKNOWN.to_string(),
-                a => format!("{:.2}", b as f64 / a as f64),
-            };
+            let times = |a: u64, b: u64| or_unknown((a > 0).then(|| Ratio(b as f64 / a as f64)));
             let ratios = [
                 times(a.reads.count, b.reads.count),
                 times(a.reads.given, b.reads.given),
                 times(time_ns(a), time_ns(b)),
             ];
-            rows.push(std::iter::once("  B/A".to_owned()).chain(ratios).collect());
+            table.row(std::iter::once("  B/A".to_owned()).chain(ratios));
         }
     }
-    let laid = kit::lay(&COLUMNS, &rows, out.width());
+    let laid = table.lay(out.width());
     writeln!(out, "{}", laid.head)?;
     let mut lines = laid.rows.iter();
     for pair in pairs.iter().take(limit) {
@@ -112,25 +86,6 @@ pub fn text<W: Write>(
     }
     laid.left_out.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     out.flush()
-}
-
-/// The cells of one side of a file.
-fn figures(file: &FilePattern) -> [String; 12] {
-    let (reads, latency) = (&file.reads, file.reads.latency());
-    [
-        Count(reads.count as f64).to_string(),
-        Count(reads.given as f64).to_string(),
-        Nanos(time_ns(file)).to_string(),
-        or_unknown(latency.quantile_ns(0.5).map(Nanos)),
-        or_unknown(latency.quantile_ns(0.99).map(Nanos)),
-        percent(reads.cached_share()),
-        percent(reads.distances.sequential_share()),
-        score(reads.distances.randomness()),
-        score(reads.amplification()),
-        score(reads.device_per_byte()),
-        Count(file.writes.as_ref().map_or(0, |flow| flow.count) as f64).to_string(),
-        Count(file.syncs.count() as f64).to_string(),
-    ]
 }
 
 /// Writes both reports as one line of JSON, with the ratios of each file that is in both.

@@ -1,18 +1,17 @@
-//! Files as `top` shows processes: one interval, as a table or as JSON.
+//! `io live`: files as `top` shows processes, one interval as text or as JSON.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use sonar_core::files::{IoLosses, Usage};
 
-use super::{SCHEMA, percent, score};
+use super::SCHEMA;
 use crate::disk::run::DeviceRates;
-use crate::kit::{Count, Nanos, escape, fit, or_unknown, width};
+use crate::kit::{Bytes, Count, Fitting, Heading, Nanos, Percent, Ratio, Table, escape, or_unknown};
 
 /// One row: a file, or the files of a namespace together.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct ActiveFile {
     /// Its name.
     pub name: String,
     /// What was done in the interval.
@@ -21,16 +20,16 @@ pub struct Row {
     pub amplification: Option<f64>,
 }
 
-impl Row {
-    /// Of a file, from its figures up to now and up to the interval's beginning.
+impl ActiveFile {
+    /// A file, from its figures up to now and up to the start of the interval.
     pub fn new(name: String, now: &Usage, before: Option<&Usage>) -> Self {
         let usage = before.map_or_else(|| now.clone(), |before| now.since(before));
         Self { name, usage, amplification: amplification(std::slice::from_ref(now)) }
     }
 }
 
-/// Bytes read for each byte touched, of files together: at least a block of 4 KiB is touched by each place
-/// at which a read began, and as much as a read is long on average.
+/// Bytes read for each byte touched, of files together: each place at which a read began touches at least a block of
+/// 4 KiB, and as much as the average read.
 pub fn amplification(files: &[Usage]) -> Option<f64> {
     let (mut read, mut touched) = (0.0, 0.0);
     for usage in files.iter().filter(|usage| usage.reads > 0 && usage.read_bytes > 0) {
@@ -44,13 +43,13 @@ pub fn amplification(files: &[Usage]) -> Option<f64> {
 
 /// An interval.
 #[derive(Debug)]
-pub struct Interval {
+pub struct FileInterval {
     /// Its end, nanoseconds since 1970.
     pub end_ns: u64,
     /// Its length, seconds.
     pub seconds: f64,
     /// The rows, in no order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ActiveFile>,
     /// What a row stands for: `files` or `namespaces`.
     pub what: &'static str,
     /// The devices below the files.
@@ -59,54 +58,25 @@ pub struct Interval {
     pub losses: IoLosses,
 }
 
-/// Columns that a name gets before others have to go for it.
+/// Columns that a name gets before other columns give way.
 const MOST_FOR_NAME: usize = 40;
 
-struct Column {
-    title: &'static str,
-    /// Those with the highest number go first where there is no room for all.
-    spare: u8,
-    value: fn(&Row, f64) -> String,
-}
-
-/// A column, its importance, and its figure of a row in so many seconds.
-macro_rules! column {
-    ($title:literal, $spare:literal, |$usage:ident, $seconds:ident, $row:ident| $value:expr) => {
-        Column {
-            title: $title,
-            spare: $spare,
-            value: |$row, $seconds| {
-                let $usage = &$row.usage;
-                let _ = ($usage, $seconds);
-                $value.to_string()
-            },
-        }
-    };
-}
-
-/// The columns for which there is room, at least the first.
-fn columns(room: usize) -> Vec<Column> {
-    let mut columns = vec![
-        column!("r/s", 0, |usage, seconds, row| Count(usage.reads as f64 / seconds)),
-        column!("rB/s", 3, |usage, seconds, row| Count(usage.read_bytes as f64 / seconds)),
-        column!("p50", 8, |usage, s, row| or_unknown(usage.histogram().quantile_ns(0.5).map(Nanos))),
-        column!("p99", 1, |usage, s, row| or_unknown(usage.histogram().quantile_ns(0.99).map(Nanos))),
-        column!("max", 12, |usage, s, row| or_unknown(usage.histogram().max_ns().map(Nanos))),
-        column!("cached", 4, |usage, s, row| percent(usage.cached_share())),
-        column!("seq", 9, |usage, s, row| percent(usage.sequential_share())),
-        column!("random", 2, |usage, s, row| score(usage.randomness())),
-        column!("amplif", 6, |usage, s, row| score(row.amplification)),
-        column!("dev/B", 10, |usage, s, row| score(usage.device_per_byte())),
-        column!("w/s", 5, |usage, seconds, row| Count(usage.writes as f64 / seconds)),
-        column!("wB/s", 7, |usage, seconds, row| Count(usage.write_bytes as f64 / seconds)),
-        column!("f/s", 11, |usage, seconds, row| Count(usage.syncs as f64 / seconds)),
-    ];
-    while columns.len() > 1 && columns.len() * 7 > room {
-        let most = columns.iter().map(|column| column.spare).max();
-        columns.retain(|column| Some(column.spare) != most);
-    }
-    columns
-}
+/// The figures of a row, equally wide in each interval.
+const FIGURES: [Heading; 13] = [
+    Heading::figure("r/s", 0).wide(6),
+    Heading::figure("rB/s", 3).wide(6),
+    Heading::figure("p50", 8).wide(6),
+    Heading::figure("p99", 1).wide(6),
+    Heading::figure("max", 12).wide(6),
+    Heading::figure("cached", 4).wide(6),
+    Heading::figure("seq", 9).wide(6),
+    Heading::figure("random", 2).wide(6),
+    Heading::figure("amplif", 6).wide(6),
+    Heading::figure("dev/B", 10).wide(6),
+    Heading::figure("w/s", 5).wide(6),
+    Heading::figure("wB/s", 7).wide(6),
+    Heading::figure("f/s", 11).wide(6),
+];
 
 /// The folder that all paths lie in, with its last slash; empty where one of the names is no path.
 fn common_folder<'a>(mut names: impl Iterator<Item = &'a str>) -> &'a str {
@@ -121,27 +91,12 @@ fn common_folder<'a>(mut names: impl Iterator<Item = &'a str>) -> &'a str {
     folder
 }
 
-/// A name in so many columns: of a file's name the end, which distinguishes it from others.
-fn shortened(name: &str, room: usize) -> String {
-    if width(name) <= room || !name.ends_with(".wt") || room < 2 {
-        return fit(name, room);
-    }
-    let mut start = name.len();
-    for (at, _) in name.char_indices().rev() {
-        if width(&name[at..]) > room - 1 {
-            break;
-        }
-        start = at;
-    }
-    format!("…{}", &name[start..])
-}
-
-impl Interval {
+impl FileInterval {
     /// Rows by the time that was spent in them, the most first; idle ones last.
-    fn ranked(&self) -> Vec<&Row> {
+    fn ranked(&self) -> Vec<&ActiveFile> {
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_by(|a, b| {
-            let weight = |row: &Row| {
+            let weight = |row: &ActiveFile| {
                 let usage = &row.usage;
                 (usage.read_ns + usage.write_ns + usage.sync_ns, usage.reads + usage.writes)
             };
@@ -150,66 +105,85 @@ impl Interval {
         rows
     }
 
-    /// The lines of the table, each at most `room` columns, at most `limit` rows.
-    pub fn lines(&self, limit: usize, room: usize) -> Vec<String> {
-        let per_second = |count: u64| Count(count as f64 / self.seconds.max(1e-9));
+    /// The cells below [`FIGURES`].
+    fn figures(&self, row: &ActiveFile) -> [String; 13] {
+        let (usage, latency) = (&row.usage, row.usage.histogram());
+        let rate = |count: u64| self.per_second(count).to_string();
+        [
+            rate(usage.reads),
+            rate(usage.read_bytes),
+            or_unknown(latency.quantile_ns(0.5).map(Nanos)),
+            or_unknown(latency.quantile_ns(0.99).map(Nanos)),
+            or_unknown(latency.max_ns().map(Nanos)),
+            or_unknown(usage.cached_share().map(Percent)),
+            or_unknown(usage.sequential_share().map(Percent)),
+            or_unknown(usage.randomness().map(Ratio)),
+            or_unknown(row.amplification.map(Ratio)),
+            or_unknown(usage.device_per_byte().map(Ratio)),
+            rate(usage.writes),
+            rate(usage.write_bytes),
+            rate(usage.syncs),
+        ]
+    }
+
+    fn per_second(&self, count: u64) -> Count {
+        Count(count as f64 / self.seconds.max(1e-9))
+    }
+
+    /// Writes totals, devices and at most `limit` rows.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn text<W: Write>(&self, limit: usize, out: &mut Fitting<W>) -> io::Result<()> {
         let rows = self.ranked();
         let busy = rows.iter().filter(|row| !row.usage.is_idle()).count();
         let mut total = Usage::default();
         rows.iter().for_each(|row| total.add(&row.usage));
-        let mut lines = vec![format!(
+        writeln!(
+            out,
             "{busy} of {} {} busy; reads {}/s {}B/s, writes {}/s {}B/s, flushes {}/s{}",
             rows.len(),
             self.what,
-            per_second(total.reads),
-            per_second(total.read_bytes),
-            per_second(total.writes),
-            per_second(total.write_bytes),
-            per_second(total.syncs),
+            self.per_second(total.reads),
+            self.per_second(total.read_bytes),
+            self.per_second(total.writes),
+            self.per_second(total.write_bytes),
+            self.per_second(total.syncs),
             match self.losses.total() {
                 0 => String::new(),
                 lost => format!("; LOST {lost}"),
             }
-        )];
+        )?;
         for device in &self.devices {
-            lines.push(format!(
-                "{}: {}/s {}B/s read in {:.2} ms, {}/s {}B/s written, {:.1} in flight, {:.0} % busy",
+            writeln!(
+                out,
+                "{}: {}/s {}/s read in {:.2} ms, {}/s {}/s written, {:.1} in flight, {} busy",
                 escape(&device.device),
                 Count(device.r),
-                Count(device.rkb * 1024.0),
+                Bytes(device.rkb * 1024.0),
                 device.r_await,
                 Count(device.w),
-                Count(device.wkb * 1024.0),
+                Bytes(device.wkb * 1024.0),
                 device.aqu,
-                device.util,
-            ));
+                Percent(device.util / 100.0),
+            )?;
         }
-        lines.push(String::new());
+        writeln!(out)?;
         let shown: Vec<_> = rows.iter().take(limit).filter(|row| !row.usage.is_idle()).collect();
         let folder = common_folder(shown.iter().map(|row| row.name.as_str()));
-        let named = |row: &Row| escape(row.name.get(folder.len()..).unwrap_or(&row.name)).into_owned();
-        let longest = shown.iter().map(|row| width(&named(row))).max().unwrap_or(0);
-        let shown_columns = columns(room.saturating_sub(longest.min(MOST_FOR_NAME) + 2));
-        let mut heading = String::new();
-        shown_columns.iter().for_each(|column| {
-            let _ = write!(heading, "{:>7}", column.title);
-        });
         let what = self.what.strip_suffix('s').unwrap_or(self.what);
-        match folder {
-            "" => lines.push(format!("{heading}  {what}")),
-            folder => lines.push(format!("{heading}  {what} in {}", escape(folder))),
-        }
+        let (heading, title) = match folder {
+            "" => (Heading::text("", 0, MOST_FOR_NAME), what.to_owned()),
+            folder => (Heading::path("", 0, MOST_FOR_NAME), format!("{what} in {}", escape(folder))),
+        };
+        let mut table = Table::new(&[&FIGURES[..], &[heading]].concat()).titled("", title);
         for row in shown {
-            let mut line = String::new();
-            for column in &shown_columns {
-                let _ = write!(line, "{:>7}", (column.value)(row, self.seconds.max(1e-9)));
-            }
-            line.push_str("  ");
-            let room = room.saturating_sub(width(&line));
-            line.push_str(&shortened(&named(row), room));
-            lines.push(line);
+            let name = row.name.get(folder.len()..).unwrap_or(&row.name).to_owned();
+            table.row(self.figures(row).into_iter().chain([name]));
         }
-        lines.iter().map(|line| fit(line, room)).collect()
+        let laid = table.lay(out.width());
+        std::iter::once(&laid.head).chain(&laid.rows).try_for_each(|line| writeln!(out, "{line}"))?;
+        out.flush()
     }
 
     /// As one line of JSON; what is not known is null.
@@ -271,6 +245,7 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::width;
 
     fn usage(reads: u64, jumps: u64) -> Usage {
         let mut usage = Usage {
@@ -290,10 +265,16 @@ mod tests {
         usage
     }
 
+    fn lines(interval: &FileInterval, room: usize) -> Vec<String> {
+        let mut out = Vec::new();
+        interval.text(10, &mut Fitting::new(&mut out, Some(room))).unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
     #[test]
     fn a_name_is_seen_on_every_screen() {
-        let row = |name: &str| Row::new(name.into(), &usage(100, 3), None);
-        let mut interval = Interval {
+        let row = |name: &str| ActiveFile::new(name.into(), &usage(100, 3), None);
+        let mut interval = FileInterval {
             end_ns: 1,
             seconds: 1.0,
             rows: vec![
@@ -305,25 +286,23 @@ mod tests {
             losses: IoLosses::default(),
         };
         for (room, columns) in [(200, 13), (120, 11), (80, 5), (44, 1), (20, 1)] {
-            let lines = interval.lines(10, room);
+            let lines = lines(&interval, room);
             assert!(lines.iter().all(|line| width(line) <= room), "{lines:?}");
-            let heading: Vec<_> = lines[2].split_whitespace().take_while(|title| *title != "file").collect();
-            assert_eq!(heading.len(), columns, "{lines:?}");
+            let [.., titles, first, second] = lines.as_slice() else { panic!("{lines:?}") };
+            let figures = titles.split_whitespace().take_while(|title| *title != "file").count();
+            assert_eq!(figures, columns, "{lines:?}");
             if room >= 80 {
-                assert!(lines[2].ends_with("file in /data/db/"), "{lines:?}");
-                assert!(
-                    lines.iter().any(|line| line.ends_with("  index-8-4596081763205983475.wt")),
-                    "{lines:?}"
-                );
+                assert!(titles.ends_with("file in /data/db/"), "{lines:?}");
+                assert!(first.ends_with(" index-8-4596081763205983475.wt"), "{lines:?}");
             }
             // Its end distinguishes a file from another.
-            assert!(lines[3].ends_with("3475.wt") && lines[4].ends_with("3475.wt"), "{lines:?}");
+            assert!(first.ends_with("3475.wt") && second.ends_with("3475.wt"), "{lines:?}");
         }
         // What the server calls it is no path, and is not cut at its beginning.
         interval.rows = vec![row("shop.orders index {customer: 1}"), row("/data/db/collection-1-2.wt")];
-        let lines = interval.lines(10, 200);
-        assert!(lines[2].ends_with("  file"), "{lines:?}");
-        assert!(lines.iter().any(|line| line.ends_with("  /data/db/collection-1-2.wt")), "{lines:?}");
+        let lines = lines(&interval, 200);
+        assert!(lines[2].ends_with(" file"), "{lines:?}");
+        assert!(lines.iter().any(|line| line.ends_with(" /data/db/collection-1-2.wt")), "{lines:?}");
     }
 
     #[test]
@@ -335,25 +314,24 @@ mod tests {
             (of(&["/a/b"]), of(&["x", "/a"]), of(&["/a", "x"]), of(&[])),
             ("/a/".trim_end_matches('x'), "", "", "")
         );
-        assert_eq!(shortened("é€collection-1.wt", 9), "…ion-1.wt");
     }
 
     #[test]
     fn the_busiest_stands_first_and_idle_files_are_left_out() {
         let before = usage(100, 0);
-        let interval = Interval {
+        let interval = FileInterval {
             end_ns: 1,
             seconds: 2.0,
             rows: vec![
-                Row::new("idle.wt".into(), &before, Some(&before)),
-                Row::new("little.wt".into(), &usage(110, 10), Some(&before)),
-                Row::new("much\u{1b}.wt".into(), &usage(4_000, 3_000), None),
+                ActiveFile::new("idle.wt".into(), &before, Some(&before)),
+                ActiveFile::new("little.wt".into(), &usage(110, 10), Some(&before)),
+                ActiveFile::new("much\u{1b}.wt".into(), &usage(4_000, 3_000), None),
             ],
             what: "files",
             devices: Vec::new(),
             losses: IoLosses { ring_full: 2, ..IoLosses::default() },
         };
-        let lines = interval.lines(10, 200);
+        let lines = lines(&interval, 200);
         assert!(
             lines[0].starts_with("2 of 3 files busy; reads ") && lines[0].ends_with("LOST 2"),
             "{lines:?}"

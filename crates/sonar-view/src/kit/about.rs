@@ -1,21 +1,37 @@
-//! Where a document comes from: every JSON document that a page draws begins with it.
+//! Where a JSON document comes from: every document of a whole run has it as `about`.
 
 use serde::{Deserialize, Serialize};
 
 /// Where a document comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// The version of mongosonar that wrote it.
+    /// The program that wrote it.
+    #[serde(default)]
+    pub tool: String,
+    /// The version of the program.
     pub version: String,
     /// The host that the figures are of; `None` where nothing says which.
     pub host: Option<String>,
     /// Files, servers or interfaces that were read, by name.
     pub sources: Vec<String>,
+    /// The start of the time that the figures cover, in nanoseconds since 1970; `None` where there is none, or two.
+    #[serde(default)]
+    pub start_ns: Option<u64>,
+    /// Its end.
+    #[serde(default)]
+    pub end_ns: Option<u64>,
 }
 
 impl About {
-    /// By this version.
-    pub fn new(host: Option<String>, sources: Vec<String>) -> Self {
-        Self { version: env!("CARGO_PKG_VERSION").to_owned(), host, sources }
+    /// By this version, of a span in nanoseconds since 1970.
+    pub fn new(host: Option<String>, sources: Vec<String>, span_ns: Option<(u64, u64)>) -> Self {
+        Self {
+            tool: "mongosonar".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host,
+            sources,
+            start_ns: span_ns.map(|span| span.0),
+            end_ns: span_ns.map(|span| span.1),
+        }
     }
 }

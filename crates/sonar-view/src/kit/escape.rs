@@ -1,14 +1,14 @@
-//! Text that came from the wire, made safe to show.
+//! Text from outside, made safe to show.
 //!
 //! Database, collection, field and application names are chosen by whoever opens a connection. A
-//! terminal takes control characters as orders (move, clear, set the title, paste), and bidirectional
-//! marks make a line read as something else; both are written as `\u{…}` here. Nothing from the wire
-//! is written to a terminal but through this module.
+//! terminal obeys control characters (move, clear, set the title, paste), and bidirectional marks make a
+//! line read as something else; both are written as `\u{…}` here. Text from outside reaches a terminal
+//! through this module only.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Whether a character may be shown as it is. What may not: controls (C0, DEL, C1, which holds the
+/// Whether a character may be shown as it is. Unsafe are controls (C0, DEL, C1, which holds the
 /// eight-bit form of the escape sequence introducer), line and paragraph separators, and the
 /// invisible marks that change direction or hide text.
 pub const fn is_safe(c: char) -> bool {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthChar;
 
-use super::escape::is_safe;
+use super::escape::{escape, is_safe};
 
 /// Columns that a terminal needs for `text`, which must have been escaped.
 pub fn width(text: &str) -> usize {
@@ -17,6 +17,17 @@ pub fn fit(text: &str, columns: usize) -> String {
     let mut out = String::new();
     push_fit(&mut out, text, columns);
     out
+}
+
+/// `text`, escaped, cut with `…` at its beginning to at most `columns` columns.
+pub fn fit_end(text: &str, columns: usize) -> String {
+    let text = escape(text);
+    if width(&text) <= columns || columns == 0 {
+        return fit(&text, columns);
+    }
+    let fits = text.char_indices().rev().take_while(|(at, _)| width(&text[*at..]) < columns);
+    let start = fits.last().map_or(text.len(), |(at, _)| at);
+    format!("…{}", &text[start..])
 }
 
 /// Appends [`fit`] of `text`; returns the columns it took. Reads no more of a long text than fits.
@@ -90,8 +101,8 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A writer that breaks lines longer than a width between words, and indents what goes on below by two more than
-/// the line itself. Text must have been escaped.
+/// A writer that breaks long lines between words and indents continuation lines by two more than the line itself.
+/// Text must have been escaped.
 #[derive(Debug)]
 pub struct Fitting<W: Write> {
     out: W,
@@ -100,7 +111,7 @@ pub struct Fitting<W: Write> {
 }
 
 impl<W: Write> Fitting<W> {
-    /// The narrowest width that is kept to.
+    /// The narrowest width; a narrower one is taken as this.
     const NARROWEST: usize = 20;
 
     /// Breaks at `width` columns; `None` breaks nothing.
@@ -108,9 +119,17 @@ impl<W: Write> Fitting<W> {
         Self { out, width: width.map(|width| width.max(Self::NARROWEST)), line: Vec::new() }
     }
 
-    /// The width that it keeps to; `None`: any.
+    /// The width; `None`: any.
     pub const fn width(&self) -> Option<usize> {
         self.width
+    }
+
+    /// Writes each sentence on a line, begun with a dash.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn sentences(&mut self, sentences: impl IntoIterator<Item = impl AsRef<str>>) -> io::Result<()> {
+        sentences.into_iter().try_for_each(|sentence| writeln!(self, "- {}", escape(sentence.as_ref())))
     }
 
     fn end_line(&mut self) -> io::Result<()> {
@@ -174,7 +193,7 @@ pub fn fold(line: &str, columns: usize) -> Vec<String> {
         if !is_empty {
             parts.push(std::mem::replace(&mut part, " ".repeat(below)));
         }
-        // A word that has no room on a line of its own is broken; what goes on below has another indent.
+        // A word that is too long for a line of its own is broken; continuation lines have another indent.
         let first = wrap(word, columns - width(&part)).into_iter().next().unwrap_or_default();
         part.push_str(&first);
         for piece in wrap(&word[first.len()..], columns - below) {
@@ -211,6 +230,22 @@ mod tests {
         );
         let word = "x".repeat(100);
         assert!(fold(&word, 20).iter().all(|part| width(part) <= 20));
+    }
+
+    #[test]
+    fn the_end_of_a_path_stays() {
+        assert_eq!(fit_end("collection-7.wt", 8), "…on-7.wt");
+        assert_eq!(fit_end("日本.wt", 6), "…本.wt");
+        assert_eq!(fit_end("a.wt", 8), "a.wt");
+        assert_eq!(fit_end("a.wt", 0), "");
+    }
+
+    #[test]
+    fn sentences_go_on_below_their_beginning() {
+        let mut out = Vec::new();
+        let mut fitting = Fitting::new(&mut out, Some(20));
+        fitting.sentences(["one two three four five six"]).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "- one two three four\n  five six\n");
     }
 
     #[test]

@@ -7,19 +7,19 @@ use sonar_core::{Class, Role};
 
 use crate::kit::Count;
 
-/// Why an operation is left out of a view. One that would be left out for several reasons has the first of
-/// them, except that role and class are one reason together, as it takes both switches to show it.
+/// Why an operation is left out of a view. Where several reasons apply the first one counts, except that role and
+/// class together are one reason, because it takes both switches to show the operation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// Its class was not asked for.
+    /// Its class is not selected.
     Class,
-    /// Its role was not asked for.
+    /// Its role is not selected.
     Role,
-    /// Neither its role nor its class was asked for.
+    /// Neither its role nor its class is selected.
     RoleAndClass,
     /// It does not match the text of `--filter`.
     Filter,
-    /// Its namespace was not asked for (in the live view).
+    /// Its namespace is not selected (in the live view).
     Namespace,
     /// Its row is beyond `--limit`.
     Limit,
@@ -90,7 +90,7 @@ impl Part {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hidden {
     parts: Vec<Part>,
-    /// The role that was asked for; `None` for all.
+    /// The selected role; `None` for all.
     role: Option<Role>,
     /// Replies of which only the beginning was read (`--snap-replies`): their operations are shown, but not
     /// the documents, cursors and errors beyond it. Not scaled.
@@ -107,7 +107,7 @@ pub enum Reader {
 }
 
 impl Hidden {
-    /// Nothing is hidden yet of a view that asked for this role.
+    /// Hides nothing yet; `role` is the selected role.
     pub fn new(role: Option<Role>) -> Self {
         Self { role, ..Self::default() }
     }
@@ -141,7 +141,7 @@ impl Hidden {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.operations()))
     }
 
-    /// One line: how many operations are left out, why, and what shows them; `None` where nothing is left out.
+    /// One line: how many operations are left out, why, and how to show them; `None` where nothing is left out.
     /// Counts are scaled by `sample`.
     pub fn line(&self, sample: u32, reader: Reader) -> Option<String> {
         let mark = if sample > 1 { "~" } else { "" };
@@ -154,23 +154,23 @@ impl Hidden {
                 format!("{mark}{}", Count(scaled as f64))
             }
         };
-        let (mut said, is_one) = (Vec::new(), self.parts.len() == 1);
+        let (mut reasons, is_one) = (Vec::new(), self.parts.len() == 1);
         for part in self.parts() {
             let count = part.operations();
-            // The word is said once.
+            // The noun stands once.
             let count = if is_one { operations(count, &number) } else { number(count) };
             let what = self.what(&part, &count, &number);
             let how = match reader {
                 Reader::CommandLine => part.reason.switch(),
                 Reader::LiveView => part.reason.key(),
             };
-            said.push(format!("{what} ({how})"));
+            reasons.push(format!("{what} ({how})"));
         }
         let total = self.operations();
-        let mut line = match (said.len(), total) {
+        let mut line = match (reasons.len(), total) {
             (0, _) => String::new(),
-            (1, _) => format!("Not shown: {}", said[0]),
-            _ => format!("Not shown: {}: {}", operations(total, &number), said.join(", ")),
+            (1, _) => format!("Not shown: {}", reasons[0]),
+            _ => format!("Not shown: {}: {}", operations(total, &number), reasons.join(", ")),
         };
         if self.snapped > 0 {
             let between = if line.is_empty() { "Not shown: " } else { "; " };
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_is_said_with_its_number_and_its_switch() {
+    fn each_reason_has_its_number_and_its_switch() {
         let mut hidden = Hidden::new(Some(Role::Served));
         assert_eq!(hidden.line(1, Reader::CommandLine), None);
         hidden.add(Reason::Class, Class::Monitoring, 12);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cut_reply_hides_is_said_too() {
+    fn what_a_cut_reply_hides_is_counted_too() {
         let mut hidden = Hidden { snapped: 3, ..Hidden::new(None) };
         assert_eq!(
             hidden.line(1, Reader::CommandLine).unwrap(),

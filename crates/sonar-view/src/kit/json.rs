@@ -9,10 +9,10 @@ use serde_json::ser::Formatter;
 
 use super::escape::is_safe;
 
-/// Writes `value` and a line feed. Characters that a terminal could take as orders are written as
+/// Writes `value` and a line feed. Characters that a terminal could take as commands are written as
 /// `\u` escapes, which JSON reads back as they were.
 pub(crate) fn line(value: &impl Serialize, mut out: impl Write) -> io::Result<()> {
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Safe))?;
+    value.serialize(&mut serializer(&mut out))?;
     out.write_all(b"\n")
 }
 
@@ -40,9 +40,38 @@ impl Formatter for Safe {
     }
 }
 
+/// Writes an object of these members and a line feed, in this order and without building it in memory: for documents
+/// that are written often. A member after `if` is left out where it is `None`.
+macro_rules! write_object {
+    ($out:expr, { $($key:literal: $value:expr),* $(,)? } $(if $last:literal: $option:expr)?) => {{
+        use serde::ser::{SerializeMap as _, Serializer as _};
+        let mut out = $out;
+        {
+            let mut serializer = $crate::kit::json::serializer(&mut out);
+            let mut map = serializer.serialize_map(None)?;
+            $(map.serialize_entry($key, &$value)?;)*
+            $(if let Some(value) = &$option {
+                map.serialize_entry($last, value)?;
+            })?
+            map.end()?;
+        }
+        std::io::Write::write_all(&mut out, b"\n")
+    }};
+}
+pub(crate) use write_object;
+
+/// The serializer behind [`line`].
+pub(crate) fn serializer<W: Write>(out: W) -> serde_json::Serializer<W, impl Formatter> {
+    serde_json::Serializer::with_formatter(out, Safe)
+}
+
 /// Serialises what can be displayed as a string, without building it.
-pub(crate) fn display<S: Serializer>(value: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
+pub(crate) struct Shown<T>(pub T);
+
+impl<T: fmt::Display> Serialize for Shown<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
 }
 
 /// `None` for an empty name.

@@ -1,6 +1,7 @@
 //! What all views are made of.
 
 mod about;
+mod bars;
 mod escape;
 mod fit;
 mod hidden;
@@ -10,10 +11,13 @@ mod units;
 mod zone;
 
 pub use about::About;
+pub use bars::sparkline;
 pub use escape::{Escaped, escape, is_safe};
-pub use fit::{Fitting, fit, fold, push_fit, push_padded, width, wrap};
+pub use fit::{Fitting, fit, fit_end, fold, push_fit, push_padded, width, wrap};
 pub(crate) use hidden::HiddenObject;
 pub use hidden::{Hidden, Part, Reader, Reason};
-pub use table::{Head, Laid, lay, table};
-pub use units::{Brief, Count, Nanos, Size, UNKNOWN, mean_ns, or_unknown};
+pub use table::{Heading, Laid, Table};
+pub use units::{
+    Brief, Bytes, Count, Grouped, Nanos, Percent, Ratio, Size, UNKNOWN, mean_ns, or_unknown, plural,
+};
 pub use zone::{Shown, Zone};

@@ -1,5 +1,5 @@
-//! Figures for people: three significant digits and a unit, at most six characters wide for anything
-//! that is likely, so that columns stay narrow.
+//! Numbers for people: three significant digits and a unit, usually at most six characters, so that columns stay
+//! narrow.
 
 use std::fmt;
 
@@ -86,8 +86,8 @@ fn padded(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
     f.pad(&format!("{value:.decimals$}{unit}"))
 }
 
-/// A size that somebody chose, in bytes: in whole powers of 1024 where it is one (`16MiB`), else as a
-/// [`Count`] (`1.05MB`).
+/// A configured size in bytes: in units of 1024 where it is a multiple of them (`16MiB`), else as [`Bytes`]
+/// (`1.05MB`).
 #[derive(Copy, Clone, Debug)]
 pub struct Size(pub u64);
 
@@ -98,8 +98,65 @@ impl fmt::Display for Size {
                 return f.pad(&format!("{}{unit}", self.0 >> shift));
             }
         }
-        f.pad(&format!("{}B", Count(self.0 as f64)))
+        f.pad(&Bytes(self.0 as f64).to_string())
     }
+}
+
+/// Bytes with decimal prefixes: `0B`, `3.40kB`, `12.3MB`.
+#[derive(Copy, Clone, Debug)]
+pub struct Bytes(pub f64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}B", Count(self.0)))
+    }
+}
+
+/// A share of 1 in per cent, with the decimals of the format: `{}` gives `12%`, `{:.1}` gives `12.3%`.
+#[derive(Copy, Clone, Debug)]
+pub struct Percent(pub f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = f.precision().unwrap_or(0);
+        let text = format!("{:.decimals$}%", self.0 * 100.0);
+        // Not "-0.0%".
+        let is_zero = text.starts_with('-') && !text.contains(|c: char| matches!(c, '1'..='9'));
+        f.write_str(if is_zero { &text[1..] } else { &text })
+    }
+}
+
+/// A ratio or score with two decimals: `0.53`.
+#[derive(Copy, Clone, Debug)]
+pub struct Ratio(pub f64);
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2}", self.0)
+    }
+}
+
+/// A whole number in full: `49,559`.
+#[derive(Copy, Clone, Debug)]
+pub struct Grouped(pub u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let mut text = String::new();
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        f.pad(&text)
+    }
+}
+
+/// A number and its noun: `1 client`, `2 clients`.
+pub fn plural(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// `Some` as its figure, `None` as [`UNKNOWN`].
@@ -141,9 +198,9 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_said_as_they_were_chosen() {
-        let said = [1 << 20, 3 << 29, 1_000, 4_096, 5_000_000].map(|bytes| Size(bytes).to_string());
-        assert_eq!(said, ["1MiB", "1536MiB", "1.00kB", "4KiB", "5.00MB"]);
+    fn sizes_are_shown_as_they_were_chosen() {
+        let shown = [1 << 20, 3 << 29, 1_000, 4_096, 5_000_000].map(|bytes| Size(bytes).to_string());
+        assert_eq!(shown, ["1MiB", "1536MiB", "1.00kB", "4KiB", "5.00MB"]);
     }
 
     #[test]
@@ -167,6 +224,23 @@ mod tests {
             assert_eq!(Count(value).to_string(), text, "{value}");
         }
         assert_eq!(format!("{:>7}", Count(3_400.0)), "  3.40k");
+    }
+
+    #[test]
+    fn shares_bytes_and_long_numbers() {
+        let shown = [
+            format!("{}", Percent(0.126)),
+            format!("{:.1}", Percent(0.126)),
+            format!("{:.1}", Percent(-0.0004)),
+        ];
+        assert_eq!(shown, ["13%", "12.6%", "0.0%"]);
+        assert_eq!(Percent(-0.12).to_string(), "-12%");
+        assert_eq!(Bytes(12_345_678.0).to_string(), "12.3MB");
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567].map(|n| Grouped(n).to_string()),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!([1, 2].map(|n| plural(n, "client")), ["1 client", "2 clients"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! In which time zone times are shown. JSON and CSV do not ask: they hold nanoseconds since the Unix epoch.
+//! The time zone of times in text. JSON and CSV have none: they hold nanoseconds since the Unix epoch.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub struct Zone(Rule);
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Rule {
     Zone(TimeZone),
-    /// Offsets that change, as the log says itself.
+    /// Offsets that change, as the log states them.
     Log(UtcOffsets),
 }
 
@@ -48,7 +48,7 @@ impl Zone {
     /// zone of this machine.
     ///
     /// # Errors
-    /// There is none of that name; says what one may write.
+    /// There is none of that name; the message says what is possible.
     pub fn named(name: &str) -> Result<Self, String> {
         if name.eq_ignore_ascii_case("local") {
             return Ok(Self(Rule::Zone(TimeZone::system())));
@@ -57,7 +57,7 @@ impl Zone {
             return Ok(Self::fixed(seconds));
         }
         TimeZone::get(name).map(|zone| Self(Rule::Zone(zone))).map_err(|_| {
-            format!("{name:?} is no time zone: write one like Europe/Berlin, America/New_York, +02:00, UTC or local")
+            format!("{name:?} is not a time zone: write one like Europe/Berlin, America/New_York, +02:00, UTC or local")
         })
     }
 
@@ -135,7 +135,7 @@ pub struct Shown<'a> {
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offset = self.zone.offset_at(self.at);
-        // Same as UTC, moved: the civil time of an offset is that of UTC so much later.
+        // The civil time at an offset is that of UTC so much later.
         let moved = i128::from(self.at.unix_ns()) + i128::from(offset) * 1_000_000_000;
         let moved = Timestamp::from_unix_ns(u64::try_from(moved.max(0)).unwrap_or(u64::MAX)).to_string();
         f.write_str(moved.get(..self.length).unwrap_or(&moved))?;

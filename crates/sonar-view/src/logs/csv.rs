@@ -32,7 +32,7 @@ fn per_source(observed: Option<&Observed>, line: &mut Line) {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
+pub fn csv(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
     let mut heading = Line::default();
     for name in ["by", "shape_id", "identity", "class", "command", "namespace", "text"] {
         heading.text(name);

@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sonar_core::Sum;
 use sonar_core::figures::{Figures, ServerFigures};
+use sonar_core::notices::Start;
 use sonar_core::row::Observed;
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Notices, Reading, Row, Source, Subject};
 
+use super::hint::Suggestion;
 use super::{SourceSummary, View, mean_ns};
 use crate::kit::HiddenObject;
 use crate::kit::json::line;
@@ -23,11 +26,11 @@ pub const SCHEMA: u32 = 1;
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
+pub fn json(view: &View<'_>, out: impl Write) -> io::Result<()> {
     let digest = view.digest;
-    let reading = |reading: &Reading| reading.iter().map(|(name, _, n)| (name.to_owned(), n)).collect();
+    let reading = |reading: &Reading| reading.iter().map(|(name, _, n)| (name, n)).collect();
     line(
-        &Saved {
+        &DigestDocument {
             schema: SCHEMA,
             kind: "digest".to_owned(),
             shape_rules: RULES_VERSION,
@@ -37,16 +40,14 @@ pub fn write(view: &View<'_>, out: impl Write) -> io::Result<()> {
             sources: view.summaries.iter().map(|summary| SourceObject::new(summary, view)).collect(),
             totals: FiguresObject::new(&digest.total),
             reading: view.reading.map(reading),
-            coverage: view
-                .coverage
-                .map(|coverage| coverage.iter().map(|(name, _, n)| (name.to_owned(), n)).collect()),
-            notices: view.notices.map(NoticesObject::new),
+            coverage: view.coverage.map(|coverage| coverage.iter().map(|(name, _, n)| (name, n)).collect()),
+            notices: view.notices.map(notices),
             filtered: view.is_filtered,
             hidden: HiddenObject::parts(&view.left_out(), view.sample),
             indexes_known: view.indexes.is_some(),
-            index_hints: super::hint::all(view).iter().map(|one| HintObject::new(one, view)).collect(),
+            index_hints: super::hint::all(view).iter().map(|one| hint(one, view)).collect(),
             notes: view.notes.clone(),
-            lost: view.losses().into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            lost: view.losses().into_iter().collect(),
             zone: ZoneObject::of(&view.zone, digest.totals()),
             precision_ns: view.source.precision_ns(),
             points: digest.settings.points.then(|| points(view)),
@@ -75,7 +76,7 @@ const fn first_rules() -> u32 {
 
 /// A digest as it is saved.
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) struct Saved {
+pub(super) struct DigestDocument {
     pub schema: u32,
     pub kind: String,
     /// Version of the rules that the shape ids follow.
@@ -90,11 +91,13 @@ pub(super) struct Saved {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceObject>,
     pub totals: FiguresObject,
-    pub reading: Option<BTreeMap<String, u64>>,
+    #[serde(skip_deserializing)]
+    pub reading: Option<BTreeMap<&'static str, u64>>,
     /// Counters of the wire.
-    #[serde(default)]
-    pub coverage: Option<BTreeMap<String, u64>>,
-    pub notices: Option<NoticesObject>,
+    #[serde(skip_deserializing)]
+    pub coverage: Option<BTreeMap<&'static str, u64>>,
+    #[serde(skip_deserializing)]
+    pub notices: Option<Value>,
     /// Rows were left out by a filter.
     #[serde(default)]
     pub filtered: bool,
@@ -102,36 +105,36 @@ pub(super) struct Saved {
     #[serde(skip_deserializing)]
     pub hidden: Vec<HiddenObject>,
     /// Hints leave out what an index that exists serves.
-    #[serde(default)]
+    #[serde(skip_deserializing)]
     pub indexes_known: bool,
     /// Indexes that may help, each once.
-    #[serde(default)]
-    pub index_hints: Vec<HintObject>,
-    /// What one must know before the figures.
-    #[serde(default)]
+    #[serde(skip_deserializing)]
+    pub index_hints: Vec<Value>,
+    /// What a reader must know before the figures.
+    #[serde(skip_deserializing)]
     pub notes: Vec<String>,
     /// What was not read in full, by reason.
-    #[serde(default)]
-    pub lost: BTreeMap<String, u64>,
+    #[serde(skip_deserializing)]
+    pub lost: BTreeMap<&'static str, u64>,
     /// The zone in which people see its times.
-    #[serde(default)]
+    #[serde(skip_deserializing)]
     pub zone: ZoneObject,
     /// Durations are rounded down to a multiple of this, in nanoseconds.
-    #[serde(default)]
+    #[serde(skip_deserializing)]
     pub precision_ns: u64,
     /// Single operations, three numbers each: microseconds from the first operation to the end of this one,
     /// microseconds of latency, and the row (-1 where it is not listed). Null where no page was asked for.
-    #[serde(default)]
+    #[serde(skip_deserializing)]
     pub points: Option<Vec<i64>>,
     /// How many operations the points were chosen from.
-    #[serde(default)]
+    #[serde(skip_deserializing)]
     pub points_seen: Option<u64>,
     pub rows_total: u64,
     pub rows: Vec<RowObject>,
 }
 
 /// A time zone: its name, and its offsets at the first and at the last operation.
-#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+#[derive(Serialize, Clone, Default, Debug)]
 pub(crate) struct ZoneObject {
     name: String,
     /// Seconds east of UTC.
@@ -145,7 +148,7 @@ impl ZoneObject {
     }
 }
 
-/// The points as [`Saved::points`] says.
+/// The points as [`DigestDocument::points`] says.
 fn points(view: &View<'_>) -> Vec<i64> {
     let places: HashMap<u32, i64> =
         view.rows.iter().enumerate().map(|(place, (row, _))| (*row as u32, place as i64)).collect();
@@ -196,7 +199,7 @@ impl SourceObject {
     }
 }
 
-/// What each source says of a row; null where it says nothing.
+/// What each source knows about a row; null where it knows nothing.
 #[derive(Serialize, Deserialize, Debug, Default)]
 pub(super) struct BySource {
     pub wire: Option<WireObject>,
@@ -256,52 +259,71 @@ impl WireObject {
     }
 }
 
-/// An index that may help, and who wants it.
-#[derive(Serialize, Deserialize, Debug)]
-pub(super) struct HintObject {
-    namespace: String,
-    index: String,
-    /// Share of the time of all operations, 0 to 1.
-    time_share: f64,
-    /// The shapes that want it, the one with the most time first.
-    shapes: Vec<HintShape>,
+/// An index that may help, and the shapes that would use it, the one with the most time first.
+fn hint(suggestion: &Suggestion<'_>, view: &View<'_>) -> Value {
+    let shape = |row: &&Row| {
+        let Subject::Shape { shape, .. } = &row.subject else { return None };
+        Some(json!({
+            "shape_id": shape.id.to_string(),
+            "command": shape.command,
+            "shape": view.form.of(shape),
+            "time_share": view.share(row),
+            "examined_per_returned": row.examined_per_returned(),
+            "plan": super::main_plan(row),
+            "memory_sorts": row.server().memory_sorts,
+        }))
+    };
+    json!({
+        "namespace": suggestion.hint.namespace,
+        "index": suggestion.hint.index,
+        "time_share": suggestion.share,
+        "shapes": suggestion.rows.iter().filter_map(shape).collect::<Vec<_>>(),
+    })
 }
 
-#[derive(Serialize, Deserialize, Debug)]
-struct HintShape {
-    shape_id: String,
-    command: String,
-    shape: String,
-    time_share: f64,
-    examined_per_returned: Option<f64>,
-    plan: String,
-    memory_sorts: u64,
+/// What a log tells beside operations.
+fn notices(notices: &Notices) -> Value {
+    let start = |start: &Start| {
+        json!({
+            "at": start.at.unix_ns(),
+            "version": start.version,
+            "pid": start.pid,
+            "port": start.port,
+            "host": start.host,
+        })
+    };
+    let clients = notices.clients.iter().map(|(app, count)| {
+        json!({
+            "app": app.name,
+            "driver": app.driver,
+            "driver_version": app.driver_version,
+            "connections": count,
+        })
+    });
+    let messages = notices.messages.iter().map(|(kind, seen)| {
+        json!({
+            "severity": kind.severity.name(),
+            "component": kind.component,
+            "id": kind.id,
+            "text": kind.text,
+            "count": seen.count,
+            "first": seen.first.unix_ns(),
+            "last": seen.last.unix_ns(),
+        })
+    });
+    json!({
+        "accepted": notices.accepted,
+        "ended": notices.ended,
+        "most_open": notices.most_open,
+        "versions": notices.versions(),
+        "starts": notices.starts.iter().map(start).collect::<Vec<_>>(),
+        "clients": clients.collect::<Vec<_>>(),
+        "messages": messages.collect::<Vec<_>>(),
+        "messages_other": notices.messages_other,
+    })
 }
 
-impl HintObject {
-    fn new(one: &super::hint::Suggestion<'_>, view: &View<'_>) -> Self {
-        let shape = |row: &&Row| {
-            let Subject::Shape { shape, .. } = &row.subject else { return None };
-            Some(HintShape {
-                shape_id: shape.id.to_string(),
-                command: shape.command.to_string(),
-                shape: view.form.of(shape).to_owned(),
-                time_share: view.share(row),
-                examined_per_returned: row.examined_per_returned(),
-                plan: super::main_plan(row).to_owned(),
-                memory_sorts: row.server().memory_sorts,
-            })
-        };
-        Self {
-            namespace: one.hint.namespace.clone(),
-            index: one.hint.index.clone(),
-            time_share: one.share,
-            shapes: one.rows.iter().filter_map(shape).collect(),
-        }
-    }
-}
-
-#[derive(Serialize, Deserialize, Debug)]
+#[derive(Serialize, Deserialize, Default, Debug)]
 pub(super) struct RowObject {
     pub shape_id: Option<String>,
     pub ordered_ids: Vec<String>,
@@ -339,22 +361,8 @@ pub(super) struct AppObject {
 impl RowObject {
     fn new(row: &Row, view: &View<'_>) -> Self {
         let mut object = Self {
-            shape_id: None,
             ordered_ids: row.ordered_ids.iter().map(ToString::to_string).collect(),
-            identity: None,
-            class: None,
-            command: None,
-            database: None,
-            collection: None,
-            shape: None,
-            plain: None,
-            shape_cut: None,
-            app: None,
-            namespace: None,
-            plan: None,
             query_hash: row.query_hash().map(str::to_owned),
-            index_hint: None,
-            by_source: None,
             time_share: view.share(row),
             apps: row
                 .observed()
@@ -368,6 +376,7 @@ impl RowObject {
                 })
                 .collect(),
             figures: FiguresObject::new(row),
+            ..Self::default()
         };
         match &row.subject {
             Subject::Shape { identity, shape, .. } => {
@@ -392,7 +401,7 @@ impl RowObject {
     }
 }
 
-#[derive(Serialize, Deserialize, Debug)]
+#[derive(Serialize, Deserialize, Default, Debug)]
 pub(super) struct FiguresObject {
     pub calls: u64,
     pub entries: u64,
@@ -422,7 +431,7 @@ pub(super) struct PlanObject {
     pub memory_sorts: u64,
 }
 
-#[derive(Serialize, Deserialize, Debug)]
+#[derive(Serialize, Deserialize, Default, Debug)]
 pub(super) struct LatencyObject {
     pub count: u64,
     pub zero: u64,
@@ -437,7 +446,7 @@ pub(super) struct LatencyObject {
     pub buckets: Vec<(i32, u64)>,
 }
 
-#[derive(Serialize, Deserialize, Debug)]
+#[derive(Serialize, Deserialize, Default, Debug)]
 pub(super) struct TimelineObject {
     pub width_ns: u64,
     /// Begin, calls, sum of latencies in nanoseconds, documents or keys examined.
@@ -522,92 +531,6 @@ impl FiguresObject {
                     .map(|(_, bucket)| bucket.returned)
                     .collect(),
             },
-        }
-    }
-}
-
-#[derive(Serialize, Deserialize, Debug)]
-pub(super) struct NoticesObject {
-    accepted: u64,
-    ended: u64,
-    most_open: Option<u64>,
-    versions: Vec<String>,
-    starts: Vec<StartObject>,
-    clients: Vec<ClientObject>,
-    messages: Vec<MessageObject>,
-    messages_other: u64,
-}
-
-#[derive(Serialize, Deserialize, Debug)]
-struct StartObject {
-    at: u64,
-    version: String,
-    pid: Option<u32>,
-    port: Option<u16>,
-    host: String,
-}
-
-#[derive(Serialize, Deserialize, Debug)]
-struct ClientObject {
-    app: String,
-    driver: String,
-    driver_version: String,
-    connections: u64,
-}
-
-#[derive(Serialize, Deserialize, Debug)]
-struct MessageObject {
-    severity: String,
-    component: String,
-    id: Option<u32>,
-    text: String,
-    count: u64,
-    first: u64,
-    last: u64,
-}
-
-impl NoticesObject {
-    fn new(notices: &Notices) -> Self {
-        Self {
-            accepted: notices.accepted,
-            ended: notices.ended,
-            most_open: notices.most_open,
-            versions: notices.versions().into_iter().map(str::to_owned).collect(),
-            starts: notices
-                .starts
-                .iter()
-                .map(|start| StartObject {
-                    at: start.at.unix_ns(),
-                    version: start.version.to_string(),
-                    pid: start.pid,
-                    port: start.port,
-                    host: start.host.to_string(),
-                })
-                .collect(),
-            clients: notices
-                .clients
-                .iter()
-                .map(|(app, count)| ClientObject {
-                    app: app.name.to_string(),
-                    driver: app.driver.to_string(),
-                    driver_version: app.driver_version.to_string(),
-                    connections: *count,
-                })
-                .collect(),
-            messages: notices
-                .messages
-                .iter()
-                .map(|(kind, said)| MessageObject {
-                    severity: kind.severity.name().to_owned(),
-                    component: kind.component.to_string(),
-                    id: kind.id,
-                    text: kind.text.to_string(),
-                    count: said.count,
-                    first: said.first.unix_ns(),
-                    last: said.last.unix_ns(),
-                })
-                .collect(),
-            messages_other: notices.messages_other,
         }
     }
 }

@@ -1,30 +1,31 @@
-//! The digest as a person or a program sees it: text, JSON (which the web page draws) and CSV.
+//! The report of logs, profiles and captures: text, JSON (which the web page draws) and CSV.
 //!
-//! A [`View`] is made of a [`Digest`] for one look; every share, mean and quantile that any form shows
-//! comes from it.
+//! A [`View`] chooses and sorts the rows of a [`Digest`]; every share, mean and quantile comes from it.
 
-pub mod csv;
+mod csv;
 pub mod hint;
-pub mod json;
+pub(crate) mod json;
 pub mod saved;
-pub mod text;
+mod text;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
 
+pub use csv::csv;
+pub use json::json;
 pub use sonar_core::Source;
 use sonar_core::Sum;
 use sonar_core::figures::Figures;
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, Subject};
+pub use text::text;
 
-use crate::kit::Reason;
-use crate::kit::{About, Count, Hidden, Zone};
+use crate::kit::{About, Count, Hidden, Percent, Reason, Zone, sparkline};
 use crate::queries::Form;
 
-/// By which figure rows are sorted, the largest first.
+/// The figure by which rows are sorted, the largest first.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
-pub enum By {
+pub enum RowOrder {
     #[default]
     Time,
     Calls,
@@ -47,59 +48,44 @@ pub enum By {
     Last,
 }
 
-impl By {
-    /// All of them.
-    pub const ALL: [Self; 19] = [
-        Self::Time,
-        Self::Calls,
-        Self::Mean,
-        Self::P50,
-        Self::P95,
-        Self::P99,
-        Self::Max,
-        Self::Keys,
-        Self::Docs,
-        Self::Returned,
-        Self::Ratio,
-        Self::Yields,
-        Self::Locks,
-        Self::Conflicts,
-        Self::Read,
-        Self::Bytes,
-        Self::Errors,
-        Self::First,
-        Self::Last,
-    ];
+/// All orders with their stable names, in the order of [`RowOrder`].
+const ORDERS: [(RowOrder, &str); 19] = [
+    (RowOrder::Time, "time"),
+    (RowOrder::Calls, "calls"),
+    (RowOrder::Mean, "mean"),
+    (RowOrder::P50, "p50"),
+    (RowOrder::P95, "p95"),
+    (RowOrder::P99, "p99"),
+    (RowOrder::Max, "max"),
+    (RowOrder::Keys, "keys"),
+    (RowOrder::Docs, "docs"),
+    (RowOrder::Returned, "returned"),
+    (RowOrder::Ratio, "ratio"),
+    (RowOrder::Yields, "yields"),
+    (RowOrder::Locks, "locks"),
+    (RowOrder::Conflicts, "conflicts"),
+    (RowOrder::Read, "read"),
+    (RowOrder::Bytes, "bytes"),
+    (RowOrder::Errors, "errors"),
+    (RowOrder::First, "first"),
+    (RowOrder::Last, "last"),
+];
 
-    /// The stable name in arguments.
+impl RowOrder {
+    /// The stable names of all.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ORDERS.iter().map(|(_, name)| *name)
+    }
+
+    /// The stable name.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Time => "time",
-            Self::Calls => "calls",
-            Self::Mean => "mean",
-            Self::P50 => "p50",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::Max => "max",
-            Self::Keys => "keys",
-            Self::Docs => "docs",
-            Self::Returned => "returned",
-            Self::Ratio => "ratio",
-            Self::Yields => "yields",
-            Self::Locks => "locks",
-            Self::Conflicts => "conflicts",
-            Self::Read => "read",
-            Self::Bytes => "bytes",
-            Self::Errors => "errors",
-            Self::First => "first",
-            Self::Last => "last",
-        }
+        ORDERS[self as usize].1
     }
 
     /// From its stable name, or from the heading of the table. Case does not matter.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_lowercase();
-        Self::ALL.into_iter().find(|one| one.name() == name || one.heading() == Some(&name))
+        ORDERS.iter().map(|(one, _)| *one).find(|one| one.name() == name || one.heading() == Some(&name))
     }
 
     /// The heading of its column in the text report, where that is not its name.
@@ -146,11 +132,11 @@ pub fn mean_ns(figures: &Figures) -> Option<f64> {
     crate::kit::mean_ns(&figures.latency)
 }
 
-/// What is wanted of a digest.
+/// Which rows of a digest are shown, and how.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct ViewOptions {
     /// The order of rows.
-    pub sort: By,
+    pub sort: RowOrder,
     /// The most rows.
     pub limit: Option<usize>,
     /// Rows that do not hold this are left out; case does not matter. Empty for all.
@@ -207,7 +193,7 @@ pub struct View<'a> {
     pub reading: Option<&'a Reading>,
     /// What was captured, and what was lost; `None` except for the wire.
     pub coverage: Option<&'a Coverage>,
-    /// What a log said beside operations.
+    /// What a log tells beside operations.
     pub notices: Option<&'a Notices>,
     /// Indexes that exist, where a server was asked; no index is hinted at where one of them serves.
     pub indexes: Option<&'a hint::Indexes>,
@@ -215,7 +201,7 @@ pub struct View<'a> {
     pub form: Form,
     /// In which zone times are shown.
     pub zone: Zone,
-    /// What one must know before the figures, in sentences.
+    /// What a reader must know before the figures, in sentences.
     pub notes: Vec<String>,
     /// Files, servers or interfaces that were read.
     pub sources: Vec<String>,
@@ -223,11 +209,11 @@ pub struct View<'a> {
     pub host: Option<String>,
     /// A filter may have left rows out.
     pub is_filtered: bool,
-    /// Operations that were not taken into the digest, because their class or role was not asked for.
+    /// Operations that are not in the digest, because their class or role is not selected.
     pub hidden: Hidden,
-    /// How many operations each one that was seen stands for.
+    /// How many operations each sampled one stands for.
     pub sample: u32,
-    /// The rows that are wanted, in order: their index in the digest, and they.
+    /// The rows that are shown, in order, each with its index in the digest.
     pub rows: Vec<(usize, &'a Row)>,
     /// The same before the limit.
     pub matching: Vec<(usize, &'a Row)>,
@@ -242,7 +228,7 @@ impl<'a> View<'a> {
         source: Source,
         reading: Option<&'a Reading>,
         notices: Option<&'a Notices>,
-        wanted: &Wanted,
+        wanted: &ViewOptions,
     ) -> Self {
         let needle = wanted.filter.to_lowercase();
         let mut rows: Vec<_> = digest
@@ -304,7 +290,10 @@ impl<'a> View<'a> {
 
     /// Where it comes from.
     pub fn about(&self) -> About {
-        About::new(self.host.clone().or_else(|| self.notices.and_then(hosts)), self.sources.clone())
+        let (host, totals) =
+            (self.host.clone().or_else(|| self.notices.and_then(hosts)), self.digest.totals());
+        let span = (totals.calls > 0).then(|| (totals.first_seen.unix_ns(), totals.last_seen.unix_ns()));
+        About::new(host, self.sources.clone(), span)
     }
 
     /// What could not be shown in full, by reason: names and counts.
@@ -330,19 +319,19 @@ pub fn hosts(notices: &Notices) -> Option<String> {
     (!hosts.is_empty()).then(|| hosts.into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// Share of lines that are none of a log, from which on this stands above all else.
+/// From this share of unrecognised lines on, a note stands above the report.
 const LARGE_UNKNOWN: f64 = 0.01;
 
-/// What one must know of what was read before one believes the figures.
+/// What a reader must know about the input before believing the figures.
 pub fn notes(reading: &Reading) -> Vec<String> {
     let lines = reading.lines - reading.lines_empty.min(reading.lines);
     let share = |count: u64, all: u64| count as f64 / all.max(1) as f64;
     let note = |count: u64, all: u64, what: &str| {
         format!(
-            "{} of {} {what} ({:.1} %): the figures below are of the others.",
+            "{} of {} {what} ({:.1}): the figures below are of the others.",
             Count(count as f64),
             Count(all as f64),
-            share(count, all) * 100.0
+            Percent(share(count, all))
         )
     };
     let mut notes = Vec::new();
@@ -351,7 +340,7 @@ pub fn notes(reading: &Reading) -> Vec<String> {
     }
     let unknown = reading.lines_unknown + reading.lines_too_long;
     if share(unknown, lines) >= LARGE_UNKNOWN {
-        notes.push(note(unknown, lines, "lines could not be recognised as lines of a log"));
+        notes.push(note(unknown, lines, "lines are not lines of a log"));
     }
     if reading.documents_malformed > 0 {
         notes.push(note(reading.documents_malformed, reading.documents, "documents could not be parsed"));
@@ -359,7 +348,7 @@ pub fn notes(reading: &Reading) -> Vec<String> {
     notes
 }
 
-/// What one must know of weights that come from a file, of whose server nothing is known.
+/// What a reader must know about weights from a file whose server is not known.
 pub fn assumed_weights(reading: &Reading) -> Option<String> {
     (reading.entries_weighted > 0).then(|| {
         format!(
@@ -413,22 +402,15 @@ pub fn names(row: &Row, form: Form) -> (String, String, String) {
     }
 }
 
-/// A sparkline of at most `columns` characters: calls over the span of the whole digest.
-pub fn sparkline(view: &View<'_>, row: &Row, columns: usize) -> String {
-    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Calls over the span of the whole digest, in at most `columns` characters.
+fn calls_over_time(view: &View<'_>, row: &Row, columns: usize) -> String {
     let Some((from, to)) = view.digest.totals().timeline().span() else { return String::new() };
     let parts = row.figures().timeline().resampled(from, to, columns);
-    let most = parts.iter().map(|part| part.calls).max().unwrap_or(0).max(1);
-    parts
-        .iter()
-        .map(|part| {
-            let level = (part.calls * 8).div_ceil(most).min(8);
-            BARS[level as usize]
-        })
-        .collect()
+    let most = parts.iter().map(|part| part.calls).max().unwrap_or(0);
+    sparkline(parts.iter().map(|part| part.calls as f64), most as f64)
 }
 
-/// The plan that most operations of a row had; empty when none was said.
+/// The plan that most operations of a row had; empty where none is known.
 pub fn main_plan(row: &Row) -> &str {
     let most = row.server().plans.iter().max_by_key(|(_, used)| used.calls);
     most.map_or("", |(summary, _)| summary)
@@ -436,16 +418,18 @@ pub fn main_plan(row: &Row) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::By;
+    use super::{ORDERS, RowOrder};
 
     #[test]
     fn an_order_is_found_by_its_name_and_by_its_heading() {
-        for by in By::ALL {
-            assert_eq!(By::from_name(by.name()), Some(by));
+        for (order, name) in ORDERS {
+            assert_eq!((order.name(), RowOrder::from_name(name)), (name, Some(order)));
         }
-        for (heading, by) in [("ret", By::Returned), ("ex/ret", By::Ratio), ("ERR", By::Errors)] {
-            assert_eq!(By::from_name(heading), Some(by));
+        for (heading, by) in
+            [("ret", RowOrder::Returned), ("ex/ret", RowOrder::Ratio), ("ERR", RowOrder::Errors)]
+        {
+            assert_eq!(RowOrder::from_name(heading), Some(by));
         }
-        assert_eq!(By::from_name("taste"), None);
+        assert_eq!(RowOrder::from_name("taste"), None);
     }
 }

@@ -12,12 +12,12 @@ use sonar_core::{
 };
 
 use super::Source;
-use super::json::{FiguresObject, RowObject, SCHEMA, Saved};
+use super::json::{DigestDocument, FiguresObject, RowObject, SCHEMA};
 
-/// Why a text is no saved digest.
+/// Why a text is not a saved digest.
 #[derive(Debug)]
-pub enum Wrong {
-    /// No JSON of that form.
+pub enum SavedError {
+    /// Not JSON of that form.
     Json(serde_json::Error),
     /// Another schema, or not a digest at all.
     Schema(String),
@@ -25,17 +25,17 @@ pub enum Wrong {
     Row(usize),
 }
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for SavedError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Json(error) => write!(f, "no saved digest: {error}"),
+            Self::Json(error) => write!(f, "not a saved report: {error}"),
             Self::Schema(what) => write!(f, "{what}; this version reads kind digest, schema {SCHEMA}"),
-            Self::Row(row) => write!(f, "row {row} of the saved digest contradicts itself"),
+            Self::Row(row) => write!(f, "row {row} of the saved report contradicts itself"),
         }
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for SavedError {}
 
 /// Whether `bytes` begin like a saved digest.
 pub fn looks_like(bytes: &[u8]) -> bool {
@@ -45,7 +45,7 @@ pub fn looks_like(bytes: &[u8]) -> bool {
 
 /// A digest that was saved.
 #[derive(Debug)]
-pub struct Read {
+pub struct SavedDigest {
     /// The digest.
     pub digest: Digest,
     /// The host that it is of, where that is known.
@@ -62,31 +62,31 @@ pub struct Read {
 ///
 /// # Errors
 /// It is none, of another schema, or contradicts itself.
-pub fn read(bytes: &[u8]) -> Result<Read, Wrong> {
-    let saved: Saved = serde_json::from_slice(bytes).map_err(Wrong::Json)?;
+pub fn read(bytes: &[u8]) -> Result<SavedDigest, SavedError> {
+    let saved: DigestDocument = serde_json::from_slice(bytes).map_err(SavedError::Json)?;
     if saved.kind != "digest" || saved.schema != SCHEMA {
-        return Err(Wrong::Schema(format!("kind {:?}, schema {}", saved.kind, saved.schema)));
+        return Err(SavedError::Schema(format!("kind {:?}, schema {}", saved.kind, saved.schema)));
     }
-    let by = GroupBy::from_name(&saved.by).ok_or_else(|| Wrong::Schema(format!("by {:?}", saved.by)))?;
+    let by = GroupBy::from_name(&saved.by).ok_or_else(|| SavedError::Schema(format!("by {:?}", saved.by)))?;
     let source = Source::from_name(&saved.source)
-        .ok_or_else(|| Wrong::Schema(format!("source {:?}", saved.source)))?;
+        .ok_or_else(|| SavedError::Schema(format!("source {:?}", saved.source)))?;
     let is_whole = saved.rows_total == saved.rows.len() as u64 && !saved.filtered;
     let mut digest = Digest::new(DigestSettings { by, points: false });
     for (at, row) in saved.rows.into_iter().enumerate() {
-        digest.restore(&entry(row, by, source).ok_or(Wrong::Row(at))?);
+        digest.restore(&entry(row, by, source).ok_or(SavedError::Row(at))?);
     }
     // Rows may have been left out by a limit; the totals were not.
     if saved.sources.is_empty() {
-        *digest.totals_mut(source) = figures(&saved.totals, source).ok_or(Wrong::Row(0))?;
+        *digest.totals_mut(source) = figures(&saved.totals, source).ok_or(SavedError::Row(0))?;
     }
     for object in &saved.sources {
         if let (Some(source), Some(totals)) = (Source::from_name(&object.source), &object.totals) {
-            *digest.totals_mut(source) = figures(totals, source).ok_or(Wrong::Row(0))?;
+            *digest.totals_mut(source) = figures(totals, source).ok_or(SavedError::Row(0))?;
         }
     }
     let has_ids = matches!(by, GroupBy::Shape | GroupBy::Order);
     let host = saved.about.and_then(|about| about.host);
-    Ok(Read { digest, host, source, is_whole, shape_rules: has_ids.then_some(saved.shape_rules) })
+    Ok(SavedDigest { digest, host, source, is_whole, shape_rules: has_ids.then_some(saved.shape_rules) })
 }
 
 fn id(text: &str) -> Option<ShapeId> {

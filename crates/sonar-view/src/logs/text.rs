@@ -1,4 +1,4 @@
-//! The digest as plain text.
+//! `logs report`, `profiler report` and `report` as text.
 
 use std::io::{self, Write};
 
@@ -6,38 +6,37 @@ use sonar_core::Sum;
 use sonar_core::figures::Figures;
 use sonar_core::{GroupBy, Notices, Row};
 
-use super::{Source, View, main_plan, mean_ns, names, sparkline};
-use crate::kit::{self, Count, Fitting, Head, Nanos, Reader, UNKNOWN, Zone, escape, or_unknown};
+use super::{Source, View, calls_over_time, main_plan, mean_ns, names};
+use crate::kit::{Count, Fitting, Heading, Nanos, Percent, Reader, Table, UNKNOWN, Zone, escape, or_unknown};
 
-/// Writes the digest within `width` columns; `None` breaks and leaves out nothing.
+/// Writes the report.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(view: &View<'_>, width: Option<usize>, out: impl Write) -> io::Result<()> {
-    let mut out = Fitting::new(out, width);
+pub fn text<W: Write>(view: &View<'_>, out: &mut Fitting<W>) -> io::Result<()> {
     for note in &view.notes {
         writeln!(out, "NOTE: {note}")?;
     }
-    sources(view, &mut out)?;
-    summary(view, &mut out)?;
+    sources(view, out)?;
+    summary(view, out)?;
     if let Some(line) = view.left_out().line(view.sample, Reader::CommandLine) {
         writeln!(out, "{line}")?;
     }
     if let Some(reading) = view.reading {
-        counted(&view.losses(), "all of it was read", reading.iter(), &mut out)?;
+        counted(&view.losses(), "all of it was read", reading.iter(), out)?;
     }
     if let Some(coverage) = view.coverage {
-        counted(&view.losses(), "nothing lost", coverage.iter(), &mut out)?;
+        counted(&view.losses(), "nothing lost", coverage.iter(), out)?;
     }
     if let Some(notices) = view.notices {
-        said(notices, &view.zone, &mut out)?;
+        events(notices, &view.zone, out)?;
     }
-    rows(view, width, &mut out)?;
-    hints(view, &mut out)?;
+    rows(view, out)?;
+    hints(view, out)?;
     out.flush()
 }
 
-/// What was read of each source, and what of it could not be shown.
+/// What was read of each source, and what was lost.
 fn sources(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     for summary in view.summaries {
         let Some(observed) = view.digest.total.observed_by(summary.source) else {
@@ -81,7 +80,7 @@ fn sources(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Indexes that would serve, each with the shapes that want it.
+/// Indexes that may help, each with the shapes that would use it.
 fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     /// Shapes shown of each index; JSON has all.
     const SHOWN: usize = 5;
@@ -93,7 +92,7 @@ fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\nIndexes that may help (equality, sort, range{known}; look before you build):")?;
     for one in all {
         let head =
-            format!("{} {}: {:.1}% of the time", one.hint.namespace, one.hint.index, 100.0 * one.share);
+            format!("{} {}: {:.1} of the time", one.hint.namespace, one.hint.index, Percent(one.share));
         writeln!(out, "  {}", escape(&head))?;
         for row in one.rows.iter().take(SHOWN) {
             let (command, _, text) = names(row, view.form);
@@ -106,8 +105,8 @@ fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
             };
             let plan = main_plan(row);
             let line = format!(
-                "{:.1}%, {evidence}, {}{}: {command} {text}",
-                100.0 * view.share(row),
+                "{:.1}, {evidence}, {}{}: {command} {text}",
+                Percent(view.share(row)),
                 if plan.is_empty() { UNKNOWN } else { plan },
                 if row.server().memory_sorts > 0 { ", sorted in memory" } else { "" },
             );
@@ -185,7 +184,8 @@ fn counted(
     Ok(())
 }
 
-fn said(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()> {
+/// What a log tells beside operations: connections, starts, errors and warnings.
+fn events(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()> {
     /// Lines shown of each kind; JSON has all.
     const SHOWN: usize = 10;
     if notices.accepted + notices.ended > 0 {
@@ -222,17 +222,17 @@ fn said(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()> 
     if !notices.messages.is_empty() {
         writeln!(out, "\nErrors and warnings:")?;
         let mut all: Vec<_> = notices.messages.iter().collect();
-        all.sort_by_key(|(kind, said)| (kind.severity, std::cmp::Reverse(said.count)));
-        for (kind, said) in all.iter().take(SHOWN) {
+        all.sort_by_key(|(kind, seen)| (kind.severity, std::cmp::Reverse(seen.count)));
+        for (kind, seen) in all.iter().take(SHOWN) {
             let id = kind.id.map_or_else(String::new, |id| format!("{id} "));
             writeln!(
                 out,
                 "  {:>8}  {:<7} {:<8} {id}{}  (last {})",
-                said.count,
+                seen.count,
                 kind.severity.name(),
                 escape(&kind.component),
                 escape(&kind.text),
-                zone.show(said.last)
+                zone.show(seen.last)
             )?;
         }
         if all.len() > SHOWN {
@@ -242,19 +242,19 @@ fn said(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()> 
     Ok(())
 }
 
-/// A quantile as it can be said: below a millisecond is a bound.
+/// A quantile, as precise as the source: below a millisecond it is a bound.
 pub fn quantile(source: Source, figures: &Figures, q: f64) -> String {
     or_unknown(figures.latency.quantile_ns(q).map(|ns| duration(source, ns)))
 }
 
-/// A duration as it can be said.
+/// A duration, as precise as the source.
 pub fn duration(source: Source, ns: u64) -> String {
     let precision = source.precision_ns();
     // The bound of a bucket is not a whole number of milliseconds; what is in it is.
     if ns < precision { "<1ms".to_owned() } else { Nanos(ns / precision * precision).to_string() }
 }
 
-/// A mean as it can be said: of durations rounded down it is a lower bound.
+/// A mean; of durations that the source rounded down it is a lower bound.
 pub fn mean(source: Source, figures: &Figures) -> String {
     or_unknown(mean_ns(figures).map(|ns| match (source.precision_ns(), ns.round() as u64) {
         (1, ns) => Nanos(ns).to_string(),
@@ -264,7 +264,7 @@ pub fn mean(source: Source, figures: &Figures) -> String {
     }))
 }
 
-/// The time of all together as it can be said.
+/// The time of all operations together.
 fn total(source: Source, figures: &Figures) -> String {
     let precision = source.precision_ns();
     match u64::try_from(figures.latency.sum_ns()).unwrap_or(u64::MAX) {
@@ -276,57 +276,48 @@ fn total(source: Source, figures: &Figures) -> String {
     }
 }
 
-/// The columns of figures, before those of text.
-const FIGURES: [Head; 12] = [
-    Head::figure("calls", 0),
-    Head::figure("time", 0),
-    Head::figure("mean", 4),
-    Head::figure("p50", 7),
-    Head::figure("p95", 6),
-    Head::figure("p99", 1),
-    Head::figure("max", 8),
-    Head::figure("keys", 9),
-    Head::figure("docs", 5),
-    Head::figure("ret", 10),
-    Head::figure("ex/ret", 3),
-    Head::figure("err", 11),
-];
-
-fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+fn rows<W: Write>(view: &View<'_>, out: &mut Fitting<W>) -> io::Result<()> {
     const SPARK: usize = 12;
     let by = view.digest.settings.by;
     let by_shape = matches!(by, GroupBy::Shape | GroupBy::Order);
-    let mut heads = FIGURES.to_vec();
-    heads.extend([
-        Head::figure("server", 12),
-        Head::figure("locks", 13),
-        Head::figure("profile", 12),
-        Head::figure("log", 12),
-    ]);
-    heads.push(Head::text("over time", 12, SPARK));
-    if by != GroupBy::Plan {
-        heads.push(Head::text("plan", 2, 10));
-    }
+    let mut headings = vec![
+        Heading::figure("calls", 0),
+        Heading::figure("time", 0),
+        Heading::figure("mean", 4),
+        Heading::figure("p50", 7),
+        Heading::figure("p95", 6),
+        Heading::figure("p99", 1),
+        Heading::figure("max", 8),
+        Heading::figure("keys", 9),
+        Heading::figure("docs", 5),
+        Heading::figure("ret", 10),
+        Heading::figure("ex/ret", 3),
+        Heading::figure("err", 11),
+        Heading::figure("server", 12),
+        Heading::figure("locks", 13),
+        Heading::figure("profile", 12),
+        Heading::figure("log", 12),
+        Heading::text("over time", 12, SPARK),
+    ];
+    let has_plan = by != GroupBy::Plan;
+    headings.extend(has_plan.then_some(Heading::text("plan", 2, 10)));
     if by_shape {
-        heads.extend([
-            Head::text("command", 0, 9),
-            Head::text("namespace", 0, 12),
-            Head::text("shape", 0, 20),
-        ]);
+        let shape = [("command", 9), ("namespace", 12), ("shape", 20)];
+        headings.extend(shape.map(|(title, least)| Heading::text(title, 0, least)));
     } else {
-        heads.push(Head::text(by.name(), 0, 20));
+        headings.push(Heading::text(by.name(), 0, 20));
     }
-    let mut table: Vec<Vec<String>> = Vec::new();
+    let mut table = Table::new(&headings);
     for (_, row) in &view.rows {
         let (figures, server) = (row.figures(), &row.server().sums);
         let source = row.sources().next().unwrap_or(view.source);
-        let of_source = |source: Source| {
+        let calls_in = |source: Source| {
             or_unknown(row.observed_by(source).map(|observed| Count(observed.figures.calls as f64)))
         };
         let per_call = |sum: Sum| or_unknown(sum.mean().map(Count));
-        let mut cells = vec![
+        let cells = [
             Count(figures.calls as f64).to_string(),
-            format!("{:.1}%", 100.0 * view.share(row)),
+            format!("{:.1}", Percent(view.share(row))),
             mean(source, figures),
             quantile(source, figures, 0.5),
             quantile(source, figures, 0.95),
@@ -339,40 +330,32 @@ fn rows(view: &View<'_>, width: Option<usize>, out: &mut impl Write) -> io::Resu
             Count(figures.failed as f64).to_string(),
             or_unknown(row.executed().map(|(source, figures)| self::mean(source, figures))),
             or_unknown(server.lock_wait_us.mean().map(|us| Nanos((us * 1_000.0) as u64))),
-            of_source(Source::Profile),
-            of_source(Source::Log),
-            sparkline(view, row, SPARK),
+            calls_in(Source::Profile),
+            calls_in(Source::Log),
+            calls_over_time(view, row, SPARK),
         ];
-        if by != GroupBy::Plan {
-            cells.push(plan(row));
-        }
         let (command, namespace, text) = names(row, view.form);
-        if by_shape {
-            cells.extend([command, namespace, text]);
+        let name = if by_shape {
+            vec![command, namespace, text]
         } else {
-            cells.push(if namespace.is_empty() { text } else { namespace });
-        }
-        table.push(cells);
+            vec![if namespace.is_empty() { text } else { namespace }]
+        };
+        table.row(cells.into_iter().chain(has_plan.then(|| plan(row))).chain(name));
     }
-    // What this source says of no operation has no column.
+    // What this source knows of no operation has no column.
     let server = view.digest.total.server();
-    let is_said = |title: &str| match title {
+    let has_source = |name: &str| view.summaries.iter().any(|summary| summary.source.name() == name);
+    table.keep(|title| match title {
         "keys" => server.sums.keys_examined.known > 0,
         "docs" => server.sums.docs_examined.known > 0,
         "ex/ret" => server.sums.keys_examined.known + server.sums.docs_examined.known > 0,
         "server" | "locks" => view.summaries.len() > 1,
-        "profile" | "log" => {
-            view.summaries.len() > 1 && view.summaries.iter().any(|summary| summary.source.name() == title)
-        }
+        "profile" | "log" => view.summaries.len() > 1 && has_source(title),
         "plan" => by == GroupBy::Plan || !server.plans.is_empty(),
         _ => true,
-    };
-    let kept: Vec<usize> = (0..heads.len()).filter(|&at| is_said(heads[at].title)).collect();
-    let table: Vec<Vec<String>> =
-        table.iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
-    let heads: Vec<Head> = kept.iter().map(|&at| heads[at]).collect();
+    });
     writeln!(out)?;
-    kit::table(&heads, &table, width, out)?;
+    table.write(out)?;
     if view.rows_total > view.rows.len() {
         writeln!(out, "… and {} more rows", view.rows_total - view.rows.len())?;
     }

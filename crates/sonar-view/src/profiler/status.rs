@@ -1,17 +1,16 @@
-//! The state of the profiler of each database: a table, or JSON.
+//! `profiler status`: the state of the profiler of each database.
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use sonar_core::Timestamp;
 use sonar_core::profiler::{Fill, Wrap};
 
-use crate::kit::escape;
-use crate::kit::{Count, Nanos, Size, UNKNOWN, or_unknown};
+use crate::kit::{self, Bytes, Count, Fitting, Heading, Nanos, Size, Table, UNKNOWN, escape, or_unknown};
 
 /// The profiler of one database.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct DatabaseProfile {
     /// The database.
     pub database: String,
     /// Profiling level; `None` when it could not be read.
@@ -30,7 +29,7 @@ pub struct Row {
     pub error: Option<String>,
 }
 
-impl Row {
+impl DatabaseProfile {
     /// When its `system.profile` wraps. At level 0 nothing is written to it, so it never does.
     fn wrap(&self, now: Timestamp) -> Wrap {
         match &self.fill {
@@ -44,30 +43,52 @@ impl Row {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn table(server: &str, rows: &[Row], now: Timestamp, mut out: impl Write) -> io::Result<()> {
+pub fn text<W: Write>(
+    server: &str,
+    rows: &[DatabaseProfile],
+    now: Timestamp,
+    out: &mut Fitting<W>,
+) -> io::Result<()> {
     writeln!(out, "{}", escape(server))?;
-    let limited = rows.iter().any(|row| row.rate_limit.is_some());
-    let mut heading = vec!["database", "level", "slowms", "sample", "filter"];
-    if limited {
-        heading.push("ratelimit");
-    }
-    heading.extend(["size", "used", "docs", "docs/s", "spans", "wraps"]);
-    let mut lines = vec![heading.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    let mut table = Table::new(&[
+        Heading::text("database", 0, 12),
+        Heading::figure("level", 0),
+        Heading::figure("slowms", 0),
+        Heading::figure("sample", 0),
+        Heading::figure("filter", 0),
+        Heading::figure("ratelimit", 0),
+        Heading::figure("size", 4),
+        Heading::figure("used", 2),
+        Heading::figure("docs", 3),
+        Heading::figure("docs/s", 1),
+        Heading::figure("spans", 5),
+        Heading::text("wraps", 0, 10),
+    ])
+    .spaced();
     for row in rows {
-        let mut cells = vec![
-            escape(&row.database).into_owned(),
+        let fill = row.fill.as_ref();
+        table.row([
+            row.database.clone(),
             or_unknown(row.level),
-            row.slow_ms.map_or_else(|| UNKNOWN.to_owned(), |ms| format!("{ms}ms")),
+            or_unknown(row.slow_ms.map(|ms| format!("{ms}ms"))),
             or_unknown(row.sample_rate),
-            (if row.filter.is_some() { "yes" } else { UNKNOWN }).to_owned(),
-        ];
-        if limited {
-            cells.push(or_unknown(row.rate_limit));
-        }
-        cells.extend(fill(row, now));
-        lines.push(cells);
+            or_unknown(row.filter.as_ref().map(|_| "yes")),
+            or_unknown(row.rate_limit),
+            or_unknown(fill.and_then(|fill| fill.max_bytes).map(Size)),
+            or_unknown(fill.map(|fill| Bytes(fill.size_bytes as f64))),
+            or_unknown(fill.map(|fill| fill.documents)),
+            or_unknown(fill.and_then(|fill| fill.rate(now)).map(Count)),
+            or_unknown(fill.and_then(Fill::span_ns).map(Nanos)),
+            match row.wrap(now) {
+                Wrap::Unknown => UNKNOWN.to_owned(),
+                Wrap::Full { turn_ns } => format!("full, turns in {}", Nanos(turn_ns)),
+                Wrap::In { ns } => format!("in {}", Nanos(ns)),
+            },
+        ]);
     }
-    align(&lines, &mut out)?;
+    let is_limited = rows.iter().any(|row| row.rate_limit.is_some());
+    table.keep(|title| title != "ratelimit" || is_limited);
+    table.write(out)?;
     for row in rows {
         if let Some(error) = &row.error {
             writeln!(out, "{}: {}", escape(&row.database), escape(error))?;
@@ -77,118 +98,51 @@ pub fn table(server: &str, rows: &[Row], now: Timestamp, mut out: impl Write) ->
             writeln!(out, "{}: filter {}{overridden}", escape(&row.database), escape(filter))?;
         }
     }
-    Ok(())
-}
-
-fn fill(row: &Row, now: Timestamp) -> [String; 6] {
-    let Some(fill) = &row.fill else { return [(); 6].map(|()| UNKNOWN.to_owned()) };
-    [
-        or_unknown(fill.max_bytes.map(Size)),
-        format!("{}B", Count(fill.size_bytes as f64)),
-        fill.documents.to_string(),
-        or_unknown(fill.rate(now).map(Count)),
-        or_unknown(fill.span_ns().map(Nanos)),
-        match row.wrap(now) {
-            Wrap::Unknown => UNKNOWN.to_owned(),
-            Wrap::Full { turn_ns } => format!("full, turns in {}", Nanos(turn_ns)),
-            Wrap::In { ns } => format!("in {}", Nanos(ns)),
-        },
-    ]
-}
-
-/// Columns as wide as their widest cell: the first and the last to the left, the others to the right.
-pub(crate) fn align(lines: &[Vec<String>], out: &mut impl Write) -> io::Result<()> {
-    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |at: usize| {
-        lines.iter().filter_map(|line| line.get(at)).map(|cell| crate::kit::width(cell)).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for line in lines {
-        let mut text = String::new();
-        for (at, cell) in line.iter().enumerate() {
-            let space = " ".repeat(widths[at].saturating_sub(crate::kit::width(cell)));
-            if at > 0 {
-                text.push_str("  ");
-            }
-            if at == 0 || at + 1 == columns {
-                text.push_str(cell);
-                text.push_str(&space);
-            } else {
-                text.push_str(&space);
-                text.push_str(cell);
-            }
-        }
-        writeln!(out, "{}", text.trim_end())?;
-    }
-    Ok(())
-}
-
-#[derive(Serialize)]
-struct Object<'a> {
-    database: &'a str,
-    level: Option<i32>,
-    slowms: Option<i64>,
-    sample_rate: Option<f64>,
-    filter: Option<&'a str>,
-    rate_limit: Option<i64>,
-    size_max_bytes: Option<u64>,
-    size_bytes: Option<u64>,
-    documents: Option<u64>,
-    documents_per_second: Option<f64>,
-    oldest_ns: Option<u64>,
-    newest_ns: Option<u64>,
-    span_ns: Option<u64>,
-    full: Option<bool>,
-    wraps_in_ns: Option<u64>,
-    turn_ns: Option<u64>,
-    error: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Status<'a> {
-    server: &'a str,
-    now_ns: u64,
-    databases: Vec<Object<'a>>,
+    out.flush()
 }
 
 /// Writes the same as one JSON object; names and meanings are in `docs/profiler.md`.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json(server: &str, rows: &[Row], now: Timestamp, out: impl Write) -> io::Result<()> {
-    let databases = rows.iter().map(|row| object(row, now)).collect();
-    crate::kit::json::line(&Status { server, now_ns: now.unix_ns(), databases }, out)
+pub fn json(server: &str, rows: &[DatabaseProfile], now: Timestamp, out: impl Write) -> io::Result<()> {
+    let databases: Vec<_> = rows.iter().map(|row| database(row, now)).collect();
+    kit::json::line(&json!({ "server": server, "now_ns": now.unix_ns(), "databases": databases }), out)
 }
 
-fn object(row: &Row, now: Timestamp) -> Object<'_> {
+fn database(row: &DatabaseProfile, now: Timestamp) -> Value {
     let fill = row.fill.as_ref();
-    let wrap = row.wrap(now);
-    Object {
-        database: &row.database,
-        level: row.level,
-        slowms: row.slow_ms,
-        sample_rate: row.sample_rate,
-        filter: row.filter.as_deref(),
-        rate_limit: row.rate_limit,
-        size_max_bytes: fill.and_then(|fill| fill.max_bytes),
-        size_bytes: fill.map(|fill| fill.size_bytes),
-        documents: fill.map(|fill| fill.documents),
-        documents_per_second: fill.and_then(|fill| fill.rate(now)),
-        oldest_ns: fill.and_then(|fill| fill.oldest).map(Timestamp::unix_ns),
-        newest_ns: fill.and_then(|fill| fill.newest).map(Timestamp::unix_ns),
-        span_ns: fill.and_then(Fill::span_ns),
-        full: fill.map(Fill::is_full),
-        wraps_in_ns: if let Wrap::In { ns } = wrap { Some(ns) } else { None },
-        turn_ns: if let Wrap::Full { turn_ns } = wrap { Some(turn_ns) } else { None },
-        error: row.error.as_deref(),
-    }
+    let (wraps_in_ns, turn_ns) = match row.wrap(now) {
+        Wrap::Unknown => (None, None),
+        Wrap::In { ns } => (Some(ns), None),
+        Wrap::Full { turn_ns } => (None, Some(turn_ns)),
+    };
+    json!({
+        "database": row.database,
+        "level": row.level,
+        "slowms": row.slow_ms,
+        "sample_rate": row.sample_rate,
+        "filter": row.filter,
+        "rate_limit": row.rate_limit,
+        "size_max_bytes": fill.and_then(|fill| fill.max_bytes),
+        "size_bytes": fill.map(|fill| fill.size_bytes),
+        "documents": fill.map(|fill| fill.documents),
+        "documents_per_second": fill.and_then(|fill| fill.rate(now)),
+        "oldest_ns": fill.and_then(|fill| fill.oldest).map(Timestamp::unix_ns),
+        "newest_ns": fill.and_then(|fill| fill.newest).map(Timestamp::unix_ns),
+        "span_ns": fill.and_then(Fill::span_ns),
+        "full": fill.map(Fill::is_full),
+        "wraps_in_ns": wraps_in_ns,
+        "turn_ns": turn_ns,
+        "error": row.error,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rows() -> Vec<Row> {
+    fn rows() -> Vec<DatabaseProfile> {
         let at = |seconds| Some(Timestamp::from_unix(seconds, 0));
         let fill = Fill {
             max_bytes: Some(1 << 20),
@@ -200,23 +154,33 @@ mod tests {
             recent_since: at(1_990),
         };
         vec![
-            Row {
+            DatabaseProfile {
                 database: "shop".to_owned(),
                 level: Some(1),
                 slow_ms: Some(100),
                 sample_rate: Some(1.0),
                 filter: Some("{\"op\":\"query\"}".to_owned()),
                 fill: Some(fill),
-                ..Row::default()
+                ..DatabaseProfile::default()
             },
-            Row { database: "e\u{1b}[2Jvil".to_owned(), error: Some("no".to_owned()), ..Row::default() },
+            DatabaseProfile {
+                database: "e\u{1b}[2Jvil".to_owned(),
+                error: Some("no".to_owned()),
+                ..DatabaseProfile::default()
+            },
         ]
     }
 
     #[test]
     fn a_person_sees_when_it_wraps_and_what_is_not_known() {
         let mut out = Vec::new();
-        table("MongoDB 7.0.5 at a:27017", &rows(), Timestamp::from_unix(2_000, 0), &mut out).unwrap();
+        text(
+            "MongoDB 7.0.5 at a:27017",
+            &rows(),
+            Timestamp::from_unix(2_000, 0),
+            &mut Fitting::new(&mut out, None),
+        )
+        .unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap());
     }
 
@@ -226,11 +190,11 @@ mod tests {
         rows.truncate(1);
         for (level, wraps) in [(Some(0), false), (Some(1), true), (Some(2), true), (None, true)] {
             rows[0].level = level;
-            let (mut text, mut out) = (Vec::new(), Vec::new());
+            let (mut shown, mut out) = (Vec::new(), Vec::new());
             let now = Timestamp::from_unix(2_000, 0);
-            table("MongoDB", &rows, now, &mut text).unwrap();
-            let text = String::from_utf8(text).unwrap();
-            let line = text.lines().nth(2).unwrap();
+            text("MongoDB", &rows, now, &mut Fitting::new(&mut shown, None)).unwrap();
+            let shown = String::from_utf8(shown).unwrap();
+            let line = shown.lines().nth(2).unwrap();
             assert_eq!(line.contains("in 1m"), wraps, "{level:?}: {line}");
             json("MongoDB", &rows, now, &mut out).unwrap();
             let value: serde_json::Value = serde_json::from_slice(&out).unwrap();

@@ -1,4 +1,4 @@
-//! The columns: their names, titles and cells, the order of rows by any of them, and which of them fit.
+//! The columns: their names, titles and cells, the order of rows by each, and which of them fit.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use sonar_core::row::RowKey;
 
 use crate::kit;
 use crate::kit::{Count, Nanos, UNKNOWN, or_unknown};
-use crate::queries::{By, Differing, Form, Key, Report, Row, Selection, Waiting, scaled};
+use crate::queries::{Differing, Form, Grouping, Key, Report, ReportRow, Selection, Waiting, scaled};
 
 /// A column of the table and of the live view; rows can be sorted by each.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -38,61 +38,81 @@ pub enum Column {
     Client,
 }
 
+/// The fixed properties of a column.
+struct Spec {
+    column: Column,
+    name: &'static str,
+    title: &'static str,
+    /// The fewest terminal columns that it takes.
+    width: usize,
+    meaning: &'static str,
+}
+
+const fn spec(
+    column: Column,
+    (name, title): (&'static str, &'static str),
+    width: usize,
+    meaning: &'static str,
+) -> Spec {
+    Spec { column, name, title, width, meaning }
+}
+
+/// All columns, in the order of display and of [`Column`].
+const SPECS: [Spec; 23] = [
+    spec(Column::Count, ("count", "calls"), 7, "operations that ended, where the whole run is summed up"),
+    spec(Column::Calls, ("calls", "calls/s"), 8, "operations that ended, per second: queries per second"),
+    spec(
+        Column::Load,
+        ("load", "load"),
+        6,
+        "seconds of latency per second: how many clients were waiting on average",
+    ),
+    spec(
+        Column::P50,
+        ("p50", "p50"),
+        6,
+        "median latency: last byte of the request to first byte of the reply",
+    ),
+    spec(Column::P95, ("p95", "p95"), 6, "95th percentile of latency"),
+    spec(Column::P99, ("p99", "p99"), 6, "99th percentile of latency"),
+    spec(Column::P999, ("p99.9", "p99.9"), 6, "99.9th percentile of latency"),
+    spec(Column::Max, ("max", "max"), 6, "longest latency"),
+    spec(Column::In, ("in", "in/s"), 6, "bytes of requests on the wire, per second"),
+    spec(Column::Out, ("out", "out/s"), 6, "bytes of replies on the wire, per second"),
+    spec(Column::Docs, ("docs", "docs"), 5, "documents returned per call; of writes, documents affected"),
+    spec(Column::Errors, ("errors", "errors"), 7, "errors in the span shown, write errors one by one"),
+    spec(Column::InFlight, ("in-flight", "fly"), 5, "operations in flight: started and not ended"),
+    spec(Column::Oldest, ("oldest", "oldest"), 6, "age of the oldest operation in flight"),
+    spec(Column::Since, ("since", "since"), 12, "against the baseline: new, or slower and by how much"),
+    spec(Column::Server, ("server", "server"), 21, "server that received the operation"),
+    spec(Column::Role, ("role", "role"), 7, "served: a client asked; issued: another server did"),
+    spec(Column::Class, ("class", "class"), 11, "user, internal, monitoring, replication or waiting"),
+    spec(Column::Command, ("command", "command"), 11, "command"),
+    spec(Column::Namespace, ("namespace", "namespace"), 14, "database and collection"),
+    spec(Column::Shape, ("shape", "shape"), 16, "query shape: the query without its values"),
+    spec(Column::App, ("app", "application"), 20, "application, as the client's hello names it"),
+    spec(Column::Client, ("client", "client"), 20, "client address: where the connection comes from"),
+];
+
 impl Column {
     /// All columns, in the order of display.
-    pub const ALL: [Self; 23] = [
-        Self::Count,
-        Self::Calls,
-        Self::Load,
-        Self::P50,
-        Self::P95,
-        Self::P99,
-        Self::P999,
-        Self::Max,
-        Self::In,
-        Self::Out,
-        Self::Docs,
-        Self::Errors,
-        Self::InFlight,
-        Self::Oldest,
-        Self::Since,
-        Self::Server,
-        Self::Role,
-        Self::Class,
-        Self::Command,
-        Self::Namespace,
-        Self::Shape,
-        Self::App,
-        Self::Client,
-    ];
+    pub const ALL: [Self; SPECS.len()] = {
+        let mut all = [Self::Count; SPECS.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = SPECS[at].column;
+            at += 1;
+        }
+        all
+    };
+
+    const fn spec(self) -> &'static Spec {
+        &SPECS[self as usize]
+    }
 
     /// The stable name, as `--sort` takes it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Calls => "calls",
-            Self::Load => "load",
-            Self::P50 => "p50",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::P999 => "p99.9",
-            Self::Max => "max",
-            Self::In => "in",
-            Self::Out => "out",
-            Self::Docs => "docs",
-            Self::Errors => "errors",
-            Self::InFlight => "in-flight",
-            Self::Oldest => "oldest",
-            Self::Since => "since",
-            Self::Server => "server",
-            Self::Role => "role",
-            Self::Class => "class",
-            Self::Command => "command",
-            Self::Namespace => "namespace",
-            Self::Shape => "shape",
-            Self::App => "app",
-            Self::Client => "client",
-        }
+        self.spec().name
     }
 
     /// The column of that name, or with that heading. Case does not matter, nor `_` for `-`.
@@ -104,82 +124,17 @@ impl Column {
 
     /// The heading.
     pub const fn title(self) -> &'static str {
-        match self {
-            Self::Count => "calls",
-            Self::Calls => "calls/s",
-            Self::Load => "load",
-            Self::P50 => "p50",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::P999 => "p99.9",
-            Self::Max => "max",
-            Self::In => "in/s",
-            Self::Out => "out/s",
-            Self::Docs => "docs",
-            Self::Errors => "errors",
-            Self::InFlight => "fly",
-            Self::Oldest => "oldest",
-            Self::Since => "since",
-            Self::Server => "server",
-            Self::Role => "role",
-            Self::Class => "class",
-            Self::Command => "command",
-            Self::Namespace => "namespace",
-            Self::Shape => "shape",
-            Self::App => "application",
-            Self::Client => "client",
-        }
+        self.spec().title
     }
 
     /// What it means, for help and documentation.
     pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Count => "operations that ended, where the whole run is summed up",
-            Self::Calls => "operations that ended, per second: queries per second",
-            Self::Load => "seconds of latency per second: how many were being waited for on average",
-            Self::P50 => "median latency: last byte of the request to first byte of the reply",
-            Self::P95 => "95th percentile of latency",
-            Self::P99 => "99th percentile of latency",
-            Self::P999 => "99.9th percentile of latency",
-            Self::Max => "longest latency",
-            Self::In => "bytes of requests on the wire, per second",
-            Self::Out => "bytes of replies on the wire, per second",
-            Self::Docs => "documents returned per call; of writes, documents affected",
-            Self::Errors => "errors in the span shown, write errors one by one",
-            Self::InFlight => "operations in flight: begun and not ended",
-            Self::Oldest => "age of the oldest operation in flight",
-            Self::Since => "beside the baseline: new, or slower and by how much",
-            Self::Server => "server that was asked",
-            Self::Role => "served: a client asked; issued: another server did",
-            Self::Class => "user, internal, monitoring, replication or waiting",
-            Self::Command => "command",
-            Self::Namespace => "database and collection",
-            Self::Shape => "query shape: the query without its values",
-            Self::App => "application, as the client's hello named it",
-            Self::Client => "client address: where the connection comes from",
-        }
+        self.spec().meaning
     }
 
     /// Whether it holds figures, which stand at the right and are sorted with the largest first.
     pub const fn is_figure(self) -> bool {
-        matches!(
-            self,
-            Self::Count
-                | Self::Calls
-                | Self::Load
-                | Self::P50
-                | Self::P95
-                | Self::P99
-                | Self::P999
-                | Self::Max
-                | Self::In
-                | Self::Out
-                | Self::Docs
-                | Self::Errors
-                | Self::InFlight
-                | Self::Oldest
-                | Self::Since
-        )
+        self as usize <= Self::Since as usize
     }
 
     /// Whether the figure is scaled up from a sample.
@@ -191,7 +146,7 @@ impl Column {
     }
 
     /// The cell of a row, not escaped and not cut.
-    pub fn cell(self, row: &Row<'_>, report: &Report<'_>) -> String {
+    pub fn cell(self, row: &ReportRow<'_>, report: &Report<'_>) -> String {
         let stats = &row.stats;
         match self {
             Self::Count => Count(scaled(stats.figures.calls, report.sample) as f64).to_string(),
@@ -216,7 +171,7 @@ impl Column {
     }
 
     /// The cell of a column that holds a name.
-    fn label(self, row: &Row<'_>, form: Form) -> String {
+    fn label(self, row: &ReportRow<'_>, form: Form) -> String {
         let key = |of: fn(&RowKey) -> String| match &row.key {
             Key::Shape { key, .. } => of(key),
             _ => UNKNOWN.to_string(),
@@ -251,7 +206,7 @@ impl Column {
     }
 
     /// The figure by which rows are sorted; `None` when it is not known.
-    fn figure(self, row: &Row<'_>, elapsed_ns: u64) -> Option<f64> {
+    fn figure(self, row: &ReportRow<'_>, elapsed_ns: u64) -> Option<f64> {
         let stats = &row.stats;
         let ns = |ns: Option<u64>| ns.map(|ns| ns as f64);
         match self {
@@ -279,23 +234,6 @@ impl Column {
         }
     }
 
-    /// Columns it takes when it is shown at all; names take more where there is room.
-    const fn width(self) -> usize {
-        match self {
-            Self::Docs | Self::InFlight => 5,
-            Self::Load | Self::P50 | Self::P95 | Self::P99 | Self::P999 | Self::Max => 6,
-            Self::In | Self::Out | Self::Oldest => 6,
-            Self::Count | Self::Errors | Self::Role => 7,
-            Self::Calls => 8,
-            Self::Since => 12,
-            Self::Class | Self::Command => 11,
-            Self::Server => 21,
-            Self::Namespace => 14,
-            Self::Shape => 16,
-            Self::App | Self::Client => 20,
-        }
-    }
-
     /// Columns that a name has at least and at most; between them it is as wide as its widest cell.
     /// `None` for figures, and for names of any length.
     const fn bounds(self) -> Option<(usize, usize)> {
@@ -308,7 +246,7 @@ impl Column {
     }
 }
 
-/// A row beside the baseline, in a word.
+/// How a row compares with the baseline, in a word.
 fn since(against: Option<&BaselineResult>) -> String {
     let Some(against) = against else { return UNKNOWN.to_string() };
     match (against.status, against.shift) {
@@ -323,9 +261,9 @@ fn since(against: Option<&BaselineResult>) -> String {
 /// The order of rows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Sort {
-    /// By this column: figures with the largest first, names by alphabet. What is not known is last.
+    /// The column: figures with the largest first, names by alphabet. Unknown values come last.
     pub column: Column,
-    /// The other way round; what is not known stays last.
+    /// In reverse order; unknown values stay last.
     pub reverse: bool,
 }
 
@@ -338,10 +276,10 @@ impl Default for Sort {
 impl Sort {
     /// Sorts rows; those that are equal by calls, then by name, so that the order does not depend on
     /// how they were gathered.
-    pub(crate) fn apply(self, rows: &mut [Row<'_>], form: Form, elapsed_ns: u64) {
+    pub(crate) fn apply(self, rows: &mut [ReportRow<'_>], form: Form, elapsed_ns: u64) {
         let Self { column, reverse } = self;
         let turn = |order: Ordering| if reverse { order.reverse() } else { order };
-        let name = |row: &Row<'_>| {
+        let name = |row: &ReportRow<'_>| {
             let labels = [Column::Namespace, Column::Command, Column::Shape, Column::App, Column::Client];
             labels.map(|column| column.label(row, form))
         };
@@ -371,7 +309,7 @@ pub struct Placed {
     pub width: usize,
 }
 
-/// Rows looked at to find how wide names are.
+/// Rows that are measured to find how wide names are.
 const ROWS_MEASURED: usize = 500;
 
 /// The columns of a grouping, whether they fit or not: those by which rows can be sorted.
@@ -385,13 +323,15 @@ pub fn sortable(selection: &Selection) -> Vec<Column> {
 fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<Column>, usize) {
     use Column::*;
     let by = selection.by;
-    let (by_shape, knows_in_flight) =
-        (matches!(by, By::Shape | By::Order), matches!(by, By::Shape | By::Order | By::Namespace));
+    let (by_shape, knows_in_flight) = (
+        matches!(by, Grouping::Shape | Grouping::Order),
+        matches!(by, Grouping::Shape | Grouping::Order | Grouping::Namespace),
+    );
     let mut wanted = match by {
-        By::Shape | By::Order => vec![Shape, sorted, Command, Namespace],
-        By::Namespace => vec![Namespace, sorted],
-        By::App => vec![App, sorted],
-        By::Client => vec![Client, sorted],
+        Grouping::Shape | Grouping::Order => vec![Shape, sorted, Command, Namespace],
+        Grouping::Namespace => vec![Namespace, sorted],
+        Grouping::App => vec![App, sorted],
+        Grouping::Client => vec![Client, sorted],
     };
     wanted.extend((knows_in_flight && selection.baseline.is_some()).then_some(Since));
     wanted.extend([Calls, Load, P99, Errors]);
@@ -400,7 +340,7 @@ fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<C
     wanted.extend((by_shape && differing.classes).then_some(Class));
     wanted.extend((by_shape && differing.roles).then_some(Role));
     wanted.push(P50);
-    // Without it, rows of several servers look like one another.
+    // Without it, rows of several servers look alike.
     wanted.extend((by_shape && differing.servers).then_some(Server));
     wanted.extend([Out, Max, P95, Docs, In, P999]);
     wanted.extend(knows_in_flight.then_some(InFlight));
@@ -413,19 +353,19 @@ pub fn place(report: &Report<'_>, width: Option<usize>) -> Vec<Placed> {
     let (by, sorted) = (report.selection.by, report.selection.sort.column);
     let (wanted, needed) = wanted(report.selection, report.differing(), sorted);
     let wide = |column: Column| {
-        let Some((least, most)) = column.bounds() else { return column.width() };
+        let Some((least, most)) = column.bounds() else { return column.spec().width };
         let cells = report.rows.iter().take(ROWS_MEASURED).map(|row| column.cell(row, report));
         cells.map(|cell| kit::width(&kit::escape(&cell))).max().unwrap_or(0).clamp(least, most)
     };
     let budget = width.unwrap_or(usize::MAX);
-    // What is good to have must leave room for a text that can be read.
-    let spare = if matches!(by, By::Shape | By::Order) { (budget / 5).min(40) } else { 0 };
+    // Optional columns must leave room for a text that can be read.
+    let spare = if matches!(by, Grouping::Shape | Grouping::Order) { (budget / 5).min(40) } else { 0 };
     let (mut chosen, mut used) = (Vec::<Placed>::new(), 0usize);
     for (at, column) in wanted.into_iter().enumerate() {
         let budget = if at < needed { budget } else { budget - spare };
         let wide = wide(column);
-        // A name may start narrow and take what is left in the end.
-        let width = wide.min(column.width());
+        // A name starts narrow and gets what is left at the end.
+        let width = wide.min(column.spec().width);
         let needs = width + usize::from(!chosen.is_empty());
         let is_new = chosen.iter().all(|placed| placed.column != column);
         if is_new && (used.saturating_add(needs) <= budget || chosen.is_empty()) {
@@ -474,6 +414,7 @@ mod tests {
     #[test]
     fn a_column_is_found_by_its_name_and_by_its_heading() {
         for column in Column::ALL {
+            assert_eq!(column.spec().column, column);
             assert_eq!(Column::from_name(column.name()), Some(column));
             assert_eq!(Column::from_name(&column.name().to_uppercase()), Some(column));
             // `calls` heads the count of a summary and names the rate.
@@ -481,6 +422,6 @@ mod tests {
             assert!(by_title == Some(column) || column == Column::Count, "{}", column.title());
         }
         assert_eq!(Column::from_name("in_flight"), Some(Column::InFlight));
-        assert_eq!(Column::from_name("taste"), None);
+        assert_eq!(Column::from_name("unknown"), None);
     }
 }

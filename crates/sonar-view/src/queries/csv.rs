@@ -5,13 +5,13 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use crate::kit::escape;
-use crate::queries::By;
-use crate::queries::{Key, Report, Row, scaled};
+use crate::queries::Grouping;
+use crate::queries::{Key, Report, ReportRow, scaled};
 
 /// The fields that name a row, by grouping.
-const fn key_fields(by: By) -> &'static [&'static str] {
+const fn key_fields(by: Grouping) -> &'static [&'static str] {
     match by {
-        By::Shape | By::Order => &[
+        Grouping::Shape | Grouping::Order => &[
             "shape_id",
             "ordered_id",
             "ordered_ids",
@@ -23,9 +23,9 @@ const fn key_fields(by: By) -> &'static [&'static str] {
             "class",
             "server",
         ],
-        By::Namespace => &["namespace"],
-        By::App => &["app", "driver", "driver_version"],
-        By::Client => &["client"],
+        Grouping::Namespace => &["namespace"],
+        Grouping::App => &["app", "driver", "driver_version"],
+        Grouping::Client => &["client"],
     }
 }
 
@@ -66,7 +66,7 @@ const FIGURE_FIELDS: [&str; 29] = [
 ///
 /// # Errors
 /// Those of `out`.
-pub fn heading(by: By, mut out: impl Write) -> io::Result<()> {
+pub fn heading(by: Grouping, mut out: impl Write) -> io::Result<()> {
     let mut line = Line::default();
     ["kind", "start_ns", "end_ns", "sample"]
         .iter()
@@ -81,13 +81,9 @@ pub fn heading(by: By, mut out: impl Write) -> io::Result<()> {
 /// # Errors
 /// Those of `out`.
 pub fn rows(report: &Report<'_>, kind: crate::queries::json::Kind, mut out: impl Write) -> io::Result<()> {
-    let kind = match kind {
-        crate::queries::json::Kind::Interval => "interval",
-        crate::queries::json::Kind::Summary => "summary",
-    };
     for row in &report.rows {
         let mut line = Line::default();
-        line.text(kind);
+        line.text(kind.name());
         line.figure(Some(report.start.unix_ns()));
         line.figure(Some(report.end.unix_ns()));
         line.figure(Some(report.sample));
@@ -101,7 +97,7 @@ pub fn rows(report: &Report<'_>, kind: crate::queries::json::Kind, mut out: impl
     Ok(())
 }
 
-fn key(line: &mut Line, row: &Row<'_>, report: &Report<'_>) {
+fn key(line: &mut Line, row: &ReportRow<'_>, report: &Report<'_>) {
     match &row.key {
         Key::Shape { key, shape } => {
             let ids = row.ordered_ids();
@@ -136,7 +132,7 @@ fn key(line: &mut Line, row: &Row<'_>, report: &Report<'_>) {
     }
 }
 
-fn figures(line: &mut Line, row: &Row<'_>, sample: u32) {
+fn figures(line: &mut Line, row: &ReportRow<'_>, sample: u32) {
     let (stats, figures) = (&row.stats, &row.stats.figures);
     let times = |n| Some(scaled(n, sample));
     line.figure(times(figures.calls));
@@ -178,7 +174,7 @@ fn figures(line: &mut Line, row: &Row<'_>, sample: u32) {
     line.figure(seen(figures.last_seen));
 }
 
-/// One line, while it is put together.
+/// A line being built.
 #[derive(Default)]
 pub(crate) struct Line(String);
 

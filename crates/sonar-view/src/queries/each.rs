@@ -7,12 +7,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use sonar_core::time::NS_PER_S;
-use sonar_core::{Endpoint, Operation, Outcome, ShapeId, Statement};
+use sonar_core::{Operation, Outcome, ShapeInfo, Statement};
 
-use crate::kit::Zone;
-use crate::kit::json;
-use crate::kit::{Count, Escaped, Nanos, UNKNOWN};
-use crate::queries::Form;
+use super::Form;
+use crate::kit::json::{Shown, name, write_object};
+use crate::kit::{Count, Escaped, Nanos, UNKNOWN, Zone};
 
 /// Writes one line for people: time, client, namespace, command, latency, bytes in and out, documents,
 /// outcome, shape, and the values where they were asked for.
@@ -27,11 +26,7 @@ pub fn text(op: &Operation<'_>, form: Form, zone: &Zone, mut out: impl Write) ->
         write!(out, "{}", zone.show_micros(op.end))?;
     }
     write!(out, " {} ", op.client)?;
-    match (&*shape.database, &*shape.collection) {
-        ("", "") => out.write_all(UNKNOWN.as_bytes())?,
-        (database, "") => write!(out, "{}", Escaped(database))?,
-        (database, collection) => write!(out, "{}.{}", Escaped(database), Escaped(collection))?,
-    }
+    write_namespace(shape, &mut out)?;
     write!(out, " {} ", Escaped(op.command))?;
     match op.latency_ns {
         Some(ns) => write!(out, "{}", Nanos(ns))?,
@@ -66,6 +61,15 @@ pub fn text(op: &Operation<'_>, form: Form, zone: &Zone, mut out: impl Write) ->
         write!(out, " values={}", Escaped(values))?;
     }
     out.write_all(b"\n")
+}
+
+/// `database.collection`, as far as it is known.
+pub(crate) fn write_namespace(shape: &ShapeInfo, out: &mut impl Write) -> io::Result<()> {
+    match (&*shape.database, &*shape.collection) {
+        ("", "") => out.write_all(UNKNOWN.as_bytes()),
+        (database, "") => write!(out, "{}", Escaped(database)),
+        (database, collection) => write!(out, "{}.{}", Escaped(database), Escaped(collection)),
+    }
 }
 
 /// RFC 3339 in UTC with microseconds.
@@ -105,86 +109,40 @@ impl TimeText {
 /// Those of `out`.
 pub fn json(op: &Operation<'_>, form: Form, out: impl Write) -> io::Result<()> {
     let shape = &**op.shape;
-    json::line(
-        &Object {
-            start_ns: op.start.unix_ns(),
-            end_ns: op.end.unix_ns(),
-            latency_ns: op.latency_ns,
-            transfer_ns: op.transfer_ns,
-            client: op.client,
-            server: op.server,
-            role: op.role.name(),
-            class: op.class.name(),
-            command: op.command,
-            database: json::name(&shape.database),
-            collection: json::name(&shape.collection),
-            shape_id: shape.id,
-            ordered_id: op.ordered_id,
-            shape: form.of(shape),
-            shape_cut: shape.cut,
-            statements: op.statement_count,
-            statement_shapes: Statements(op.statements),
-            request_id: op.request_id,
-            cursor_id: op.cursor_id,
-            opcode: op.opcode.name(),
-            compressor: op.compressor.map(|compressor| compressor.name()),
-            app: json::name(&op.app.name),
-            driver: json::name(&op.app.driver),
-            driver_version: json::name(&op.app.driver_version),
-            joined_late: op.app.joined_late,
-            request_bytes: op.request_bytes,
-            response_bytes: op.response_bytes,
-            docs_returned: op.docs_returned,
-            docs_matched: op.docs_matched,
-            docs_affected: op.docs_affected,
-            outcome: op.outcome.name(),
-            errors: Errors(op.outcome),
-            values: op.values,
-        },
-        out,
-    )
-}
-
-#[derive(Serialize)]
-struct Object<'a> {
-    start_ns: u64,
-    end_ns: u64,
-    latency_ns: Option<u64>,
-    transfer_ns: Option<u64>,
-    #[serde(serialize_with = "json::display")]
-    client: Endpoint,
-    #[serde(serialize_with = "json::display")]
-    server: Endpoint,
-    role: &'static str,
-    class: &'static str,
-    command: &'a str,
-    database: Option<&'a str>,
-    collection: Option<&'a str>,
-    #[serde(serialize_with = "json::display")]
-    shape_id: ShapeId,
-    #[serde(serialize_with = "json::display")]
-    ordered_id: ShapeId,
-    shape: &'a str,
-    shape_cut: bool,
-    statements: u32,
-    statement_shapes: Statements<'a>,
-    request_id: u32,
-    cursor_id: Option<i64>,
-    opcode: &'static str,
-    compressor: Option<&'static str>,
-    app: Option<&'a str>,
-    driver: Option<&'a str>,
-    driver_version: Option<&'a str>,
-    joined_late: bool,
-    request_bytes: u64,
-    response_bytes: u64,
-    docs_returned: Option<u64>,
-    docs_matched: Option<u64>,
-    docs_affected: Option<u64>,
-    outcome: &'static str,
-    errors: Errors<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<&'a str>,
+    write_object!(out, {
+        "start_ns": op.start.unix_ns(),
+        "end_ns": op.end.unix_ns(),
+        "latency_ns": op.latency_ns,
+        "transfer_ns": op.transfer_ns,
+        "client": Shown(op.client),
+        "server": Shown(op.server),
+        "role": op.role.name(),
+        "class": op.class.name(),
+        "command": op.command,
+        "database": name(&shape.database),
+        "collection": name(&shape.collection),
+        "shape_id": Shown(shape.id),
+        "ordered_id": Shown(op.ordered_id),
+        "shape": form.of(shape),
+        "shape_cut": shape.cut,
+        "statements": op.statement_count,
+        "statement_shapes": Statements(op.statements),
+        "request_id": op.request_id,
+        "cursor_id": op.cursor_id,
+        "opcode": op.opcode.name(),
+        "compressor": op.compressor.map(|compressor| compressor.name()),
+        "app": name(&op.app.name),
+        "driver": name(&op.app.driver),
+        "driver_version": name(&op.app.driver_version),
+        "joined_late": op.app.joined_late,
+        "request_bytes": op.request_bytes,
+        "response_bytes": op.response_bytes,
+        "docs_returned": op.docs_returned,
+        "docs_matched": op.docs_matched,
+        "docs_affected": op.docs_affected,
+        "outcome": op.outcome.name(),
+        "errors": Errors(op.outcome),
+    } if "values": op.values)
 }
 
 struct Statements<'a>(&'a [Statement]);

@@ -14,6 +14,6 @@ mod silence;
 pub mod text;
 
 pub use column::{Column, Sort};
-pub use report::{Callers, Differing, Key, Quantiles, Rates, Report, Row, Stats, Waiting, scaled};
-pub use selection::{By, Classes, Form, NamespaceFilter, Selection};
+pub use report::{Callers, Differing, Key, Quantiles, Rates, Report, ReportRow, Stats, Waiting, scaled};
+pub use selection::{Classes, Form, Grouping, NamespaceFilter, Selection};
 pub use silence::{Network, Origin, Silence};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use sonar_core::baseline::{BaselineKey, BaselineQuery, BaselineResult};
 use sonar_core::figures::{Breakdown, Figures, Share};
 use sonar_core::operation::InFlight;
-use sonar_core::row::{Row as CoreRow, RowKey};
+use sonar_core::row::{Row, RowKey};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{
     Application, Baseline, Class, CommandType, Coverage, Endpoint, Role, ShapeId, ShapeInfo, Subject,
@@ -21,7 +21,7 @@ use sonar_core::{
 };
 
 use super::selection::holds;
-use super::{By, Form, Origin, Selection, Silence};
+use super::{Form, Grouping, Origin, Selection, Silence};
 use crate::kit::{Hidden, Reason};
 
 /// `count` scaled up from a sample of one connection in `sample`.
@@ -34,7 +34,7 @@ pub const fn scaled(count: u64, sample: u32) -> u64 {
 pub struct Rates {
     /// Operations that ended, per second.
     pub calls: f64,
-    /// Seconds of latency per second: how many operations were being waited for, on the average.
+    /// Seconds of latency per second: how many clients were waiting, on average.
     pub load: f64,
     /// Errors of all codes, per second.
     pub errors: f64,
@@ -163,22 +163,22 @@ pub enum Key<'a> {
 
 /// One row of a report.
 #[derive(Clone, Debug)]
-pub struct Row<'a> {
+pub struct ReportRow<'a> {
     /// Whose figures these are.
     pub key: Key<'a>,
     /// The same for the same row in any report of the same kind, and most likely in no other.
     pub identity: u64,
     /// The figures.
     pub stats: Stats<'a>,
-    /// How it stands against the baseline; `None` where there is none, or it cannot be told.
+    /// How it compares with the baseline; `None` without a baseline, and where it cannot be judged.
     pub against: Option<BaselineResult>,
     /// The rows of the window that it was made of.
-    members: Vec<&'a CoreRow>,
+    members: Vec<&'a Row>,
     /// Classes and numbers of its operations in flight.
     in_flight: Vec<(Class, u64)>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> ReportRow<'a> {
     /// The command, for rows by shape.
     pub fn command(&self) -> Option<&'a str> {
         match &self.key {
@@ -214,7 +214,7 @@ impl<'a> Row<'a> {
         ids
     }
 
-    /// The distinct servers that were asked.
+    /// The distinct servers.
     pub fn servers(&self) -> Vec<Endpoint> {
         let members = self.members.iter().filter(|_| self.knows_members());
         let mut servers: Vec<_> = members.map(|row| row.server).collect();
@@ -233,7 +233,7 @@ impl<'a> Row<'a> {
         self.knows_members().then(|| Callers::of(self.members.iter().map(|row| &row.observed().clients)))
     }
 
-    /// Hands its operations to `add`, by class: those that ended and those in flight.
+    /// Calls `add` with the number of its operations of each class: those that ended and those in flight.
     fn count_by_class(&self, mut add: impl FnMut(Class, u64)) {
         self.members.iter().for_each(|row| add(row.class, row.figures().calls));
         self.in_flight.iter().for_each(|(class, count)| add(*class, *count));
@@ -254,9 +254,9 @@ impl<'a> Row<'a> {
 /// Who called, with how much each.
 #[derive(Clone, Debug)]
 pub struct Callers<'a, K> {
-    /// Those told apart: the most calls first, then as they were first seen.
+    /// Callers by name: the most calls first, then in the order in which they appeared.
     pub entries: Vec<(&'a K, Share)>,
-    /// What was counted under `other`, because a row tells only so many apart.
+    /// Callers that a row has no room for, together.
     pub other: Share,
 }
 
@@ -279,7 +279,7 @@ impl<'a, K: Hash + Eq> Callers<'a, K> {
     }
 }
 
-/// What is alike in the members of one row.
+/// What the members of one row have in common.
 #[derive(PartialEq, Eq, Hash)]
 enum Alike<'a> {
     Shape(RowKey),
@@ -302,7 +302,7 @@ enum Alike<'a> {
 struct Gathered<'a> {
     key: Key<'a>,
     identity: u64,
-    members: Vec<&'a CoreRow>,
+    members: Vec<&'a Row>,
     waiting: Waiting,
     /// Classes and numbers of what `waiting` sums up.
     in_flight: Vec<(Class, u64)>,
@@ -333,12 +333,18 @@ impl<'a> Gathering<'a> {
     }
 
     /// The row of a shape on a server, under any grouping but by application and by client.
-    fn shape_row(&mut self, by: By, form: Form, key: RowKey, shape: &'a Arc<ShapeInfo>) -> &mut Gathered<'a> {
-        let order = if by == By::Order { key.order } else { ShapeId(0) };
+    fn shape_row(
+        &mut self,
+        by: Grouping,
+        form: Form,
+        key: RowKey,
+        shape: &'a Arc<ShapeInfo>,
+    ) -> &mut Gathered<'a> {
+        let order = if by == Grouping::Order { key.order } else { ShapeId(0) };
         let key = RowKey { order, ..key };
         let (database, collection) = (&*shape.database, &*shape.collection);
         match (by, form) {
-            (By::Namespace, _) => {
+            (Grouping::Namespace, _) => {
                 self.row(Alike::Namespace(database, collection), || Key::Namespace { database, collection })
             }
             (_, Form::Typed) => self.row(Alike::Shape(key), || Key::Shape { key, shape }),
@@ -369,7 +375,7 @@ pub struct Report<'a> {
     pub end: Timestamp,
     /// Length of the span in nanoseconds, at least 1.
     pub elapsed_ns: u64,
-    /// One connection in this many was kept, and rates are scaled by it.
+    /// One connection in this many was captured, and rates are scaled by it.
     pub sample: u32,
     /// What was asked for.
     pub selection: &'a Selection,
@@ -382,7 +388,7 @@ pub struct Report<'a> {
     /// What was lost or skipped in the span.
     pub coverage: &'a Coverage,
     /// The rows, sorted, at most the limit.
-    pub rows: Vec<Row<'a>>,
+    pub rows: Vec<ReportRow<'a>>,
     /// How many rows there would be without the limit.
     pub rows_total: usize,
     /// What the selection leaves out.
@@ -415,14 +421,16 @@ impl<'a> Report<'a> {
         }
 
         let gathered = match selection.by {
-            By::Shape | By::Order | By::Namespace => gather_shapes(window, selection, &mut hidden),
-            By::App => gather_groups(window.apps.iter(), selection, &mut hidden),
-            By::Client => gather_groups(window.clients.iter(), selection, &mut hidden),
+            Grouping::Shape | Grouping::Order | Grouping::Namespace => {
+                gather_shapes(window, selection, &mut hidden)
+            }
+            Grouping::App => gather_groups(window.apps.iter(), selection, &mut hidden),
+            Grouping::Client => gather_groups(window.clients.iter(), selection, &mut hidden),
         };
-        let mut rows: Vec<Row<'a>> =
+        let mut rows: Vec<ReportRow<'a>> =
             gathered.into_iter().map(|gathered| gathered.finish(elapsed_ns, sample)).collect();
         if let Some(baseline) = &selection.baseline {
-            set_beside(baseline, &mut rows);
+            compare_with(baseline, &mut rows);
         }
         selection.sort.apply(&mut rows, selection.form, elapsed_ns);
         let rows_total = rows.len();
@@ -446,7 +454,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Adds why there is nothing to show, if there is nothing, from the counters since the start.
+    /// Where there is nothing to show, adds the reason, from the counters since the start.
     pub fn explained(mut self, since_start: &Coverage, origin: &Origin) -> Self {
         if self.rows.is_empty() && self.hidden.operations() == 0 {
             self.silence = Some(Silence::explain(since_start, origin));
@@ -486,8 +494,8 @@ pub struct Differing {
     pub classes: bool,
 }
 
-/// Sets all rows beside the baseline at once, before a limit takes some away: chance is given its due.
-fn set_beside(baseline: &Baseline, rows: &mut [Row<'_>]) {
+/// Compares all rows with the baseline at once, before a limit removes some: the test corrects for their number.
+fn compare_with(baseline: &Baseline, rows: &mut [ReportRow<'_>]) {
     let names: Vec<Option<String>> =
         rows.iter().map(|row| matches!(row.key, Key::Namespace { .. }).then(|| row.namespace())?).collect();
     let asked: Vec<_> = rows
@@ -508,8 +516,8 @@ fn set_beside(baseline: &Baseline, rows: &mut [Row<'_>]) {
             })
         })
         .collect();
-    let told = baseline.compare(&asked);
-    for (row, against) in rows.iter_mut().zip(told) {
+    let compared = baseline.compare(&asked);
+    for (row, against) in rows.iter_mut().zip(compared) {
         row.against = against;
     }
 }
@@ -539,7 +547,7 @@ fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hid
 }
 
 fn gather_groups<'a>(
-    groups: impl Iterator<Item = &'a CoreRow>,
+    groups: impl Iterator<Item = &'a Row>,
     selection: &Selection,
     hidden: &mut Hidden,
 ) -> Vec<Gathered<'a>> {
@@ -568,7 +576,7 @@ fn gather_groups<'a>(
 }
 
 impl<'a> Gathered<'a> {
-    fn finish(self, elapsed_ns: u64, sample: u32) -> Row<'a> {
+    fn finish(self, elapsed_ns: u64, sample: u32) -> ReportRow<'a> {
         let Self { key, identity, members, waiting, in_flight } = self;
         let mut parts = members.iter().map(|row| row.figures());
         let figures = match (parts.next(), parts.next()) {
@@ -582,6 +590,6 @@ impl<'a> Gathered<'a> {
         };
         let known = matches!(key, Key::Shape { .. } | Key::Namespace { .. });
         let stats = Stats::new(figures, known.then_some(waiting), elapsed_ns, sample);
-        Row { key, identity, stats, against: None, members, in_flight }
+        ReportRow { key, identity, stats, against: None, members, in_flight }
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked for: which operations, by what they are grouped, in which order.
+//! What to show: which operations, how they are grouped, in which order.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::kit::Reason;
 use crate::kit::Zone;
 use crate::queries::column::Sort;
 
-/// What makes a row.
+/// How operations are grouped into rows.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub enum By {
+pub enum Grouping {
     /// Server, role, class and query shape.
     #[default]
     Shape,
-    /// As [`By::Shape`], and the order of keys as sent. Needs windows that were split by it.
+    /// As [`Grouping::Shape`], and the order of keys as sent. Needs windows that were split by it.
     Order,
     /// `db.collection`.
     Namespace,
@@ -24,7 +24,7 @@ pub enum By {
     Client,
 }
 
-impl By {
+impl Grouping {
     /// All of them, in the order in which the live view offers them.
     pub const ALL: [Self; 5] = [Self::Shape, Self::Order, Self::Namespace, Self::App, Self::Client];
 
@@ -73,7 +73,7 @@ impl Form {
 pub struct Classes(u8);
 
 impl Classes {
-    /// User operations alone, of which totals speak unless asked.
+    /// User operations alone: the default of totals.
     pub const USER: Self = Self(1 << Class::User as u8);
     /// All classes.
     pub const ALL: Self = Self((1 << Class::ALL.len()) - 1);
@@ -143,7 +143,7 @@ impl NamespaceFilter {
         }
     }
 
-    /// The text that was asked for; empty for all.
+    /// The text of the filter; empty for all.
     pub fn text(&self) -> &str {
         match self {
             Self::Any => "",
@@ -152,35 +152,35 @@ impl NamespaceFilter {
     }
 }
 
-/// Which rows a person wants to see, and how.
+/// Which rows are shown, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// What makes a row.
-    pub by: By,
-    /// Classes that rows and totals speak of.
+    pub by: Grouping,
+    /// Classes that rows and totals include.
     pub classes: Classes,
-    /// The role that rows and totals speak of; `None` for all.
+    /// The role that rows and totals include; `None` for all.
     pub role: Option<Role>,
     /// Which text of a shape is shown.
     pub form: Form,
     /// Rows whose command, namespace, shape text, shape id or name does not hold this are left out;
-    /// case does not matter. Empty for all. Totals are not touched by it.
+    /// case does not matter. Empty for all. Totals ignore it.
     pub text: String,
-    /// Which namespaces are shown. Rows by application and by client do not know theirs and are not
-    /// touched by it; nor are totals.
+    /// Which namespaces are shown. Rows by application and by client have none and ignore it; so do
+    /// totals.
     pub namespace: NamespaceFilter,
     /// Order of the rows.
     pub sort: Sort,
     /// The most rows; `None` for all.
     pub limit: Option<usize>,
-    /// What rows are set beside, to mark what is new or slower; rows by application and by client are not.
+    /// The baseline that marks rows as new or slower; rows by application and by client have no marks.
     pub baseline: Option<Arc<Baseline>>,
     /// In which zone times are shown.
     pub zone: Zone,
 }
 
 impl Selection {
-    /// Whether rows and totals speak of operations of this role and class.
+    /// Whether rows and totals include operations of this role and class.
     pub fn wants(&self, role: Role, class: Class) -> bool {
         self.hides(role, class).is_none()
     }
@@ -195,8 +195,8 @@ impl Selection {
         }
     }
 
-    /// Whether an operation is among those asked for: by class, role, namespace and text (its command
-    /// as sent, or anything that its shape's row would be found by).
+    /// Whether an operation is shown, by class, role, namespace and text (its command as sent, or any text of its
+    /// shape's row).
     pub fn accepts(&self, op: &Operation<'_>) -> bool {
         self.refuses(op).is_none()
     }

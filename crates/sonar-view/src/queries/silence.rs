@@ -148,7 +148,7 @@ impl Silence {
         Self::new(
             "no-tcp",
             format!("{frames} packets were seen, none of them TCP that can be read."),
-            "The coverage says what they are.",
+            "The coverage counts them by kind.",
         )
     }
 

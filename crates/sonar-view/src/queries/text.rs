@@ -30,7 +30,7 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
     let figures = &report.totals.figures;
     let zone = &report.selection.zone;
     if report.end == Timestamp::default() {
-        // There was no packet to tell the time by.
+        // Without packets there is no time.
         writeln!(out, "Summary: no packets")?;
     } else {
         let (start, end) = (zone.show(report.start), zone.show(report.end));
@@ -68,15 +68,11 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
     }
     writeln!(out)?;
     if report.sample > 1 {
-        writeln!(
-            out,
-            "  One connection in {} was kept; figures marked ~ are scaled up from it.",
-            report.sample
-        )?;
+        writeln!(out, "  One connection in {} was captured; figures marked ~ are scaled up.", report.sample)?;
     }
     writeln!(out)?;
     let mut placed = place(report, width);
-    // Of a run that is over, how many is worth more than how many per second.
+    // After a run the number of calls matters more than their rate.
     for placed in placed.iter_mut().filter(|placed| placed.column == Column::Calls) {
         placed.column = Column::Count;
     }
@@ -97,7 +93,7 @@ pub(crate) fn type_rates(report: &Report<'_>) -> [(&'static str, f64); CommandTy
     std::array::from_fn(|at| (CommandType::ALL[at].name(), report.types[at] as f64 * per_second))
 }
 
-/// Time of the end of the span, in the zone that was asked for.
+/// The end of the span, in the selected time zone.
 pub(crate) fn clock(report: &Report<'_>) -> String {
     report.selection.zone.show_seconds(report.end).to_string()
 }
@@ -130,11 +126,11 @@ pub(crate) fn totals(report: &Report<'_>) -> String {
 
 /// What was lost, in one line: `nothing lost`, or each counter.
 pub fn losses(coverage: &Coverage) -> String {
-    let said = |(name, _, count): (&'static str, &'static str, u64)| match name {
+    let part = |(name, _, count): (&'static str, &'static str, u64)| match name {
         "streams_tls" => format!("{count} {} encrypted with TLS", connections(count)),
         _ => format!("{name} {count}"),
     };
-    let lost: Vec<_> = coverage.losses().map(said).collect();
+    let lost: Vec<_> = coverage.losses().map(part).collect();
     if lost.is_empty() { "nothing lost".to_string() } else { format!("LOST: {}", lost.join(", ")) }
 }
 

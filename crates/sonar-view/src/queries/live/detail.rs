@@ -1,4 +1,4 @@
-//! One row by itself.
+//! The page of one row.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -10,8 +10,8 @@ use sonar_core::row::MAX_ORDERED_IDS;
 use super::draw::{Palette, span, window_of};
 use super::history::{POINTS, Point};
 use super::{App, History};
-use crate::kit::{Count, Nanos, escape, fit, or_unknown, push_padded, width, wrap};
-use crate::queries::{Callers, Key, NamespaceFilter, Report, Row, Selection};
+use crate::kit::{Count, Nanos, escape, fit, or_unknown, push_padded, sparkline, width, wrap};
+use crate::queries::{Callers, Key, NamespaceFilter, Report, ReportRow, Selection};
 
 /// The most bars of the histogram.
 const MAX_BARS: usize = 14;
@@ -69,7 +69,7 @@ pub(super) fn lines<'a>(
     lines
 }
 
-fn title<'a>(row: &Row<'_>, palette: Palette) -> Line<'a> {
+fn title<'a>(row: &ReportRow<'_>, palette: Palette) -> Line<'a> {
     let (name, rest) = match &row.key {
         Key::Shape { key, shape } => (
             format!("{} {}", shape.command, shape.namespace()),
@@ -88,7 +88,7 @@ fn title<'a>(row: &Row<'_>, palette: Palette) -> Line<'a> {
 
 /// Figures with their names, as many in a line as fit.
 fn figures<'a>(
-    row: &Row<'_>,
+    row: &ReportRow<'_>,
     report: &Report<'_>,
     span: &str,
     columns: usize,
@@ -151,7 +151,7 @@ fn figures<'a>(
     lines
 }
 
-fn texts<'a>(row: &Row<'_>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
+fn texts<'a>(row: &ReportRow<'_>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
     let Key::Shape { key, shape } = &row.key else { return Vec::new() };
     let ids = row.ordered_ids();
     let listed: Vec<_> = ids.iter().take(4).map(ToString::to_string).collect();
@@ -201,18 +201,7 @@ fn labelled<'a>(name: &str, text: &str, style: Style, palette: Palette) -> Line<
     ])
 }
 
-/// Eight heights, from the smallest to the greatest value; nothing for nothing.
-fn sparkline(values: impl Iterator<Item = f32> + Clone) -> String {
-    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let most = values.clone().fold(0.0f32, f32::max);
-    let height = |value: f32| match (value / most * 8.0).ceil() as usize {
-        _ if value <= 0.0 => ' ',
-        height => HEIGHTS[height.clamp(1, 8) - 1],
-    };
-    values.map(height).collect()
-}
-
-fn sparklines<'a>(row: &Row<'_>, history: &History, columns: usize, palette: Palette) -> Vec<Line<'a>> {
+fn sparklines<'a>(row: &ReportRow<'_>, history: &History, columns: usize, palette: Palette) -> Vec<Line<'a>> {
     if !matches!(row.key, Key::Shape { .. }) {
         return Vec::new();
     }
@@ -238,7 +227,10 @@ fn sparklines<'a>(row: &Row<'_>, history: &History, columns: usize, palette: Pal
             let now = last.last().map_or(0.0, of);
             Line::from(vec![
                 Span::styled(format!(" {name:<12} "), palette.dim),
-                Span::styled(sparkline(last.iter().map(of)), palette.accent),
+                Span::styled(
+                    sparkline(last.iter().map(|point| of(point).into()), most.into()),
+                    palette.accent,
+                ),
                 Span::styled(format!(" {}", show(now)), palette.strong),
                 Span::styled(format!(", at most {}", show(most)), palette.dim),
             ])
@@ -438,11 +430,5 @@ mod tests {
                 assert_eq!(values.iter().filter(|ns| *ns <= upper).count() as u64, below, "{upper}");
             }
         }
-    }
-
-    #[test]
-    fn a_sparkline_tells_little_from_nothing() {
-        assert_eq!(sparkline([0.0, 0.1, 50.0, 100.0].into_iter()), " ▁▄█");
-        assert_eq!(sparkline([0.0, 0.0].into_iter()), "  ");
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let buffer = frame.buffer_mut();
     let height = usize::from(area.height);
     let selection = app.selection.clone();
-    // The window is taken out for the time of drawing, so that the report can borrow from it.
+    // The window is taken out while drawing, so that the report can borrow from it.
     let slot = |app: &mut App| if app.since_start { app.total.take() } else { app.recent.take() };
     let window = slot(app);
     let report = window.as_ref().map(|window| {
@@ -271,8 +271,7 @@ fn types<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> L
     }
 }
 
-/// As many of the groups of spans as fit wholly, and the first one in any case: half a figure is a
-/// wrong one.
+/// As many groups of spans as fit whole, and at least the first: half a figure is a wrong one.
 fn whole<'a, const N: usize>(groups: impl IntoIterator<Item = [Span<'a>; N]>, columns: usize) -> Line<'a> {
     let (mut line, mut used) = (Line::default(), 0);
     for group in groups {
@@ -364,7 +363,7 @@ fn shown<'a>(app: &App, report: Option<&Report<'_>>, palette: Palette) -> Line<'
         parts.push(format!("{} rows", report.rows_total));
         if report.selection.baseline.is_some() {
             let count = |since| {
-                let is = |row: &&crate::queries::report::Row<'_>| {
+                let is = |row: &&crate::queries::report::ReportRow<'_>| {
                     row.against.is_some_and(|one| one.status == since)
                 };
                 report.rows.iter().filter(is).count()
@@ -431,7 +430,7 @@ fn rows(app: &mut App, report: &Report<'_>, buffer: &mut Buffer, body: Rect, pal
     }
 }
 
-fn style_of(placed: Placed, row: &crate::queries::report::Row<'_>, palette: Palette) -> Style {
+fn style_of(placed: Placed, row: &crate::queries::report::ReportRow<'_>, palette: Palette) -> Style {
     match placed.column {
         Column::Errors if row.stats.figures.error_count() > 0 => palette.bad,
         Column::Oldest if row.stats.in_flight.and_then(|w| w.oldest_ns).is_some_and(|ns| ns >= NS_PER_S) => {

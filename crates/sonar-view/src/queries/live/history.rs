@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sonar_core::Window;
 
 use crate::queries::column::{Column, Sort};
-use crate::queries::{By, Classes, Form, Report, Selection};
+use crate::queries::{Classes, Form, Grouping, Report, Selection};
 
 /// Intervals that are kept of each row.
 pub(crate) const POINTS: usize = 60;
@@ -41,13 +41,14 @@ impl History {
     pub(crate) fn new(cap: usize, split_by_order: bool, form: Form) -> Self {
         let sort = Sort { column: Column::Calls, reverse: false };
         let selection = |by| Selection { by, form, classes: Classes::ALL, sort, ..Selection::default() };
-        let groupings = if split_by_order { &[By::Shape, By::Order][..] } else { &[By::Shape] };
+        let groupings =
+            if split_by_order { &[Grouping::Shape, Grouping::Order][..] } else { &[Grouping::Shape] };
         let selections = groupings.iter().copied().map(selection).collect();
         Self { tracks: HashMap::new(), tick: 0, cap, selections }
     }
 
-    /// Adds an interval. When there are too many rows, those that were silent for a whole history make
-    /// room; if none was, the new ones (the least busy, as the busiest come first) have no history.
+    /// Adds an interval. When there are too many rows, those without operations in the whole history make room; if
+    /// there are none, new rows (the least busy, because the busiest come first) have no history.
     pub(crate) fn push(&mut self, window: &Window) {
         self.tick += 1;
         for at in 0..self.selections.len() {

@@ -1,13 +1,12 @@
 //! The live view: like `top`, for queries.
 //!
-//! [`App`] is all of it but the terminal: intervals and keys go in, a frame comes out. It has no
-//! clock; it moves when an interval is handed to it. [`Screen`] is the terminal.
+//! [`App`] is all of it but the terminal: intervals and keys go in, a frame comes out. It has no clock and advances
+//! with each interval. [`Screen`] is the terminal.
 
 pub mod clipboard;
 mod detail;
 mod draw;
 mod history;
-pub mod picture;
 mod screen;
 
 use std::collections::VecDeque;
@@ -21,10 +20,10 @@ pub use draw::KEYS;
 pub use screen::{Screen, restore as restore_terminal};
 
 use crate::queries::column::{Sort, sortable};
-use crate::queries::{By, Classes, Key, NamespaceFilter, Origin, Report, Selection};
+use crate::queries::{Classes, Grouping, Key, NamespaceFilter, Origin, Report, Selection};
 use history::History;
 
-/// What the live view is told before it starts.
+/// Settings of the live view.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What to show at first; keys change it.
@@ -33,14 +32,14 @@ pub struct Settings {
     pub source: String,
     /// The same, to explain why there are none.
     pub origin: Origin,
-    /// How far back the view looks, unless since the start is asked for, in nanoseconds.
+    /// How far back the view looks, in nanoseconds, unless it shows everything since the start.
     pub span_ns: u64,
     /// Whether rows are split by the order of keys, so that `by order` is offered.
     pub split_by_order: bool,
     /// Whether to use colours.
     pub color: bool,
-    /// The most rows, of all tables of all windows together, that are kept to look back; with more
-    /// than that the view looks back less far and says how far.
+    /// The most rows, of all tables of all windows together, that are kept; with more the view looks back less far,
+    /// and says how far.
     pub max_rows: usize,
     /// The most rows of which a history is kept.
     pub max_histories: usize,
@@ -70,7 +69,7 @@ pub struct Cost {
     pub rss_bytes: Option<u64>,
 }
 
-/// What a key asks of the caller.
+/// What the caller does after a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Draw and go on.
@@ -115,15 +114,15 @@ pub struct App {
     settings: Settings,
     selection: Selection,
     cost: Cost,
-    /// What has gone wrong for good.
+    /// A permanent problem.
     problem: Option<String>,
     /// The last intervals, the oldest first.
     windows: VecDeque<Window>,
-    /// They together.
+    /// The sum of `windows`.
     recent: Option<Window>,
-    /// All since the start.
+    /// Everything since the start.
     total: Option<Window>,
-    /// What came in while paused: the total on screen stands still.
+    /// What arrived while paused: the total on screen stands still.
     pending: Option<Window>,
     history: History,
     /// The history as it was when paused.
@@ -175,8 +174,7 @@ impl App {
         }
     }
 
-    /// Takes in one interval that has ended. Intervals without operations are to be handed in
-    /// too: they are what makes rates fall.
+    /// Adds an interval that has ended, also one without operations: those make rates fall.
     pub fn window(&mut self, window: Window) {
         self.history.push(&window);
         let sum = if self.paused.is_some() { &mut self.pending } else { &mut self.total };
@@ -211,23 +209,23 @@ impl App {
         });
     }
 
-    /// Takes in what mongosonar itself costs.
+    /// Sets what mongosonar itself costs.
     pub fn cost(&mut self, cost: Cost) {
         self.cost = cost;
     }
 
-    /// Takes in that the packets come from elsewhere, or from more places, than [`Settings::source`] said.
+    /// Replaces [`Settings::source`]: packets come from elsewhere, or from more places.
     pub fn source(&mut self, source: String, origin: Origin) {
         self.settings.source = source;
         self.settings.origin = origin;
     }
 
-    /// Takes in what has gone wrong for good, to be shown in the first line from now on.
+    /// Sets a permanent problem, which the first line shows from now on.
     pub fn problem(&mut self, problem: String) {
         self.problem = Some(problem);
     }
 
-    /// Everything since the start; `None` when nothing was handed in.
+    /// Everything since the start; `None` before the first interval.
     pub fn into_total(self) -> Option<Window> {
         match (self.total, self.pending) {
             (Some(mut total), Some(pending)) => {
@@ -248,12 +246,12 @@ impl App {
         &self.selection
     }
 
-    /// Draws the view. Any size will do.
+    /// Draws the view, at any size.
     pub fn draw(&mut self, frame: &mut Frame<'_>) {
         draw::draw(self, frame);
     }
 
-    /// Takes in a key.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Action {
         if key.kind == KeyEventKind::Release {
             return Action::Continue;
@@ -326,7 +324,7 @@ impl App {
         }
     }
 
-    /// Changes what is typed; the filter follows at once.
+    /// Edits the prompt; the filter follows at once.
     fn type_into_prompt(&mut self, change: impl FnOnce(&mut String)) {
         let Some(prompt) = &mut self.prompt else { return };
         change(&mut prompt.input);
@@ -347,7 +345,7 @@ impl App {
         let page = self.page_height.max(1) as isize;
         match code {
             KeyCode::Esc => {
-                // Esc goes back a step, and only from the bare list it ends the view.
+                // Esc goes back a step; from the unfiltered list it ends the view.
                 if self.selection.text.is_empty() && self.selection.namespace == NamespaceFilter::Any {
                     return Action::Quit;
                 }
@@ -425,8 +423,10 @@ impl App {
     }
 
     fn next_grouping(&mut self) {
-        let offered: Vec<_> =
-            By::ALL.into_iter().filter(|by| *by != By::Order || self.settings.split_by_order).collect();
+        let offered: Vec<_> = Grouping::ALL
+            .into_iter()
+            .filter(|by| *by != Grouping::Order || self.settings.split_by_order)
+            .collect();
         let at = offered.iter().position(|by| *by == self.selection.by).unwrap_or(0);
         self.selection.by = offered[(at + 1) % offered.len()];
         if !sortable(&self.selection).contains(&self.selection.sort.column) {
@@ -474,7 +474,7 @@ impl App {
         });
         match namespace {
             Some(namespace) => {
-                self.selection.by = By::Shape;
+                self.selection.by = Grouping::Shape;
                 self.selection.namespace = NamespaceFilter::Exactly(namespace);
                 self.go_to_first_row();
             }

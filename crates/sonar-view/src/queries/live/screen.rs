@@ -1,4 +1,4 @@
-//! The terminal: raw mode and the alternate screen, given back on every way out.
+//! The terminal: raw mode and the alternate screen, restored on every way out.
 
 use std::io::{self, Stdout, Write};
 use std::sync::Once;
@@ -22,8 +22,8 @@ pub struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
 }
 
-/// Standard output. Once the terminal is given back, errors are nobody's concern: the library shows the cursor again
-/// when it is dropped, and would panic over a terminal that has gone.
+/// Standard output. It ignores errors once the terminal is restored: the library shows the cursor when it is dropped,
+/// and would panic if the terminal were gone.
 #[derive(Debug)]
 struct Output(Stdout);
 
@@ -47,7 +47,7 @@ impl Screen {
     /// Enters raw mode and the alternate screen.
     ///
     /// # Errors
-    /// When standard output is no terminal, or refuses; it is then left as it was.
+    /// Standard output is not a terminal, or refuses; it is then left as it was.
     pub fn enter() -> io::Result<Self> {
         restore_on_panic();
         enable_raw_mode()?;
@@ -70,8 +70,8 @@ impl Screen {
         Ok(())
     }
 
-    /// Asks the terminal to put `text` into its clipboard; `in_tmux` when tmux stands in between. Whether
-    /// the terminal does so cannot be known.
+    /// Asks the terminal to put `text` into its clipboard; `in_tmux` inside tmux. The terminal does not say whether
+    /// it did.
     ///
     /// # Errors
     /// When the terminal is gone.
@@ -81,8 +81,8 @@ impl Screen {
         out.flush()
     }
 
-    /// Gives the terminal back while `stopped` runs, which stops the program as Ctrl-Z does; then takes it again
-    /// and clears it, for the next drawing.
+    /// Restores the terminal while `stopped` runs, which stops the program as Ctrl-Z does; then takes it again and
+    /// clears it for the next frame.
     ///
     /// # Errors
     /// What `stopped` gives, or when the terminal is gone.
@@ -93,13 +93,12 @@ impl Screen {
         stopped
     }
 
-    /// Takes the terminal again after the program was stopped, whatever has become of it meanwhile, and clears
-    /// it for the next drawing.
+    /// Takes the terminal again after the program was stopped, whatever its state, and clears it for the next frame.
     ///
     /// # Errors
     /// When the terminal is gone.
     pub fn resume(&mut self) -> io::Result<()> {
-        // A shell gives the terminal modes of its own meanwhile; without this nothing would be set again.
+        // The shell has set its own modes meanwhile; without this, raw mode would count as set.
         let _ = disable_raw_mode();
         enable_raw_mode()?;
         TAKEN.store(true, Ordering::SeqCst);
@@ -144,7 +143,7 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, if it is ours: for a way out that drops nothing.
+/// Restores the terminal if it is ours: for a way out that drops nothing.
 pub fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);

@@ -1,4 +1,4 @@
-//! A screen as a picture: what the live view drew, as SVG, for documentation and reports.
+//! A screen of the live view as SVG, for the documentation.
 
 use std::fmt::Write as _;
 
