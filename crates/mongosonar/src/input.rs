@@ -1,12 +1,14 @@
 //! Opens files, pipes and standard input, compressed or not.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
-use std::sync::Arc;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
@@ -81,6 +83,81 @@ impl Read for Pipe {
     }
 }
 
+/// Copies of pipes, by the path that names the pipe.
+static COPIES: Mutex<BTreeMap<PathBuf, Arc<File>>> = Mutex::new(BTreeMap::new());
+
+/// Reads a copy of a pipe from its beginning.
+struct Copy {
+    file: Arc<File>,
+    position: u64,
+}
+
+impl Read for Copy {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.file.read_at(buffer, self.position)?;
+        self.position += got as u64;
+        Ok(got)
+    }
+}
+
+/// The copy of a pipe, if [`make_rereadable`] made one.
+fn copy_of(path: &Path) -> Option<Copy> {
+    let copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
+    copies.get(path).map(|file| Copy { file: file.clone(), position: 0 })
+}
+
+/// Whether [`open`] reads it from its beginning each time.
+pub fn is_rereadable(path: &Path) -> bool {
+    copy_of(path).is_some() || path != Path::new("-") && path.is_file()
+}
+
+/// Lets a command [`open`] each input as often as it needs: a pipe can be read only once, so it copies the pipe to an
+/// unnamed temporary file first.
+///
+/// # Errors
+/// The pipe cannot be read, or there is no room for the copy.
+pub fn make_rereadable(path: &Path, stop: &Arc<AtomicBool>) -> Result<()> {
+    if is_rereadable(path) || path.is_dir() {
+        return Ok(());
+    }
+    let name = name(path);
+    let mut pipe = open_raw(path, &name, stop)?.0;
+    let folder = std::env::temp_dir();
+    let cannot = || format!("cannot copy {name} to a temporary file in {}", folder.display());
+    let mut file = unnamed_file(&folder).with_context(cannot)?;
+    io::copy(&mut pipe, &mut file).with_context(cannot)?;
+    COPIES.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), Arc::new(file));
+    Ok(())
+}
+
+/// A file in `folder` that has no name any more, and so is gone with the process.
+fn unnamed_file(folder: &Path) -> io::Result<File> {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    // Whoever guesses the name only keeps it from being created.
+    let path = folder.join(format!("mongosonar-{}-{}.tmp", std::process::id(), nanos));
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Opens a file or standard input, still compressed. Gives its size too, 0 for a pipe.
+fn open_raw(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn Read>, u64)> {
+    if let Some(copy) = copy_of(path) {
+        let size = copy.file.metadata().map_or(0, |metadata| metadata.len());
+        return Ok((Box::new(copy), size));
+    }
+    if path == Path::new("-") {
+        return Ok((Box::new(Pipe::new(io::stdin(), stop.clone())?), 0));
+    }
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    let metadata = file.metadata().with_context(|| format!("cannot read {name}"))?;
+    Ok(if metadata.is_file() || metadata.is_dir() {
+        (Box::new(file), metadata.len())
+    } else {
+        (Box::new(Pipe::new(file, stop.clone())?), 0)
+    })
+}
+
 /// Opens a file or standard input, and decompresses gzip and zstd. The bar shows how far a file has been read.
 pub fn open(path: &Path, name: &str, stop: &Arc<AtomicBool>) -> Result<(Box<dyn Read>, ProgressBar)> {
     let bar = |size| progress::bar(size, "reading {percent:>3} %  {decimal_bytes_per_sec}");
@@ -102,17 +179,7 @@ fn open_with(
     stop: &Arc<AtomicBool>,
     bar: impl FnOnce(u64) -> ProgressBar,
 ) -> Result<(Box<dyn Read>, ProgressBar)> {
-    let (inner, size): (Box<dyn Read>, u64) = if path == Path::new("-") {
-        (Box::new(Pipe::new(io::stdin(), stop.clone())?), 0)
-    } else {
-        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-        let metadata = file.metadata().with_context(|| format!("cannot read {name}"))?;
-        if metadata.is_file() || metadata.is_dir() {
-            (Box::new(file), metadata.len())
-        } else {
-            (Box::new(Pipe::new(file, stop.clone())?), 0)
-        }
-    };
+    let (inner, size) = open_raw(path, name, stop)?;
     let progress = match size {
         0 => ProgressBar::hidden(),
         size => bar(size),

@@ -244,7 +244,7 @@ fn it_ends_as_every_command_does() {
     let (folder, [recording, _]) = (Folder::new("joined-codes"), recordings());
     let code = |words: &str, files: &[PathBuf]| run(words, files).status.code();
     assert_eq!(code("report", &[]), Some(2));
-    assert_eq!(code("report -", &[]), Some(2));
+    assert_eq!(code("report -", &[]), Some(1), "nothing on standard input");
     assert_eq!(code("report", &["/nonexistent".into(), recording.log.clone()]), Some(1));
     let readme = folder.file("README", b"not from a server\n");
     let refused = run("report", &[recording.log.clone(), readme]);

@@ -17,16 +17,13 @@ use super::captures::{self, Captured};
 use super::collect::{Collector, SourceDigest, Span};
 use super::{CompareArgs, log_files, profiles, whole};
 use crate::content::{self, Content};
-use crate::exit::{OK, TRUNCATED, WORSE, usage};
+use crate::exit::{OK, TRUNCATED, WORSE};
 use crate::input;
 use crate::values::ClassArg;
 use crate::{outfile, page, screen};
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &CompareArgs) -> Result<u8> {
-    if args.a == Path::new("-") || args.b == Path::new("-") {
-        return Err(usage!("compare reads files twice, so it takes none from standard input"));
-    }
     let stop = super::stop()?;
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: false };
@@ -128,6 +125,7 @@ pub fn load(
         [Content::Digest, Content::Capture, Content::ProfileBson, Content::ProfileText, Content::Log];
     let files: [PathBuf; 1] = [path.to_owned()];
     let name = input::name(path);
+    input::make_rereadable(path, stop)?;
     let content = content::peek(input::open(path, &name, stop)?.0, &name)?.content;
     content::refuse_foreign(&name, content, &READABLE)?;
     let shape_rules = matches!(settings.by, GroupBy::Shape | GroupBy::Order).then_some(RULES_VERSION);

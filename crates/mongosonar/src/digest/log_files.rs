@@ -102,8 +102,8 @@ pub fn read(
     let mut all = Vec::new();
     for path in files {
         let reference_ms = reference(path);
-        // A pipe can be read only once, so its first time is not known.
-        let first = if files.len() > 1 && path != Path::new("-") && path.is_file() {
+        // The first time of a pipe that can be read only once is not known.
+        let first = if files.len() > 1 && input::is_rereadable(path) {
             first_time(path, reference_ms, stop)?
         } else {
             None

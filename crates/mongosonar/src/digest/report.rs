@@ -1,6 +1,6 @@
 //! `mongosonar report FILE...`: captures, logs and profiles of the same minutes, side by side.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -35,11 +35,7 @@ impl Inputs {
     fn of(files: &[PathBuf], stop: &Arc<AtomicBool>) -> Result<Self> {
         let mut inputs = Self::default();
         for path in files {
-            if path == Path::new("-") {
-                return Err(usage!(
-                    "report looks at each file before it reads it, so it takes no standard input"
-                ));
-            }
+            input::make_rereadable(path, stop)?;
             let name = input::name(path);
             let content = content::peek(input::open(path, &name, stop)?.0, &name)?.content;
             match content {

@@ -15,7 +15,7 @@ use super::args::IoReportArgs;
 use super::{DEVICE, HOLDS};
 use crate::content::{self, Content};
 use crate::exit::{OK, TRUNCATED, usage};
-use crate::{outfile, page, screen};
+use crate::{input, outfile, page, screen};
 
 /// The most names to keep; further files are shown by number.
 const MAX_NAMES: usize = 65_536;
@@ -156,10 +156,8 @@ const PICTURES: usize = 6;
 /// Pictures of the files on which most time was spent in reads, for the page. Reads the recording again, as only now
 /// the ends of both axes are known.
 fn pictures(recording: &Path, loaded: &Loaded) -> Result<Vec<(u32, Density)>> {
-    if recording == Path::new("-") {
-        return Err(usage!(
-            "a page reads the recording twice, which standard input cannot be: give it as a file"
-        ));
+    if !input::is_rereadable(recording) {
+        return Err(usage!("a page reads the recording twice, which no pipe can be: give it as a file"));
     }
     let Some(span) = loaded.analysis.span() else { return Ok(Vec::new()) };
     let mut pictures: Vec<_> = loaded

@@ -10,7 +10,6 @@ use sonar_view::kit::Nanos;
 use sonar_view::queries::Classes;
 
 use crate::digest::{LoadedDigest, load, stop};
-use crate::exit::usage;
 use crate::input;
 
 /// Reads a baseline, and prints what it cannot show.
@@ -18,9 +17,6 @@ use crate::input;
 /// # Errors
 /// It cannot be read, or its rows are not by shape, or its shape ids follow other rules.
 pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
-    if path == Path::new("-") {
-        return Err(usage!("--baseline takes a file, not standard input"));
-    }
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
     let loaded = load(path, settings, classes, &stop()?).context("--baseline")?;
