@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use crate::stop;
+
 /// The command did its job.
 pub const OK: u8 = 0;
 /// It could not: a file cannot be opened, a permission is missing, a server cannot be reached.
@@ -48,6 +50,18 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// An input was not read to its end because the command was stopped, and there is no result without the rest of it.
+#[derive(Debug)]
+pub struct Interrupted(pub String);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
 /// Makes an [`anyhow::Error`] of wrong arguments, with the syntax of `format!`.
 macro_rules! usage {
     ($($part:tt)*) => {
@@ -59,6 +73,16 @@ pub(crate) use usage;
 /// The exit code of an error.
 pub fn code(error: &anyhow::Error) -> u8 {
     use sonar_mongo::Error::{ConnectionString, Filter};
+    let is_interrupted = |cause: &(dyn std::error::Error + 'static)| {
+        // An I/O error does not name what it is made of among its causes.
+        let io = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause.is::<Interrupted>() || io.is_some_and(|inner| inner.is::<Interrupted>())
+    };
+    if error.chain().any(is_interrupted)
+        && let Some((_, code)) = stop::reason()
+    {
+        return code;
+    }
     let of_driver = |error: &sonar_mongo::Error| matches!(error, ConnectionString(_) | Filter(_));
     let is_usage = error.downcast_ref::<Usage>().is_some()
         || error.downcast_ref::<sonar_mongo::Error>().is_some_and(of_driver)

@@ -12,8 +12,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
+use sonar_view::kit::Count;
 
-use crate::progress;
+use crate::exit::Interrupted;
+use crate::{progress, stop};
 
 /// The name of an input for people.
 pub fn name(path: &Path) -> String {
@@ -75,11 +77,32 @@ impl Read for Pipe {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
                 Err(RecvTimeoutError::Timeout) if self.stop.load(Ordering::Relaxed) => {
-                    return Err(io::Error::other("stopped"));
+                    return Err(io::Error::other(Interrupted(by_what())));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
+    }
+}
+
+fn by_what() -> String {
+    format!("stopped by {}", stop::reason().map_or("a signal", |(name, _)| name))
+}
+
+/// Why a file was not read to its end when the command was stopped: what stopped it, and how far the file was read.
+pub fn stopped(progress: &ProgressBar) -> String {
+    let bytes = |count: u64| {
+        let count = Count(count as f64).to_string();
+        let (number, prefix) = count.split_at(count.trim_end_matches(char::is_alphabetic).len());
+        format!("{number} {prefix}B")
+    };
+    let read = progress.position();
+    match progress.length() {
+        Some(size @ 1..) => {
+            let percent = read.saturating_mul(100) / size;
+            format!("{} after {} of {} ({percent} %)", by_what(), bytes(read), bytes(size))
+        }
+        _ => format!("{} after {}", by_what(), bytes(read)),
     }
 }
 

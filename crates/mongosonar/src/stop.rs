@@ -19,6 +19,8 @@ use sonar_sys::Host;
 use sonar_sys::terminal::{Streams, Woken};
 use sonar_view::queries::live::Screen;
 
+use crate::exit;
+
 /// How long a command that has nothing to restore may take to end, once nobody sees its output any more.
 const ABANDONED: Duration = Duration::from_secs(3);
 /// The same where somebody may wait for its summary.
@@ -99,6 +101,17 @@ static STOP: OnceLock<(Stop, Streams)> = OnceLock::new();
 /// before the signal has come, and before the thread below has noticed.
 pub fn is_abandoned() -> bool {
     STOP.get().is_some_and(|(stop, streams)| stop.look(streams))
+}
+
+/// What asked the program to stop, and the exit code of a command that could not do its job therefore; `None` where
+/// nothing did. That the reader of the output has gone is no failure.
+pub fn reason() -> Option<(&'static str, u8)> {
+    match STOP.get()?.0.signal.load(Ordering::Relaxed) as i32 {
+        0 => None,
+        SIGINT => Some(("Ctrl-C", 130)),
+        SIGTERM => Some(("SIGTERM", 143)),
+        _ => Some(("SIGHUP", exit::OK)),
+    }
 }
 
 /// The outcome of using the terminal, for a live view; `None` where the terminal has gone, which is no failure.

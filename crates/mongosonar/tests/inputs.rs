@@ -55,3 +55,94 @@ fn a_baseline_may_be_a_pipe() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output.stdout).len() > 200, "{output:?}");
 }
+
+#[test]
+fn a_cut_capture_is_a_loss_in_every_output() {
+    let folder = Folder::new("cut-capture");
+    let whole = unpacked("mongod-4.0-mixed");
+    let cut = folder.file("cut.pcap", &whole[..whole.len() / 2]);
+    let summary = read(&cut, "");
+    assert_eq!(summary.status.code(), Some(3));
+    assert!(text(&summary.stdout).contains("the file is cut or damaged"), "{}", text(&summary.stdout));
+    assert!(!text(&summary.stdout).contains("nothing lost"));
+    for words in ["--json", "--json --interval 1s"] {
+        let output = read(&cut, words);
+        let last = text(&output.stdout).lines().next_back().unwrap();
+        let last: Value = serde_json::from_str(last).unwrap();
+        assert_eq!(last["coverage"]["files_damaged"], 1, "{words}: {last}");
+    }
+    let digest: Value = serde_json::from_slice(&read(&cut, "--digest --json").stdout).unwrap();
+    assert_eq!(digest["lost"]["files_damaged"], 1);
+    assert!(digest["notes"][0].as_str().unwrap().starts_with("NOT IN FULL: "), "{}", digest["notes"]);
+}
+
+/// Sends a signal to the program, run on these words, once it has begun to read `file`.
+fn interrupted(words: &str, file: &std::path::Path, name: &str) -> Output {
+    let child = program(words.split_whitespace()).spawn().unwrap();
+    let descriptors = format!("/proc/{}/fd", child.id());
+    let is_reading = || {
+        let open = std::fs::read_dir(&descriptors).into_iter().flatten().flatten();
+        open.filter_map(|entry| {
+            let is_file = std::fs::read_link(entry.path()).is_ok_and(|target| target == file);
+            let info = format!("/proc/{}/fdinfo/{}", child.id(), entry.file_name().to_str()?);
+            let info = std::fs::read_to_string(info).ok().filter(|_| is_file)?;
+            info.lines().next()?.strip_prefix("pos:")?.trim().parse::<u64>().ok()
+        })
+        .any(|position| position > 1 << 20)
+    };
+    let begin = std::time::Instant::now();
+    while !is_reading() {
+        assert!(begin.elapsed().as_secs() < 60, "{words}: never read {}", file.display());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    signal(&child, name);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn an_interrupted_report_is_not_in_full() {
+    let folder = Folder::new("interrupted");
+    let log = inflated(LOG);
+    let large = folder.file("large.log", &log.repeat((100 << 20) / log.len()));
+    let page = folder.path("page.html");
+    for (name, code, what) in [("INT", 130, "Ctrl-C"), ("TERM", 143, "SIGTERM")] {
+        for words in ["logs report --html @page @", "logs report --json @", "report --json @"] {
+            let words = words.replace("@page", page.to_str().unwrap()).replace('@', large.to_str().unwrap());
+            let output = interrupted(&words, &large, name);
+            assert_eq!(output.status.code(), Some(code), "{words}: {output:?}");
+            let shown = text(&output.stdout);
+            let note = format!("NOT IN FULL: {}: stopped by {what} after ", large.display());
+            assert!(shown.contains(&note) && shown.contains(" %)"), "{words}: {shown}");
+            assert!(shown.contains("files_stopped"), "{words}: {shown}");
+            assert!(!shown.contains("all of it was read"), "{words}: {shown}");
+        }
+        assert!(std::fs::read_to_string(&page).unwrap().contains(&format!("stopped by {what} after ")));
+        std::fs::remove_file(&page).unwrap();
+    }
+    // There is no result without all of it.
+    let wire = recording("mongod-4.0-mixed");
+    for words in [
+        format!("compare {0} {0}", large.display()),
+        format!("queries --read {} --baseline {}", wire.display(), large.display()),
+    ] {
+        let output = interrupted(&words, &large, "INT");
+        assert_eq!(output.status.code(), Some(130), "{words}: {output:?}");
+        assert_eq!(text(&output.stdout), "", "{words}");
+    }
+}
+
+#[test]
+fn an_interrupted_capture_is_not_in_full() {
+    let folder = Folder::new("interrupted-capture");
+    let (header, packets) = {
+        let whole = unpacked("mongod-4.0-mixed");
+        (whole[..24].to_vec(), whole[24..].to_vec())
+    };
+    let large = [header, packets.repeat((100 << 20) / packets.len())].concat();
+    let large = folder.file("large.pcap", &large);
+    let output = interrupted(&format!("queries --json --read {}", large.display()), &large, "INT");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let summary: Value = serde_json::from_str(text(&output.stdout).lines().next_back().unwrap()).unwrap();
+    assert_eq!(summary["coverage"]["files_stopped"], 1, "{summary}");
+    assert!(text(&output.stderr).contains("stopped by Ctrl-C after "), "{output:?}");
+}

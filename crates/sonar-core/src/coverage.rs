@@ -50,6 +50,10 @@ counters! {
     /// what could not be shown, those marked `skipped` what the user chose to leave out, and those marked
     /// `joined_late` what began before the capture.
     Coverage {
+        /// Capture files that are cut or damaged: what comes behind that place is not shown.
+        files_damaged: loss,
+        /// Capture files not read to their end because the command was stopped.
+        files_stopped: loss,
         /// Packets that the kernel dropped because the ring was full.
         kernel_drops: loss,
         /// Number of times that the kernel stopped filling the full ring.

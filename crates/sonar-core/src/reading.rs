@@ -10,6 +10,8 @@ counters! {
         files,
         /// Files that are incomplete, or could not be read to the end.
         files_damaged: loss,
+        /// Files not read to their end because the command was stopped.
+        files_stopped: loss,
         /// Bytes read, after decompression.
         bytes,
         /// Lines of logs.

@@ -23,6 +23,8 @@ pub struct Captured {
     pub coverage: Coverage,
     /// A file is cut or damaged; everything before that is included.
     pub damaged: bool,
+    /// Files that were not read to their end because the command was stopped.
+    pub stopped: Vec<String>,
 }
 
 /// Takes operations that were served, and counts the others.
@@ -73,7 +75,8 @@ pub fn read(
     collect: Collector,
     stop: &Arc<AtomicBool>,
 ) -> Result<Captured> {
-    let mut captured = Captured { collect, coverage: Coverage::default(), damaged: false };
+    let mut captured =
+        Captured { collect, coverage: Coverage::default(), damaged: false, stopped: Vec::new() };
     for path in files {
         let shared = Arc::new(Shared::default());
         let decoder = Decoder::new(Settings::default(), shared.clone());
@@ -87,9 +90,18 @@ pub fn read(
         captured.collect = served.0;
         in_flight.iter().for_each(|waiting| captured.collect.add_in_flight(waiting));
         captured.coverage.add(&decoder.coverage());
-        if let End::Damaged(what) = end {
-            captured.damaged = true;
-            eprintln!("mongosonar: {}: {what}; all before it has been read", input::name(path));
+        let name = input::name(path);
+        match end {
+            End::Complete => {}
+            End::Damaged(what) => {
+                captured.damaged = true;
+                captured.coverage.files_damaged += 1;
+                eprintln!("mongosonar: {name}: {what}; all before it has been read");
+            }
+            End::Stopped(what) => {
+                captured.coverage.files_stopped += 1;
+                captured.stopped.push(format!("{name}: {what}"));
+            }
         }
     }
     captured.coverage.shapes_folded += captured.collect.digest.folded;

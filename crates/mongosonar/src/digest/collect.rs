@@ -48,7 +48,7 @@ impl Collector {
         let Self { digest, hidden, outside, .. } = self;
         reading.entries_outside += outside;
         reading.shapes_folded += digest.folded;
-        SourceDigest { digest, hidden, reading, notices: None, damaged: false, zone }
+        SourceDigest { digest, hidden, reading, notices: None, damaged: false, stopped: Vec::new(), zone }
     }
 
     /// Adds operations that had not ended, if they were asked for.
@@ -104,6 +104,8 @@ pub struct SourceDigest {
     pub notices: Option<Notices>,
     /// A file was cut or damaged.
     pub damaged: bool,
+    /// Files that were not read to their end because the command was stopped.
+    pub stopped: Vec<String>,
     /// The zone of its times.
     pub zone: Zone,
 }
@@ -146,7 +148,11 @@ impl SourceDigest {
             self.reading;
         let lines = self.reading.lines_operation + self.reading.lines_event + self.reading.lines_other;
         let is_cut = bytes == 0 && files_damaged > 0;
-        if is_cut || lines > 0 || documents > documents_malformed + documents_other {
+        if is_cut
+            || !self.stopped.is_empty()
+            || lines > 0
+            || documents > documents_malformed + documents_other
+        {
             return Ok(());
         }
         let names: Vec<_> = files.iter().map(|path| input::name(path)).collect();

@@ -17,7 +17,7 @@ use super::captures::{self, Captured};
 use super::collect::{Collector, SourceDigest, Span};
 use super::{CompareArgs, log_files, profiles, whole};
 use crate::content::{self, Content};
-use crate::exit::{OK, TRUNCATED, WORSE};
+use crate::exit::{Interrupted, OK, TRUNCATED, WORSE};
 use crate::input;
 use crate::values::ClassArg;
 use crate::{outfile, page, screen};
@@ -111,6 +111,11 @@ impl LoadedDigest {
     }
 }
 
+/// There is no comparison with a part of a file.
+fn refuse_stopped(stopped: &[String]) -> Result<()> {
+    stopped.first().map_or(Ok(()), |what| Err(Interrupted(what.clone()).into()))
+}
+
 /// The digest of a file of any readable kind.
 ///
 /// # Errors
@@ -145,7 +150,8 @@ pub fn load(
         }
         Content::Capture => {
             let collect = Collector::new(Source::Wire, settings, classes);
-            let Captured { collect, damaged, .. } = captures::read(&files, &[], collect, stop)?;
+            let Captured { collect, damaged, stopped, .. } = captures::read(&files, &[], collect, stop)?;
+            refuse_stopped(&stopped)?;
             let (digest, source) = (collect.digest, Source::Wire);
             let zone = Zone::utc();
             return Ok(LoadedDigest {
@@ -167,6 +173,7 @@ pub fn load(
             Source::Log,
         ),
     };
+    refuse_stopped(&gathered.stopped)?;
     gathered.refuse_nothing(&files)?;
     // A shape that is missing in a cut file is not known to be new.
     let SourceDigest { digest, notices, damaged, zone, .. } = gathered;

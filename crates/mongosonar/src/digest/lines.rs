@@ -36,6 +36,11 @@ impl<R: Read> LineBlocks<R> {
         Self { input, size, rest: Vec::new(), bytes: 0, failed: None, is_over: false }
     }
 
+    /// Whether the file has been read to its end.
+    pub fn is_at_end(&self) -> bool {
+        self.is_over && self.failed.is_none()
+    }
+
     /// Reads the next block; `false` at the end of the file, or where it cannot be read further.
     pub fn next(&mut self, block: &mut LineBlock) -> bool {
         block.bytes.clear();

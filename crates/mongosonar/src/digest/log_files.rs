@@ -128,6 +128,8 @@ struct LogsReading<'a> {
     log: Log,
     collect: Collector,
     damaged: bool,
+    /// Files that were not read to their end because the command was stopped.
+    stopped: Vec<String>,
     division: Division,
     stop: &'a Arc<AtomicBool>,
 }
@@ -137,7 +139,7 @@ impl<'a> LogsReading<'a> {
         let (from, to) = span.bounds();
         let log = Log::new(Settings { from, to, ..Settings::default() });
         let division = Division { threads: in_order::threads(), block: BLOCK };
-        Self { log, collect, damaged: false, division, stop }
+        Self { log, collect, damaged: false, stopped: Vec::new(), division, stop }
     }
 
     fn file(&mut self, path: &Path) -> Result<()> {
@@ -145,7 +147,11 @@ impl<'a> LogsReading<'a> {
         let (reader, progress) = input::open(path, &name, self.stop)?;
         let Peeked { content, reader, .. } = content::peek(reader, &name)?;
         content::refuse_foreign(&name, content, &[Content::Log])?;
+        let stopped = self.log.reading().files_stopped;
         self.damaged |= self.lines(reader, &name);
+        if self.log.reading().files_stopped > stopped {
+            self.stopped.push(format!("{name}: {}", input::stopped(&progress)));
+        }
         progress.finish_and_clear();
         Ok(())
     }
@@ -167,6 +173,10 @@ impl<'a> LogsReading<'a> {
         let reading = self.log.reading_mut();
         reading.files += 1;
         reading.bytes += blocks.bytes;
+        if self.stop.load(Ordering::Relaxed) && !blocks.is_at_end() {
+            reading.files_stopped += 1;
+            return false;
+        }
         if let Some(error) = blocks.failed {
             reading.files_damaged += 1;
             eprintln!("mongosonar: {name}: cannot be read further: {error}; all before it has been read");
@@ -180,11 +190,11 @@ impl<'a> LogsReading<'a> {
     }
 
     fn finish(self, span: &Span) -> SourceDigest {
-        let Self { mut log, mut collect, damaged, .. } = self;
+        let Self { mut log, mut collect, damaged, stopped, .. } = self;
         log.finish(&mut collect);
         let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&log.notices().offsets));
         let notices = Some(log.notices().clone());
-        SourceDigest { notices, damaged, ..collect.gathered(log.reading(), zone) }
+        SourceDigest { notices, damaged, stopped, ..collect.gathered(log.reading(), zone) }
     }
 }
 

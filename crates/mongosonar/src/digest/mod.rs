@@ -163,6 +163,10 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Res
     let view = View::new(&read.digest, source, reading, read.notices.as_ref(), &wanted);
     let mut view = View { summaries: sources, ..view };
     view.notes.extend(notes);
+    for what in &read.stopped {
+        view.notes.insert(0, format!("NOT IN FULL: {what}"));
+        eprintln!("mongosonar: {what}; all before it has been read");
+    }
     if reading.is_none() {
         view.notes.extend(logs::notes(&read.reading));
     }
@@ -197,7 +201,12 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Res
         logs::text(&view, &mut Fitting::new(&mut out, screen::width()))?;
     }
     out.flush()?;
-    Ok(if read.damaged { TRUNCATED } else { OK })
+    let interrupted = stop::reason().filter(|_| !read.stopped.is_empty());
+    Ok(match interrupted {
+        Some((_, code)) => code,
+        None if read.damaged => TRUNCATED,
+        None => OK,
+    })
 }
 
 /// Reads a whole file, up to a limit.

@@ -18,47 +18,59 @@ use crate::input;
 /// Bytes read at once.
 const BLOCK: usize = 1 << 20;
 
+/// Why reading ended before the end of a file.
+enum Early {
+    /// What was wrong with the rest.
+    Damaged(String),
+    Stopped,
+}
+
 /// Reads the documents of `system.profile` in these files.
 ///
 /// # Errors
 /// A file cannot be opened, or holds something else.
 pub fn read(files: &[PathBuf], mut collect: Collector, stop: &Arc<AtomicBool>) -> Result<SourceDigest> {
     let mut profile = Profile::default();
-    let (mut bytes, mut damaged) = (0, 0);
+    let (mut bytes, mut damaged, mut stopped) = (0, 0, Vec::new());
     for path in files {
         let name = input::name(path);
         let (reader, progress) = input::open(path, &name, stop)?;
         let Peeked { content, reader, .. } = content::peek(reader, &name)?;
         content::refuse_foreign(&name, content, &[Content::ProfileBson, Content::ProfileText])?;
-        let (read, wrong) = match content {
+        let (read, early) = match content {
             Content::ProfileText | Content::Text => printed(reader, &mut profile, &mut collect, stop),
             _ => documents(reader, &mut profile, &mut collect, stop),
         };
-        progress.finish_and_clear();
         bytes += read;
-        if let Some(wrong) = wrong {
-            damaged += 1;
-            eprintln!("mongosonar: {name}: {wrong}; all before it has been read");
+        match early {
+            None => {}
+            Some(Early::Damaged(wrong)) => {
+                damaged += 1;
+                eprintln!("mongosonar: {name}: {wrong}; all before it has been read");
+            }
+            Some(Early::Stopped) => stopped.push(format!("{name}: {}", input::stopped(&progress))),
         }
+        progress.finish_and_clear();
     }
-    let reading = Reading { files: files.len() as u64, bytes, files_damaged: damaged, ..profile.reading() };
-    Ok(SourceDigest { damaged: damaged > 0, ..collect.gathered(reading, Zone::utc()) })
+    let (files, files_stopped) = (files.len() as u64, stopped.len() as u64);
+    let reading = Reading { files, bytes, files_damaged: damaged, files_stopped, ..profile.reading() };
+    Ok(SourceDigest { damaged: damaged > 0, stopped, ..collect.gathered(reading, Zone::utc()) })
 }
 
-/// Reads documents that were printed. Returns how many bytes, and what was wrong with the rest.
+/// Reads documents that were printed. Returns how many bytes, and why no more.
 fn printed(
     mut input: impl Read,
     profile: &mut Profile,
     sink: &mut Collector,
     stop: &Arc<AtomicBool>,
-) -> (u64, Option<String>) {
+) -> (u64, Option<Early>) {
     let (mut buffer, mut bytes, mut documents) = (vec![0u8; BLOCK], 0u64, Documents::default());
     while !stop.load(Ordering::Relaxed) {
         match input.read(&mut buffer) {
             Ok(0) if documents.is_cut() => {
-                return (bytes, Some("it ends inside a document or array".to_owned()));
+                return (bytes, Some(Early::Damaged("it ends inside a document or array".to_owned())));
             }
-            Ok(0) => break,
+            Ok(0) => return (bytes, None),
             Ok(got) => {
                 bytes += got as u64;
                 let mut rest = &buffer[..got];
@@ -70,19 +82,20 @@ fn printed(
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return (bytes, Some(format!("cannot be read further: {error}"))),
+            Err(_) if stop.load(Ordering::Relaxed) => return (bytes, Some(Early::Stopped)),
+            Err(error) => return (bytes, Some(Early::Damaged(format!("cannot be read further: {error}")))),
         }
     }
-    (bytes, None)
+    (bytes, Some(Early::Stopped))
 }
 
-/// Reads BSON documents one after another. Returns how many bytes, and what was wrong with the rest.
+/// Reads BSON documents one after another. Returns how many bytes, and why no more.
 fn documents(
     mut input: impl Read,
     profile: &mut Profile,
     sink: &mut Collector,
     stop: &Arc<AtomicBool>,
-) -> (u64, Option<String>) {
+) -> (u64, Option<Early>) {
     let mut buffer = vec![0u8; 1 << 20];
     let (mut begin, mut end, mut bytes) = (0, 0, 0u64);
     loop {
@@ -90,10 +103,8 @@ fn documents(
             let rest = &buffer[begin..end];
             match profile::length(rest) {
                 Err(error) => {
-                    return (
-                        bytes,
-                        Some(format!("no BSON document at byte {}: {error}", bytes - rest.len() as u64)),
-                    );
+                    let at = bytes - rest.len() as u64;
+                    return (bytes, Some(Early::Damaged(format!("no BSON document at byte {at}: {error}"))));
                 }
                 Ok(Some(length)) if length <= rest.len() => {
                     profile.document(&rest[..length], sink);
@@ -107,19 +118,22 @@ fn documents(
             }
         }
         if stop.load(Ordering::Relaxed) {
-            return (bytes, None);
+            return (bytes, Some(Early::Stopped));
         }
         buffer.copy_within(begin..end, 0);
         (begin, end) = (0, end - begin);
         match input.read(&mut buffer[end..]) {
-            Ok(0) if end > 0 => return (bytes, Some("it ends inside a document".to_owned())),
+            Ok(0) if end > 0 => {
+                return (bytes, Some(Early::Damaged("it ends inside a document".to_owned())));
+            }
             Ok(0) => return (bytes, None),
             Ok(got) => {
                 bytes += got as u64;
                 end += got;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return (bytes, Some(format!("cannot be read further: {error}"))),
+            Err(_) if stop.load(Ordering::Relaxed) => return (bytes, Some(Early::Stopped)),
+            Err(error) => return (bytes, Some(Early::Damaged(format!("cannot be read further: {error}")))),
         }
     }
 }

@@ -59,6 +59,8 @@ struct JoinedSources {
     /// Operations on the wire that are not shown.
     hidden: Hidden,
     damaged: bool,
+    /// Files that were not read to their end because the command was stopped.
+    stopped: Vec<String>,
 }
 
 impl JoinedSources {
@@ -97,10 +99,11 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let within = |source| collector(args, source).within(&span, &zone);
     if !inputs.captures.is_empty() {
         let read = captures::read(&inputs.captures, &inputs.logs, within(Source::Wire), &stop)?;
-        let Captured { collect, coverage, damaged } = read;
+        let Captured { collect, coverage, damaged, stopped } = read;
         let counters = coverage.iter();
         let summary = SourceSummary::new(Source::Wire, names(&inputs.captures), counters, coverage.losses());
         joined.hidden = collect.hidden;
+        joined.stopped = stopped;
         joined.add(collect.digest, SourceSummary { damaged, ..summary });
     }
     if !inputs.profiles.is_empty() {
@@ -112,17 +115,18 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
         joined.add_gathered(Source::Log, &inputs.logs, read);
     }
     let notes = apart(&joined.digest, &zone).into_iter().collect();
-    let JoinedSources { digest, sources, reading, notices, hidden, damaged } = joined;
-    let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, zone };
+    let JoinedSources { digest, sources, reading, notices, hidden, damaged, stopped } = joined;
+    let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, stopped, zone };
     let source = sources.first().map_or(Source::Wire, |summary| summary.source);
     show(args, &mut gathered, Shown { source: Some(source), sources: &sources, notes, server: None })
 }
 
 impl JoinedSources {
     fn add_gathered(&mut self, source: Source, files: &[PathBuf], read: SourceDigest) {
-        let SourceDigest { digest, reading, notices, damaged, .. } = read;
+        let SourceDigest { digest, reading, notices, damaged, stopped, .. } = read;
         let summary = SourceSummary::new(source, names(files), reading.iter(), reading.losses());
         self.add(digest, SourceSummary { damaged, ..summary });
+        self.stopped.extend(stopped);
         self.reading.add(&reading);
         self.notices = notices.or(self.notices.take());
     }

@@ -88,12 +88,14 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         end_ns: args.duration.map(|duration| duration.as_nanos() as u64),
     };
     let end = packets::read(path, &stop, &mut run)?;
-    run.finish()?;
-    if let End::Damaged(what) = end {
-        eprintln!("mongosonar: {name}: {what}; all before it has been read and shown");
-        return Ok(TRUNCATED);
-    }
-    Ok(OK)
+    run.finish(&end)?;
+    let (what, code) = match end {
+        End::Complete => return Ok(OK),
+        End::Damaged(what) => (what, TRUNCATED),
+        End::Stopped(what) => (what, stop::reason().map_or(OK, |(_, code)| code)),
+    };
+    eprintln!("mongosonar: {name}: {what}; all before it has been read and shown");
+    Ok(code)
 }
 
 impl PacketSink for Run {
@@ -162,7 +164,18 @@ impl Run {
         }
     }
 
-    fn finish(&mut self) -> Result<()> {
+    fn finish(&mut self, end: &End) -> Result<()> {
+        match end {
+            End::Complete => {}
+            End::Damaged(what) => {
+                self.collect.window.coverage.files_damaged += 1;
+                self.collect.output.note(what);
+            }
+            End::Stopped(what) => {
+                self.collect.window.coverage.files_stopped += 1;
+                self.collect.output.note(what);
+            }
+        }
         // Operations are in flight at the end of the file until the decoder gives them up.
         let in_flight = self.decoder.in_flight(self.last);
         self.decoder.finish(self.last, &mut self.collect);

@@ -33,6 +33,8 @@ struct Gathering {
     sources: Vec<String>,
     /// This host, if it listens here.
     host: Option<String>,
+    /// Why it is not of the whole file.
+    notes: Vec<String>,
     /// The page to write as well.
     page: Option<OutFile>,
 }
@@ -111,6 +113,13 @@ impl Output {
         }
     }
 
+    /// States in a digest why it is not of the whole file.
+    pub fn note(&mut self, why: &str) {
+        if let Some(gathering) = &mut self.digest {
+            gathering.notes.push(format!("NOT IN FULL: {why}"));
+        }
+    }
+
     /// Writes one interval.
     pub fn interval(&mut self, window: &Window) -> io::Result<()> {
         self.seen.add(&window.coverage);
@@ -127,14 +136,15 @@ impl Output {
             // The window covers the whole capture.
             self.seen = window.coverage;
         }
-        if let Some(Gathering { digest, wanted, page, sources, host, .. }) = &self.digest {
+        if let Some(Gathering { digest, wanted, page, sources, host, notes, .. }) = &self.digest {
             if kind == Kind::Summary {
                 let view = View::new(digest, Source::Wire, None, None, wanted);
                 let mut hidden = self.hidden.clone();
                 hidden.snapped = window.coverage.messages_snapped;
                 let coverage = Some(&window.coverage);
                 let (sources, host) = (sources.clone(), host.clone());
-                let mut view = View { coverage, sources, host, hidden, sample: window.sample, ..view };
+                let (notes, sample) = (notes.clone(), window.sample);
+                let mut view = View { coverage, sources, host, hidden, notes, sample, ..view };
                 if let Some(page) = page {
                     page.write(|out| crate::page::write(out, |out| logs::json(&view, out)))
                         .map_err(io::Error::other)?;
@@ -238,6 +248,7 @@ fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<Gathering> {
         sources,
         host,
         wanted,
+        notes: Vec::new(),
         weight: args.sample.unwrap_or(1),
         page: args.html.as_deref().map(OutFile::open).transpose()?,
     })

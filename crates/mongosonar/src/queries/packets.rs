@@ -34,8 +34,11 @@ pub trait PacketSink {
 /// How the reading of a capture file ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// At the end of the file, or because the sink said so or `stop` was set.
+    /// At the end of the file, or because the sink said so; or `stop` was set while another program wrote a pipe,
+    /// which need not have an end.
     Complete,
+    /// `stop` was set before the end of the file; when, and how far the file was read.
+    Stopped(String),
     /// The file is cut or damaged at its end, and how; all packets before were read.
     Damaged(String),
 }
@@ -88,7 +91,12 @@ pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) ->
             Step::Need { at_least } => at_least,
         };
         if stop.load(Ordering::Relaxed) {
-            return Ok(End::Complete);
+            let end = match progress.length() {
+                Some(_) => End::Stopped(input::stopped(&progress)),
+                None => End::Complete,
+            };
+            progress.finish_and_clear();
+            return Ok(end);
         }
         sink.waiting()?;
         buffer.copy_within(begin..end, 0);

@@ -127,6 +127,8 @@ pub(crate) fn totals(report: &Report<'_>) -> String {
 /// What was lost, in one line: `nothing lost`, or each counter.
 pub fn losses(coverage: &Coverage) -> String {
     let part = |(name, _, count): (&'static str, &'static str, u64)| match name {
+        "files_damaged" => "the file is cut or damaged".to_owned(),
+        "files_stopped" => "the file was not read to its end".to_owned(),
         "streams_tls" => format!("{count} {} encrypted with TLS", connections(count)),
         _ => format!("{name} {count}"),
     };
