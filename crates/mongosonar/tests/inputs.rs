@@ -57,6 +57,25 @@ fn a_baseline_may_be_a_pipe() {
 }
 
 #[test]
+fn a_text_log_that_ends_inside_a_line_is_cut() {
+    let folder = Folder::new("cut-line");
+    let whole = inflated(LOG);
+    let begin = whole.windows(11).position(|text| text == b"planSummary").unwrap();
+    for (end, is_cut) in [(begin, true), (begin + 3, true), (whole.len(), false)] {
+        let log = folder.file("mongod.log", &whole[..end]);
+        let output = program(["logs", "report", "--json"]).arg(&log).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let expected = if is_cut { (3, serde_json::json!(1)) } else { (0, Value::Null) };
+        assert_eq!((output.status.code().unwrap(), report["lost"]["lines_unfinished"].clone()), expected);
+        assert_eq!(text(&output.stderr).contains("ends inside a line"), is_cut, "{output:?}");
+    }
+    // A line that says how long its operation took is whole without a line feed.
+    let end = whole.windows(3).position(|text| text == b"ms\n").unwrap() + 2;
+    let log = folder.file("mongod.log", &whole[..end]);
+    assert_eq!(program(["logs", "report"]).arg(&log).output().unwrap().status.code(), Some(0));
+}
+
+#[test]
 fn a_cut_capture_is_a_loss_in_every_output() {
     let folder = Folder::new("cut-capture");
     let whole = unpacked("mongod-4.0-mixed");

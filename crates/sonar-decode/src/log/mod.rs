@@ -160,10 +160,14 @@ impl Log {
     /// Adds the last line of a file, which has no line feed: the server may still be writing it.
     pub fn add_last(&mut self, line: &[u8], parsed: &ParsedLine, entry: &ParsedEntry, sink: &mut impl Sink) {
         // Lines before it that it may have ended are counted as what they are.
-        match self.apply(line, parsed, entry, sink) {
-            LineKind::Unknown | LineKind::Malformed => self.reading.lines_unfinished += 1,
-            kind => *self.counter(kind) += 1,
-        }
+        let kind = self.apply(line, parsed, entry, sink);
+        let is_cut = match kind {
+            LineKind::Unknown | LineKind::Malformed => true,
+            LineKind::Operation | LineKind::Outside | LineKind::Empty => false,
+            // JSON that could be parsed is whole. A text shows its end only where it describes an operation.
+            _ => text::begins_line(line, self.settings.reference_ms),
+        };
+        *(if is_cut { &mut self.reading.lines_unfinished } else { self.counter(kind) }) += 1;
     }
 
     /// Counts a line that is too long to be read.
