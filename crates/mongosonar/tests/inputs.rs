@@ -57,6 +57,24 @@ fn a_baseline_may_be_a_pipe() {
 }
 
 #[test]
+fn what_a_limited_report_leaves_out_is_neither_new_nor_gone() {
+    let folder = Folder::new("limited");
+    for limit in ["--limit 2", "--filter people"] {
+        let saved = in_bash(&format!("logs report $L --json {limit}")).stdout;
+        let saved = folder.file("limited.json", &saved);
+        let saved = saved.display();
+        for sides in [format!("{saved} $L"), format!("$L {saved}")] {
+            let output = in_bash(&format!("compare {sides} --json"));
+            assert_eq!(output.status.code(), Some(0), "{limit}, {sides}: {output:?}");
+            let compared = &lines(&output)[0];
+            assert!(compared["not_compared"].as_u64().unwrap() > 10, "{compared}");
+            assert_eq!(compared["changed"], 0, "{compared}");
+            assert!(compared["unchanged"].as_u64().unwrap() > 0, "{compared}");
+        }
+    }
+}
+
+#[test]
 fn a_text_log_that_ends_inside_a_line_is_cut() {
     let folder = Folder::new("cut-line");
     let whole = inflated(LOG);

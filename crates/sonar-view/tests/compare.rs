@@ -61,7 +61,7 @@ fn half(random: &mut Random, begin: u64, heavier: f64) -> Digest {
 fn verdicts(seed: u64, heavier: f64) -> Vec<(u64, Change)> {
     let mut random = Random(seed);
     let (a, b) = (half(&mut random, 1_000, 1.0), half(&mut random, 1_000 + SECONDS, heavier));
-    let comparison = Comparison::new(&a, &b, true);
+    let comparison = Comparison::new(&a, &b, true, [true; 2]);
     let of = |pair: &sonar_view::compare::RowPair<'_>| {
         let sonar_core::Subject::Shape { shape, .. } = &pair.b.or(pair.a).unwrap().subject else {
             panic!("a row that is no shape")

@@ -45,6 +45,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     };
     let sides = [side(&a, &args.a), side(&b, &args.b)];
     let (from_a, from_b) = (a.source, b.source);
+    let whole = [a.is_whole, b.is_whole];
     let (a, b) = (a.digest, b.digest);
     if a.settings.by != b.settings.by {
         bail!("rows are by {} in one and by {} in the other", a.settings.by.name(), b.settings.by.name());
@@ -56,7 +57,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
             from_b.name(),
         );
     }
-    let comparison = Comparison::new(&a, &b, from_a == from_b);
+    let comparison = Comparison::new(&a, &b, from_a == from_b, whole);
     let mut out = BufWriter::new(io::stdout());
     if args.json {
         compare::json(&comparison, &sides, &mut out)?;

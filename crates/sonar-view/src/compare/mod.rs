@@ -92,6 +92,8 @@ pub struct Comparison<'a> {
     pub pairs: Vec<RowPair<'a>>,
     /// The operations of both, taken together.
     pub totals: [&'a Figures; 2],
+    /// Rows that only one of both has, where the other does not have all of its rows: nothing is known of them.
+    pub not_compared: usize,
 }
 
 /// What one side of a comparison is.
@@ -123,14 +125,18 @@ fn key(row: &Row) -> String {
 impl<'a> Comparison<'a> {
     /// Compares. Rows must be made by the same thing in both. `same_clock`: latencies of both are of one
     /// kind of source and may be set beside each other.
-    pub fn new(a: &'a Digest, b: &'a Digest, same_clock: bool) -> Self {
+    /// `whole`: A and B have all of their rows; what one lacks is not new or gone otherwise.
+    pub fn new(a: &'a Digest, b: &'a Digest, same_clock: bool, whole: [bool; 2]) -> Self {
         let in_b: HashMap<String, &Row> = b.rows().iter().map(|row| (key(row), row)).collect();
         let in_a: HashMap<String, &Row> = a.rows().iter().map(|row| (key(row), row)).collect();
         let both = a.rows().iter().map(|row| (Some(row), in_b.get(&key(row)).copied()));
         let new = b.rows().iter().filter(|row| !in_a.contains_key(&key(row))).map(|row| (None, Some(row)));
         let none = Figures::default();
-        let mut pairs: Vec<RowPair<'a>> = both
+        let (compared, unknown): (Vec<_>, Vec<_>) = both
             .chain(new)
+            .partition(|(left, right)| (left.is_some() || whole[0]) && (right.is_some() || whole[1]));
+        let mut pairs: Vec<RowPair<'a>> = compared
+            .into_iter()
             .map(|(left, right)| {
                 let ratio = |row: Option<&Row>| row?.examined_per_returned();
                 let of = |row: Option<&'a Row>| row.map_or(&none, Row::figures);
@@ -159,7 +165,7 @@ impl<'a> Comparison<'a> {
         judge(&mut pairs);
         let weight = |pair: &RowPair<'_>| pair.row().map_or(0, |row| row.figures().latency.sum_ns());
         pairs.sort_by_key(|pair| (pair.verdict, std::cmp::Reverse(weight(pair)), pair.row().map(key)));
-        Self { pairs, totals: [a.totals(), b.totals()] }
+        Self { pairs, totals: [a.totals(), b.totals()], not_compared: unknown.len() }
     }
 
     /// Whether something is new, slower or heavier.
@@ -221,8 +227,12 @@ fn unchanged(comparison: &Comparison<'_>) -> (usize, usize) {
 /// How many rows changed, and how many did not.
 fn outcome(comparison: &Comparison<'_>) -> String {
     let (same, few) = unchanged(comparison);
+    let unknown = match comparison.not_compared {
+        0 => String::new(),
+        rows => format!("; {rows} not compared, as the other side does not have all of its rows"),
+    };
     format!(
-        "{} changed; {same} unchanged within noise{}",
+        "{} changed; {same} unchanged within noise{}{unknown}",
         comparison.pairs.len() - same,
         if few > 0 { format!(", {few} of them too rare to judge as new or gone") } else { String::new() }
     )
