@@ -113,6 +113,18 @@ fn a_cut_capture_is_a_loss_in_every_output() {
     assert!(digest["notes"][0].as_str().unwrap().starts_with("NOT IN FULL: "), "{}", digest["notes"]);
 }
 
+#[test]
+fn a_report_of_one_source_leaves_out_what_the_command_of_that_source_leaves_out() {
+    let profile = fixture("mongod-4.0-mixed/profile/shop.bson.gz");
+    let profile = profile.display();
+    for (one, file) in [("logs report", "$L".to_owned()), ("profiler report", profile.to_string())] {
+        let (alone, joined) =
+            (object(&format!("{one} --json {file}")), object(&format!("report --json {file}")));
+        assert!(!alone["hidden"].as_array().unwrap().is_empty(), "{one}");
+        assert_eq!(alone["hidden"], joined["hidden"], "{one}");
+    }
+}
+
 /// Sends a signal to the program, run on these words, once it has begun to read `file`.
 fn interrupted(words: &str, file: &std::path::Path, name: &str) -> Output {
     let child = program(words.split_whitespace()).spawn().unwrap();

@@ -56,7 +56,7 @@ struct JoinedSources {
     sources: Vec<SourceSummary>,
     reading: Reading,
     notices: Option<Notices>,
-    /// Operations on the wire that are not shown.
+    /// Operations that are not shown, of the first source: the others see the same ones.
     hidden: Hidden,
     damaged: bool,
     /// Files that were not read to their end because the command was stopped.
@@ -64,8 +64,9 @@ struct JoinedSources {
 }
 
 impl JoinedSources {
-    fn add(&mut self, digest: Digest, summary: SourceSummary) {
+    fn add(&mut self, digest: Digest, hidden: Hidden, summary: SourceSummary) {
         if self.sources.is_empty() {
+            self.hidden = hidden;
             self.digest = Digest::new(digest.settings);
         }
         self.damaged |= summary.damaged;
@@ -102,9 +103,8 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
         let Captured { collect, coverage, damaged, stopped } = read;
         let counters = coverage.iter();
         let summary = SourceSummary::new(Source::Wire, names(&inputs.captures), counters, coverage.losses());
-        joined.hidden = collect.hidden;
         joined.stopped = stopped;
-        joined.add(collect.digest, SourceSummary { damaged, ..summary });
+        joined.add(collect.digest, collect.hidden, SourceSummary { damaged, ..summary });
     }
     if !inputs.profiles.is_empty() {
         let read = profiles::read(&inputs.profiles, within(Source::Profile), &stop)?;
@@ -123,9 +123,9 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
 
 impl JoinedSources {
     fn add_gathered(&mut self, source: Source, files: &[PathBuf], read: SourceDigest) {
-        let SourceDigest { digest, reading, notices, damaged, stopped, .. } = read;
+        let SourceDigest { digest, hidden, reading, notices, damaged, stopped, .. } = read;
         let summary = SourceSummary::new(source, names(files), reading.iter(), reading.losses());
-        self.add(digest, SourceSummary { damaged, ..summary });
+        self.add(digest, hidden, SourceSummary { damaged, ..summary });
         self.stopped.extend(stopped);
         self.reading.add(&reading);
         self.notices = notices.or(self.notices.take());
