@@ -195,3 +195,40 @@ fn an_interrupted_capture_is_not_in_full() {
     assert_eq!(summary["coverage"]["files_stopped"], 1, "{summary}");
     assert!(text(&output.stderr).contains("stopped by Ctrl-C after "), "{output:?}");
 }
+
+#[test]
+fn a_report_of_nothing_states_why() {
+    let shown = |words: &str| {
+        let output = in_bash(&format!("logs report $L {words}"));
+        assert_eq!(output.status.code(), Some(0), "{words}: {output:?}");
+        text(&output.stdout).to_owned()
+    };
+    let filtered = shown("--filter zzz");
+    assert!(filtered.contains("\nNo row contains \"zzz\".\n"), "{filtered}");
+    assert!(!filtered.contains("calls  time"), "{filtered}");
+    let covers = "; the log covers 2026-11-21T00:39:39";
+    for (words, within) in [
+        ("--from 2027-01-01", "no operation at 2027-01-01T00:00:00"),
+        ("--to 2026-01-01T00:00:00Z", "no operation before 2026-01-01T00:00:00"),
+        ("--from 2026-11-20 --to 2026-11-21", "no operation between 2026-11-20T00:00:00"),
+    ] {
+        let shown = shown(words);
+        assert!(shown.contains(within) && shown.contains(covers), "{words}: {shown}");
+    }
+    let report = object("logs report --json $L --from 2027-01-01");
+    assert_eq!(report["reading"]["lines_outside"], report["reading"]["lines"], "{}", report["reading"]);
+    assert_eq!(
+        (&report["reading"]["lines_other"], &report["reading"]["entries_outside"]),
+        (&0.into(), &0.into())
+    );
+    for command in ["logs report $L", "report $L"] {
+        for words in [
+            "--from 2026-11-21T01:00 --to 2026-11-21T00:00",
+            "--from 2026-11-21T01:00:00Z --to 2026-11-21T02:30:00+02:00",
+        ] {
+            let output = in_bash(&format!("{command} {words}"));
+            assert_eq!(output.status.code(), Some(2), "{words}: {output:?}");
+            assert!(text(&output.stderr).contains("--to must be later than --from"), "{output:?}");
+        }
+    }
+}

@@ -22,6 +22,8 @@ counters! {
         lines_event,
         /// Lines about something else.
         lines_other,
+        /// Lines outside of the requested time.
+        lines_outside,
         /// Empty lines.
         lines_empty,
         /// Lines not recognised as those of a MongoDB log of any version.
@@ -40,7 +42,7 @@ counters! {
         documents_malformed: loss,
         /// Documents that are not operations.
         documents_other,
-        /// Entries outside of the requested time.
+        /// Documents of profiles outside of the requested time.
         entries_outside,
         /// Entries that represent several operations each, by Percona Server's `rateLimit`.
         entries_weighted,
@@ -108,6 +110,7 @@ impl Reading {
             self.lines_operation
                 + self.lines_event
                 + self.lines_other
+                + self.lines_outside
                 + self.lines_empty
                 + self.lines_unknown
                 + self.lines_too_long

@@ -601,7 +601,7 @@ fn a_range_by_the_log_s_clock_follows_its_offset() {
         let mut log = Log::new(Settings { from, to, ..Settings::default() });
         let mut all = All::default();
         lines.iter().for_each(|line| log.line(line.as_bytes(), &mut all));
-        (all.0.len(), log.reading().entries_outside)
+        (all.0.len(), log.reading().lines_outside)
     };
     // Midnight of that day on a clock.
     let midnight = 1_792_886_400_000;

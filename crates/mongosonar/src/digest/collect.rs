@@ -13,6 +13,7 @@ use sonar_view::kit::{Hidden, Reason, Zone};
 use sonar_view::queries::Classes;
 
 use super::args::{DigestArgs, When};
+use crate::exit::usage;
 use crate::input;
 
 /// Collects the operations that the arguments select.
@@ -48,7 +49,8 @@ impl Collector {
         let Self { digest, hidden, outside, .. } = self;
         reading.entries_outside += outside;
         reading.shapes_folded += digest.folded;
-        SourceDigest { digest, hidden, reading, notices: None, damaged: false, stopped: Vec::new(), zone }
+        let (notices, damaged, stopped, covers) = (None, false, Vec::new(), None);
+        SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone }
     }
 
     /// Adds operations that had not ended, if they were asked for.
@@ -106,6 +108,8 @@ pub struct SourceDigest {
     pub damaged: bool,
     /// Files that were not read to their end because the command was stopped.
     pub stopped: Vec<String>,
+    /// The times of the first and the last line of a log.
+    pub covers: Option<(Timestamp, Timestamp)>,
     /// The zone of its times.
     pub zone: Zone,
 }
@@ -123,8 +127,35 @@ pub struct Span {
 
 impl Span {
     /// What the arguments ask for.
-    pub fn of(args: &DigestArgs) -> Self {
-        Self { from: args.from, to: args.to, zone: args.zone.asked() }
+    ///
+    /// # Errors
+    /// It ends before it begins.
+    pub fn of(args: &DigestArgs) -> Result<Self> {
+        let is_empty = match (args.from, args.to) {
+            (Some(When::At(from)), Some(When::At(to))) => to <= from,
+            (Some(When::Clock(from)), Some(When::Clock(to))) => to <= from,
+            // Only the log tells how far its clock is from UTC.
+            _ => false,
+        };
+        if is_empty {
+            return Err(usage!("--to must be later than --from"));
+        }
+        Ok(Self { from: args.from, to: args.to, zone: args.zone.asked() })
+    }
+
+    /// States that no operation is within it, where it has an end.
+    pub fn without_operations(&self, read: &SourceDigest) -> Option<String> {
+        let show = |when: When| read.zone.show(when.in_zone(&read.zone));
+        let within = match (self.from, self.to) {
+            (Some(from), Some(to)) => format!("between {} and {}", show(from), show(to)),
+            (Some(from), None) => format!("at {} or later", show(from)),
+            (None, Some(to)) => format!("before {}", show(to)),
+            (None, None) => return None,
+        };
+        let covers = read.covers.map_or_else(String::new, |(first, last)| {
+            format!("; the log covers {} to {}", read.zone.show(first), read.zone.show(last))
+        });
+        Some(format!("no operation {within}{covers}."))
     }
 
     /// Both ends, where times without an offset are those of the zone that was asked for, or else of the log's clock.
@@ -146,7 +177,8 @@ impl SourceDigest {
     pub fn refuse_nothing(&self, files: &[PathBuf]) -> Result<()> {
         let Reading { documents, documents_malformed, documents_other, bytes, files_damaged, .. } =
             self.reading;
-        let lines = self.reading.lines_operation + self.reading.lines_event + self.reading.lines_other;
+        let Reading { lines_operation, lines_event, lines_other, lines_outside, .. } = self.reading;
+        let lines = lines_operation + lines_event + lines_other + lines_outside;
         let is_cut = bytes == 0 && files_damaged > 0;
         if is_cut
             || !self.stopped.is_empty()

@@ -193,8 +193,8 @@ impl<'a> LogsReading<'a> {
         let Self { mut log, mut collect, damaged, stopped, .. } = self;
         log.finish(&mut collect);
         let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&log.notices().offsets));
-        let notices = Some(log.notices().clone());
-        SourceDigest { notices, damaged, stopped, ..collect.gathered(log.reading(), zone) }
+        let (notices, covers) = (Some(log.notices().clone()), log.span());
+        SourceDigest { notices, damaged, stopped, covers, ..collect.gathered(log.reading(), zone) }
     }
 }
 

@@ -49,7 +49,7 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
         ));
     }
     let stop = stop()?;
-    let mut read = log_files::read(&args.files, collector(args, Source::Log), &Span::of(args), &stop)?;
+    let mut read = log_files::read(&args.files, collector(args, Source::Log), &Span::of(args)?, &stop)?;
     read.refuse_nothing(&args.files)?;
     show(args, &mut read, Shown::only(Source::Log))
 }
@@ -58,7 +58,7 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
 pub fn profiles(args: &DigestArgs) -> Result<u8> {
     let stop = stop()?;
     let zone = args.zone.asked().unwrap_or_default();
-    let collect = collector(args, Source::Profile).within(&Span::of(args), &zone);
+    let collect = collector(args, Source::Profile).within(&Span::of(args)?, &zone);
     let mut read = profiles::read(&args.files, collect, &stop)?;
     read.zone = zone;
     read.refuse_nothing(&args.files)?;
@@ -72,7 +72,7 @@ pub fn profiles_of(
     feed: impl FnOnce(&mut Profile, &mut Collector) -> Result<()>,
 ) -> Result<u8> {
     let zone = args.zone.asked().unwrap_or_default();
-    let mut collect = collector(args, Source::Profile).within(&Span::of(args), &zone);
+    let mut collect = collector(args, Source::Profile).within(&Span::of(args)?, &zone);
     let ignores_rate_limit = server.info().ignores_rate_limit();
     let mut profile = if ignores_rate_limit { Profile::without_rate_limit() } else { Profile::default() };
     feed(&mut profile, &mut collect)?;
@@ -163,6 +163,9 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Res
     let view = View::new(&read.digest, source, reading, read.notices.as_ref(), &wanted);
     let mut view = View { summaries: sources, ..view };
     view.notes.extend(notes);
+    if read.digest.totals().calls == 0 && read.hidden.operations() == 0 {
+        view.notes.extend(Span::of(args)?.without_operations(read));
+    }
     for what in &read.stopped {
         view.notes.insert(0, format!("NOT IN FULL: {what}"));
         eprintln!("mongosonar: {what}; all before it has been read");

@@ -84,7 +84,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     }
     let stop = super::stop()?;
     let inputs = Inputs::of(&args.files, &stop)?;
-    let span = Span::of(args);
+    let span = Span::of(args)?;
     let mut joined = JoinedSources::default();
     let mut zone = span.zone.clone();
     // All times are shown in the zone of the log, so it is read first.
@@ -96,6 +96,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
         zone.get_or_insert_with(|| read.zone.clone());
         Some(read)
     };
+    let covers = read_logs.as_ref().and_then(|read| read.covers);
     let zone = zone.unwrap_or_else(Zone::utc);
     let within = |source| collector(args, source).within(&span, &zone);
     if !inputs.captures.is_empty() {
@@ -116,7 +117,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     }
     let notes = apart(&joined.digest, &zone).into_iter().collect();
     let JoinedSources { digest, sources, reading, notices, hidden, damaged, stopped } = joined;
-    let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, stopped, zone };
+    let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone };
     let source = sources.first().map_or(Source::Wire, |summary| summary.source);
     show(args, &mut gathered, Shown { source: Some(source), sources: &sources, notes, server: None })
 }

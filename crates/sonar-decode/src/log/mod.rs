@@ -84,6 +84,8 @@ pub struct Log {
     spread: UnfinishedLine,
     /// The parts so far of lines that a container runtime cut, of standard output and standard error.
     parts: [UnfinishedLine; 2],
+    /// The time of the first line that had one.
+    first: Option<Timestamp>,
     /// The time of the last line that had one.
     last: Option<Timestamp>,
 }
@@ -125,6 +127,11 @@ impl Log {
     /// The time of the last line that had one.
     pub fn last_time(&self) -> Option<Timestamp> {
         self.last
+    }
+
+    /// The times of the first and the last line that had one, also outside of the time asked for.
+    pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
+        self.first.zip(self.last)
     }
 
     /// The counters of what was read and what was not.
@@ -181,7 +188,8 @@ impl Log {
         match kind {
             LineKind::Operation => &mut self.reading.lines_operation,
             LineKind::Event => &mut self.reading.lines_event,
-            LineKind::Other | LineKind::Outside | LineKind::ObjectBegin => &mut self.reading.lines_other,
+            LineKind::Other | LineKind::ObjectBegin => &mut self.reading.lines_other,
+            LineKind::Outside => &mut self.reading.lines_outside,
             LineKind::Empty => &mut self.reading.lines_empty,
             LineKind::Unknown => &mut self.reading.lines_unknown,
             LineKind::Malformed => &mut self.reading.lines_malformed,
@@ -310,9 +318,10 @@ impl Log {
     ) -> LineKind {
         self.reading.lines_unwrapped += u64::from(parsed.is_unwrapped);
         self.last = parsed.at.or(self.last);
-        if parsed.kind == LineKind::Outside {
-            self.reading.entries_outside += 1;
-        } else if let (Some(at), Some(minutes)) = (parsed.at, parsed.offset) {
+        self.first = self.first.or(parsed.at);
+        if parsed.kind != LineKind::Outside
+            && let (Some(at), Some(minutes)) = (parsed.at, parsed.offset)
+        {
             self.notices.offsets.record(at, minutes);
         }
         let thread = parsed.thread ^ self.server.rotate_right(16);

@@ -42,7 +42,7 @@ pub fn json(view: &View<'_>, out: impl Write) -> io::Result<()> {
             reading: view.reading.map(reading),
             coverage: view.coverage.map(|coverage| coverage.iter().map(|(name, _, n)| (name, n)).collect()),
             notices: view.notices.map(notices),
-            filtered: view.is_filtered,
+            filtered: !view.filter.is_empty(),
             hidden: HiddenObject::parts(&view.left_out(), view.sample),
             indexes_known: view.indexes.is_some(),
             index_hints: super::hint::all(view).iter().map(|one| hint(one, view)).collect(),

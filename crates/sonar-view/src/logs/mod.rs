@@ -207,8 +207,8 @@ pub struct View<'a> {
     pub sources: Vec<String>,
     /// The host of the operations, where the reader knows it; else what a log says of it.
     pub host: Option<String>,
-    /// A filter may have left rows out.
-    pub is_filtered: bool,
+    /// Rows that do not hold this are left out; empty for all.
+    pub filter: String,
     /// Operations that are not in the digest, because their class or role is not selected.
     pub hidden: Hidden,
     /// How many operations each sampled one stands for.
@@ -263,7 +263,7 @@ impl<'a> View<'a> {
             notes: reading.into_iter().flat_map(notes).collect(),
             sources: Vec::new(),
             host: None,
-            is_filtered: !needle.is_empty(),
+            filter: wanted.filter.clone(),
             hidden: Hidden::default(),
             sample: 1,
             rows,

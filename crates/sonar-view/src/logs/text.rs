@@ -278,6 +278,12 @@ fn total(source: Source, figures: &Figures) -> String {
 
 fn rows<W: Write>(view: &View<'_>, out: &mut Fitting<W>) -> io::Result<()> {
     const SPARK: usize = 12;
+    if view.rows_total == 0 {
+        if !view.filter.is_empty() && !view.digest.rows().is_empty() {
+            writeln!(out, "\nNo row contains {}.", escape(&format!("{:?}", view.filter)))?;
+        }
+        return Ok(());
+    }
     let by = view.digest.settings.by;
     let by_shape = matches!(by, GroupBy::Shape | GroupBy::Order);
     let mut headings = vec![
