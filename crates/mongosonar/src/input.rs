@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use sonar_view::kit::Count;
 
-use crate::exit::Interrupted;
+use crate::exit::{Interrupted, usage};
 use crate::{progress, stop};
 
 /// The name of an input for people.
@@ -83,6 +83,28 @@ impl Read for Pipe {
             }
         }
     }
+}
+
+/// Refuses a file that is named more than once, under whatever name: everything in it would count twice.
+///
+/// # Errors
+/// A file is named more than once.
+pub fn refuse_repeated(files: &[PathBuf]) -> Result<()> {
+    let mut seen = BTreeMap::new();
+    for path in files {
+        let stands_for = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
+        // What cannot be read says so when it is opened.
+        let Ok(metadata) = std::fs::metadata(stands_for) else { continue };
+        if let Some(other) = seen.insert((metadata.dev(), metadata.ino()), path) {
+            let (one, other) = (name(other), name(path));
+            let names = match one == other {
+                true => format!("{one} is named twice"),
+                false => format!("{one} and {other} are the same file"),
+            };
+            return Err(usage!("{names}: everything in it would count twice"));
+        }
+    }
+    Ok(())
 }
 
 fn by_what() -> String {

@@ -125,6 +125,29 @@ fn a_report_of_one_source_leaves_out_what_the_command_of_that_source_leaves_out(
     }
 }
 
+#[test]
+fn a_file_that_is_named_twice_is_refused() {
+    let folder = Folder::new("twice");
+    let log = folder.file("mongod.log", &inflated(LOG));
+    std::os::unix::fs::symlink(&log, folder.path("link.log")).unwrap();
+    let (log, link) = (log.display(), folder.path("link.log"));
+    let link = link.display();
+    let bson = fixture("mongod-4.0-mixed/profile/shop.bson.gz");
+    for words in [
+        format!("logs report {log} {log}"),
+        format!("logs report {log} {link}"),
+        "logs report - - < $L".to_owned(),
+        format!("report $W {log} {link}"),
+        "report $W $W".to_owned(),
+        format!("profiler report {0} {0}", bson.display()),
+    ] {
+        let output = in_bash(&words);
+        assert_eq!(output.status.code(), Some(2), "{words}: {output:?}");
+        assert!(text(&output.stderr).contains("count twice"), "{words}: {output:?}");
+    }
+    assert_eq!(in_bash(&format!("compare {log} {link}")).status.code(), Some(0));
+}
+
 /// Sends a signal to the program, run on these words, once it has begun to read `file`.
 fn interrupted(words: &str, file: &std::path::Path, name: &str) -> Output {
     let child = program(words.split_whitespace()).spawn().unwrap();

@@ -48,6 +48,7 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
             "which log? Name a file, or - for standard input; --uri only says where to look up indexes"
         ));
     }
+    input::refuse_repeated(&args.files)?;
     let stop = stop()?;
     let mut read = log_files::read(&args.files, collector(args, Source::Log), &Span::of(args)?, &stop)?;
     read.refuse_nothing(&args.files)?;
@@ -56,6 +57,7 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
 
 /// Runs `profiler report` on files.
 pub fn profiles(args: &DigestArgs) -> Result<u8> {
+    input::refuse_repeated(&args.files)?;
     let stop = stop()?;
     let zone = args.zone.asked().unwrap_or_default();
     let collect = collector(args, Source::Profile).within(&Span::of(args)?, &zone);

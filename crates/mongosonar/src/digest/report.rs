@@ -82,6 +82,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
             "which files? Name captures, logs and profiles; --uri only says where to look up indexes"
         ));
     }
+    input::refuse_repeated(&args.files)?;
     let stop = super::stop()?;
     let inputs = Inputs::of(&args.files, &stop)?;
     let span = Span::of(args)?;
