@@ -302,6 +302,7 @@ pub fn json(comparison: &Comparison<'_>, sides: &[Side; 2], out: impl Write) -> 
         "changed": comparison.pairs.len() - unchanged,
         "unchanged": unchanged,
         "unchanged_in_one": unchanged_in_one,
+        "not_compared": comparison.not_compared,
         "precision_ns": sides[0].source.precision_ns().max(sides[1].source.precision_ns()),
         "worse": comparison.is_worse(),
         "rows": comparison.pairs.iter().filter_map(row).collect::<Vec<_>>(),
