@@ -212,8 +212,8 @@ fn a_bench_tells_what_this_disk_would_take() {
     assert_eq!(found["random_once_ns"], found["random_all_ns"]);
     assert_eq!((&found["device"], &found["same_device"]), (&"vda".into(), &false.into()));
     let said = text(&run(&format!("io report {} --bench {bench}", path.display())).stdout).to_string();
-    assert!(said.contains("On vda, as disk bench found it on 2026-11-21, reading the 65.5MB"), "{said}");
-    assert!(said.contains("the bench was of vda, and the file lies on sdb1 sdb of db1"), "{said}");
+    assert!(said.contains("On vda, as disk bench measured it on 2026-11-21, reading the 65.5MB"), "{said}");
+    assert!(said.contains("the bench tested vda, and the file lies on sdb1 sdb of db1"), "{said}");
 
     // The same on the disk below the partition; on another machine; where nothing is named.
     let with = |name: &str, device: Value, host: Value| {
@@ -249,7 +249,7 @@ fn what_is_no_bench_is_refused_in_words() {
     }
 }
 
-/// Times of what lay in the page cache are those of memory, and that is said.
+/// Times of reads from the page cache are those of memory, and the report says so.
 #[test]
 fn times_of_memory_are_not_taken_for_the_disk_s() {
     let folder = Folder::new("io-memory");
@@ -257,7 +257,7 @@ fn times_of_memory_are_not_taken_for_the_disk_s() {
     let cold = folder.file("cold.msio", &made(&["conn1"], 65_536));
     let words = |path: &Path| text(&run(&format!("io report {}", path.display())).stdout).to_string();
     let (cached_words, cold_words) = (words(&cached), words(&cold));
-    assert!(cached_words.contains("are those of memory and not of the disk"), "{cached_words}");
+    assert!(cached_words.contains("The times are those of memory"), "{cached_words}");
     assert!(!cold_words.contains("those of memory"), "{cold_words}");
     let output = run(&format!("io report --json {}", cached.display()));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -91,6 +91,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     run.finish(&end)?;
     let (what, code) = match end {
         End::Complete => return Ok(OK),
+        // The reader of the output has gone, as in `| head`: it has all that it wanted.
+        End::Stopped(_) if stop::is_abandoned() => return Ok(OK),
         End::Damaged(what) => (what, TRUNCATED),
         End::Stopped(what) => (what, stop::reason().map_or(OK, |(_, code)| code)),
     };
