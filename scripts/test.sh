@@ -99,16 +99,16 @@ fi
 wait "$builds"
 heading "a static binary with musl"
 case $(cat "$logs/musl.code") in
-    0) passed=$((passed + 1)) ;;
-    77)
-        echo "skipped: $(grep '^dist-musl:' "$logs/musl" | tail -1)"
-        skipped=$((skipped + 1))
-        ;;
-    *)
-        echo "FAILED: a static binary with musl"
-        tail -40 "$logs/musl"
-        failed=$((failed + 1))
-        ;;
+0) passed=$((passed + 1)) ;;
+77)
+    echo "skipped: $(grep '^dist-musl:' "$logs/musl" | tail -1)"
+    skipped=$((skipped + 1))
+    ;;
+*)
+    echo "FAILED: a static binary with musl"
+    tail -40 "$logs/musl"
+    failed=$((failed + 1))
+    ;;
 esac
 
 heading "fuzz targets, $fuzz_seconds s each"

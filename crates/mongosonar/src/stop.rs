@@ -167,9 +167,8 @@ impl Signals {
             signals.push(SIGHUP);
         }
         let pipe = UnixStream::pair();
-        let caught = pipe.and_then(|(read, write)| {
-            SignalDelivery::with_pipe(read, write, SignalOnly::default(), &signals)
-        });
+        let caught =
+            pipe.and_then(|(read, write)| SignalDelivery::with_pipe(read, write, SignalOnly, &signals));
         Ok(Self { ending, caught: caught.context("cannot listen for signals")? })
     }
 

@@ -390,7 +390,7 @@ const BLOCKS: usize = 6;
 impl LongRun {
     /// Compares throughput before and after the wrap; `None` if it did not wrap, or too early or too late for
     /// a comparison. Consecutive seconds are correlated, so means of blocks of seconds are compared, at least
-    /// [`BLOCKS`] on each side.
+    /// `BLOCKS` on each side.
     pub fn loss(&self) -> Option<Loss> {
         let at = usize::try_from(self.wrapped_ns? / NS_PER_S).ok()?;
         let before = self.seconds.get(..at.saturating_sub(AROUND_S))?;

@@ -25,7 +25,7 @@ pub struct Heading {
 impl Heading {
     /// A column of figures, aligned right.
     pub const fn figure(title: &'static str, rank: u8) -> Self {
-        Self { title: title, rank, least: None, at_least: 0, keeps_end: false }
+        Self { title, rank, least: None, at_least: 0, keeps_end: false }
     }
 
     /// A column of text, aligned left, that may be cut to `least` columns.
