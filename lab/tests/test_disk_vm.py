@@ -75,8 +75,9 @@ ARRAYS_SCRIPT = """
     done < /arrays
     sync
     # A hundred reads of 4 KiB from each array, while nothing else runs.
-    mongosonar disk stat --json --interval 4s --count 1 > /tmp/stat &
-    sleep 1.5
+    mongosonar disk stat --json --interval 12s --count 1 > /tmp/stat &
+    # It takes seconds to start where the emulator shares its processor.
+    sleep 6
     while read name _; do dd if=/dev/$name of=/dev/null bs=4096 count=100 skip=1000 iflag=direct; done < /arrays
     wait $!
     xfs_spaceman -c info /mnt/raid0 > /tmp/info-raid0
