@@ -964,7 +964,7 @@ def test_check_finds_the_version_of_mongod_or_names_what_it_could_not_see(machin
         )
         assert not unseen
     else:
-        assert "not known" in found and "--mongod-version" in unseen[0] and source in unseen[0], unseen
+        assert "is unknown" in found and "--mongod-version" in unseen[0] and source in unseen[0], unseen
 
 
 # A mongod of root in its own PID namespace, so that no other one is visible; each command looks at it.
