@@ -113,11 +113,11 @@ fn advised(worth: Worth, args: &IoReorderArgs) -> String {
     match worth {
         Worth::Empty => "It is empty: there is nothing to rewrite.".to_owned(),
         Worth::Small => {
-            "It is small, so that a cache holds it whole: its order on the disk makes no difference."
+            "It is so small that a cache holds all of it: its order on the disk makes no difference."
                 .to_owned()
         }
         Worth::NotMeasured => format!(
-            "Cannot tell whether rewriting it is worth it: how much of the sample came from the device is not known here (that takes a mongod on this host, and root). {how}"
+            "Cannot tell whether rewriting it is worth it: it is unknown how much of the sample came from the device (that needs a mongod on this host, and root). {how}"
         ),
         Worth::FromCache => format!(
             "Cannot tell whether rewriting it is worth it: too little of the sample came from the device, so that its times are those of memory. {how}"
@@ -150,10 +150,10 @@ fn describe(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
         (Some(false), Some(free)) => {
             format!("Only {}B are free: it does not fit, and --apply is refused.", Count(free as f64))
         }
-        _ => "How much is free the server does not say: look before you do it.".to_owned(),
+        _ => "Free space is unknown; check it first.".to_owned(),
     };
     lines.push(format!(
-        "It is copied beside the original, which takes about another {}B until the end, on each member of a replica set. {space}",
+        "The copy takes about {}B more until the original is dropped, on each member of a replica set. {space}",
         Count(plan.needed_bytes() as f64),
     ));
     let (least, most) = plan.reading();
@@ -164,19 +164,22 @@ fn describe(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
     };
     let passes = plan.passes();
     lines.push(format!(
-        "Reading it takes {range} at the paces of the sample's parts (once in the order of {}, {passes} more {} in its own); longer where the sample came from the cache. Writing it and its indexes comes on top: a sample that changes nothing does not tell how long.",
+        "Reading it takes {range}, estimated from the fastest and slowest parts of the sample (once in the order of {}, {passes} more {} in its own); longer if the sample came from the cache. Writing it and its indexes takes additional time, which a sample cannot show.",
         escape(&args.index),
         if passes == 1 { "time" } else { "times" },
     ));
     lines.push(match &plan.unwatched {
-        None => "Writes in between are followed by a change stream, and stop it.".to_owned(),
+        None => "A change stream watches for writes during the copy; a write stops it.".to_owned(),
         Some(why) => format!(
-            "Writes in between cannot be followed ({}): what writes has to be stopped. A write that comes all the same changes the content, and stops it.",
+            "Writes during the copy cannot be watched ({}): stop everything that writes to it. A write is still found, because it changes the content, and stops the copy.",
             escape(why)
         ),
     });
     if plan.expires {
-        lines.push("Documents of it expire (expireAfterSeconds): each that is removed meanwhile is a write, and stops it.".to_owned());
+        lines.push(
+            "Its documents expire (expireAfterSeconds): each removal is a write, and stops the copy."
+                .to_owned(),
+        );
     }
     if let Some(left) = &plan.leftover {
         lines.push(format!("{}: look at it, then remove it with --clean.", escape(left)));

@@ -89,7 +89,7 @@ fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
         return Ok(());
     }
     let known = if view.indexes.is_some() { "; none that exists serves" } else { "" };
-    writeln!(out, "\nIndexes that may help (equality, sort, range{known}; look before you build):")?;
+    writeln!(out, "\nIndexes that may help (equality, sort, range{known}; check before building):")?;
     for one in all {
         let head =
             format!("{} {}: {:.1} of the time", one.hint.namespace, one.hint.index, Percent(one.share));
