@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sonar_decode::bson::{Fed, Key, Kind, Malformed, Opened, Skimmer, Step, Value, Visitor};
+use sonar_decode::bson::{
+    BsonValue, ElementKind, ElementStep, Fed, Key, MalformedBson, Opened, Skimmer, Visitor,
+};
 
 /// Writes down what it is told; enters, skips and leaves as the input says.
 struct Witness<'a> {
@@ -11,9 +13,9 @@ struct Witness<'a> {
 }
 
 impl Visitor for Witness<'_> {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         self.seen.push(format!("{:?} {kind:?} {value:?}", key.bytes));
-        if self.choices.next() == Some(&7) { Step::Leave } else { Step::Next }
+        if self.choices.next() == Some(&7) { ElementStep::Leave } else { ElementStep::Next }
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
@@ -39,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// Documents one after another, fed in pieces; what does not fit yet is presented again with more.
-fn walk(data: &[u8], size: usize, choices: &[u8]) -> (Vec<String>, Option<Malformed>) {
+fn walk(data: &[u8], size: usize, choices: &[u8]) -> (Vec<String>, Option<MalformedBson>) {
     let mut witness = Witness { seen: Vec::new(), choices: choices.iter().cycle() };
     let mut skimmer = Skimmer::new();
     let (mut start, mut end) = (0, 0);

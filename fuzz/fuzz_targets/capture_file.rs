@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sonar_decode::capture_file::{Error, MAX_BLOCK_LEN, Parser, Step};
+use sonar_decode::capture_file::{CaptureParser, Error, MAX_BLOCK_LEN, Step};
 use sonar_decode::testing::OwnedPacket;
 
 fuzz_target!(|input: &[u8]| {
@@ -14,7 +14,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn read(file: &[u8], size: usize) -> (Vec<OwnedPacket>, Result<(), Error>, u64) {
-    let mut parser = Parser::new();
+    let mut parser = CaptureParser::new();
     let mut packets = Vec::new();
     let (mut start, mut end) = (0, 0);
     loop {

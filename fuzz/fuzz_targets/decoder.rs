@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sonar_decode::capture_file::{Parser, Step};
+use sonar_decode::capture_file::{CaptureParser, Step};
 use sonar_decode::testing::OwnedPacket;
 use sonar_fuzz::decode;
 
@@ -11,7 +11,7 @@ use sonar_fuzz::decode;
 const MOST: usize = 400;
 
 fuzz_target!(|file: &[u8]| {
-    let mut parser = Parser::new();
+    let mut parser = CaptureParser::new();
     let (mut packets, mut at) = (Vec::new(), 0);
     while packets.len() < MOST {
         match parser.next(&file[at..]) {

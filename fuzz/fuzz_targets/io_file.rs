@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sonar_core::files::{Analysis, FileRole, IoAccess, ThreadRole, judge};
-use sonar_decode::io_file::{Block, Error, MAX_PAYLOAD, Parser, Step};
+use sonar_decode::io_file::{MAX_PAYLOAD, RecordingBlock, RecordingError, RecordingParser, RecordingStep};
 
 fuzz_target!(|input: &[u8]| {
     let [size, file @ ..] = input else { return };
@@ -17,28 +17,30 @@ fuzz_target!(|input: &[u8]| {
     let _ = judge(&analysis, |_| FileRole::Collection, |_| ThreadRole::of(&name));
 });
 
-fn read(file: &[u8], size: usize) -> (Vec<IoAccess>, Result<(), Error>) {
-    let mut parser = Parser::new();
+fn read(file: &[u8], size: usize) -> (Vec<IoAccess>, Result<(), RecordingError>) {
+    let mut parser = RecordingParser::new();
     let mut accesses = Vec::new();
     let (mut start, mut end) = (0, 0);
     loop {
         match parser.next(&file[start..end]) {
-            Ok(Step::Block { block, consumed }) => {
+            Ok(RecordingStep::Block { block, consumed }) => {
                 match block {
-                    Block::Accesses(mut block) => {
+                    RecordingBlock::Accesses(mut block) => {
                         accesses.extend(&mut block);
                         let _ = block.is_damaged();
                     }
-                    Block::Files(block) => assert!(block.count() <= MAX_PAYLOAD),
-                    Block::Threads(block) => assert!(block.count() <= MAX_PAYLOAD),
-                    Block::Info(block) => assert!(block.count() <= MAX_PAYLOAD),
-                    Block::Lost(block) => assert!(block.losses().total() < u64::MAX || file.len() > 10),
-                    Block::End { .. } | Block::Other => {}
+                    RecordingBlock::Files(block) => assert!(block.count() <= MAX_PAYLOAD),
+                    RecordingBlock::Threads(block) => assert!(block.count() <= MAX_PAYLOAD),
+                    RecordingBlock::Info(block) => assert!(block.count() <= MAX_PAYLOAD),
+                    RecordingBlock::Lost(block) => {
+                        assert!(block.losses().total() < u64::MAX || file.len() > 10)
+                    }
+                    RecordingBlock::End { .. } | RecordingBlock::Other => {}
                 }
                 assert!(consumed > 0);
                 start += consumed;
             }
-            Ok(Step::Need { at_least }) => {
+            Ok(RecordingStep::Need { at_least }) => {
                 assert!(at_least > end - start && at_least <= MAX_PAYLOAD + 12);
                 if end == file.len() {
                     return (accesses, parser.finish(end - start));

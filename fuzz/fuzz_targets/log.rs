@@ -4,13 +4,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use sonar_core::{Execution, Identity, Operation};
-use sonar_decode::entry::{ParsedEntry, Sink};
-use sonar_decode::log::{Log, Settings};
+use sonar_decode::entry::{EntrySink, ParsedEntry};
+use sonar_decode::log::{LogReader, LogSettings};
 
 #[derive(Default)]
 struct Operations(Vec<String>);
 
-impl Sink for Operations {
+impl EntrySink for Operations {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
         assert!(op.end >= op.start);
         assert!(op.latency_ns.is_none() || entries > 0);
@@ -19,7 +19,7 @@ impl Sink for Operations {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let (mut log, mut operations) = (Log::new(Settings::default()), Operations::default());
+    let (mut log, mut operations) = (LogReader::new(LogSettings::default()), Operations::default());
     let (mut reader, mut entry) = (log.reader(), ParsedEntry::default());
     for round in 0..2 {
         let before = std::mem::take(&mut operations.0);

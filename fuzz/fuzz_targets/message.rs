@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sonar_decode::testing::{Conversation, End};
+use sonar_decode::testing::{Conversation, ConversationEnd};
 use sonar_fuzz::{Input, decode, message};
 
 const OPCODES: [i32; 14] = [2013, 2004, 1, 2012, 2002, 2001, 2006, 2005, 2007, 2010, 2011, 1000, 2003, 2269];
@@ -18,8 +18,8 @@ fuzz_target!(|input: &[u8]| {
         }
         let choice = input.byte();
         let opcode = OPCODES[usize::from(choice & 0x0f) % OPCODES.len()];
-        let from = if choice & 0x80 == 0 { End::Client } else { End::Server };
-        let response_to = if from == End::Server { n - 1 } else { 0 };
+        let from = if choice & 0x80 == 0 { ConversationEnd::Client } else { ConversationEnd::Server };
+        let response_to = if from == ConversationEnd::Server { n - 1 } else { 0 };
         let len = usize::from(input.u16() & 0x07ff);
         turns.push((from, message(n, response_to, opcode, input.take(len))));
     }

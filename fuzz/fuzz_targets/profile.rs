@@ -3,14 +3,14 @@
 
 use libfuzzer_sys::fuzz_target;
 use sonar_core::{Execution, Identity, Operation};
-use sonar_decode::entry::Sink;
+use sonar_decode::entry::EntrySink;
 use sonar_decode::profile::{self, Profile};
-use sonar_decode::syntax::documents::{Documents, Found};
+use sonar_decode::syntax::documents::{Documents, FoundDocument};
 
 #[derive(Default)]
 struct Count(u64);
 
-impl Sink for Count {
+impl EntrySink for Count {
     fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {
         assert!(op.end >= op.start);
         self.0 += 1;
@@ -33,8 +33,8 @@ fuzz_target!(|data: &[u8]| {
     let (mut documents, mut rest) = (Documents::default(), data);
     while let Some(found) = documents.next(&mut rest) {
         match found {
-            Found::Document(document) => reader.printed(document, &mut count),
-            Found::Broken => reader.broken(),
+            FoundDocument::Document(document) => reader.printed(document, &mut count),
+            FoundDocument::Broken => reader.broken(),
         }
     }
     let reading = reader.reading();

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sonar_decode::testing::{Conversation, End};
-use sonar_fuzz::{Seen, Input, decode, message};
+use sonar_decode::testing::{Conversation, ConversationEnd};
+use sonar_fuzz::{Input, Seen, decode, message};
 
 const FIELDS: [&str; 6] = ["a", "b", "a.b", "items.0.n", "users.507f1f77bcf86cd799439011.x", "_id"];
 const COMPARISONS: [&str; 5] = ["$gt", "$lte", "$eq", "$ne", "$size"];
@@ -31,8 +31,11 @@ fuzz_target!(|input: &[u8]| {
 
 fn in_packets_of(request: &[u8], mss: usize) -> Vec<Seen> {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017").with_mss(mss);
-    talk.handshake().send(End::Client, request);
-    talk.send(End::Server, &message(2, 1, 2013, b"\0\0\0\0\0\x11\0\0\0\x01ok\0\0\0\0\0\0\0\xf0\x3f\0"));
+    talk.handshake().send(ConversationEnd::Client, request);
+    talk.send(
+        ConversationEnd::Server,
+        &message(2, 1, 2013, b"\0\0\0\0\0\x11\0\0\0\x01ok\0\0\0\0\0\0\0\xf0\x3f\0"),
+    );
     talk.close();
     decode(&talk.packets)
 }

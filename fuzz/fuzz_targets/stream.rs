@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sonar_core::{LinkType, Timestamp};
-use sonar_decode::testing::{Frame, OwnedPacket};
+use sonar_decode::testing::{OwnedPacket, TestFrame};
 use sonar_fuzz::{Input, decode, message};
 
 fuzz_target!(|input: &[u8]| {
@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
         let from_client = what & 1 == 0;
         let (source, destination) = if from_client { (client, server) } else { (server, client) };
         let stream = if from_client { &requests } else { &replies };
-        let mut frame = Frame::new(source.into(), destination.into());
+        let mut frame = TestFrame::new(source.into(), destination.into());
         frame.flags = if what & 2 == 0 { 0x18 } else { flags };
         frame.seq = wrap.wrapping_add(at).wrapping_add(if what & 4 == 0 { 0 } else { 1 << 30 });
         frame.ack = wrap.wrapping_add(u32::from(flags) << 4);

@@ -4,8 +4,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use sonar_core::operation::Opcode;
-use sonar_decode::bson::Slot;
-use sonar_decode::message::{Body, Content, Found, Reply, Request, SlotValues, Template, Templates};
+use sonar_decode::bson::NumberSlot;
+use sonar_decode::message::{
+    MessageBody, MessageSource, Reply, Request, SlotValues, Template, TemplateMatch, Templates,
+};
 use sonar_fuzz::Input;
 
 fuzz_target!(|input: &[u8]| {
@@ -39,28 +41,28 @@ impl Requests {
     fn check(&mut self, body: &[u8]) {
         let walked = walk(body, &mut self.request);
         match self.templates.find(body) {
-            Found::Known(known, numbers) => {
-                assert_eq!(walked, Some((known.clone(), numbers.get(Slot::Cursor))));
+            TemplateMatch::Known(known, numbers) => {
+                assert_eq!(walked, Some((known.clone(), numbers.get(NumberSlot::Cursor))));
             }
-            Found::Wanted(place) => {
+            TemplateMatch::Wanted(place) => {
                 if let Some((facts, cursor)) = walked
                     && let Some((template, numbers)) = Template::new(body, &mut self.request, facts)
-                    && numbers.get(Slot::Cursor) == cursor
+                    && numbers.get(NumberSlot::Cursor) == cursor
                 {
                     self.templates.add(place, template);
                 }
             }
-            Found::Unknown => {}
+            TemplateMatch::Unknown => {}
         }
     }
 }
 
 /// What a walk finds in a request, and the cursor that it names; `None` if it is not a request.
 fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)> {
-    let mut reader = Body::default();
+    let mut reader = MessageBody::default();
     request.reset(Opcode::Msg);
     reader.begin(Opcode::Msg, body.len() as u64);
-    reader.feed(body, &mut Content::Request(request)).ok()?;
+    reader.feed(body, &mut MessageSource::Request(request)).ok()?;
     if reader.left() > 0 || request.command.bytes().is_empty() {
         return None;
     }
@@ -94,9 +96,9 @@ fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)>
 }
 
 fn check_reply(templates: &mut Templates<Reply>, body: &[u8]) {
-    let (mut reader, mut reply) = (Body::default(), Reply::default());
+    let (mut reader, mut reply) = (MessageBody::default(), Reply::default());
     reader.begin(Opcode::Msg, body.len() as u64);
-    let read = reader.feed::<()>(body, &mut Content::Reply(&mut reply));
+    let read = reader.feed::<()>(body, &mut MessageSource::Reply(&mut reply));
     let walked = (read.is_ok() && reader.left() == 0).then_some(reply);
     let known_as = |known: &Reply, numbers: &SlotValues| {
         let mut reply = Reply::default();
@@ -104,8 +106,8 @@ fn check_reply(templates: &mut Templates<Reply>, body: &[u8]) {
         reply
     };
     match templates.find(body) {
-        Found::Known(known, numbers) => assert_eq!(walked, Some(known_as(known, &numbers))),
-        Found::Wanted(place) => {
+        TemplateMatch::Known(known, numbers) => assert_eq!(walked, Some(known_as(known, &numbers))),
+        TemplateMatch::Wanted(place) => {
             if let Some(reply) = walked
                 && let Some((template, numbers)) = Template::new(body, &mut Reply::default(), reply.clone())
                 && known_as(&reply, &numbers) == reply
@@ -113,6 +115,6 @@ fn check_reply(templates: &mut Templates<Reply>, body: &[u8]) {
                 templates.add(place, template);
             }
         }
-        Found::Unknown => {}
+        TemplateMatch::Unknown => {}
     }
 }

@@ -51,7 +51,7 @@ pub fn find(named: Option<&Path>) -> Option<PathBuf> {
 /// Reads the configuration; an empty one when there is no file.
 ///
 /// # Errors
-/// The file cannot be read, or a setting is wrong ([`crate::exit::Usage`]).
+/// The file cannot be read, or a setting is wrong ([`crate::exit::UsageError`]).
 pub fn load(named: Option<&Path>) -> Result<File> {
     let Some(path) = find(named) else { return Ok(File::default()) };
     let text = std::fs::read_to_string(&path)

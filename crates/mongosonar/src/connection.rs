@@ -207,13 +207,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct OptionLine {
         #[command(flatten)]
         server: ServerArgs,
     }
 
     fn named(arguments: &str) -> Result<Option<Target>> {
-        let line = Line::try_parse_from(["x"].into_iter().chain(arguments.split_whitespace()))?;
+        let line = OptionLine::try_parse_from(["x"].into_iter().chain(arguments.split_whitespace()))?;
         line.server.named()
     }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[derive(Parser)]
-    struct Capture {
+    struct CaptureWriter {
         #[arg(long)]
         port: Option<u16>,
         #[command(flatten)]
@@ -248,7 +248,7 @@ mod tests {
     fn a_port_to_capture_counts_for_a_host_without_one() {
         let uri = |arguments: &str| {
             let words = ["x"].into_iter().chain(arguments.split_whitespace());
-            let Capture { port, server } = Capture::try_parse_from(words).unwrap();
+            let CaptureWriter { port, server } = CaptureWriter::try_parse_from(words).unwrap();
             server.named(port).unwrap().map(|target| target.uri().to_owned())
         };
         for (arguments, expected) in [
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_password_is_in_no_debug_output() {
-        let line = Line::try_parse_from(["x", "--password", "s3cret"]).unwrap();
+        let line = OptionLine::try_parse_from(["x", "--password", "s3cret"]).unwrap();
         assert!(!format!("{:?}", line.server).contains("s3cret"));
     }
 }

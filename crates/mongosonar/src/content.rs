@@ -6,14 +6,14 @@ use std::io::{self, Read};
 
 use anyhow::{Context, Result, bail};
 use memchr::memmem;
-use sonar_decode::log::{Log, Settings};
+use sonar_decode::log::{LogReader, LogSettings};
 
 /// The most bytes to look at.
 pub const HEAD: usize = 64 << 10;
 
 /// What a file holds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Content {
+pub enum FileContent {
     /// No bytes at all.
     Empty,
     /// pcap, pcapng.
@@ -48,7 +48,7 @@ pub enum Content {
     Binary,
 }
 
-impl Content {
+impl FileContent {
     /// The content of a file that begins with `head`, by its first [`HEAD`] bytes.
     pub fn of(head: &[u8]) -> Self {
         let head = head.get(..HEAD).unwrap_or(head);
@@ -99,7 +99,7 @@ impl Content {
 }
 
 /// What it is, as it stands behind "this is".
-impl fmt::Display for Content {
+impl fmt::Display for FileContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "an empty file",
@@ -128,7 +128,7 @@ impl fmt::Display for Content {
 ///
 /// # Errors
 /// It is certainly something else.
-pub fn refuse_foreign(name: &str, content: Content, readable: &[Content]) -> Result<()> {
+pub fn refuse_foreign(name: &str, content: FileContent, readable: &[FileContent]) -> Result<()> {
     if content.is_foreign_to(readable) {
         bail!("{name}: {}", advice(content));
     }
@@ -136,7 +136,7 @@ pub fn refuse_foreign(name: &str, content: Content, readable: &[Content]) -> Res
 }
 
 /// What it is, and what reads it.
-pub fn advice(content: Content) -> String {
+pub fn advice(content: FileContent) -> String {
     match content.command() {
         Some(command) => format!("this is {content}; use `{command}`"),
         None => format!("this is {content}"),
@@ -145,12 +145,12 @@ pub fn advice(content: Content) -> String {
 
 /// Why a reader of `wanted` could not read a file that begins with `head` and continues with `rest`: what the file is
 /// instead, if that is known, else `otherwise`.
-pub fn instead(head: &[u8], rest: impl Read, wanted: Content, otherwise: &dyn fmt::Display) -> String {
+pub fn instead(head: &[u8], rest: impl Read, wanted: FileContent, otherwise: &dyn fmt::Display) -> String {
     let mut bytes = head.to_vec();
     // An error here does not matter: there is one already.
     let _ = rest.take(HEAD.saturating_sub(bytes.len()) as u64).read_to_end(&mut bytes);
-    let content = Content::of(&bytes);
-    if content == wanted || matches!(content, Content::Text | Content::Binary) {
+    let content = FileContent::of(&bytes);
+    if content == wanted || matches!(content, FileContent::Text | FileContent::Binary) {
         return otherwise.to_string();
     }
     let use_it = content.command().map_or_else(String::new, |command| format!("; use `{command}`"));
@@ -160,7 +160,7 @@ pub fn instead(head: &[u8], rest: impl Read, wanted: Content, otherwise: &dyn fm
 /// A file of known content.
 pub struct Peeked {
     /// What it holds.
-    pub content: Content,
+    pub content: FileContent,
     /// Reads all of it.
     pub reader: Box<dyn Read>,
 }
@@ -173,7 +173,7 @@ pub fn peek(mut reader: Box<dyn Read>, name: &str) -> Result<Peeked> {
     let mut head = Vec::new();
     // An error further on does not matter yet: the reader gets it again.
     let read = reader.by_ref().take(HEAD as u64).read_to_end(&mut head);
-    let content = Content::of(&head);
+    let content = FileContent::of(&head);
     let rest: Box<dyn Read> = match read {
         Ok(_) => reader,
         Err(error) if head.is_empty() => return Err(error).with_context(|| format!("cannot read {name}")),
@@ -191,27 +191,27 @@ impl Read for Failed {
     }
 }
 
-fn by_magic(head: &[u8]) -> Option<Content> {
+fn by_magic(head: &[u8]) -> Option<FileContent> {
     const WIRED_TIGER: &[u8] = &[0x41, 0xd8, 0x01, 0x00];
     let magic = u32::from_le_bytes(*head.first_chunk::<4>()?);
     Some(match magic {
-        0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 | 0x0a0d_0d0a => Content::Capture,
-        0x8199_e26d => Content::Archive,
-        _ if head.starts_with(sonar_decode::io_file::MAGIC) => Content::Accesses,
-        _ if head.starts_with(WIRED_TIGER) => Content::WiredTiger,
+        0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 | 0x0a0d_0d0a => FileContent::Capture,
+        0x8199_e26d => FileContent::Archive,
+        _ if head.starts_with(sonar_decode::io_file::MAGIC) => FileContent::Accesses,
+        _ if head.starts_with(WIRED_TIGER) => FileContent::WiredTiger,
         _ if head.starts_with(&[0x1f, 0x8b]) || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) => {
-            Content::Compressed
+            FileContent::Compressed
         }
         // {_id: Date, type: int, …}
         _ if head.get(4..9) == Some(b"\x09_id\0") && head.get(17..23) == Some(b"\x10type\0") => {
-            Content::Diagnostic
+            FileContent::Diagnostic
         }
         _ => return None,
     })
 }
 
 /// Which command of this program wrote this JSON.
-fn own_kind(text: &[u8]) -> Option<Content> {
+fn own_kind(text: &[u8]) -> Option<FileContent> {
     // It may have been formatted.
     let start: Vec<u8> = text.iter().take(512).copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let after = |mark: &[u8]| memmem::find(&start, mark).map(|at| &start[at + mark.len()..]);
@@ -221,10 +221,10 @@ fn own_kind(text: &[u8]) -> Option<Content> {
     let kind = after(b"\"kind\":\"")?;
     let kind = &kind[..memchr::memchr(b'"', kind)?];
     Some(match kind {
-        b"digest" => Content::Digest,
-        b"comparison" => Content::Comparison,
-        b"disk_bench" => Content::DiskBench,
-        _ => Content::OwnJson,
+        b"digest" => FileContent::Digest,
+        b"comparison" => FileContent::Comparison,
+        b"disk_bench" => FileContent::DiskBench,
+        _ => FileContent::OwnJson,
     })
 }
 
@@ -236,7 +236,7 @@ fn is_log(text: &[u8]) -> bool {
         // The first line may be longer than `head`.
         return true;
     }
-    let mut log = Log::new(Settings::default());
+    let mut log = LogReader::new(LogSettings::default());
     text.split(|byte| *byte == b'\n').take(LINES).for_each(|line| log.line(line, &mut ()));
     let reading = log.reading();
     log.last_time().is_some() && reading.lines_operation + reading.lines_event + reading.lines_other > 0
@@ -270,52 +270,53 @@ mod tests {
     fn each_kind_of_file_is_known_by_its_first_bytes() {
         let bson = |body: &[u8]| [&(body.len() as u32 + 5).to_le_bytes(), body, b"\0"].concat();
         let diagnostic = [b"\x09_id\0".as_slice(), &[0; 8], b"\x10type\0", &[1, 0, 0, 0]].concat();
-        let cases: [(&[u8], Content); 21] = [
-            (b"", Content::Empty),
-            (&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0], Content::Capture),
-            (&[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0], Content::Capture),
-            (b"MSONARIO\x01\0", Content::Accesses),
-            (&[0x41, 0xd8, 1, 0, 1, 0, 0, 0, 9, 9], Content::WiredTiger),
-            (&[0x6d, 0xe2, 0x99, 0x81, 1, 0, 0, 0], Content::Archive),
-            (&bson(&diagnostic), Content::Diagnostic),
-            (&bson(b"\x02op\0\x06\0\0\0query\0"), Content::ProfileBson),
-            (b"{\"schema\":1,\"kind\":\"digest\",\"source\":\"log\"", Content::Digest),
-            (b"{\n  \"schema\": 1,\n  \"kind\": \"comparison\"", Content::Comparison),
-            (b"{\"schema\":1,\"kind\":\"disk_bench\"", Content::DiskBench),
-            (b"{\"schema\":1,\"kind\":\"disk_stat\"", Content::OwnJson),
-            (b"{\"op\":\"query\",\"ns\":\"a.b\",\"millis\":3}\n", Content::ProfileText),
-            (b"[\n  {\n    op: 'query',\n    ns: 'a.b',\n", Content::ProfileText),
-            (b"shop> db.system.profile.find()\n[ { op: 'query', ns: 'a.b'", Content::ProfileText),
+        let cases: [(&[u8], FileContent); 21] = [
+            (b"", FileContent::Empty),
+            (&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0], FileContent::Capture),
+            (&[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0], FileContent::Capture),
+            (b"MSONARIO\x01\0", FileContent::Accesses),
+            (&[0x41, 0xd8, 1, 0, 1, 0, 0, 0, 9, 9], FileContent::WiredTiger),
+            (&[0x6d, 0xe2, 0x99, 0x81, 1, 0, 0, 0], FileContent::Archive),
+            (&bson(&diagnostic), FileContent::Diagnostic),
+            (&bson(b"\x02op\0\x06\0\0\0query\0"), FileContent::ProfileBson),
+            (b"{\"schema\":1,\"kind\":\"digest\",\"source\":\"log\"", FileContent::Digest),
+            (b"{\n  \"schema\": 1,\n  \"kind\": \"comparison\"", FileContent::Comparison),
+            (b"{\"schema\":1,\"kind\":\"disk_bench\"", FileContent::DiskBench),
+            (b"{\"schema\":1,\"kind\":\"disk_stat\"", FileContent::OwnJson),
+            (b"{\"op\":\"query\",\"ns\":\"a.b\",\"millis\":3}\n", FileContent::ProfileText),
+            (b"[\n  {\n    op: 'query',\n    ns: 'a.b',\n", FileContent::ProfileText),
+            (b"shop> db.system.profile.find()\n[ { op: 'query', ns: 'a.b'", FileContent::ProfileText),
             (
                 b"{\"t\":{\"$date\":\"2026-05-01T10:00:00.120+00:00\"},\"s\":\"I\",\"c\":\"NETWORK\",\"id\":22943,\"ctx\":\"listener\",\"msg\":\"Connection accepted\",\"attr\":{}}\n",
-                Content::Log,
+                FileContent::Log,
             ),
-            (b"2026-11-21T00:39:39.510+0000 I CONTROL  [initandlisten] MongoDB starting\n", Content::Log),
-            (b"# README\nSome text, some more.\n", Content::Text),
-            (b"{\"a\": 1}\n", Content::Text),
-            (b"\x7fELF\x02\x01\x01\0\0\0", Content::Binary),
-            (&[0x1f, 0x8b, 8, 0], Content::Compressed),
+            (b"2026-11-21T00:39:39.510+0000 I CONTROL  [initandlisten] MongoDB starting\n", FileContent::Log),
+            (b"# README\nSome text, some more.\n", FileContent::Text),
+            (b"{\"a\": 1}\n", FileContent::Text),
+            (b"\x7fELF\x02\x01\x01\0\0\0", FileContent::Binary),
+            (&[0x1f, 0x8b, 8, 0], FileContent::Compressed),
         ];
         for (head, expected) in cases {
-            assert_eq!(Content::of(head), expected, "{}", String::from_utf8_lossy(head));
+            assert_eq!(FileContent::of(head), expected, "{}", String::from_utf8_lossy(head));
         }
     }
 
     #[test]
     fn the_command_that_reads_it_is_named() {
-        let refused = refuse_foreign("wire.pcap", Content::Capture, &[Content::Log]).unwrap_err().to_string();
+        let refused =
+            refuse_foreign("wire.pcap", FileContent::Capture, &[FileContent::Log]).unwrap_err().to_string();
         assert_eq!(refused, "wire.pcap: this is a packet capture; use `mongosonar queries --read FILE`");
-        assert!(refuse_foreign("a", Content::Text, &[Content::Log]).is_ok(), "its reader finds out");
+        assert!(refuse_foreign("a", FileContent::Text, &[FileContent::Log]).is_ok(), "its reader finds out");
         let bytes = b"2026-11-21T00:39:39.510+0000 I CONTROL  [initandlisten] MongoDB starting\n";
         let (head, rest) = bytes.split_at(4);
-        assert!(instead(head, rest, Content::Capture, &"no capture").contains("mongosonar logs report"));
-        assert_eq!(instead(b"abc", io::empty(), Content::Capture, &"no capture"), "no capture");
+        assert!(instead(head, rest, FileContent::Capture, &"no capture").contains("mongosonar logs report"));
+        assert_eq!(instead(b"abc", io::empty(), FileContent::Capture, &"no capture"), "no capture");
     }
 
     proptest::proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..600)) {
-            let _ = Content::of(&bytes).to_string();
+            let _ = FileContent::of(&bytes).to_string();
         }
     }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
-use sonar_sys::host::listeners::Found;
-use sonar_sys::probe::{self, Verdict};
+use sonar_sys::host::listeners::FoundListeners;
+use sonar_sys::probe::{self, ProbeVerdict};
 use sonar_sys::{Host, RingConfig};
 
 use crate::config;
@@ -25,7 +25,7 @@ pub struct DoctorArgs {
 
 /// One line.
 #[derive(Serialize)]
-struct Line {
+struct DoctorLine {
     name: String,
     /// The commands that need it.
     commands: &'static str,
@@ -34,7 +34,7 @@ struct Line {
     remedy: Option<String>,
 }
 
-impl Line {
+impl DoctorLine {
     fn new(name: &str, commands: &'static str) -> Self {
         Self { name: name.to_owned(), commands, verdict: "ok", found: String::new(), remedy: None }
     }
@@ -56,15 +56,15 @@ impl Line {
 pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     let json = args.json;
     let host = Host::live();
-    let mut lines: Vec<Line> = probe::all(&RingConfig::default(), &host)
+    let mut lines: Vec<DoctorLine> = probe::all(&RingConfig::default(), &host)
         .into_iter()
-        .map(|check| Line {
+        .map(|check| DoctorLine {
             name: check.name.to_owned(),
             commands: "queries",
             verdict: match check.verdict {
-                Verdict::Ok => "ok",
-                Verdict::Warning => "warning",
-                Verdict::Problem => "problem",
+                ProbeVerdict::Ok => "ok",
+                ProbeVerdict::Warning => "warning",
+                ProbeVerdict::Problem => "problem",
             },
             found: check.found,
             remedy: check.remedy,
@@ -95,7 +95,7 @@ pub fn run(args: &DoctorArgs, config_file: Option<&Path>) -> Result<u8> {
     Ok(if lines.iter().any(|line| line.verdict == "problem") { PROBLEM } else { OK })
 }
 
-fn servers(found: io::Result<Found>) -> Line {
+fn servers(found: io::Result<FoundListeners>) -> DoctorLine {
     let (verdict, found, remedy) = match found {
         Ok(found) if found.listeners.is_empty() => {
             let hidden =
@@ -110,10 +110,10 @@ fn servers(found: io::Result<Found>) -> Line {
         }
         Err(error) => ("warning", format!("cannot look for mongod and mongos: {error}"), None),
     };
-    Line { verdict, found, remedy, ..Line::new("servers", "queries, io live, io record") }
+    DoctorLine { verdict, found, remedy, ..DoctorLine::new("servers", "queries, io live, io record") }
 }
 
-fn configuration(named: Option<&Path>) -> Line {
+fn configuration(named: Option<&Path>) -> DoctorLine {
     let (verdict, found, remedy) = match (config::find(named), config::load(named)) {
         (Some(path), Ok(_)) => ("ok", format!("read from {}", path.display()), None),
         (None, _) => ("ok", "none; defaults are used".to_owned(), None),
@@ -121,13 +121,13 @@ fn configuration(named: Option<&Path>) -> Line {
             ("problem", format!("{error:#}"), Some(format!("edit {}", path.display())))
         }
     };
-    Line { verdict, found, remedy, ..Line::new("configuration", "all") }
+    DoctorLine { verdict, found, remedy, ..DoctorLine::new("configuration", "all") }
 }
 
-fn terminal() -> Line {
+fn terminal() -> DoctorLine {
     let found = match (io::stdout().is_terminal(), crossterm::terminal::size()) {
         (true, Ok((columns, rows))) => format!("{columns} columns, {rows} rows: live view"),
         _ => "standard output is no terminal: a table for each interval".to_owned(),
     };
-    Line::new("terminal", "queries, io live").ok(found)
+    DoctorLine::new("terminal", "queries, io live").ok(found)
 }

@@ -40,15 +40,15 @@ pub fn help() -> String {
 
 /// An argument that is wrong in a way that shows only after all of them have been read.
 #[derive(Debug)]
-pub struct Usage(pub String);
+pub struct UsageError(pub String);
 
-impl fmt::Display for Usage {
+impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Usage {}
+impl std::error::Error for UsageError {}
 
 /// An input was not read to its end because the command was stopped, and there is no result without the rest of it.
 #[derive(Debug)]
@@ -65,14 +65,14 @@ impl std::error::Error for Interrupted {}
 /// Makes an [`anyhow::Error`] of wrong arguments, with the syntax of `format!`.
 macro_rules! usage {
     ($($part:tt)*) => {
-        ::anyhow::Error::new($crate::exit::Usage(format!($($part)*)))
+        ::anyhow::Error::new($crate::exit::UsageError(format!($($part)*)))
     };
 }
 pub(crate) use usage;
 
 /// The exit code of an error.
 pub fn code(error: &anyhow::Error) -> u8 {
-    use sonar_mongo::Error::{ConnectionString, Filter};
+    use sonar_mongo::ServerError::{ConnectionString, Filter};
     let is_interrupted = |cause: &(dyn std::error::Error + 'static)| {
         // An I/O error does not name what it is made of among its causes.
         let io = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
@@ -83,10 +83,10 @@ pub fn code(error: &anyhow::Error) -> u8 {
     {
         return code;
     }
-    let of_driver = |error: &sonar_mongo::Error| matches!(error, ConnectionString(_) | Filter(_));
-    let is_usage = error.downcast_ref::<Usage>().is_some()
-        || error.downcast_ref::<sonar_mongo::Error>().is_some_and(of_driver)
-        || error.chain().any(|cause| cause.is::<Usage>());
+    let of_driver = |error: &sonar_mongo::ServerError| matches!(error, ConnectionString(_) | Filter(_));
+    let is_usage = error.downcast_ref::<UsageError>().is_some()
+        || error.downcast_ref::<sonar_mongo::ServerError>().is_some_and(of_driver)
+        || error.chain().any(|cause| cause.is::<UsageError>());
     if is_usage { USAGE } else { FAILED }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use sonar_sys::helper::Helper;
-use sonar_sys::privileges::{self, Duty, Files};
+use sonar_sys::privileges::{self, Duty, FileAccess};
 
 /// Reports once which privileges cannot be dropped here, and why.
 fn lacking(what: &str, error: &io::Error) {
@@ -20,7 +20,7 @@ fn lacking(what: &str, error: &io::Error) {
 /// read files below the folders `read`, and keeps the capabilities `keep`.
 pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
     let read: Vec<&Path> = read.iter().map(Path::new).collect();
-    for (what, error) in privileges::give_up(duty, Files::Below(&read), keep) {
+    for (what, error) in privileges::give_up(duty, FileAccess::Below(&read), keep) {
         lacking(what, &error);
     }
 }
@@ -28,7 +28,7 @@ pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
 /// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those
 /// it starts. It keeps the network and reads files: for a thread that talks to a server.
 pub fn give_up_but_network() {
-    for (what, error) in privileges::give_up(Duty::Client, Files::ReadOnly, &[]) {
+    for (what, error) in privileges::give_up(Duty::Client, FileAccess::ReadOnly, &[]) {
         lacking(what, &error);
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use sonar_sys::Host;
-use sonar_sys::host::listeners::{Found, Search};
+use sonar_sys::host::listeners::{FoundListeners, ListenerSearch};
 use sonar_sys::host::process::Process;
 
 /// The program that stores data.
@@ -34,14 +34,14 @@ pub fn mongodb(host: &Host) -> Vec<Process> {
 ///
 /// # Errors
 /// Processes cannot be listed.
-pub fn listeners(host: &Host) -> io::Result<Found> {
-    host.listeners(Search { names: &SERVING, port_options: &PORT_OPTIONS })
+pub fn listeners(host: &Host) -> io::Result<FoundListeners> {
+    host.listeners(ListenerSearch { names: &SERVING, port_options: &PORT_OPTIONS })
 }
 
 /// The ports of every mongod.
 ///
 /// # Errors
 /// Processes cannot be listed.
-pub fn mongod_listeners(host: &Host) -> io::Result<Found> {
-    host.listeners(Search { names: &[MONGOD], port_options: &PORT_OPTIONS })
+pub fn mongod_listeners(host: &Host) -> io::Result<FoundListeners> {
+    host.listeners(ListenerSearch { names: &[MONGOD], port_options: &PORT_OPTIONS })
 }

@@ -30,7 +30,7 @@ const MOMENT: Duration = Duration::from_millis(50);
 
 /// What a command does once it is asked to stop.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub enum StopBehavior {
     /// It ends. If that takes long, or it is asked again, it is ended.
     Prompt,
     /// It has something to restore or to remove, and takes its time for that.
@@ -43,7 +43,7 @@ pub struct Stop {
     flag: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
     abandoned: Arc<AtomicBool>,
-    requests: sonar_mongo::Stop,
+    requests: sonar_mongo::StopFlag,
 }
 
 impl Stop {
@@ -58,7 +58,7 @@ impl Stop {
     }
 
     /// The requests, for work on a server.
-    pub fn requests(&self) -> &sonar_mongo::Stop {
+    pub fn requests(&self) -> &sonar_mongo::StopFlag {
         &self.requests
     }
 
@@ -130,7 +130,7 @@ pub fn unless_gone<T>(outcome: std::io::Result<T>) -> Result<Option<T>> {
 ///
 /// # Errors
 /// The handlers cannot be installed, or the thread cannot be started.
-pub fn listen(ending: Ending) -> Result<Stop> {
+pub fn listen(ending: StopBehavior) -> Result<Stop> {
     listen_confined(ending, || {})
 }
 
@@ -138,7 +138,7 @@ pub fn listen(ending: Ending) -> Result<Stop> {
 ///
 /// # Errors
 /// As [`listen`].
-pub fn listen_confined(ending: Ending, confine: impl FnOnce()) -> Result<Stop> {
+pub fn listen_confined(ending: StopBehavior, confine: impl FnOnce()) -> Result<Stop> {
     match STOP.get() {
         Some((stop, _)) => Ok(stop.clone()),
         None => Signals::catch(ending)?.watch(confine),
@@ -148,7 +148,7 @@ pub fn listen_confined(ending: Ending, confine: impl FnOnce()) -> Result<Stop> {
 /// Signals that are caught, and not handled before [`Signals::watch`].
 #[derive(Debug)]
 pub struct Signals {
-    ending: Ending,
+    ending: StopBehavior,
     caught: SignalDelivery<UnixStream, SignalOnly>,
 }
 
@@ -157,9 +157,9 @@ impl Signals {
     ///
     /// # Errors
     /// The handlers cannot be installed.
-    pub fn catch(ending: Ending) -> Result<Self> {
+    pub fn catch(ending: StopBehavior) -> Result<Self> {
         let mut signals = vec![SIGINT, SIGTERM];
-        if ending == Ending::Careful {
+        if ending == StopBehavior::Careful {
             signals.push(SIGQUIT);
         }
         // nohup has it ignored, which a handler would undo.
@@ -199,10 +199,15 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 /// Passes requests on, and ends the program where it does not end by itself.
-fn guard(stop: &Stop, ending: Ending, streams: &Streams, mut caught: SignalDelivery<UnixStream, SignalOnly>) {
+fn guard(
+    stop: &Stop,
+    ending: StopBehavior,
+    streams: &Streams,
+    mut caught: SignalDelivery<UnixStream, SignalOnly>,
+) {
     let mut first: Option<Instant> = None;
     loop {
-        let deadline = first.filter(|_| ending == Ending::Prompt).map(|first| first + stop.patience());
+        let deadline = first.filter(|_| ending == StopBehavior::Prompt).map(|first| first + stop.patience());
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let mut is_asked = false;
         match streams.wait(caught.get_read(), left) {
@@ -232,7 +237,7 @@ fn guard(stop: &Stop, ending: Ending, streams: &Streams, mut caught: SignalDeliv
         if is_again {
             stop.requests.ask();
         }
-        if ending == Ending::Prompt && (is_again || since >= stop.patience()) {
+        if ending == StopBehavior::Prompt && (is_again || since >= stop.patience()) {
             sonar_view::queries::live::restore_terminal();
             std::process::exit(128 + stop.signal.load(Ordering::Relaxed) as i32);
         }
@@ -240,12 +245,12 @@ fn guard(stop: &Stop, ending: Ending, streams: &Streams, mut caught: SignalDeliv
 }
 
 /// Ctrl-Z in a live view, and what stops and continues the program otherwise.
-pub struct Job {
+pub struct JobState {
     stopped: Arc<AtomicBool>,
     continued: Arc<AtomicBool>,
 }
 
-impl Job {
+impl JobState {
     /// Follows the signals from now on.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use sonar_core::Class;
-use sonar_view::queries::Classes;
+use sonar_view::queries::ClassSet;
 
 #[derive(ValueEnum, Copy, Clone, Debug, PartialEq, Eq)]
 pub enum ClassArg {
@@ -18,7 +18,7 @@ pub enum ClassArg {
 
 impl ClassArg {
     /// The classes asked for; without any, only `user`.
-    pub fn classes(asked: &[Self]) -> Classes {
+    pub fn classes(asked: &[Self]) -> ClassSet {
         let class = |one: &Self| match one {
             Self::User => Some(Class::User),
             Self::Internal => Some(Class::Internal),
@@ -28,9 +28,9 @@ impl ClassArg {
             Self::All => None,
         };
         if asked.contains(&Self::All) {
-            Classes::ALL
+            ClassSet::ALL
         } else if asked.is_empty() {
-            Classes::USER
+            ClassSet::USER
         } else {
             asked.iter().filter_map(class).collect()
         }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use sonar_decode::capture_file::{Interface, Parser, Section, Step, Writer};
+use sonar_decode::capture_file::{CaptureParser, InterfaceDescription, PcapngWriter, SectionHeader, Step};
 use support::*;
 
 const ALL: &str = "--class all --role all";
@@ -92,13 +92,13 @@ fn the_same_figures_come_from_a_pipe_and_from_every_compression_and_format() {
 
 /// The same packets as a pcapng file.
 fn pcapng(pcap: &[u8]) -> Vec<u8> {
-    let (mut parser, mut at, mut out) = (Parser::new(), 0, Vec::new());
-    let mut writer = Writer::begin(&Section::default(), &mut out);
+    let (mut parser, mut at, mut out) = (CaptureParser::new(), 0, Vec::new());
+    let mut writer = PcapngWriter::begin(&SectionHeader::default(), &mut out);
     let mut number = None;
     loop {
         match parser.next(&pcap[at..]).unwrap() {
             Step::Packet { packet, consumed } => {
-                let interface = Interface { name: "", link: packet.link, snap_len: 0 };
+                let interface = InterfaceDescription { name: "", link: packet.link, snap_len: 0 };
                 let number = *number.get_or_insert_with(|| writer.interface(&interface, &mut out).unwrap());
                 writer.packet(number, &packet, &mut out);
                 at += consumed;

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
-use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
+use sonar_decode::io_file::{FileEntry, RecordingWriter, ThreadEntry};
 use support::{Folder, recorded_reads, run, text};
 
 fn report(name: &str) -> Value {
@@ -122,7 +122,7 @@ fn two_recordings_stand_side_by_side() {
 fn names_that_the_server_gave_are_shown() {
     let folder = Folder::new("io-names");
     let mut out = Vec::new();
-    let mut writer = Writer::begin(&[("source", "a test")], &mut out);
+    let mut writer = RecordingWriter::begin(&[("source", "a test")], &mut out);
     writer.file(&FileEntry { file: 1, device: 0, inode: 0, path: "/db/collection-1-2.wt" }, &mut out);
     writer.info(&[("holds 1", "shop.orders"), ("holds 2x", "no number")], &mut out);
     let access = IoAccess {
@@ -151,7 +151,7 @@ fn names_that_the_server_gave_are_shown() {
 fn made(threads: &[&str], device_bytes: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let info = [("host", "db1"), ("device 264241152", "sdb1 sdb")];
-    let mut writer = Writer::begin(&info, &mut out);
+    let mut writer = RecordingWriter::begin(&info, &mut out);
     let path = "/db/collection-1-2.wt";
     writer.file(&FileEntry { file: 1, device: 264_241_152, inode: 7, path }, &mut out);
     for (thread, name) in threads.iter().enumerate() {
@@ -265,7 +265,11 @@ fn times_of_memory_are_not_taken_for_the_disk_s() {
 }
 
 /// Reads of 4 KiB of a collection, `blocks` times at random; so many of them from the device.
-fn small_reads(writer: &mut Writer, out: &mut Vec<u8>, (file, blocks, from_device): (u32, u64, u64)) {
+fn small_reads(
+    writer: &mut RecordingWriter,
+    out: &mut Vec<u8>,
+    (file, blocks, from_device): (u32, u64, u64),
+) {
     let path = format!("/db/collection-{file}-2.wt");
     writer.file(&FileEntry { file, device: 264_241_152, inode: u64::from(file), path: &path }, out);
     for n in 0..2_000u64 {
@@ -287,7 +291,7 @@ fn small_reads(writer: &mut Writer, out: &mut Vec<u8>, (file, blocks, from_devic
 
 fn small_recording(files: &[(u32, u64, u64)]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut writer = Writer::begin(&[("source", "a test")], &mut out);
+    let mut writer = RecordingWriter::begin(&[("source", "a test")], &mut out);
     for file in files {
         small_reads(&mut writer, &mut out, *file);
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use serde_json::Value;
 use sonar_core::{Coverage, Operation, Timestamp};
-use sonar_decode::capture_file::{Interface, Section, Writer};
+use sonar_decode::capture_file::{InterfaceDescription, PcapngWriter, SectionHeader};
 use sonar_decode::{Decoder, Settings, Sink};
 use sonar_sys::{Ring, RingConfig};
 use support::*;
@@ -236,11 +236,11 @@ fn what_a_ring_shows_twice_is_counted_once() {
         let mut ring = Ring::open(&config).unwrap();
         let (calls, documents) = exchange();
         let (mut file, mut number, mut last) = (Vec::new(), None, Timestamp::default());
-        let mut writer = Writer::begin(&Section::default(), &mut file);
+        let mut writer = PcapngWriter::begin(&SectionHeader::default(), &mut file);
         let (mut decoder, mut count) =
             (Decoder::new(Settings::default(), Default::default()), Count::default());
         ring.finish(|packet| {
-            let interface = Interface { name: "lo", link: packet.link, snap_len: 0 };
+            let interface = InterfaceDescription { name: "lo", link: packet.link, snap_len: 0 };
             let number = *number.get_or_insert_with(|| writer.interface(&interface, &mut file).unwrap());
             writer.packet(number, &packet, &mut file);
             decoder.packet(&packet, &mut count);

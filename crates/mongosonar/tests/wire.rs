@@ -8,7 +8,7 @@ mod support;
 use std::io::{BufRead, BufReader};
 
 use bson::{Document, doc};
-use sonar_decode::testing::{Conversation, End, pcap};
+use sonar_decode::testing::{Conversation, ConversationEnd, pcap};
 use support::*;
 
 /// An OP_MSG of one document, with this as its checksum.
@@ -27,8 +27,8 @@ fn message(id: u32, response_to: u32, document: &Document, checksum: Option<u32>
 fn wrong_checksums_are_counted_where_that_is_asked_for() {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     let find = doc! {"find": "orders", "$db": "shop"};
-    talk.handshake().send(End::Client, &message(1, 0, &find, Some(0)));
-    talk.send(End::Server, &message(2, 1, &doc! {"ok": 1.0}, None));
+    talk.handshake().send(ConversationEnd::Client, &message(1, 0, &find, Some(0)));
+    talk.send(ConversationEnd::Server, &message(2, 1, &doc! {"ok": 1.0}, None));
     let folder = Folder::new("checksums");
     let file = folder.file("wrong.pcap", &pcap(&talk.packets));
     for (flags, wrong, answered) in [("--json", 0, 1), ("--json --verify-checksums", 1, 0)] {

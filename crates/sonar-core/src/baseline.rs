@@ -305,7 +305,7 @@ mod tests {
         let mut swinging = row(1, "orders", histogram((0..2_000).map(|n| 1_000_000 * (1 + n / 100 % 2))));
         for second in 0..20u64 {
             let latency_ns = 100 * 1_000_000 * (1 + second % 2);
-            let bucket = crate::timeline::Bucket { calls: 100, latency_ns, ..Default::default() };
+            let bucket = crate::timeline::TimeBucket { calls: 100, latency_ns, ..Default::default() };
             swinging
                 .observed_by_mut(Source::Wire)
                 .figures

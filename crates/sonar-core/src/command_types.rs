@@ -50,12 +50,12 @@ impl CommandType {
 }
 
 /// The number of each type, in the order of [`CommandType::ALL`].
-pub type Counts = [u64; CommandType::ALL.len()];
+pub type TypeCounts = [u64; CommandType::ALL.len()];
 
 /// Counts by type for each role and class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandTypes {
-    counts: [[Counts; Class::ALL.len()]; 2],
+    counts: [[TypeCounts; Class::ALL.len()]; 2],
 }
 
 impl CommandTypes {
@@ -86,8 +86,8 @@ impl CommandTypes {
     }
 
     /// The sum of the counts of all roles and classes that `wants` selects.
-    pub fn totals(&self, wants: impl Fn(Role, Class) -> bool) -> Counts {
-        let mut totals = Counts::default();
+    pub fn totals(&self, wants: impl Fn(Role, Class) -> bool) -> TypeCounts {
+        let mut totals = TypeCounts::default();
         for (role, classes) in [Role::Served, Role::Issued].into_iter().zip(&self.counts) {
             for (class, counts) in Class::ALL.into_iter().zip(classes) {
                 if wants(role, class) {

@@ -9,7 +9,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::timeline::Bucket;
+use crate::timeline::TimeBucket;
 use crate::{Figures, Histogram, Timeline};
 
 /// Probability of a false alarm, over all shapes together.
@@ -191,7 +191,7 @@ pub const MIN_PARTS: usize = 6;
 /// fewer than [`MIN_CALLS`] calls or [`MIN_PARTS`] parts, or if nothing was examined or returned.
 pub fn examined(timeline: &Timeline) -> Option<Examined> {
     let parts: Vec<_> = timeline.iter().map(|(_, part)| part).filter(|part| part.calls > 0).collect();
-    let sum = |of: fn(&Bucket) -> u64| parts.iter().map(|part| of(part) as f64).sum::<f64>();
+    let sum = |of: fn(&TimeBucket) -> u64| parts.iter().map(|part| of(part) as f64).sum::<f64>();
     let (examined, returned) = (sum(|part| part.examined), sum(|part| part.returned));
     let calls = sum(|part| part.calls);
     if parts.len() < MIN_PARTS || calls < MIN_CALLS as f64 || examined <= 0.0 || returned <= 0.0 {
@@ -229,7 +229,7 @@ pub fn growth(timeline: &Timeline) -> Option<f64> {
     let (from, to) = timeline.span()?;
     let halves = timeline.resampled(from, to, 2);
     let [first, second] = halves.as_slice() else { return None };
-    let per_call = |half: &crate::timeline::Bucket| half.examined as f64 / half.calls as f64;
+    let per_call = |half: &crate::timeline::TimeBucket| half.examined as f64 / half.calls as f64;
     (first.calls >= MIN_CALLS && second.calls >= MIN_CALLS && first.examined > 0)
         .then(|| per_call(second) / per_call(first))
 }
@@ -279,7 +279,8 @@ mod tests {
         let line = |examined: &dyn Fn(u64) -> u64, seconds: u64| {
             let mut line = Timeline::default();
             for second in 0..seconds {
-                let bucket = Bucket { calls: 10, latency_ns: 0, examined: examined(second), returned: 20 };
+                let bucket =
+                    TimeBucket { calls: 10, latency_ns: 0, examined: examined(second), returned: 20 };
                 line.add(crate::Timestamp::from_unix(1_000 + second, 0), bucket);
             }
             line

@@ -4,16 +4,16 @@
 //! The number of entries that were read is kept separately.
 
 use crate::figures::{Figures, Record};
-use crate::row::{Row, Subject, Unfinished};
+use crate::row::{Row, Subject, UnfinishedOperations};
 use crate::table::{GroupBy, Table};
-use crate::{Class, Identity, InFlight, ShapeId, Source, Timestamp};
+use crate::{Class, Identity, InFlightOperations, ShapeId, Source, Timestamp};
 
 /// The maximum number of operations kept for a scatter plot.
 pub const MAX_POINTS: usize = 100_000;
 
 /// One operation, for a scatter plot.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Point {
+pub struct ScatterPoint {
     /// When it ended.
     pub end: Timestamp,
     /// Latency in nanoseconds.
@@ -42,7 +42,7 @@ pub struct Digest {
     /// Number of operations in the row [`Subject::Other`], unweighted.
     pub folded: u64,
     /// A random sample of operations; all of them up to [`MAX_POINTS`].
-    pub points: Vec<Point>,
+    pub points: Vec<ScatterPoint>,
     /// The number of operations that the sample was drawn from.
     pub points_seen: u64,
     random: u64,
@@ -77,12 +77,12 @@ impl Digest {
         if self.settings.points
             && let Some(latency_ns) = record.op.latency_ns
         {
-            self.keep(Point { end: record.op.end, latency_ns, row: at as u32 });
+            self.keep(ScatterPoint { end: record.op.end, latency_ns, row: at as u32 });
         }
     }
 
     /// Adds operations that were in flight when the capture ended, in digests by shape or namespace.
-    pub fn add_in_flight(&mut self, waiting: &InFlight) {
+    pub fn add_in_flight(&mut self, waiting: &InFlightOperations) {
         let shape = &waiting.shape;
         let (subject, class) = match self.settings.by {
             GroupBy::Shape => {
@@ -96,7 +96,7 @@ impl Digest {
         };
         let mut row = Row::new(subject, class);
         row.observed_by_mut(Source::Wire).in_flight =
-            Unfinished { count: waiting.count, oldest_ns: waiting.oldest_ns };
+            UnfinishedOperations { count: waiting.count, oldest_ns: waiting.oldest_ns };
         self.total.merge(&row);
         self.add(&row);
     }
@@ -109,8 +109,9 @@ impl Digest {
         self.folded += other.folded;
         if self.points.is_empty() {
             self.points_seen = other.points_seen;
-            let row_of = |point: &Point| rows.get(point.row as usize).copied().unwrap_or(point.row);
-            self.points = other.points.iter().map(|point| Point { row: row_of(point), ..*point }).collect();
+            let row_of = |point: &ScatterPoint| rows.get(point.row as usize).copied().unwrap_or(point.row);
+            self.points =
+                other.points.iter().map(|point| ScatterPoint { row: row_of(point), ..*point }).collect();
         }
     }
 
@@ -128,7 +129,7 @@ impl Digest {
     }
 
     /// Reservoir sampling: each point is kept with the same probability.
-    fn keep(&mut self, point: Point) {
+    fn keep(&mut self, point: ScatterPoint) {
         self.points_seen += 1;
         if self.points.len() < MAX_POINTS {
             self.points.push(point);

@@ -10,7 +10,7 @@ use std::ops::AddAssign;
 use std::sync::{Arc, LazyLock};
 
 use crate::execution::{Execution, PlanFlags, ServerSums};
-use crate::histogram::Bucket;
+use crate::histogram::LatencyBucket;
 use crate::sum::Sum;
 use crate::{Application, Histogram, Identity, Operation, Outcome, Source, Timeline, Timestamp, timeline};
 
@@ -41,14 +41,14 @@ pub struct Record<'a> {
     /// The number of source entries (documents, lines) that it was assembled from.
     pub entries: u64,
     /// The bucket of its latency.
-    bucket: Bucket,
+    bucket: LatencyBucket,
 }
 
 impl<'a> Record<'a> {
     /// An operation captured on the wire.
     #[inline]
     pub fn wire(op: &'a Operation<'a>) -> Self {
-        let bucket = Bucket::of(op.latency_ns.unwrap_or(0));
+        let bucket = LatencyBucket::of(op.latency_ns.unwrap_or(0));
         Self {
             op,
             source: Source::Wire,
@@ -95,10 +95,10 @@ impl<'a> Record<'a> {
         Share { calls: self.weight, failed, latency_ns: self.latency_ns() }
     }
 
-    fn time_bucket(&self) -> timeline::Bucket {
+    fn time_bucket(&self) -> timeline::TimeBucket {
         let examined =
             self.execution.and_then(|execution| execution.docs_examined.max(execution.keys_examined));
-        timeline::Bucket {
+        timeline::TimeBucket {
             calls: self.weight,
             latency_ns: self.latency_ns(),
             examined: examined.unwrap_or(0).saturating_mul(self.weight),
@@ -204,7 +204,7 @@ impl<K: Ord, V: AddAssign + Copy, const CAP: usize> Breakdown<Arc<K>, V, CAP> {
 }
 
 /// Errors by code (0: the source has no code).
-pub type Errors = Breakdown<i32, u64, MAX_ERROR_CODES>;
+pub type ErrorCounts = Breakdown<i32, u64, MAX_ERROR_CODES>;
 /// Applications of a row.
 pub type Apps = Breakdown<Arc<Application>, Share, MAX_APPS_PER_ROW>;
 /// Client addresses of a row.
@@ -315,7 +315,7 @@ pub struct Figures {
     /// Operations whose outcome is unknown ([`Outcome::Unknown`]).
     pub outcome_unknown: u64,
     /// Errors by code.
-    pub errors: Errors,
+    pub errors: ErrorCounts,
     /// Latencies: on the wire, from the last byte of the request to the first byte of the reply. For sources with
     /// whole milliseconds, 0 means "less than one millisecond".
     pub latency: Histogram,

@@ -120,9 +120,9 @@ pub fn upper_bound_ns(index: i32) -> u64 {
 
 /// The bucket of a duration, computed once for several histograms.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Bucket(usize);
+pub(crate) struct LatencyBucket(usize);
 
-impl Bucket {
+impl LatencyBucket {
     /// The bucket of `ns` nanoseconds.
     #[inline]
     pub(crate) fn of(ns: u64) -> Self {
@@ -173,12 +173,12 @@ impl Histogram {
     /// Adds `times` durations of `ns` nanoseconds each.
     #[inline]
     pub fn record_many(&mut self, ns: u64, times: u64) {
-        self.record_in(ns, Bucket::of(ns), times);
+        self.record_in(ns, LatencyBucket::of(ns), times);
     }
 
     /// Adds `times` durations of `ns` nanoseconds each; `bucket` is the bucket of `ns`.
     #[inline]
-    pub(crate) fn record_in(&mut self, ns: u64, bucket: Bucket, times: u64) {
+    pub(crate) fn record_in(&mut self, ns: u64, bucket: LatencyBucket, times: u64) {
         if times == 0 {
             return;
         }

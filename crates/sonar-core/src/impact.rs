@@ -70,7 +70,7 @@ impl SplitMix64 {
 
 /// Counters of server and host at one moment; `None` if unknown.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
-pub struct Counters {
+pub struct ImpactCounters {
     /// Processor time of the server, in nanoseconds.
     pub server_cpu_ns: Option<u64>,
     /// Processor time of this program, which makes the load, in nanoseconds.
@@ -89,7 +89,7 @@ pub struct Counters {
     pub lock_waits: Option<u64>,
 }
 
-impl Counters {
+impl ImpactCounters {
     /// The difference from `before`; `None` for a counter that went back (a restart, a rotated log).
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: Option<u64>, was: Option<u64>| now?.checked_sub(was?);
@@ -123,10 +123,10 @@ impl Counters {
 
 /// One measurement with one setting and one number of clients.
 #[derive(Clone, Debug)]
-pub struct Slice {
+pub struct LoadSlice {
     /// Concurrent clients.
     pub clients: u32,
-    /// Index of the setting in [`Run::variants`].
+    /// Index of the setting in [`ImpactRun::variants`].
     pub variant: usize,
     /// Number of the round, from 0.
     pub round: usize,
@@ -141,13 +141,13 @@ pub struct Slice {
     /// Their latencies.
     pub latency: Histogram,
     /// Resources used during the slice.
-    pub used: Counters,
+    pub used: ImpactCounters,
 }
 
 /// Width of a bucket of throughput over time, in nanoseconds.
 pub const BUCKET_NS: u64 = NS_PER_S / 4;
 
-impl Slice {
+impl LoadSlice {
     /// Operations per second.
     pub fn throughput(&self) -> f64 {
         self.operations as f64 * NS_PER_S as f64 / self.length_ns.max(1) as f64
@@ -240,11 +240,11 @@ pub(crate) fn students_t(confidence: f64, freedom: f64) -> Option<f64> {
 
 /// A whole measurement.
 #[derive(Clone, Debug, Default)]
-pub struct Run {
+pub struct ImpactRun {
     /// The settings; the others are compared with the first.
     pub variants: Vec<Variant>,
     /// All slices, in the order in which they were measured.
-    pub slices: Vec<Slice>,
+    pub slices: Vec<LoadSlice>,
     /// Confidence in all its verdicts together, for example 0.95.
     pub confidence: f64,
     /// Processors of the host, if the server runs on this host.
@@ -265,14 +265,14 @@ pub struct Cell {
     /// The loss against the first setting; `None` for the first setting itself, or with too few rounds.
     pub loss: Option<Loss>,
     /// Resources used in all slices together.
-    pub used: Counters,
+    pub used: ImpactCounters,
     /// Length of all slices together in nanoseconds.
     pub length_ns: u64,
     /// Operations in all of them.
     pub operations: u64,
 }
 
-impl Run {
+impl ImpactRun {
     /// The numbers of clients, ascending.
     pub fn clients(&self) -> Vec<u32> {
         let mut clients: Vec<u32> = self.slices.iter().map(|slice| slice.clients).collect();
@@ -290,8 +290,8 @@ impl Run {
         let mut cells = Vec::new();
         for clients in clients {
             for variant in 0..self.variants.len() {
-                let mine = |slice: &&Slice| slice.clients == clients && slice.variant == variant;
-                let slices: Vec<&Slice> = self.slices.iter().filter(mine).collect();
+                let mine = |slice: &&LoadSlice| slice.clients == clients && slice.variant == variant;
+                let slices: Vec<&LoadSlice> = self.slices.iter().filter(mine).collect();
                 let Some(first) = slices.first() else { continue };
                 let mut cell = Cell {
                     clients,
@@ -326,31 +326,31 @@ impl Run {
         let of = |round: usize, variant: usize| {
             let mut all = self.slices.iter();
             all.find(|s| s.clients == clients && s.round == round && s.variant == variant)
-                .map(Slice::throughput)
+                .map(LoadSlice::throughput)
         };
         let rounds = self.slices.iter().map(|slice| slice.round + 1).max().unwrap_or(0);
         (0..rounds).filter_map(|round| Some((of(round, 0)?, of(round, variant)?))).collect()
     }
 
     /// The verdict on a setting, over all numbers of clients.
-    pub fn verdict(&self, variant: usize) -> Verdict {
+    pub fn verdict(&self, variant: usize) -> ImpactVerdict {
         let losses: Vec<Loss> =
             self.cells().iter().filter(|cell| cell.variant == variant).filter_map(|cell| cell.loss).collect();
         let Some(worst) = losses.iter().copied().max_by(|a, b| a.share.total_cmp(&b.share)) else {
-            return Verdict::Unknown;
+            return ImpactVerdict::Unknown;
         };
         let unseen = losses.iter().map(|loss| loss.high).fold(0.0, f64::max);
         match losses.iter().filter(|loss| loss.low > 0.0).max_by(|a, b| a.share.total_cmp(&b.share)) {
-            Some(loss) => Verdict::Loss(*loss),
-            None if losses.iter().any(|loss| loss.high < 0.0) => Verdict::Gain(worst),
-            None => Verdict::NoDifference { unseen },
+            Some(loss) => ImpactVerdict::Loss(*loss),
+            None if losses.iter().any(|loss| loss.high < 0.0) => ImpactVerdict::Gain(worst),
+            None => ImpactVerdict::NoDifference { unseen },
         }
     }
 }
 
 /// The cost of a setting, over all numbers of clients.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum ImpactVerdict {
     /// Too few rounds.
     Unknown,
     /// No significant difference; a loss larger than `unseen` (a share) would have been detected.
@@ -414,10 +414,10 @@ mod tests {
     }
 
     /// A machine whose speed wanders and drifts, and a second setting that costs `loss`.
-    fn measure(loss: f64, noise: f64, seed: u64, clients: &[u32], rounds: usize) -> Run {
+    fn measure(loss: f64, noise: f64, seed: u64, clients: &[u32], rounds: usize) -> ImpactRun {
         let mut random = SplitMix64(seed);
         let variants = vec![Variant { level: 0, rate_limit: None }, Variant { level: 2, rate_limit: None }];
-        let mut run = Run { variants, confidence: 0.95, ..Run::default() };
+        let mut run = ImpactRun { variants, confidence: 0.95, ..ImpactRun::default() };
         let mut wander = 0.0;
         let mut time = 0;
         for clients in clients {
@@ -427,7 +427,7 @@ mod tests {
                     let drift = time as f64 * 0.002;
                     let share = if variant == 1 { 1.0 - loss } else { 1.0 };
                     let operations = 10_000.0 * share * (wander - drift).exp();
-                    run.slices.push(Slice {
+                    run.slices.push(LoadSlice {
                         clients: *clients,
                         variant,
                         round,
@@ -436,7 +436,7 @@ mod tests {
                         operations: operations as u64,
                         buckets: Vec::new(),
                         latency: Histogram::new(),
-                        used: Counters::default(),
+                        used: ImpactCounters::default(),
                     });
                     time += 1;
                 }
@@ -450,7 +450,7 @@ mod tests {
         let alarms = (0..1_000)
             .filter(|seed| {
                 let run = measure(0.0, 0.05, *seed, &[1, 4, 16], 8);
-                !matches!(run.verdict(1), Verdict::NoDifference { .. })
+                !matches!(run.verdict(1), ImpactVerdict::NoDifference { .. })
             })
             .count();
         // The confidence is 95 % for the whole run: 50 of 1,000, with a standard deviation of 7.
@@ -462,7 +462,7 @@ mod tests {
         let (mut found, mut held) = (0, 0);
         for seed in 0..300 {
             let run = measure(0.2, 0.03, seed, &[1, 4, 16], 8);
-            found += u32::from(matches!(run.verdict(1), Verdict::Loss(_)));
+            found += u32::from(matches!(run.verdict(1), ImpactVerdict::Loss(_)));
             let all = run.cells().iter().filter_map(|cell| cell.loss).all(|l| l.low <= 0.2 && 0.2 <= l.high);
             held += u32::from(all);
         }
@@ -520,8 +520,10 @@ mod tests {
 
     #[test]
     fn unknown_counters_stay_unknown() {
-        let known = Counters { server_cpu_ns: Some(5), log_bytes: Some(100), ..Counters::default() };
-        let later = Counters { server_cpu_ns: Some(9), log_bytes: Some(20), ..Counters::default() };
+        let known =
+            ImpactCounters { server_cpu_ns: Some(5), log_bytes: Some(100), ..ImpactCounters::default() };
+        let later =
+            ImpactCounters { server_cpu_ns: Some(9), log_bytes: Some(20), ..ImpactCounters::default() };
         let used = later.since(&known);
         assert_eq!(used.server_cpu_ns, Some(4));
         assert_eq!((used.log_bytes, used.lock_waits), (None, None), "rotated; not known");

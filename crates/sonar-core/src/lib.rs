@@ -43,7 +43,7 @@ pub use files::IoAccess;
 pub use histogram::Histogram;
 pub use notices::Notices;
 pub use offsets::UtcOffsets;
-pub use operation::{Application, Class, InFlight, Operation, Outcome, Role, Statement};
+pub use operation::{Application, Class, InFlightOperations, Operation, Outcome, Role, Statement};
 pub use packet::{LinkType, Packet};
 pub use reading::Reading;
 pub use row::{Row, Subject};

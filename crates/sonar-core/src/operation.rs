@@ -305,7 +305,7 @@ pub struct Operation<'a> {
 
 /// Operations of one shape that are in flight.
 #[derive(Clone, Debug)]
-pub struct InFlight {
+pub struct InFlightOperations {
     /// The server's address.
     pub server: Endpoint,
     /// See [`Operation::role`].

@@ -115,14 +115,14 @@ impl SubjectRef<'_> {
 
 /// Identifies a row: its subject and, if rows are split by them, server, role and class.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Key<'a> {
+pub(crate) struct RowKeyRef<'a> {
     pub server: Endpoint,
     pub role: Role,
     pub class: Class,
     pub subject: SubjectRef<'a>,
 }
 
-impl Key<'_> {
+impl RowKeyRef<'_> {
     /// See [`SubjectRef::quick_hash`].
     #[inline]
     pub(crate) fn quick_hash(&self) -> u64 {
@@ -161,12 +161,12 @@ pub struct Observed {
     /// By client address.
     pub clients: Clients,
     /// Operations in flight when the source ended (wire only).
-    pub in_flight: Unfinished,
+    pub in_flight: UnfinishedOperations,
 }
 
 /// Operations in flight.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Unfinished {
+pub struct UnfinishedOperations {
     /// Number of operations.
     pub count: u64,
     /// Age of the oldest, in nanoseconds.
@@ -231,12 +231,12 @@ impl Row {
         }
     }
 
-    pub(crate) fn of_key(key: &Key<'_>) -> Self {
+    pub(crate) fn of_key(key: &RowKeyRef<'_>) -> Self {
         Self { server: key.server, role: key.role, ..Self::new(key.subject.to_owned(), key.class) }
     }
 
-    pub(crate) fn key_ref(&self) -> Key<'_> {
-        Key { server: self.server, role: self.role, class: self.class, subject: self.subject.borrow() }
+    pub(crate) fn key_ref(&self) -> RowKeyRef<'_> {
+        RowKeyRef { server: self.server, role: self.role, class: self.class, subject: self.subject.borrow() }
     }
 
     /// Server, role, class and shape.
@@ -380,7 +380,7 @@ mod tests {
 
     /// The properties in which the operations of a test differ.
     #[derive(Clone, Debug)]
-    struct Seen {
+    struct TestOperation {
         source: Source,
         shape: u64,
         order: u64,
@@ -394,9 +394,9 @@ mod tests {
         weight: u32,
     }
 
-    fn plain(source: Source, shape: u64) -> Seen {
+    fn plain(source: Source, shape: u64) -> TestOperation {
         let (code, docs) = (Some(11_000), Some(5));
-        Seen {
+        TestOperation {
             source,
             shape,
             order: shape,
@@ -411,12 +411,12 @@ mod tests {
         }
     }
 
-    fn seen() -> impl Strategy<Value = Seen> {
+    fn seen() -> impl Strategy<Value = TestOperation> {
         let whose = (0usize..3, 1u64..4, 0u64..12, 0u8..40, 0u8..40);
         let what = (0u64..5_000, proptest::option::of(0u64..1 << 40), proptest::option::of(0i32..50));
         let how = (proptest::option::of(0u64..1 << 40), 0u8..20, 0u32..3);
         (whose, what, how).prop_map(
-            |((source, shape, order, app, client), (second, ns, code), (docs, plan, weight))| Seen {
+            |((source, shape, order, app, client), (second, ns, code), (docs, plan, weight))| TestOperation {
                 source: Source::ALL[source],
                 shape,
                 order,
@@ -433,7 +433,7 @@ mod tests {
     }
 
     /// Passes the operation to `take`.
-    fn with<R>(seen: &Seen, take: impl FnOnce(&Record<'_>) -> R) -> R {
+    fn with<R>(seen: &TestOperation, take: impl FnOnce(&Record<'_>) -> R) -> R {
         let shape = Arc::new(ShapeInfo { id: ShapeId(seen.shape), ..ShapeInfo::default() });
         let app =
             Arc::new(Application { name: format!("app {}", seen.app).into(), ..Application::default() });
@@ -483,7 +483,7 @@ mod tests {
         }
     }
 
-    fn table<'a>(by: GroupBy, all: impl IntoIterator<Item = &'a Seen>) -> Table {
+    fn table<'a>(by: GroupBy, all: impl IntoIterator<Item = &'a TestOperation>) -> Table {
         let mut table = Table::of_digest(by);
         for one in all {
             with(one, |record| table.record(record));
@@ -584,7 +584,7 @@ mod tests {
     #[test]
     fn rows_are_split_by_order_only_when_asked() {
         for (by, rows) in [(GroupBy::Shape, 1), (GroupBy::Order, 2)] {
-            let all = [5, 6].map(|order| Seen { order, ..plain(Source::Wire, 1) });
+            let all = [5, 6].map(|order| TestOperation { order, ..plain(Source::Wire, 1) });
             assert_eq!(table(by, &all).len(), rows);
         }
     }

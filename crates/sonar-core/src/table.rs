@@ -4,7 +4,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
 use crate::figures::Record;
-use crate::row::{Key, Row, SubjectRef};
+use crate::row::{Row, RowKeyRef, SubjectRef};
 use crate::{Class, Endpoint, Role, ShapeId};
 
 /// The maximum number of rows of one table; further ones are counted under `other`.
@@ -122,8 +122,12 @@ impl Table {
     #[inline(always)]
     fn record_under(&mut self, record: &Record<'_>, subject: SubjectRef<'_>) -> (usize, bool) {
         let is_shape = matches!(subject, SubjectRef::Shape(..));
-        let mut key =
-            Key { server: Endpoint::default(), role: Role::default(), class: Class::default(), subject };
+        let mut key = RowKeyRef {
+            server: Endpoint::default(),
+            role: Role::default(),
+            class: Class::default(),
+            subject,
+        };
         if is_shape || self.purpose == Purpose::Window {
             key.class = record.op.class;
         }
@@ -178,7 +182,7 @@ impl Table {
     /// The index of the row with this key, which is added if missing. If the table is full: the index of the row
     /// `other` for the same server, role and class, and `true`. There are at most [`MAX_OTHER_ROWS`] such rows; the
     /// last one takes the rest.
-    fn find_or_add(&mut self, key: &Key<'_>) -> (usize, bool) {
+    fn find_or_add(&mut self, key: &RowKeyRef<'_>) -> (usize, bool) {
         // A decoder with too many shapes gives the rest the id 0.
         let is_other = matches!(key.subject, SubjectRef::Other)
             || matches!(key.subject, SubjectRef::Shape(_, shape, _) if shape.id == ShapeId(0));
@@ -191,7 +195,7 @@ impl Table {
                 return (self.insert(key), false);
             }
         }
-        let other = Key { subject: SubjectRef::Other, ..*key };
+        let other = RowKeyRef { subject: SubjectRef::Other, ..*key };
         let at = match self.find(&other) {
             Some(at) => at,
             None if self.rows.len() < cap + MAX_OTHER_ROWS => self.insert(&other),
@@ -200,12 +204,12 @@ impl Table {
         (at, !is_other)
     }
 
-    fn find(&self, key: &Key<'_>) -> Option<usize> {
+    fn find(&self, key: &RowKeyRef<'_>) -> Option<usize> {
         let hash = key.hash(&self.hasher);
         self.index.find(hash, |&at| key.matches(&self.rows[at as usize])).map(|&at| at as usize)
     }
 
-    fn insert(&mut self, key: &Key<'_>) -> usize {
+    fn insert(&mut self, key: &RowKeyRef<'_>) -> usize {
         let Self { rows, index, hasher, .. } = self;
         let at = rows.len();
         rows.push(Row::of_key(key));

@@ -10,7 +10,7 @@ pub const MIN_WIDTH_NS: u64 = NS_PER_S;
 
 /// Figures of one bucket of time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Bucket {
+pub struct TimeBucket {
     /// Operations that ended in it.
     pub calls: u64,
     /// Sum of their latencies, in nanoseconds.
@@ -21,7 +21,7 @@ pub struct Bucket {
     pub returned: u64,
 }
 
-impl Bucket {
+impl TimeBucket {
     /// Adds another bucket.
     pub fn add(&mut self, other: Self) {
         self.calls = self.calls.saturating_add(other.calls);
@@ -38,7 +38,7 @@ pub struct Timeline {
     width_ns: u64,
     /// Number of the first bucket: its start divided by the width.
     first: u64,
-    buckets: Vec<Bucket>,
+    buckets: Vec<TimeBucket>,
 }
 
 impl Default for Timeline {
@@ -50,7 +50,7 @@ impl Default for Timeline {
 impl Timeline {
     /// Adds the figures of operations that ended at `at`.
     #[inline]
-    pub fn add(&mut self, at: Timestamp, what: Bucket) {
+    pub fn add(&mut self, at: Timestamp, what: TimeBucket) {
         let number = at.unix_ns() / self.width_ns;
         match self.buckets.get_mut(number.wrapping_sub(self.first) as usize) {
             Some(bucket) => bucket.add(what),
@@ -59,7 +59,7 @@ impl Timeline {
     }
 
     #[cold]
-    fn add_outside(&mut self, at: Timestamp, what: Bucket) {
+    fn add_outside(&mut self, at: Timestamp, what: TimeBucket) {
         if self.buckets.is_empty() {
             self.first = at.unix_ns() / self.width_ns;
             self.buckets.push(what);
@@ -72,12 +72,12 @@ impl Timeline {
             if last - first < MAX_BUCKETS as u64 {
                 if number < self.first {
                     let more = (self.first - number) as usize;
-                    self.buckets.splice(0..0, std::iter::repeat_n(Bucket::default(), more));
+                    self.buckets.splice(0..0, std::iter::repeat_n(TimeBucket::default(), more));
                     self.first = number;
                 } else {
                     // After widening, the bucket may already exist.
                     let len = self.buckets.len().max((number - self.first) as usize + 1);
-                    self.buckets.resize(len, Bucket::default());
+                    self.buckets.resize(len, TimeBucket::default());
                 }
                 self.buckets[(number - self.first) as usize].add(what);
                 return;
@@ -93,11 +93,11 @@ impl Timeline {
     /// Doubles the width.
     fn widen(&mut self) {
         let first = self.first / 2;
-        let mut buckets = vec![Bucket::default(); self.buckets.len() / 2 + 1];
+        let mut buckets = vec![TimeBucket::default(); self.buckets.len() / 2 + 1];
         for (at, bucket) in (self.first..).zip(&self.buckets) {
             buckets[(at / 2 - first) as usize].add(*bucket);
         }
-        while buckets.len() > 1 && buckets.last() == Some(&Bucket::default()) {
+        while buckets.len() > 1 && buckets.last() == Some(&TimeBucket::default()) {
             buckets.pop();
         }
         (self.first, self.buckets, self.width_ns) = (first, buckets, self.width_ns.saturating_mul(2));
@@ -112,7 +112,7 @@ impl Timeline {
                 self.widen();
             }
         }
-        for (start, bucket) in other.iter().filter(|(_, bucket)| *bucket != Bucket::default()) {
+        for (start, bucket) in other.iter().filter(|(_, bucket)| *bucket != TimeBucket::default()) {
             self.add(start, bucket);
         }
     }
@@ -123,7 +123,7 @@ impl Timeline {
     }
 
     /// The buckets with their start times, from the first to the last that is not empty.
-    pub fn iter(&self) -> impl Iterator<Item = (Timestamp, Bucket)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (Timestamp, TimeBucket)> + '_ {
         let width = self.width_ns;
         (self.first..)
             .zip(&self.buckets)
@@ -139,8 +139,8 @@ impl Timeline {
 
     /// The same figures in `columns` equal parts of the span from `from` to `to`. Each bucket is added to the
     /// part that contains its middle. Parts without a bucket are zero.
-    pub fn resampled(&self, from: Timestamp, to: Timestamp, columns: usize) -> Vec<Bucket> {
-        let mut parts = vec![Bucket::default(); columns];
+    pub fn resampled(&self, from: Timestamp, to: Timestamp, columns: usize) -> Vec<TimeBucket> {
+        let mut parts = vec![TimeBucket::default(); columns];
         let span = to.since(from).max(1);
         for (start, bucket) in self.iter() {
             let middle = start.plus_ns(self.width_ns / 2).since(from);
@@ -154,7 +154,7 @@ impl Timeline {
 
     /// Heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
-        self.buckets.capacity() * size_of::<Bucket>()
+        self.buckets.capacity() * size_of::<TimeBucket>()
     }
 }
 
@@ -163,8 +163,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn one() -> Bucket {
-        Bucket { calls: 1, latency_ns: 3, examined: 7, returned: 2 }
+    fn one() -> TimeBucket {
+        TimeBucket { calls: 1, latency_ns: 3, examined: 7, returned: 2 }
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use crate::figures::{Figures, Record};
 use crate::table::{GroupBy, Table};
-use crate::{Class, CommandTypes, Coverage, InFlight, Operation, Outcome, Timestamp};
+use crate::{Class, CommandTypes, Coverage, InFlightOperations, Operation, Outcome, Timestamp};
 
 /// All figures of one span of time.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Window {
     /// Counters of this span: captured, lost, skipped.
     pub coverage: Coverage,
     /// Operations in flight when the window was closed.
-    pub in_flight: Vec<InFlight>,
+    pub in_flight: Vec<InFlightOperations>,
 }
 
 impl Window {
@@ -70,7 +70,7 @@ impl Window {
     /// Adds a window of the same span from another thread.
     pub fn join(&mut self, other: &Self) {
         for theirs in &other.in_flight {
-            let same = |mine: &&mut InFlight| {
+            let same = |mine: &&mut InFlightOperations| {
                 (mine.server, mine.role, mine.class, mine.shape.id)
                     == (theirs.server, theirs.role, theirs.class, theirs.shape.id)
             };
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn join_adds_up_operations_in_flight() {
-        let in_flight = |count, oldest_ns| InFlight {
+        let in_flight = |count, oldest_ns| InFlightOperations {
             server: Default::default(),
             role: Default::default(),
             class: Class::User,

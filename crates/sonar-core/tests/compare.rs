@@ -4,7 +4,7 @@
 
 use sonar_core::Figures;
 use sonar_core::compare::{MIN_EFFECT, dispersion, holm, rate, shift};
-use sonar_core::timeline::Bucket;
+use sonar_core::timeline::TimeBucket;
 use sonar_core::{Timeline, Timestamp};
 
 /// Fixed random numbers (splitmix64).
@@ -51,7 +51,7 @@ fn half(random: &mut Random, begin: u64, slower: f64) -> Half {
                 let ms = ((1.0 + at as f64).ln() + 0.3 + 0.8 * random.normal()).exp() * factor;
                 let ns = ms as u64 * 1_000_000;
                 let end = Timestamp::from_unix(second, (time * 1e9) as u32);
-                let bucket = Bucket { calls: 1, latency_ns: ns, ..Bucket::default() };
+                let bucket = TimeBucket { calls: 1, latency_ns: ns, ..TimeBucket::default() };
                 let figures = &mut half.shapes[at];
                 figures.calls += 1;
                 figures.latency.record(ns);

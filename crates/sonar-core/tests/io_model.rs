@@ -119,7 +119,7 @@ proptest! {
             };
             for reads in [true, false] {
                 let want = model(&all, file, reads);
-                let none = sonar_core::files::Flow::default();
+                let none = sonar_core::files::FileAccesses::default();
                 let flow = if reads { &pattern.reads } else { pattern.writes.as_deref().unwrap_or(&none) };
                 prop_assert_eq!(flow.count, want.count);
                 prop_assert_eq!(flow.errors, want.errors);

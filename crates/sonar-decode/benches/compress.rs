@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
 use sonar_core::operation::Compressor;
-use sonar_decode::compress::{Inflater, Inflaters, Status};
+use sonar_decode::compress::{InflateStatus, Inflater, Inflaters};
 
 const LONG: usize = 8 << 20;
 const SMALL: usize = 600;
@@ -48,7 +48,7 @@ fn deflate(compressor: Compressor, data: &[u8]) -> Vec<u8> {
 
 fn run(inflater: &mut Inflater, packed: &[u8]) {
     let mut sum = 0;
-    let mut status = Status::More;
+    let mut status = InflateStatus::More;
     for piece in packed.chunks(64 * 1024) {
         status = inflater
             .inflate(piece, &mut |bytes| {
@@ -57,7 +57,7 @@ fn run(inflater: &mut Inflater, packed: &[u8]) {
             })
             .expect("inflates");
     }
-    assert_eq!(status, Status::Done);
+    assert_eq!(status, InflateStatus::Done);
     black_box(sum);
 }
 

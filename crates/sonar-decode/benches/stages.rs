@@ -12,8 +12,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sonar_core::operation::Opcode;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Operation, Packet, Timestamp, Window};
-use sonar_decode::capture_file::{Parser, Step};
-use sonar_decode::message::{Body, Content, Found, Request, Template, Templates};
+use sonar_decode::capture_file::{CaptureParser, Step};
+use sonar_decode::message::{MessageBody, MessageSource, Request, Template, TemplateMatch, Templates};
 use sonar_decode::shape::Text;
 use sonar_decode::tcp::{Chunk, Close, Flow, FlowTable, Gap, StreamHandler, Verdict};
 use sonar_decode::{Decoder, Settings, Shared, Sink, frame};
@@ -27,26 +27,26 @@ fn find_of_ten_fields() -> Vec<u8> {
     [&[0u8; 5], bytes.as_slice()].concat()
 }
 
-fn skim<T: Text>(request: &mut Request<T>, body: &mut Body, bytes: &[u8]) -> u64 {
+fn skim<T: Text>(request: &mut Request<T>, body: &mut MessageBody, bytes: &[u8]) -> u64 {
     request.reset(Opcode::Msg);
     body.begin(Opcode::Msg, bytes.len() as u64);
-    let used = body.feed(bytes, &mut Content::Request(request)).expect("a message");
+    let used = body.feed(bytes, &mut MessageSource::Request(request)).expect("a message");
     let ids = request.builder.finish();
     ids.unordered ^ ids.ordered ^ used as u64
 }
 
 fn shape(criterion: &mut Criterion) {
     let bytes = find_of_ten_fields();
-    let (mut request, mut body) = (Request::<()>::default(), Body::default());
+    let (mut request, mut body) = (Request::<()>::default(), MessageBody::default());
     let mut group = criterion.benchmark_group("find of 10 fields");
     let mut templates = Templates::default();
-    let Found::Wanted(place) = templates.find(&bytes) else { panic!("known before it was seen") };
+    let TemplateMatch::Wanted(place) = templates.find(&bytes) else { panic!("known before it was seen") };
     let ids = skim(&mut request, &mut body, &bytes);
     let (template, _) = Template::new(&bytes, &mut request, ids).expect("a template");
     templates.add(place, template);
     group.bench_function("known layout: skim and both ids", |bencher| {
         bencher.iter(|| match templates.find(black_box(&bytes)) {
-            Found::Known(ids, _) => *ids,
+            TemplateMatch::Known(ids, _) => *ids,
             _ => panic!("not recognised"),
         });
     });
@@ -97,7 +97,7 @@ fn recording() -> Vec<u8> {
 }
 
 fn packets(bytes: &[u8]) -> Vec<Packet<'_>> {
-    let (mut parser, mut at, mut packets) = (Parser::new(), 0, Vec::new());
+    let (mut parser, mut at, mut packets) = (CaptureParser::new(), 0, Vec::new());
     while let Ok(step) = parser.next(&bytes[at..]) {
         match step {
             Step::Packet { packet, consumed } => {

@@ -5,12 +5,12 @@
 use std::time::Instant;
 
 use sonar_core::{Digest, Execution, Identity, Operation, Record, Source};
-use sonar_decode::entry::{ParsedEntry, Sink};
-use sonar_decode::log::{Log, Settings};
+use sonar_decode::entry::{EntrySink, ParsedEntry};
+use sonar_decode::log::{LogReader, LogSettings};
 
 struct Collect(Digest);
 
-impl Sink for Collect {
+impl EntrySink for Collect {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
         self.0.record(&Record::server(Source::Log, op, execution).read_as(identity, entries));
     }
@@ -37,7 +37,7 @@ fn main() -> std::io::Result<()> {
     }
     for _ in 0..times {
         let begin = Instant::now();
-        let (mut log, mut collect) = (Log::new(Settings::default()), Collect(Digest::default()));
+        let (mut log, mut collect) = (LogReader::new(LogSettings::default()), Collect(Digest::default()));
         let (mut reader, mut entry, mut from) = (log.reader(), ParsedEntry::default(), 0);
         for end in memchr::memchr_iter(b'\n', &bytes) {
             let parsed = reader.read(&bytes[from..end], &mut entry);

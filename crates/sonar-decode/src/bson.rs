@@ -9,10 +9,10 @@
 
 use memchr::memchr;
 
-/// The most bytes of a key; a longer one makes the document [`Malformed::KeyTooLong`].
+/// The most bytes of a key; a longer one makes the document [`MalformedBson::KeyTooLong`].
 pub const MAX_KEY: usize = 4_096;
 /// The most bytes of a string, code or binary value that is handed to the visitor; a longer one is
-/// skipped, and the visitor gets [`Value::Long`].
+/// skipped, and the visitor gets [`BsonValue::Long`].
 pub const MAX_VALUE: usize = 1_024;
 /// The most bytes that the skimmer may want to see at once.
 pub const MAX_ELEMENT: usize = MAX_KEY + MAX_VALUE + 64;
@@ -25,7 +25,7 @@ pub const MAX_DOCUMENT: u32 = 48_000_000;
 /// Element types, by their number on the wire.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum ElementKind {
     Double,
     String,
     Document,
@@ -49,7 +49,7 @@ pub enum Kind {
     MaxKey,
 }
 
-impl Kind {
+impl ElementKind {
     /// From the number on the wire.
     #[inline]
     pub const fn from_number(number: u8) -> Option<Self> {
@@ -121,11 +121,11 @@ impl Kind {
 }
 
 /// Every number on the wire: what it is.
-static KINDS: [Option<Kind>; 256] = {
+static KINDS: [Option<ElementKind>; 256] = {
     let mut kinds = [None; 256];
     let mut number = 0;
     while number < 256 {
-        kinds[number] = Kind::look_up(number as u8);
+        kinds[number] = ElementKind::look_up(number as u8);
         number += 1;
     }
     kinds
@@ -136,13 +136,15 @@ static FIXED: [u8; 256] = {
     let mut sizes = [VARIABLE; 256];
     let mut number = 0;
     while number < 256 {
-        sizes[number] = match Kind::look_up(number as u8) {
-            Some(Kind::Double | Kind::DateTime | Kind::Timestamp | Kind::Int64) => 8,
-            Some(Kind::Int32) => 4,
-            Some(Kind::Boolean) => 1,
-            Some(Kind::ObjectId) => 12,
-            Some(Kind::Decimal128) => 16,
-            Some(Kind::Null | Kind::Undefined | Kind::MinKey | Kind::MaxKey) => 0,
+        sizes[number] = match ElementKind::look_up(number as u8) {
+            Some(
+                ElementKind::Double | ElementKind::DateTime | ElementKind::Timestamp | ElementKind::Int64,
+            ) => 8,
+            Some(ElementKind::Int32) => 4,
+            Some(ElementKind::Boolean) => 1,
+            Some(ElementKind::ObjectId) => 12,
+            Some(ElementKind::Decimal128) => 16,
+            Some(ElementKind::Null | ElementKind::Undefined | ElementKind::MinKey | ElementKind::MaxKey) => 0,
             _ => VARIABLE,
         };
         number += 1;
@@ -154,7 +156,7 @@ const VARIABLE: u8 = u8::MAX;
 
 /// A scalar as the skimmer hands it out.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub enum Value<'a> {
+pub enum BsonValue<'a> {
     /// The bytes of the value: for strings, symbols and code without length and terminator, for binary
     /// the data, for everything else as on the wire.
     Bytes(&'a [u8]),
@@ -197,7 +199,7 @@ pub const fn word_of(bytes: &[u8]) -> u64 {
 
 /// What to do after an element.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum ElementStep {
     /// Go on; every byte of the value may matter.
     Next,
     /// Go on; only this of the value matters, for callers that remember layouts.
@@ -219,12 +221,12 @@ pub enum Use {
     /// It is a string; and whether it begins with `$`, which it does not.
     Plain,
     /// It is a number, which is read from each message.
-    Number(Slot),
+    Number(NumberSlot),
 }
 
 /// The numbers that are read from each message, though its layout is known.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Slot {
+pub enum NumberSlot {
     /// The id of a cursor.
     Cursor,
     /// `n`: documents matched, or inserted.
@@ -239,11 +241,11 @@ pub enum Slot {
 ///
 /// For one document the calls are: [`element`](Self::element) for each scalar and
 /// [`open`](Self::open) for each embedded document or array, in order; after [`Opened::Enter`] the calls
-/// for its content and one [`close`](Self::close) (unless left by [`Step::Leave`]). The outermost
+/// for its content and one [`close`](Self::close) (unless left by [`ElementStep::Leave`]). The outermost
 /// document is neither opened nor closed.
 pub trait Visitor {
     /// A scalar.
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step;
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep;
     /// An embedded document (`array` false) or array.
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened;
     /// The end of one that was entered.
@@ -274,7 +276,7 @@ pub enum Fed {
 
 /// A document that contradicts itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedBson {
     /// A length that is too small, or reaches beyond what it stands in.
     #[error("length {0} does not fit")]
     Length(i32),
@@ -326,13 +328,18 @@ impl Skimmer {
     /// # Errors
     /// The document contradicts itself; nothing more can be read from it.
     #[inline]
-    pub fn feed<V: Visitor>(&mut self, chunk: &[u8], limit: u64, visitor: &mut V) -> Result<Fed, Malformed> {
+    pub fn feed<V: Visitor>(
+        &mut self,
+        chunk: &[u8],
+        limit: u64,
+        visitor: &mut V,
+    ) -> Result<Fed, MalformedBson> {
         let mut at = 0;
         if !self.started {
             let Some(length) = chunk.first_chunk::<4>() else { return Ok(Fed::More(0)) };
             let length = i32::from_le_bytes(*length);
             if length < 5 || length as u32 > MAX_DOCUMENT || length as u64 > limit {
-                return Err(Malformed::Length(length));
+                return Err(MalformedBson::Length(length));
             }
             self.reset();
             self.started = true;
@@ -355,7 +362,7 @@ impl Skimmer {
         mut at: usize,
         base: u64,
         visitor: &mut V,
-    ) -> Result<Fed, Malformed> {
+    ) -> Result<Fed, MalformedBson> {
         // What was left by its length ends without its terminator being looked at.
         if self.skip > 0 && !self.pass(chunk, &mut at, self.skip) {
             return Ok(Fed::More(at));
@@ -370,7 +377,7 @@ impl Skimmer {
             if number == 0 {
                 at += 1;
                 if base + at as u64 != end {
-                    return Err(Malformed::End);
+                    return Err(MalformedBson::End);
                 }
                 self.ends.pop();
                 if self.ends.is_empty() {
@@ -384,16 +391,20 @@ impl Skimmer {
             let head = 1 + key.bytes.len() + 1;
             let Some(body) = rest.get(head..) else { return Ok(Fed::More(at)) };
             // What the document still has after this key, its terminator included.
-            let Some(room) = end.checked_sub(base + (at + head) as u64) else { return Err(Malformed::End) };
-            let Some(kind) = Kind::from_number(number) else { return Err(Malformed::Kind(number)) };
-            if matches!(kind, Kind::Document | Kind::Array) {
+            let Some(room) = end.checked_sub(base + (at + head) as u64) else {
+                return Err(MalformedBson::End);
+            };
+            let Some(kind) = ElementKind::from_number(number) else {
+                return Err(MalformedBson::Kind(number));
+            };
+            if matches!(kind, ElementKind::Document | ElementKind::Array) {
                 let Some(length) = body.first_chunk::<4>() else { return Ok(Fed::More(at)) };
                 let length = i32::from_le_bytes(*length);
                 if length < 5 || length as u64 >= room {
-                    return Err(Malformed::Length(length));
+                    return Err(MalformedBson::Length(length));
                 }
                 let opened = if self.ends.len() < MAX_DEPTH {
-                    visitor.open(key, kind == Kind::Array)
+                    visitor.open(key, kind == ElementKind::Array)
                 } else {
                     Opened::Skip
                 };
@@ -417,22 +428,22 @@ impl Skimmer {
                 let Some(size) = size_of_value(kind, body)? else { return Ok(Fed::More(at)) };
                 size
             } else {
-                Size { total: u64::from(fixed), from: 0, to: usize::from(fixed) }
+                ValueSize { total: u64::from(fixed), from: 0, to: usize::from(fixed) }
             };
             if size.total >= room {
-                return Err(Malformed::Length(size.total.min(i32::MAX as u64) as i32));
+                return Err(MalformedBson::Length(size.total.min(i32::MAX as u64) as i32));
             }
             let value = if size.total as usize <= MAX_VALUE {
                 match body.get(size.from..size.to) {
-                    Some(bytes) if body.len() as u64 >= size.total => Value::Bytes(bytes),
+                    Some(bytes) if body.len() as u64 >= size.total => BsonValue::Bytes(bytes),
                     _ => return Ok(Fed::More(at)),
                 }
             } else {
-                Value::Long
+                BsonValue::Long
             };
             let step = visitor.element(key, kind, value);
             at += head;
-            let past = if step == Step::Leave { self.leave(base + at as u64) } else { size.total };
+            let past = if step == ElementStep::Leave { self.leave(base + at as u64) } else { size.total };
             if !self.pass(chunk, &mut at, past) {
                 return Ok(Fed::More(at));
             }
@@ -455,7 +466,7 @@ impl Skimmer {
 }
 
 /// Where a value lies in the bytes after its key.
-struct Size {
+struct ValueSize {
     /// All of it.
     total: u64,
     /// The part that is handed out.
@@ -465,34 +476,40 @@ struct Size {
 
 /// Size of a scalar whose kind does not determine it; `None` when `body` is too short.
 #[inline]
-fn size_of_value(kind: Kind, body: &[u8]) -> Result<Option<Size>, Malformed> {
+fn size_of_value(kind: ElementKind, body: &[u8]) -> Result<Option<ValueSize>, MalformedBson> {
     let prefixed = || body.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
     match kind {
-        Kind::String | Kind::Symbol | Kind::JavaScript => match prefixed() {
+        ElementKind::String | ElementKind::Symbol | ElementKind::JavaScript => match prefixed() {
             None => Ok(None),
-            Some(length) if length < 1 => Err(Malformed::Length(length)),
-            Some(length) => Ok(Some(Size { total: 4 + length as u64, from: 4, to: 3 + length as usize })),
+            Some(length) if length < 1 => Err(MalformedBson::Length(length)),
+            Some(length) => {
+                Ok(Some(ValueSize { total: 4 + length as u64, from: 4, to: 3 + length as usize }))
+            }
         },
-        Kind::Binary => match prefixed() {
+        ElementKind::Binary => match prefixed() {
             None => Ok(None),
-            Some(length) if length < 0 => Err(Malformed::Length(length)),
-            Some(length) => Ok(Some(Size { total: 5 + length as u64, from: 5, to: 5 + length as usize })),
+            Some(length) if length < 0 => Err(MalformedBson::Length(length)),
+            Some(length) => {
+                Ok(Some(ValueSize { total: 5 + length as u64, from: 5, to: 5 + length as usize }))
+            }
         },
-        Kind::DbPointer => match prefixed() {
+        ElementKind::DbPointer => match prefixed() {
             None => Ok(None),
-            Some(length) if length < 1 => Err(Malformed::Length(length)),
-            Some(length) => Ok(Some(Size { total: 16 + length as u64, from: 4, to: 3 + length as usize })),
+            Some(length) if length < 1 => Err(MalformedBson::Length(length)),
+            Some(length) => {
+                Ok(Some(ValueSize { total: 16 + length as u64, from: 4, to: 3 + length as usize }))
+            }
         },
-        Kind::JavaScriptWithScope => match prefixed() {
+        ElementKind::JavaScriptWithScope => match prefixed() {
             None => Ok(None),
-            Some(length) if length < 14 => Err(Malformed::Length(length)),
-            Some(length) => Ok(Some(Size { total: length as u64, from: 0, to: length as usize })),
+            Some(length) if length < 14 => Err(MalformedBson::Length(length)),
+            Some(length) => Ok(Some(ValueSize { total: length as u64, from: 0, to: length as usize })),
         },
-        Kind::Regex => {
+        ElementKind::Regex => {
             // Two C strings, the only scalar without a length in front.
             let Some(pattern) = cstring_end(body, 0)? else { return Ok(None) };
             let Some(options) = cstring_end(body, pattern)? else { return Ok(None) };
-            Ok(Some(Size { total: options as u64, from: 0, to: pattern - 1 }))
+            Ok(Some(ValueSize { total: options as u64, from: 0, to: pattern - 1 }))
         }
         _ => Ok(None),
     }
@@ -500,7 +517,7 @@ fn size_of_value(kind: Kind, body: &[u8]) -> Result<Option<Size>, Malformed> {
 
 /// Bytes of the scalar of this kind that `body` begins with; `None` where it is malformed or not all there.
 #[inline]
-pub(crate) fn value_size(kind: Kind, body: &[u8]) -> Option<usize> {
+pub(crate) fn value_size(kind: ElementKind, body: &[u8]) -> Option<usize> {
     let size = match kind.fixed_size() {
         Some(size) => usize::from(size),
         None => usize::try_from(size_of_value(kind, body).ok()??.total).ok()?,
@@ -509,18 +526,18 @@ pub(crate) fn value_size(kind: Kind, body: &[u8]) -> Option<usize> {
 }
 
 /// Offset after the terminator of the C string at `from`; `None` when it has not come yet.
-fn cstring_end(body: &[u8], from: usize) -> Result<Option<usize>, Malformed> {
+fn cstring_end(body: &[u8], from: usize) -> Result<Option<usize>, MalformedBson> {
     let window = &body[from..body.len().min(from + MAX_VALUE / 2)];
     match memchr(0, window) {
         Some(length) => Ok(Some(from + length + 1)),
-        None if window.len() == MAX_VALUE / 2 => Err(Malformed::KeyTooLong),
+        None if window.len() == MAX_VALUE / 2 => Err(MalformedBson::KeyTooLong),
         None => Ok(None),
     }
 }
 
 /// The C string at the begin of `bytes`; `None` when its end has not come yet.
 #[inline(always)]
-pub(crate) fn key_at(bytes: &[u8]) -> Result<Option<Key<'_>>, Malformed> {
+pub(crate) fn key_at(bytes: &[u8]) -> Result<Option<Key<'_>>, MalformedBson> {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     if let Some(first) = bytes.first_chunk::<8>() {
@@ -534,7 +551,7 @@ pub(crate) fn key_at(bytes: &[u8]) -> Result<Option<Key<'_>>, Malformed> {
         let window = &bytes[..bytes.len().min(MAX_KEY + 1)];
         return match memchr(0, window) {
             Some(length) => Ok(Some(Key { bytes: &bytes[..length], word })),
-            None if window.len() > MAX_KEY => Err(Malformed::KeyTooLong),
+            None if window.len() > MAX_KEY => Err(MalformedBson::KeyTooLong),
             None => Ok(None),
         };
     }
@@ -547,16 +564,16 @@ mod tests {
 
     /// Records every call.
     #[derive(Default)]
-    struct Log(Vec<String>);
+    struct CallLog(Vec<String>);
 
-    impl Visitor for Log {
-        fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    impl Visitor for CallLog {
+        fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
             let size = match value {
-                Value::Bytes(bytes) => bytes.len() as i64,
-                Value::Long => -1,
+                BsonValue::Bytes(bytes) => bytes.len() as i64,
+                BsonValue::Long => -1,
             };
             self.0.push(format!("{}:{kind:?}:{size}", String::from_utf8_lossy(key.bytes)));
-            if key.bytes == b"leave" { Step::Leave } else { Step::Next }
+            if key.bytes == b"leave" { ElementStep::Leave } else { ElementStep::Next }
         }
         fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
             self.0.push(format!("{}{}", String::from_utf8_lossy(key.bytes), if array { "[" } else { "{" }));
@@ -574,8 +591,8 @@ mod tests {
     }
 
     /// Feeds `bytes` in pieces of `piece` bytes, presenting again what was not consumed.
-    fn walk(bytes: &[u8], piece: usize) -> Result<Vec<String>, Malformed> {
-        let (mut skimmer, mut log, mut carry) = (Skimmer::new(), Log::default(), Vec::new());
+    fn walk(bytes: &[u8], piece: usize) -> Result<Vec<String>, MalformedBson> {
+        let (mut skimmer, mut log, mut carry) = (Skimmer::new(), CallLog::default(), Vec::new());
         for part in bytes.chunks(piece) {
             carry.extend_from_slice(part);
             match skimmer.feed(&carry, bytes.len() as u64, &mut log)? {
@@ -664,8 +681,11 @@ mod tests {
     #[test]
     fn a_length_beyond_what_is_around_it_is_refused() {
         let bytes = document(&[b"\x03c\0\xff\0\0\0\0"]);
-        assert_eq!(walk(&bytes, 99), Err(Malformed::Length(255)));
+        assert_eq!(walk(&bytes, 99), Err(MalformedBson::Length(255)));
         let mut skimmer = Skimmer::new();
-        assert_eq!(skimmer.feed(&bytes, 4, &mut Log::default()), Err(Malformed::Length(bytes.len() as i32)));
+        assert_eq!(
+            skimmer.feed(&bytes, 4, &mut CallLog::default()),
+            Err(MalformedBson::Length(bytes.len() as i32))
+        );
     }
 }

@@ -6,7 +6,7 @@ use crate::shape::CommandKind;
 
 /// What decides the class of a command.
 #[derive(Copy, Clone, Debug)]
-pub struct Facts<'a> {
+pub struct ClassFacts<'a> {
     /// Which command.
     pub kind: CommandKind,
     /// Its name as sent.
@@ -19,16 +19,16 @@ pub struct Facts<'a> {
 
 /// The class of a command, as far as its text says: who sends it, and whether it waits, is asked later.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Classes {
+pub struct CommandClass {
     /// Sent by an application.
     by_application: Class,
     /// Sent by a server.
     by_server: Class,
 }
 
-impl Classes {
+impl CommandClass {
     /// The classes of a command.
-    pub fn of(facts: &Facts<'_>) -> Self {
+    pub fn of(facts: &ClassFacts<'_>) -> Self {
         let class = class_by_name(facts);
         let own_database = matches!(facts.database, b"config" | b"local" | b"admin");
         let by_server = if class == Class::User && own_database { Class::Internal } else { class };
@@ -48,8 +48,8 @@ impl Classes {
 }
 
 /// The class of a command that an application sends, and that does not wait.
-fn class_by_name(facts: &Facts<'_>) -> Class {
-    let Facts { kind, command, database, collection } = *facts;
+fn class_by_name(facts: &ClassFacts<'_>) -> Class {
+    let ClassFacts { kind, command, database, collection } = *facts;
     if database == b"local" && (collection == b"oplog.rs" || collection == b"oplog.$main")
         || (command.starts_with(b"replSet") && command != b"replSetGetStatus")
     {
@@ -93,7 +93,7 @@ mod tests {
     fn commands_are_told_apart_by_what_they_are_for() {
         let of = |command: &'static str, namespace: &'static str, from_server, waits| {
             let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-            let classes = Classes::of(&Facts {
+            let classes = CommandClass::of(&ClassFacts {
                 kind: CommandKind::of(command.as_bytes()),
                 command: command.as_bytes(),
                 database: database.as_bytes(),

@@ -66,7 +66,7 @@ pub enum InflateError {
 
 /// How far a message has been inflated.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Status {
+pub enum InflateStatus {
     /// More compressed bytes are wanted.
     More,
     /// All of it was handed out, and its size is the one in the message.
@@ -139,7 +139,7 @@ impl Inflater {
     }
 
     /// Takes more compressed bytes and hands out what they inflate to, in pieces of at most [`CHUNK`]. Bytes
-    /// after the message's own are ignored. After [`Status::Stopped`] nothing more is done.
+    /// after the message's own are ignored. After [`InflateStatus::Stopped`] nothing more is done.
     ///
     /// # Errors
     /// The data are damaged, or their size differs from the one in the message; no more than that is ever given
@@ -148,7 +148,7 @@ impl Inflater {
         &mut self,
         input: &[u8],
         output: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<Status, InflateError> {
+    ) -> Result<InflateStatus, InflateError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -157,18 +157,20 @@ impl Inflater {
         result
     }
 
-    fn run(&mut self, input: &[u8], output: InflateOutput<'_>) -> Result<Status, InflateError> {
-        let (Some(engine), false) = (&mut self.engine, self.gate.stopped) else { return Ok(Status::Stopped) };
+    fn run(&mut self, input: &[u8], output: InflateOutput<'_>) -> Result<InflateStatus, InflateError> {
+        let (Some(engine), false) = (&mut self.engine, self.gate.stopped) else {
+            return Ok(InflateStatus::Stopped);
+        };
         let input = &input[..input.len().min(self.left as usize)];
         self.left -= input.len() as u32;
         let whole = engine.run(input, &mut self.gate, output)?;
         let Gate { said, given, stopped } = self.gate;
         if stopped {
-            return Ok(Status::Stopped);
+            return Ok(InflateStatus::Stopped);
         }
         match (self.left, given == said, whole) {
-            (1.., ..) => Ok(Status::More),
-            (0, true, true) => Ok(Status::Done),
+            (1.., ..) => Ok(InflateStatus::More),
+            (0, true, true) => Ok(InflateStatus::Done),
             (0, false, true) => Err(InflateError::SizeMismatch { said, found: u64::from(given) }),
             (0, _, false) => Err(InflateError::Truncated),
         }

@@ -3,16 +3,16 @@
 
 use sonar_core::{Identity, Reading};
 
-use crate::bson::{Fed, Malformed, Skimmer};
-use crate::entry::{Completeness, Entry, EntryContext, Op, OperationAssembler, ParsedEntry, Sink};
+use crate::bson::{Fed, MalformedBson, Skimmer};
+use crate::entry::{Completeness, Entry, EntryContext, EntrySink, Op, OperationAssembler, ParsedEntry};
 use crate::log::read_document;
 use crate::shape::Text;
 use crate::syntax::relaxed;
 
 /// Reads one document as BSON.
-fn read_bson<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), Malformed> {
+fn read_bson<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), MalformedBson> {
     let Fed::Done(_) = Skimmer::new().feed(document, document.len() as u64, entry)? else {
-        return Err(Malformed::End);
+        return Err(MalformedBson::End);
     };
     if entry.completeness == Completeness::Cut {
         entry.cut_command = cut_command(document).map(<[u8]>::to_vec);
@@ -64,7 +64,7 @@ impl Profile {
     }
 
     /// Reads one document; what is wrong with it is counted.
-    pub fn document(&mut self, bson: &[u8], sink: &mut impl Sink) {
+    pub fn document(&mut self, bson: &[u8], sink: &mut impl EntrySink) {
         self.entry.reset();
         let is_read = read_bson(bson, &mut self.entry).is_ok();
         if !self.is_operation(is_read) {
@@ -80,7 +80,7 @@ impl Profile {
     }
 
     /// Reads one document as JSON or as a shell prints it (see [`relaxed`]); what is wrong with it is counted.
-    pub fn printed(&mut self, document: &[u8], sink: &mut impl Sink) {
+    pub fn printed(&mut self, document: &[u8], sink: &mut impl EntrySink) {
         self.text.clear();
         let Ok(left_out) = relaxed::to_json(document, &mut self.text) else { return self.broken() };
         self.entry.reset();
@@ -121,11 +121,11 @@ impl Profile {
 ///
 /// # Errors
 /// It is no document.
-pub fn length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+pub fn length(bytes: &[u8]) -> Result<Option<usize>, MalformedBson> {
     let Some(head) = bytes.first_chunk::<4>() else { return Ok(None) };
     let length = i32::from_le_bytes(*head);
     if length < 5 || length as u32 > crate::bson::MAX_DOCUMENT {
-        return Err(Malformed::Length(length));
+        return Err(MalformedBson::Length(length));
     }
     Ok(Some(length as usize))
 }

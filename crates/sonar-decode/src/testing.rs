@@ -95,7 +95,7 @@ impl From<&Packet<'_>> for OwnedPacket {
 
 /// One TCP packet, header by header.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct TestFrame {
     /// What stands before the IP header.
     pub link: LinkType,
     /// VLAN tags, outermost first: Ethernet type and TCI. Only for Ethernet and Linux cooked.
@@ -121,7 +121,7 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
-impl Frame {
+impl TestFrame {
     /// An empty segment in Ethernet with no options.
     pub fn new(source: SocketAddr, destination: SocketAddr) -> Self {
         Self {
@@ -232,14 +232,14 @@ impl Frame {
 
 /// One end of a [`Conversation`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ConversationEnd {
     /// The one that connects.
     Client,
     /// The one that listens.
     Server,
 }
 
-impl End {
+impl ConversationEnd {
     /// The one at the other end.
     pub const fn other(self) -> Self {
         match self {
@@ -255,7 +255,7 @@ impl End {
 pub struct Conversation {
     /// Link type, VLAN tags and options of every packet from now on; addresses, numbers, flags and
     /// payload are set for each.
-    pub template: Frame,
+    pub template: TestFrame,
     /// Payload bytes in one packet at most, from now on.
     pub mss: usize,
     /// The packets so far.
@@ -275,7 +275,7 @@ impl Conversation {
         let parse = |text: &str| text.parse().unwrap_or_else(|_| panic!("`{text}` is no address and port"));
         let ends = [parse(client), parse(server)];
         Self {
-            template: Frame::new(ends[0], ends[1]),
+            template: TestFrame::new(ends[0], ends[1]),
             mss: 1_460,
             packets: Vec::new(),
             ends,
@@ -321,11 +321,15 @@ impl Conversation {
 
     /// SYN, SYN-ACK, ACK.
     pub fn handshake(&mut self) -> &mut Self {
-        self.push(End::Client, SYN, &[]).push(End::Server, SYN | ACK, &[]).push(End::Client, ACK, &[])
+        self.push(ConversationEnd::Client, SYN, &[]).push(ConversationEnd::Server, SYN | ACK, &[]).push(
+            ConversationEnd::Client,
+            ACK,
+            &[],
+        )
     }
 
     /// `bytes` in as many packets as the MSS asks for; PSH on the last.
-    pub fn send(&mut self, from: End, bytes: &[u8]) -> &mut Self {
+    pub fn send(&mut self, from: ConversationEnd, bytes: &[u8]) -> &mut Self {
         let chunks = bytes.chunks(self.mss.max(1));
         let last = chunks.len();
         for (n, chunk) in chunks.enumerate() {
@@ -335,36 +339,36 @@ impl Conversation {
     }
 
     /// `bytes` that the capture does not hold: only the sequence number moves on.
-    pub fn lose(&mut self, from: End, bytes: usize) -> &mut Self {
+    pub fn lose(&mut self, from: ConversationEnd, bytes: usize) -> &mut Self {
         let seq = &mut self.next_seq[from as usize];
         *seq = seq.wrapping_add(bytes as u32);
         self
     }
 
     /// An empty ACK.
-    pub fn ack(&mut self, from: End) -> &mut Self {
+    pub fn ack(&mut self, from: ConversationEnd) -> &mut Self {
         self.push(from, ACK, &[])
     }
 
     /// FIN from one end.
-    pub fn fin(&mut self, from: End) -> &mut Self {
+    pub fn fin(&mut self, from: ConversationEnd) -> &mut Self {
         self.push(from, FIN | ACK, &[])
     }
 
     /// RST from one end.
-    pub fn reset(&mut self, from: End) -> &mut Self {
+    pub fn reset(&mut self, from: ConversationEnd) -> &mut Self {
         self.push(from, RST | ACK, &[])
     }
 
     /// FIN from the client, FIN from the server, ACK.
     pub fn close(&mut self) -> &mut Self {
-        self.fin(End::Client).fin(End::Server).ack(End::Client)
+        self.fin(ConversationEnd::Client).fin(ConversationEnd::Server).ack(ConversationEnd::Client)
     }
 
     /// One packet with these flags.
-    pub fn push(&mut self, from: End, flags: u8, payload: &[u8]) -> &mut Self {
+    pub fn push(&mut self, from: ConversationEnd, flags: u8, payload: &[u8]) -> &mut Self {
         let (to, from) = (from.other() as usize, from as usize);
-        let frame = Frame {
+        let frame = TestFrame {
             source: self.ends[from],
             destination: self.ends[to],
             seq: self.next_seq[from],
@@ -437,7 +441,7 @@ pub fn mixed_frames(count: usize) -> Vec<OwnedPacket> {
                 (([10, 0, 0, host], port).into(), ([10, 0, 0, 201], 27_017).into())
             };
             let mut frame =
-                if random(2) == 0 { Frame::new(client, server) } else { Frame::new(server, client) };
+                if random(2) == 0 { TestFrame::new(client, server) } else { TestFrame::new(server, client) };
             (frame.seq, frame.ack) = (random(1 << 32) as u32, random(1 << 32) as u32);
             frame.tcp_options = if random(10) < 7 { TIMESTAMPS.to_vec() } else { Vec::new() };
             frame.vlans = match random(10) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bson::{Document, doc};
 use sonar_core::Operation;
-use sonar_decode::testing::{Conversation, End};
+use sonar_decode::testing::{Conversation, ConversationEnd};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 
 #[global_allocator]
@@ -39,8 +39,8 @@ fn round(talk: &mut Conversation, n: i32) {
     for (i, (request, reply)) in [(find, &cursor), (update, &written), (insert, &written)].iter().enumerate()
     {
         let id = (n * 10 + i as i32) as u32;
-        talk.send(End::Client, &message(id, 0, request)).wait(1_000);
-        talk.send(End::Server, &message(id + 1_000_000, id, reply)).wait(1_000);
+        talk.send(ConversationEnd::Client, &message(id, 0, request)).wait(1_000);
+        talk.send(ConversationEnd::Server, &message(id + 1_000_000, id, reply)).wait(1_000);
     }
 }
 

@@ -8,15 +8,15 @@ use proptest::prelude::*;
 use sonar_core::packet::Direction;
 use sonar_core::{LinkType, Timestamp};
 use sonar_decode::capture_file::{
-    Beginning, Error, Interface, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_PACKET_LEN, PacketCounts, Parser,
-    Section, Step, Writer,
+    Beginning, CaptureParser, Error, InterfaceDescription, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_PACKET_LEN,
+    PacketCounts, PcapngWriter, SectionHeader, Step,
 };
 use sonar_decode::frame;
-use sonar_decode::testing::{Conversation, End, OwnedPacket, hex, pcap};
+use sonar_decode::testing::{Conversation, ConversationEnd, OwnedPacket, hex, pcap};
 
 /// Feeds the file in pieces of these sizes, over and over, as a caller with a growing buffer does.
-fn read_in_pieces(file: &[u8], sizes: &[usize]) -> (Vec<OwnedPacket>, Result<(), Error>, Parser) {
-    let mut parser = Parser::new();
+fn read_in_pieces(file: &[u8], sizes: &[usize]) -> (Vec<OwnedPacket>, Result<(), Error>, CaptureParser) {
+    let mut parser = CaptureParser::new();
     let mut packets = Vec::new();
     let (mut start, mut end) = (0, 0);
     let mut sizes = sizes.iter().cycle();
@@ -310,10 +310,10 @@ fn damage_is_told_with_its_offset() {
 #[test]
 fn a_file_cut_anywhere_gives_all_that_is_before_the_cut() {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
-    talk.handshake().send(End::Client, b"hello").send(End::Server, b"hi").close();
+    talk.handshake().send(ConversationEnd::Client, b"hello").send(ConversationEnd::Server, b"hi").close();
     let mut ng = Vec::new();
-    let mut writer = Writer::begin(&Section::default(), &mut ng);
-    let eth0 = Interface { name: "eth0", link: LinkType::Ethernet, snap_len: 0 };
+    let mut writer = PcapngWriter::begin(&SectionHeader::default(), &mut ng);
+    let eth0 = InterfaceDescription { name: "eth0", link: LinkType::Ethernet, snap_len: 0 };
     let number = writer.interface(&eth0, &mut ng).unwrap();
     for packet in &talk.packets {
         writer.packet(number, &packet.as_packet(), &mut ng);
@@ -346,8 +346,8 @@ fn a_file_cut_anywhere_gives_all_that_is_before_the_cut() {
 #[test]
 fn interfaces_are_capped() {
     let mut file = Vec::new();
-    let mut writer = Writer::begin(&Section::default(), &mut file);
-    let interface = Interface { name: "", link: LinkType::Raw, snap_len: 0 };
+    let mut writer = PcapngWriter::begin(&SectionHeader::default(), &mut file);
+    let interface = InterfaceDescription { name: "", link: LinkType::Raw, snap_len: 0 };
     for n in 0..MAX_INTERFACES as u32 {
         assert_eq!(writer.interface(&interface, &mut file), Some(n));
     }
@@ -363,10 +363,10 @@ fn interfaces_are_capped() {
 /// A file of ours with two interfaces, all directions, a VLAN tag to put back, a cut packet.
 fn written() -> (Vec<OwnedPacket>, Vec<u8>) {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
-    talk.handshake().send(End::Client, &[b'x'; 3_001]).ack(End::Server).close();
+    talk.handshake().send(ConversationEnd::Client, &[b'x'; 3_001]).ack(ConversationEnd::Server).close();
     let mut six = Conversation::new("[2001:db8::9]:51234", "[2001:db8::1]:27017");
     six.template.link = LinkType::Raw;
-    six.handshake().send(End::Server, b"abc");
+    six.handshake().send(ConversationEnd::Server, b"abc");
     let mut packets = talk.packets;
     packets[0].direction = Direction::Incoming;
     packets[1].direction = Direction::Outgoing;
@@ -378,10 +378,12 @@ fn written() -> (Vec<OwnedPacket>, Vec<u8>) {
     packets.extend(six.packets);
 
     let mut file = Vec::new();
-    let section = Section { hardware: "x86_64", os: "Linux 6.1.0", application: "mongosonar 0.1.0" };
-    let mut writer = Writer::begin(&section, &mut file);
+    let section = SectionHeader { hardware: "x86_64", os: "Linux 6.1.0", application: "mongosonar 0.1.0" };
+    let mut writer = PcapngWriter::begin(&section, &mut file);
     for (name, link) in [("eth0", LinkType::Ethernet), ("tun7", LinkType::Raw)] {
-        assert!(writer.interface(&Interface { name, link, snap_len: 262_144 }, &mut file).is_some());
+        assert!(
+            writer.interface(&InterfaceDescription { name, link, snap_len: 262_144 }, &mut file).is_some()
+        );
     }
     for packet in &packets {
         writer.packet(packet.interface, &packet.as_packet(), &mut file);
@@ -485,7 +487,7 @@ proptest! {
     fn pieces_of_any_size_give_the_same_packets(sizes in prop::collection::vec(1..200_usize, 1..20)) {
         let (_, ng) = written();
         let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
-        talk.handshake().send(End::Client, &[b'x'; 3_001]).close();
+        talk.handshake().send(ConversationEnd::Client, &[b'x'; 3_001]).close();
         for file in [ng, pcap(&talk.packets)] {
             let (packets, result, _) = read_in_pieces(&file, &sizes);
             prop_assert_eq!(result, Ok(()));

@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 use sonar_core::operation::Compressor;
-use sonar_decode::compress::{CHUNK, InflateError, Inflater, Inflaters, MAX_LIVE, Status, WIDE_WINDOWS};
+use sonar_decode::compress::{
+    CHUNK, InflateError, InflateStatus, Inflater, Inflaters, MAX_LIVE, WIDE_WINDOWS,
+};
 
 const ALL: [Compressor; 4] = [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd];
 
@@ -25,9 +27,13 @@ fn deflate(compressor: Compressor, data: &[u8]) -> Vec<u8> {
 }
 
 /// Feeds `data` in pieces whose lengths are `cuts`, over and over.
-fn feed(inflater: &mut Inflater, data: &[u8], cuts: &[usize]) -> (Result<Status, InflateError>, Vec<u8>) {
+fn feed(
+    inflater: &mut Inflater,
+    data: &[u8],
+    cuts: &[usize],
+) -> (Result<InflateStatus, InflateError>, Vec<u8>) {
     let mut out = Vec::new();
-    let mut status = Ok(Status::More);
+    let mut status = Ok(InflateStatus::More);
     let (mut at, mut cuts) = (0, cuts.iter().cycle());
     while at < data.len() || data.is_empty() {
         let end = (at + cuts.next().unwrap()).min(data.len());
@@ -38,7 +44,7 @@ fn feed(inflater: &mut Inflater, data: &[u8], cuts: &[usize]) -> (Result<Status,
         });
         at = end;
         if at < data.len() {
-            assert_ne!(status, Ok(Status::Done));
+            assert_ne!(status, Ok(InflateStatus::Done));
         }
         if status.is_err() || data.is_empty() {
             break;
@@ -47,7 +53,11 @@ fn feed(inflater: &mut Inflater, data: &[u8], cuts: &[usize]) -> (Result<Status,
     (status, out)
 }
 
-fn inflate(compressor: Compressor, data: &[u8], said: usize) -> (Result<Status, InflateError>, Vec<u8>) {
+fn inflate(
+    compressor: Compressor,
+    data: &[u8],
+    said: usize,
+) -> (Result<InflateStatus, InflateError>, Vec<u8>) {
     feed(&mut Inflater::new(compressor, said as u32, data.len() as u32).unwrap(), data, &[data.len().max(1)])
 }
 
@@ -93,7 +103,7 @@ proptest! {
                 let mut inflater =
                     pool.take(compressor, data.len() as u32, packed.len() as u32).unwrap();
                 let (status, out) = feed(&mut inflater, &packed, &cuts);
-                prop_assert_eq!(status, Ok(Status::Done), "{:?}", compressor);
+                prop_assert_eq!(status, Ok(InflateStatus::Done), "{:?}", compressor);
                 prop_assert!(out == data, "{:?}", compressor);
             }
         }
@@ -131,7 +141,7 @@ proptest! {
         let (status, out) = inflate(Compressor::Snappy, &block, said);
         match snap::raw::Decoder::new().decompress_vec(&block) {
             Ok(expected) => {
-                prop_assert_eq!(status, Ok(Status::Done));
+                prop_assert_eq!(status, Ok(InflateStatus::Done));
                 prop_assert_eq!(out, expected);
             }
             Err(_) => prop_assert!(status.is_err()),
@@ -201,8 +211,8 @@ fn no_more_is_inflated_than_is_wanted() {
             given += bytes.len();
             ControlFlow::Break(())
         };
-        assert_eq!(inflater.inflate(&packed, &mut output), Ok(Status::Stopped));
-        assert_eq!(inflater.inflate(&packed, &mut output), Ok(Status::Stopped));
+        assert_eq!(inflater.inflate(&packed, &mut output), Ok(InflateStatus::Stopped));
+        assert_eq!(inflater.inflate(&packed, &mut output), Ok(InflateStatus::Stopped));
         assert!(
             given <= if compressor == Compressor::Noop { CHUNK } else { 8 * 1024 },
             "{compressor:?} gave {given}"
@@ -217,7 +227,7 @@ fn a_large_message_in_small_pieces() {
         let packed = deflate(compressor, &data);
         let mut inflater = Inflater::new(compressor, data.len() as u32, packed.len() as u32).unwrap();
         let (status, out) = feed(&mut inflater, &packed, &[1_448]);
-        assert_eq!(status, Ok(Status::Done));
+        assert_eq!(status, Ok(InflateStatus::Done));
         assert!(out == data);
     }
 }
@@ -245,7 +255,10 @@ fn bytes_of_the_next_message_are_left_alone() {
         let len = packed.len();
         packed.extend_from_slice(b"next");
         let mut inflater = Inflater::new(compressor, 17, len as u32).unwrap();
-        assert_eq!(feed(&mut inflater, &packed, &[1_000]), (Ok(Status::Done), b"hello hello hello".to_vec()));
+        assert_eq!(
+            feed(&mut inflater, &packed, &[1_000]),
+            (Ok(InflateStatus::Done), b"hello hello hello".to_vec())
+        );
     }
 }
 
@@ -265,7 +278,7 @@ fn a_pool_limits_what_is_at_work() {
     drop(taken);
     assert_eq!(pool.live(), 0);
     let mut again = pool.take(Compressor::Snappy, 3, packed.len() as u32).unwrap();
-    assert_eq!(feed(&mut again, &packed, &[2]), (Ok(Status::Done), b"abc".to_vec()));
+    assert_eq!(feed(&mut again, &packed, &[2]), (Ok(InflateStatus::Done), b"abc".to_vec()));
 }
 
 #[test]
@@ -281,7 +294,7 @@ fn only_a_few_may_have_a_wide_window() {
         .map(|_| pool.take(Compressor::Zstd, data.len() as u32, packed.len() as u32).unwrap())
         .collect();
     for (i, inflater) in taken.iter_mut().enumerate() {
-        let expected = if i < WIDE_WINDOWS { Ok(Status::Done) } else { Err(InflateError::Damaged) };
+        let expected = if i < WIDE_WINDOWS { Ok(InflateStatus::Done) } else { Err(InflateError::Damaged) };
         assert_eq!(feed(inflater, &packed, &[1 << 30]).0, expected, "inflater {i}");
     }
 }

@@ -7,7 +7,7 @@ use etherparse::{SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 use sonar_core::{Endpoint, LinkType, Packet, Timestamp};
 use sonar_decode::frame::{Segment, Skip, decode};
-use sonar_decode::testing::{ACK, FIN, Frame, OwnedPacket, PSH, SYN, hex};
+use sonar_decode::testing::{ACK, FIN, OwnedPacket, PSH, SYN, TestFrame, hex};
 
 fn packet(link: LinkType, data: &[u8]) -> Packet<'_> {
     Packet {
@@ -30,24 +30,24 @@ fn end(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-fn v4() -> Frame {
-    Frame {
+fn v4() -> TestFrame {
+    TestFrame {
         seq: 0x1234_5678,
         ack: 0x9abc_def0,
         flags: PSH | ACK,
         payload: b"hello, sonar".to_vec(),
-        ..Frame::new(end("10.0.0.9:51234"), end("10.0.0.1:27017"))
+        ..TestFrame::new(end("10.0.0.9:51234"), end("10.0.0.1:27017"))
     }
 }
 
-fn v6() -> Frame {
+fn v6() -> TestFrame {
     let (source, destination) = (end("[2001:db8::9]:51234"), end("[2001:db8::1]:27017"));
-    Frame { source, destination, ..v4() }
+    TestFrame { source, destination, ..v4() }
 }
 
 /// What every undamaged form of [`v4`] and [`v6`] must give.
 #[track_caller]
-fn assert_whole(frame: &Frame, segment: &Segment<'_>) {
+fn assert_whole(frame: &TestFrame, segment: &Segment<'_>) {
     assert_eq!(segment.source, Endpoint::from(frame.source));
     assert_eq!(segment.destination, Endpoint::from(frame.destination));
     assert_eq!((segment.seq, segment.ack), (frame.seq, frame.ack));
@@ -99,7 +99,7 @@ fn every_link_type_leads_to_the_same_segment() {
             LinkType::Raw,
             own,
         ] {
-            let frame = Frame { link, ..frame.clone() };
+            let frame = TestFrame { link, ..frame.clone() };
             assert_whole(&frame, &decode(&packet(link, &frame.bytes())).unwrap());
         }
     }
@@ -107,7 +107,7 @@ fn every_link_type_leads_to_the_same_segment() {
 
 #[test]
 fn bsd_null_takes_either_byte_order_and_every_number_of_ipv6() {
-    let ip = Frame { link: LinkType::Raw, ..v6() }.bytes();
+    let ip = TestFrame { link: LinkType::Raw, ..v6() }.bytes();
     for family in [10_u32, 24, 28, 30] {
         for header in [family.to_le_bytes(), family.to_be_bytes()] {
             let bytes = [&header[..], &ip].concat();
@@ -121,7 +121,7 @@ fn bsd_null_takes_either_byte_order_and_every_number_of_ipv6() {
 #[test]
 fn vlan_tags_are_passed_and_tell_places_apart() {
     let place = |vlans: &[(u16, u16)], stripped: Option<u16>, interface: u32| {
-        let frame = Frame { vlans: vlans.to_vec(), ..v4() };
+        let frame = TestFrame { vlans: vlans.to_vec(), ..v4() };
         let mut packet = OwnedPacket::new(Timestamp::default(), LinkType::Ethernet, frame.bytes());
         packet.vlan_tci = stripped;
         packet.interface = interface;
@@ -145,15 +145,15 @@ fn vlan_tags_are_passed_and_tell_places_apart() {
     assert_ne!(stacked, place(&[(0x88a8, 9), (0x8100, 7)], None, 0));
     place(&[(0x88a8, 1), (0x8100, 2), (0x8100, 3), (0x8100, 4)], None, 0);
 
-    let five = Frame { vlans: vec![(0x8100, 1); 5], ..v4() }.bytes();
+    let five = TestFrame { vlans: vec![(0x8100, 1); 5], ..v4() }.bytes();
     assert_eq!(decode(&ethernet(&five)).unwrap_err(), Skip::HeaderMalformed);
-    let cooked = Frame { link: LinkType::LinuxCooked, vlans: vec![(0x8100, 7)], ..v4() }.bytes();
+    let cooked = TestFrame { link: LinkType::LinuxCooked, vlans: vec![(0x8100, 7)], ..v4() }.bytes();
     assert_eq!(decode(&packet(LinkType::LinuxCooked, &cooked)).unwrap().place, seven);
 }
 
 #[test]
 fn linux_cooked_v2_names_the_interface() {
-    let bytes = Frame { link: LinkType::LinuxCooked2, ..v4() }.bytes();
+    let bytes = TestFrame { link: LinkType::LinuxCooked2, ..v4() }.bytes();
     let third = OwnedPacket {
         interface: 3,
         ..OwnedPacket::new(Timestamp::default(), LinkType::Ethernet, v4().bytes())
@@ -168,11 +168,11 @@ fn linux_cooked_v2_names_the_interface() {
 fn options_and_extension_headers_are_passed() {
     let options = [1; 12].to_vec();
     for frame in [
-        Frame { tcp_options: options.clone(), ..v4() },
-        Frame { tcp_options: [1; 40].to_vec(), ip_options: [1; 40].to_vec(), ..v4() },
-        Frame { tcp_options: options.clone(), ..v6() },
-        Frame { extensions: vec![(0, vec![0, 0, 1, 4, 0, 0, 0, 0])], ..v6() },
-        Frame {
+        TestFrame { tcp_options: options.clone(), ..v4() },
+        TestFrame { tcp_options: [1; 40].to_vec(), ip_options: [1; 40].to_vec(), ..v4() },
+        TestFrame { tcp_options: options.clone(), ..v6() },
+        TestFrame { extensions: vec![(0, vec![0, 0, 1, 4, 0, 0, 0, 0])], ..v6() },
+        TestFrame {
             extensions: vec![
                 (0, vec![0, 0, 1, 4, 0, 0, 0, 0]),
                 (60, vec![0, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -187,14 +187,14 @@ fn options_and_extension_headers_are_passed() {
     ] {
         assert_whole(&frame, &decode(&ethernet(&frame.bytes())).unwrap());
     }
-    let endless = Frame { extensions: vec![(60, vec![0; 8]); 9], ..v6() };
+    let endless = TestFrame { extensions: vec![(60, vec![0; 8]); 9], ..v6() };
     assert_eq!(decode(&ethernet(&endless.bytes())).unwrap_err(), Skip::HeaderMalformed);
 }
 
 #[test]
 fn padding_of_short_frames_is_no_payload() {
     for payload in [&b""[..], b"abc"] {
-        let frame = Frame { payload: payload.to_vec(), ..v4() };
+        let frame = TestFrame { payload: payload.to_vec(), ..v4() };
         let mut bytes = frame.bytes();
         bytes.resize(60, 0x55);
         assert_whole(&frame, &decode(&ethernet(&bytes)).unwrap());
@@ -206,7 +206,7 @@ fn frames_above_the_mtu_are_whole() {
     for frame in [v4(), v6()] {
         for len in [9_000, 65_000, 200_000] {
             // 200,000 bytes do not fit the length field, which is then 0.
-            let frame = Frame { payload: vec![7; len], ..frame.clone() };
+            let frame = TestFrame { payload: vec![7; len], ..frame.clone() };
             assert_whole(&frame, &decode(&ethernet(&frame.bytes())).unwrap());
         }
     }
@@ -219,7 +219,7 @@ fn a_jumbo_payload_option_gives_the_length() {
     let padded = vec![0, 1, 0, 0, 0xc2, 4, len[0], len[1], len[2], len[3], 1, 4, 0, 0, 0, 0];
     let plain = vec![0, 0, 0xc2, 4, len[0], len[1], len[2], len[3]];
     for (header, payload) in [(plain, 100_000), (padded, 99_992)] {
-        let frame = Frame { extensions: vec![(0, header)], payload: vec![7; payload], ..v6() };
+        let frame = TestFrame { extensions: vec![(0, header)], payload: vec![7; payload], ..v6() };
         let mut bytes = frame.bytes();
         bytes.extend([0xee; 4]); // a frame check sequence that is no payload
         assert_whole(&frame, &decode(&ethernet(&bytes)).unwrap());
@@ -228,7 +228,7 @@ fn a_jumbo_payload_option_gives_the_length() {
 
 #[test]
 fn a_snap_length_leaves_what_is_missing() {
-    for frame in [v4(), v6(), Frame { tcp_options: vec![1; 12], ..v4() }] {
+    for frame in [v4(), v6(), TestFrame { tcp_options: vec![1; 12], ..v4() }] {
         let whole = frame.bytes();
         let payload_at = whole.len() - frame.payload.len();
         let tcp_at = payload_at - frame.tcp_options.len() - 20;
@@ -250,7 +250,7 @@ fn a_snap_length_leaves_what_is_missing() {
         }
     }
     // The length field 0 of an offloaded packet, cut.
-    let whole = Frame { payload: vec![7; 100_000], ..v4() }.bytes();
+    let whole = TestFrame { payload: vec![7; 100_000], ..v4() }.bytes();
     let cut = Packet { wire_len: whole.len() as u32, ..ethernet(&whole[..200]) };
     let segment = decode(&cut).unwrap();
     assert_eq!((segment.payload.len(), segment.missing), (146, 99_854));
@@ -258,12 +258,12 @@ fn a_snap_length_leaves_what_is_missing() {
 
 #[test]
 fn what_is_not_a_tcp_segment_says_why() {
-    let change = |frame: Frame, at: usize, to: u8| {
+    let change = |frame: TestFrame, at: usize, to: u8| {
         let mut bytes = frame.bytes();
         bytes[at] = to;
         bytes
     };
-    let fragment = |offset: u16, next: u8| Frame {
+    let fragment = |offset: u16, next: u8| TestFrame {
         extensions: vec![(44, vec![0, 0, (offset >> 8) as u8, offset as u8, 0, 0, 0, 1]), (next, vec![0; 8])],
         ..v6()
     };
@@ -291,7 +291,7 @@ fn what_is_not_a_tcp_segment_says_why() {
     }
 }
 
-fn frames() -> impl Strategy<Value = Frame> {
+fn frames() -> impl Strategy<Value = TestFrame> {
     let vlans = prop::collection::vec((prop_oneof![Just(0x8100_u16), Just(0x88a8)], any::<u16>()), 0..3);
     let tcp_options = (0..=10_usize).prop_map(|words| vec![1; words * 4]);
     let ip_options = (0..=10_usize).prop_map(|words| vec![1; words * 4]);
@@ -314,7 +314,7 @@ fn frames() -> impl Strategy<Value = Frame> {
             } else {
                 (([addr[0], addr[1], addr[2], addr[3]], ports.0).into(), ([10, 0, 0, 1], ports.1).into())
             };
-            let mut frame = Frame::new(source, destination);
+            let mut frame = TestFrame::new(source, destination);
             (frame.seq, frame.ack, frame.flags) = (seq, ack, flags);
             (frame.vlans, frame.tcp_options, frame.payload) = (vlans, tcp_options, payload);
             (frame.ip_options, frame.extensions) = (ip_options, extensions);
@@ -361,7 +361,7 @@ proptest! {
         more in 0..3_u32,
     ) {
         let link = LinkType::from_number(link);
-        let whole = Frame { link, ..frame }.bytes();
+        let whole = TestFrame { link, ..frame }.bytes();
         for len in 0..=whole.len() {
             check(&Packet { wire_len: len as u32 * more, ..packet(link, &whole[..len]) })?;
         }
@@ -394,6 +394,6 @@ fn check(packet: &Packet<'_>) -> Result<(), TestCaseError> {
 
 #[test]
 fn flags_read_as_tcpdump_writes_them() {
-    let bytes = Frame { flags: SYN | FIN | ACK, ..v4() }.bytes();
+    let bytes = TestFrame { flags: SYN | FIN | ACK, ..v4() }.bytes();
     assert_eq!(format!("{:?}", decode(&ethernet(&bytes)).unwrap().flags), "[SF.]");
 }

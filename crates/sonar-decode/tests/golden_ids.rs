@@ -14,9 +14,9 @@ use std::sync::Arc;
 use bson::{Document, doc};
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Execution, Identity, Operation};
-use sonar_decode::log::Log;
+use sonar_decode::log::LogReader;
 use sonar_decode::profile::Profile;
-use sonar_decode::testing::{Conversation, End};
+use sonar_decode::testing::{Conversation, ConversationEnd};
 use sonar_decode::{Decoder, Settings, Shared, Sink, entry, log};
 
 /// Set to `write`, the test fills in ids that the table has as `?`.
@@ -42,7 +42,7 @@ impl Sink for Operations {
     }
 }
 
-impl entry::Sink for Operations {
+impl entry::EntrySink for Operations {
     fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {
         self.add(op);
     }
@@ -111,20 +111,22 @@ fn ids(kind: &str, input: &str) -> Ids {
             profile.printed(input.as_bytes(), &mut operations);
         }
         "log" => {
-            let mut log = Log::new(log::Settings::default());
+            let mut log = LogReader::new(log::LogSettings::default());
             log.line(input.as_bytes(), &mut operations);
             log.finish(&mut operations);
         }
         _ => {
             let (opcode, body) = request(kind, input);
             let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
-            talk.handshake().send(End::Client, &message(7, 0, opcode, &body));
+            talk.handshake().send(ConversationEnd::Client, &message(7, 0, opcode, &body));
             let ok = bytes(&doc! {"ok": 1});
             match opcode {
-                2013 => drop(talk.send(End::Server, &message(8, 7, 2013, &[&[0; 5], &*ok].concat()))),
+                2013 => {
+                    drop(talk.send(ConversationEnd::Server, &message(8, 7, 2013, &[&[0; 5], &*ok].concat())))
+                }
                 2004 | 2005 => {
                     let head = [[0; 16].as_slice(), &1i32.to_le_bytes()].concat();
-                    talk.send(End::Server, &message(8, 7, 1, &[head, ok].concat()));
+                    talk.send(ConversationEnd::Server, &message(8, 7, 1, &[head, ok].concat()));
                 }
                 _ => {}
             }

@@ -12,7 +12,7 @@ use peak_alloc::PeakAlloc;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Operation, Timestamp, Window};
 use sonar_decode::decoder::Sink;
-use sonar_decode::testing::{ACK, Conversation, End, Frame, PSH, SYN};
+use sonar_decode::testing::{ACK, Conversation, ConversationEnd, PSH, SYN, TestFrame};
 use sonar_decode::{Decoder, Settings, Shared};
 
 #[global_allocator]
@@ -46,7 +46,7 @@ struct Victim {
     decoder: Decoder,
     sunk: Sunk,
     now: Timestamp,
-    frame: Frame,
+    frame: TestFrame,
 }
 
 impl Victim {
@@ -57,7 +57,7 @@ impl Victim {
             decoder: Decoder::new(Settings::default(), Arc::new(Shared::default())),
             sunk: Sunk { window, operations: 0 },
             now: Timestamp::from_unix(1_777_629_600, 0),
-            frame: Frame::new(ends.into(), ([10, 0, 0, 1], 27_017).into()),
+            frame: TestFrame::new(ends.into(), ([10, 0, 0, 1], 27_017).into()),
         }
     }
 
@@ -72,16 +72,17 @@ impl Victim {
 
     /// A segment of the client with this number, or of the server to it. Sequence numbers count from an
     /// initial one of the connection's own: with the same ones for all they would be twins of each other.
-    fn segment(&mut self, client: u32, from: End, flags: u8, at: u32, payload: &[u8]) {
+    fn segment(&mut self, client: u32, from: ConversationEnd, flags: u8, at: u32, payload: &[u8]) {
         self.pass();
         let [_, a, b, c] = client.to_be_bytes();
         let initial = |end: u32| (client * 2 + end).wrapping_mul(0x9e37_79b1);
         let client = ([11, a, b, c], 50_000).into();
         let server = ([10, 0, 0, 1], 27_017).into();
-        let (source, destination) = if from == End::Client { (client, server) } else { (server, client) };
+        let (source, destination) =
+            if from == ConversationEnd::Client { (client, server) } else { (server, client) };
         self.frame.source = source;
         self.frame.destination = destination;
-        let (own, other) = if from == End::Client { (0, 1) } else { (1, 0) };
+        let (own, other) = if from == ConversationEnd::Client { (0, 1) } else { (1, 0) };
         (self.frame.seq, self.frame.ack) = (initial(own).wrapping_add(at), initial(other).wrapping_add(1));
         self.frame.flags = flags;
         self.frame.payload.clear();
@@ -92,12 +93,12 @@ impl Victim {
 
     /// A connection's handshake.
     fn open(&mut self, client: u32) {
-        self.segment(client, End::Client, SYN, 0, &[]);
-        self.segment(client, End::Server, SYN | ACK, 0, &[]);
+        self.segment(client, ConversationEnd::Client, SYN, 0, &[]);
+        self.segment(client, ConversationEnd::Server, SYN | ACK, 0, &[]);
     }
 
     /// Bytes of one end, from sequence number `at` on; gives the next one.
-    fn say(&mut self, client: u32, from: End, mut at: u32, bytes: &[u8]) -> u32 {
+    fn say(&mut self, client: u32, from: ConversationEnd, mut at: u32, bytes: &[u8]) -> u32 {
         for chunk in bytes.chunks(60_000) {
             self.segment(client, from, PSH | ACK, at, chunk);
             at = at.wrapping_add(chunk.len() as u32);
@@ -176,23 +177,28 @@ fn lengths_beyond_all_bounds() {
         head.extend((length - 21).to_le_bytes());
         head.extend(b"\x02find\0");
         head.extend((length - 40).to_le_bytes());
-        let mut at = victim.say(1, End::Client, 1, &message(1, 0, 2013, length, &head));
+        let mut at = victim.say(1, ConversationEnd::Client, 1, &message(1, 0, 2013, length, &head));
         for _ in 0..600 {
-            at = victim.say(1, End::Client, at, &[b'x'; 60_000]);
+            at = victim.say(1, ConversationEnd::Client, at, &[b'x'; 60_000]);
         }
         // A document whose length is above that of its message, strings of negative length, a length of
         // 2 GiB, of 0, of 15, each on a connection of its own.
         for (client, length) in (2..).zip([0x7fff_ffff, 0xffff_ffff, 0, 15, 16, 17, 48_000_001]) {
             victim.open(client);
-            let mut at = victim.say(client, End::Client, 1, &find(1));
+            let mut at = victim.say(client, ConversationEnd::Client, 1, &find(1));
             for inner in [0x7fff_ffff_u32, 0xffff_ffff, 0, 4, 5] {
                 let body = [&[0; 5][..], &inner.to_le_bytes(), b"\x02find\0", &inner.to_le_bytes(), b"c\0\0"]
                     .concat();
-                at = victim.say(client, End::Client, at, &message(2, 0, 2013, 16 + body.len() as u32, &body));
+                at = victim.say(
+                    client,
+                    ConversationEnd::Client,
+                    at,
+                    &message(2, 0, 2013, 16 + body.len() as u32, &body),
+                );
             }
-            at = victim.say(client, End::Client, at, &message(2, 0, 2013, length, &[0; 100]));
+            at = victim.say(client, ConversationEnd::Client, at, &message(2, 0, 2013, length, &[0; 100]));
             for _ in 0..100 {
-                at = victim.say(client, End::Client, at, &[0xff; 60_000]);
+                at = victim.say(client, ConversationEnd::Client, at, &[0xff; 60_000]);
             }
         }
     });
@@ -218,7 +224,12 @@ fn documents_of_any_depth_and_breadth() {
             let inner =
                 [b"\x02find\0\x02\0\0\0c\0\x03filter\0", &filter[..], b"\x02$db\0\x02\0\0\0d\0"].concat();
             let body = [&[0; 5], &(inner.len() as u32 + 5).to_le_bytes()[..], &inner, &[0]].concat();
-            at = victim.say(1, End::Client, at, &message(1, 0, 2013, 16 + body.len() as u32, &body));
+            at = victim.say(
+                1,
+                ConversationEnd::Client,
+                at,
+                &message(1, 0, 2013, 16 + body.len() as u32, &body),
+            );
         }
         // Branches, each another one, of 40 MB; fields of 16 MB; keys as long as they may be and longer.
         for (branch, length) in [(true, 40_000_000), (false, 16_000_000)] {
@@ -230,7 +241,7 @@ fn documents_of_any_depth_and_breadth() {
                 head.extend(b"\x04$or\0");
                 head.extend((length as u32 - 80).to_le_bytes());
             }
-            at = victim.say(1, End::Client, at, &message(1, 0, 2013, length as u32, &head));
+            at = victim.say(1, ConversationEnd::Client, at, &message(1, 0, 2013, length as u32, &head));
             let mut chunk = Vec::new();
             for n in 0..length / 40 {
                 if branch {
@@ -242,7 +253,7 @@ fn documents_of_any_depth_and_breadth() {
                     chunk.extend([1, 0, 0, 0]);
                 }
                 if chunk.len() > 50_000 {
-                    at = victim.say(1, End::Client, at, &chunk);
+                    at = victim.say(1, ConversationEnd::Client, at, &chunk);
                     chunk.clear();
                 }
             }
@@ -286,12 +297,12 @@ fn compressed_bombs() {
             for bomb in bombs.iter().chain(&liars) {
                 client += 1;
                 victim.open(client);
-                let at = victim.say(client, End::Client, 1, &find(1));
-                let at = victim.say(client, End::Client, at, bomb);
+                let at = victim.say(client, ConversationEnd::Client, 1, &find(1));
+                let at = victim.say(client, ConversationEnd::Client, at, bomb);
                 if round == 0 {
-                    victim.say(client, End::Server, 1, bomb);
+                    victim.say(client, ConversationEnd::Server, 1, bomb);
                 }
-                victim.say(client, End::Client, at, &find(3));
+                victim.say(client, ConversationEnd::Client, at, &find(3));
             }
         }
         // Many at once, each half way through.
@@ -300,9 +311,15 @@ fn compressed_bombs() {
                 client += 1;
                 victim.open(client);
                 let half = bomb.len() / 2;
-                let at = victim.say(client, End::Client, 1, &find(1));
-                let at = victim.say(client, End::Client, at, &bomb[..half.min(1_000)]);
-                victim.segment(client, End::Client, PSH | ACK, at, &bomb[half.min(1_000)..half.min(40_000)]);
+                let at = victim.say(client, ConversationEnd::Client, 1, &find(1));
+                let at = victim.say(client, ConversationEnd::Client, at, &bomb[..half.min(1_000)]);
+                victim.segment(
+                    client,
+                    ConversationEnd::Client,
+                    PSH | ACK,
+                    at,
+                    &bomb[half.min(1_000)..half.min(40_000)],
+                );
             }
         }
     });
@@ -317,13 +334,13 @@ fn endless_half_messages() {
         for client in 0..60_000 {
             victim.open(client);
             let length = if client % 2 == 0 { 16_000 } else { 1_000_000 };
-            let at = victim.say(client, End::Client, 1, &find(1));
-            victim.say(client, End::Client, at, &message(2, 0, 2013, length, &[0; 5]));
+            let at = victim.say(client, ConversationEnd::Client, 1, &find(1));
+            victim.say(client, ConversationEnd::Client, at, &message(2, 0, 2013, length, &[0; 5]));
         }
         // They go on a little, again and again.
         for client in 0..60_000_u32 {
             let at = 1 + find(1).len() as u32 + 21;
-            victim.say(client, End::Client, at, b"\x00\x10\x00\x00\x02find\0\x02\0\0\0c\0");
+            victim.say(client, ConversationEnd::Client, at, b"\x00\x10\x00\x00\x02find\0\x02\0\0\0c\0");
         }
     });
     assert!(coverage.messages_cut + coverage.messages_unfinished >= 60_000, "{coverage:?}");
@@ -336,7 +353,7 @@ fn gaps_that_are_never_filled() {
         for client in 0..2_000 {
             victim.open(client);
             for n in 1..80_u32 {
-                victim.segment(client, End::Client, PSH | ACK, n * 3_000, &[0; 1_400]);
+                victim.segment(client, ConversationEnd::Client, PSH | ACK, n * 3_000, &[0; 1_400]);
             }
         }
     });
@@ -354,9 +371,9 @@ fn a_million_connections_and_applications() {
         for client in 0..1_000_000_u32 {
             let number = format!("{client:07}");
             names.iter().for_each(|at| hello[*at..at + 7].copy_from_slice(number.as_bytes()));
-            victim.segment(client, End::Client, SYN, 0, &[]);
-            victim.say(client, End::Client, 1, &hello);
-            victim.say(client, End::Server, 1, &ok);
+            victim.segment(client, ConversationEnd::Client, SYN, 0, &[]);
+            victim.say(client, ConversationEnd::Client, 1, &hello);
+            victim.say(client, ConversationEnd::Server, 1, &ok);
         }
     });
     assert!(coverage.streams_evicted > 900_000 && coverage.apps_folded > 900_000, "{coverage:?}");
@@ -369,12 +386,12 @@ fn requests_that_are_never_answered() {
         let requests: Vec<u8> = (0..1_100).flat_map(find).collect();
         for client in 0..1_000 {
             victim.open(client);
-            victim.say(client, End::Client, 1, &requests);
+            victim.say(client, ConversationEnd::Client, 1, &requests);
         }
         // And answers to what nobody asked.
         let answers: Vec<u8> = (0..20).flat_map(|n| msg(n, 5_000_000 + n, &rawdoc! { "ok": 1.0 })).collect();
         for client in 1_000..11_000 {
-            victim.say(client, End::Server, 1, &answers);
+            victim.say(client, ConversationEnd::Server, 1, &answers);
         }
     });
     assert!(coverage.requests_evicted > 500_000 && coverage.replies_joined_late > 150_000, "{coverage:?}");
@@ -384,8 +401,8 @@ fn requests_that_are_never_answered() {
         let answers: Vec<u8> = (0..999).flat_map(|n| msg(n, n, &rawdoc! { "ok": 1.0 })).collect();
         for client in 0..300 {
             victim.open(client);
-            victim.say(client, End::Client, 1, &requests);
-            victim.say(client, End::Server, 1, &answers);
+            victim.say(client, ConversationEnd::Client, 1, &requests);
+            victim.say(client, ConversationEnd::Server, 1, &answers);
         }
     });
     assert_eq!((coverage.requests_answered, coverage.requests_in_flight), (999 * 300, 300));
@@ -402,10 +419,10 @@ fn a_million_shapes_and_cursors() {
             filter
                 .append(bson::raw::CString::try_from(format!("field_{n}_{}", "long".repeat(10))).unwrap(), 1);
             let find = rawdoc! { "find": format!("c{}", n % 977), "filter": filter, "$db": "d" };
-            client = victim.say(1, End::Client, client, &msg(n, 0, &find));
+            client = victim.say(1, ConversationEnd::Client, client, &msg(n, 0, &find));
             let reply =
                 rawdoc! { "ok": 1.0, "cursor": { "id": i64::from(n) + 1, "ns": "d.c", "firstBatch": [] } };
-            server = victim.say(1, End::Server, server, &msg(n, n, &reply));
+            server = victim.say(1, ConversationEnd::Server, server, &msg(n, n, &reply));
         }
     });
     assert!(coverage.shapes_folded > 900_000, "{coverage:?}");
@@ -419,16 +436,22 @@ fn a_conversation_among_hostile_ones_is_decoded_as_it_is() {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     talk.handshake();
     for n in 1..=200 {
-        talk.send(End::Client, &find(n)).send(End::Server, &msg(1_000 + n, n, &rawdoc! { "ok": 1.0 }));
+        talk.send(ConversationEnd::Client, &find(n))
+            .send(ConversationEnd::Server, &msg(1_000 + n, n, &rawdoc! { "ok": 1.0 }));
     }
     let mut victim = Victim::new();
     let bomb = bomb(2, 4_000_000);
     for (n, packet) in talk.packets.iter().enumerate() {
         let client = n as u32;
         victim.open(client);
-        victim.say(client, End::Client, 1, &find(1));
-        victim.say(client, End::Client, 1 + find(1).len() as u32, &bomb[..bomb.len() / (1 + n % 3)]);
-        victim.segment(client, End::Server, ACK, 1 << 23, &[0; 500]);
+        victim.say(client, ConversationEnd::Client, 1, &find(1));
+        victim.say(
+            client,
+            ConversationEnd::Client,
+            1 + find(1).len() as u32,
+            &bomb[..bomb.len() / (1 + n % 3)],
+        );
+        victim.segment(client, ConversationEnd::Server, ACK, 1 << 23, &[0; 500]);
         let mut packet = packet.clone();
         packet.time = victim.now;
         victim.decoder.packet(&packet.as_packet(), &mut victim.sunk);

@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
-use sonar_decode::io_file::{Block, Error, FileEntry, Parser, Step, ThreadEntry, Writer};
+use sonar_decode::io_file::{
+    FileEntry, RecordingBlock, RecordingError, RecordingParser, RecordingStep, RecordingWriter, ThreadEntry,
+};
 
 #[derive(Default, Debug, PartialEq)]
 struct Content {
@@ -17,32 +19,34 @@ struct Content {
     damaged: bool,
 }
 
-fn read(file: &[u8], piece: usize) -> (Content, Result<(), Error>) {
-    let mut parser = Parser::new();
+fn read(file: &[u8], piece: usize) -> (Content, Result<(), RecordingError>) {
+    let mut parser = RecordingParser::new();
     let mut content = Content::default();
     let (mut start, mut end) = (0, 0);
     loop {
         match parser.next(&file[start..end]) {
-            Ok(Step::Block { block, consumed }) => {
+            Ok(RecordingStep::Block { block, consumed }) => {
                 start += consumed;
                 match block {
-                    Block::Other => {}
-                    Block::Info(info) => content.info.extend(info.map(|(k, v)| (k.into(), v.into()))),
-                    Block::Files(files) => {
+                    RecordingBlock::Other => {}
+                    RecordingBlock::Info(info) => {
+                        content.info.extend(info.map(|(k, v)| (k.into(), v.into())))
+                    }
+                    RecordingBlock::Files(files) => {
                         content.files.extend(files.map(|f| (f.file, f.device, f.inode, f.path.into())));
                     }
-                    Block::Threads(threads) => {
+                    RecordingBlock::Threads(threads) => {
                         content.threads.extend(threads.map(|t| (t.thread, t.process, t.name.into())));
                     }
-                    Block::Accesses(mut accesses) => {
+                    RecordingBlock::Accesses(mut accesses) => {
                         content.accesses.extend(&mut accesses);
                         content.damaged |= accesses.is_damaged();
                     }
-                    Block::Lost(lost) => content.losses = lost.losses(),
-                    Block::End { accesses } => content.said = Some(accesses),
+                    RecordingBlock::Lost(lost) => content.losses = lost.losses(),
+                    RecordingBlock::End { accesses } => content.said = Some(accesses),
                 }
             }
-            Ok(Step::Need { at_least }) => {
+            Ok(RecordingStep::Need { at_least }) => {
                 assert!(at_least > end - start);
                 if end == file.len() {
                     return (content, parser.finish(end - start));
@@ -87,7 +91,7 @@ prop_compose! {
 fn write(accesses: &[IoAccess], losses: &IoLosses) -> Vec<u8> {
     let mut out = Vec::new();
     let pages = accesses.iter().any(|access| access.kind == AccessKind::PageIn);
-    let begin = if pages { Writer::begin_with_pages } else { Writer::begin };
+    let begin = if pages { RecordingWriter::begin_with_pages } else { RecordingWriter::begin };
     let mut writer = begin(&[("host", "db1"), ("empty", "")], &mut out);
     writer.file(&FileEntry { file: 7, device: 2_049, inode: u64::MAX, path: "/data/é.wt" }, &mut out);
     writer.thread(&ThreadEntry { thread: 12, process: 10, name: "conn4" }, &mut out);
@@ -178,15 +182,15 @@ fn every_cut_and_every_flipped_bit_is_told() {
 
 #[test]
 fn a_file_of_a_later_version_and_a_foreign_one_are_told_apart() {
-    assert_eq!(read(b"MSONARIO\x03\0\0\0", 99).1, Err(Error::Version(3)));
+    assert_eq!(read(b"MSONARIO\x03\0\0\0", 99).1, Err(RecordingError::Version(3)));
     // One without pages that were brought in is read by programs that know none; one with them is refused by
     // its version there.
     let page_in = IoAccess { kind: AccessKind::PageIn, ..some()[0] };
     assert_eq!(write(&some(), &IoLosses::default())[8], 1);
     assert_eq!(write(&[page_in], &IoLosses::default())[8], 2);
-    assert_eq!(read(b"MSONARIX", 1).1, Err(Error::Foreign));
-    assert_eq!(read(b"", 1).1, Err(Error::Cut { offset: 0, inside: false }));
-    assert_eq!(read(b"MSON", 1).1, Err(Error::Cut { offset: 4, inside: true }));
+    assert_eq!(read(b"MSONARIX", 1).1, Err(RecordingError::Foreign));
+    assert_eq!(read(b"", 1).1, Err(RecordingError::Cut { offset: 0, inside: false }));
+    assert_eq!(read(b"MSON", 1).1, Err(RecordingError::Cut { offset: 4, inside: true }));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use sonar_core::{Class, Execution, Identity, Operation, Reading};
 use sonar_decode::entry;
 use sonar_decode::entry::ParsedEntry;
-use sonar_decode::log::{Bound, Log, Settings};
+use sonar_decode::log::{Bound, LogReader, LogSettings};
 use sonar_decode::profile::Profile;
 
 /// One operation.
@@ -25,7 +25,7 @@ struct Seen {
 #[derive(Default)]
 struct All(Vec<Seen>);
 
-impl entry::Sink for All {
+impl entry::EntrySink for All {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
         self.0.push(Seen {
             text: format!("{} {} {}", op.command, op.shape.namespace(), op.shape.typed),
@@ -41,9 +41,11 @@ impl entry::Sink for All {
     }
 }
 
-fn read(lines: &[&str]) -> (Vec<Seen>, Log) {
-    let (mut log, mut all) =
-        (Log::new(Settings { reference_ms: 1_430_000_000_000, ..Settings::default() }), All::default());
+fn read(lines: &[&str]) -> (Vec<Seen>, LogReader) {
+    let (mut log, mut all) = (
+        LogReader::new(LogSettings { reference_ms: 1_430_000_000_000, ..LogSettings::default() }),
+        All::default(),
+    );
     for line in lines {
         log.line(line.as_bytes(), &mut all);
         assert_eq!(log.reading().imbalances(), Vec::<String>::new());
@@ -598,7 +600,7 @@ fn a_range_by_the_log_s_clock_follows_its_offset() {
         line("2026-10-25T03:30:00.000+01:00"),
     ];
     let count = |from: Option<Bound>, to: Option<Bound>| {
-        let mut log = Log::new(Settings { from, to, ..Settings::default() });
+        let mut log = LogReader::new(LogSettings { from, to, ..LogSettings::default() });
         let mut all = All::default();
         lines.iter().for_each(|line| log.line(line.as_bytes(), &mut all));
         (all.0.len(), log.reading().lines_outside)
@@ -622,7 +624,7 @@ fn the_last_line_is_judged_by_itself_and_not_by_what_it_leaves_unfinished() {
     let cut = vec![part('P', "2026-05-01T10:00:00.119+0000 I COMMAND  [conn7] command shop.orders comm")];
     for (before, last) in [(spread, operation.to_owned()), (cut, part('F', operation))] {
         for (last, is_whole) in [(last.as_str(), true), ("2026-05-01T10:00:00.120+0000 I COMM", false)] {
-            let (mut log, mut all) = (Log::new(Settings::default()), All::default());
+            let (mut log, mut all) = (LogReader::new(LogSettings::default()), All::default());
             before.iter().for_each(|line| log.line(line.as_bytes(), &mut all));
             let mut entry = ParsedEntry::default();
             let parsed = log.reader().read(last.as_bytes(), &mut entry);

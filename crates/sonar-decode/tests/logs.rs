@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use shapes::{Shapes, decode, unpacked, wire};
 use sonar_core::{Execution, Identity, Operation, Timestamp};
 use sonar_decode::entry;
-use sonar_decode::log::{Bound, Log, Settings};
+use sonar_decode::log::{Bound, LogReader, LogSettings};
 
-fn told(name: &str, settings: Settings) -> (Shapes, Log) {
+fn told(name: &str, settings: LogSettings) -> (Shapes, LogReader) {
     let bytes = unpacked(name);
-    let (mut log, mut shapes) = (Log::new(settings), Shapes::default());
+    let (mut log, mut shapes) = (LogReader::new(settings), Shapes::default());
     for line in bytes.split(|byte| *byte == b'\n') {
         log.line(line, &mut shapes);
         assert_eq!(log.reading().imbalances(), Vec::<String>::new());
@@ -103,8 +103,11 @@ fn log_and_wire_have_the_same_shapes_statement_by_statement() {
     for differ in DIFFER {
         let wire = wire(differ.recording, "", differ.port);
         let ms = |ns: u64, more: u64| Bound::At(Timestamp::from_unix_ns((ns / 1_000_000 + more) * 1_000_000));
-        let settings =
-            Settings { from: Some(ms(wire.first, 0)), to: Some(ms(wire.last, 1)), ..Settings::default() };
+        let settings = LogSettings {
+            from: Some(ms(wire.first, 0)),
+            to: Some(ms(wire.last, 1)),
+            ..LogSettings::default()
+        };
         let (told, _) = told(&format!("{}/{}.log.gz", differ.recording, differ.log), settings);
         let more = |a: &Shapes, b: &Shapes| -> Vec<(String, u64)> {
             let left = |(id, count): (&u64, &u64)| {
@@ -168,7 +171,7 @@ impl sonar_decode::Sink for Latencies {
     }
 }
 
-impl entry::Sink for Latencies {
+impl entry::EntrySink for Latencies {
     fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {
         self.add(self.port, op);
     }
@@ -186,7 +189,7 @@ fn the_wire_takes_at_least_as_long_as_the_server_says() {
     ] {
         let mut seen = Latencies { port, ..Latencies::default() };
         decode(recording, &mut seen);
-        let (mut log, mut said) = (Log::new(Settings::default()), Latencies::default());
+        let (mut log, mut said) = (LogReader::new(LogSettings::default()), Latencies::default());
         let mut ports = BTreeMap::new();
         for line in unpacked(&format!("{recording}/{name}.log.gz")).split(|byte| *byte == b'\n') {
             let text = String::from_utf8_lossy(line);
@@ -222,7 +225,7 @@ fn the_wire_takes_at_least_as_long_as_the_server_says() {
 #[derive(Default)]
 struct Names(Vec<String>);
 
-impl entry::Sink for Names {
+impl entry::EntrySink for Names {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
         let ms = op.latency_ns.map_or(-1, |ns| (ns / 1_000_000) as i64);
         self.0.push(format!(
@@ -241,9 +244,11 @@ impl entry::Sink for Names {
     }
 }
 
-fn read(lines: &[&str]) -> (Vec<String>, Log) {
-    let (mut log, mut said) =
-        (Log::new(Settings { reference_ms: 1_430_000_000_000, ..Settings::default() }), Names::default());
+fn read(lines: &[&str]) -> (Vec<String>, LogReader) {
+    let (mut log, mut said) = (
+        LogReader::new(LogSettings { reference_ms: 1_430_000_000_000, ..LogSettings::default() }),
+        Names::default(),
+    );
     for line in lines {
         log.line(line.as_bytes(), &mut said);
     }
@@ -347,7 +352,7 @@ fn statements_are_told_with_their_command_and_time_is_counted_once() {
 #[derive(Default)]
 struct More(Vec<String>);
 
-impl entry::Sink for More {
+impl entry::EntrySink for More {
     fn operation(&mut self, _: &Operation<'_>, _: Identity, execution: &Execution<'_>, _: u64) {
         let known: Vec<String> = [
             ("prepared", execution.prepare_read_conflicts),
@@ -368,7 +373,7 @@ impl entry::Sink for More {
 }
 
 fn more(lines: &[&str]) -> Vec<String> {
-    let (mut log, mut more) = (Log::new(Settings::default()), More::default());
+    let (mut log, mut more) = (LogReader::new(LogSettings::default()), More::default());
     lines.iter().for_each(|line| log.line(line.as_bytes(), &mut more));
     log.finish(&mut more);
     more.0
@@ -432,7 +437,7 @@ fn rubbish_is_counted_by_reason() {
 
 #[test]
 fn connections_clients_and_starts_are_told() {
-    let (_, log) = told("mongod-4.0-mixed/mongod.log.gz", Settings::default());
+    let (_, log) = told("mongod-4.0-mixed/mongod.log.gz", LogSettings::default());
     let notices = log.notices();
     // By grep over the same file.
     assert_eq!((notices.accepted, notices.ended, notices.most_open), (28, 28, Some(22)));
@@ -447,7 +452,7 @@ fn connections_clients_and_starts_are_told() {
 #[test]
 fn no_flipped_or_missing_byte_makes_it_panic() {
     let bytes = unpacked("mongod-4.0-mixed/mongod.log.gz");
-    let mut log = Log::new(Settings::default());
+    let mut log = LogReader::new(LogSettings::default());
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate().step_by(97) {
         for at in 0..line.len() {
             log.line(&line[..at], &mut Names::default());

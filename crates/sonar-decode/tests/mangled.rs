@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use sonar_core::Coverage;
 use sonar_decode::frame::decode;
-use sonar_decode::testing::{Conversation, End};
+use sonar_decode::testing::{Conversation, ConversationEnd};
 use support::{Recorded, Seen, operations, packets};
 
 /// A packet and where it belongs.
@@ -337,16 +337,16 @@ fn a_connection_seen_again_from_its_syn_after_its_end_is_no_new_one() {
     let ok = bson::rawdoc! { "ok": 1.0 };
     let body = |document: &bson::RawDocument| [&[0; 5], document.as_bytes()].concat();
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
-    talk.handshake().send(End::Client, &message(1, 0, 2013, &body(&ping)));
-    talk.send(End::Server, &message(2, 1, 2013, &body(&ok))).close();
+    talk.handshake().send(ConversationEnd::Client, &message(1, 0, 2013, &body(&ping)));
+    talk.send(ConversationEnd::Server, &message(2, 1, 2013, &body(&ok))).close();
     let again: Vec<_> = talk.packets.iter().chain(&talk.packets).cloned().collect();
     let (seen, coverage) = told(&again);
     assert_eq!(seen, [(1, "ping".to_owned(), "ok")]);
     assert_eq!((coverage.streams, coverage.segments_duplicate, coverage.losses().count()), (1, 2, 0));
     // The same ports soon after, for another connection.
     let mut next = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017").with_seq(9_000, 90_000);
-    next.handshake().send(End::Client, &message(3, 0, 2013, &body(&ping)));
-    next.send(End::Server, &message(4, 3, 2013, &body(&ok))).close();
+    next.handshake().send(ConversationEnd::Client, &message(3, 0, 2013, &body(&ping)));
+    next.send(ConversationEnd::Server, &message(4, 3, 2013, &body(&ok))).close();
     let (seen, coverage) = told(&[talk.packets, next.packets].concat());
     assert_eq!((seen.len(), coverage.streams), (2, 2));
 }
@@ -356,7 +356,7 @@ fn a_syn_that_comes_after_the_end_opens_nothing() {
     let ping = bson::rawdoc! { "ping": 1, "$db": "admin" };
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     let body = [&[0; 5], ping.as_bytes()].concat();
-    talk.handshake().send(End::Client, &message(1, 0, 2013, &body)).close();
+    talk.handshake().send(ConversationEnd::Client, &message(1, 0, 2013, &body)).close();
     // Its SYN overtaken by all of it, and then the request once more.
     let [syn, rest @ ..] = &*talk.packets else { panic!("no packets") };
     let request = rest.iter().max_by_key(|packet| packet.data.len()).unwrap();
@@ -387,11 +387,14 @@ fn the_answer_of_a_get_last_error_is_that_of_its_own_write() {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     talk.handshake();
     // Three writes without waiting, the one in the middle wants no answer; answers come after all of them.
-    talk.send(End::Client, &write(1, 1)).send(End::Client, &get_last_error(2));
-    talk.send(End::Client, &write(3, 2));
-    talk.send(End::Client, &write(4, 3)).send(End::Client, &get_last_error(5));
+    talk.send(ConversationEnd::Client, &write(1, 1)).send(ConversationEnd::Client, &get_last_error(2));
+    talk.send(ConversationEnd::Client, &write(3, 2));
+    talk.send(ConversationEnd::Client, &write(4, 3)).send(ConversationEnd::Client, &get_last_error(5));
     // The server takes longer than a tick.
-    talk.wait(5_000_000_000).send(End::Server, &answer(2, true)).send(End::Server, &answer(5, false)).close();
+    talk.wait(5_000_000_000)
+        .send(ConversationEnd::Server, &answer(2, true))
+        .send(ConversationEnd::Server, &answer(5, false))
+        .close();
     let (mut seen, coverage) = told(&talk.packets);
     seen.sort();
     let insert = || "insert".to_owned();

@@ -124,7 +124,7 @@ fn every_version_is_read() {
     #[derive(Default)]
     struct Names(Vec<String>, Digest);
 
-    impl sonar_decode::entry::Sink for Names {
+    impl sonar_decode::entry::EntrySink for Names {
         fn operation(
             &mut self,
             op: &Operation<'_>,

@@ -6,14 +6,14 @@
 use bson::{Binary, Bson, DateTime, Document, Timestamp, doc, oid::ObjectId};
 use proptest::prelude::*;
 use sonar_core::{Execution, Identity, Operation};
-use sonar_decode::entry::Sink;
-use sonar_decode::log::{Log, Settings};
+use sonar_decode::entry::EntrySink;
+use sonar_decode::log::{LogReader, LogSettings};
 use sonar_decode::profile::Profile;
 
 #[derive(Default)]
 struct Ids(Vec<(Identity, u64, u64, String)>);
 
-impl Sink for Ids {
+impl EntrySink for Ids {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, _: &Execution<'_>, _: u64) {
         self.0.push((identity, op.shape.id.0, op.ordered_id.0, op.shape.typed.to_string()));
     }
@@ -27,7 +27,7 @@ fn from_bson(op: &str, command: &Document) -> (Identity, u64, u64, String) {
 }
 
 fn from_line(line: &str) -> (Identity, u64, u64, String) {
-    let (mut log, mut ids) = (Log::new(Settings::default()), Ids::default());
+    let (mut log, mut ids) = (LogReader::new(LogSettings::default()), Ids::default());
     log.line(line.as_bytes(), &mut ids);
     log.finish(&mut ids);
     assert_eq!(ids.0.len(), 1, "{line}");
@@ -210,7 +210,7 @@ proptest! {
 
     #[test]
     fn no_line_makes_it_panic(line in "\\PC{0,200}", json in "[{}\\[\\]\",:$a-z0-9 ]{0,200}") {
-        let mut log = Log::new(Settings::default());
+        let mut log = LogReader::new(LogSettings::default());
         for line in [
             line.clone(),
             text_line("query", &line),

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bson::{Bson, Document, doc};
 use proptest::prelude::*;
 use sonar_core::{Execution, Identity, Operation};
-use sonar_decode::log::{Log, Settings};
+use sonar_decode::log::{LogReader, LogSettings};
 use sonar_decode::profile::Profile;
-use sonar_decode::testing::{Conversation, End};
+use sonar_decode::testing::{Conversation, ConversationEnd};
 use sonar_decode::{Decoder, Shared, entry};
 
 /// What marks a value.
@@ -54,7 +54,7 @@ impl sonar_decode::Sink for Texts {
     }
 }
 
-impl entry::Sink for Texts {
+impl entry::EntrySink for Texts {
     fn operation(&mut self, op: &Operation<'_>, _: Identity, execution: &Execution<'_>, _: u64) {
         self.add(op);
         self.all.push(format!("{execution:?}"));
@@ -178,7 +178,7 @@ fn wire(messages: &[Vec<u8>]) -> Texts {
     let mut conversation = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     conversation.handshake();
     for message in messages {
-        conversation.send(End::Client, message);
+        conversation.send(ConversationEnd::Client, message);
         let reply = doc! {"ok": 1}.to_vec().unwrap();
         let is_legacy = message[12..16] != 2013i32.to_le_bytes();
         let mut answer = if is_legacy {
@@ -187,7 +187,7 @@ fn wire(messages: &[Vec<u8>]) -> Texts {
             crate::message(2013, &[&[0; 5], reply.as_slice()].concat())
         };
         answer[8..12].copy_from_slice(&7i32.to_le_bytes());
-        conversation.send(End::Server, &answer);
+        conversation.send(ConversationEnd::Server, &answer);
     }
     conversation.close();
     let (mut decoder, mut texts) =
@@ -223,7 +223,7 @@ fn shell_of(document: &Document) -> String {
 }
 
 fn log(lines: &[String]) -> Texts {
-    let (mut log, mut texts) = (Log::new(Settings::default()), Texts::default());
+    let (mut log, mut texts) = (LogReader::new(LogSettings::default()), Texts::default());
     for line in lines {
         let before = texts.all.len();
         log.line(line.as_bytes(), &mut texts);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bson::{Bson, Document, doc};
 use sonar_core::{Application, Endpoint};
 
-use crate::error::{COMMAND_NOT_FOUND, Error, Result};
+use crate::error::{COMMAND_NOT_FOUND, Result, ServerError};
 use crate::server::Server;
 
 /// The most connections to read from one server.
@@ -30,7 +30,7 @@ impl Server {
             Err(error) if error.code().is_some_and(|code| UNSUPPORTED.contains(&code)) => {
                 let command = doc! { "currentOp": 1, "$all": true };
                 let reply = self.command("admin", command, WHAT)?;
-                let operations = reply.get_array("inprog").map_err(|_| Error::Reply("currentOp"))?;
+                let operations = reply.get_array("inprog").map_err(|_| ServerError::Reply("currentOp"))?;
                 Ok(operations.iter().take(MAX_CLIENTS).filter_map(client).collect())
             }
             clients => clients,
@@ -55,7 +55,7 @@ impl Server {
         )?;
         let mut clients = Vec::new();
         loop {
-            let unreadable = |_| Error::Reply("$currentOp");
+            let unreadable = |_| ServerError::Reply("$currentOp");
             let cursor = reply.get_document("cursor").map_err(unreadable)?;
             let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch"));
             let batch = batch.map_err(unreadable)?;

@@ -11,9 +11,9 @@ use futures_util::TryStreamExt;
 use mongodb::options::CollectionOptions;
 use sonar_core::profiler::Fill;
 
-use crate::error::{COMMAND_NOT_FOUND, Error, NAMESPACE_NOT_FOUND, Result};
+use crate::error::{COMMAND_NOT_FOUND, NAMESPACE_NOT_FOUND, Result, ServerError};
 use crate::server::{Link, Server, ServerInfo, number, time, whole};
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 
 /// The collection that a profiler writes to.
 pub const COLLECTION: &str = "system.profile";
@@ -29,7 +29,7 @@ pub const OWN_DATABASES: [&str; 3] = ["admin", "config", "local"];
 
 /// The settings of the profiler of one database.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
+pub struct ProfilerSettings {
     /// 0 off, 1 slow operations (or what the filter takes), 2 all.
     pub level: i32,
     /// Operations that take longer are slow, in milliseconds. It applies to the whole server.
@@ -45,27 +45,27 @@ pub struct Settings {
 
 /// The profiler of one database.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct State {
+pub struct ProfilerState {
     /// The database.
     pub database: String,
     /// Its settings.
-    pub settings: Settings,
+    pub settings: ProfilerSettings,
     /// Its `system.profile`; `None` where there is none.
     pub collection: Option<Fill>,
 }
 
 /// The settings to change; `None` leaves one as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wanted {
-    /// See [`Settings::level`].
+pub struct SettingsChange {
+    /// See [`ProfilerSettings::level`].
     pub level: Option<i32>,
-    /// See [`Settings::slow_ms`].
+    /// See [`ProfilerSettings::slow_ms`].
     pub slow_ms: Option<i64>,
-    /// See [`Settings::sample_rate`].
+    /// See [`ProfilerSettings::sample_rate`].
     pub sample_rate: Option<f64>,
     /// A filter; `Some(None)` removes it.
     pub filter: Option<Option<Document>>,
-    /// See [`Settings::rate_limit`].
+    /// See [`ProfilerSettings::rate_limit`].
     pub rate_limit: Option<i64>,
     /// Size of `system.profile` in bytes.
     pub size_bytes: Option<u64>,
@@ -73,9 +73,9 @@ pub struct Wanted {
 
 /// One command of a change of settings.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum SettingsStep {
     /// Sets the profiler.
-    Set(Settings),
+    Set(ProfilerSettings),
     /// Drops `system.profile` with its content; only at level 0.
     Drop,
     /// Creates `system.profile` with this size in bytes.
@@ -88,10 +88,10 @@ pub enum Step {
 /// It is no JSON object, or it cannot be expressed in BSON.
 pub fn parse_filter(text: &str) -> Result<Document> {
     let json: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| Error::Filter(error.to_string()))?;
-    match Bson::try_from(json).map_err(|error| Error::Filter(error.to_string()))? {
+        serde_json::from_str(text).map_err(|error| ServerError::Filter(error.to_string()))?;
+    match Bson::try_from(json).map_err(|error| ServerError::Filter(error.to_string()))? {
         Bson::Document(document) => Ok(document),
-        _ => Err(Error::Filter("an object is wanted, like {\"millis\": {\"$gt\": 50}}".to_owned())),
+        _ => Err(ServerError::Filter("an object is wanted, like {\"millis\": {\"$gt\": 50}}".to_owned())),
     }
 }
 
@@ -100,9 +100,9 @@ pub fn json(document: &Document) -> String {
     Bson::Document(document.clone()).into_relaxed_extjson().to_string()
 }
 
-impl Settings {
+impl ProfilerSettings {
     /// These settings with the wanted changes.
-    pub fn with(&self, wanted: &Wanted) -> Self {
+    pub fn with(&self, wanted: &SettingsChange) -> Self {
         Self {
             level: wanted.level.unwrap_or(self.level),
             slow_ms: wanted.slow_ms.or(self.slow_ms),
@@ -137,7 +137,7 @@ impl Settings {
         Ok(Self {
             level: whole(reply, "was")
                 .and_then(|level| i32::try_from(level).ok())
-                .ok_or(Error::Reply("profile"))?,
+                .ok_or(ServerError::Reply("profile"))?,
             slow_ms: number(reply, "slowms").map(|ms| ms as i64),
             sample_rate: number(reply, "sampleRate"),
             filter: reply.get_document("filter").ok().cloned(),
@@ -149,52 +149,54 @@ impl Settings {
 /// The steps from a state to the wanted settings, in the only order that works: a capped `system.profile`
 /// cannot be made smaller or larger in place, and is dropped only while the profiler of its database is
 /// off.
-pub fn plan(state: &State, wanted: &Wanted) -> Vec<Step> {
+pub fn plan(state: &ProfilerState, wanted: &SettingsChange) -> Vec<SettingsStep> {
     let goal = state.settings.with(wanted);
     let has = state.collection.map(|fill| fill.max_bytes);
     let resize = wanted.size_bytes.filter(|bytes| has != Some(Some(*bytes)));
     let mut steps = Vec::new();
     if let Some(bytes) = resize {
         if state.settings.level != 0 {
-            steps.push(Step::Set(Settings { level: 0, ..state.settings.clone() }));
+            steps.push(SettingsStep::Set(ProfilerSettings { level: 0, ..state.settings.clone() }));
         }
         if has.is_some() {
-            steps.push(Step::Drop);
+            steps.push(SettingsStep::Drop);
         }
-        steps.push(Step::Create(bytes));
+        steps.push(SettingsStep::Create(bytes));
     }
     if resize.is_some() || goal != state.settings {
-        steps.push(Step::Set(goal));
+        steps.push(SettingsStep::Set(goal));
     }
     steps
 }
 
 /// The steps that restore a state from `now`. `size`: whether to restore the size too, which drops what was
 /// collected.
-pub fn plan_back(was: &State, now: &State, size: bool) -> Vec<Step> {
+pub fn plan_back(was: &ProfilerState, now: &ProfilerState, size: bool) -> Vec<SettingsStep> {
     let mut steps = Vec::new();
-    let bytes = |state: &State| state.collection.map(|fill| fill.max_bytes);
+    let bytes = |state: &ProfilerState| state.collection.map(|fill| fill.max_bytes);
     if size && bytes(was) != bytes(now) {
         if now.settings.level != 0 {
-            steps.push(Step::Set(Settings { level: 0, ..now.settings.clone() }));
+            steps.push(SettingsStep::Set(ProfilerSettings { level: 0, ..now.settings.clone() }));
         }
         if now.collection.is_some() {
-            steps.push(Step::Drop);
+            steps.push(SettingsStep::Drop);
         }
         if let Some(Some(bytes)) = bytes(was) {
-            steps.push(Step::Create(bytes));
+            steps.push(SettingsStep::Create(bytes));
         }
     }
     if !steps.is_empty() || was.settings != now.settings {
-        steps.push(Step::Set(was.settings.clone()));
+        steps.push(SettingsStep::Set(was.settings.clone()));
     }
     steps
 }
 
 /// The shell commands that restore settings by hand.
-pub fn by_hand(was: &State) -> String {
+pub fn by_hand(was: &ProfilerState) -> String {
     // As if there were a filter now: it is removed if there was none.
-    let command = was.settings.command(&Settings { filter: Some(Document::new()), ..Settings::default() });
+    let command = was
+        .settings
+        .command(&ProfilerSettings { filter: Some(Document::new()), ..ProfilerSettings::default() });
     let mut text = String::new();
     let _ = write!(
         text,
@@ -210,7 +212,7 @@ impl Server {
     ///
     /// # Errors
     /// The server has no profiler, the user may not, or the connection is lost.
-    pub fn profiler(&self, database: &str) -> Result<State> {
+    pub fn profiler(&self, database: &str) -> Result<ProfilerState> {
         self.runtime().block_on(state(self.link(), self.info(), database))
     }
 
@@ -218,10 +220,10 @@ impl Server {
     ///
     /// # Errors
     /// What it does not support.
-    pub fn can(&self, state: &State, wanted: &Wanted) -> Result<()> {
+    pub fn can(&self, state: &ProfilerState, wanted: &SettingsChange) -> Result<()> {
         let info = self.info();
         let lacks = |what, since| {
-            Err(Error::NotSupported {
+            Err(ServerError::NotSupported {
                 server: info.address.clone(),
                 version: info.version.clone(),
                 what,
@@ -247,14 +249,14 @@ impl Server {
     pub fn take(
         &self,
         database: &str,
-        before: &Settings,
-        steps: &[Step],
-        mut done: impl FnMut(&Step),
+        before: &ProfilerSettings,
+        steps: &[SettingsStep],
+        mut done: impl FnMut(&SettingsStep),
     ) -> Result<()> {
         let mut settings = before.clone();
         for step in steps {
             self.runtime().block_on(take(self.link(), database, &settings, step))?;
-            if let Step::Set(now) = step {
+            if let SettingsStep::Set(now) = step {
                 settings = now.clone();
             }
             done(step);
@@ -266,11 +268,11 @@ impl Server {
     /// `lost` each time. Returns the restored databases in order; for the others the error says why.
     pub fn put_back(
         &self,
-        was: &[State],
+        was: &[ProfilerState],
         size: bool,
-        stop: &Stop,
-        mut lost: impl FnMut(&Error),
-    ) -> (Vec<String>, Option<Error>) {
+        stop: &StopFlag,
+        mut lost: impl FnMut(&ServerError),
+    ) -> (Vec<String>, Option<ServerError>) {
         let mut done = Vec::new();
         let mut failed = None;
         for was in was {
@@ -301,26 +303,28 @@ impl Server {
     }
 
     /// Waits for `time`, or until `stop` is set; returns whether it is.
-    pub fn wait(&self, time: Duration, stop: &Stop) -> bool {
+    pub fn wait(&self, time: Duration, stop: &StopFlag) -> bool {
         self.runtime().block_on(stop.sleep(time))
     }
 }
 
-pub(crate) async fn settings(link: &Link, info: &ServerInfo, database: &str) -> Result<Settings> {
+pub(crate) async fn settings(link: &Link, info: &ServerInfo, database: &str) -> Result<ProfilerSettings> {
     if info.mongos {
-        return Err(Error::Mongos(info.address.clone()));
+        return Err(ServerError::Mongos(info.address.clone()));
     }
     let what = format!("read the profiler of {database}");
     match link.command_as(database, doc! { "profile": -1 }, &what, ROLE).await {
-        Err(Error::Command { code: COMMAND_NOT_FOUND, .. }) => Err(Error::NoProfiler(info.label())),
+        Err(ServerError::Command { code: COMMAND_NOT_FOUND, .. }) => {
+            Err(ServerError::NoProfiler(info.label()))
+        }
         Err(error) => Err(error),
-        Ok(reply) => Settings::read(&reply),
+        Ok(reply) => ProfilerSettings::read(&reply),
     }
 }
 
-async fn state(link: &Link, info: &ServerInfo, database: &str) -> Result<State> {
+async fn state(link: &Link, info: &ServerInfo, database: &str) -> Result<ProfilerState> {
     let settings = settings(link, info, database).await?;
-    Ok(State { database: database.to_owned(), settings, collection: fill(link, database).await? })
+    Ok(ProfilerState { database: database.to_owned(), settings, collection: fill(link, database).await? })
 }
 
 /// What is known of the `system.profile` of a database.
@@ -348,11 +352,11 @@ pub(crate) async fn fill(link: &Link, database: &str) -> Result<Option<Fill>> {
     Ok(Some(fill))
 }
 
-type Ends =
+type ProfileEnds =
     (Option<sonar_core::Timestamp>, Option<sonar_core::Timestamp>, Option<sonar_core::Timestamp>, u64);
 
 /// Times of the first, the last, and the first of the last documents, with the number of the latter.
-async fn ends(link: &Link, database: &str) -> mongodb::error::Result<Ends> {
+async fn ends(link: &Link, database: &str) -> mongodb::error::Result<ProfileEnds> {
     let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
     let collection = link.client.database(database).collection_with_options::<Document>(COLLECTION, options);
     let ts = |document: Option<&Document>| document.and_then(|d| d.get_datetime("ts").ok()).map(time);
@@ -363,18 +367,18 @@ async fn ends(link: &Link, database: &str) -> mongodb::error::Result<Ends> {
     Ok((ts(first.first()), ts(last.first()), ts(last.last()), last.len() as u64))
 }
 
-async fn take(link: &Link, database: &str, before: &Settings, step: &Step) -> Result<()> {
+async fn take(link: &Link, database: &str, before: &ProfilerSettings, step: &SettingsStep) -> Result<()> {
     let (command, what) = match step {
-        Step::Set(settings) => (settings.command(before), format!("set the profiler of {database}")),
-        Step::Drop => (doc! { "drop": COLLECTION }, format!("drop {database}.{COLLECTION}")),
-        Step::Create(bytes) => (
+        SettingsStep::Set(settings) => (settings.command(before), format!("set the profiler of {database}")),
+        SettingsStep::Drop => (doc! { "drop": COLLECTION }, format!("drop {database}.{COLLECTION}")),
+        SettingsStep::Create(bytes) => (
             doc! { "create": COLLECTION, "capped": true, "size": i64::try_from(*bytes).unwrap_or(i64::MAX) },
             format!("make {database}.{COLLECTION}"),
         ),
     };
     match link.command_as(database, command, &what, ROLE).await {
         Ok(_) => Ok(()),
-        Err(error) if *step == Step::Drop && error.code() == Some(NAMESPACE_NOT_FOUND) => Ok(()),
+        Err(error) if *step == SettingsStep::Drop && error.code() == Some(NAMESPACE_NOT_FOUND) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -383,63 +387,73 @@ async fn take(link: &Link, database: &str, before: &Settings, step: &Step) -> Re
 mod tests {
     use super::*;
 
-    fn state(level: i32, max: Option<u64>) -> State {
-        State {
+    fn state(level: i32, max: Option<u64>) -> ProfilerState {
+        ProfilerState {
             database: "shop".to_owned(),
-            settings: Settings { level, slow_ms: Some(100), sample_rate: Some(1.0), ..Settings::default() },
+            settings: ProfilerSettings {
+                level,
+                slow_ms: Some(100),
+                sample_rate: Some(1.0),
+                ..ProfilerSettings::default()
+            },
             collection: max.map(|max| Fill { max_bytes: Some(max), ..Fill::default() }),
         }
     }
 
-    fn kinds(steps: &[Step]) -> Vec<&'static str> {
-        let kind = |step: &Step| match step {
-            Step::Set(Settings { level: 0, .. }) => "off",
-            Step::Set(_) => "on",
-            Step::Drop => "drop",
-            Step::Create(_) => "create",
+    fn kinds(steps: &[SettingsStep]) -> Vec<&'static str> {
+        let kind = |step: &SettingsStep| match step {
+            SettingsStep::Set(ProfilerSettings { level: 0, .. }) => "off",
+            SettingsStep::Set(_) => "on",
+            SettingsStep::Drop => "drop",
+            SettingsStep::Create(_) => "create",
         };
         steps.iter().map(kind).collect()
     }
 
     #[test]
     fn a_resize_stops_drops_makes_and_only_then_profiles() {
-        let wanted = Wanted { level: Some(2), size_bytes: Some(64 << 20), ..Wanted::default() };
+        let wanted =
+            SettingsChange { level: Some(2), size_bytes: Some(64 << 20), ..SettingsChange::default() };
         assert_eq!(kinds(&plan(&state(1, Some(1 << 20)), &wanted)), ["off", "drop", "create", "on"]);
         assert_eq!(kinds(&plan(&state(0, Some(1 << 20)), &wanted)), ["drop", "create", "on"]);
         assert_eq!(kinds(&plan(&state(0, None), &wanted)), ["create", "on"]);
         assert_eq!(kinds(&plan(&state(1, Some(64 << 20)), &wanted)), ["on"], "it has that size");
-        let size_only = Wanted { size_bytes: Some(4096), ..Wanted::default() };
+        let size_only = SettingsChange { size_bytes: Some(4096), ..SettingsChange::default() };
         let steps = plan(&state(1, Some(1 << 20)), &size_only);
         assert_eq!(kinds(&steps), ["off", "drop", "create", "on"]);
-        assert_eq!(steps.last(), Some(&Step::Set(state(1, None).settings)), "as it was but for the size");
+        assert_eq!(
+            steps.last(),
+            Some(&SettingsStep::Set(state(1, None).settings)),
+            "as it was but for the size"
+        );
     }
 
     #[test]
     fn nothing_wanted_and_what_is_so_already_take_no_step() {
-        assert!(plan(&state(1, None), &Wanted::default()).is_empty());
-        let same = Wanted { level: Some(1), slow_ms: Some(100), ..Wanted::default() };
+        assert!(plan(&state(1, None), &SettingsChange::default()).is_empty());
+        let same = SettingsChange { level: Some(1), slow_ms: Some(100), ..SettingsChange::default() };
         assert!(plan(&state(1, None), &same).is_empty());
     }
 
     #[test]
     fn what_was_comes_back_and_the_size_too() {
         let was = state(0, None);
-        let wanted = Wanted {
+        let wanted = SettingsChange {
             level: Some(2),
             slow_ms: Some(0),
             filter: Some(Some(doc! { "op": "query" })),
             size_bytes: Some(64 << 20),
-            ..Wanted::default()
+            ..SettingsChange::default()
         };
-        let now = State {
+        let now = ProfilerState {
             settings: was.settings.with(&wanted),
             collection: state(0, Some(64 << 20)).collection,
             ..was.clone()
         };
         assert_eq!(kinds(&plan_back(&was, &now, true)), ["off", "drop", "off"]);
         let kept = plan_back(&was, &now, false);
-        assert_eq!(kept, [Step::Set(was.settings.clone())], "what was collected stays");
-        let Step::Set(back) = &kept[0] else { panic!() };
+        assert_eq!(kept, [SettingsStep::Set(was.settings.clone())], "what was collected stays");
+        let SettingsStep::Set(back) = &kept[0] else { panic!() };
         assert_eq!(
             back.command(&now.settings),
             doc! { "profile": 0, "slowms": 100_i64, "sampleRate": 1.0, "filter": "unset" }
@@ -451,18 +465,18 @@ mod tests {
 
     #[test]
     fn what_a_server_does_not_know_is_not_sent_to_it() {
-        let old = Settings { level: 1, slow_ms: Some(100), ..Settings::default() };
+        let old = ProfilerSettings { level: 1, slow_ms: Some(100), ..ProfilerSettings::default() };
         assert_eq!(old.command(&old), doc! { "profile": 1, "slowms": 100_i64 });
-        let percona = Settings { rate_limit: Some(50), ..old.clone() };
+        let percona = ProfilerSettings { rate_limit: Some(50), ..old.clone() };
         assert_eq!(percona.command(&old), doc! { "profile": 1, "slowms": 100_i64, "ratelimit": 50_i64 });
         let reply = doc! { "was": 1, "slowms": 250, "sampleRate": 0.5, "filter": { "a": 1 }, "ratelimit": 7, "ok": 1.0 };
-        let read = Settings::read(&reply).unwrap();
+        let read = ProfilerSettings::read(&reply).unwrap();
         assert_eq!(
             (read.level, read.slow_ms, read.sample_rate, read.rate_limit),
             (1, Some(250), Some(0.5), Some(7))
         );
         assert_eq!(read.filter, Some(doc! { "a": 1 }));
-        assert!(Settings::read(&doc! { "ok": 1.0 }).is_err());
+        assert!(ProfilerSettings::read(&doc! { "ok": 1.0 }).is_err());
     }
 
     #[test]

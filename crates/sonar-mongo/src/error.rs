@@ -2,14 +2,14 @@
 
 use mongodb::error::{Error as Driver, ErrorKind, WriteFailure};
 
-use crate::reach::{Obstacle, Unreachable};
+use crate::reach::{ReachObstacle, Unreachable};
 
 /// Result of talking to a server.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, ServerError>;
 
 /// Why a request failed. Each message names one cause, once, and the next step if there is one.
 #[derive(thiserror::Error, Debug)]
-pub enum Error {
+pub enum ServerError {
     /// The connection string, or an option, cannot be used.
     #[error("the connection string cannot be used: {0}")]
     ConnectionString(String),
@@ -151,7 +151,7 @@ pub fn without_number(text: &str) -> String {
     text
 }
 
-impl Error {
+impl ServerError {
     /// Of the driver, while `what` was done (`read the version`); `role` grants it.
     pub(crate) fn of(what: impl Into<String>, role: &'static str, error: &Driver) -> Self {
         let what = what.into();
@@ -178,7 +178,7 @@ impl Error {
                 Self::ConnectionString(plain(message))
             }
             ErrorKind::DnsResolve { .. } => {
-                Self::Unreachable(Unreachable::new("the cluster", Obstacle::UnknownHost))
+                Self::Unreachable(Unreachable::new("the cluster", ReachObstacle::UnknownHost))
             }
             ErrorKind::ServerSelection { .. } => Self::Unreachable(Unreachable::gone()),
             ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } => {
@@ -270,28 +270,29 @@ mod tests {
             ),
             (2, "BadValue\n\u{1b}[2J", "cannot read the profiler of shop: BadValue  [2J"),
         ] {
-            let error = Error::of("read the profiler of shop", "dbAdmin", &reply(code, message));
+            let error = ServerError::of("read the profiler of shop", "dbAdmin", &reply(code, message));
             assert_eq!(error.to_string(), expected);
         }
-        assert!(Error::of("x", "y", &reply(189, "stepped down")).is_passing());
-        assert!(!Error::of("x", "y", &reply(18, "Authentication failed.")).is_passing());
+        assert!(ServerError::of("x", "y", &reply(189, "stepped down")).is_passing());
+        assert!(!ServerError::of("x", "y", &reply(18, "Authentication failed.")).is_passing());
     }
 
     #[test]
     fn no_debug_output_of_the_driver_is_shown() {
         let io = |kind| Driver::from(io::Error::from(kind));
-        let lost = Error::of("set the profiler of shop", "dbAdmin", &io(io::ErrorKind::ConnectionReset));
+        let lost =
+            ServerError::of("set the profiler of shop", "dbAdmin", &io(io::ErrorKind::ConnectionReset));
         assert_eq!(
             lost.to_string(),
             "cannot set the profiler of shop: the connection to the server was lost"
         );
         assert!(lost.is_passing());
         assert_eq!(
-            Error::of_authentication("SCRAM failure: Authentication failed.").to_string(),
-            Error::Authentication.to_string()
+            ServerError::of_authentication("SCRAM failure: Authentication failed.").to_string(),
+            ServerError::Authentication.to_string()
         );
         assert_eq!(
-            Error::of_authentication("SCRAM failure: no password").to_string(),
+            ServerError::of_authentication("SCRAM failure: no password").to_string(),
             "authentication failed: no password"
         );
     }

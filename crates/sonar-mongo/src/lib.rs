@@ -1,7 +1,7 @@
 //! Talks to MongoDB servers through the official driver.
 //!
-//! The driver is asynchronous and needs a runtime; both stay in this crate. Public functions block, take a [`Stop`] if
-//! they may take long, and return an [`Error`] whose message says what to do.
+//! The driver is asynchronous and needs a runtime; both stay in this crate. Public functions block, take a [`StopFlag`] if
+//! they may take long, and return an [`ServerError`] whose message says what to do.
 //!
 //! *Absent*: signals, files, output, arguments. Only [`control`], [`load`] and [`reorder`] change a server, as their
 //! documentation says.
@@ -19,10 +19,10 @@ mod stop;
 pub mod tail;
 mod target;
 
-pub use error::{Error, Result, without_number};
+pub use error::{Result, ServerError, without_number};
 pub use reach::Unreachable;
 pub use server::{Server, ServerInfo};
-pub use stop::Stop;
+pub use stop::StopFlag;
 pub use target::{Target, is_connection_string, is_host_and_port};
 
 pub use bson;

@@ -12,16 +12,16 @@ use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::IndexModel;
 use mongodb::options::{CollectionOptions, IndexOptions};
-use sonar_core::impact::{BUCKET_NS, LongRun, Run, Slice, SplitMix64, Variant, alternation};
+use sonar_core::impact::{BUCKET_NS, ImpactRun, LoadSlice, LongRun, SplitMix64, Variant, alternation};
 
-use self::clients::{Clients, IDLE, document, since, table};
+use self::clients::{IDLE, LoadClients, document, since, table};
 use self::meter::Meter;
-use crate::control::{self, COLLECTION, Settings, State};
-use crate::error::{Error, NAMESPACE_NOT_FOUND, Result};
+use crate::control::{self, COLLECTION, ProfilerSettings, ProfilerState};
+use crate::error::{NAMESPACE_NOT_FOUND, Result, ServerError};
 use crate::server::{Link, Server};
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 
-pub use self::meter::{Probe, ServerFacts};
+pub use self::meter::{MachineProbe, ServerFacts};
 
 /// Documents of the table; sysbench's `--table-size`.
 pub const DOCUMENTS: u32 = 10_000;
@@ -63,17 +63,17 @@ pub enum Progress<'a> {
     /// The table is being filled: this many of this many documents.
     Filling(u32, u32),
     /// A slice was measured, this many of this many.
-    Measured(&'a Slice, usize, usize),
+    Measured(&'a LoadSlice, usize, usize),
     /// A second of a long run passed with this many operations.
     Second(u64),
     /// `system.profile` began to wrap.
     Wrapped,
     /// A slice was lost and will be measured again.
-    Again(&'a Error),
+    Again(&'a ServerError),
     /// Everything is being undone.
     Cleaning,
     /// It cannot be undone yet; it will be tried again.
-    CannotClean(&'a Error),
+    CannotClean(&'a ServerError),
 }
 
 impl Server {
@@ -86,11 +86,11 @@ impl Server {
     pub fn measure(
         &self,
         what: &Measurement,
-        stop: &Stop,
-        probe: Probe<'_>,
+        stop: &StopFlag,
+        probe: MachineProbe<'_>,
         progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Run> {
-        let job = Job::new(self, what, stop, progress)?;
+    ) -> Result<ImpactRun> {
+        let job = LoadJob::new(self, what, stop, progress)?;
         job.run(|job| {
             self.runtime().block_on(async {
                 let mut meter = Meter::new(self.link(), probe).await;
@@ -107,46 +107,46 @@ impl Server {
         &self,
         what: &Measurement,
         time: Duration,
-        stop: &Stop,
+        stop: &StopFlag,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<LongRun> {
-        let job = Job::new(self, what, stop, progress)?;
+        let job = LoadJob::new(self, what, stop, progress)?;
         job.run(|job| self.runtime().block_on(job.measure_long(time)))
     }
 }
 
 /// A measurement under way.
-struct Job<'a> {
+struct LoadJob<'a> {
     server: &'a Server,
     what: &'a Measurement,
     /// The profiler of the database as it was; `None` where the server has no profiler.
-    was: Option<State>,
-    stop: &'a Stop,
+    was: Option<ProfilerState>,
+    stop: &'a StopFlag,
     progress: &'a mut dyn FnMut(Progress<'_>),
 }
 
-impl<'a> Job<'a> {
+impl<'a> LoadJob<'a> {
     /// Checks, and changes nothing.
     fn new(
         server: &'a Server,
         what: &'a Measurement,
-        stop: &'a Stop,
+        stop: &'a StopFlag,
         progress: &'a mut dyn FnMut(Progress<'_>),
     ) -> Result<Self> {
         if server.databases()?.iter().any(|name| name.eq_ignore_ascii_case(&what.database)) {
-            return Err(Error::DatabaseExists(what.database.clone()));
+            return Err(ServerError::DatabaseExists(what.database.clone()));
         }
         // Without a profiler only level 0 can be compared with level 0.
         let profiled = what.variants.iter().any(|variant| variant.level != 0);
         let was = match server.profiler(&what.database) {
             Ok(state) => Some(state),
-            Err(Error::NoProfiler(_)) if !profiled => None,
+            Err(ServerError::NoProfiler(_)) if !profiled => None,
             Err(error) => return Err(error),
         };
         if what.variants.iter().any(|variant| variant.rate_limit.is_some())
             && was.as_ref().is_none_or(|was| was.settings.rate_limit.is_none())
         {
-            return Err(Error::NotSupported {
+            return Err(ServerError::NotSupported {
                 server: server.info().address.clone(),
                 version: server.info().version.clone(),
                 what: "profiler rateLimit",
@@ -163,7 +163,7 @@ impl<'a> Job<'a> {
         let stopped = self.stop.is_set();
         (self.progress)(Progress::Cleaning);
         self.undo()?;
-        if stopped && result.is_ok() { Err(Error::Stopped) } else { result }
+        if stopped && result.is_ok() { Err(ServerError::Stopped) } else { result }
     }
 
     fn link(&self) -> &'a Link {
@@ -199,19 +199,19 @@ impl<'a> Job<'a> {
     }
 
     /// Sets the profiler.
-    async fn set(&self, settings: &Settings) -> Result<()> {
+    async fn set(&self, settings: &ProfilerSettings) -> Result<()> {
         let now = control::settings(self.link(), self.server.info(), &self.what.database).await?;
         let what = format!("set the profiler of {}", self.what.database);
         self.command(settings.command(&now), &what).await
     }
 
     /// Sets a variant, and lets it settle.
-    async fn apply(&self, variant: Option<Variant>, clients: &Clients) -> Result<()> {
+    async fn apply(&self, variant: Option<Variant>, clients: &LoadClients) -> Result<()> {
         if let Some((was, variant)) = self.was.as_ref().zip(variant) {
             self.set(&settings_of(was, variant)).await?;
         }
         if self.stop.sleep(SETTLE).await {
-            return Err(Error::Stopped);
+            return Err(ServerError::Stopped);
         }
         // Errors while the setting changed are no part of the slice.
         clients.failure();
@@ -227,7 +227,7 @@ impl<'a> Job<'a> {
         let mut id = 0;
         while id < what.documents {
             if self.stop.is_set() {
-                return Err(Error::Stopped);
+                return Err(ServerError::Stopped);
             }
             let end = (id + 1_000).min(what.documents);
             let batch: Vec<_> = (id..end).map(|id| document(id, &mut random, what.documents)).collect();
@@ -249,9 +249,9 @@ impl<'a> Job<'a> {
     }
 
     /// Measures each variant with each number of clients.
-    async fn alternate(&mut self, meter: &mut Meter<'_>) -> Result<Run> {
+    async fn alternate(&mut self, meter: &mut Meter<'_>) -> Result<ImpactRun> {
         let (what, begin) = (self.what, Instant::now());
-        let mut run = Run {
+        let mut run = ImpactRun {
             variants: what.variants.clone(),
             slices: Vec::new(),
             confidence: what.confidence,
@@ -260,7 +260,7 @@ impl<'a> Job<'a> {
         let all = what.clients.len() * what.rounds * what.variants.len();
         let (mut slot, mut lost) = (IDLE, 0);
         for (at, count) in what.clients.iter().enumerate() {
-            let clients = Clients::start(self.link(), what, *count, begin);
+            let clients = LoadClients::start(self.link(), what, *count, begin);
             let seed = what.seed.wrapping_add(at as u64);
             let rounds = alternation(what.variants.len(), what.rounds, seed).into_iter().enumerate();
             let mut turns = rounds.flat_map(|(round, order)| order.into_iter().map(move |of| (round, of)));
@@ -270,7 +270,7 @@ impl<'a> Job<'a> {
                 slot = slot.wrapping_add(1).max(1);
                 match self.slice(&clients, (slot, variant), meter).await {
                     Ok(slice) => {
-                        let slice = Slice { clients: *count, round, ..slice };
+                        let slice = LoadSlice { clients: *count, round, ..slice };
                         (self.progress)(Progress::Measured(&slice, run.slices.len() + 1, all));
                         run.slices.push(slice);
                         turn = turns.next();
@@ -296,10 +296,10 @@ impl<'a> Job<'a> {
 
     async fn slice(
         &self,
-        clients: &Clients,
+        clients: &LoadClients,
         (slot, variant): (u32, usize),
         meter: &mut Meter<'_>,
-    ) -> Result<Slice> {
+    ) -> Result<LoadSlice> {
         self.apply(self.what.variants.get(variant).copied(), clients).await?;
         let before = meter.read().await;
         clients.open(slot);
@@ -309,13 +309,13 @@ impl<'a> Job<'a> {
         let length_ns = since(start);
         let used = meter.read().await.since(&before);
         if stopped {
-            return Err(Error::Stopped);
+            return Err(ServerError::Stopped);
         }
         if let Some(error) = clients.failure() {
             return Err(error);
         }
         let counted = clients.take();
-        Ok(Slice {
+        Ok(LoadSlice {
             clients: 0,
             variant,
             round: 0,
@@ -330,7 +330,7 @@ impl<'a> Job<'a> {
 
     async fn measure_long(&mut self, time: Duration) -> Result<LongRun> {
         let count = self.what.clients.last().copied().unwrap_or(1);
-        let clients = Clients::start(self.link(), self.what, count, Instant::now());
+        let clients = LoadClients::start(self.link(), self.what, count, Instant::now());
         let variant = self.what.variants.last().copied();
         let mut long =
             LongRun { clients: count, variant, confidence: self.what.confidence, ..LongRun::default() };
@@ -339,7 +339,7 @@ impl<'a> Job<'a> {
         result.map(|()| long)
     }
 
-    async fn long_slice(&mut self, clients: &Clients, time: Duration, long: &mut LongRun) -> Result<()> {
+    async fn long_slice(&mut self, clients: &LoadClients, time: Duration, long: &mut LongRun) -> Result<()> {
         self.apply(long.variant, clients).await?;
         clients.open(1);
         let start = Instant::now();
@@ -376,13 +376,13 @@ impl<'a> Job<'a> {
         clients.close();
         let fill = control::fill(self.link(), &self.what.database).await?;
         long.profile_bytes = fill.and_then(|fill| fill.max_bytes);
-        if self.stop.is_set() { Err(Error::Stopped) } else { Ok(()) }
+        if self.stop.is_set() { Err(ServerError::Stopped) } else { Ok(()) }
     }
 }
 
 /// What a setting is on this server.
-fn settings_of(was: &State, variant: Variant) -> Settings {
-    Settings {
+fn settings_of(was: &ProfilerState, variant: Variant) -> ProfilerSettings {
+    ProfilerSettings {
         level: variant.level,
         rate_limit: variant.rate_limit.or(was.settings.rate_limit),
         ..was.settings.clone()
@@ -420,9 +420,13 @@ mod tests {
 
     #[test]
     fn a_setting_changes_only_what_it_is_about() {
-        let was = State {
-            settings: Settings { slow_ms: Some(50), rate_limit: Some(3), ..Settings::default() },
-            ..State::default()
+        let was = ProfilerState {
+            settings: ProfilerSettings {
+                slow_ms: Some(50),
+                rate_limit: Some(3),
+                ..ProfilerSettings::default()
+            },
+            ..ProfilerState::default()
         };
         let two = settings_of(&was, Variant { level: 2, rate_limit: None });
         assert_eq!((two.level, two.slow_ms, two.rate_limit), (2, Some(50), Some(3)));

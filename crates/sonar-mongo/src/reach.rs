@@ -14,7 +14,7 @@ use mongodb::error::{Error as Driver, ErrorKind};
 use mongodb::event::EventHandler;
 use mongodb::event::sdam::SdamEvent;
 
-use crate::error::{Error, plain, without_number};
+use crate::error::{ServerError, plain, without_number};
 
 /// The most servers of one deployment to keep; a replica set has at most 50 members.
 const MOST_SERVERS: usize = 128;
@@ -28,7 +28,7 @@ const RELEASES: [&str; 9] = ["2.4", "2.6", "2.6", "3.0", "3.2", "3.4", "3.6", "4
 
 /// What keeps a connection from a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Obstacle {
+pub(crate) enum ReachObstacle {
     /// Its certificate is signed by an authority that is not trusted.
     Issuer,
     /// Its certificate is for other names.
@@ -67,7 +67,7 @@ pub(crate) enum Obstacle {
     Other(String),
 }
 
-impl Obstacle {
+impl ReachObstacle {
     /// What an error on a connection means, with or without TLS.
     pub(crate) fn of(error: &Driver, tls: bool) -> Self {
         match &*error.kind {
@@ -152,7 +152,7 @@ pub struct Unreachable {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Why {
-    Obstacle(Obstacle),
+    Obstacle(ReachObstacle),
     /// Members were reached, none of them the primary.
     NoPrimary(String),
     /// Servers were reached, but none that the read preference allows.
@@ -166,7 +166,7 @@ enum Why {
 }
 
 impl Unreachable {
-    pub(crate) fn new(servers: impl Into<String>, obstacle: Obstacle) -> Self {
+    pub(crate) fn new(servers: impl Into<String>, obstacle: ReachObstacle) -> Self {
         Self { servers: servers.into(), why: Why::Obstacle(obstacle) }
     }
 
@@ -181,18 +181,20 @@ impl Unreachable {
     }
 
     pub(crate) fn hangs_up(&self) -> bool {
-        self.why == Why::Obstacle(Obstacle::HangsUp)
+        self.why == Why::Obstacle(ReachObstacle::HangsUp)
     }
 
     /// Whether it answered in TLS, if only with a demand.
     pub(crate) fn speaks_tls(&self) -> bool {
         matches!(
             &self.why,
-            Why::Obstacle(Obstacle::ClientCertificate | Obstacle::Handshake | Obstacle::Tls(_))
+            Why::Obstacle(
+                ReachObstacle::ClientCertificate | ReachObstacle::Handshake | ReachObstacle::Tls(_)
+            )
         )
     }
 
-    pub(crate) fn with(self, obstacle: Obstacle) -> Self {
+    pub(crate) fn with(self, obstacle: ReachObstacle) -> Self {
         Self { why: Why::Obstacle(obstacle), ..self }
     }
 }
@@ -222,53 +224,53 @@ impl fmt::Display for Unreachable {
             Why::Gone => return write!(f, "the server cannot be reached any more"),
         };
         match obstacle {
-            Obstacle::Issuer => write!(
+            ReachObstacle::Issuer => write!(
                 f,
                 "the certificate of {at} is signed by an unknown authority; give the authority's certificate with \
                  --tlsCAFile"
             ),
-            Obstacle::Name => {
+            ReachObstacle::Name => {
                 write!(f, "the certificate of {at} is for another host name; connect by a name that it holds")
             }
-            Obstacle::Expired => write!(f, "the certificate of {at} has expired or is not valid yet"),
-            Obstacle::Certificate(text) => write!(f, "the certificate of {at} cannot be used: {text}"),
-            Obstacle::ClientCertificate => {
+            ReachObstacle::Expired => write!(f, "the certificate of {at} has expired or is not valid yet"),
+            ReachObstacle::Certificate(text) => write!(f, "the certificate of {at} cannot be used: {text}"),
+            ReachObstacle::ClientCertificate => {
                 write!(f, "{at} asks for a client certificate; give one with --tlsCertificateKeyFile")
             }
-            Obstacle::Handshake => write!(
+            ReachObstacle::Handshake => write!(
                 f,
                 "{at} refuses the TLS handshake: it asks for a client certificate (--tlsCertificateKeyFile), or shares \
                  no TLS version or cipher with mongosonar"
             ),
-            Obstacle::WantsTls => {
+            ReachObstacle::WantsTls => {
                 write!(
                     f,
                     "{at} accepts only TLS connections; add --tls, or tls=true to the connection string"
                 )
             }
-            Obstacle::NoTls => write!(
+            ReachObstacle::NoTls => write!(
                 f,
                 "{at} does not answer the TLS handshake; it probably does not use TLS: leave out --tls (tls=true)"
             ),
-            Obstacle::Tls(text) => write!(f, "{at} ended the TLS handshake: {text}"),
-            Obstacle::NotMongo => write!(f, "the program that listens at {at} is not a MongoDB server"),
-            Obstacle::HangsUp => write!(
+            ReachObstacle::Tls(text) => write!(f, "{at} ended the TLS handshake: {text}"),
+            ReachObstacle::NotMongo => write!(f, "the program that listens at {at} is not a MongoDB server"),
+            ReachObstacle::HangsUp => write!(
                 f,
                 "{at} closes every connection at the first message; it may be older than MongoDB 4.4 (set its profiler \
                  in the shell, and read what it wrote with `mongosonar profiler report FILE`), still starting, or not \
                  a MongoDB server"
             ),
-            Obstacle::Refused => {
+            ReachObstacle::Refused => {
                 write!(f, "cannot connect to {at}: connection refused; no server listens there")
             }
-            Obstacle::UnknownHost => write!(f, "cannot connect to {at}: unknown host name"),
-            Obstacle::NoDns => write!(f, "cannot connect to {at}: no name server answers"),
-            Obstacle::NoRoute => write!(f, "cannot connect to {at}: no route to the host"),
-            Obstacle::NoSocket => write!(f, "cannot connect to {at}: no such socket"),
-            Obstacle::Timeout => {
+            ReachObstacle::UnknownHost => write!(f, "cannot connect to {at}: unknown host name"),
+            ReachObstacle::NoDns => write!(f, "cannot connect to {at}: no name server answers"),
+            ReachObstacle::NoRoute => write!(f, "cannot connect to {at}: no route to the host"),
+            ReachObstacle::NoSocket => write!(f, "cannot connect to {at}: no such socket"),
+            ReachObstacle::Timeout => {
                 write!(f, "cannot connect to {at}: no answer in time; a firewall may drop the packets")
             }
-            Obstacle::Other(text) => write!(f, "cannot connect to {at}: {text}"),
+            ReachObstacle::Other(text) => write!(f, "cannot connect to {at}: {text}"),
         }
     }
 }
@@ -276,13 +278,13 @@ impl fmt::Display for Unreachable {
 /// The last known state of a server.
 #[derive(Clone, Debug)]
 enum Seen {
-    Failed(Obstacle),
+    Failed(ReachObstacle),
     /// It answered; its kind, its replica set, and the newest wire version that it speaks.
     Reached(ServerType, Option<String>, Option<i32>),
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReachState {
     servers: BTreeMap<String, Seen>,
     /// Those that the driver dropped: they are not of the replica set.
     dropped: BTreeSet<String>,
@@ -291,7 +293,7 @@ struct State {
 /// What the driver's monitors report about each server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reach {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ReachState>>,
     tls: bool,
 }
 
@@ -305,7 +307,7 @@ impl Reach {
         EventHandler::callback(move |event| this.note(&event))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReachState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -314,7 +316,7 @@ impl Reach {
             SdamEvent::ServerHeartbeatFailed(event) => {
                 self.see(
                     event.server_address.to_string(),
-                    Seen::Failed(Obstacle::of(&event.failure, self.tls)),
+                    Seen::Failed(ReachObstacle::of(&event.failure, self.tls)),
                 );
             }
             SdamEvent::ServerDescriptionChanged(event) => {
@@ -345,7 +347,7 @@ impl Reach {
     }
 
     /// Why no server was found, when the driver gives up with this message.
-    pub(crate) fn explain(&self, message: &str) -> Error {
+    pub(crate) fn explain(&self, message: &str) -> ServerError {
         // The events come from a task of the driver, possibly a moment after its error.
         for _ in 0..EVENT_TRIES {
             let state = self.state();
@@ -359,13 +361,13 @@ impl Reach {
         let mut reached = Vec::new();
         let mut sets = BTreeSet::new();
         let mut has_primary = false;
-        let mut failed: BTreeMap<&Obstacle, Vec<&str>> = BTreeMap::new();
+        let mut failed: BTreeMap<&ReachObstacle, Vec<&str>> = BTreeMap::new();
         for (address, seen) in &state.servers {
             match seen {
                 Seen::Failed(obstacle) => failed.entry(obstacle).or_default().push(address),
                 Seen::Reached(_, _, Some(wire)) if *wire < OLDEST_WIRE => {
                     let release = usize::try_from(*wire).ok().and_then(|wire| RELEASES.get(wire));
-                    return Error::TooOld {
+                    return ServerError::TooOld {
                         server: address.clone(),
                         version: release.unwrap_or(&RELEASES[0]).to_string(),
                     };
@@ -378,14 +380,14 @@ impl Reach {
             }
         }
         if message.contains("requires wire version") {
-            return Error::TooNew(reached.join(", "));
+            return ServerError::TooNew(reached.join(", "));
         }
-        let found = |servers: String, why| Error::Unreachable(Unreachable { servers, why });
+        let found = |servers: String, why| ServerError::Unreachable(Unreachable { servers, why });
         match (sets.first(), failed.into_iter().next()) {
             (Some(set), _) if !has_primary => found(reached.join(", "), Why::NoPrimary(plain(set))),
             _ if !reached.is_empty() => found(reached.join(", "), Why::Unsuitable),
             (_, Some((obstacle, servers))) => {
-                Error::Unreachable(Unreachable::new(servers.join(", "), obstacle.clone()))
+                ServerError::Unreachable(Unreachable::new(servers.join(", "), obstacle.clone()))
             }
             _ if !state.dropped.is_empty() => {
                 let dropped: Vec<_> = state.dropped.iter().map(String::as_str).collect();
@@ -409,7 +411,7 @@ mod tests {
     }
 
     fn message(error: &Driver, tls: bool) -> String {
-        Unreachable::new("db1:27017", Obstacle::of(error, tls)).to_string()
+        Unreachable::new("db1:27017", ReachObstacle::of(error, tls)).to_string()
     }
 
     /// Each error of the driver, the words that name its cause, and those of others that must not appear.
@@ -477,9 +479,9 @@ mod tests {
         let explain =
             || reach.explain("Server selection timeout: No available servers. Topology: { … }").to_string();
         assert_eq!(explain(), "no server answered in time");
-        reach.see("b:1".into(), Seen::Failed(Obstacle::Timeout));
-        reach.see("a:1".into(), Seen::Failed(Obstacle::Refused));
-        reach.see("c:1".into(), Seen::Failed(Obstacle::Refused));
+        reach.see("b:1".into(), Seen::Failed(ReachObstacle::Timeout));
+        reach.see("a:1".into(), Seen::Failed(ReachObstacle::Refused));
+        reach.see("c:1".into(), Seen::Failed(ReachObstacle::Refused));
         // One cause: the more certain one.
         assert_eq!(explain(), "cannot connect to a:1, c:1: connection refused; no server listens there");
         reach.see("a:1".into(), Seen::Reached(ServerType::RsSecondary, Some("rs0".into()), Some(21)));
@@ -494,7 +496,7 @@ mod tests {
     fn a_deployment_that_names_servers_without_end_is_bounded() {
         let reach = Reach::default();
         for n in 0..10_000 {
-            reach.see(format!("host{n}:1"), Seen::Failed(Obstacle::Refused));
+            reach.see(format!("host{n}:1"), Seen::Failed(ReachObstacle::Refused));
         }
         assert_eq!(reach.state().servers.len(), MOST_SERVERS);
     }
@@ -502,7 +504,7 @@ mod tests {
     #[test]
     fn what_no_waiting_helps_against_is_not_waited_for() {
         for (obstacle, passing) in
-            [(Obstacle::Refused, true), (Obstacle::Issuer, false), (Obstacle::NotMongo, false)]
+            [(ReachObstacle::Refused, true), (ReachObstacle::Issuer, false), (ReachObstacle::NotMongo, false)]
         {
             assert_eq!(Unreachable::new("a", obstacle).is_passing(), passing);
         }

@@ -10,8 +10,8 @@ use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria, Tls, Tl
 use sonar_core::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::{COMMAND_NOT_FOUND, Error, Result};
-use crate::reach::{Obstacle, Reach};
+use crate::error::{COMMAND_NOT_FOUND, Result, ServerError};
+use crate::reach::{Reach, ReachObstacle};
 use crate::target::Target;
 
 /// How long to search for a server where the connection string does not say.
@@ -121,7 +121,7 @@ impl Server {
     /// The server did not answer.
     pub fn now(&self) -> Result<Timestamp> {
         let hello = self.command("admin", doc! { "hello": 1 }, "read the server's clock")?;
-        hello.get_datetime("localTime").map(time).map_err(|_| Error::Reply("hello"))
+        hello.get_datetime("localTime").map(time).map_err(|_| ServerError::Reply("hello"))
     }
 
     /// Names of its databases, in order.
@@ -149,7 +149,7 @@ impl Server {
             reply => reply?,
         };
         let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-        let batch = batch.map_err(|_| Error::Reply("listIndexes"))?;
+        let batch = batch.map_err(|_| ServerError::Reply("listIndexes"))?;
         Ok(batch.iter().filter_map(|index| plain_index(index.as_document()?)).collect())
     }
 
@@ -184,10 +184,15 @@ impl Link {
     }
 
     /// Translates an error of the driver during `what`, which `role` grants.
-    pub fn error(&self, what: impl Into<String>, role: &'static str, error: &mongodb::error::Error) -> Error {
+    pub fn error(
+        &self,
+        what: impl Into<String>,
+        role: &'static str,
+        error: &mongodb::error::Error,
+    ) -> ServerError {
         match &*error.kind {
             ErrorKind::ServerSelection { message, .. } => self.reach.explain(message),
-            _ => Error::of(what, role, error),
+            _ => ServerError::of(what, role, error),
         }
     }
 
@@ -195,14 +200,14 @@ impl Link {
     pub async fn chosen(&self) -> Result<(SelectionCriteria, String)> {
         let asked = Self { criteria: self.asked.clone(), ..self.clone() };
         let hello = asked.command("admin", doc! { "hello": 1 }, "find the server").await?;
-        let me = hello.get_str("me").map_err(|_| Error::Reply("hello"))?;
+        let me = hello.get_str("me").map_err(|_| ServerError::Reply("hello"))?;
         Ok((at(me.to_owned()), me.to_owned()))
     }
 
     pub async fn databases(&self) -> Result<Vec<String>> {
         let command = doc! { "listDatabases": 1, "nameOnly": true };
         let reply = self.command("admin", command, "list the databases").await?;
-        let list = reply.get_array("databases").map_err(|_| Error::Reply("listDatabases"))?;
+        let list = reply.get_array("databases").map_err(|_| ServerError::Reply("listDatabases"))?;
         let name = |entry: &Bson| Some(entry.as_document()?.get_str("name").ok()?.to_owned());
         let mut names: Vec<String> = list.iter().filter_map(name).collect();
         names.sort();
@@ -256,8 +261,8 @@ async fn connect(target: &Target, connections: u32) -> Result<(Link, ServerInfo)
     };
     let mut link = link(options.clone(), criteria)?;
     let hello = match hello(&link).await {
-        Err(Error::Unreachable(why)) if why.hangs_up() && wants_tls(options).await => {
-            return Err(Error::Unreachable(why.with(Obstacle::WantsTls)));
+        Err(ServerError::Unreachable(why)) if why.hangs_up() && wants_tls(options).await => {
+            return Err(ServerError::Unreachable(why.with(ReachObstacle::WantsTls)));
         }
         other => other?,
     };
@@ -284,7 +289,7 @@ async fn connect(target: &Target, connections: u32) -> Result<(Link, ServerInfo)
 fn link(mut options: ClientOptions, criteria: SelectionCriteria) -> Result<Link> {
     let reach = Reach::new(matches!(options.tls, Some(Tls::Enabled(_))));
     options.sdam_event_handler = Some(reach.handler());
-    let client = Client::with_options(options).map_err(|error| Error::of("connect", "", &error))?;
+    let client = Client::with_options(options).map_err(|error| ServerError::of("connect", "", &error))?;
     Ok(Link { client, asked: criteria.clone(), criteria, reach })
 }
 
@@ -311,8 +316,10 @@ async fn wants_tls(mut options: ClientOptions) -> bool {
     let answered = hello(&link).await;
     link.client.shutdown().await;
     match answered {
-        Ok(_) | Err(Error::Nobody | Error::Unauthorized { .. } | Error::Command { .. }) => true,
-        Err(Error::Unreachable(why)) => why.speaks_tls(),
+        Ok(_) | Err(ServerError::Nobody | ServerError::Unauthorized { .. } | ServerError::Command { .. }) => {
+            true
+        }
+        Err(ServerError::Unreachable(why)) => why.speaks_tls(),
         Err(_) => false,
     }
 }

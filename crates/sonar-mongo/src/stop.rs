@@ -6,12 +6,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Requests to stop, from a person as a rule.
 #[derive(Clone, Debug, Default)]
-pub struct Stop {
+pub struct StopFlag {
     asked: CancellationToken,
     again: CancellationToken,
 }
 
-impl Stop {
+impl StopFlag {
     /// Asks to stop: for the first time, or once more.
     pub fn ask(&self) {
         if self.asked.is_cancelled() { self.again.cancel() } else { self.asked.cancel() }
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn cleaning_up_is_stopped_by_the_next_request_only() {
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         let early = stop.later();
         stop.ask();
         assert!(stop.is_set() && early.is_set(), "nobody had asked when it began");
@@ -54,6 +54,6 @@ mod tests {
         assert!(cleaning.is_set());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         assert!(runtime.block_on(cleaning.sleep(Duration::from_secs(3_600))));
-        assert!(!runtime.block_on(Stop::default().sleep(Duration::from_millis(1))));
+        assert!(!runtime.block_on(StopFlag::default().sleep(Duration::from_millis(1))));
     }
 }

@@ -22,9 +22,9 @@ use tokio::sync::mpsc;
 
 use self::follower::Follower;
 use crate::control::{COLLECTION, OWN_DATABASES, ROLE};
-use crate::error::{Error, Result};
+use crate::error::{Result, ServerError};
 use crate::server::{Link, Server};
-use crate::stop::Stop;
+use crate::stop::StopFlag;
 
 /// How long the server waits for new documents before it answers with none.
 const AWAIT: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub struct Tailing {
 
 /// What happens.
 #[derive(Debug)]
-pub enum Event {
+pub enum TailEvent {
     /// New documents, in the order in which they were written.
     Documents {
         /// Their database.
@@ -103,7 +103,7 @@ pub enum Event {
         /// The database; empty: all of them.
         database: Arc<str>,
         /// Why.
-        error: Error,
+        error: ServerError,
     },
 }
 
@@ -146,7 +146,7 @@ fn documents(reply: &mongodb::raw_batch_cursor::RawBatch) -> impl Iterator<Item 
 /// Databases that are being followed.
 pub struct Tail<'a> {
     server: &'a Server,
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<TailEvent>,
 }
 
 impl Tail<'_> {
@@ -154,11 +154,11 @@ impl Tail<'_> {
     ///
     /// # Errors
     /// No database is followed any more.
-    pub fn next(&mut self, wait: Duration) -> std::result::Result<Option<Event>, Ended> {
+    pub fn next(&mut self, wait: Duration) -> std::result::Result<Option<TailEvent>, NothingFollowed> {
         self.server.runtime().block_on(async {
             match tokio::time::timeout(wait, self.events.recv()).await {
                 Ok(Some(event)) => Ok(Some(event)),
-                Ok(None) => Err(Ended),
+                Ok(None) => Err(NothingFollowed),
                 Err(_) => Ok(None),
             }
         })
@@ -167,19 +167,19 @@ impl Tail<'_> {
 
 /// No database is followed any more.
 #[derive(Debug)]
-pub struct Ended;
+pub struct NothingFollowed;
 
 impl Server {
     /// Follows `system.profile` until `stop` is set.
     ///
     /// # Errors
     /// The databases cannot be listed.
-    pub fn tail(&self, tailing: &Tailing, stop: &Stop) -> Result<Tail<'_>> {
+    pub fn tail(&self, tailing: &Tailing, stop: &StopFlag) -> Result<Tail<'_>> {
         if self.info().mongos {
-            return Err(Error::Mongos(self.info().address.clone()));
+            return Err(ServerError::Mongos(self.info().address.clone()));
         }
         let (sender, events) = mpsc::channel(QUEUE);
-        let feed = Feed {
+        let feed = TailFeed {
             link: self.link().clone(),
             address: self.info().address.clone(),
             replica_set: self.info().replica_set.is_some(),
@@ -240,23 +240,23 @@ fn not_self(database: &str) -> Document {
 
 /// What the followers of all databases share.
 #[derive(Clone)]
-struct Feed {
+struct TailFeed {
     link: Link,
     /// Address of the server.
     address: String,
     replica_set: bool,
-    sender: mpsc::Sender<Event>,
-    stop: Stop,
+    sender: mpsc::Sender<TailEvent>,
+    stop: StopFlag,
 }
 
-impl Feed {
+impl TailFeed {
     /// Whether somebody still wants events.
     fn is_wanted(&self) -> bool {
         !self.stop.is_set() && !self.sender.is_closed()
     }
 
     /// Sends an event; returns whether anybody receives it.
-    async fn send(&self, event: Event) -> bool {
+    async fn send(&self, event: TailEvent) -> bool {
         tokio::select! {
             sent = self.sender.send(event) => sent.is_ok(),
             () = self.stop.wait() => false,
@@ -265,7 +265,7 @@ impl Feed {
 }
 
 /// Follows the databases in `found`, and those that come later.
-async fn follow_all(feed: Feed, last: u32, found: Vec<String>) {
+async fn follow_all(feed: TailFeed, last: u32, found: Vec<String>) {
     let mut known = BTreeSet::new();
     let mut found = Some(found);
     let mut first = true;
@@ -278,8 +278,9 @@ async fn follow_all(feed: Feed, last: u32, found: Vec<String>) {
             if known.len() == MOST_DATABASES {
                 if !std::mem::replace(&mut full, true) {
                     let said = format!("more than {MOST_DATABASES} databases: the others are not followed");
-                    let error = Error::Command { what: "follow all databases".to_owned(), said, code: 0 };
-                    feed.send(Event::Failed { database: Arc::from(""), error }).await;
+                    let error =
+                        ServerError::Command { what: "follow all databases".to_owned(), said, code: 0 };
+                    feed.send(TailEvent::Failed { database: Arc::from(""), error }).await;
                 }
                 break;
             }

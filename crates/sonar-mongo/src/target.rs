@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use mongodb::options::{ClientOptions, Credential, Tls, TlsOptions};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, ServerError};
 
 /// Scheme of a connection string with a list of hosts.
 const SCHEME: &str = "mongodb://";
@@ -101,11 +101,12 @@ impl Target {
     pub(crate) async fn options(&self) -> Result<ClientOptions> {
         if has_stray_percent(&self.uri) {
             let said = "a % in it must begin an escape like %40; a % itself is %25";
-            return Err(Error::ConnectionString(said.to_owned()));
+            return Err(ServerError::ConnectionString(said.to_owned()));
         }
         let uri = self.uri_with_user();
-        let mut options =
-            ClientOptions::parse(uri.as_ref()).await.map_err(|error| Error::of("connect", "", &error))?;
+        let mut options = ClientOptions::parse(uri.as_ref())
+            .await
+            .map_err(|error| ServerError::of("connect", "", &error))?;
         self.add_user(&mut options)?;
         self.add_tls(&mut options)?;
         Ok(options)
@@ -132,7 +133,7 @@ impl Target {
                 (self.auth_database.is_some(), "--authenticationDatabase"),
             ];
             return match lone.iter().find(|(given, _)| *given) {
-                Some((_, option)) => Err(Error::ConnectionString(format!("{option} needs --username"))),
+                Some((_, option)) => Err(ServerError::ConnectionString(format!("{option} needs --username"))),
                 None => Ok(()),
             };
         }
@@ -143,7 +144,7 @@ impl Target {
         ] {
             match (given, known.as_ref()) {
                 (Some(given), Some(known)) if given != known => {
-                    return Err(Error::ConnectionString(format!(
+                    return Err(ServerError::ConnectionString(format!(
                         "{option} differs from the connection string"
                     )));
                 }
@@ -170,7 +171,7 @@ impl Target {
                 let given = [(self.tls, "--tls"), (self.tls_ca_file.is_some(), "--tlsCAFile")];
                 let given = given.iter().find(|(given, _)| *given);
                 let option = given.map_or("--tlsCertificateKeyFile", |(_, option)| option);
-                return Err(Error::ConnectionString(format!(
+                return Err(ServerError::ConnectionString(format!(
                     "{option} needs TLS, which the connection string switches off"
                 )));
             }

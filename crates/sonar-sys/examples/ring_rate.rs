@@ -6,8 +6,8 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use sonar_sys::resource::Usage;
-use sonar_sys::{Filter, Host, Ring, RingConfig, Statistics};
+use sonar_sys::resource::ResourceUsage;
+use sonar_sys::{Host, PacketFilter, Ring, RingConfig, Statistics};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ports = ports.split(',').map(|port| port.parse().map(|port: u16| port..=port));
     let config = RingConfig {
         interfaces: if interface == "any" { Vec::new() } else { vec![interface.clone()] },
-        filter: Filter { ports: ports.collect::<Result<_, _>>()?, ..Filter::default() },
+        filter: PacketFilter { ports: ports.collect::<Result<_, _>>()?, ..PacketFilter::default() },
         retire: Duration::from_millis(number(1, defaults.retire.as_millis() as u64)?),
         block_bytes: (number(2, defaults.block_bytes as u64 >> 10)? as usize) << 10,
         size_bytes: (number(3, defaults.size_bytes as u64 >> 20)? as usize) << 20,
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{:>10} {:>9} {:>6} {:>9} {:>8} {:>8} {:>9}",
         "packets/s", "MB/s", "wakes", "dropped", "user %", "system %", "softirq %"
     );
-    let (mut used, mut softirq) = (Usage::now()?, Host::live().processors()?.softirq());
+    let (mut used, mut softirq) = (ResourceUsage::now()?, Host::live().processors()?.softirq());
     let mut before = Instant::now();
     loop {
         let (mut packets, mut bytes, mut wakes, mut total, mut ended) =
@@ -76,7 +76,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         if ended {
             break;
         }
-        let (now, usage, soft) = (Instant::now(), Usage::now()?, Host::live().processors()?.softirq());
+        let (now, usage, soft) =
+            (Instant::now(), ResourceUsage::now()?, Host::live().processors()?.softirq());
         let elapsed = (now - before).as_secs_f64();
         let percent = |later: Duration, earlier: Duration| {
             100.0 * (later.saturating_sub(earlier)).as_secs_f64() / elapsed

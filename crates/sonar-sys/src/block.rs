@@ -11,7 +11,7 @@ use crate::{hardware, sys};
 
 /// A block whose chain of packets leads out of it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedBlock {
     /// Packets that were handed over before it was noticed.
     pub(crate) packets_before: u64,
 }
@@ -51,8 +51,8 @@ const AHEAD_LINES: usize = 16;
 
 /// Lends every packet of the block, in the order of their arrival; gives their number.
 #[inline]
-pub(crate) fn for_each(block: &[u8], mut each: impl FnMut(Packet<'_>)) -> Result<u64, Malformed> {
-    let malformed = |packets_before| Malformed { packets_before };
+pub(crate) fn for_each(block: &[u8], mut each: impl FnMut(Packet<'_>)) -> Result<u64, MalformedBlock> {
+    let malformed = |packets_before| MalformedBlock { packets_before };
     let count = u64::from(word(block, descriptor::PACKETS).ok_or(malformed(0))?);
     let mut at = word(block, descriptor::FIRST).ok_or(malformed(0))? as usize;
     for index in 0..count {
@@ -132,7 +132,7 @@ mod tests {
 
     const FIRST: usize = 48;
 
-    struct Entry {
+    struct PacketEntry {
         hardware: u16,
         protocol: u16,
         packet_type: u8,
@@ -143,8 +143,8 @@ mod tests {
         bytes: Vec<u8>,
     }
 
-    fn entry(bytes: &[u8]) -> Entry {
-        Entry {
+    fn entry(bytes: &[u8]) -> PacketEntry {
+        PacketEntry {
             hardware: libc::ARPHRD_ETHER,
             protocol: 0x0800,
             packet_type: libc::PACKET_HOST,
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    fn block(entries: &[Entry]) -> Vec<u8> {
+    fn block(entries: &[PacketEntry]) -> Vec<u8> {
         let mut block = vec![0; FIRST];
         block[descriptor::PACKETS..][..4].copy_from_slice(&(entries.len() as u32).to_ne_bytes());
         block[descriptor::FIRST..][..4].copy_from_slice(&(FIRST as u32).to_ne_bytes());
@@ -213,17 +213,21 @@ mod tests {
     #[test]
     fn packets_are_lent_as_the_kernel_described_them() {
         let block = block(&[
-            Entry { vlan: Some(0xe00a), wire_len: 1500, ..entry(&[1; 60]) },
-            Entry { hardware: libc::ARPHRD_LOOPBACK, packet_type: libc::PACKET_OUTGOING, ..entry(&[2; 70]) },
-            Entry { hardware: libc::ARPHRD_NONE, link_offset: 96, ..entry(&[3; 40]) },
+            PacketEntry { vlan: Some(0xe00a), wire_len: 1500, ..entry(&[1; 60]) },
+            PacketEntry {
+                hardware: libc::ARPHRD_LOOPBACK,
+                packet_type: libc::PACKET_OUTGOING,
+                ..entry(&[2; 70])
+            },
+            PacketEntry { hardware: libc::ARPHRD_NONE, link_offset: 96, ..entry(&[3; 40]) },
             // 24 bytes of link-layer header, of which nothing is known.
-            Entry {
+            PacketEntry {
                 hardware: libc::ARPHRD_INFINIBAND,
                 link_offset: 88,
                 network_offset: 112,
                 ..entry(&[4; 64])
             },
-            Entry { hardware: libc::ARPHRD_INFINIBAND, protocol: 0x0806, ..entry(&[5; 64]) },
+            PacketEntry { hardware: libc::ARPHRD_INFINIBAND, protocol: 0x0806, ..entry(&[5; 64]) },
         ]);
         let mut seen = Vec::new();
         let count = for_each(&block, |p| {
@@ -245,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_frame_cut_inside_an_unknown_link_layer_header_is_empty() {
-        let cut = Entry {
+        let cut = PacketEntry {
             hardware: libc::ARPHRD_INFINIBAND,
             link_offset: 88,
             network_offset: 112,

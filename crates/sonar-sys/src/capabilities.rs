@@ -41,14 +41,14 @@ pub struct MissingCapability {
     /// As `capabilities(7)` writes it, for example `CAP_NET_RAW`.
     pub capability: &'static str,
     /// What stands in the way.
-    pub obstacle: Obstacle,
+    pub obstacle: CapabilityObstacle,
     /// The program that would be granted it.
     pub program: PathBuf,
 }
 
 /// What stands in the way of a capability.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum CapabilityObstacle {
     /// It was not granted to the program or the user.
     NotGranted,
     /// It is not even in the bounding set: a container was started without it.
@@ -62,9 +62,11 @@ impl MissingCapability {
     pub fn remedy(&self) -> String {
         let name = self.capability.trim_start_matches("CAP_");
         match self.obstacle {
-            Obstacle::NotGranted => grant_line_for(&self.program),
-            Obstacle::Bounded => format!("docker run --cap-add {name} …"),
-            Obstacle::ForeignNetwork => format!("sudo {}", shell_quoted(&self.program.to_string_lossy())),
+            CapabilityObstacle::NotGranted => grant_line_for(&self.program),
+            CapabilityObstacle::Bounded => format!("docker run --cap-add {name} …"),
+            CapabilityObstacle::ForeignNetwork => {
+                format!("sudo {}", shell_quoted(&self.program.to_string_lossy()))
+            }
         }
     }
 }
@@ -73,17 +75,17 @@ impl fmt::Display for MissingCapability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { capability, .. } = self;
         match self.obstacle {
-            Obstacle::NotGranted => {
+            CapabilityObstacle::NotGranted => {
                 write!(f, "{capability} is missing; run as root, or grant it once: {}", self.remedy())
             }
-            Obstacle::Bounded => {
+            CapabilityObstacle::Bounded => {
                 write!(
                     f,
                     "{capability} is not allowed in this container; start it with it: {}",
                     self.remedy()
                 )
             }
-            Obstacle::ForeignNetwork => write!(
+            CapabilityObstacle::ForeignNetwork => write!(
                 f,
                 "{capability} is held in a user namespace that does not own this network; run as root outside: {}",
                 self.remedy()
@@ -119,16 +121,16 @@ pub(crate) fn classify(error: io::Error, proc_root: &Path) -> CaptureError {
 const CAP_NET_RAW: u32 = 13;
 
 /// What the capability sets of a `/proc/PID/status` say about a capability that did not work.
-fn obstacle(status: &str, capability: u32) -> Obstacle {
+fn obstacle(status: &str, capability: u32) -> CapabilityObstacle {
     let holds = |set: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(set));
         let mask = line.and_then(|value| u64::from_str_radix(value.trim(), 16).ok());
         mask.map(|mask| mask >> capability & 1 == 1)
     };
     match (holds("CapEff:"), holds("CapBnd:")) {
-        (Some(true), _) => Obstacle::ForeignNetwork,
-        (_, Some(false)) => Obstacle::Bounded,
-        _ => Obstacle::NotGranted,
+        (Some(true), _) => CapabilityObstacle::ForeignNetwork,
+        (_, Some(false)) => CapabilityObstacle::Bounded,
+        _ => CapabilityObstacle::NotGranted,
     }
 }
 
@@ -155,10 +157,10 @@ mod tests {
     fn the_obstacle_is_read_from_the_capability_sets() {
         let all = 0x1ff_ffff_ffff;
         let without = all & !(1 << 13);
-        assert_eq!(obstacle(&status(0, all), CAP_NET_RAW), Obstacle::NotGranted);
-        assert_eq!(obstacle(&status(without, without), CAP_NET_RAW), Obstacle::Bounded);
-        assert_eq!(obstacle(&status(all, all), CAP_NET_RAW), Obstacle::ForeignNetwork);
-        assert_eq!(obstacle("", CAP_NET_RAW), Obstacle::NotGranted);
+        assert_eq!(obstacle(&status(0, all), CAP_NET_RAW), CapabilityObstacle::NotGranted);
+        assert_eq!(obstacle(&status(without, without), CAP_NET_RAW), CapabilityObstacle::Bounded);
+        assert_eq!(obstacle(&status(all, all), CAP_NET_RAW), CapabilityObstacle::ForeignNetwork);
+        assert_eq!(obstacle("", CAP_NET_RAW), CapabilityObstacle::NotGranted);
     }
 
     #[test]
@@ -168,7 +170,7 @@ mod tests {
             obstacle,
             program: program.into(),
         };
-        let plain = missing(Obstacle::NotGranted, "/usr/local/bin/mongosonar");
+        let plain = missing(CapabilityObstacle::NotGranted, "/usr/local/bin/mongosonar");
         assert_eq!(plain.remedy(), format!("sudo setcap {GRANTED} /usr/local/bin/mongosonar"));
         assert_eq!(
             CaptureError::Permission(plain).to_string(),
@@ -177,11 +179,11 @@ mod tests {
                  sudo setcap {GRANTED} /usr/local/bin/mongosonar"
             )
         );
-        let spaced = missing(Obstacle::NotGranted, "/home/o'brien/my tools/mongosonar");
+        let spaced = missing(CapabilityObstacle::NotGranted, "/home/o'brien/my tools/mongosonar");
         let quoted = r"'/home/o'\''brien/my tools/mongosonar'";
         assert_eq!(spaced.remedy(), format!("sudo setcap {GRANTED} {quoted}"));
-        assert!(missing(Obstacle::Bounded, "/x").remedy().contains("--cap-add NET_RAW"));
-        assert_eq!(missing(Obstacle::ForeignNetwork, "/x").remedy(), "sudo /x");
+        assert!(missing(CapabilityObstacle::Bounded, "/x").remedy().contains("--cap-add NET_RAW"));
+        assert_eq!(missing(CapabilityObstacle::ForeignNetwork, "/x").remedy(), "sudo /x");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(crate) const MAX_INSTRUCTIONS: usize = 4096;
 
 /// A place in the program, to jump to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Label(usize);
+pub(crate) struct JumpLabel(usize);
 
 /// The condition of a jump, about A.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -60,19 +60,19 @@ pub(crate) enum Operand {
 #[derive(Copy, Clone)]
 enum Item {
     Plain(Instruction),
-    Jump(Label),
+    Jump(JumpLabel),
     /// A conditional jump; `None` is the next item.
     Branch {
         condition: Condition,
         k: u32,
-        yes: Option<Label>,
-        no: Option<Label>,
+        yes: Option<JumpLabel>,
+        no: Option<JumpLabel>,
     },
 }
 
 /// A program under construction.
 #[derive(Default)]
-pub(crate) struct Assembler {
+pub(crate) struct BpfAssembler {
     items: Vec<Item>,
     /// The item that each label stands before.
     labels: Vec<Option<usize>>,
@@ -82,20 +82,20 @@ pub(crate) struct Assembler {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum AssembleError {
     /// A label was never placed, or placed before a jump to it.
-    Label(Label),
+    Label(JumpLabel),
     /// The program has more than [`MAX_INSTRUCTIONS`] instructions.
     TooLong(usize),
 }
 
-impl Assembler {
+impl BpfAssembler {
     /// A new label, to be placed later.
-    pub(crate) fn label(&mut self) -> Label {
+    pub(crate) fn label(&mut self) -> JumpLabel {
         self.labels.push(None);
-        Label(self.labels.len() - 1)
+        JumpLabel(self.labels.len() - 1)
     }
 
     /// The label stands before what is emitted next.
-    pub(crate) fn place(&mut self, label: Label) {
+    pub(crate) fn place(&mut self, label: JumpLabel) {
         self.labels[label.0] = Some(self.items.len());
     }
 
@@ -178,17 +178,17 @@ impl Assembler {
     }
 
     /// Goes on at `label`.
-    pub(crate) fn jump(&mut self, label: Label) {
+    pub(crate) fn jump(&mut self, label: JumpLabel) {
         self.items.push(Item::Jump(label));
     }
 
     /// Goes on at `yes` when the condition holds, else with the next instruction.
-    pub(crate) fn when(&mut self, condition: Condition, k: u32, yes: Label) {
+    pub(crate) fn when(&mut self, condition: Condition, k: u32, yes: JumpLabel) {
         self.items.push(Item::Branch { condition, k, yes: Some(yes), no: None });
     }
 
     /// Goes on at `no` unless the condition holds.
-    pub(crate) fn unless(&mut self, condition: Condition, k: u32, no: Label) {
+    pub(crate) fn unless(&mut self, condition: Condition, k: u32, no: JumpLabel) {
         self.items.push(Item::Branch { condition, k, yes: None, no: Some(no) });
     }
 
@@ -209,7 +209,7 @@ impl Assembler {
                 return Err(AssembleError::TooLong(length));
             }
             // From the instruction after the one at `from` to the label.
-            let distance = |from: usize, label: Label| {
+            let distance = |from: usize, label: JumpLabel| {
                 let target = labels[label.0].and_then(|item| starts.get(item)).filter(|_| length > 0);
                 target.and_then(|target| target.checked_sub(from + 1)).ok_or(AssembleError::Label(label))
             };
@@ -312,7 +312,7 @@ pub(crate) mod machine {
 
     /// A packet as the kernel shows it to a filter.
     #[derive(Clone, Default)]
-    pub(crate) struct Seen {
+    pub(crate) struct FilterPacket {
         pub(crate) bytes: Vec<u8>,
         /// Where the network header begins.
         pub(crate) network: usize,
@@ -325,7 +325,7 @@ pub(crate) mod machine {
     }
 
     /// What the program returns; 0 where the kernel would give up. Panics on what the kernel would not load.
-    pub(crate) fn run(program: &[Instruction], seen: &Seen) -> u32 {
+    pub(crate) fn run(program: &[Instruction], seen: &FilterPacket) -> u32 {
         let load = |width: u32, offset: u32| -> Option<u32> {
             let signed = offset as i32;
             if (libc::SKF_AD_OFF..0).contains(&signed) {
@@ -420,12 +420,12 @@ pub(crate) mod machine {
 
 #[cfg(test)]
 mod tests {
-    use super::machine::{Seen, run};
+    use super::machine::{FilterPacket, run};
     use super::*;
 
     /// Is the first byte `probe`? With `filler` instructions between the test and its targets.
     fn far(filler: usize, both: bool) -> Vec<Instruction> {
-        let mut asm = Assembler::default();
+        let mut asm = BpfAssembler::default();
         let (yes, no) = (asm.label(), asm.label());
         asm.load(Width::Byte, 0);
         asm.when(Condition::Equal, 7, yes);
@@ -449,7 +449,7 @@ mod tests {
     fn jumps_reach_any_distance() {
         for filler in [0, 1, 250, 251, 252, 253, 254, 255, 256, 300, 4000] {
             for (byte, one_way, two_way) in [(7, 2, 2), (8, 1, 3), (9, 2, 1), (200, 2, 3)] {
-                let seen = Seen { bytes: vec![byte], ..Seen::default() };
+                let seen = FilterPacket { bytes: vec![byte], ..FilterPacket::default() };
                 assert_eq!(run(&far(filler, false), &seen), one_way, "{filler} {byte}");
                 assert_eq!(run(&far(filler, true), &seen), two_way, "{filler} {byte}");
             }
@@ -466,19 +466,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_assembled_is_refused() {
-        let mut asm = Assembler::default();
+        let mut asm = BpfAssembler::default();
         let label = asm.label();
         asm.jump(label);
         assert_eq!(asm.finish().unwrap_err(), AssembleError::Label(label));
 
-        let mut asm = Assembler::default();
+        let mut asm = BpfAssembler::default();
         let label = asm.label();
         asm.place(label);
         asm.load_constant(0);
         asm.jump(label);
         assert_eq!(asm.finish().unwrap_err(), AssembleError::Label(label));
 
-        let mut asm = Assembler::default();
+        let mut asm = BpfAssembler::default();
         (0..=MAX_INSTRUCTIONS).for_each(|_| asm.return_constant(0));
         assert_eq!(asm.finish().unwrap_err(), AssembleError::TooLong(4097));
     }

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapMut, RingBufferBuilder};
-use sonar_core::files::{IoLosses, Usage};
+use sonar_core::files::{FileUsage, IoLosses};
 
-pub use plan::Way;
-pub use records::{Event, FileKey, ProcessChange, PseudoFolders};
+pub use plan::AttachMode;
+pub use records::{FileKey, KernelEvent, ProcessChange, PseudoFolders};
 
-use self::plan::{PAGES, Plan};
+use self::plan::{PAGES, ProgramPlan};
 use self::skeleton::{IoSkel, IoSkelBuilder, types};
 use crate::{sys, sys_bpf};
 use records::{parse, usage};
@@ -46,7 +46,7 @@ pub const MAX_FILES: usize = 65_536;
 
 /// How long records are read before the tick runs, even if more keep coming.
 const DRAIN: Duration = Duration::from_millis(100);
-/// Files whose accesses can be added up ([`Mode::Totals`]).
+/// Files whose accesses can be added up ([`TraceMode::Totals`]).
 pub const MAX_TOTALS: usize = 16_384;
 /// Number of an ignored file.
 const IGNORED: u32 = u32::MAX;
@@ -69,8 +69,8 @@ pub(crate) mod skeleton {
 
 /// What happens to an access.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// Each is reported as an [`Event`].
+pub enum TraceMode {
+    /// Each is reported as an [`KernelEvent`].
     Each,
     /// The same, and also pages that come into the page cache, as `AccessKind::PageIn`.
     EachAndPages,
@@ -86,10 +86,10 @@ pub struct Trace<'a> {
     /// Also processes with this name, or whose program has it, from their start on; only 15 bytes count.
     pub program: Option<&'a str>,
     /// What happens to an access.
-    pub mode: Mode,
+    pub mode: TraceMode,
     /// Where accesses are seen; by default at the functions of the VFS if the kernel allows it, else at the system
     /// calls.
-    pub way: Option<Way>,
+    pub way: Option<AttachMode>,
     /// Also files of pseudo file systems (`/proc`, `/sys` and their like).
     pub pseudo: bool,
 }
@@ -103,7 +103,7 @@ pub struct Tracer {
     totals: bool,
     links: Vec<(String, Link)>,
     clock_offset_ns: u64,
-    way: Way,
+    way: AttachMode,
     without: Vec<&'static str>,
 }
 
@@ -122,7 +122,10 @@ impl Tracer {
         let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(|error| load_error(&error))?;
         let has = |name: &str| types.type_by_name::<libbpf_rs::btf::BtfType<'_>>(name).is_some();
         let mut failed = None;
-        for tried in [Way::Vfs, Way::Calls].into_iter().filter(|tried| way.is_none_or(|way| way == *tried)) {
+        for tried in [AttachMode::Vfs, AttachMode::Calls]
+            .into_iter()
+            .filter(|tried| way.is_none_or(|way| way == *tried))
+        {
             match Self::load_most(tried, trace, &has) {
                 Some(Ok(tracer)) => {
                     for process in processes {
@@ -140,13 +143,13 @@ impl Tracer {
 
     /// Loads as many programs of a way as the kernel accepts; `None` if it lacks a required one.
     fn load_most(
-        way: Way,
+        way: AttachMode,
         trace: &Trace<'_>,
         has: &dyn Fn(&str) -> bool,
     ) -> Option<Result<Self, TraceError>> {
         let load = |refused: &[&str]| {
-            let mut plan = Plan::new(way, refused, has)?;
-            if trace.mode == Mode::EachAndPages {
+            let mut plan = ProgramPlan::new(way, refused, has)?;
+            if trace.mode == TraceMode::EachAndPages {
                 // The user wants it, so nothing is traced without it.
                 if !has(PAGES.1) || !has("folio") {
                     return Some(Err(TraceError::Load(
@@ -175,7 +178,7 @@ impl Tracer {
         load(&refused)
     }
 
-    fn load(plan: &Plan, way: Way, trace: &Trace<'_>) -> Result<Self, TraceError> {
+    fn load(plan: &ProgramPlan, way: AttachMode, trace: &Trace<'_>) -> Result<Self, TraceError> {
         let mode = trace.mode;
         let error = |error: libbpf_rs::Error| load_error(&error);
         // The skeleton borrows a place for a pointer for as long as it lives: it is leaked, eight bytes for each try.
@@ -187,7 +190,7 @@ impl Tracer {
         }
         let settings = open.maps.rodata_data.as_deref_mut();
         let settings = settings.ok_or_else(|| TraceError::Load("the programs have no settings".into()))?;
-        settings.live = mode == Mode::Totals;
+        settings.live = mode == TraceMode::Totals;
         settings.uring_seen = plan.has_uring();
         settings.pseudo_seen = trace.pseudo;
         settings.page_shift = rustix::param::page_size().ilog2();
@@ -195,7 +198,7 @@ impl Tracer {
         let room = settings.program_name.len() - 1;
         let name = trace.program.unwrap_or_default().bytes().take(room);
         settings.program_name.iter_mut().zip(name).for_each(|(to, byte)| *to = byte);
-        if mode != Mode::Totals {
+        if mode != TraceMode::Totals {
             // It takes its memory at once, and nothing would be added up in it.
             open.maps.usages.set_max_entries(1).map_err(error)?;
         }
@@ -204,7 +207,7 @@ impl Tracer {
             // Zeroed memory of the programs is of generation 0.
             control: Cell::new(types::control { generation: 1, ..types::control::default() }),
             resting: RefCell::default(),
-            totals: mode == Mode::Totals,
+            totals: mode == TraceMode::Totals,
             links: Vec::new(),
             clock_offset_ns: sys::realtime_minus_monotonic_ns(),
             way,
@@ -264,7 +267,7 @@ impl Tracer {
     }
 
     /// Forgets files, and gives their numbers to later ones; an ignored file has none. A file that is accessed again
-    /// comes as a new [`Event::File`].
+    /// comes as a new [`KernelEvent::File`].
     ///
     /// # Errors
     /// The table of files cannot be changed.
@@ -301,11 +304,11 @@ impl Tracer {
         update(&self.skeleton.maps.data_control, &0u32.to_ne_bytes(), sys_bpf::bytes_of(&control))
     }
 
-    /// The figures of each file, with its number, since it was first seen ([`Mode::Totals`]).
+    /// The figures of each file, with its number, since it was first seen ([`TraceMode::Totals`]).
     ///
     /// # Errors
     /// The table cannot be read.
-    pub fn usages(&self) -> io::Result<Vec<(u32, FileKey, Usage)>> {
+    pub fn usages(&self) -> io::Result<Vec<(u32, FileKey, FileUsage)>> {
         let (files, figures) = (&self.skeleton.maps.files, &self.skeleton.maps.usages);
         let mut usages = Vec::new();
         for key in files.keys() {
@@ -314,7 +317,7 @@ impl Tracer {
             let value = lookup(figures, &number)?;
             if let (Some(key), Some(usage)) = (sys_bpf::read(&key), value.as_deref().and_then(usage))
                 && let Some(number) = number.first_chunk()
-                && usage != Usage::default()
+                && usage != FileUsage::default()
             {
                 usages.push((u32::from_ne_bytes(*number), FileKey::from(&key), usage));
             }
@@ -349,7 +352,11 @@ impl Tracer {
     ///
     /// # Errors
     /// The ring cannot be read.
-    pub fn run(&self, mut each: impl FnMut(Event<'_>), mut tick: impl FnMut() -> bool) -> io::Result<()> {
+    pub fn run(
+        &self,
+        mut each: impl FnMut(KernelEvent<'_>),
+        mut tick: impl FnMut() -> bool,
+    ) -> io::Result<()> {
         self.run_with(&mut (), |(), event| each(event), |()| tick())
     }
 
@@ -360,7 +367,7 @@ impl Tracer {
     pub fn run_with<S>(
         &self,
         state: &mut S,
-        mut each: impl FnMut(&mut S, Event<'_>),
+        mut each: impl FnMut(&mut S, KernelEvent<'_>),
         mut tick: impl FnMut(&mut S) -> bool,
     ) -> io::Result<()> {
         let offset = self.clock_offset_ns;
@@ -437,11 +444,11 @@ mod tests {
     /// Of our own reads, with the program that sees their ends detached for one of them: as where the kernel skips it.
     #[test]
     fn an_access_whose_end_was_missed_gives_way_to_the_next() {
-        for way in [Way::Vfs, Way::Calls] {
+        for way in [AttachMode::Vfs, AttachMode::Calls] {
             let trace = Trace {
                 processes: &[std::process::id()],
                 program: None,
-                mode: Mode::Each,
+                mode: TraceMode::Each,
                 way: Some(way),
                 pseudo: false,
             };
@@ -475,7 +482,7 @@ mod tests {
             tracer
                 .run(
                     |event| {
-                        if let Event::Access { offset, asked: 16, thread: by, .. } = event
+                        if let KernelEvent::Access { offset, asked: 16, thread: by, .. } = event
                             && by == thread
                         {
                             offsets.push(offset);

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use sonar_core::{Endpoint, sample};
 
 use crate::classic_bpf::{
-    Arithmetic, AssembleError, Assembler, Condition, Instruction, Label, Operand, Width,
+    Arithmetic, AssembleError, BpfAssembler, Condition, Instruction, JumpLabel, Operand, Width,
 };
 use crate::hardware;
 
@@ -24,11 +24,11 @@ pub const WHOLE: u32 = 0x7fff_ffff;
 
 /// What to keep of the traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct PacketFilter {
     /// Ports of servers; a TCP packet is kept when its source or its destination is one of them. Empty:
     /// every TCP packet.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Keep one connection in this many, both directions of it or none (see [`Filter::keeps`]).
+    /// Keep one connection in this many, both directions of it or none (see [`PacketFilter::keeps`]).
     pub sample: Option<NonZeroU32>,
     /// Keep of a packet from a server only its headers and this many bytes of payload. A packet both of
     /// whose ports are servers' is kept whole. Needs `ports`.
@@ -37,7 +37,7 @@ pub struct Filter {
     pub snap_len: u32,
 }
 
-impl Default for Filter {
+impl Default for PacketFilter {
     /// Every TCP packet, whole.
     fn default() -> Self {
         Self { ports: Vec::new(), sample: None, snap_replies: None, snap_len: WHOLE }
@@ -72,7 +72,7 @@ pub(crate) struct Scope {
     pub(crate) loopback_once: bool,
 }
 
-impl Filter {
+impl PacketFilter {
     /// Whether a sample keeps the connection between these two, by [`sample::contains`]: exactly what the
     /// program in the kernel decides. True for all when there is no `sample`.
     pub fn keeps(&self, source: &Endpoint, destination: &Endpoint) -> bool {
@@ -88,10 +88,10 @@ impl Filter {
         if self.snap_replies.is_some() && ports.is_empty() {
             return Err(FilterError::SnapWithoutPorts);
         }
-        let mut asm = Assembler::default();
+        let mut asm = BpfAssembler::default();
         let labels =
             Labels { tcp: asm.label(), extension: asm.label(), accept: asm.label(), drop: asm.label() };
-        let mut writer = Writer { asm, labels, sampled: self.sample.is_some(), filter: self };
+        let mut writer = FilterWriter { asm, labels, sampled: self.sample.is_some(), filter: self };
         writer.scope(scope);
         writer.link_layer();
         writer.extensions();
@@ -141,14 +141,14 @@ mod slot {
 
 /// Where the network header begins.
 #[derive(Copy, Clone)]
-enum Network {
+enum NetworkOffset {
     /// At this offset in the frame.
     At(u32),
     /// Where the kernel says (`SKF_NET_OFF`).
     Kernel,
 }
 
-impl Network {
+impl NetworkOffset {
     /// To be added to an offset within the network header.
     const fn base(self) -> u32 {
         match self {
@@ -193,21 +193,21 @@ const EXTENSIONS: usize = 2;
 
 struct Labels {
     /// X is the offset of a TCP header.
-    tcp: Label,
+    tcp: JumpLabel,
     /// A is the protocol of the IPv6 header at X.
-    extension: Label,
-    accept: Label,
-    drop: Label,
+    extension: JumpLabel,
+    accept: JumpLabel,
+    drop: JumpLabel,
 }
 
-struct Writer<'a> {
-    asm: Assembler,
+struct FilterWriter<'a> {
+    asm: BpfAssembler,
     labels: Labels,
     sampled: bool,
-    filter: &'a Filter,
+    filter: &'a PacketFilter,
 }
 
-impl Writer<'_> {
+impl FilterWriter<'_> {
     /// Interfaces that were not asked for, and twins on loopback.
     fn scope(&mut self, scope: &Scope) {
         let asm = &mut self.asm;
@@ -241,20 +241,20 @@ impl Writer<'_> {
             self.asm.when(Condition::Equal, u32::from(kind), bare);
         }
         self.asm.load(Width::Half, ANCILLARY + libc::SKF_AD_PROTOCOL as u32);
-        self.network(Network::Kernel, false);
+        self.network(NetworkOffset::Kernel, false);
         self.asm.place(bare);
         self.asm.load(Width::Half, ANCILLARY + libc::SKF_AD_PROTOCOL as u32);
-        self.network(Network::At(0), false);
+        self.network(NetworkOffset::At(0), false);
         self.asm.place(ethernet);
         for (tags, may_be_tagged) in [(0, true), (1, true), (2, false)] {
             self.asm.load(Width::Half, 12 + 4 * tags);
-            self.network(Network::At(14 + 4 * tags), may_be_tagged);
+            self.network(NetworkOffset::At(14 + 4 * tags), may_be_tagged);
         }
     }
 
     /// From the network header to TCP. A is the ethertype; goes on behind when that is a VLAN tag's and
     /// `may_be_tagged`.
-    fn network(&mut self, network: Network, may_be_tagged: bool) {
+    fn network(&mut self, network: NetworkOffset, may_be_tagged: bool) {
         let (v4, v6, tag) = (self.asm.label(), self.asm.label(), self.asm.label());
         let base = network.base();
         self.asm.when(Condition::Equal, ETHERTYPE_IPV4, v4);
@@ -290,7 +290,7 @@ impl Writer<'_> {
     }
 
     /// Keeps what only the network header says and the end of the program needs.
-    fn remember(&mut self, network: Network, addresses: u32, family: u32) {
+    fn remember(&mut self, network: NetworkOffset, addresses: u32, family: u32) {
         if self.sampled {
             self.asm.load_constant(network.base() + addresses);
             self.asm.store(slot::ADDRESSES);
@@ -377,7 +377,7 @@ impl Writer<'_> {
     }
 
     /// Is A in one of the ranges, which are in order?
-    fn port_in(&mut self, ports: &[RangeInclusive<u16>], yes: Label, no: Label) {
+    fn port_in(&mut self, ports: &[RangeInclusive<u16>], yes: JumpLabel, no: JumpLabel) {
         for range in ports {
             let (first, last) = (u32::from(*range.start()), u32::from(*range.end()));
             if first == last {
@@ -479,7 +479,7 @@ impl Writer<'_> {
     }
 
     /// A = A xor (A >> bits).
-    fn xor_shifted(asm: &mut Assembler, bits: u32) {
+    fn xor_shifted(asm: &mut BpfAssembler, bits: u32) {
         asm.a_to_x();
         asm.arithmetic(Arithmetic::ShiftRight, Operand::Constant(bits));
         asm.arithmetic(Arithmetic::Xor, Operand::X);

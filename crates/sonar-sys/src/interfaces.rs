@@ -53,9 +53,9 @@ pub fn list() -> io::Result<Vec<Interface>> {
 }
 
 /// Names of interfaces by number, also of those that appear later, without opening anything again.
-pub struct Names(sys::InterfaceQuery);
+pub struct InterfaceNames(sys::InterfaceQuery);
 
-impl Names {
+impl InterfaceNames {
     /// Opens the socket for the questions.
     ///
     /// # Errors

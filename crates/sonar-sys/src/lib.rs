@@ -28,7 +28,7 @@ pub mod terminal;
 #[cfg(test)]
 mod tree;
 
-pub use filter::Filter;
+pub use filter::PacketFilter;
 pub use host::Host;
 pub use interfaces::Interface;
 pub use ring::{Ring, RingConfig, RingError, Statistics, Stopper, Wake};

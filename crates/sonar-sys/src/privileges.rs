@@ -18,7 +18,7 @@ use rustix::thread::{
 mod calls;
 
 use self::calls::{CHANGES, Call, DECODING, ESCALATION, OPENING, SERVING, SOCKETS, Test};
-use crate::classic_bpf::{Assembler, Condition, Instruction, Label, Width};
+use crate::classic_bpf::{BpfAssembler, Condition, Instruction, JumpLabel, Width};
 use crate::sys_process::{self, Ruleset};
 
 /// Numbers of capabilities, from `linux/capability.h`.
@@ -79,7 +79,7 @@ fn one_capability(number: u32) -> CapabilitySet {
 
 /// Which files a thread may still use.
 #[derive(Copy, Clone, Debug)]
-pub enum Files<'a> {
+pub enum FileAccess<'a> {
     /// It reads files below these folders, and uses no network.
     Below(&'a [&'a Path]),
     /// It reads all files, and uses the network.
@@ -88,10 +88,10 @@ pub enum Files<'a> {
 
 /// Gives up everything but the capabilities `keep`, these files and the system calls of the duty, for the calling
 /// thread and those it starts from now on. Each step is tried even if another one fails; returns what failed, and why.
-pub fn give_up(duty: Duty, files: Files<'_>, keep: &[u32]) -> Vec<(&'static str, io::Error)> {
+pub fn give_up(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static str, io::Error)> {
     let limit = || match files {
-        Files::Below(folders) => limit_files(folders, &[]),
-        Files::ReadOnly => refuse_changes(),
+        FileAccess::Below(folders) => limit_files(folders, &[]),
+        FileAccess::ReadOnly => refuse_changes(),
     };
     // The last may forbid what the others need; the first sets what they need.
     let steps: [(&'static str, &dyn Fn() -> io::Result<()>); 3] = [
@@ -221,7 +221,7 @@ fn filter(groups: &[&[Call]], others: bool) -> io::Result<Vec<Instruction>> {
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;
     const ARGUMENTS: u32 = 16;
-    let mut program = Assembler::default();
+    let mut program = BpfAssembler::default();
     let (allowed, refused, absent) = (program.label(), program.label(), program.label());
     program.load(Width::Word, ARCH);
     // Calls of another architecture have other numbers.
@@ -264,7 +264,7 @@ fn filter(groups: &[&[Call]], others: bool) -> io::Result<Vec<Instruction>> {
 
 /// Goes on with the next instruction where the test holds, else at `refused`. The low half of an argument comes first
 /// on both architectures.
-fn met_or(program: &mut Assembler, test: Test, arguments: u32, refused: Label) {
+fn met_or(program: &mut BpfAssembler, test: Test, arguments: u32, refused: JumpLabel) {
     let next = program.label();
     match test {
         Test::Always | Test::Absent => {}
@@ -460,7 +460,7 @@ mod tests {
             sys_process::filter_calls(&refuse(&[&[(libc::SYS_capset, Test::Among(0, &[]))]]).unwrap())
                 .unwrap();
             let failed: Vec<_> =
-                give_up(Duty::Client, Files::ReadOnly, &[]).into_iter().map(|(what, _)| what).collect();
+                give_up(Duty::Client, FileAccess::ReadOnly, &[]).into_iter().map(|(what, _)| what).collect();
             let expected = ["capabilities", "files, by Landlock"];
             assert_eq!(failed, expected[..if landlock().is_some() { 1 } else { 2 }]);
         });

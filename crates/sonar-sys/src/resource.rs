@@ -12,7 +12,7 @@ use crate::sys;
 
 /// What this process has used since it began, and holds now.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// Processor time in user mode, all threads.
     pub user: Duration,
     /// Processor time in the kernel on its behalf, all threads.
@@ -21,7 +21,7 @@ pub struct Usage {
     pub resident_bytes: u64,
 }
 
-impl Usage {
+impl ResourceUsage {
     /// Now. The first call opens a file, which the later ones read again: a process that gives up opening files
     /// calls it once before.
     pub fn now() -> io::Result<Self> {
@@ -52,12 +52,12 @@ mod tests {
 
     #[test]
     fn a_process_has_used_something() {
-        let before = Usage::now().unwrap();
+        let before = ResourceUsage::now().unwrap();
         let mut memory = vec![1u8; 32 << 20];
         for round in 1..10u8 {
             memory.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_mul(31).wrapping_add(round));
         }
-        let after = Usage::now().unwrap();
+        let after = ResourceUsage::now().unwrap();
         assert!(memory.contains(&memory[0]));
         assert!(after.processor() > before.processor());
         assert!(after.resident_bytes >= 32 << 20, "{after:?}");

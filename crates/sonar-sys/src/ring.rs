@@ -1,6 +1,6 @@
 //! Capture: an AF_PACKET socket with a TPACKET_V3 ring, read in place.
 //!
-//! The kernel copies what the [`Filter`] keeps into one block after the other and hands a block over when
+//! The kernel copies what the [`PacketFilter`] keeps into one block after the other and hands a block over when
 //! it is full, or when [`RingConfig::retire`] has passed with something in it. So there is a wake-up a block
 //! at most and none a packet; what is captured is about twice `retire` old at most when it is read. The kernel
 //! stamps each packet with `CLOCK_REALTIME` in nanoseconds.
@@ -20,7 +20,7 @@ use sonar_core::Packet;
 
 use crate::block;
 use crate::capabilities::{self, CaptureError};
-use crate::filter::{self, Filter, FilterError, Scope};
+use crate::filter::{self, FilterError, PacketFilter, Scope};
 use crate::interfaces::{self, NoSuchInterface};
 use crate::sys::{PacketSocket, RingMap};
 
@@ -30,7 +30,7 @@ pub struct RingConfig {
     /// Names of interfaces; empty: all, those that come later too.
     pub interfaces: Vec<String>,
     /// Which packets, and how much of each.
-    pub filter: Filter,
+    pub filter: PacketFilter,
     /// Memory for packets in bytes, of all rings of a group together; rounded to blocks, at least two
     /// for each ring. Unswappable kernel memory.
     pub size_bytes: usize,
@@ -50,7 +50,7 @@ impl Default for RingConfig {
     fn default() -> Self {
         Self {
             interfaces: Vec::new(),
-            filter: Filter::default(),
+            filter: PacketFilter::default(),
             size_bytes: 32 << 20,
             block_bytes: 1 << 20,
             retire: Duration::from_millis(100),
@@ -180,7 +180,7 @@ pub struct Ring {
 impl Ring {
     /// Opens a ring; packets are captured from now on.
     pub fn open(config: &RingConfig) -> Result<Self, RingError> {
-        let plan = Plan::new(config, 1)?;
+        let plan = RingPlan::new(config, 1)?;
         let ring = plan.ring(&plan.program)?;
         ring.bind(plan.bind_to)?;
         Ok(ring)
@@ -195,7 +195,7 @@ impl Ring {
         if count <= 1 {
             return Ok(vec![Self::open(config)?]);
         }
-        let plan = Plan::new(config, count)?;
+        let plan = RingPlan::new(config, count)?;
         // A socket must be bound before it can join a group, and would capture everything until it has
         // joined: packets of others would be seen twice. So all drop everything until all have joined.
         let nothing = filter::drop_all();
@@ -242,7 +242,7 @@ impl Ring {
     ///
     /// # Errors
     /// When the filter cannot be made or the kernel refuses it; the one before stays.
-    pub fn set_filter(&mut self, filter: &Filter) -> Result<(), RingError> {
+    pub fn set_filter(&mut self, filter: &PacketFilter) -> Result<(), RingError> {
         self.attach(&filter.assemble(&self.scope)?)
     }
 
@@ -349,7 +349,7 @@ fn poll(fds: [BorrowedFd<'_>; 2], timeout: Duration) -> io::Result<[PollFlags; 2
 }
 
 /// A configuration, checked and resolved.
-struct Plan {
+struct RingPlan {
     program: Vec<libc::sock_filter>,
     scope: Scope,
     /// Interface index, or 0 for all.
@@ -361,7 +361,7 @@ struct Plan {
     retire: Duration,
 }
 
-impl Plan {
+impl RingPlan {
     fn new(config: &RingConfig, rings: usize) -> Result<Self, RingError> {
         let RingConfig { size_bytes, block_bytes, .. } = *config;
         let blocks = (size_bytes / rings.max(1) / block_bytes.max(1)).max(2);

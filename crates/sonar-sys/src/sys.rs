@@ -18,18 +18,18 @@ use rustix::time::{ClockId, clock_gettime};
 /// # Safety
 /// Every bit pattern is a value of the type, and it holds no pointer that outlives the call it is
 /// passed to.
-unsafe trait Plain: Copy {}
+unsafe trait SocketOptionValue: Copy {}
 
 // SAFETY: an integer; every bit pattern is one.
-unsafe impl Plain for c_int {}
+unsafe impl SocketOptionValue for c_int {}
 // SAFETY: three integers.
-unsafe impl Plain for libc::tpacket_stats_v3 {}
+unsafe impl SocketOptionValue for libc::tpacket_stats_v3 {}
 // SAFETY: seven integers.
-unsafe impl Plain for libc::tpacket_req3 {}
+unsafe impl SocketOptionValue for libc::tpacket_req3 {}
 // SAFETY: integers and an array of bytes.
-unsafe impl Plain for libc::packet_mreq {}
+unsafe impl SocketOptionValue for libc::packet_mreq {}
 // SAFETY: a length and a pointer that the kernel follows during the call only.
-unsafe impl Plain for libc::sock_fprog {}
+unsafe impl SocketOptionValue for libc::sock_fprog {}
 
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -63,7 +63,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    fn set<T: Plain>(&self, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    fn set<T: SocketOptionValue>(&self, level: c_int, name: c_int, value: &T) -> io::Result<()> {
         // SAFETY: `value` lives through the call and its true size is given.
         check(unsafe {
             libc::setsockopt(
@@ -77,7 +77,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    fn get<T: Plain>(&self, level: c_int, name: c_int, mut value: T) -> io::Result<T> {
+    fn get<T: SocketOptionValue>(&self, level: c_int, name: c_int, mut value: T) -> io::Result<T> {
         let mut len = size_of::<T>() as libc::socklen_t;
         // SAFETY: the kernel writes at most `len` bytes, the size of `value`; T is plain bytes, so
         // whatever it writes is a value of T.
@@ -182,7 +182,7 @@ impl RingMap {
 
     /// Block `index`, if the kernel has handed it over; it goes back when the guard is dropped. The
     /// exclusive borrow makes sure that nobody looks at a block that was given back.
-    pub(crate) fn take(&mut self, index: usize) -> Option<Block<'_>> {
+    pub(crate) fn take(&mut self, index: usize) -> Option<RingBlock<'_>> {
         if index >= self.block_count {
             return None;
         }
@@ -194,7 +194,7 @@ impl RingMap {
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        Some(Block { start, size: self.block_size, map: std::marker::PhantomData })
+        Some(RingBlock { start, size: self.block_size, map: std::marker::PhantomData })
     }
 }
 
@@ -206,13 +206,13 @@ impl Drop for RingMap {
 }
 
 /// A block that the kernel handed over.
-pub(crate) struct Block<'a> {
+pub(crate) struct RingBlock<'a> {
     start: NonNull<u8>,
     size: usize,
     map: std::marker::PhantomData<&'a mut RingMap>,
 }
 
-impl Block<'_> {
+impl RingBlock<'_> {
     /// The block, descriptor and all.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the block is mapped and `size` long. It was handed over (its status was read with
@@ -222,7 +222,7 @@ impl Block<'_> {
     }
 }
 
-impl Drop for Block<'_> {
+impl Drop for RingBlock<'_> {
     fn drop(&mut self) {
         // SAFETY: the block is mapped as long as `self` lives, is aligned to a page, and no slice of it is
         // left; the status word is only ever accessed atomically, here and by the kernel.

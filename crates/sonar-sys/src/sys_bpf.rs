@@ -11,32 +11,32 @@ use crate::ebpf::skeleton::types;
 ///
 /// # Safety
 /// It consists of integers, without padding, so that every sequence of bytes is a value and the other way round.
-pub(crate) unsafe trait Shared: Copy {}
+pub(crate) unsafe trait KernelShared: Copy {}
 
 // SAFETY: integers of 32 and 64 bits and bytes, whose sizes and places leave no gap.
-unsafe impl Shared for types::access_record {}
+unsafe impl KernelShared for types::access_record {}
 // SAFETY: as above.
-unsafe impl Shared for types::file_record {}
+unsafe impl KernelShared for types::file_record {}
 // SAFETY: as above.
-unsafe impl Shared for types::process_record {}
+unsafe impl KernelShared for types::process_record {}
 // SAFETY: as above.
-unsafe impl Shared for types::thread_record {}
+unsafe impl KernelShared for types::thread_record {}
 // SAFETY: as above.
-unsafe impl Shared for types::file_key {}
+unsafe impl KernelShared for types::file_key {}
 // SAFETY: as above.
-unsafe impl Shared for types::usage {}
+unsafe impl KernelShared for types::usage {}
 // SAFETY: as above.
-unsafe impl Shared for types::control {}
+unsafe impl KernelShared for types::control {}
 
 /// The structure at the beginning of these bytes; `None` where they are too few.
-pub(crate) fn read<T: Shared>(bytes: &[u8]) -> Option<T> {
+pub(crate) fn read<T: KernelShared>(bytes: &[u8]) -> Option<T> {
     let bytes = bytes.get(..size_of::<T>())?;
     // SAFETY: there are as many bytes as the structure has, and any bytes are a value of it.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
 /// Its bytes.
-pub(crate) fn bytes_of<T: Shared>(value: &T) -> &[u8] {
+pub(crate) fn bytes_of<T: KernelShared>(value: &T) -> &[u8] {
     // SAFETY: the structure has no padding, so that all of its bytes are initialised.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Removed with all that is in it when it goes.
-pub(crate) struct Tree(pub(crate) PathBuf);
+pub(crate) struct TempTree(pub(crate) PathBuf);
 
-impl Tree {
+impl TempTree {
     /// `name` distinguishes the trees of one process; the files are paths with their text.
     pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let root = std::env::temp_dir().join(format!("sonar-sys-{name}-{}", std::process::id()));
@@ -19,7 +19,7 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
+impl Drop for TempTree {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sonar_sys::Host;
 use sonar_sys::disk::{
-    Access, DiskError, Engine, Live, Mmap, Step, TestFile, TestFileSettings, Threads, Uring,
+    Access, DiskEngine, DiskError, EngineStep, Live, Mmap, TestFile, TestFileSettings, Threads, Uring,
 };
 
 /// Counts of the process are of all tests in it: one at a time.
@@ -28,8 +28,8 @@ fn file(dir: &Path, direct: bool) -> Arc<TestFile> {
     Arc::new(TestFile::create(&settings, &AtomicBool::new(false), &mut |_| ()).unwrap())
 }
 
-fn step(in_flight: u32) -> Step {
-    Step {
+fn step(in_flight: u32) -> EngineStep {
+    EngineStep {
         in_flight,
         record_bytes: 4096,
         reads: true,
@@ -44,8 +44,8 @@ fn step(in_flight: u32) -> Step {
 }
 
 /// The engines with direct I/O; without io_uring on this machine, the one that is left.
-fn engines(file: &Arc<TestFile>) -> Vec<Box<dyn Engine>> {
-    let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Threads::new(file.clone()))];
+fn engines(file: &Arc<TestFile>) -> Vec<Box<dyn DiskEngine>> {
+    let mut engines: Vec<Box<dyn DiskEngine>> = vec![Box::new(Threads::new(file.clone()))];
     match Uring::new(file.clone(), 2) {
         Ok(engine) => engines.push(Box::new(engine)),
         Err(why) => println!("skipped: {why}"),
@@ -62,7 +62,7 @@ fn the_kernel_counts_as_many_bytes_as_the_engine() {
         for (in_flight, record_bytes) in [(1, 4096), (17, 16 << 10), (300, 4096)] {
             let live = Live::new(in_flight);
             let before = Host::live().own_bytes().unwrap();
-            let done = engine.run(&Step { record_bytes, ..step(in_flight) }, &live).unwrap();
+            let done = engine.run(&EngineStep { record_bytes, ..step(in_flight) }, &live).unwrap();
             let kernel = Host::live().own_bytes().unwrap().since(before);
             assert_eq!(
                 (kernel.read, kernel.written),
@@ -88,7 +88,7 @@ fn each_write_is_flushed_when_asked_for() {
     let dir = folder("flush");
     let file = file(&dir, true);
     for mut engine in engines(&file) {
-        let wanted = Step { reads: false, flush: true, ..step(3) };
+        let wanted = EngineStep { reads: false, flush: true, ..step(3) };
         let done = engine.run(&wanted, &Live::new(3)).unwrap();
         assert!(done.writes.count() > 0 && done.reads.count() == 0);
         assert_eq!(done.flushes.count(), done.writes.count(), "{}", engine.name());
@@ -103,11 +103,11 @@ fn a_thousand_in_flight_are_that_many() {
     let dir = folder("many");
     let file = file(&dir, true);
     for mut engine in engines(&file) {
-        let done = engine.run(&Step { writes: false, ..step(1_024) }, &Live::new(1_024)).unwrap();
+        let done = engine.run(&EngineStep { writes: false, ..step(1_024) }, &Live::new(1_024)).unwrap();
         assert!(done.reads.count() >= 1_024, "{} {}", engine.name(), done.reads.count());
         assert!(done.threads == 1_024 || done.threads <= 2);
         // The largest record there is, for all of them: they share memory and say so.
-        let large = Step { record_bytes: 1 << 20, writes: false, ..step(1_024) };
+        let large = EngineStep { record_bytes: 1 << 20, writes: false, ..step(1_024) };
         let done = engine.run(&large, &Live::new(1_024)).unwrap();
         assert!(done.shared_buffers && done.reads.count() > 0);
     }
@@ -121,7 +121,7 @@ fn sequential_requests_pass_over_the_file_in_order() {
     let dir = folder("sequential");
     let file = file(&dir, false);
     for mut engine in engines(&file) {
-        let step = Step { access: Access::Sequential, writes: false, ..step(2) };
+        let step = EngineStep { access: Access::Sequential, writes: false, ..step(2) };
         assert!(engine.run(&step, &Live::new(2)).unwrap().reads.count() > 0);
     }
     drop(file);
@@ -138,10 +138,10 @@ fn a_pause_holds_a_step_back_and_does_not_outlast_it() {
     engines.push(Box::new(mapped));
     for mut engine in engines {
         // Rounds of at least 50 ms in 200 ms: five at most; and a pause of an hour ends with the step.
-        let wanted = Step { writes: false, pause: Duration::from_millis(50), ..step(2) };
+        let wanted = EngineStep { writes: false, pause: Duration::from_millis(50), ..step(2) };
         let done = engine.run(&wanted, &Live::new(2)).unwrap();
         assert!((2..=10).contains(&done.reads.count()), "{} {}", engine.name(), done.reads.count());
-        let endless = Step { pause: Duration::from_secs(3_600), ..wanted };
+        let endless = EngineStep { pause: Duration::from_secs(3_600), ..wanted };
         assert_eq!(engine.run(&endless, &Live::new(2)).unwrap().reads.count(), 2, "{}", engine.name());
     }
     drop(file);
@@ -155,7 +155,7 @@ fn a_mapped_file_is_touched_and_synced() {
     let file = file(&dir, false);
     let mut engine = Mmap::new(file.clone()).unwrap();
     assert!(matches!(Mmap::new(file.clone()), Err(DiskError::Resource { .. })), "one at a time");
-    let wanted = Step { sync_delay: Duration::from_millis(20), ..step(2) };
+    let wanted = EngineStep { sync_delay: Duration::from_millis(20), ..step(2) };
     let live = Live::new(2);
     let done = engine.run(&wanted, &live).unwrap();
     assert!(done.reads.count() > 0 && done.writes.count() > 0);
@@ -190,7 +190,7 @@ fn a_failed_request_ends_the_step_with_its_error() {
     std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(4096).unwrap();
     for mut engine in engines(&file) {
         for in_flight in [1, 8] {
-            let failed = engine.run(&Step { writes: false, ..step(in_flight) }, &Live::new(in_flight));
+            let failed = engine.run(&EngineStep { writes: false, ..step(in_flight) }, &Live::new(in_flight));
             assert!(
                 matches!(failed, Err(DiskError::Request { what: "read", bytes: 4096, .. })),
                 "{} {failed:?}",

@@ -12,13 +12,16 @@ use std::time::Duration;
 
 use sonar_core::packet::Direction;
 use sonar_core::{Endpoint, LinkType, Packet};
-use sonar_sys::{Filter, Ring, RingConfig, RingError, Wake};
+use sonar_sys::{PacketFilter, Ring, RingConfig, RingError, Wake};
 use support::{Frame, Namespace, Tun, frame};
 
 fn config(interfaces: &[&str], ports: &[u16]) -> RingConfig {
     RingConfig {
         interfaces: interfaces.iter().map(|name| name.to_string()).collect(),
-        filter: Filter { ports: ports.iter().map(|port| *port..=*port).collect(), ..Filter::default() },
+        filter: PacketFilter {
+            ports: ports.iter().map(|port| *port..=*port).collect(),
+            ..PacketFilter::default()
+        },
         // Nobody reads while the test talks, and each period uses up a block: enough for three seconds.
         size_bytes: 16 << 20,
         block_bytes: 256 << 10,
@@ -367,7 +370,7 @@ fn an_interface_without_link_layer_gives_raw_packets() {
         let at = if kind == "sit" { "[fd79::2]:27017" } else { "10.79.0.2:27017" };
         let mut ring = open(&server, config(&["t0"], &[27017]));
         let cut = RingConfig {
-            filter: Filter { snap_replies: Some(10), ..config(&[], &[27017]).filter },
+            filter: PacketFilter { snap_replies: Some(10), ..config(&[], &[27017]).filter },
             ..config(&["t0"], &[27017])
         };
         let mut cut = open(&server, cut);
@@ -408,7 +411,7 @@ fn a_tun_interface_gives_raw_packets() {
         }
     };
     here.ip("link set t0 up");
-    let filter = Filter { snap_replies: Some(10), ..config(&[], &[27017]).filter };
+    let filter = PacketFilter { snap_replies: Some(10), ..config(&[], &[27017]).filter };
     let mut ring = open(&here, RingConfig { filter, ..config(&["t0"], &[]) });
     let mut any = open(&here, config(&[], &[27017]));
     let request = frame(("192.0.2.1", 40000), ("192.0.2.2", 27017));
@@ -447,7 +450,11 @@ fn by_client(packets: &[Kept], server: u16) -> BTreeMap<SocketAddr, usize> {
 fn a_sample_is_of_whole_connections() {
     let Some(here) = Namespace::new() else { return };
     for at in ["127.0.0.1:27017", "[::1]:27017"] {
-        let sampled = Filter { sample: NonZeroU32::new(4), ports: vec![27017..=27019], ..Filter::default() };
+        let sampled = PacketFilter {
+            sample: NonZeroU32::new(4),
+            ports: vec![27017..=27019],
+            ..PacketFilter::default()
+        };
         let mut all = open(&here, config(&["lo"], &[27017]));
         let mut some = open(&here, RingConfig { filter: sampled.clone(), ..config(&["lo"], &[]) });
         let clients = talk(&here, &here, at, 100, 100, 100);
@@ -466,7 +473,7 @@ fn a_sample_is_of_whole_connections() {
 fn replies_are_cut_and_their_length_is_known() {
     let Some(here) = Namespace::new() else { return };
     for at in ["127.0.0.1:27017", "[::1]:27017"] {
-        let filter = Filter { snap_replies: Some(100), ..config(&[], &[27017]).filter };
+        let filter = PacketFilter { snap_replies: Some(100), ..config(&[], &[27017]).filter };
         let mut ring = open(&here, RingConfig { filter, ..config(&["lo"], &[]) });
         talk(&here, &here, at, 2, 20_000, 50_000);
         let packets = finish(&mut ring);
@@ -590,7 +597,8 @@ fn what_cannot_be_opened_is_told() {
         assert!(matches!(error(odd), RingError::Size { .. }), "{block_bytes}");
     }
     let many = (0..3000).map(|n| 2 * n..=2 * n).collect();
-    let many = RingConfig { filter: Filter { ports: many, ..Filter::default() }, ..config(&[], &[]) };
+    let many =
+        RingConfig { filter: PacketFilter { ports: many, ..PacketFilter::default() }, ..config(&[], &[]) };
     assert!(matches!(error(many), RingError::Filter(_)));
 }
 
@@ -620,14 +628,14 @@ fn a_new_filter_and_a_new_interface_are_followed_by_an_open_ring() {
     };
     talk(&here, &here, "127.0.0.1:27018", 2, 100, 100);
     talk(&here, &here, "127.0.0.1:27017", 2, 100, 100);
-    let more = Filter { ports: vec![27017..=27018], ..Filter::default() };
+    let more = PacketFilter { ports: vec![27017..=27018], ..PacketFilter::default() };
     ring.set_filter(&more).unwrap();
     group.iter_mut().for_each(|ring| ring.set_filter(&more).unwrap());
     // Made when the rings have long been open.
     here.join(&there);
     talk(&there, &here, "10.77.0.1:27018", 2, 100, 100);
     talk(&there, &here, "10.77.0.1:27019", 2, 100, 100);
-    let refused = Filter { snap_replies: Some(1), ..Filter::default() };
+    let refused = PacketFilter { snap_replies: Some(1), ..PacketFilter::default() };
     assert!(matches!(ring.set_filter(&refused), Err(RingError::Filter(_))));
     talk(&here, &here, "127.0.0.1:27018", 1, 100, 100);
 

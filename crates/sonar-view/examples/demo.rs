@@ -7,13 +7,13 @@ mod synthetic;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
-use sonar_view::queries::live::{Action, App, Cost, Screen, Settings};
+use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings, Screen};
 
 fn main() -> std::io::Result<()> {
-    let settings = Settings {
+    let settings = LiveSettings {
         source: "made-up workload".to_string(),
         color: std::env::var_os("NO_COLOR").is_none(),
-        ..Settings::default()
+        ..LiveSettings::default()
     };
     let (mut app, mut workload, mut second) = (App::new(settings), synthetic::Workload::new(), 0);
     let mut screen = Screen::enter()?;
@@ -30,10 +30,10 @@ fn main() -> std::io::Result<()> {
             && let Event::Key(key) = event::read()?
         {
             match app.key(key) {
-                Action::Continue => {}
-                Action::Copy(text) => screen.copy(&text, std::env::var_os("TMUX").is_some())?,
-                Action::Redraw => screen.redraw(&mut app)?,
-                Action::Quit => return Ok(()),
+                LiveAction::Continue => {}
+                LiveAction::Copy(text) => screen.copy(&text, std::env::var_os("TMUX").is_some())?,
+                LiveAction::Redraw => screen.redraw(&mut app)?,
+                LiveAction::Quit => return Ok(()),
             }
         }
     }

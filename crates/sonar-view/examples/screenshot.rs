@@ -14,11 +14,11 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sonar_core::Window;
-use sonar_view::queries::live::{App, Settings};
+use sonar_view::queries::live::{App, LiveSettings};
 
 /// Shows `windows` one after the other, types `keys`, and gives what is then on a screen of that size.
 fn picture(source: String, windows: Vec<Window>, keys: &str, (columns, rows): (u16, u16)) -> String {
-    let mut app = App::new(Settings { source, ..Settings::default() });
+    let mut app = App::new(LiveSettings { source, ..LiveSettings::default() });
     windows.into_iter().for_each(|window| app.window(window));
     let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, rows));
     let Ok(_) = terminal.draw(|frame| app.draw(frame));

@@ -11,9 +11,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::Value;
 use sonar_core::{Baseline, Digest, Histogram, Identity, Row, ShapeId, Source, Subject, Window};
-use sonar_view::queries::json::Kind;
-use sonar_view::queries::live::{App, Settings};
-use sonar_view::queries::{Column, Grouping, Report, Selection, Sort};
+use sonar_view::queries::json::ObjectKind;
+use sonar_view::queries::live::{App, LiveSettings};
+use sonar_view::queries::{Column, Grouping, Selection, Sort, WindowReport};
 use sonar_view::queries::{csv, json};
 use synthetic::Workload;
 
@@ -63,8 +63,11 @@ fn selection(all: &Window) -> Selection {
 fn the_live_view_marks_what_is_new_and_slower() {
     let windows = windows();
     let selection = selection(&together(&windows));
-    let mut app =
-        App::new(Settings { selection, source: "eth0, port 27017".to_string(), ..Settings::default() });
+    let mut app = App::new(LiveSettings {
+        selection,
+        source: "eth0, port 27017".to_string(),
+        ..LiveSettings::default()
+    });
     windows.into_iter().for_each(|window| app.window(window));
     let screen = |app: &mut App, columns| {
         let mut terminal = Terminal::new(TestBackend::new(columns, 24)).unwrap();
@@ -91,9 +94,9 @@ fn the_live_view_marks_what_is_new_and_slower() {
 fn programs_are_told_the_same() {
     let all = together(&windows());
     let selection = Selection { sort: Sort { column: Column::Since, reverse: false }, ..selection(&all) };
-    let report = Report::new(&all, &selection);
+    let report = WindowReport::new(&all, &selection);
     let mut out = Vec::new();
-    json::report(&report, Kind::Summary, &mut out).unwrap();
+    json::report(&report, ObjectKind::Summary, &mut out).unwrap();
     let value: Value = serde_json::from_slice(&out).unwrap();
     let rows = value["rows"].as_array().unwrap();
     let since = |row: &Value| row["baseline"]["since"].as_str().map(str::to_owned);
@@ -120,7 +123,7 @@ fn programs_are_told_the_same() {
     let shares: f64 = rows.iter().map(|row| row["time_share"].as_f64().unwrap()).sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
     let mut lines = Vec::new();
-    csv::rows(&report, Kind::Summary, &mut lines).unwrap();
+    csv::rows(&report, ObjectKind::Summary, &mut lines).unwrap();
     let lines = String::from_utf8(lines).unwrap();
     for (line, row) in lines.lines().zip(rows) {
         assert_eq!(line.rsplit(',').next(), since(row).as_deref());
@@ -131,11 +134,11 @@ fn programs_are_told_the_same() {
 fn namespaces_are_told_too_and_applications_are_not() {
     let all = together(&windows());
     let by_namespace = Selection { by: Grouping::Namespace, ..selection(&all) };
-    let report = Report::new(&all, &by_namespace);
+    let report = WindowReport::new(&all, &by_namespace);
     let customers = report.rows.iter().find(|row| row.namespace().unwrap() == "shop.customers").unwrap();
     assert_eq!(customers.against.unwrap().status.name(), "slower");
     for by in [Grouping::App, Grouping::Client] {
         let selection = Selection { by, ..selection(&all) };
-        assert!(Report::new(&all, &selection).rows.iter().all(|row| row.against.is_none()));
+        assert!(WindowReport::new(&all, &selection).rows.iter().all(|row| row.against.is_none()));
     }
 }

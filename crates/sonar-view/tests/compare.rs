@@ -5,7 +5,7 @@
 mod synthetic;
 
 use sonar_core::{Digest, Execution, Operation, Record, Source, Timestamp};
-use sonar_view::compare::{Change, Comparison};
+use sonar_view::compare::{Change, DigestComparison};
 use synthetic::{app, operation, shape};
 
 /// Fixed random numbers (splitmix64).
@@ -61,7 +61,7 @@ fn half(random: &mut Random, begin: u64, heavier: f64) -> Digest {
 fn verdicts(seed: u64, heavier: f64) -> Vec<(u64, Change)> {
     let mut random = Random(seed);
     let (a, b) = (half(&mut random, 1_000, 1.0), half(&mut random, 1_000 + SECONDS, heavier));
-    let comparison = Comparison::new(&a, &b, true, [true; 2]);
+    let comparison = DigestComparison::new(&a, &b, true, [true; 2]);
     let of = |pair: &sonar_view::compare::RowPair<'_>| {
         let sonar_core::Subject::Shape { shape, .. } = &pair.b.or(pair.a).unwrap().subject else {
             panic!("a row that is no shape")

@@ -4,9 +4,9 @@
 use sonar_core::Coverage;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Timestamp, Window};
-use sonar_view::queries::json::Kind;
+use sonar_view::queries::json::ObjectKind;
 use sonar_view::queries::live::KEYS;
-use sonar_view::queries::{Grouping, Report, Selection};
+use sonar_view::queries::{Grouping, Selection, WindowReport};
 use sonar_view::queries::{csv, json, text};
 
 const PAGE: &str = include_str!("../../../docs/queries.md");
@@ -52,7 +52,7 @@ fn every_field_is_documented() {
     let window = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
     let selection = Selection::default();
     let (mut object, mut heading) = (Vec::new(), Vec::new());
-    json::report(&Report::new(&window, &selection), Kind::Interval, &mut object).unwrap();
+    json::report(&WindowReport::new(&window, &selection), ObjectKind::Interval, &mut object).unwrap();
     let object: serde_json::Value = serde_json::from_slice(&object).unwrap();
     let names = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     for name in names(&object).into_iter().chain(names(&object["totals"])) {
@@ -82,15 +82,15 @@ fn members(value: &serde_json::Value, names: &mut Vec<String>) {
 
 #[test]
 fn every_field_of_a_disk_run_is_documented() {
-    use sonar_view::disk::run::{Kind, ProbeResult, Run, Step, Verdict};
-    let kind = || Some(Kind::default());
-    let step = Step { reads: kind(), writes: kind(), flushes: kind(), ..Step::default() };
-    let run = Run {
+    use sonar_view::disk::run::{BenchReport, BenchVerdict, ProbeResult, RequestsJson, StepJson};
+    let kind = || Some(RequestsJson::default());
+    let step = StepJson { reads: kind(), writes: kind(), flushes: kind(), ..StepJson::default() };
+    let run = BenchReport {
         kind: "disk_bench".into(),
         probes: vec![ProbeResult::default()],
         steps: vec![step],
-        verdict: Some(Verdict::default()),
-        ..Run::default()
+        verdict: Some(BenchVerdict::default()),
+        ..BenchReport::default()
     };
     let mut names = Vec::new();
     members(&serde_json::to_value(&run).unwrap(), &mut names);
@@ -110,22 +110,22 @@ fn every_field_of_a_disk_run_is_documented() {
     // A document that was written is read back as it was.
     let mut bytes = Vec::new();
     run.json(&mut bytes).unwrap();
-    assert_eq!(Run::read(&bytes).unwrap(), run);
-    assert!(Run::read(b"{}").is_err() && Run::read(b"[").is_err());
+    assert_eq!(BenchReport::read(&bytes).unwrap(), run);
+    assert!(BenchReport::read(b"{}").is_err() && BenchReport::read(b"[").is_err());
     let newer = String::from_utf8(bytes).unwrap().replacen("\"schema\":0", "\"schema\":99", 1);
-    assert!(Run::read(newer.as_bytes()).unwrap_err().contains("newer"));
+    assert!(BenchReport::read(newer.as_bytes()).unwrap_err().contains("newer"));
 }
 
 #[test]
 fn every_check_is_documented() {
-    use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, findings};
-    let facts = Facts {
+    use sonar_core::disk::check::{Disk, DiskArray, FileSystem, MachineFacts, findings};
+    let facts = MachineFacts {
         has_mongod: true,
         kernel: Some("6.1".into()),
         version: Some((8, 0)),
         file_system: Some(FileSystem { kind: "nfs4".into(), space: Some((2, 1)), ..FileSystem::default() }),
         readahead: Some(("sda".into(), 128)),
-        arrays: vec![Array { degraded: 1, action: Some("resync".into()), ..Array::default() }],
+        arrays: vec![DiskArray { degraded: 1, action: Some("resync".into()), ..DiskArray::default() }],
         disks: vec![Disk {
             rotational: Some(true),
             scheduler: Some(("none".into(), Vec::new())),
@@ -139,7 +139,7 @@ fn every_check_is_documented() {
         zone_reclaim: Some(1),
         max_map_count: Some(1),
         limits: vec![("Max open files".into(), Some(1))],
-        ..Facts::default()
+        ..MachineFacts::default()
     };
     let all = findings(&facts);
     assert!(all.len() >= 16, "{}", all.len());

@@ -6,7 +6,7 @@ mod synthetic;
 
 use sonar_core::{Digest, Execution, Operation, Reading, Record, Timestamp};
 use sonar_view::kit::Fitting;
-use sonar_view::logs::{self, Source, View, ViewOptions, hint};
+use sonar_view::logs::{self, DigestView, Source, ViewOptions, hint};
 use synthetic::{app, operation, shape};
 
 /// Ten calls of each (shape, plan, milliseconds), each examining 500 documents and returning one.
@@ -34,8 +34,8 @@ fn digest(calls: &[(&str, &str, u64)]) -> Digest {
     digest
 }
 
-fn view(digest: &Digest) -> View<'_> {
-    View::new(digest, Source::Log, None, None, &ViewOptions::default())
+fn view(digest: &Digest) -> DigestView<'_> {
+    DigestView::new(digest, Source::Log, None, None, &ViewOptions::default())
 }
 
 fn suggested(digest: &Digest) -> Vec<(String, usize)> {
@@ -113,7 +113,7 @@ fn what_could_not_be_parsed_stands_first() {
     let digest = digest(&[(CITY, "COLLSCAN", 10)]);
     let reading = Reading { lines: 1_000, lines_empty: 100, lines_malformed: 90, ..Reading::default() };
     let mut out = Vec::new();
-    let view = View::new(&digest, Source::Log, Some(&reading), None, &ViewOptions::default());
+    let view = DigestView::new(&digest, Source::Log, Some(&reading), None, &ViewOptions::default());
     logs::text(&view, &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(

@@ -10,15 +10,15 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
-use sonar_core::operation::InFlight;
+use sonar_core::operation::InFlightOperations;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Class, Coverage, Operation, Role, Timestamp, Window};
-use sonar_view::queries::live::{Action, App, Cost, Settings};
-use sonar_view::queries::{Column, Grouping, NamespaceFilter, Network, Origin};
+use sonar_view::queries::live::{App, Cost, LiveAction, LiveSettings};
+use sonar_view::queries::{CapturedNetwork, Column, Grouping, NamespaceFilter, PacketOrigin};
 use synthetic::{Workload, app as application, operation, shape};
 
-fn app_with(settings: Settings, seconds: u64) -> App {
-    let mut app = App::new(Settings { source: "eth0, port 27017".to_string(), ..settings });
+fn app_with(settings: LiveSettings, seconds: u64) -> App {
+    let mut app = App::new(LiveSettings { source: "eth0, port 27017".to_string(), ..settings });
     let mut workload = Workload::new();
     (0..seconds).for_each(|second| app.window(workload.window(second)));
     app.cost(Cost { cpu_percent: Some(0.42), rss_bytes: Some(23_100_000) });
@@ -35,7 +35,7 @@ fn screen(app: &mut App, columns: u16, rows: u16) -> String {
     draw(app, columns, rows).backend().to_string()
 }
 
-fn press(app: &mut App, code: KeyCode) -> Action {
+fn press(app: &mut App, code: KeyCode) -> LiveAction {
     let action = app.key(KeyEvent::new(code, KeyModifiers::NONE));
     screen(app, 120, 40);
     action
@@ -45,14 +45,14 @@ fn type_keys(app: &mut App, keys: &str) {
     screen(app, 120, 40);
     for key in keys.chars() {
         let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
-        assert_eq!(press(app, code), Action::Continue);
+        assert_eq!(press(app, code), LiveAction::Continue);
     }
 }
 
 #[test]
 fn rows_at_several_sizes() {
     for (columns, rows) in [(80, 24), (100, 30), (120, 40), (200, 50), (30, 8)] {
-        let mut app = app_with(Settings::default(), 12);
+        let mut app = app_with(LiveSettings::default(), 12);
         insta::assert_snapshot!(format!("rows_{columns}x{rows}"), screen(&mut app, columns, rows));
     }
 }
@@ -73,7 +73,7 @@ fn pages() {
         ("paused", "p", (100, 24)),
         ("since_start", "t", (100, 24)),
     ] {
-        let mut app = app_with(Settings::default(), 70);
+        let mut app = app_with(LiveSettings::default(), 70);
         type_keys(&mut app, keys);
         insta::assert_snapshot!(name, screen(&mut app, columns, rows));
     }
@@ -81,7 +81,7 @@ fn pages() {
 
 #[test]
 fn nothing_heard_yet() {
-    let mut app = app_with(Settings::default(), 0);
+    let mut app = app_with(LiveSettings::default(), 0);
     insta::assert_snapshot!("nothing_yet", screen(&mut app, 80, 24));
     app.window(Window::new(Timestamp::from_unix(5, 0), WindowSettings::default()));
     let shown = screen(&mut app, 80, 24);
@@ -91,7 +91,7 @@ fn nothing_heard_yet() {
 #[test]
 fn silence_is_explained_where_the_rows_would_be() {
     let network = |nobody_listens, servers| {
-        Origin::Network(Network {
+        PacketOrigin::Network(CapturedNetwork {
             interfaces: "eth0".into(),
             ports: "port 27099".into(),
             nobody_listens,
@@ -107,7 +107,7 @@ fn silence_is_explained_where_the_rows_would_be() {
             "The only connection is encrypted with TLS.",
         ),
     ] {
-        let mut app = App::new(Settings { origin, ..Settings::default() });
+        let mut app = App::new(LiveSettings { origin, ..LiveSettings::default() });
         let mut window = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
         window.coverage = coverage;
         app.window(window);
@@ -120,7 +120,7 @@ fn silence_is_explained_where_the_rows_would_be() {
 
 #[test]
 fn what_the_view_leaves_out_is_said_with_the_key_that_shows_it() {
-    let mut app = app_with(Settings::default(), 12);
+    let mut app = app_with(LiveSettings::default(), 12);
     let shown = screen(&mut app, 100, 24);
     assert!(shown.contains("Not shown:") && shown.contains("(key c)"), "{shown}");
     type_keys(&mut app, "c");
@@ -133,22 +133,24 @@ fn what_the_view_leaves_out_is_said_with_the_key_that_shows_it() {
 
 #[test]
 fn the_shape_id_is_copied_and_that_is_said_until_the_next_key() {
-    let mut app = app_with(Settings::default(), 12);
+    let mut app = app_with(LiveSettings::default(), 12);
     screen(&mut app, 100, 24);
-    let Action::Copy(id) = press(&mut app, KeyCode::Char('y')) else { panic!("nothing was copied") };
+    let LiveAction::Copy(id) = press(&mut app, KeyCode::Char('y')) else { panic!("nothing was copied") };
     assert!(id.len() == 16 && id.chars().all(|c| c.is_ascii_hexdigit()), "{id}");
     let shown = screen(&mut app, 100, 24);
     assert!(shown.contains(&format!("Copied the shape id: {id}")), "{shown}");
     press(&mut app, KeyCode::Enter);
     let shown = screen(&mut app, 100, 24);
     assert!(shown.contains(&format!("shape id     {id}")) && !shown.contains("Copied"), "{shown}");
-    assert_eq!(press(&mut app, KeyCode::Char('y')), Action::Copy(id));
+    assert_eq!(press(&mut app, KeyCode::Char('y')), LiveAction::Copy(id));
     type_keys(&mut app, "\n");
     type_keys(&mut app, "b");
-    let Action::Copy(namespace) = press(&mut app, KeyCode::Char('y')) else { panic!("nothing was copied") };
+    let LiveAction::Copy(namespace) = press(&mut app, KeyCode::Char('y')) else {
+        panic!("nothing was copied")
+    };
     assert!(namespace.contains('.'), "{namespace}");
-    let nothing = &mut app_with(Settings::default(), 0);
-    assert_eq!(press(nothing, KeyCode::Char('y')), Action::Continue);
+    let nothing = &mut app_with(LiveSettings::default(), 0);
+    assert_eq!(press(nothing, KeyCode::Char('y')), LiveAction::Continue);
 }
 
 /// On a narrow screen the row is cut, but opened it holds the whole text.
@@ -156,7 +158,7 @@ fn the_shape_id_is_copied_and_that_is_said_until_the_next_key() {
 fn an_opened_row_holds_the_whole_text_at_any_width() {
     let long: String = (0..60).map(|n| format!("field_{n}: ?number, ")).collect();
     for (columns, rows) in [(30, 8), (80, 24), (120, 40)] {
-        let mut app = App::new(Settings::default());
+        let mut app = App::new(LiveSettings::default());
         let mut window = Window::new(Timestamp::from_unix(5, 0), WindowSettings::default());
         let one = shape(1, "find", "d.c", &long, "{}");
         window.record(&operation(&one, &application("", "", ""), Timestamp::from_unix(5, 5)));
@@ -178,7 +180,7 @@ fn an_opened_row_holds_the_whole_text_at_any_width() {
 
 #[test]
 fn losses_are_loud_and_not_forgotten() {
-    let mut app = app_with(Settings::default(), 3);
+    let mut app = app_with(LiveSettings::default(), 3);
     let mut workload = Workload::new();
     let mut lossy = workload.window(3);
     lossy.coverage.kernel_drops = 27;
@@ -198,7 +200,7 @@ fn losses_are_loud_and_not_forgotten() {
 
 #[test]
 fn a_sample_is_marked() {
-    let mut app = App::new(Settings::default());
+    let mut app = App::new(LiveSettings::default());
     let mut window = Workload::new().window(0);
     window.sample = 10;
     app.window(window);
@@ -208,7 +210,7 @@ fn a_sample_is_marked() {
 #[test]
 fn without_colours_there_are_none() {
     for keys in ["", "\n", "?", "c"] {
-        let mut app = app_with(Settings { color: false, ..Settings::default() }, 3);
+        let mut app = app_with(LiveSettings { color: false, ..LiveSettings::default() }, 3);
         type_keys(&mut app, keys);
         let terminal = draw(&mut app, 100, 40);
         let cells = terminal.backend().buffer().content();
@@ -221,7 +223,7 @@ fn without_colours_there_are_none() {
 #[test]
 fn any_size_will_do() {
     for keys in ["", "\n", "?", "/x", "b", "bb", "c", "pt"] {
-        let mut app = app_with(Settings::default(), 2);
+        let mut app = app_with(LiveSettings::default(), 2);
         type_keys(&mut app, keys);
         for (columns, rows) in (1..12).flat_map(|n| [(n, 3), (3, n), (n, n), (n * 23, n * 7), (300, n)]) {
             screen(&mut app, columns, rows);
@@ -231,16 +233,16 @@ fn any_size_will_do() {
 
 #[test]
 fn escape_goes_back_a_step_and_then_quits() {
-    let mut app = app_with(Settings::default(), 2);
+    let mut app = app_with(LiveSettings::default(), 2);
     type_keys(&mut app, "/shop\n\n");
-    assert_eq!(press(&mut app, KeyCode::Esc), Action::Continue, "from the row to the list");
-    assert_eq!(press(&mut app, KeyCode::Esc), Action::Continue, "takes the filter away");
+    assert_eq!(press(&mut app, KeyCode::Esc), LiveAction::Continue, "from the row to the list");
+    assert_eq!(press(&mut app, KeyCode::Esc), LiveAction::Continue, "takes the filter away");
     assert_eq!(app.selection().text, "");
-    assert_eq!(press(&mut app, KeyCode::Esc), Action::Quit);
+    assert_eq!(press(&mut app, KeyCode::Esc), LiveAction::Quit);
     let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     type_keys(&mut app, "/");
-    assert_eq!(app.key(control_c), Action::Quit, "even while a filter is typed");
-    assert_eq!(press(&mut app, KeyCode::Char('q')), Action::Continue, "a letter of the filter");
+    assert_eq!(app.key(control_c), LiveAction::Quit, "even while a filter is typed");
+    assert_eq!(press(&mut app, KeyCode::Char('q')), LiveAction::Continue, "a letter of the filter");
     assert_eq!(app.selection().text, "q");
     press(&mut app, KeyCode::Esc);
     assert_eq!(app.selection().text, "", "a filter that is given up leaves things as they were");
@@ -248,7 +250,7 @@ fn escape_goes_back_a_step_and_then_quits() {
 
 #[test]
 fn rows_sort_by_any_column() {
-    let mut app = app_with(Settings::default(), 2);
+    let mut app = app_with(LiveSettings::default(), 2);
     assert_eq!(app.selection().sort.column, Column::Load);
     let mut seen = vec![];
     for _ in 0..19 {
@@ -267,7 +269,7 @@ fn rows_sort_by_any_column() {
 
 #[test]
 fn the_cursor_stays_on_its_row() {
-    let mut app = app_with(Settings::default(), 2);
+    let mut app = app_with(LiveSettings::default(), 2);
     type_keys(&mut app, "jj");
     let under_cursor = |app: &mut App| {
         let terminal = draw(app, 120, 30);
@@ -284,7 +286,7 @@ fn the_cursor_stays_on_its_row() {
 
 #[test]
 fn a_namespace_opens_as_its_shapes() {
-    let mut app = app_with(Settings::default(), 2);
+    let mut app = app_with(LiveSettings::default(), 2);
     type_keys(&mut app, "b\n");
     assert_eq!(app.selection().by, Grouping::Shape);
     assert_eq!(app.selection().namespace, NamespaceFilter::Exactly("shop.orders".to_string()));
@@ -297,7 +299,7 @@ fn a_namespace_opens_as_its_shapes() {
 
 #[test]
 fn a_pause_stands_still_and_loses_nothing() {
-    let mut app = app_with(Settings::default(), 5);
+    let mut app = app_with(LiveSettings::default(), 5);
     type_keys(&mut app, "tp");
     let before = screen(&mut app, 120, 24);
     let mut workload = Workload::new();
@@ -326,7 +328,7 @@ fn workload_calls(seconds: u64) -> u64 {
 
 #[test]
 fn old_intervals_leave_and_silence_is_shown() {
-    let mut app = app_with(Settings::default(), 20);
+    let mut app = app_with(LiveSettings::default(), 20);
     assert!(screen(&mut app, 120, 24).contains("last 10 s"));
     for second in 20..31 {
         let start = Timestamp::from_unix(1_777_629_600 + second, 0);
@@ -341,10 +343,10 @@ fn old_intervals_leave_and_silence_is_shown() {
 
 #[test]
 fn a_query_that_hangs_is_at_the_top_though_it_has_not_ended() {
-    let mut app = app_with(Settings::default(), 11);
+    let mut app = app_with(LiveSettings::default(), 11);
     let mut window = Workload::new().window(11);
     window.in_flight.clear();
-    window.in_flight.push(InFlight {
+    window.in_flight.push(InFlightOperations {
         server: synthetic::server(),
         role: Role::Served,
         class: Class::User,
@@ -376,7 +378,7 @@ fn rows_that_differ_in_server_role_and_class_say_so() {
         server: sonar_core::Endpoint::v4([10, 0, 0, 2], 27018),
         ..op
     });
-    let mut app = App::new(Settings::default());
+    let mut app = App::new(LiveSettings::default());
     app.window(window);
     let shown = screen(&mut app, 160, 24);
     assert!(
@@ -397,7 +399,7 @@ fn the_rates_of_all_types_of_command_fit_80_columns() {
             let shape = shape(id, command, "shop.orders", "{}", "{}");
             (0..calls).for_each(|_| window.record(&operation(&shape, &web, Timestamp::from_unix(5, 500))));
         }
-        let mut app = App::new(Settings::default());
+        let mut app = App::new(LiveSettings::default());
         app.window(window);
         for columns in [80, 100, 132, 200] {
             let shown = screen(&mut app, columns, 24);
@@ -421,7 +423,7 @@ fn a_hostile_name_stays_in_its_cell() {
     let evil = "\x1b[31m\u{202e}\r\nx";
     let (web, find) = (application(evil, evil, evil), shape(1, evil, evil, evil, evil));
     window.record(&operation(&find, &web, Timestamp::from_unix(5, 500)));
-    let mut app = App::new(Settings { source: evil.to_string(), ..Settings::default() });
+    let mut app = App::new(LiveSettings { source: evil.to_string(), ..LiveSettings::default() });
     app.window(window);
     for keys in ["", "\n", "\n\x1bb", "b"] {
         type_keys(&mut app, keys);
@@ -434,15 +436,15 @@ fn a_hostile_name_stays_in_its_cell() {
 
 #[test]
 fn the_header_tells_where_packets_come_from_now() {
-    let mut app = app_with(Settings::default(), 3);
+    let mut app = app_with(LiveSettings::default(), 3);
     assert!(screen(&mut app, 100, 20).contains("eth0, port 27017 "));
-    app.source("eth0, port 27017 27018".to_string(), Origin::File);
+    app.source("eth0, port 27017 27018".to_string(), PacketOrigin::File);
     assert!(screen(&mut app, 100, 20).contains("eth0, port 27017 27018 "));
 }
 
 #[test]
 fn a_picture_is_well_formed() {
-    let mut app = app_with(Settings::default(), 12);
+    let mut app = app_with(LiveSettings::default(), 12);
     let svg = picture::svg(draw(&mut app, 100, 24).backend().buffer(), "a <title>");
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("a &lt;title&gt;"));
     assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());

@@ -10,7 +10,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Operation, Timestamp, Window};
-use sonar_view::queries::live::{App, Settings};
+use sonar_view::queries::live::{App, LiveSettings};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -25,7 +25,7 @@ fn two_thousand_shapes_stay_below_25_mib() {
         })
         .collect();
     let profiler = dhat::Profiler::builder().testing().build();
-    let mut app = App::new(Settings::default());
+    let mut app = App::new(LiveSettings::default());
     let mut terminal = Terminal::new(TestBackend::new(200, 50)).unwrap();
     for second in 0..13u64 {
         let start = Timestamp::from_unix(1_777_629_600 + second, 0);

@@ -7,16 +7,16 @@ mod synthetic;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sonar_core::operation::{ErrorCodes, InFlight};
+use sonar_core::operation::{ErrorCodes, InFlightOperations};
 use sonar_core::time::NS_PER_S;
 use sonar_core::window::WindowSettings;
 use sonar_core::{
     Application, Class, Coverage, Endpoint, Operation, Outcome, Role, ShapeId, ShapeInfo, Timestamp, Window,
 };
 use sonar_view::kit::{Reason, Zone};
-use sonar_view::queries::json::Kind;
+use sonar_view::queries::json::ObjectKind;
 use sonar_view::queries::{
-    Classes, Column, Form, Grouping, NamespaceFilter, Origin, Report, Selection, Sort,
+    ClassSet, Column, Form, Grouping, NamespaceFilter, PacketOrigin, Selection, Sort, WindowReport,
 };
 use sonar_view::queries::{csv, each, json, text};
 use synthetic::{app, operation, shape};
@@ -47,7 +47,7 @@ fn window(sample: u32) -> Window {
         ..operation(&insert, &late, end)
     });
     window.record(&Operation { class: Class::Monitoring, ..operation(&hello, &web, end) });
-    window.in_flight.push(InFlight {
+    window.in_flight.push(InFlightOperations {
         server: synthetic::server(),
         role: Role::Served,
         class: Class::User,
@@ -60,9 +60,9 @@ fn window(sample: u32) -> Window {
     window
 }
 
-fn parse(report: &Report<'_>) -> Value {
+fn parse(report: &WindowReport<'_>) -> Value {
     let mut out = Vec::new();
-    json::report(report, Kind::Interval, &mut out).unwrap();
+    json::report(report, ObjectKind::Interval, &mut out).unwrap();
     assert_eq!(out.iter().filter(|&&b| b == b'\n').count(), 1);
     serde_json::from_slice(&out).unwrap()
 }
@@ -76,7 +76,7 @@ fn text(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
 #[test]
 fn rates_are_what_arithmetic_says() {
     let (window, selection) = (window(1), Selection::default());
-    let report = Report::new(&window, &selection);
+    let report = WindowReport::new(&window, &selection);
     let rates = report.totals.rates;
     // Five user operations in two seconds, 1+2+3+4+10 ms of latency.
     assert_eq!((rates.calls, rates.load, rates.errors), (2.5, 0.010, 0.5));
@@ -94,7 +94,7 @@ fn rates_are_what_arithmetic_says() {
 #[test]
 fn a_sample_is_scaled_and_marked() {
     let (window, selection) = (window(10), Selection::default());
-    let report = Report::new(&window, &selection);
+    let report = WindowReport::new(&window, &selection);
     assert_eq!((report.totals.rates.calls, report.totals.quantiles.max), (25.0, Some(10_000_000)));
     let value = parse(&report);
     assert_eq!((&value["sample"], &value["totals"]["calls"]), (&10.into(), &50.into()));
@@ -107,7 +107,7 @@ fn a_sample_is_scaled_and_marked() {
 #[test]
 fn json_has_the_documented_fields() {
     let (window, selection) = (window(1), Selection::default());
-    let value = parse(&Report::new(&window, &selection));
+    let value = parse(&WindowReport::new(&window, &selection));
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     for name in ["schema", "kind", "start_ns", "end_ns", "sample", "totals", "coverage", "rows"] {
         assert!(keys(&value).iter().any(|key| key == name), "{name}");
@@ -148,7 +148,7 @@ fn groups_have_the_same_figures_under_their_own_key() {
         (Grouping::Client, "client", vec!["10.0.0.9", "10.0.0.7"]),
     ] {
         let selection = Selection { by, ..Selection::default() };
-        let value = parse(&Report::new(&window, &selection));
+        let value = parse(&WindowReport::new(&window, &selection));
         let rows = value["rows"].as_array().unwrap();
         let mut names: Vec<_> = rows.iter().map(|row| row[key].as_str().unwrap_or("")).collect();
         let mut expected = expected.clone();
@@ -167,8 +167,8 @@ fn filters_leave_totals_alone() {
     let with = |change: fn(&mut Selection)| {
         let mut selection = Selection::default();
         change(&mut selection);
-        let report = Report::new(&window, &selection);
-        assert_eq!(report.totals.figures.calls, if selection.classes == Classes::ALL { 6 } else { 5 });
+        let report = WindowReport::new(&window, &selection);
+        assert_eq!(report.totals.figures.calls, if selection.classes == ClassSet::ALL { 6 } else { 5 });
         report.rows.iter().map(|row| row.command().unwrap().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(with(|s| s.text = "A: ?NUM".into()), ["find"]);
@@ -177,7 +177,7 @@ fn filters_leave_totals_alone() {
     assert_eq!(with(|s| s.namespace = NamespaceFilter::Prefix("sho".into())).len(), 3);
     assert_eq!(with(|s| s.namespace = NamespaceFilter::Exactly("shop.o".into())).len(), 0);
     assert_eq!(with(|s| s.namespace = NamespaceFilter::Exactly("shop.carts".into())), ["insert"]);
-    assert_eq!(with(|s| s.classes = Classes::ALL).len(), 4);
+    assert_eq!(with(|s| s.classes = ClassSet::ALL).len(), 4);
     assert_eq!(with(|s| s.limit = Some(1)), ["count"]);
     assert_eq!(with(|s| s.sort = Sort { column: Column::P50, reverse: false }), ["insert", "find", "count"]);
     let reversed = with(|s| s.sort = Sort { column: Column::P50, reverse: true });
@@ -214,15 +214,15 @@ fn every_view_says_how_many_operations_it_leaves_out_and_what_shows_them() {
                 "1 sent by other servers, of class replication (--role all --class all)",
             ],
         ),
-        (|s| s.classes = Classes::ALL, &["1 operation sent by other servers (--role all)"]),
-        (|s| (s.classes, s.role) = (Classes::ALL, None), &[]),
+        (|s| s.classes = ClassSet::ALL, &["1 operation sent by other servers (--role all)"]),
+        (|s| (s.classes, s.role) = (ClassSet::ALL, None), &[]),
         (|s| s.text = "insert".into(), &["5 that the filter leaves out (without --filter)"]),
         (|s| s.limit = Some(1), &["5 in further rows (a larger --limit)"]),
     ];
     for (change, expected) in cases {
         let mut selection = Selection { role: Some(Role::Served), ..Selection::default() };
         change(&mut selection);
-        let report = Report::new(&window, &selection);
+        let report = WindowReport::new(&window, &selection);
         let summary = text(|out| text::summary(&report, None, out));
         let interval = text(|out| text::interval(&report, None, out));
         for view in [&summary, &interval] {
@@ -253,7 +253,7 @@ fn a_capture_of_monitoring_alone_does_not_say_that_there_are_no_operations() {
         window.record(&Operation { class: Class::Monitoring, ..op });
     }
     let selection = Selection { role: Some(Role::Served), ..Selection::default() };
-    let report = Report::new(&window, &selection).explained(&window.coverage, &Origin::File);
+    let report = WindowReport::new(&window, &selection).explained(&window.coverage, &PacketOrigin::File);
     assert_eq!(report.silence, None);
     for view in
         [text(|out| text::summary(&report, None, out)), text(|out| text::interval(&report, Some(80), out))]
@@ -272,7 +272,7 @@ fn why_there_is_nothing_is_said_in_the_table_and_in_json() {
     window.coverage =
         Coverage { frames: 9, frames_decoded: 9, streams: 2, streams_tls: 2, ..Coverage::default() };
     let selection = Selection::default();
-    let report = Report::new(&window, &selection).explained(&window.coverage, &Origin::File);
+    let report = WindowReport::new(&window, &selection).explained(&window.coverage, &PacketOrigin::File);
     let summary = text(|out| text::summary(&report, Some(80), out));
     assert!(summary.contains("All 2 connections are encrypted with TLS."), "{summary}");
     assert!(summary.contains("Coverage: LOST: 2 connections encrypted with TLS"), "{summary}");
@@ -282,7 +282,10 @@ fn why_there_is_nothing_is_said_in_the_table_and_in_json() {
     let value = parse(&report);
     assert_eq!(value["empty_because"]["reason"], "tls");
     assert!(value["empty_because"]["next"].as_str().unwrap().contains("profiler tail"));
-    assert_eq!(parse(&Report::new(&window_of_many_classes(), &selection))["empty_because"], Value::Null);
+    assert_eq!(
+        parse(&WindowReport::new(&window_of_many_classes(), &selection))["empty_because"],
+        Value::Null
+    );
 }
 
 #[test]
@@ -295,8 +298,8 @@ fn coverage_stands_below_the_rows_and_is_one_line_when_nothing_was_lost() {
         replies_joined_late: 1,
         ..Coverage::default()
     };
-    let selection = Selection { classes: Classes::ALL, ..Selection::default() };
-    let report = Report::new(&window, &selection);
+    let selection = Selection { classes: ClassSet::ALL, ..Selection::default() };
+    let report = WindowReport::new(&window, &selection);
     let summary = text(|out| text::summary(&report, None, out));
     assert_eq!(
         summary.lines().last(),
@@ -308,7 +311,7 @@ fn coverage_stands_below_the_rows_and_is_one_line_when_nothing_was_lost() {
     assert!(!lines[0].contains("LOST") && lines[1].contains("calls/s"), "{interval}");
     assert_eq!(lines[lines.len() - 2], "nothing lost; 2 connections joined late");
     window.coverage.kernel_drops = 3;
-    let report = Report::new(&window, &selection);
+    let report = WindowReport::new(&window, &selection);
     let summary = text(|out| text::summary(&report, None, out));
     let at = |words: &str| summary.find(words).unwrap_or_else(|| panic!("{words}\n{summary}"));
     assert!(
@@ -338,7 +341,7 @@ fn operations_are_counted_by_type_of_command() {
     window.record(&Operation { outcome: Outcome::InFlight, ..operation(&count, &app, end) });
     window.end = window.start.plus_ns(NS_PER_S);
     let selection = Selection::default();
-    let report = Report::new(&window, &selection);
+    let report = WindowReport::new(&window, &selection);
     let types =
         serde_json::json!({"insert": 14, "query": 2, "update": 6, "delete": 2, "getmore": 4, "command": 2});
     assert_eq!(parse(&report)["by_type"], types, "scaled up from the sample");
@@ -347,7 +350,7 @@ fn operations_are_counted_by_type_of_command() {
     assert!(summary.lines().any(|shown| shown == line), "{summary}");
     let mut twice = window.clone();
     twice.merge(&window);
-    let report = Report::new(&twice, &selection);
+    let report = WindowReport::new(&twice, &selection);
     assert_eq!(parse(&report)["by_type"]["insert"], 28);
 }
 
@@ -363,7 +366,7 @@ fn one_call_in_a_thousand_is_seen_in_p999_alone() {
         });
     }
     let selection = Selection { sort: Sort { column: Column::P999, reverse: false }, ..Selection::default() };
-    let report = Report::new(&window, &selection);
+    let report = WindowReport::new(&window, &selection);
     let latency = &parse(&report)["totals"]["latency_ns"];
     // At most one bucket of 2.2 % above the truth.
     let near = |name: &str, ns: f64| (ns..ns * 1.022).contains(&latency[name].as_f64().unwrap());
@@ -403,7 +406,7 @@ fn rows_of_equal_plain_text_are_one() {
     }
     for (form, rows) in [(Form::Typed, 2), (Form::Plain, 1)] {
         let selection = Selection { form, ..Selection::default() };
-        let report = Report::new(&window, &selection);
+        let report = WindowReport::new(&window, &selection);
         assert_eq!(report.rows.len(), rows);
         let apps = report.rows[0].apps().unwrap();
         assert_eq!((apps.entries.len(), apps.entries[0].1.calls), (1, 3 - rows as u64));
@@ -423,7 +426,7 @@ fn orders_are_rows_of_their_own_only_when_asked() {
         [(Grouping::Shape, 1, Value::Null), (Grouping::Order, 2, Value::String("0000000000000007".into()))]
     {
         let selection = Selection { by, ..Selection::default() };
-        let value = parse(&Report::new(&window, &selection));
+        let value = parse(&WindowReport::new(&window, &selection));
         assert_eq!(value["rows"].as_array().unwrap().len(), rows);
         assert_eq!(value["rows"][0]["ordered_id"], ordered_id);
     }
@@ -448,12 +451,12 @@ fn no_name_from_the_wire_reaches_a_terminal_as_it_is() {
     window.record(&op);
     for by in Grouping::ALL {
         let selection = Selection { by, ..Selection::default() };
-        let report = Report::new(&window, &selection);
+        let report = WindowReport::new(&window, &selection);
         let outputs = [
             text(|out| text::interval(&report, Some(100), out)),
             text(|out| text::summary(&report, None, out)),
-            text(|out| csv::rows(&report, Kind::Interval, out)),
-            text(|out| json::report(&report, Kind::Interval, out)),
+            text(|out| csv::rows(&report, ObjectKind::Interval, out)),
+            text(|out| json::report(&report, ObjectKind::Interval, out)),
             text(|out| each::text(&op, Form::Typed, &Zone::utc(), out)),
             text(|out| each::json(&op, Form::Typed, out)),
         ];
@@ -473,9 +476,10 @@ fn csv_lines_have_as_many_fields_as_the_heading() {
     let window = window(1);
     for by in Grouping::ALL {
         let selection = Selection { by, ..Selection::default() };
-        let report = Report::new(&window, &selection);
-        let lines =
-            text(|out| csv::heading(by, &mut *out).and_then(|()| csv::rows(&report, Kind::Interval, out)));
+        let report = WindowReport::new(&window, &selection);
+        let lines = text(|out| {
+            csv::heading(by, &mut *out).and_then(|()| csv::rows(&report, ObjectKind::Interval, out))
+        });
         let fields = |line: &str| {
             let mut quoted = false;
             1 + line
@@ -492,8 +496,8 @@ fn csv_lines_have_as_many_fields_as_the_heading() {
         assert!(counts.len() > 1 && counts.iter().all(|&count| count == counts[0]), "{lines}");
     }
     let selection = Selection { text: "insert".into(), ..Selection::default() };
-    let report = Report::new(&window, &selection);
-    insta::assert_snapshot!("csv", text(|out| csv::rows(&report, Kind::Interval, out)));
+    let report = WindowReport::new(&window, &selection);
+    insta::assert_snapshot!("csv", text(|out| csv::rows(&report, ObjectKind::Interval, out)));
 }
 
 #[test]
@@ -502,7 +506,7 @@ fn a_quote_in_a_csv_field_is_doubled() {
     let (app, shape) = (app("a \"b\", c", "", ""), shape(1, "find", "d.c", "{}", "{}"));
     window.record(&operation(&shape, &app, Timestamp::from_unix(START, 5)));
     let selection = Selection { by: Grouping::App, ..Selection::default() };
-    let line = text(|out| csv::rows(&Report::new(&window, &selection), Kind::Interval, out));
+    let line = text(|out| csv::rows(&WindowReport::new(&window, &selection), ObjectKind::Interval, out));
     assert!(line.contains(",\"a \"\"b\"\", c\",,,1,"), "{line}");
 }
 
@@ -550,7 +554,7 @@ fn tables_keep_their_width() {
         (Grouping::Client, 80),
     ] {
         let selection = Selection { by, ..Selection::default() };
-        let report = Report::new(&window, &selection);
+        let report = WindowReport::new(&window, &selection);
         let out = text(|out| text::interval(&report, Some(width), out));
         // The line of totals is as long as it is.
         let rows = out.lines().skip(1);
@@ -558,7 +562,7 @@ fn tables_keep_their_width() {
         insta::assert_snapshot!(format!("table_{}_{width}", by.name()), out);
     }
     let selection = Selection::default();
-    let report = Report::new(&window, &selection);
+    let report = WindowReport::new(&window, &selection);
     insta::assert_snapshot!("summary", text(|out| text::summary(&report, None, out)));
     for width in 0..40 {
         text(|out| text::interval(&report, Some(width), out));
@@ -570,10 +574,10 @@ fn every_grouping_adds_up_to_the_totals() {
     let window = synthetic::Workload::new().window(0);
     for by in Grouping::ALL {
         for (form, classes) in
-            [(Form::Typed, Classes::USER), (Form::Plain, Classes::ALL), (Form::Typed, Classes::ALL)]
+            [(Form::Typed, ClassSet::USER), (Form::Plain, ClassSet::ALL), (Form::Typed, ClassSet::ALL)]
         {
             let selection = Selection { by, form, classes, ..Selection::default() };
-            let report = Report::new(&window, &selection);
+            let report = WindowReport::new(&window, &selection);
             let sums = report.rows.iter().map(|row| &row.stats.figures).fold([0; 4], |sums, figures| {
                 let more = [
                     figures.calls,

@@ -7,7 +7,7 @@ mod recorded;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use sonar_view::queries::live::{App, Settings};
+use sonar_view::queries::live::{App, LiveSettings};
 
 fn screen(app: &mut App) -> String {
     let mut terminal = Terminal::new(TestBackend::new(140, 44)).unwrap();
@@ -20,7 +20,8 @@ fn a_real_mongod() {
     let capture = include_bytes!("../../../fixtures/mongod-4.0-mixed/wire.pcap.gz");
     let windows = recorded::windows(capture).unwrap();
     assert_eq!(windows.len(), 4, "a second each");
-    let mut app = App::new(Settings { source: "mongod-4.0-mixed".to_string(), ..Settings::default() });
+    let mut app =
+        App::new(LiveSettings { source: "mongod-4.0-mixed".to_string(), ..LiveSettings::default() });
     windows.into_iter().for_each(|window| app.window(window));
     insta::assert_snapshot!("recorded", screen(&mut app));
     for code in [KeyCode::Char('>'), KeyCode::Enter] {

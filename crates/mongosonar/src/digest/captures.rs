@@ -13,7 +13,7 @@ use sonar_decode::{Decoder, Settings, Shared, Sink};
 use super::collect::Collector;
 use crate::input;
 use crate::queries::applications;
-use crate::queries::packets::{self, End, PacketSink};
+use crate::queries::packets::{self, CaptureEnd, PacketSink};
 
 /// What was read of captures.
 pub struct Captured {
@@ -92,13 +92,13 @@ pub fn read(
         captured.coverage.add(&decoder.coverage());
         let name = input::name(path);
         match end {
-            End::Complete => {}
-            End::Damaged(what) => {
+            CaptureEnd::Complete => {}
+            CaptureEnd::Damaged(what) => {
                 captured.damaged = true;
                 captured.coverage.files_damaged += 1;
                 eprintln!("mongosonar: {name}: {what}; all before it has been read");
             }
-            End::Stopped(what) => {
+            CaptureEnd::Stopped(what) => {
                 captured.coverage.files_stopped += 1;
                 captured.stopped.push(format!("{name}: {what}"));
             }

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use sonar_core::{
-    Digest, DigestSettings, Execution, Identity, InFlight, Notices, Operation, Reading, Record, Role, Source,
-    Timestamp,
+    Digest, DigestSettings, Execution, Identity, InFlightOperations, Notices, Operation, Reading, Record,
+    Role, Source, Timestamp,
 };
-use sonar_decode::entry::Sink;
+use sonar_decode::entry::EntrySink;
 use sonar_decode::log::Bound;
 use sonar_view::kit::{Hidden, Reason, Zone};
-use sonar_view::queries::Classes;
+use sonar_view::queries::ClassSet;
 
 use super::args::{DigestArgs, When};
 use crate::exit::usage;
@@ -21,7 +21,7 @@ pub struct Collector {
     /// Their digest.
     pub digest: Digest,
     source: Source,
-    classes: Classes,
+    classes: ClassSet,
     from: Option<Timestamp>,
     to: Option<Timestamp>,
     /// Operations that ended outside of the time range.
@@ -32,13 +32,13 @@ pub struct Collector {
 
 impl Collector {
     /// A collector of operations of these classes from `source`.
-    pub fn new(source: Source, settings: DigestSettings, classes: Classes) -> Self {
+    pub fn new(source: Source, settings: DigestSettings, classes: ClassSet) -> Self {
         let (digest, hidden) = (Digest::new(settings), Hidden::default());
         Self { digest, source, classes, from: None, to: None, outside: 0, hidden }
     }
 
     /// Only operations that end within `span`, in which times without an offset are of the clock of `zone`.
-    pub fn within(mut self, span: &Span, zone: &Zone) -> Self {
+    pub fn within(mut self, span: &TimeRange, zone: &Zone) -> Self {
         let in_zone = |when: When| when.in_zone(zone);
         (self.from, self.to) = (span.from.map(in_zone), span.to.map(in_zone));
         self
@@ -54,7 +54,7 @@ impl Collector {
     }
 
     /// Adds operations that had not ended, if they were asked for.
-    pub fn add_in_flight(&mut self, waiting: &InFlight) {
+    pub fn add_in_flight(&mut self, waiting: &InFlightOperations) {
         if waiting.role == Role::Served && self.classes.contains(waiting.class) {
             self.digest.add_in_flight(waiting);
         }
@@ -87,7 +87,7 @@ impl Collector {
     }
 }
 
-impl Sink for Collector {
+impl EntrySink for Collector {
     #[inline]
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64) {
         self.record(&Record::server(self.source, op, execution).read_as(identity, entries));
@@ -116,7 +116,7 @@ pub struct SourceDigest {
 
 /// The time range of entries, and the zone in which times are shown; `None` for that of the source.
 #[derive(Clone, Default)]
-pub struct Span {
+pub struct TimeRange {
     /// No earlier entries.
     pub from: Option<When>,
     /// Only earlier entries.
@@ -125,7 +125,7 @@ pub struct Span {
     pub zone: Option<Zone>,
 }
 
-impl Span {
+impl TimeRange {
     /// What the arguments ask for.
     ///
     /// # Errors

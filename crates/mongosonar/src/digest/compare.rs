@@ -8,15 +8,15 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail};
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Digest, DigestSettings, GroupBy, Source};
-use sonar_view::compare::{self, Comparison, Side};
+use sonar_view::compare::{self, ComparedSide, DigestComparison};
 use sonar_view::kit::Zone;
 use sonar_view::logs::saved::{self, SavedDigest};
-use sonar_view::queries::Classes;
+use sonar_view::queries::ClassSet;
 
 use super::captures::{self, Captured};
-use super::collect::{Collector, SourceDigest, Span};
+use super::collect::{Collector, SourceDigest, TimeRange};
 use super::{CompareArgs, log_files, profiles, whole};
-use crate::content::{self, Content};
+use crate::content::{self, FileContent};
 use crate::exit::{Interrupted, OK, TRUNCATED, WORSE};
 use crate::input;
 use crate::values::ClassArg;
@@ -37,7 +37,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     }
     let is_damaged = a.damaged || b.damaged;
     let zone = args.zone.asked();
-    let side = |loaded: &LoadedDigest, path: &Path| Side {
+    let side = |loaded: &LoadedDigest, path: &Path| ComparedSide {
         name: input::name(path),
         host: loaded.host.clone(),
         source: loaded.source,
@@ -57,7 +57,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
             from_b.name(),
         );
     }
-    let comparison = Comparison::new(&a, &b, from_a == from_b, whole);
+    let comparison = DigestComparison::new(&a, &b, from_a == from_b, whole);
     let mut out = BufWriter::new(io::stdout());
     if args.json {
         compare::json(&comparison, &sides, &mut out)?;
@@ -124,11 +124,16 @@ fn refuse_stopped(stopped: &[String]) -> Result<()> {
 pub fn load(
     path: &Path,
     settings: DigestSettings,
-    classes: Classes,
+    classes: ClassSet,
     stop: &Arc<AtomicBool>,
 ) -> Result<LoadedDigest> {
-    const READABLE: [Content; 5] =
-        [Content::Digest, Content::Capture, Content::ProfileBson, Content::ProfileText, Content::Log];
+    const READABLE: [FileContent; 5] = [
+        FileContent::Digest,
+        FileContent::Capture,
+        FileContent::ProfileBson,
+        FileContent::ProfileText,
+        FileContent::Log,
+    ];
     let files: [PathBuf; 1] = [path.to_owned()];
     let name = input::name(path);
     input::make_rereadable(path, stop)?;
@@ -136,7 +141,7 @@ pub fn load(
     content::refuse_foreign(&name, content, &READABLE)?;
     let shape_rules = matches!(settings.by, GroupBy::Shape | GroupBy::Order).then_some(RULES_VERSION);
     let (gathered, source) = match content {
-        Content::Digest => {
+        FileContent::Digest => {
             let saved = saved::read(&whole(path, stop)?).with_context(|| input::name(path))?;
             let SavedDigest { digest, host, source, is_whole, shape_rules } = saved;
             return Ok(LoadedDigest {
@@ -149,7 +154,7 @@ pub fn load(
                 shape_rules,
             });
         }
-        Content::Capture => {
+        FileContent::Capture => {
             let collect = Collector::new(Source::Wire, settings, classes);
             let Captured { collect, damaged, stopped, .. } = captures::read(&files, &[], collect, stop)?;
             refuse_stopped(&stopped)?;
@@ -165,12 +170,17 @@ pub fn load(
                 shape_rules,
             });
         }
-        Content::ProfileBson | Content::ProfileText => (
+        FileContent::ProfileBson | FileContent::ProfileText => (
             profiles::read(&files, Collector::new(Source::Profile, settings, classes), stop)?,
             Source::Profile,
         ),
         _ => (
-            log_files::read(&files, Collector::new(Source::Log, settings, classes), &Span::default(), stop)?,
+            log_files::read(
+                &files,
+                Collector::new(Source::Log, settings, classes),
+                &TimeRange::default(),
+                stop,
+            )?,
             Source::Log,
         ),
     };

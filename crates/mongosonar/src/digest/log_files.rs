@@ -9,13 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use sonar_core::Timestamp;
 use sonar_decode::entry::ParsedEntry;
-use sonar_decode::log::{LineKind, LineReader, Log, ParsedLine, Settings};
+use sonar_decode::log::{LineKind, LineReader, LogReader, LogSettings, ParsedLine};
 use sonar_view::kit::Zone;
 
-use super::collect::{Collector, SourceDigest, Span};
+use super::collect::{Collector, SourceDigest, TimeRange};
 use super::in_order::{self, in_order};
 use super::lines::{BLOCK, LineBlock, LineBlocks};
-use crate::content::{self, Content, Peeked};
+use crate::content::{self, FileContent, Peeked};
 use crate::input;
 
 /// How the work is divided.
@@ -54,7 +54,7 @@ impl LineBatch {
     }
 
     /// Adds the lines to a log.
-    fn add_to(&self, log: &mut Log, collect: &mut Collector) {
+    fn add_to(&self, log: &mut LogReader, collect: &mut Collector) {
         if self.block.is_after_too_long {
             log.add_too_long();
         }
@@ -96,7 +96,7 @@ struct LogFile {
 pub fn read(
     files: &[PathBuf],
     collect: Collector,
-    span: &Span,
+    span: &TimeRange,
     stop: &Arc<AtomicBool>,
 ) -> Result<SourceDigest> {
     let mut all = Vec::new();
@@ -125,7 +125,7 @@ pub fn read(
 
 /// Logs that are being read.
 struct LogsReading<'a> {
-    log: Log,
+    log: LogReader,
     collect: Collector,
     damaged: bool,
     /// Files that were not read to their end because the command was stopped.
@@ -135,9 +135,9 @@ struct LogsReading<'a> {
 }
 
 impl<'a> LogsReading<'a> {
-    fn new(collect: Collector, span: &Span, stop: &'a Arc<AtomicBool>) -> Self {
+    fn new(collect: Collector, span: &TimeRange, stop: &'a Arc<AtomicBool>) -> Self {
         let (from, to) = span.bounds();
-        let log = Log::new(Settings { from, to, ..Settings::default() });
+        let log = LogReader::new(LogSettings { from, to, ..LogSettings::default() });
         let division = Division { threads: in_order::threads(), block: BLOCK };
         Self { log, collect, damaged: false, stopped: Vec::new(), division, stop }
     }
@@ -146,7 +146,7 @@ impl<'a> LogsReading<'a> {
         let name = input::name(path);
         let (reader, progress) = input::open(path, &name, self.stop)?;
         let Peeked { content, reader, .. } = content::peek(reader, &name)?;
-        content::refuse_foreign(&name, content, &[Content::Log])?;
+        content::refuse_foreign(&name, content, &[FileContent::Log])?;
         let stopped = self.log.reading().files_stopped;
         self.damaged |= self.lines(reader, &name);
         if self.log.reading().files_stopped > stopped {
@@ -189,7 +189,7 @@ impl<'a> LogsReading<'a> {
         is_cut
     }
 
-    fn finish(self, span: &Span) -> SourceDigest {
+    fn finish(self, span: &TimeRange) -> SourceDigest {
         let Self { mut log, mut collect, damaged, stopped, .. } = self;
         log.finish(&mut collect);
         let zone = span.zone.clone().unwrap_or_else(|| Zone::of_log(&log.notices().offsets));
@@ -203,7 +203,7 @@ fn first_time(path: &Path, reference_ms: i64, stop: &Arc<AtomicBool>) -> Result<
     /// The most lines at the beginning of a file to look at.
     const LOOK: usize = 1_000;
     let (input, _) = input::open(path, &input::name(path), stop)?;
-    let mut log = Log::new(Settings { reference_ms, ..Settings::default() });
+    let mut log = LogReader::new(LogSettings { reference_ms, ..LogSettings::default() });
     let (mut blocks, mut block, mut left) = (LineBlocks::new(input, BLOCK), LineBlock::default(), LOOK);
     while left > 0 && blocks.next(&mut block) {
         for line in lines(&block.bytes).take(left) {
@@ -227,22 +227,22 @@ fn reference(path: &Path) -> i64 {
 #[cfg(test)]
 mod tests {
     use sonar_core::{DigestSettings, GroupBy, Source};
-    use sonar_view::logs::{View, ViewOptions, json};
-    use sonar_view::queries::Classes;
+    use sonar_view::logs::{DigestView, ViewOptions, json};
+    use sonar_view::queries::ClassSet;
 
     use super::*;
 
     /// The JSON report of a log, all of it.
     fn report(log: &[u8], division: Division) -> String {
         let settings = DigestSettings { by: GroupBy::Shape, points: true };
-        let collect = Collector::new(Source::Log, settings, Classes::ALL);
-        let (stop, span) = (Arc::new(AtomicBool::new(false)), Span::default());
+        let collect = Collector::new(Source::Log, settings, ClassSet::ALL);
+        let (stop, span) = (Arc::new(AtomicBool::new(false)), TimeRange::default());
         let mut reading = LogsReading { division, ..LogsReading::new(collect, &span, &stop) };
         reading.lines(log, "a test");
         let SourceDigest { digest, reading, notices, .. } = reading.finish(&span);
         assert_eq!(reading.imbalances(), Vec::<String>::new());
         let wanted = ViewOptions::default();
-        let view = View::new(&digest, Source::Log, Some(&reading), notices.as_ref(), &wanted);
+        let view = DigestView::new(&digest, Source::Log, Some(&reading), notices.as_ref(), &wanted);
         let mut out = Vec::new();
         json(&view, &mut out).unwrap();
         String::from_utf8(out).unwrap()

@@ -19,19 +19,19 @@ use anyhow::{Context, Result};
 use sonar_core::{DigestSettings, GroupBy, Source};
 use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
-use sonar_view::kit::{Fitting, Reader, escape};
+use sonar_view::kit::{Fitting, HiddenContext, escape};
 use sonar_view::logs::hint::Indexes;
-use sonar_view::logs::{self, RowOrder, SourceSummary, View, ViewOptions};
+use sonar_view::logs::{self, DigestView, RowOrder, SourceSummary, ViewOptions};
 use sonar_view::queries::Form;
 
 pub use self::args::{CompareArgs, DigestArgs, LogsCommand, ZoneArgs};
 pub use self::collect::Collector;
-use self::collect::{SourceDigest, Span};
+use self::collect::{SourceDigest, TimeRange};
 pub use self::compare::{LoadedDigest, load, run as compare};
 pub use self::report::run as report;
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::input;
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 use crate::values::{ClassArg, ShapeArg};
 use crate::{outfile, page, screen};
 
@@ -50,9 +50,9 @@ pub fn logs(args: &DigestArgs) -> Result<u8> {
     }
     input::refuse_repeated(&args.files)?;
     let stop = stop()?;
-    let mut read = log_files::read(&args.files, collector(args, Source::Log), &Span::of(args)?, &stop)?;
+    let mut read = log_files::read(&args.files, collector(args, Source::Log), &TimeRange::of(args)?, &stop)?;
     read.refuse_nothing(&args.files)?;
-    show(args, &mut read, Shown::only(Source::Log))
+    show(args, &mut read, ShownDigest::only(Source::Log))
 }
 
 /// Runs `profiler report` on files.
@@ -60,11 +60,11 @@ pub fn profiles(args: &DigestArgs) -> Result<u8> {
     input::refuse_repeated(&args.files)?;
     let stop = stop()?;
     let zone = args.zone.asked().unwrap_or_default();
-    let collect = collector(args, Source::Profile).within(&Span::of(args)?, &zone);
+    let collect = collector(args, Source::Profile).within(&TimeRange::of(args)?, &zone);
     let mut read = profiles::read(&args.files, collect, &stop)?;
     read.zone = zone;
     read.refuse_nothing(&args.files)?;
-    show(args, &mut read, Shown::only(Source::Profile))
+    show(args, &mut read, ShownDigest::only(Source::Profile))
 }
 
 /// Runs `profiler report` on the documents that `feed` reads.
@@ -74,17 +74,17 @@ pub fn profiles_of(
     feed: impl FnOnce(&mut Profile, &mut Collector) -> Result<()>,
 ) -> Result<u8> {
     let zone = args.zone.asked().unwrap_or_default();
-    let mut collect = collector(args, Source::Profile).within(&Span::of(args)?, &zone);
+    let mut collect = collector(args, Source::Profile).within(&TimeRange::of(args)?, &zone);
     let ignores_rate_limit = server.info().ignores_rate_limit();
     let mut profile = if ignores_rate_limit { Profile::without_rate_limit() } else { Profile::default() };
     feed(&mut profile, &mut collect)?;
     let mut read = collect.gathered(profile.reading(), zone);
-    show(args, &mut read, Shown { server: Some(server), ..Shown::only(Source::Profile) })
+    show(args, &mut read, ShownDigest { server: Some(server), ..ShownDigest::only(Source::Profile) })
 }
 
 /// The existing indexes of each namespace with an index hint. Where the server does not answer, prints why and leaves
 /// the namespace out.
-fn indexes(view: &View<'_>, server: &Server) -> Indexes {
+fn indexes(view: &DigestView<'_>, server: &Server) -> Indexes {
     /// The most collections to ask about.
     const MOST: usize = 1_000;
     let mut known = Indexes::new();
@@ -107,7 +107,7 @@ fn indexes(view: &View<'_>, server: &Server) -> Indexes {
 
 /// A flag that a signal sets.
 pub fn stop() -> Result<Arc<AtomicBool>> {
-    Ok(stop::listen(Ending::Prompt)?.flag().clone())
+    Ok(stop::listen(StopBehavior::Prompt)?.flag().clone())
 }
 
 /// A collector of the operations of a source that the arguments select.
@@ -128,7 +128,7 @@ pub fn sort(name: Option<&str>) -> Result<RowOrder> {
 
 /// What is shown beside the figures.
 #[derive(Default)]
-pub struct Shown<'a> {
+pub struct ShownDigest<'a> {
     /// Their source; of several, the one with the most precise latencies.
     source: Option<Source>,
     /// What was read of each source, for reports of several.
@@ -139,7 +139,7 @@ pub struct Shown<'a> {
     server: Option<&'a Server>,
 }
 
-impl Shown<'_> {
+impl ShownDigest<'_> {
     /// The figures come from one source.
     fn only(source: Source) -> Self {
         Self { source: Some(source), ..Self::default() }
@@ -147,8 +147,8 @@ impl Shown<'_> {
 }
 
 /// Writes the report in the form that the arguments ask for. Returns the exit code.
-pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Result<u8> {
-    let Shown { source, sources, notes, server } = shown;
+pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: ShownDigest<'_>) -> Result<u8> {
+    let ShownDigest { source, sources, notes, server } = shown;
     let source = source.unwrap_or(Source::Wire);
     let sort = sort(args.sort.as_deref())?;
     let wanted = ViewOptions {
@@ -162,11 +162,11 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Res
         zone: read.zone.clone(),
     };
     let reading = Some(&read.reading).filter(|_| sources.is_empty());
-    let view = View::new(&read.digest, source, reading, read.notices.as_ref(), &wanted);
-    let mut view = View { summaries: sources, ..view };
+    let view = DigestView::new(&read.digest, source, reading, read.notices.as_ref(), &wanted);
+    let mut view = DigestView { summaries: sources, ..view };
     view.notes.extend(notes);
     if read.digest.totals().calls == 0 && read.hidden.operations() == 0 {
-        view.notes.extend(Span::of(args)?.without_operations(read));
+        view.notes.extend(TimeRange::of(args)?.without_operations(read));
     }
     for what in &read.stopped {
         view.notes.insert(0, format!("NOT IN FULL: {what}"));
@@ -185,7 +185,7 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Res
         _ => None,
     };
     let indexes = server.or(asked.as_ref()).map(|server| indexes(&view, server));
-    let mut view = View { indexes: indexes.as_ref(), hidden: read.hidden.clone(), ..view };
+    let mut view = DigestView { indexes: indexes.as_ref(), hidden: read.hidden.clone(), ..view };
     view.sources = args.files.iter().map(|path| input::name(path)).collect();
     if let Some(server) = server {
         view.sources = vec![server.info().label()];
@@ -199,7 +199,7 @@ pub fn show(args: &DigestArgs, read: &mut SourceDigest, shown: Shown<'_>) -> Res
         logs::json(&view, &mut out)?;
     } else if args.csv {
         logs::csv(&view, &mut out)?;
-        let left_out = view.left_out().line(view.sample, Reader::CommandLine);
+        let left_out = view.left_out().line(view.sample, HiddenContext::CommandLine);
         left_out.iter().for_each(|line| eprintln!("mongosonar: {line}"));
     } else {
         view.rows.truncate(args.limit.unwrap_or(ROWS));

@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 use sonar_core::Reading;
 use sonar_decode::profile::{self, Profile};
-use sonar_decode::syntax::documents::{Documents, Found};
+use sonar_decode::syntax::documents::{Documents, FoundDocument};
 use sonar_view::kit::Zone;
 
 use super::collect::{Collector, SourceDigest};
-use crate::content::{self, Content, Peeked};
+use crate::content::{self, FileContent, Peeked};
 use crate::input;
 
 /// Bytes read at once.
 const BLOCK: usize = 1 << 20;
 
 /// Why reading ended before the end of a file.
-enum Early {
+enum EarlyDocument {
     /// What was wrong with the rest.
     Damaged(String),
     Stopped,
@@ -36,19 +36,19 @@ pub fn read(files: &[PathBuf], mut collect: Collector, stop: &Arc<AtomicBool>) -
         let name = input::name(path);
         let (reader, progress) = input::open(path, &name, stop)?;
         let Peeked { content, reader, .. } = content::peek(reader, &name)?;
-        content::refuse_foreign(&name, content, &[Content::ProfileBson, Content::ProfileText])?;
+        content::refuse_foreign(&name, content, &[FileContent::ProfileBson, FileContent::ProfileText])?;
         let (read, early) = match content {
-            Content::ProfileText | Content::Text => printed(reader, &mut profile, &mut collect, stop),
+            FileContent::ProfileText | FileContent::Text => printed(reader, &mut profile, &mut collect, stop),
             _ => documents(reader, &mut profile, &mut collect, stop),
         };
         bytes += read;
         match early {
             None => {}
-            Some(Early::Damaged(wrong)) => {
+            Some(EarlyDocument::Damaged(wrong)) => {
                 damaged += 1;
                 eprintln!("mongosonar: {name}: {wrong}; all before it has been read");
             }
-            Some(Early::Stopped) => stopped.push(format!("{name}: {}", input::stopped(&progress))),
+            Some(EarlyDocument::Stopped) => stopped.push(format!("{name}: {}", input::stopped(&progress))),
         }
         progress.finish_and_clear();
     }
@@ -63,12 +63,15 @@ fn printed(
     profile: &mut Profile,
     sink: &mut Collector,
     stop: &Arc<AtomicBool>,
-) -> (u64, Option<Early>) {
+) -> (u64, Option<EarlyDocument>) {
     let (mut buffer, mut bytes, mut documents) = (vec![0u8; BLOCK], 0u64, Documents::default());
     while !stop.load(Ordering::Relaxed) {
         match input.read(&mut buffer) {
             Ok(0) if documents.is_cut() => {
-                return (bytes, Some(Early::Damaged("it ends inside a document or array".to_owned())));
+                return (
+                    bytes,
+                    Some(EarlyDocument::Damaged("it ends inside a document or array".to_owned())),
+                );
             }
             Ok(0) => return (bytes, None),
             Ok(got) => {
@@ -76,17 +79,19 @@ fn printed(
                 let mut rest = &buffer[..got];
                 while let Some(found) = documents.next(&mut rest) {
                     match found {
-                        Found::Document(document) => profile.printed(document, sink),
-                        Found::Broken => profile.broken(),
+                        FoundDocument::Document(document) => profile.printed(document, sink),
+                        FoundDocument::Broken => profile.broken(),
                     }
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) if stop.load(Ordering::Relaxed) => return (bytes, Some(Early::Stopped)),
-            Err(error) => return (bytes, Some(Early::Damaged(format!("cannot be read further: {error}")))),
+            Err(_) if stop.load(Ordering::Relaxed) => return (bytes, Some(EarlyDocument::Stopped)),
+            Err(error) => {
+                return (bytes, Some(EarlyDocument::Damaged(format!("cannot be read further: {error}"))));
+            }
         }
     }
-    (bytes, Some(Early::Stopped))
+    (bytes, Some(EarlyDocument::Stopped))
 }
 
 /// Reads BSON documents one after another. Returns how many bytes, and why no more.
@@ -95,7 +100,7 @@ fn documents(
     profile: &mut Profile,
     sink: &mut Collector,
     stop: &Arc<AtomicBool>,
-) -> (u64, Option<Early>) {
+) -> (u64, Option<EarlyDocument>) {
     let mut buffer = vec![0u8; 1 << 20];
     let (mut begin, mut end, mut bytes) = (0, 0, 0u64);
     loop {
@@ -104,7 +109,10 @@ fn documents(
             match profile::length(rest) {
                 Err(error) => {
                     let at = bytes - rest.len() as u64;
-                    return (bytes, Some(Early::Damaged(format!("no BSON document at byte {at}: {error}"))));
+                    return (
+                        bytes,
+                        Some(EarlyDocument::Damaged(format!("no BSON document at byte {at}: {error}"))),
+                    );
                 }
                 Ok(Some(length)) if length <= rest.len() => {
                     profile.document(&rest[..length], sink);
@@ -118,13 +126,13 @@ fn documents(
             }
         }
         if stop.load(Ordering::Relaxed) {
-            return (bytes, Some(Early::Stopped));
+            return (bytes, Some(EarlyDocument::Stopped));
         }
         buffer.copy_within(begin..end, 0);
         (begin, end) = (0, end - begin);
         match input.read(&mut buffer[end..]) {
             Ok(0) if end > 0 => {
-                return (bytes, Some(Early::Damaged("it ends inside a document".to_owned())));
+                return (bytes, Some(EarlyDocument::Damaged("it ends inside a document".to_owned())));
             }
             Ok(0) => return (bytes, None),
             Ok(got) => {
@@ -132,8 +140,10 @@ fn documents(
                 end += got;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) if stop.load(Ordering::Relaxed) => return (bytes, Some(Early::Stopped)),
-            Err(error) => return (bytes, Some(Early::Damaged(format!("cannot be read further: {error}")))),
+            Err(_) if stop.load(Ordering::Relaxed) => return (bytes, Some(EarlyDocument::Stopped)),
+            Err(error) => {
+                return (bytes, Some(EarlyDocument::Damaged(format!("cannot be read further: {error}"))));
+            }
         }
     }
 }

@@ -10,9 +10,9 @@ use sonar_view::kit::{Hidden, Zone};
 use sonar_view::logs::SourceSummary;
 
 use super::captures::Captured;
-use super::collect::{SourceDigest, Span};
-use super::{DigestArgs, Shown, captures, collector, log_files, profiles, show};
-use crate::content::{self, Content};
+use super::collect::{SourceDigest, TimeRange};
+use super::{DigestArgs, ShownDigest, captures, collector, log_files, profiles, show};
+use crate::content::{self, FileContent};
 use crate::exit::usage;
 use crate::input;
 
@@ -39,9 +39,9 @@ impl Inputs {
             let name = input::name(path);
             let content = content::peek(input::open(path, &name, stop)?.0, &name)?.content;
             match content {
-                Content::Capture => inputs.captures.push(path.clone()),
-                Content::ProfileBson | Content::ProfileText => inputs.profiles.push(path.clone()),
-                Content::Log => inputs.logs.push(path.clone()),
+                FileContent::Capture => inputs.captures.push(path.clone()),
+                FileContent::ProfileBson | FileContent::ProfileText => inputs.profiles.push(path.clone()),
+                FileContent::Log => inputs.logs.push(path.clone()),
                 _ => bail!("{name}: {}; report reads captures, logs and profiles", content::advice(content)),
             }
         }
@@ -85,7 +85,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     input::refuse_repeated(&args.files)?;
     let stop = super::stop()?;
     let inputs = Inputs::of(&args.files, &stop)?;
-    let span = Span::of(args)?;
+    let span = TimeRange::of(args)?;
     let mut joined = JoinedSources::default();
     let mut zone = span.zone.clone();
     // All times are shown in the zone of the log, so it is read first.
@@ -120,7 +120,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let JoinedSources { digest, sources, reading, notices, hidden, damaged, stopped } = joined;
     let mut gathered = SourceDigest { digest, hidden, reading, notices, damaged, stopped, covers, zone };
     let source = sources.first().map_or(Source::Wire, |summary| summary.source);
-    show(args, &mut gathered, Shown { source: Some(source), sources: &sources, notes, server: None })
+    show(args, &mut gathered, ShownDigest { source: Some(source), sources: &sources, notes, server: None })
 }
 
 impl JoinedSources {

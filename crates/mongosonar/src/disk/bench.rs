@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sonar_sys::Host;
 use sonar_sys::disk::leftovers;
-use sonar_view::disk::run::{KIND, Run, SCHEMA, Settings};
+use sonar_view::disk::run::{BenchReport, BenchSettings, KIND, SCHEMA};
 use sonar_view::disk::text;
 use sonar_view::kit::Fitting;
 
@@ -18,7 +18,7 @@ use super::config::{self, MOST_BYTES, Options};
 use super::measure::{Bench, was_stopped};
 use super::place::{Ground, folder};
 use crate::exit::{self, OK, usage};
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 use crate::{outfile, page, screen};
 
 /// Width of sentences where the terminal does not say.
@@ -33,7 +33,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let options = options.map_err(|error| usage!("{}", exit::message(&error)))?;
     let engine = chosen_engine(args, &options)?;
     // The test file must be removed, so that no further signal ends the process.
-    let stop = stop::listen(Ending::Careful)?;
+    let stop = stop::listen(StopBehavior::Careful)?;
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     folder(&dir)?;
     let ground = Ground::of(&dir);
@@ -45,7 +45,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         stop: stop.flag(),
         devices: ground.names().cloned().collect(),
     };
-    let mut run = Run {
+    let mut run = BenchReport {
         schema: SCHEMA,
         kind: KIND.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -54,7 +54,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
             .map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)),
         settings: settings(args, &options, engine),
         place: ground.place.clone(),
-        ..Run::default()
+        ..BenchReport::default()
     };
     for left in leftovers(&dir, &Host::live()) {
         run.notes.push(format!(
@@ -83,7 +83,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
 }
 
 /// Writes what was asked for.
-fn show(args: &BenchArgs, run: &Run) -> Result<()> {
+fn show(args: &BenchArgs, run: &BenchReport) -> Result<()> {
     if let Some(path) = &args.html {
         outfile::write(path, |out| page::write(out, |out| run.json(out)))?;
     }
@@ -144,9 +144,9 @@ fn chosen_engine(args: &BenchArgs, options: &Options) -> Result<EngineArg> {
     }
 }
 
-fn settings(args: &BenchArgs, options: &Options, engine: EngineArg) -> Settings {
+fn settings(args: &BenchArgs, options: &Options, engine: EngineArg) -> BenchSettings {
     let mapped = engine == EngineArg::Mmap;
-    Settings {
+    BenchSettings {
         n_threads: options.n_threads,
         file_size_mb: options.file_size_mb,
         sleep_micros: options.sleep_micros,

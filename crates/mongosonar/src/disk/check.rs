@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use sonar_core::disk::check::{Array, Disk, Facts, FileSystem, Grade, findings};
+use sonar_core::disk::check::{Disk, DiskArray, FileSystem, Grade, MachineFacts, findings};
 use sonar_sys::Host;
 use sonar_sys::disk::file_system_state;
 use sonar_sys::host::devices::{Device, DeviceKind, Devices};
@@ -62,7 +62,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
     }
     let mongod = processes.first();
     let (dbpath, about) = data_folder(&machine, args, &processes, &mut unseen)?;
-    let mut facts = Facts {
+    let mut facts = MachineFacts {
         has_mongod: mongod.is_some(),
         kernel: machine.text("proc/sys/kernel/osrelease"),
         version: args.mongod_version,
@@ -75,7 +75,7 @@ fn look(args: &CheckArgs) -> Result<CheckReport> {
         numa_nodes: nodes(&machine),
         zone_reclaim: machine.number("proc/sys/vm/zone_reclaim_mode"),
         max_map_count: machine.number("proc/sys/vm/max_map_count"),
-        ..Facts::default()
+        ..MachineFacts::default()
     };
     if facts.version.is_none() {
         match version::find(&places(&machine, mongod, dbpath.as_deref())) {
@@ -221,7 +221,7 @@ fn nodes(machine: &Host) -> Option<usize> {
     Some(entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count())
 }
 
-fn of_process(mongod: &Process, facts: &mut Facts, unseen: &mut Vec<String>) {
+fn of_process(mongod: &Process, facts: &mut MachineFacts, unseen: &mut Vec<String>) {
     match mongod.limits() {
         Some(limits) => facts.limits = limits,
         None => unseen
@@ -237,7 +237,7 @@ fn of_process(mongod: &Process, facts: &mut Facts, unseen: &mut Vec<String>) {
 }
 
 /// File system and devices of the folder, as `own` sees it if it is given. Returns what could not be read.
-fn of_folder(machine: &Host, dbpath: &Path, own: Option<&Process>, facts: &mut Facts) -> Vec<String> {
+fn of_folder(machine: &Host, dbpath: &Path, own: Option<&Process>, facts: &mut MachineFacts) -> Vec<String> {
     let mut unseen = Vec::new();
     // In a container mongod sees other mounts than we do; a copy has no `self`.
     let tables =
@@ -315,10 +315,10 @@ fn file_system(machine: &Host, mount: &Mount, unseen: &mut Vec<String>) -> FileS
 }
 
 /// A device that spreads over others, if it is one.
-fn array(devices: &Devices, device: &Device) -> Option<Array> {
+fn array(devices: &Devices, device: &Device) -> Option<DiskArray> {
     let members = device.members.clone();
     match &device.kind {
-        DeviceKind::Md { level, chunk_bytes, degraded, action, .. } => Some(Array {
+        DeviceKind::Md { level, chunk_bytes, degraded, action, .. } => Some(DiskArray {
             name: device.name.clone(),
             level: level.clone(),
             members,
@@ -330,7 +330,7 @@ fn array(devices: &Devices, device: &Device) -> Option<Array> {
             // Only root can read the table of device mapper; a stripe shows in the sizes of requests that it prefers.
             let (least, best) = devices.queue(device).io_bytes.unwrap_or((0, 0));
             let is_stripe = least >= 4096 && best == least.saturating_mul(members.len() as u64);
-            Some(Array {
+            Some(DiskArray {
                 name: format!("{} ({name})", device.name),
                 level: if is_stripe { "striped" } else { "mapped" }.to_owned(),
                 members,

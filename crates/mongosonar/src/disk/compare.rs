@@ -8,17 +8,17 @@ use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::disk::estimate::Work;
 use sonar_view::disk::compare::RunComparison;
 use sonar_view::disk::estimate::Estimate;
-use sonar_view::disk::run::{MOST_BYTES, Run};
+use sonar_view::disk::run::{BenchReport, MOST_BYTES};
 use sonar_view::kit::Fitting;
 
 use super::args::{BenchArgs, EstimateArgs};
 use super::bench::columns;
-use crate::content::{self, Content};
+use crate::content::{self, FileContent};
 use crate::exit::{OK, usage};
 use crate::{outfile, page};
 
 /// Reads a result of `disk bench --json`; - is standard input.
-pub fn read(path: &Path) -> Result<Run> {
+pub fn read(path: &Path) -> Result<BenchReport> {
     let mut bytes = Vec::new();
     if path.as_os_str() == "-" {
         io::stdin().take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
@@ -33,8 +33,8 @@ pub fn read(path: &Path) -> Result<Run> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         bail!("{} is empty, and no result of `disk bench --json`", path.display());
     }
-    Run::read(&bytes).map_err(|why| {
-        let why = content::instead(&bytes, io::empty(), Content::DiskBench, &why);
+    BenchReport::read(&bytes).map_err(|why| {
+        let why = content::instead(&bytes, io::empty(), FileContent::DiskBench, &why);
         anyhow!("{}: {why}", path.display())
     })
 }

@@ -10,14 +10,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use sonar_core::disk::verdict::{self, Probe};
+use sonar_core::disk::verdict::{self, DiskProbe};
 use sonar_core::disk::{DiskCounters, DiskRates, DiskStep, KernelBytes, SplitMix};
 use sonar_sys::Host;
 use sonar_sys::disk::{
-    Access, DiskError, Done, Engine, Live, Mmap, Step, TestFile, TestFileSettings, Threads, Uring,
+    Access, DiskEngine, DiskError, EngineStep, Live, Mmap, StepResult, TestFile, TestFileSettings, Threads,
+    Uring,
 };
-use sonar_sys::resource::Usage;
-use sonar_view::disk::run::{Latency, ProbeResult, Run, Verdict};
+use sonar_sys::resource::ResourceUsage;
+use sonar_view::disk::run::{BenchReport, BenchVerdict, LatencyQuantiles, ProbeResult};
 use sonar_view::disk::{self as view, text};
 
 use super::args::{AccessArg, BenchArgs, EngineArg};
@@ -70,7 +71,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// The file cannot be created, read, written or removed; it was stopped ([`was_stopped`]).
-    pub fn measure(&self, run: &mut Run) -> Result<()> {
+    pub fn measure(&self, run: &mut BenchReport) -> Result<()> {
         self.say("mongosonar disk bench, after mongoperf")?;
         self.say(&format!("options:{}", text::options(run)))?;
         let file = Arc::new(self.make_file(run)?);
@@ -93,14 +94,14 @@ impl Bench<'_> {
     }
 
     /// The probes and the steps.
-    fn run_on(&self, file: &Arc<TestFile>, run: &mut Run) -> Result<()> {
+    fn run_on(&self, file: &Arc<TestFile>, run: &mut BenchReport) -> Result<()> {
         let (args, options, kind) = (self.args, self.options, self.engine);
         let mut engine = make_engine(kind, file, &mut run.notes).map_err(|error| anyhow!("{error:#}"))?;
         run.engine = engine.name().to_owned();
         if let Some(note) = run.notes.last().filter(|note| note.contains("io_uring")) {
             self.say(note)?;
         }
-        let step = Step {
+        let step = EngineStep {
             in_flight: 1,
             record_bytes: options.rec_size_kb << 10,
             reads: options.r,
@@ -126,11 +127,12 @@ impl Bench<'_> {
             steps.push(self.step(engine.as_mut(), &step, in_flight, run)?);
             Ok(())
         });
-        run.verdict = Verdict::new(&steps, &probes, kind == EngineArg::Threads || run.engine == "threads");
+        run.verdict =
+            BenchVerdict::new(&steps, &probes, kind == EngineArg::Threads || run.engine == "threads");
         result
     }
 
-    fn make_file(&self, run: &mut Run) -> Result<TestFile> {
+    fn make_file(&self, run: &mut BenchReport) -> Result<TestFile> {
         let (args, options) = (self.args, self.options);
         let bytes = options.file_size_mb << 20;
         let settings = TestFileSettings {
@@ -164,11 +166,11 @@ impl Bench<'_> {
 
     fn probe(
         &self,
-        engine: &mut dyn Engine,
-        step: &Step,
+        engine: &mut dyn DiskEngine,
+        step: &EngineStep,
         file_bytes: u64,
-        run: &mut Run,
-    ) -> Result<Vec<Probe>> {
+        run: &mut BenchReport,
+    ) -> Result<Vec<DiskProbe>> {
         let duration = self.args.probe_seconds;
         self.say(&format!("probing, {} s ...", (duration * 5).as_secs_f64()))?;
         let mut probes = Vec::new();
@@ -185,7 +187,7 @@ impl Bench<'_> {
                 continue;
             }
             // One kind of request: reads where there are reads.
-            let probe = Step {
+            let probe = EngineStep {
                 in_flight,
                 record_bytes,
                 reads: step.reads,
@@ -208,18 +210,24 @@ impl Bench<'_> {
                 in_flight,
                 operations_per_second,
                 bytes_per_second: moved.bytes as f64 / seconds,
-                latency_ns: Latency::new(&moved.latency),
+                latency_ns: LatencyQuantiles::new(&moved.latency),
             });
-            probes.push(Probe { sequential, record_bytes, in_flight, operations_per_second });
+            probes.push(DiskProbe { sequential, record_bytes, in_flight, operations_per_second });
         }
         Ok(probes)
     }
 
     /// Measures with `in_flight` requests in flight.
-    fn step(&self, engine: &mut dyn Engine, step: &Step, in_flight: u32, run: &mut Run) -> Result<DiskStep> {
+    fn step(
+        &self,
+        engine: &mut dyn DiskEngine,
+        step: &EngineStep,
+        in_flight: u32,
+        run: &mut BenchReport,
+    ) -> Result<DiskStep> {
         self.check_stop()?;
         self.say(&text::begun(in_flight, step.reads, step.writes))?;
-        let step = Step {
+        let step = EngineStep {
             in_flight,
             // In whole microseconds, as mongoperf divides.
             pause: Duration::from_micros(self.options.sleep_micros / u64::from(in_flight)),
@@ -256,8 +264,8 @@ impl Bench<'_> {
             );
         }
         let device = self.devices.first();
-        let result = DiskStep { per_second, ..Span { before, after, device }.step(in_flight, done) };
-        run.steps.push(view::run::Step::new(&result, device.map_or("", String::as_str)));
+        let result = DiskStep { per_second, ..MeasuredSpan { before, after, device }.step(in_flight, done) };
+        run.steps.push(view::run::StepJson::new(&result, device.map_or("", String::as_str)));
         Ok(result)
     }
 
@@ -265,10 +273,10 @@ impl Bench<'_> {
     /// second.
     fn watched(
         &self,
-        engine: &mut dyn Engine,
-        step: &Step,
+        engine: &mut dyn DiskEngine,
+        step: &EngineStep,
         tick: &mut dyn FnMut(&Tick) -> io::Result<()>,
-    ) -> Result<(Done, Vec<u64>)> {
+    ) -> Result<(StepResult, Vec<u64>)> {
         let live = Live::new(step.in_flight);
         let mut per_second = Vec::new();
         let mut failed = None;
@@ -340,7 +348,7 @@ impl Bench<'_> {
                 .filter(|counted| self.devices.contains(&counted.name))
                 .map(|counted| (counted.name, counted.counters))
                 .collect(),
-            usage: Usage::now().ok(),
+            usage: ResourceUsage::now().ok(),
             ticks: host.processors().ok().map(|found| found.all_and_idle_ticks()),
             kernel: host.own_bytes().ok(),
         }
@@ -358,21 +366,21 @@ struct Tick {
 struct Reading {
     at: Instant,
     devices: HashMap<String, DiskCounters>,
-    usage: Option<Usage>,
+    usage: Option<ResourceUsage>,
     ticks: Option<(u64, u64)>,
     kernel: Option<KernelBytes>,
 }
 
 /// The kernel's counters before and after a step.
-struct Span<'a> {
+struct MeasuredSpan<'a> {
     before: Reading,
     after: Reading,
     /// The device; the others are its disks.
     device: Option<&'a String>,
 }
 
-impl Span<'_> {
-    fn step(self, in_flight: u32, done: Done) -> DiskStep {
+impl MeasuredSpan<'_> {
+    fn step(self, in_flight: u32, done: StepResult) -> DiskStep {
         let Self { before, after, .. } = &self;
         let elapsed = u64::try_from(after.at.duration_since(before.at).as_nanos()).unwrap_or(u64::MAX);
         let rates =
@@ -384,7 +392,7 @@ impl Span<'_> {
             .filter_map(|name| Some((name.clone(), rates(name)?)))
             .collect();
         members.sort_by(|a, b| a.0.cmp(&b.0));
-        let used = |time: fn(&Usage) -> Duration| match (&before.usage, &after.usage) {
+        let used = |time: fn(&ResourceUsage) -> Duration| match (&before.usage, &after.usage) {
             (Some(before), Some(after)) => time(after).saturating_sub(time(before)).as_nanos() as u64,
             _ => 0,
         };
@@ -409,7 +417,11 @@ impl Span<'_> {
     }
 }
 
-fn make_engine(kind: EngineArg, file: &Arc<TestFile>, notes: &mut Vec<String>) -> Result<Box<dyn Engine>> {
+fn make_engine(
+    kind: EngineArg,
+    file: &Arc<TestFile>,
+    notes: &mut Vec<String>,
+) -> Result<Box<dyn DiskEngine>> {
     let cores = thread::available_parallelism().map_or(1, |n| n.get());
     let most = (cores / 2).clamp(1, MOST_URING_THREADS) as u32;
     Ok(match kind {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use sonar_sys::Host;
 use sonar_sys::host::devices::{Device, DeviceKind};
 use sonar_sys::host::mounts;
-use sonar_view::disk::run::Place;
+use sonar_view::disk::run::RunPlace;
 
 /// The real path of a folder that an argument names.
 ///
@@ -26,7 +26,7 @@ pub struct Ground {
     /// Names of the device and of the disks below it.
     pub device: Option<String>,
     pub disks: Vec<String>,
-    pub place: Place,
+    pub place: RunPlace,
 }
 
 impl Ground {
@@ -40,7 +40,7 @@ impl Ground {
         let device = mount.as_ref().and_then(|mount| devices.of_mount(mount));
         let disks: Vec<&Device> = device.map(|device| devices.disks(device)).unwrap_or_default();
         let first = disks.first().copied();
-        let place = Place {
+        let place = RunPlace {
             host: host.name(),
             dir: real.display().to_string(),
             file_system: mount.as_ref().map(|mount| mount.kind.clone()),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use sonar_core::disk::DiskRates;
 use sonar_sys::Host;
-use sonar_sys::host::devices::{Counted, Device, DeviceKind};
+use sonar_sys::host::devices::{Device, DeviceCounters, DeviceKind};
 use sonar_sys::host::mounts;
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::disk::stat::DeviceInterval;
@@ -18,12 +18,12 @@ use super::args::StatArgs;
 use super::place::folder;
 use crate::exit::OK;
 use crate::screen;
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &StatArgs) -> Result<u8> {
-    let wanted = Wanted::new(args)?;
-    let stop = stop::listen(Ending::Prompt)?.flag().clone();
+    let wanted = WantedDevices::new(args)?;
+    let stop = stop::listen(StopBehavior::Prompt)?.flag().clone();
     let mut out = io::stdout().lock();
     if !args.json {
         for line in &wanted.chain {
@@ -69,7 +69,7 @@ pub fn run(args: &StatArgs) -> Result<u8> {
 }
 
 /// Which devices are shown.
-struct Wanted {
+struct WantedDevices {
     /// By name, in order; `None`: all whole devices that have done anything.
     names: Option<Vec<String>>,
     /// Whole devices, when all are shown.
@@ -78,7 +78,7 @@ struct Wanted {
     chain: Vec<String>,
 }
 
-impl Wanted {
+impl WantedDevices {
     fn new(args: &StatArgs) -> Result<Self> {
         let all = Host::live().devices().context("cannot list the devices in /sys/block")?;
         let whole = all.iter().filter(|d| d.partition_of.is_none()).map(|d| d.name.clone()).collect();
@@ -121,8 +121,8 @@ impl Wanted {
         Ok(Self { names: Some(names), whole, chain })
     }
 
-    fn rates(&self, before: &[Counted], now: &[Counted], elapsed_ns: u64) -> Vec<DeviceRates> {
-        let rate = |counted: &Counted| {
+    fn rates(&self, before: &[DeviceCounters], now: &[DeviceCounters], elapsed_ns: u64) -> Vec<DeviceRates> {
+        let rate = |counted: &DeviceCounters| {
             // A device that was removed and added again under its name starts at 0.
             let earlier =
                 before.iter().find(|old| old.name == counted.name && old.number == counted.number)?;

@@ -8,12 +8,12 @@ use std::time::Duration;
 use sonar_sys::Host;
 use sonar_sys::capabilities::grant_line;
 use sonar_sys::disk::Uring;
-use sonar_sys::ebpf::{Mode, Trace, TraceError, Tracer};
+use sonar_sys::ebpf::{Trace, TraceError, TraceMode, Tracer};
 use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges;
 
-use super::Line;
+use super::DoctorLine;
 use crate::disk::log_of;
 use crate::servers;
 
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const MOST_BYTES: usize = 1 << 20;
 
 /// All checks.
-pub fn all(host: &Host, listeners: &[Listener]) -> Vec<Line> {
+pub fn all(host: &Host, listeners: &[Listener]) -> Vec<DoctorLine> {
     let servers = servers::mongodb(host);
     vec![
         tracing(),
@@ -37,12 +37,12 @@ pub fn all(host: &Host, listeners: &[Listener]) -> Vec<Line> {
 }
 
 /// `io live`, `io record`: tried on this process.
-fn tracing() -> Line {
-    let line = Line::new("ebpf", "io live, io record");
+fn tracing() -> DoctorLine {
+    let line = DoctorLine::new("ebpf", "io live, io record");
     let trace = Trace {
         processes: &[std::process::id()],
         program: None,
-        mode: Mode::Totals,
+        mode: TraceMode::Totals,
         way: None,
         pseudo: false,
     };
@@ -51,13 +51,13 @@ fn tracing() -> Line {
         Err(TraceError::Permission(why)) => {
             line.problem(format!("no permission to load eBPF programs: {why}"), grant_line())
         }
-        Err(error) => Line { verdict: "problem", found: error.to_string(), ..line },
+        Err(error) => DoctorLine { verdict: "problem", found: error.to_string(), ..line },
     }
 }
 
 /// Which ports and files another user's process has open.
-fn processes(servers: &[Process]) -> Line {
-    let line = Line::new("processes", "queries without --port, io live, io record");
+fn processes(servers: &[Process]) -> DoctorLine {
+    let line = DoctorLine::new("processes", "queries without --port, io live, io record");
     let hidden = |server: &&Process| {
         let open = fs::read_dir(server.folder().join("fd"));
         open.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
@@ -75,8 +75,8 @@ fn processes(servers: &[Process]) -> Line {
 }
 
 /// `logs report`: the log of each server.
-fn logs(servers: &[Process]) -> Line {
-    let line = Line::new("log", "logs report");
+fn logs(servers: &[Process]) -> DoctorLine {
+    let line = DoctorLine::new("log", "logs report");
     let of = |server: &Process| {
         server.option(&["--logpath"]).map(str::to_owned).or_else(|| log_of(&configuration(server)?))
     };
@@ -100,8 +100,8 @@ fn configuration(server: &Process) -> Option<String> {
 }
 
 /// Whether queries on the wire are readable, or encrypted.
-fn tls(servers: &[Process]) -> Line {
-    let line = Line::new("tls", "queries");
+fn tls(servers: &[Process]) -> DoctorLine {
+    let line = DoctorLine::new("tls", "queries");
     let mode = |server: &Process| {
         let given = server.option(&["--tlsMode", "--sslMode"]).map(str::to_owned);
         given.or_else(|| tls_mode(&configuration(server)?))
@@ -135,8 +135,8 @@ fn tls_mode(text: &str) -> Option<String> {
 }
 
 /// `profiler …`, `io reorder`, `--uri`: whether the servers here accept connections.
-fn profiler(listeners: &[Listener]) -> Line {
-    let line = Line::new("connection", "profiler, io reorder, --uri");
+fn profiler(listeners: &[Listener]) -> DoctorLine {
+    let line = DoctorLine::new("connection", "profiler, io reorder, --uri");
     let here = |address: SocketAddr| match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port()),
         IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
@@ -155,8 +155,8 @@ fn profiler(listeners: &[Listener]) -> Line {
 }
 
 /// `disk bench`: its first engine, and what `disk check` and `disk stat` read.
-fn disk(host: &Host) -> Line {
-    let line = Line::new("disk", "disk bench, check, stat");
+fn disk(host: &Host) -> DoctorLine {
+    let line = DoctorLine::new("disk", "disk bench, check, stat");
     let unreadable = ["/proc/diskstats", "/proc/self/mountinfo", "/sys/block"];
     if let Some(path) = unreadable.iter().find(|path| fs::metadata(host.path(path)).is_err()) {
         return line
@@ -169,8 +169,8 @@ fn disk(host: &Host) -> Line {
 }
 
 /// Which privileges can be dropped.
-fn confinement(host: &Host) -> Line {
-    let line = Line::new("confinement", "queries, io live, io record");
+fn confinement(host: &Host) -> DoctorLine {
+    let line = DoctorLine::new("confinement", "queries, io live, io record");
     let seccomp = host.path("proc/sys/kernel/seccomp/actions_avail").exists();
     match (seccomp, privileges::landlock()) {
         (true, Some(version)) => {
@@ -179,7 +179,7 @@ fn confinement(host: &Host) -> Line {
         (seccomp, landlock) => {
             let lacks = [(seccomp, "seccomp"), (landlock.is_some(), "Landlock")];
             let lacks: Vec<_> = lacks.iter().filter(|one| !one.0).map(|one| one.1).collect();
-            Line {
+            DoctorLine {
                 verdict: "warning",
                 found: format!("this kernel offers no {}", lacks.join(", no ")),
                 ..line
@@ -190,7 +190,7 @@ fn confinement(host: &Host) -> Line {
 
 #[cfg(test)]
 mod tests {
-    use sonar_sys::host::listeners::Origin;
+    use sonar_sys::host::listeners::ListenerOrigin;
 
     use super::*;
 
@@ -230,7 +230,8 @@ mod tests {
     #[test]
     fn a_server_that_takes_no_connection_is_named() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let listener = |address| Listener { pid: 1, name: "mongod".into(), address, origin: Origin::Socket };
+        let listener =
+            |address| Listener { pid: 1, name: "mongod".into(), address, origin: ListenerOrigin::Socket };
         let line = profiler(&[listener(free)]);
         assert_eq!(line.verdict, "warning");
         assert!(line.remedy.unwrap().ends_with(&format!("mongodb://{free}")));

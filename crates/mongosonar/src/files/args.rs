@@ -104,7 +104,7 @@ pub enum IoWay {
     Calls,
 }
 
-impl From<IoWay> for sonar_sys::ebpf::Way {
+impl From<IoWay> for sonar_sys::ebpf::AttachMode {
     fn from(way: IoWay) -> Self {
         match way {
             IoWay::Vfs => Self::Vfs,

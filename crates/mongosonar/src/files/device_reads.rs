@@ -46,7 +46,7 @@ fn only(listeners: &[Listener], port: u16) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sonar_sys::host::listeners::Origin;
+    use sonar_sys::host::listeners::ListenerOrigin;
 
     #[test]
     fn a_port_of_two_processes_says_nothing() {
@@ -54,7 +54,7 @@ mod tests {
             pid,
             name: "mongod".into(),
             address: ([127, 0, 0, 1], port).into(),
-            origin: Origin::Socket,
+            origin: ListenerOrigin::Socket,
         };
         let all = [listener(1, 27_017), listener(2, 27_018), listener(3, 27_018)];
         assert_eq!(only(&all, 27_017), Some(1));

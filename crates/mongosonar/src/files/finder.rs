@@ -10,7 +10,7 @@ use sonar_sys::ebpf::{FileKey, PseudoFolders};
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{Duty, capability};
 
-use super::paths::{Found, Paths, PseudoPaths};
+use super::paths::{FoundFile, Paths, PseudoPaths};
 use crate::privileges;
 
 /// The longest path to accept from the helper, in bytes.
@@ -20,7 +20,7 @@ const MAX_PATH: usize = 16 * 1024;
 pub const INSPECTING: &[u32] = &[capability::SYS_PTRACE, capability::DAC_READ_SEARCH];
 
 /// Finds paths, here or in the helper.
-pub enum Finder {
+pub enum PathFinder {
     /// In this process, which keeps its privileges.
     Here(Box<Paths>),
     /// In the helper.
@@ -34,7 +34,7 @@ pub enum Finder {
     },
 }
 
-impl Finder {
+impl PathFinder {
     /// Moves the search into a helper if this process gives up its privileges (`confined`). Call it before any thread is
     /// started.
     pub fn new(paths: Paths, confined: bool) -> Self {
@@ -55,17 +55,17 @@ impl Finder {
     }
 
     /// As [`Paths::of`].
-    pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> Found {
+    pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> FoundFile {
         match self {
             Self::Here(paths) => paths.of(key, process, fd, name),
             Self::There { socket, unplaced, .. } => ask(socket, unplaced, (key, process, fd, name))
                 // It has gone: a name is better than nothing.
-                .unwrap_or_else(|_| Found { path: OsStr::from_bytes(name).into(), wanted: true }),
+                .unwrap_or_else(|_| FoundFile { path: OsStr::from_bytes(name).into(), wanted: true }),
         }
     }
 
     /// As [`PseudoPaths::of`].
-    pub fn of_pseudo(&mut self, key: FileKey, folders: PseudoFolders<'_>, name: &[u8]) -> Found {
+    pub fn of_pseudo(&mut self, key: FileKey, folders: PseudoFolders<'_>, name: &[u8]) -> FoundFile {
         match self {
             Self::Here(paths) => paths.pseudo.of(key, folders, name),
             Self::There { pseudo, .. } => pseudo.of(key, folders, name),
@@ -87,7 +87,7 @@ fn ask(
     socket: &mut UnixStream,
     unplaced: &mut u64,
     (key, process, fd, name): Question<'_>,
-) -> io::Result<Found> {
+) -> io::Result<FoundFile> {
     let name = &name[..name.len().min(255)];
     let mut question = Vec::with_capacity(29 + name.len());
     question.extend(key.inode.to_ne_bytes());
@@ -102,7 +102,7 @@ fn ask(
     *unplaced = u64::from_ne_bytes(array(socket)?);
     let mut path = vec![0; (u32::from_ne_bytes(array(socket)?) as usize).min(MAX_PATH)];
     socket.read_exact(&mut path)?;
-    Ok(Found { path: PathBuf::from(std::ffi::OsString::from_vec(path)), wanted })
+    Ok(FoundFile { path: PathBuf::from(std::ffi::OsString::from_vec(path)), wanted })
 }
 
 /// In the helper: answers each question.
@@ -117,7 +117,7 @@ fn serve(paths: &mut Paths, mut socket: UnixStream) -> io::Result<()> {
         let fd = i32::from_ne_bytes(array(&mut socket)?);
         let mut name = vec![0; usize::from(array::<1>(&mut socket)?[0])];
         socket.read_exact(&mut name)?;
-        let Found { path, wanted } = paths.of(key, process, fd, &name);
+        let FoundFile { path, wanted } = paths.of(key, process, fd, &name);
         let path = cut(&path);
         let mut answer = vec![u8::from(wanted)];
         answer.extend(paths.unplaced().to_ne_bytes());
@@ -158,7 +158,7 @@ mod tests {
         let question = (key, std::process::id(), file.as_raw_fd(), name);
         let mut unplaced = 0;
         let found = ask(&mut ours, &mut unplaced, question).unwrap();
-        assert_eq!((found, unplaced), (Found { path, wanted: true }, 0));
+        assert_eq!((found, unplaced), (FoundFile { path, wanted: true }, 0));
         drop(ours);
         assert_eq!(worker.join().unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }

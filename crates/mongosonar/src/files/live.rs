@@ -7,42 +7,42 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use sonar_core::disk::DiskRates;
-use sonar_core::files::{FileRole, Usage};
+use sonar_core::files::{FileRole, FileUsage};
 use sonar_sys::Host;
-use sonar_sys::ebpf::{Event, FileKey, Mode, Trace, Tracer};
-use sonar_sys::host::devices::{Counted, Devices};
+use sonar_sys::ebpf::{FileKey, KernelEvent, Trace, TraceMode, Tracer};
+use sonar_sys::host::devices::{DeviceCounters, Devices};
 use sonar_view::disk::run::DeviceRates;
 use sonar_view::files::live::{ActiveFile, FileInterval, amplification};
 use sonar_view::kit::Fitting;
 use sonar_view::queries::live::Screen;
 
 use super::args::{IoBy, IoLiveArgs};
-use super::finder::Finder;
-use super::names::Names;
-use super::paths::{Found as PathFound, Paths};
-use super::process::{self, Watch};
+use super::finder::PathFinder;
+use super::names::FileNames;
+use super::paths::{FoundFile, Paths};
+use super::process::{self, TracedProcesses};
 use super::table::FileTable;
 use crate::exit::OK;
 use crate::screen;
-use crate::stop::{self, Ending, Job};
+use crate::stop::{self, JobState, StopBehavior};
 
 /// Rows by default.
 const ROWS: usize = 20;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoLiveArgs) -> Result<u8> {
-    let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
+    let mut watch = TracedProcesses::new(&args.pid, args.dbpath.as_deref())?;
     let confined = !args.keep_privileges;
     // Before the driver starts threads.
-    let mut places = Finder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
+    let mut places = PathFinder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
     if confined {
         watch.search_in_helper();
     }
-    let names = Names::ask(&args.server)?;
+    let names = FileNames::ask(&args.server)?;
     let trace = Trace {
         processes: &watch.running(),
         program: watch.program(),
-        mode: Mode::Totals,
+        mode: TraceMode::Totals,
         way: args.way.map(Into::into),
         pseudo: args.pseudo_filesystems,
     };
@@ -51,8 +51,8 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     let begins = format!("process {} by {}; Ctrl-C ends it", watch.list(), tracer.way());
     let obstacle = watch.obstacle();
     let look =
-        Look { files: FileTable::of_totals(), looks: 0, disks: Disks::new(), at: Instant::now(), watch };
-    let stop = stop::listen_confined(Ending::Prompt, || {
+        LiveState { files: FileTable::of_totals(), looks: 0, disks: Disks::new(), at: Instant::now(), watch };
+    let stop = stop::listen_confined(StopBehavior::Prompt, || {
         if confined {
             super::give_up_privileges(&tracer);
         }
@@ -63,9 +63,9 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
     }
     let screen = !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let screen = if screen { stop::unless_gone(Screen::enter())? } else { None };
-    let job = if screen.is_some() { Some(Job::listen()?) } else { None };
+    let job = if screen.is_some() { Some(JobState::listen()?) } else { None };
     let begun = Instant::now();
-    let mut view = View {
+    let mut view = LiveTable {
         args,
         look,
         names,
@@ -98,34 +98,34 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
 }
 
 /// What is shown, and how.
-struct View<'a> {
+struct LiveTable<'a> {
     args: &'a IoLiveArgs,
-    look: Look,
-    names: Names,
+    look: LiveState,
+    names: FileNames,
     screen: Option<Screen>,
-    job: Option<Job>,
+    job: Option<JobState>,
     by: IoBy,
     begun: Instant,
     /// End of the interval.
     next: Instant,
     /// The figures of the last interval.
-    found: Vec<Found>,
+    found: Vec<LiveFile>,
     /// Lines about processes, not printed yet.
     messages: Vec<String>,
     failed: Option<anyhow::Error>,
 }
 
-impl View<'_> {
-    fn event(&mut self, event: Event<'_>, tracer: &Tracer, places: &mut Finder) {
+impl LiveTable<'_> {
+    fn event(&mut self, event: KernelEvent<'_>, tracer: &Tracer, places: &mut PathFinder) {
         match event {
-            Event::File { file, key, process, fd, name, pseudo } => {
+            KernelEvent::File { file, key, process, fd, name, pseudo } => {
                 let found = match pseudo {
                     Some(folders) => places.of_pseudo(key, folders, name),
                     None => places.of(key, process, fd, name),
                 };
                 self.look.file(tracer, file, key, found);
             }
-            Event::Process { process, change } => {
+            KernelEvent::Process { process, change } => {
                 self.messages.extend(self.look.watch.event(process, change));
             }
             _ => {}
@@ -166,14 +166,14 @@ impl View<'_> {
     fn keys(&mut self) -> Result<Option<bool>> {
         let (Some(screen), Some(job)) = (&mut self.screen, &self.job) else { return Ok(Some(false)) };
         let key = last_key();
-        if key == Some(Key::Quit) {
+        if key == Some(LiveFileKey::Quit) {
             return Ok(None);
         }
-        if key == Some(Key::By) {
+        if key == Some(LiveFileKey::By) {
             self.by = if self.by == IoBy::File { IoBy::Namespace } else { IoBy::File };
         }
         let followed = match key {
-            Some(Key::Suspend) => job.suspend(screen).map(|()| true),
+            Some(LiveFileKey::Suspend) => job.suspend(screen).map(|()| true),
             _ => job.follow(screen),
         };
         let changed = stop::unless_gone(followed)?;
@@ -184,7 +184,7 @@ impl View<'_> {
 fn show(
     interval: &FileInterval,
     args: &IoLiveArgs,
-    watch: &Watch,
+    watch: &TracedProcesses,
     screen: Option<&mut Screen>,
 ) -> Result<()> {
     if args.json {
@@ -213,14 +213,14 @@ fn show(
 }
 
 #[derive(Copy, Clone, PartialEq, Eq)]
-enum Key {
+enum LiveFileKey {
     Quit,
     By,
     Suspend,
 }
 
 /// The last key pressed that has a meaning; quitting comes first.
-fn last_key() -> Option<Key> {
+fn last_key() -> Option<LiveFileKey> {
     use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
     let mut last = None;
     while event::poll(Duration::ZERO).unwrap_or(false) {
@@ -229,10 +229,12 @@ fn last_key() -> Option<Key> {
             continue;
         }
         match key.code {
-            _ if Job::is_asked(&key) => last = Some(Key::Suspend),
-            KeyCode::Char('q') | KeyCode::Esc => return Some(Key::Quit),
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Some(Key::Quit),
-            KeyCode::Char('n') => last = Some(Key::By),
+            _ if JobState::is_asked(&key) => last = Some(LiveFileKey::Suspend),
+            KeyCode::Char('q') | KeyCode::Esc => return Some(LiveFileKey::Quit),
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                return Some(LiveFileKey::Quit);
+            }
+            KeyCode::Char('n') => last = Some(LiveFileKey::By),
             _ => {}
         }
     }
@@ -240,33 +242,33 @@ fn last_key() -> Option<Key> {
 }
 
 /// A file's figures until now, and until the beginning of the interval.
-struct Found {
+struct LiveFile {
     path: String,
-    now: Usage,
-    before: Option<Usage>,
+    now: FileUsage,
+    before: Option<FileUsage>,
 }
 
 /// A file that is shown, with its figures at the end of the last interval.
-struct Shown {
+struct ShownFile {
     path: String,
-    before: Option<Usage>,
+    before: Option<FileUsage>,
 }
 
 /// What is known from interval to interval.
-struct Look {
-    files: FileTable<Shown>,
+struct LiveState {
+    files: FileTable<ShownFile>,
     looks: u64,
     disks: Disks,
     at: Instant,
-    watch: Watch,
+    watch: TracedProcesses,
 }
 
-impl Look {
+impl LiveState {
     /// Takes a file that was not seen before.
-    fn file(&mut self, tracer: &Tracer, number: u32, key: FileKey, found: PathFound) {
+    fn file(&mut self, tracer: &Tracer, number: u32, key: FileKey, found: FoundFile) {
         if found.wanted {
             let path = found.path.to_string_lossy().into_owned();
-            self.files.insert(number, key, self.looks, Shown { path, before: None });
+            self.files.insert(number, key, self.looks, ShownFile { path, before: None });
         } else {
             // Accesses before it was ignored do not count either.
             self.files.ignore(key);
@@ -275,7 +277,7 @@ impl Look {
         }
     }
 
-    fn take(&mut self, tracer: &Tracer) -> Result<Vec<Found>> {
+    fn take(&mut self, tracer: &Tracer) -> Result<Vec<LiveFile>> {
         let usages = tracer.usages().context("cannot read the kernel's figures")?;
         let elapsed = self.at.elapsed();
         self.at += elapsed;
@@ -289,12 +291,12 @@ impl Look {
             if before.as_ref() != Some(&now) {
                 self.files.used(number, self.looks);
             }
-            found.push(Found { path, before, now });
+            found.push(LiveFile { path, before, now });
         }
         Ok(found)
     }
 
-    fn interval(&self, tracer: &Tracer, found: &[Found], by: IoBy, names: &Names) -> FileInterval {
+    fn interval(&self, tracer: &Tracer, found: &[LiveFile], by: IoBy, names: &FileNames) -> FileInterval {
         let rows = match by {
             IoBy::File => found
                 .iter()
@@ -319,8 +321,8 @@ impl Look {
 }
 
 /// Files of one namespace as one row; of one kind, where no namespace is known.
-fn together(found: &[Found], names: &Names) -> Vec<ActiveFile> {
-    let mut groups: BTreeMap<String, Vec<&Found>> = BTreeMap::new();
+fn together(found: &[LiveFile], names: &FileNames) -> Vec<ActiveFile> {
+    let mut groups: BTreeMap<String, Vec<&LiveFile>> = BTreeMap::new();
     for file in found {
         let name = match (names.of(&file.path), FileRole::of(&file.path).name()) {
             (Some(held), _) => held.namespace.clone(),
@@ -331,8 +333,8 @@ fn together(found: &[Found], names: &Names) -> Vec<ActiveFile> {
         };
         groups.entry(name).or_default().push(file);
     }
-    let row = |(name, files): (String, Vec<&Found>)| {
-        let mut usage = Usage::default();
+    let row = |(name, files): (String, Vec<&LiveFile>)| {
+        let mut usage = FileUsage::default();
         for file in &files {
             usage.add(&ActiveFile::new(String::new(), &file.now, file.before.as_ref()).usage);
         }
@@ -345,7 +347,7 @@ fn together(found: &[Found], names: &Names) -> Vec<ActiveFile> {
 /// The devices below the files that are shown.
 struct Disks {
     all: Option<Devices>,
-    counted: Vec<Counted>,
+    counted: Vec<DeviceCounters>,
     rates: Vec<DeviceRates>,
     elapsed: Duration,
 }

@@ -8,11 +8,11 @@ use crate::connection::ServerArgs;
 
 /// The content of the server's files.
 #[derive(Default)]
-pub struct Names {
+pub struct FileNames {
     held: Vec<StoredFile>,
 }
 
-impl Names {
+impl FileNames {
     /// Asks the server, if one is named.
     pub fn ask(server: &ServerArgs) -> Result<Self> {
         let Some(target) = server.named()? else { return Ok(Self::default()) };

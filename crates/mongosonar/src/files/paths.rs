@@ -112,7 +112,7 @@ fn links(folder: &Path, depth: u32, identities: &mut HashSet<(u64, u64)>) {
 }
 
 /// The known files of one process.
-struct Known {
+struct KnownFiles {
     /// Where its paths begin, as seen from here.
     root: PathBuf,
     /// Files that it had open, by inode.
@@ -122,7 +122,7 @@ struct Known {
     every_folder: HashSet<PathBuf>,
 }
 
-impl Known {
+impl KnownFiles {
     fn new(process: u32, folder: Option<&Folder>) -> Self {
         let root = namespace::root(process);
         let mut known =
@@ -220,7 +220,7 @@ fn is(found: &Metadata, key: FileKey) -> Option<Match> {
 /// Finds the paths of files, and decides which are wanted.
 pub struct Paths {
     folder: Option<Folder>,
-    processes: HashMap<u32, Known>,
+    processes: HashMap<u32, KnownFiles>,
     /// Files of pseudo file systems.
     pub pseudo: PseudoPaths,
     /// Time that searches may take.
@@ -231,7 +231,7 @@ pub struct Paths {
 
 /// The path of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundFile {
     /// Its path in the mount namespace of the process; only its name if no more can be found.
     pub path: PathBuf,
     /// Whether it is wanted.
@@ -248,7 +248,7 @@ pub struct PseudoPaths {
 
 impl PseudoPaths {
     /// As [`Paths::of`], by the folders that the kernel reports and the mount point here.
-    pub fn of(&mut self, key: FileKey, folders: PseudoFolders<'_>, name: &[u8]) -> Found {
+    pub fn of(&mut self, key: FileKey, folders: PseudoFolders<'_>, name: &[u8]) -> FoundFile {
         let point = self.points.entry(key.device).or_insert_with(|| {
             let mounts = Host::live().mounts("self").unwrap_or_default();
             let mount = mounts.into_iter().find(|mount| mount.device == key.device_number());
@@ -258,7 +258,7 @@ impl PseudoPaths {
         let mut path = point.clone();
         path.extend(folders.names().chain([name]).map(OsStr::from_bytes));
         let wanted = self.folder.as_ref().is_none_or(|folder| folder.holds_by_path(&path));
-        Found { path, wanted }
+        FoundFile { path, wanted }
     }
 }
 
@@ -266,7 +266,7 @@ impl Paths {
     /// For files in this folder, or for all; `processes` may end soon.
     pub fn new(folder: Option<Folder>, processes: &[u32]) -> Self {
         let known =
-            processes.iter().map(|process| (*process, Known::new(*process, folder.as_ref()))).collect();
+            processes.iter().map(|process| (*process, KnownFiles::new(*process, folder.as_ref()))).collect();
         let pseudo = PseudoPaths { folder: folder.clone(), points: HashMap::new() };
         Self { folder, processes: known, pseudo, credit: MOST_SEARCH, searched: Instant::now(), unplaced: 0 }
     }
@@ -279,14 +279,14 @@ impl Paths {
 
     /// Finds the path of a file that a process accesses: by its descriptor (negative if unknown) and the last part of its
     /// path (empty if unknown).
-    pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> Found {
+    pub fn of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> FoundFile {
         let path = self.path_of(key, process, fd, name);
         let wanted = self.folder.as_ref().is_none_or(|folder| {
             // A file that is not found is not in the folder now.
             self.unplaced += u64::from(!path.is_absolute() && folder.is_beside(key, process));
             folder.holds(process, &path)
         });
-        Found { path, wanted }
+        FoundFile { path, wanted }
     }
 
     fn path_of(&mut self, key: FileKey, process: u32, fd: i32, name: &[u8]) -> PathBuf {
@@ -294,7 +294,7 @@ impl Paths {
             self.processes.clear();
         }
         let folder = self.folder.as_ref();
-        let known = self.processes.entry(process).or_insert_with(|| Known::new(process, folder));
+        let known = self.processes.entry(process).or_insert_with(|| KnownFiles::new(process, folder));
         // The descriptor may have been closed, or given to another file, since.
         let link = PathBuf::from(format!("/proc/{process}/fd/{fd}"));
         let open = (fd >= 0).then(|| fs::read_link(&link).ok()).flatten().filter(|path| path.is_absolute());
@@ -389,7 +389,7 @@ mod tests {
         let folder = Folder::new(&db, &[]).unwrap();
         let found = |paths: &mut Paths, key, fd, name: &str| paths.of(key, SELF(), fd, name.as_bytes());
         let new = || Paths::new(Some(folder.clone()), &[SELF()]);
-        let wanted = |path: &Path| Found { path: path.into(), wanted: true };
+        let wanted = |path: &Path| FoundFile { path: path.into(), wanted: true };
         // By its number, by number that is wrong, and by none.
         for fd in [opened.as_raw_fd(), 0, -1] {
             assert_eq!(found(&mut new(), of_one, fd, "one.wt"), wanted(&one));
@@ -410,10 +410,13 @@ mod tests {
         // Deleted and closed: nobody knows where it was.
         drop(opened);
         let mut paths = new();
-        assert_eq!(found(&mut paths, of_one, -1, "one.wt"), Found { path: "one.wt".into(), wanted: false });
+        assert_eq!(
+            found(&mut paths, of_one, -1, "one.wt"),
+            FoundFile { path: "one.wt".into(), wanted: false }
+        );
         assert_eq!(paths.unplaced(), 1);
         let mut all = Paths::new(None, &[]);
-        assert_eq!(found(&mut all, of_one, -1, "one.wt"), Found { path: "one.wt".into(), wanted: true });
+        assert_eq!(found(&mut all, of_one, -1, "one.wt"), FoundFile { path: "one.wt".into(), wanted: true });
         // Another file system's is none of the folder's.
         found(&mut paths, FileKey { device: of_one.device + 1, ..of_one }, -1, "one.wt");
         assert_eq!(paths.unplaced(), 1);

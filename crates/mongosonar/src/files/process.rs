@@ -14,7 +14,7 @@ use sonar_sys::capabilities::grant_line;
 use sonar_sys::ebpf::{ProcessChange, TraceError, Tracer};
 
 use super::paths::Folder;
-use super::search::Search;
+use super::search::ServerSearch;
 use crate::servers::MONGOD;
 
 /// How often to check mongods that do not use the folder yet.
@@ -38,11 +38,11 @@ fn remedy() -> String {
 }
 
 /// The processes that are traced.
-pub struct Watch {
-    running: Vec<Process>,
+pub struct TracedProcesses {
+    running: Vec<ProcessKey>,
     /// Also those that have ended.
     every: Vec<u32>,
-    search: Option<Search>,
+    search: Option<ServerSearch>,
     /// Mongods that were not seen to use the folder so far.
     candidates: Vec<Candidate>,
     /// Those that the kernel's table has no room for.
@@ -64,14 +64,14 @@ struct Candidate {
 }
 
 /// The kernel's table of processes.
-trait Table {
+trait ProcessTable {
     fn follow(&mut self, process: u32) -> Result<(), TraceError>;
     fn leave(&mut self, process: u32);
     /// Records that were lost.
     fn lost(&self) -> u64;
 }
 
-impl Table for &Tracer {
+impl ProcessTable for &Tracer {
     fn follow(&mut self, process: u32) -> Result<(), TraceError> {
         Tracer::follow(self, process)
     }
@@ -88,20 +88,20 @@ impl Table for &Tracer {
 
 /// A process, distinguished from a later one of its number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Process {
+struct ProcessKey {
     id: u32,
     started: u64,
 }
 
-impl Watch {
+impl TracedProcesses {
     /// The processes that were named; or each mongod of this machine: those whose folder this is, where one is
     /// given and any of them has it.
     pub fn new(named: &[u32], dbpath: Option<&Path>) -> Result<Self> {
         if let Some(none) = named.iter().find(|process| Host::live().stat(**process).is_none()) {
             bail!("there is no process {none}");
         }
-        let mut search = named.is_empty().then(|| Search::new(Host::live()));
-        let found = search.as_mut().map_or_else(|| named.to_vec(), Search::all);
+        let mut search = named.is_empty().then(|| ServerSearch::new(Host::live()));
+        let found = search.as_mut().map_or_else(|| named.to_vec(), ServerSearch::all);
         if found.is_empty() {
             bail!("no mongod runs here: name a process with --pid");
         }
@@ -121,7 +121,7 @@ impl Watch {
         Ok(watch)
     }
 
-    fn of(search: Option<Search>, folder: Option<Folder>) -> Self {
+    fn of(search: Option<ServerSearch>, folder: Option<Folder>) -> Self {
         Self {
             running: Vec::new(),
             every: Vec::new(),
@@ -204,7 +204,7 @@ impl Watch {
         self.look_at(Instant::now(), &mut { tracer })
     }
 
-    fn look_at(&mut self, now: Instant, table: &mut impl Table) -> Vec<String> {
+    fn look_at(&mut self, now: Instant, table: &mut impl ProcessTable) -> Vec<String> {
         if now < self.next {
             return Vec::new();
         }
@@ -220,10 +220,10 @@ impl Watch {
     }
 
     /// Compares the known processes with `/proc`.
-    fn list_again(&mut self, now: Instant, table: &mut impl Table) -> Vec<String> {
+    fn list_again(&mut self, now: Instant, table: &mut impl ProcessTable) -> Vec<String> {
         let gone: Vec<u32> = self.running.iter().filter(|process| !process.runs()).map(|p| p.id).collect();
         let mut lines: Vec<String> = gone.into_iter().flat_map(|process| self.ended(process)).collect();
-        let found = self.search.as_mut().map(Search::all).unwrap_or_default();
+        let found = self.search.as_mut().map(ServerSearch::all).unwrap_or_default();
         self.refused.retain(|process| found.contains(process));
         if self.search.is_some() {
             self.candidates.retain(|candidate| found.contains(&candidate.id));
@@ -244,7 +244,7 @@ impl Watch {
     }
 
     /// Checks the candidates whose time has come.
-    fn check(&mut self, now: Instant, table: &mut impl Table) -> Vec<String> {
+    fn check(&mut self, now: Instant, table: &mut impl ProcessTable) -> Vec<String> {
         let mut lines = Vec::new();
         let due: Vec<Candidate> = self.candidates.extract_if(.., |candidate| candidate.next <= now).collect();
         for mut candidate in due {
@@ -326,7 +326,7 @@ impl Watch {
     fn add(&mut self, id: u32) {
         // If it has ended by now, the next check notices.
         let started = Host::live().stat(id).map_or(0, |stat| stat.started);
-        self.running.push(Process { id, started });
+        self.running.push(ProcessKey { id, started });
         self.every.push(id);
     }
 }
@@ -337,7 +337,7 @@ fn list(processes: &[u32]) -> String {
     if more > 0 { format!("{} and {more} more", numbers.join(", ")) } else { numbers.join(", ") }
 }
 
-impl Process {
+impl ProcessKey {
     /// Whether it exists and runs; a zombie does not.
     fn runs(self) -> bool {
         Host::live().stat(self.id).is_some_and(|stat| stat.started == self.started && stat.runs())
@@ -359,7 +359,7 @@ mod tests {
         lost: u64,
     }
 
-    impl Table for Room {
+    impl ProcessTable for Room {
         fn follow(&mut self, process: u32) -> Result<(), TraceError> {
             self.free = self.free.checked_sub(1).ok_or(TraceError::Load("no room".into()))?;
             self.followed.push(process);
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn what_the_kernel_reports_is_shown_once() {
         let proc = Proc::new("reports");
-        let mut watch = Watch::of(Some(Search::new(proc.host())), None);
+        let mut watch = TracedProcesses::of(Some(ServerSearch::new(proc.host())), None);
         let started = [String::from("process 7 is a mongod that has started: it is followed")];
         assert_eq!(watch.event(7, ProcessChange::Started), started);
         assert!(watch.event(7, ProcessChange::Started).is_empty(), "known already");
@@ -399,10 +399,10 @@ mod tests {
     #[test]
     fn processes_are_listed_when_tracing_begins_and_after_a_loss_and_at_no_other_time() {
         let proc = Proc::new("loss");
-        let mut watch = Watch::of(Some(Search::new(proc.host())), None);
+        let mut watch = TracedProcesses::of(Some(ServerSearch::new(proc.host())), None);
         let mut room = Room { free: 9, ..Room::default() };
         let mut seconds = 0;
-        let mut look = |watch: &mut Watch, room: &mut Room| {
+        let mut look = |watch: &mut TracedProcesses, room: &mut Room| {
             seconds += 1;
             watch.look_at(Instant::now() + EVERY * seconds, room)
         };
@@ -429,8 +429,8 @@ mod tests {
         fs::create_dir_all(&db).unwrap();
         fs::create_dir_all(&other).unwrap();
         let folder = Folder::new(&db, &[]).unwrap();
-        let search = Search::by_path(proc.host());
-        let mut watch = Watch::of(Some(search), Some(folder));
+        let search = ServerSearch::by_path(proc.host());
+        let mut watch = TracedProcesses::of(Some(search), Some(folder));
         let mut room = Room { free: 9, ..Room::default() };
         watch.lost = Some(0);
         let begun = Instant::now();
@@ -466,9 +466,9 @@ mod tests {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let started = Host::live().stat(child.id()).unwrap().started;
-        let process = Process { id: child.id(), started };
+        let process = ProcessKey { id: child.id(), started };
         assert!(process.runs());
-        assert!(!Process { started: started + 1, ..process }.runs(), "a later one of this number");
+        assert!(!ProcessKey { started: started + 1, ..process }.runs(), "a later one of this number");
         drop(child.stdin.take());
         while process.runs() {
             std::thread::yield_now();

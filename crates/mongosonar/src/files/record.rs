@@ -6,22 +6,22 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sonar_core::files::IoAccess;
-use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
+use sonar_decode::io_file::{FileEntry, RecordingWriter, ThreadEntry};
 use sonar_sys::Host;
-use sonar_sys::ebpf::{Event, FileKey, Mode, Trace, Tracer};
+use sonar_sys::ebpf::{FileKey, KernelEvent, Trace, TraceMode, Tracer};
 
 use super::args::IoRecordArgs;
 use super::devices::DeviceNames;
-use super::finder::Finder;
-use super::names::Names;
-use super::paths::{Found, Paths};
-use super::process::{self, Watch};
-use super::recording::{Ended, RecordingFile};
+use super::finder::PathFinder;
+use super::names::FileNames;
+use super::paths::{FoundFile, Paths};
+use super::process::{self, TracedProcesses};
+use super::recording::{RecordingEnd, RecordingFile};
 use super::table::FileTable;
 use super::{DEVICE, HOLDS};
 use crate::exit::OK;
 use crate::outfile;
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 
 /// The most threads to record by name; others have only a number.
 const MAX_NAMES: usize = 65_536;
@@ -31,15 +31,15 @@ const PROCESSES: &str = "processes";
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoRecordArgs) -> Result<u8> {
-    let mut watch = Watch::new(&args.pid, args.dbpath.as_deref())?;
+    let mut watch = TracedProcesses::new(&args.pid, args.dbpath.as_deref())?;
     let confined = !args.keep_privileges;
     // Before the driver starts threads.
-    let paths = Finder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
+    let paths = PathFinder::new(Paths::new(watch.folder().cloned(), &watch.running()), confined);
     if confined {
         watch.search_in_helper();
     }
-    let names = Names::ask(&args.server)?;
-    let mode = if args.readahead { Mode::EachAndPages } else { Mode::Each };
+    let names = FileNames::ask(&args.server)?;
+    let mode = if args.readahead { TraceMode::EachAndPages } else { TraceMode::Each };
     let trace = Trace {
         processes: &watch.running(),
         program: watch.program(),
@@ -49,12 +49,12 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     };
     let tracer = Tracer::start(&trace).map_err(process::refused)?;
     let way = tracer.way();
-    let mut recorder = Recorder::create(args, &watch, &way, (names, paths))?;
+    let mut recorder = AccessRecorder::create(args, &watch, &way, (names, paths))?;
     // Read while there are privileges, and printed when Ctrl-C can end it.
     let begins =
         format!("recording process {} by {} into {}; Ctrl-C ends it", watch.list(), way, args.file.display());
     let obstacle = watch.obstacle();
-    let stop = stop::listen_confined(Ending::Prompt, || {
+    let stop = stop::listen_confined(StopBehavior::Prompt, || {
         if confined {
             super::give_up_privileges(&tracer);
         }
@@ -68,7 +68,9 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         .run_with(
             &mut (&mut recorder, &mut watch),
             |(recorder, watch), event| match event {
-                Event::Process { process, change } => recorder.processes(watch.event(process, change), watch),
+                KernelEvent::Process { process, change } => {
+                    recorder.processes(watch.event(process, change), watch)
+                }
                 event => recorder.event(&event, &tracer),
             },
             |(recorder, watch)| {
@@ -82,7 +84,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         )
         .context("cannot read what the kernel hands on")?;
     let unplaced = recorder.paths.unplaced();
-    let Ended { accesses, losses, failed } = recorder.recording.end(tracer.losses());
+    let RecordingEnd { accesses, losses, failed } = recorder.recording.end(tracer.losses());
     eprintln!("mongosonar: {accesses} accesses recorded, {} lost", losses.total());
     for (_, name, count) in losses.iter().filter(|(_, _, count)| *count > 0) {
         eprintln!("mongosonar: lost: {name} {count}");
@@ -99,7 +101,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
 }
 
 /// Writes what the kernel reports into a recording.
-struct Recorder {
+struct AccessRecorder {
     recording: RecordingFile,
     /// The recording's numbers of files.
     numbers: FileTable<u32>,
@@ -108,21 +110,21 @@ struct Recorder {
     latest_ns: u64,
     /// The last names of threads.
     threads: HashMap<u32, Vec<u8>>,
-    paths: Finder,
-    names: Names,
+    paths: PathFinder,
+    names: FileNames,
     devices: DeviceNames,
 }
 
-impl Recorder {
+impl AccessRecorder {
     fn create(
         args: &IoRecordArgs,
-        watch: &Watch,
+        watch: &TracedProcesses,
         way: &str,
-        (names, paths): (Names, Finder),
+        (names, paths): (FileNames, PathFinder),
     ) -> Result<Self> {
         let here = Host::live();
         let (host, kernel) = (here.name().unwrap_or_default(), here.kernel().unwrap_or_default());
-        let begin = if args.readahead { Writer::begin_with_pages } else { Writer::begin };
+        let begin = if args.readahead { RecordingWriter::begin_with_pages } else { RecordingWriter::begin };
         let mut buffer = Vec::new();
         let writer = begin(
             &[
@@ -151,7 +153,7 @@ impl Recorder {
     }
 
     /// Prints messages about processes, and records the processes traced so far.
-    fn processes(&mut self, lines: Vec<String>, watch: &Watch) {
+    fn processes(&mut self, lines: Vec<String>, watch: &TracedProcesses) {
         for line in &lines {
             eprintln!("mongosonar: {line}");
         }
@@ -169,10 +171,10 @@ impl Recorder {
         }
     }
 
-    fn event(&mut self, event: &Event<'_>, tracer: &Tracer) {
+    fn event(&mut self, event: &KernelEvent<'_>, tracer: &Tracer) {
         match *event {
-            Event::File { file, key, process, fd, name, pseudo } => {
-                let Found { path, wanted } = match pseudo {
+            KernelEvent::File { file, key, process, fd, name, pseudo } => {
+                let FoundFile { path, wanted } = match pseudo {
                     Some(folders) => self.paths.of_pseudo(key, folders, name),
                     None => self.paths.of(key, process, fd, name),
                 };
@@ -185,8 +187,8 @@ impl Recorder {
                 }
             }
             // Handled by the caller, which knows the processes.
-            Event::Process { .. } => {}
-            Event::Thread { thread, process, name } => {
+            KernelEvent::Process { .. } => {}
+            KernelEvent::Thread { thread, process, name } => {
                 let room = self.threads.len() < MAX_NAMES;
                 let known = self.threads.get(&thread);
                 if known.is_some_and(|known| *known == name) || (known.is_none() && !room) {
@@ -196,7 +198,17 @@ impl Recorder {
                 let name = String::from_utf8_lossy(name);
                 self.recording.thread(&ThreadEntry { thread, process, name: &name });
             }
-            Event::Access { file, kind, start, latency_ns, offset, asked, result, device_bytes, thread } => {
+            KernelEvent::Access {
+                file,
+                kind,
+                start,
+                latency_ns,
+                offset,
+                asked,
+                result,
+                device_bytes,
+                thread,
+            } => {
                 // The kernel reports a file before its accesses.
                 self.latest_ns = self.latest_ns.max(start.unix_ns());
                 let Some(file) = self.numbers.used(file, start.unix_ns()).copied() else { return };

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sonar_core::files::{IoAccess, IoLosses};
-use sonar_decode::io_file::{Extent, FileEntry, ThreadEntry, Writer};
-use sonar_view::kit::Size;
+use sonar_decode::io_file::{BlockExtent, FileEntry, RecordingWriter, ThreadEntry};
+use sonar_view::kit::ByteSize;
 
 /// Bytes to buffer before writing.
 const BUFFER: usize = 1 << 20;
@@ -37,12 +37,12 @@ impl Store for File {
 pub struct RecordingFile<S = File> {
     file: S,
     path: PathBuf,
-    writer: Writer,
+    writer: RecordingWriter,
     buffer: Vec<u8>,
     /// Where blocks end in the buffer, with the accesses up to there.
-    ends: Vec<(usize, Extent)>,
+    ends: Vec<(usize, BlockExtent)>,
     /// Bytes of whole blocks in the file, and their accesses.
-    written: (u64, Extent),
+    written: (u64, BlockExtent),
     flushed: Instant,
     /// The error that ended writing.
     failed: Option<String>,
@@ -51,7 +51,7 @@ pub struct RecordingFile<S = File> {
 }
 
 /// The result of a recording.
-pub struct Ended {
+pub struct RecordingEnd {
     /// Accesses in the file.
     pub accesses: u64,
     /// Accesses missing in the file.
@@ -66,21 +66,21 @@ impl RecordingFile<File> {
     ///
     /// # Errors
     /// The file exists, or cannot be created.
-    pub fn create(path: &Path, (writer, buffer): (Writer, Vec<u8>)) -> io::Result<Self> {
+    pub fn create(path: &Path, (writer, buffer): (RecordingWriter, Vec<u8>)) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Self::new(file, path, (writer, buffer)))
     }
 }
 
 impl<S: Store> RecordingFile<S> {
-    fn new(file: S, path: &Path, (writer, buffer): (Writer, Vec<u8>)) -> Self {
+    fn new(file: S, path: &Path, (writer, buffer): (RecordingWriter, Vec<u8>)) -> Self {
         let mut recording = Self {
             file,
             path: path.into(),
             writer,
             buffer,
             ends: Vec::new(),
-            written: (0, Extent::default()),
+            written: (0, BlockExtent::default()),
             flushed: Instant::now(),
             failed: None,
             not_written: 0,
@@ -138,12 +138,12 @@ impl<S: Store> RecordingFile<S> {
     }
 
     /// Ends the recording. Accesses that could not be written count as losses, also in the file if there is room.
-    pub fn end(mut self, mut losses: IoLosses) -> Ended {
+    pub fn end(mut self, mut losses: IoLosses) -> RecordingEnd {
         self.writer.flush(&mut self.buffer);
         self.block_ended();
         self.flush();
         if self.failed.is_none() {
-            Writer::end_after(self.writer.flushed(), &losses, &mut self.buffer);
+            RecordingWriter::end_after(self.writer.flushed(), &losses, &mut self.buffer);
             self.flush();
         }
         let (whole, extent) = self.written;
@@ -151,7 +151,7 @@ impl<S: Store> RecordingFile<S> {
             losses.not_written = self.not_written;
             let mut end = Vec::new();
             if whole > 0 {
-                Writer::end_after(extent, &losses, &mut end);
+                RecordingWriter::end_after(extent, &losses, &mut end);
             }
             // Half a block was removed when writing ended, so there may be room. Without its end the recording is cut,
             // and readable up to there.
@@ -159,7 +159,7 @@ impl<S: Store> RecordingFile<S> {
                 let _ = self.file.cut(whole);
             }
         }
-        Ended { accesses: extent.accesses, losses, failed: self.failed }
+        RecordingEnd { accesses: extent.accesses, losses, failed: self.failed }
     }
 
     fn block_ended(&mut self) {
@@ -192,7 +192,7 @@ impl<S: Store> RecordingFile<S> {
         let failed = format!(
             "{}: writing ended after {}; {} can be read up to there",
             sonar_mongo::without_number(&error.to_string()),
-            Size(whole),
+            ByteSize(whole),
             self.path.display()
         );
         eprintln!("mongosonar: {failed}; accesses are counted on");
@@ -219,7 +219,7 @@ fn write(to: &mut impl Write, bytes: &[u8]) -> (usize, Option<io::Error>) {
 mod tests {
     use sonar_core::Timestamp;
     use sonar_core::files::AccessKind;
-    use sonar_decode::io_file::{Block, Parser, Step};
+    use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
 
     use super::*;
 
@@ -240,12 +240,12 @@ mod tests {
 
     /// Accesses in a recording, and accesses that were not written; `None` if its end is missing.
     fn held(bytes: &[u8]) -> (u64, Option<u64>) {
-        let (mut parser, mut rest, mut accesses, mut lost) = (Parser::new(), bytes, 0, None);
+        let (mut parser, mut rest, mut accesses, mut lost) = (RecordingParser::new(), bytes, 0, None);
         while !rest.is_empty() {
-            let Step::Block { block, consumed } = parser.next(rest).unwrap() else { break };
+            let RecordingStep::Block { block, consumed } = parser.next(rest).unwrap() else { break };
             match block {
-                Block::Accesses(block) => accesses += block.count() as u64,
-                Block::Lost(counts) => lost = Some(counts.losses().not_written),
+                RecordingBlock::Accesses(block) => accesses += block.count() as u64,
+                RecordingBlock::Lost(counts) => lost = Some(counts.losses().not_written),
                 _ => {}
             }
             rest = &rest[consumed..];
@@ -254,12 +254,12 @@ mod tests {
     }
 
     /// A disk with room for so many bytes.
-    struct Small {
+    struct SmallDisk {
         bytes: Vec<u8>,
         room: usize,
     }
 
-    impl Write for Small {
+    impl Write for SmallDisk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let taken = bytes.len().min(self.room - self.bytes.len()).min(9_999);
             if taken == 0 {
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    impl Store for &mut Small {
+    impl Store for &mut SmallDisk {
         fn cut(&mut self, length: u64) -> io::Result<()> {
             self.bytes.truncate(length as usize);
             Ok(())
@@ -290,9 +290,9 @@ mod tests {
     fn a_disk_that_is_full_leaves_whole_blocks_and_the_count_of_the_rest() {
         let count = 200_000;
         for room in [0, 11, 5_000, 100_000, 1_500_000, 2_000_001, 1 << 30] {
-            let mut disk = Small { bytes: Vec::new(), room };
+            let mut disk = SmallDisk { bytes: Vec::new(), room };
             let mut buffer = Vec::new();
-            let writer = Writer::begin(&[("host", "here")], &mut buffer);
+            let writer = RecordingWriter::begin(&[("host", "here")], &mut buffer);
             let mut recording = RecordingFile::new(&mut disk, Path::new("x.msio"), (writer, buffer));
             recording.file(&FileEntry { file: 1, device: 1, inode: 1, path: "/db/a.wt" });
             (0..count).for_each(|number| recording.access(&access(number)));
@@ -316,9 +316,9 @@ mod tests {
 
     #[test]
     fn without_room_for_its_end_a_recording_is_cut_after_a_whole_block() {
-        let mut disk = Small { bytes: Vec::new(), room: usize::MAX };
+        let mut disk = SmallDisk { bytes: Vec::new(), room: usize::MAX };
         let mut buffer = Vec::new();
-        let writer = Writer::begin(&[("host", "here")], &mut buffer);
+        let writer = RecordingWriter::begin(&[("host", "here")], &mut buffer);
         let mut recording = RecordingFile::new(&mut disk, Path::new("x.msio"), (writer, buffer));
         (0..100).for_each(|number| recording.access(&access(number)));
         recording.writer.flush(&mut recording.buffer);

@@ -8,24 +8,24 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use sonar_core::files::verdict::Finding;
 use sonar_core::files::worth::{MIN_DOCUMENTS, WORTH_FROM};
-use sonar_core::files::{FileRole, SampleRead, Verdict, Worth, judge_file, worth};
+use sonar_core::files::{FileRole, FilesVerdict, SampleRead, Worth, judge_file, worth};
 use sonar_mongo::Server;
-use sonar_mongo::reorder::{Plan, Sample, Stage};
+use sonar_mongo::reorder::{ReorderPlan, ReorderStage, Sample};
 use sonar_view::kit::{Count, Nanos, escape};
 
 use super::args::IoReorderArgs;
 use super::device_reads::DeviceReads;
-use super::report::{Loaded, load};
+use super::report::{LoadedRecording, load};
 use crate::exit::OK;
 use crate::progress;
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &IoReorderArgs) -> Result<u8> {
-    let stop = stop::listen(Ending::Careful)?.requests().clone();
+    let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
     let server = Server::connect(args.server.target()?, 2)?;
     let mut shown = StageProgress { stage: None, bar: ProgressBar::hidden() };
-    let mut progress = |stage: Stage, done: u64, total: u64| shown.show(stage, done, total);
+    let mut progress = |stage: ReorderStage, done: u64, total: u64| shown.show(stage, done, total);
     let mut out = io::stdout().lock();
     if args.clean {
         let cleaned = server.reorder_clean(&args.namespace, &stop, &mut progress)?;
@@ -73,7 +73,7 @@ fn nanos(time: std::time::Duration) -> Nanos {
 }
 
 /// What the samples show.
-fn judged(plan: &Plan) -> Worth {
+fn judged(plan: &ReorderPlan) -> Worth {
     let read = |sample: &Sample| SampleRead {
         documents: sample.documents,
         time: sample.time,
@@ -132,7 +132,7 @@ fn advised(worth: Worth, args: &IoReorderArgs) -> String {
 }
 
 /// What it would do and take.
-fn describe(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
+fn describe(plan: &ReorderPlan, args: &IoReorderArgs, server: &str) -> Vec<String> {
     let mut lines = vec![format!(
         "{} on {}: {} documents, {}B, {}B on the disk, {} indexes beside _id, {}B all indexes",
         escape(&args.namespace),
@@ -188,7 +188,7 @@ fn describe(plan: &Plan, args: &IoReorderArgs, server: &str) -> Vec<String> {
 }
 
 /// Whether it is worth it, from a recording: each sentence is a line.
-fn recorded(path: &Path, plan: &Plan, namespace: &str) -> Result<Vec<String>> {
+fn recorded(path: &Path, plan: &ReorderPlan, namespace: &str) -> Result<Vec<String>> {
     let loaded = load(path)?;
     let name = path.display().to_string();
     let name = escape(&name);
@@ -214,7 +214,7 @@ fn recorded(path: &Path, plan: &Plan, namespace: &str) -> Result<Vec<String>> {
 }
 
 /// The collection's file: by the name that it was given when it was recorded, else by the server's ident.
-fn file_of(loaded: &Loaded, namespace: &str, ident: Option<&str>) -> Option<u32> {
+fn file_of(loaded: &LoadedRecording, namespace: &str, ident: Option<&str>) -> Option<u32> {
     let labelled = loaded.labels.iter().filter(|(_, label)| *label == namespace).map(|(file, _)| *file);
     let is_ident = |path: &str| {
         let found = path.strip_suffix(".wt").zip(ident).and_then(|(path, ident)| path.strip_suffix(ident));
@@ -227,7 +227,7 @@ fn file_of(loaded: &Loaded, namespace: &str, ident: Option<&str>) -> Option<u32>
 }
 
 /// What the reads of one file say of another order; `None` where there are none.
-fn advice(loaded: &Loaded, file: u32, namespace: &str, key: &str) -> Option<Vec<String>> {
+fn advice(loaded: &LoadedRecording, file: u32, namespace: &str, key: &str) -> Option<Vec<String>> {
     let role = |file: u32| FileRole::of(loaded.files.get(&file).map_or("", String::as_str));
     let thread_role = |thread| loaded.recording().thread_role(thread);
     let verdict = judge_file(&loaded.analysis, file, |_| FileRole::Collection, thread_role)?;
@@ -288,18 +288,18 @@ fn advice(loaded: &Loaded, file: u32, namespace: &str, key: &str) -> Option<Vec<
 }
 
 /// Whether enough reads waited for the device: each is of a document at least.
-fn is_measured(verdict: &Verdict) -> bool {
+fn is_measured(verdict: &FilesVerdict) -> bool {
     verdict.device_reads.is_some_and(|reads| reads >= MIN_DOCUMENTS)
 }
 
 /// A bar on a terminal, a line for each stage elsewhere.
 struct StageProgress {
-    stage: Option<Stage>,
+    stage: Option<ReorderStage>,
     bar: ProgressBar,
 }
 
 impl StageProgress {
-    fn show(&mut self, stage: Stage, done: u64, total: u64) {
+    fn show(&mut self, stage: ReorderStage, done: u64, total: u64) {
         if self.stage.replace(stage) != Some(stage) {
             self.bar.finish_and_clear();
             self.bar = progress::bar(total, "{msg:30} [{bar:40}] {pos} of {len}").with_message(stage.name());

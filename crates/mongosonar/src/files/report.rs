@@ -7,13 +7,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
-use sonar_decode::io_file::{Block, Parser, Step};
-use sonar_view::files::{Bench, Recording, json, text};
+use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
+use sonar_view::files::{DiskBench, Recording, json, text};
 use sonar_view::kit::{Fitting, escape};
 
 use super::args::IoReportArgs;
 use super::{DEVICE, HOLDS};
-use crate::content::{self, Content};
+use crate::content::{self, FileContent};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::{input, outfile, page, screen};
 
@@ -22,7 +22,7 @@ const MAX_NAMES: usize = 65_536;
 
 /// A recording, read to its end or as far as it goes.
 #[derive(Default)]
-pub struct Loaded {
+pub struct LoadedRecording {
     /// The name of its file.
     pub source: String,
     pub analysis: Analysis,
@@ -33,7 +33,7 @@ pub struct Loaded {
     pub info: Vec<(String, String)>,
     pub devices: HashMap<u32, u64>,
     pub device_names: HashMap<u64, String>,
-    pub bench: Option<Bench>,
+    pub bench: Option<DiskBench>,
     pub damage: Option<String>,
     /// Accesses to files of pseudo file systems, which no other figure includes.
     left_out: u64,
@@ -48,7 +48,7 @@ fn is_pseudo(path: &str, device: u64) -> bool {
     major == 0 && ["/proc/", "/sys/"].iter().any(|point| path.starts_with(point))
 }
 
-impl Loaded {
+impl LoadedRecording {
     /// For the views.
     pub fn recording(&self) -> Recording<'_> {
         Recording {
@@ -96,9 +96,9 @@ pub fn run(args: &IoReportArgs) -> Result<u8> {
 }
 
 /// The reads that a run of `disk bench` measured.
-fn bench(path: &Path) -> Result<Bench> {
+fn bench(path: &Path) -> Result<DiskBench> {
     let run = crate::disk::compare::read(path)?;
-    Bench::of(&run).map_err(|why| anyhow!("{}: {why}", path.display()))
+    DiskBench::of(&run).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
 /// Prints every access, one per line.
@@ -125,14 +125,14 @@ fn list(recording: &Path) -> Result<u8> {
         )
     };
     let damage = blocks(recording, |block| match block {
-        Block::Files(mut entries) => {
+        RecordingBlock::Files(mut entries) => {
             for file in (&mut entries).filter(|file| !file.path.is_empty()) {
                 if files.len() < MAX_NAMES || files.contains_key(&file.file) {
                     files.insert(file.file, file.path.into());
                 }
             }
         }
-        Block::Accesses(mut accesses) if failed.is_none() => {
+        RecordingBlock::Accesses(mut accesses) if failed.is_none() => {
             failed = accesses.try_for_each(|access| line(&access, &files)).err();
         }
         _ => {}
@@ -155,7 +155,7 @@ const PICTURES: usize = 6;
 
 /// Pictures of the files on which most time was spent in reads, for the page. Reads the recording again, as only now
 /// the ends of both axes are known.
-fn pictures(recording: &Path, loaded: &Loaded) -> Result<Vec<(u32, Density)>> {
+fn pictures(recording: &Path, loaded: &LoadedRecording) -> Result<Vec<(u32, Density)>> {
     if !input::is_rereadable(recording) {
         return Err(usage!("a page reads the recording twice, which no pipe can be: give it as a file"));
     }
@@ -180,15 +180,15 @@ fn pictures(recording: &Path, loaded: &Loaded) -> Result<Vec<(u32, Density)>> {
 }
 
 /// Reads a recording; files of pseudo file systems are left out.
-pub fn load(path: &Path) -> Result<Loaded> {
+pub fn load(path: &Path) -> Result<LoadedRecording> {
     load_as(path, false)
 }
 
-fn load_as(path: &Path, with_pseudo: bool) -> Result<Loaded> {
-    let mut loaded = Loaded {
+fn load_as(path: &Path, with_pseudo: bool) -> Result<LoadedRecording> {
+    let mut loaded = LoadedRecording {
         source: path.display().to_string(),
         pseudo: (!with_pseudo).then(Default::default),
-        ..Loaded::default()
+        ..LoadedRecording::default()
     };
     let damage = blocks(path, |block| loaded.block(block))?;
     loaded.damage = loaded.damage.or(damage);
@@ -199,7 +199,7 @@ fn load_as(path: &Path, with_pseudo: bool) -> Result<Loaded> {
 /// Passes on every access of a recording, up to where it is cut.
 pub fn each_access(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<()> {
     blocks(path, |block| {
-        if let Block::Accesses(accesses) = block {
+        if let RecordingBlock::Accesses(accesses) = block {
             accesses.for_each(|access| each(&access));
         }
     })?;
@@ -207,25 +207,25 @@ pub fn each_access(path: &Path, mut each: impl FnMut(&IoAccess)) -> Result<()> {
 }
 
 /// Passes on the blocks of a recording; returns why it is cut, if it is.
-fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>> {
+fn blocks(path: &Path, mut each: impl FnMut(RecordingBlock<'_>)) -> Result<Option<String>> {
     let name = path.display();
     let mut input: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
         Box::new(File::open(path).with_context(|| format!("cannot open {name}"))?)
     };
-    let mut parser = Parser::new();
+    let mut parser = RecordingParser::new();
     let mut buffer = vec![0; 256 * 1024];
     let (mut start, mut end) = (0, 0);
     let mut foreign = true;
     loop {
         match parser.next(&buffer[start..end]) {
-            Ok(Step::Block { block, consumed }) => {
+            Ok(RecordingStep::Block { block, consumed }) => {
                 foreign = false;
                 each(block);
                 start += consumed;
             }
-            Ok(Step::Need { at_least }) => {
+            Ok(RecordingStep::Need { at_least }) => {
                 buffer.copy_within(start..end, 0);
                 (start, end) = (0, end - start);
                 if buffer.len() < at_least {
@@ -241,7 +241,7 @@ fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>
                         if foreign {
                             bail!(
                                 "{name}: {}",
-                                content::instead(&buffer[..end], &mut input, Content::Accesses, &error)
+                                content::instead(&buffer[..end], &mut input, FileContent::Accesses, &error)
                             );
                         }
                         return Ok(Some(error.to_string()));
@@ -252,7 +252,7 @@ fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>
             Err(error) if foreign => {
                 bail!(
                     "{name}: {}",
-                    content::instead(&buffer[start..end], &mut input, Content::Accesses, &error)
+                    content::instead(&buffer[start..end], &mut input, FileContent::Accesses, &error)
                 )
             }
             Err(error) => return Ok(Some(error.to_string())),
@@ -260,7 +260,7 @@ fn blocks(path: &Path, mut each: impl FnMut(Block<'_>)) -> Result<Option<String>
     }
 }
 
-impl Loaded {
+impl LoadedRecording {
     /// Whether accesses to this file are left out.
     fn leaves_out(&mut self, file: u32, path: &str, device: u64) -> bool {
         let Some((devices, files)) = &mut self.pseudo else { return false };
@@ -275,11 +275,11 @@ impl Loaded {
         out
     }
 
-    fn block(&mut self, block: Block<'_>) {
+    fn block(&mut self, block: RecordingBlock<'_>) {
         let mut damaged = false;
         match block {
-            Block::Other => {}
-            Block::Info(mut info) => {
+            RecordingBlock::Other => {}
+            RecordingBlock::Info(mut info) => {
                 for (key, value) in &mut info {
                     if let Some(file) = key.strip_prefix(HOLDS).and_then(|file| file.parse().ok()) {
                         if self.labels.len() < MAX_NAMES {
@@ -298,7 +298,7 @@ impl Loaded {
                 }
                 damaged = info.is_damaged();
             }
-            Block::Files(mut files) => {
+            RecordingBlock::Files(mut files) => {
                 for file in &mut files {
                     if self.leaves_out(file.file, file.path, file.device) {
                         continue;
@@ -310,7 +310,7 @@ impl Loaded {
                 }
                 damaged = files.is_damaged();
             }
-            Block::Threads(mut threads) => {
+            RecordingBlock::Threads(mut threads) => {
                 for thread in &mut threads {
                     if self.threads.len() < MAX_NAMES || self.threads.contains_key(&thread.thread) {
                         self.threads.insert(thread.thread, thread.name.into());
@@ -318,7 +318,7 @@ impl Loaded {
                 }
                 damaged = threads.is_damaged();
             }
-            Block::Accesses(mut accesses) => {
+            RecordingBlock::Accesses(mut accesses) => {
                 for access in &mut accesses {
                     if self.pseudo.as_ref().is_some_and(|(_, files)| files.contains(&access.file)) {
                         self.left_out += 1;
@@ -328,8 +328,8 @@ impl Loaded {
                 }
                 damaged = accesses.is_damaged();
             }
-            Block::Lost(lost) => self.losses = lost.losses(),
-            Block::End { accesses } => {
+            RecordingBlock::Lost(lost) => self.losses = lost.losses(),
+            RecordingBlock::End { accesses } => {
                 let held = self.analysis.accesses() + self.left_out;
                 if accesses != held {
                     self.damage.get_or_insert_with(|| {

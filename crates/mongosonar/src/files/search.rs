@@ -25,7 +25,7 @@ const MAX_ANSWER: usize = 65_536;
 const ALL: u32 = 0;
 
 /// Finds processes called mongod.
-pub struct Search {
+pub struct ServerSearch {
     local: Local,
     remote: Option<Remote>,
 }
@@ -37,7 +37,7 @@ struct Remote {
     socket: UnixStream,
 }
 
-impl Search {
+impl ServerSearch {
     /// On this host.
     pub fn new(host: Host) -> Self {
         Self { local: Local { host, by_folder: false, by_path: false }, remote: None }
@@ -227,7 +227,7 @@ mod tests {
         proc.process(102, "worker", "/opt/bin/mongod (deleted)");
         proc.process(103, "mongodump", "/usr/bin/mongodump");
         proc.process(104, "mongod", "/usr/bin/mongod");
-        let mut search = Search::new(proc.host());
+        let mut search = ServerSearch::new(proc.host());
         assert_eq!(search.all(), [100, 102, 104]);
         // It has ended, and is not collected yet.
         proc.state(104, "Z");

@@ -12,13 +12,13 @@ pub type Released = (FileKey, Option<u32>);
 
 /// Files by their number.
 pub struct FileTable<T> {
-    files: HashMap<u32, Entry<T>>,
+    files: HashMap<u32, TableFile<T>>,
     /// Ignored files, the oldest first.
     ignored: VecDeque<FileKey>,
     most: usize,
 }
 
-struct Entry<T> {
+struct TableFile<T> {
     key: FileKey,
     /// When it was last used, on the caller's clock.
     used: u64,
@@ -42,7 +42,7 @@ impl<T> FileTable<T> {
 
     /// Adds a file with this number, which another file may have had before.
     pub fn insert(&mut self, number: u32, key: FileKey, used: u64, value: T) {
-        self.files.insert(number, Entry { key, used, value });
+        self.files.insert(number, TableFile { key, used, value });
     }
 
     /// Adds an ignored file.

@@ -13,7 +13,7 @@ use crate::values::{parse_duration, parse_scaled};
 
 /// The server, as an option or, as `mongostat` takes it, as an argument.
 #[derive(Args, Debug, Clone)]
-pub struct Connection {
+pub struct ServerChoice {
     /// The server, as --uri takes it [default: what the environment variable MONGOSONAR_URI says, else localhost:27017]
     #[arg(value_name = "URI", conflicts_with_all = ["uri", "host", "port"])]
     pub address: Option<String>,
@@ -21,7 +21,7 @@ pub struct Connection {
     pub server: ServerArgs,
 }
 
-impl Connection {
+impl ServerChoice {
     /// The server that is meant.
     pub fn target(&self) -> anyhow::Result<Target> {
         match &self.address {
@@ -110,7 +110,7 @@ pub struct TailArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: ServerChoice,
 }
 
 const REPORT_EXAMPLES: &str = "\
@@ -184,7 +184,7 @@ pub struct ImpactArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: ServerChoice,
 }
 
 #[derive(Args, Debug)]
@@ -195,7 +195,7 @@ pub struct StatusArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: ServerChoice,
 }
 
 #[derive(Args, Debug)]
@@ -227,7 +227,7 @@ pub struct SetArgs {
     #[arg(long, requires = "duration")]
     pub keep_size: bool,
     #[command(flatten)]
-    pub connection: Connection,
+    pub connection: ServerChoice,
 }
 
 /// A share, 0 to 1.

@@ -5,22 +5,22 @@ use std::io;
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
-use sonar_core::impact::{Counters, Variant};
+use sonar_core::impact::{ImpactCounters, Variant};
 use sonar_mongo::load::{Measurement, Progress, ServerFacts};
-use sonar_mongo::{Error, Server};
+use sonar_mongo::{Server, ServerError};
 use sonar_sys::Host;
-use sonar_sys::host::devices::Counted;
+use sonar_sys::host::devices::DeviceCounters;
 use sonar_view::kit::{Count, Fitting, Nanos, escape};
 use sonar_view::profiler::impact::{self, ImpactReport, Site};
 
 use super::args::ImpactArgs;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::{OK, usage};
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 use crate::{outfile, page, progress, screen};
 
 pub fn run(args: &ImpactArgs) -> Result<u8> {
-    let stop = stop::listen(Ending::Careful)?.requests().clone();
+    let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
     let mut clients = if args.clients.is_empty() { vec![1, 2, 4, 8, 16, 32] } else { args.clients.clone() };
     clients.sort_unstable();
     clients.dedup();
@@ -97,7 +97,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
 
 fn done<T>(measured: sonar_mongo::Result<T>) -> Result<T> {
     match measured {
-        Err(Error::Stopped) => {
+        Err(ServerError::Stopped) => {
             bail!("stopped; everything created on the server was removed, and its profiler restored")
         }
         other => Ok(other?),
@@ -148,11 +148,11 @@ fn here(facts: &ServerFacts) -> Option<u32> {
 }
 
 /// What this machine knows.
-fn counters(facts: &ServerFacts) -> Counters {
+fn counters(facts: &ServerFacts) -> ImpactCounters {
     let host = Host::live();
     let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let here = here(facts);
-    Counters {
+    ImpactCounters {
         server_cpu_ns: here.and_then(|pid| host.stat(pid)).map(|stat| ns(stat.cpu)),
         client_cpu_ns: host.stat(std::process::id()).map(|stat| ns(stat.cpu)),
         host_busy_ns: here.and_then(|_| host.processors().ok()).map(|found| ns(found.busy())),
@@ -162,12 +162,12 @@ fn counters(facts: &ServerFacts) -> Counters {
             .and_then(|path| fs::metadata(path).ok())
             .filter(|file| file.is_file())
             .map(|file| file.len()),
-        ..Counters::default()
+        ..ImpactCounters::default()
     }
 }
 
 /// Time that the busiest disk was busy with requests since the host started.
-fn busiest(disks: &[Counted]) -> u64 {
+fn busiest(disks: &[DeviceCounters]) -> u64 {
     disks.iter().map(|disk| disk.counters.busy_ms).max().unwrap_or(0).saturating_mul(1_000_000)
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sonar_decode::profile::Profile;
-use sonar_mongo::tail::{Event, Tail, Tailing};
+use sonar_mongo::tail::{Tail, TailEvent, Tailing};
 use sonar_mongo::{Server, Target, is_connection_string, is_host_and_port};
 use sonar_view::kit::{Nanos, escape};
 
@@ -13,7 +13,7 @@ use super::args::{Databases, ReportArgs};
 use super::tail::message;
 use crate::digest::{self, Collector};
 use crate::exit::usage;
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 
 /// How often it checks whether the time is over.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,7 +43,7 @@ fn address(path: &Path) -> Option<&str> {
 }
 
 fn live(args: &ReportArgs, target: Target) -> Result<u8> {
-    let stop = stop::listen(Ending::Prompt)?.requests().clone();
+    let stop = stop::listen(StopBehavior::Prompt)?.requests().clone();
     let server = Server::connect(target, 2)?;
     digest::profiles_of(&args.digest, &server, |profile, collect| match args.duration {
         Some(time) => {
@@ -79,10 +79,10 @@ fn follow(
 ) -> Result<()> {
     while goes_on() {
         match tail.next(LOOK) {
-            Ok(Some(Event::Documents { batch, .. })) => {
+            Ok(Some(TailEvent::Documents { batch, .. })) => {
                 batch.documents().for_each(|document| profile.document(document.as_bytes(), collect));
             }
-            Ok(Some(Event::Failed { error, .. })) => return Err(error.into()),
+            Ok(Some(TailEvent::Failed { error, .. })) => return Err(error.into()),
             Ok(Some(other)) => eprintln!("{}", message(&other)),
             Ok(None) => {}
             Err(_) => break,

@@ -4,20 +4,22 @@ use std::io::{self, Write};
 
 use anyhow::{Result, bail};
 use sonar_core::profiler;
-use sonar_mongo::control::{self, DEFAULT_BYTES, Settings, State, Step, Wanted};
-use sonar_mongo::{Server, Stop};
-use sonar_view::kit::{Nanos, Size, escape};
+use sonar_mongo::control::{
+    self, DEFAULT_BYTES, ProfilerSettings, ProfilerState, SettingsChange, SettingsStep,
+};
+use sonar_mongo::{Server, StopFlag};
+use sonar_view::kit::{ByteSize, Nanos, escape};
 
 use super::args::SetArgs;
 use crate::exit::{OK, usage};
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 
 pub fn run(args: &SetArgs) -> Result<u8> {
     let wanted = wanted(args)?;
     if args.databases.db.is_empty() && !args.databases.all_dbs {
         return Err(usage!("which databases? Name them with --db NAME, or take all with --all-dbs"));
     }
-    let stop = stop::listen(Ending::Careful)?.requests().clone();
+    let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
     let server = Server::connect(args.connection.target()?, 1)?;
     let databases = super::databases(&server, &args.databases, false)?;
     if databases.is_empty() {
@@ -62,7 +64,8 @@ pub fn run(args: &SetArgs) -> Result<u8> {
                 eprintln!("cannot restore the profiler yet ({error}); trying again, Ctrl-C gives up");
             }
         });
-    let back: Vec<State> = was.iter().filter(|state| done.contains(&state.database)).cloned().collect();
+    let back: Vec<ProfilerState> =
+        was.iter().filter(|state| done.contains(&state.database)).cloned().collect();
     if let Some(error) = failed {
         // What was put back counts, also where its state cannot be read any more.
         say_state(&server, &back, "again", |state| Some(state.settings.clone())).ok();
@@ -82,9 +85,9 @@ pub fn run(args: &SetArgs) -> Result<u8> {
 /// The server did not answer.
 fn say_state(
     server: &Server,
-    was: &[State],
+    was: &[ProfilerState],
     word: &str,
-    expected: impl Fn(&State) -> Option<Settings>,
+    expected: impl Fn(&ProfilerState) -> Option<ProfilerSettings>,
 ) -> Result<()> {
     for state in was {
         let now = server.profiler(&state.database)?;
@@ -97,7 +100,7 @@ fn say_state(
 }
 
 /// Which settings are not as they were set, in words.
-fn differences(wanted: &Settings, is: &Settings) -> Option<String> {
+fn differences(wanted: &ProfilerSettings, is: &ProfilerSettings) -> Option<String> {
     fn of<T: PartialEq>(name: &str, wanted: &T, is: &T) -> Option<String> {
         (wanted != is).then(|| name.to_owned())
     }
@@ -115,7 +118,7 @@ fn differences(wanted: &Settings, is: &Settings) -> Option<String> {
 }
 
 /// Sets it database by database.
-fn set(server: &Server, was: &[State], wanted: &Wanted, stop: &Stop) -> Result<()> {
+fn set(server: &Server, was: &[ProfilerState], wanted: &SettingsChange, stop: &StopFlag) -> Result<()> {
     for state in was {
         if stop.is_set() {
             return Ok(());
@@ -123,13 +126,13 @@ fn set(server: &Server, was: &[State], wanted: &Wanted, stop: &Stop) -> Result<(
         // Another database before this one may have changed what is the whole server's.
         let now = server.profiler(&state.database)?;
         let steps = control::plan(&now, wanted);
-        let resized = steps.iter().any(|step| matches!(step, Step::Create(_)));
+        let resized = steps.iter().any(|step| matches!(step, SettingsStep::Create(_)));
         let taken = server.take(&state.database, &now.settings, &steps, |_| {});
         if let Err(error) = taken {
             if resized {
                 // Not left switched off half-way.
-                let off = Settings { level: 0, ..now.settings.clone() };
-                server.take(&state.database, &off, &[Step::Set(now.settings.clone())], |_| {}).ok();
+                let off = ProfilerSettings { level: 0, ..now.settings.clone() };
+                server.take(&state.database, &off, &[SettingsStep::Set(now.settings.clone())], |_| {}).ok();
             }
             return Err(error.into());
         }
@@ -137,13 +140,13 @@ fn set(server: &Server, was: &[State], wanted: &Wanted, stop: &Stop) -> Result<(
     Ok(())
 }
 
-fn wanted(args: &SetArgs) -> Result<Wanted> {
+fn wanted(args: &SetArgs) -> Result<SettingsChange> {
     let filter = match args.filter.as_deref() {
         None => None,
         Some("unset") => Some(None),
         Some(text) => Some(Some(control::parse_filter(text)?)),
     };
-    let wanted = Wanted {
+    let wanted = SettingsChange {
         level: args.level,
         slow_ms: args.slowms,
         sample_rate: args.sample_rate,
@@ -151,7 +154,7 @@ fn wanted(args: &SetArgs) -> Result<Wanted> {
         rate_limit: args.rate_limit,
         size_bytes: args.size,
     };
-    if wanted == Wanted::default() {
+    if wanted == SettingsChange::default() {
         return Err(usage!(
             "nothing to set: give --level, --slowms, --sample-rate, --filter, --rate-limit or --size"
         ));
@@ -160,7 +163,7 @@ fn wanted(args: &SetArgs) -> Result<Wanted> {
 }
 
 /// What level 2 writes, in words: to `system.profile`, and with some versions and settings to the log.
-fn what_level_2_writes(version: (u32, u32, u32), settings: &Settings) -> String {
+fn what_level_2_writes(version: (u32, u32, u32), settings: &ProfilerSettings) -> String {
     let log = if profiler::level_2_logs_all(version) {
         "and to the log too, as servers before 4.4 do"
     } else if settings.filter.is_some() {
@@ -174,7 +177,7 @@ fn what_level_2_writes(version: (u32, u32, u32), settings: &Settings) -> String 
 }
 
 /// What it costs, before it costs it.
-fn warn(server: &Server, was: &[State], wanted: &Wanted, args: &SetArgs) {
+fn warn(server: &Server, was: &[ProfilerState], wanted: &SettingsChange, args: &SetArgs) {
     if wanted.level == Some(2) && was.iter().any(|state| state.settings.level != 2) {
         let settings = was.first().map(|state| state.settings.with(wanted)).unwrap_or_default();
         eprintln!(
@@ -211,7 +214,7 @@ fn warn(server: &Server, was: &[State], wanted: &Wanted, args: &SetArgs) {
 }
 
 /// In one line.
-fn describe(settings: &Settings, state: &State) -> String {
+fn describe(settings: &ProfilerSettings, state: &ProfilerState) -> String {
     let mut text = format!("level {}", settings.level);
     if let Some(ms) = settings.slow_ms {
         text.push_str(&format!(", slowms {ms}"));
@@ -229,11 +232,11 @@ fn describe(settings: &Settings, state: &State) -> String {
     match state.collection {
         None if settings.level == 0 => text.push_str(", no system.profile"),
         // The server makes it when it writes to it first.
-        None => text.push_str(&format!(", no system.profile yet (made with {})", Size(DEFAULT_BYTES))),
+        None => text.push_str(&format!(", no system.profile yet (made with {})", ByteSize(DEFAULT_BYTES))),
         Some(fill) => {
             text.push_str(", system.profile");
             if let Some(bytes) = fill.max_bytes {
-                text.push_str(&format!(" of {}", Size(bytes)));
+                text.push_str(&format!(" of {}", ByteSize(bytes)));
             }
             let plural = if fill.documents == 1 { "" } else { "s" };
             text.push_str(&format!(" with {} document{plural}", fill.documents));
@@ -250,9 +253,10 @@ mod tests {
 
     #[test]
     fn what_level_2_writes_depends_on_version_and_settings() {
-        let slow = Settings { slow_ms: Some(100), ..Settings::default() };
-        let all = Settings { slow_ms: Some(0), ..Settings::default() };
-        let filtered = Settings { filter: Some(control::parse_filter("{}").unwrap()), ..slow.clone() };
+        let slow = ProfilerSettings { slow_ms: Some(100), ..ProfilerSettings::default() };
+        let all = ProfilerSettings { slow_ms: Some(0), ..ProfilerSettings::default() };
+        let filtered =
+            ProfilerSettings { filter: Some(control::parse_filter("{}").unwrap()), ..slow.clone() };
         // Measured: a real 4.0 logs each operation, a real 4.4.6 0 to 40 bytes a second.
         assert!(what_level_2_writes((4, 0, 28), &slow).contains("and to the log too"));
         for version in [(4, 4, 6), (5, 0, 0), (8, 0, 4)] {
@@ -266,12 +270,12 @@ mod tests {
 
     #[test]
     fn a_state_is_described_as_it_is() {
-        let none = State::default();
+        let none = ProfilerState::default();
         assert_eq!(describe(&none.settings, &none), "level 0, no filter, no system.profile");
-        let two = Settings { level: 2, ..Settings::default() };
+        let two = ProfilerSettings { level: 2, ..ProfilerSettings::default() };
         assert!(describe(&two, &none).ends_with("no system.profile yet (made with 1MiB)"));
         let fill = Fill { max_bytes: Some(4 << 20), documents: 7, ..Fill::default() };
-        let held = State { collection: Some(fill), ..State::default() };
+        let held = ProfilerState { collection: Some(fill), ..ProfilerState::default() };
         assert!(
             describe(&held.settings, &held)
                 .ends_with("level 0, no filter, system.profile of 4MiB with 7 documents")
@@ -280,9 +284,14 @@ mod tests {
 
     #[test]
     fn what_a_server_did_not_take_is_named() {
-        let wanted = Settings { level: 2, slow_ms: Some(20), ..Settings::default() };
+        let wanted = ProfilerSettings { level: 2, slow_ms: Some(20), ..ProfilerSettings::default() };
         assert_eq!(differences(&wanted, &wanted), None);
-        let is = Settings { level: 1, slow_ms: Some(20), rate_limit: Some(5), ..Settings::default() };
+        let is = ProfilerSettings {
+            level: 1,
+            slow_ms: Some(20),
+            rate_limit: Some(5),
+            ..ProfilerSettings::default()
+        };
         assert_eq!(differences(&wanted, &is).as_deref(), Some("level, rate limit"));
     }
 }

@@ -3,8 +3,8 @@
 use std::io;
 
 use anyhow::Result;
-use sonar_mongo::control::{self, State};
-use sonar_mongo::{Error, Server};
+use sonar_mongo::control::{self, ProfilerState};
+use sonar_mongo::{Server, ServerError};
 use sonar_view::kit::Fitting;
 use sonar_view::profiler::status::{self, DatabaseProfile};
 
@@ -15,7 +15,7 @@ use crate::screen;
 pub fn run(args: &StatusArgs) -> Result<u8> {
     let server = Server::connect(args.connection.target()?, 1)?;
     let databases = super::databases(&server, &args.databases, true)?;
-    if let Err(error @ (Error::NoProfiler(_) | Error::Mongos(_))) = server.profiler("admin") {
+    if let Err(error @ (ServerError::NoProfiler(_) | ServerError::Mongos(_))) = server.profiler("admin") {
         return Err(error.into());
     }
     let mut rows = Vec::with_capacity(databases.len());
@@ -23,7 +23,7 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
         rows.push(match server.profiler(&database) {
             Ok(state) => row(state),
             // Of one database only; anything else is true of the server.
-            Err(error @ (Error::Unauthorized { .. } | Error::Command { .. })) => {
+            Err(error @ (ServerError::Unauthorized { .. } | ServerError::Command { .. })) => {
                 DatabaseProfile { database, error: Some(error.to_string()), ..DatabaseProfile::default() }
             }
             Err(error) => return Err(error.into()),
@@ -39,7 +39,7 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
 }
 
 /// As it is shown.
-pub fn row(state: State) -> DatabaseProfile {
+pub fn row(state: ProfilerState) -> DatabaseProfile {
     DatabaseProfile {
         database: state.database,
         level: Some(state.settings.level),

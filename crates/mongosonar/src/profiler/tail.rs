@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sonar_core::{Execution, Identity, Operation};
-use sonar_decode::entry::Sink;
+use sonar_decode::entry::EntrySink;
 use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
-use sonar_mongo::tail::{Event, Missed, Tailing};
+use sonar_mongo::tail::{Missed, TailEvent, Tailing};
 use sonar_view::kit::{Nanos, UNKNOWN, Zone, escape, or_unknown};
 use sonar_view::profiler::tail::{self as view, MissedDocuments, Profiled};
 use sonar_view::queries::Form;
@@ -16,13 +16,13 @@ use sonar_view::queries::Form;
 use super::args::TailArgs;
 use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::OK;
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 
 /// How long what is written may wait to be shown.
 const FLUSH: Duration = Duration::from_millis(200);
 
 pub fn run(args: &TailArgs) -> Result<u8> {
-    let stop = stop::listen(Ending::Prompt)?.requests().clone();
+    let stop = stop::listen(StopBehavior::Prompt)?.requests().clone();
     let server = Server::connect(args.connection.target()?, 2)?;
     let tailing = Tailing { databases: args.databases.db.clone(), last: args.lines };
     let mut tail = server.tail(&tailing, &stop)?;
@@ -51,7 +51,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
             Err(_) => break,
         };
         match event {
-            Event::Documents { batch, .. } => {
+            TailEvent::Documents { batch, .. } => {
                 for document in batch.documents() {
                     profile.document(document.as_bytes(), &mut out);
                     if let Some(error) = out.broken.take() {
@@ -64,7 +64,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
                     }
                 }
             }
-            Event::Missed(gap) => {
+            TailEvent::Missed(gap) => {
                 missed += gap.documents.or(gap.about).unwrap_or(0);
                 out.to.flush()?;
                 eprintln!("{}", describe(&gap));
@@ -79,7 +79,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
                     view::missed_json(&missed, &mut out.to)?;
                 }
             }
-            Event::Failed { database, error } => {
+            TailEvent::Failed { database, error } => {
                 eprintln!("{}{error}", prefix(&database));
                 failed = Some(error);
             }
@@ -121,37 +121,37 @@ fn describe(gap: &Missed) -> String {
 }
 
 /// The message about an event; empty for an operation.
-pub fn message(event: &Event) -> String {
+pub fn message(event: &TailEvent) -> String {
     match event {
-        Event::Missed(gap) => describe(gap),
-        Event::Lost { database, said } => {
+        TailEvent::Missed(gap) => describe(gap),
+        TailEvent::Lost { database, said } => {
             format!("{}connection lost ({}); trying again", prefix(database), escape(said))
         }
-        Event::Back { database, address, moved: false } => {
+        TailEvent::Back { database, address, moved: false } => {
             format!("{}following continues at {}", prefix(database), escape(address))
         }
-        Event::Back { database, address, moved: true } => format!(
+        TailEvent::Back { database, address, moved: true } => format!(
             "{}following continues at {}, another server: the last operations of the first one may be missing",
             prefix(database),
             escape(address)
         ),
-        Event::Level { database, was, now } => format!(
+        TailEvent::Level { database, was, now } => format!(
             "{}the profiling level is {now} now, it was {was}: a server that starts again takes that of its configuration",
             prefix(database)
         ),
-        Event::Nothing { database, level } => {
+        TailEvent::Nothing { database, level } => {
             let level = level.map_or_else(|| UNKNOWN.to_owned(), |level| level.to_string());
             format!(
                 "{}there is no system.profile (profiling level {level}); waiting for one",
                 prefix(database)
             )
         }
-        Event::Replaced { database } => format!(
+        TailEvent::Replaced { database } => format!(
             "{}system.profile was recreated (a resize?); its last documents before that are unknown",
             prefix(database)
         ),
-        Event::Failed { database, error } => format!("{}{error}", prefix(database)),
-        Event::Documents { .. } => String::new(),
+        TailEvent::Failed { database, error } => format!("{}{error}", prefix(database)),
+        TailEvent::Documents { .. } => String::new(),
     }
 }
 
@@ -162,7 +162,7 @@ struct Out<'a> {
     broken: Option<io::Error>,
 }
 
-impl Sink for Out<'_> {
+impl EntrySink for Out<'_> {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, _: u64) {
         let profiled = Profiled { op, identity, execution };
         let written = if self.json {

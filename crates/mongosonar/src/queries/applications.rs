@@ -17,7 +17,7 @@ use sonar_decode::Shared;
 use sonar_decode::log::Remotes;
 use sonar_mongo::{Server, Target};
 use sonar_sys::Host;
-use sonar_sys::host::listeners::Found;
+use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::regular;
 
@@ -38,10 +38,10 @@ const MOST_FILES: usize = 8;
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Files that hold one server's log, opened, the oldest first.
-type Log = Vec<File>;
+type ServerLog = Vec<File>;
 
 /// The port of a server that listens on a single one.
-fn only_port(listeners: &Found, pid: u32) -> Option<u16> {
+fn only_port(listeners: &FoundListeners, pid: u32) -> Option<u16> {
     let mut ports = listeners.listeners.iter().filter(|one| one.pid == pid).map(|one| one.address.port());
     let port = ports.next()?;
     // With several it is not known which one a client of the log came to.
@@ -52,7 +52,7 @@ fn only_port(listeners: &Found, pid: u32) -> Option<u16> {
 #[derive(Default)]
 pub struct Lookup {
     /// With the port of the server, where it is known.
-    logs: Vec<(Option<u16>, Log)>,
+    logs: Vec<(Option<u16>, ServerLog)>,
     server: Option<Target>,
     /// Whether the thread drops its privileges first.
     confined: bool,
@@ -152,7 +152,7 @@ fn left_out(connections: u64) -> Option<String> {
 
 /// The log of a running server: the file that its arguments or its configuration name, or else a log among its open
 /// files. Empty if there is none or it cannot be read.
-fn log_of_process(server: &Process) -> Log {
+fn log_of_process(server: &Process) -> ServerLog {
     let folder = server.folder();
     // A container has a root folder of its own.
     let root = folder.join("root");
@@ -195,8 +195,8 @@ fn continues(path: &Path, begin: &Path) -> bool {
 
 /// A log and the older ones beside it that a rotation left (`mongod.log.2024-05-01T00-00-00`), the oldest first.
 /// Compressed ones are left out. Empty if the log itself is not there.
-fn files_of(path: &Path) -> Log {
-    let Ok(newest) = regular::open(path) else { return Log::new() };
+fn files_of(path: &Path) -> ServerLog {
+    let Ok(newest) = regular::open(path) else { return ServerLog::new() };
     let siblings = || {
         let name = path.file_name()?.to_str()?.to_owned() + ".";
         let entries = fs::read_dir(path.parent()?).ok()?.flatten();
@@ -220,7 +220,7 @@ fn files_of(path: &Path) -> Log {
 }
 
 /// Reads the last [`MOST_BYTES`] of these files together, in order.
-fn read_files(files: Log, remotes: &mut Remotes) -> io::Result<()> {
+fn read_files(files: ServerLog, remotes: &mut Remotes) -> io::Result<()> {
     let mut room = MOST_BYTES;
     let mut parts = Vec::new();
     for mut file in files.into_iter().rev() {
@@ -262,9 +262,9 @@ mod tests {
     use super::*;
 
     /// A folder like `/proc`, removed at the end.
-    struct Tree(PathBuf);
+    struct ProcFixture(PathBuf);
 
-    impl Tree {
+    impl ProcFixture {
         fn new(name: &str) -> Self {
             let root = std::env::temp_dir().join(format!("mongosonar-apps-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&root);
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    impl Drop for Tree {
+    impl Drop for ProcFixture {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_log_is_found_by_the_arguments_by_the_configuration_and_among_open_files() {
-        let tree = Tree::new("ways");
+        let tree = ProcFixture::new("ways");
         tree.write("var/log/mongod.log", &line(1, "shop"));
         tree.arguments(&["--logpath", "/var/log/mongod.log"]);
         assert_eq!(tree.found(), ["shop"]);
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn a_log_that_was_renamed_or_removed_is_found_among_open_files() {
         for name in ["mongod.log", "mongod.log.1", "mongod.log.2024-05-01T00-00-00", "mongod.log (deleted)"] {
-            let tree = Tree::new("renamed");
+            let tree = ProcFixture::new("renamed");
             // Not where the arguments lead inside of the root of the process.
             let working = tree.0.join("working");
             fs::create_dir_all(working.join("logs")).unwrap();
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_pipe_in_place_of_a_log_or_a_configuration_is_not_waited_for() {
-        let tree = Tree::new("pipes");
+        let tree = ProcFixture::new("pipes");
         let pipe = tree.0.join("7/root/var/log/mongod.log");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         symlink(&pipe, tree.0.join("7/fd/1")).unwrap();
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn older_logs_are_read_too_and_the_newest_line_counts() {
-        let tree = Tree::new("rotated");
+        let tree = ProcFixture::new("rotated");
         tree.arguments(&["--logpath=/var/log/mongod.log"]);
         let old =
             tree.write("var/log/mongod.log.2024-05-01T00-00-00", &(line(1, "before") + &line(2, "pool")));
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn only_the_end_of_a_large_log_is_read_and_long_lines_are_passed_over() {
-        let tree = Tree::new("large");
+        let tree = ProcFixture::new("large");
         tree.arguments(&["--logpath=/var/log/mongod.log"]);
         let path = tree.write("var/log/mongod.log", &line(1, "too far back"));
         let mut file = File::options().append(true).open(&path).unwrap();

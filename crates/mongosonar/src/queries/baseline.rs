@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Baseline, DigestSettings, Source};
 use sonar_view::kit::Nanos;
-use sonar_view::queries::Classes;
+use sonar_view::queries::ClassSet;
 
 use crate::digest::{LoadedDigest, load, stop};
 use crate::input;
@@ -16,7 +16,7 @@ use crate::input;
 ///
 /// # Errors
 /// It cannot be read, or its rows are not by shape, or its shape ids follow other rules.
-pub fn load_from(path: &Path, classes: Classes) -> Result<Arc<Baseline>> {
+pub fn load_from(path: &Path, classes: ClassSet) -> Result<Arc<Baseline>> {
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
     let loaded = load(path, settings, classes, &stop()?).context("--baseline")?;

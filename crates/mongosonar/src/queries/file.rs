@@ -10,22 +10,22 @@ use anyhow::Result;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
-use sonar_view::queries::{Origin, Selection};
+use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::QueriesArgs;
-use super::output::Output;
-use super::packets::{self, End, PacketSink};
+use super::output::QueriesOutput;
+use super::packets::{self, CaptureEnd, PacketSink};
 use crate::exit::{OK, TRUNCATED};
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 
 /// Records operations in the open window, or writes them.
-struct Collect {
+struct WindowCollector {
     window: Window,
-    output: Output,
+    output: QueriesOutput,
     error: Option<io::Error>,
 }
 
-impl Sink for Collect {
+impl Sink for WindowCollector {
     fn operation(&mut self, op: &Operation<'_>) {
         self.window.record(op);
         if self.output.wants_each()
@@ -38,13 +38,13 @@ impl Sink for Collect {
 }
 
 /// One pass over a file.
-struct Run {
+struct FilePass {
     decoder: Decoder,
     shared: Arc<Shared>,
     /// Logs that say who was on a connection when the capture began.
     logs: Vec<PathBuf>,
     stop: Arc<AtomicBool>,
-    collect: Collect,
+    collect: WindowCollector,
     clock: Option<WindowClock>,
     total: Option<Window>,
     counted: Coverage,
@@ -66,16 +66,16 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         sample: args.sample.unwrap_or(0),
     };
     let window_settings = super::window_settings(args);
-    let stop = stop::listen(Ending::Prompt)?.flag().clone();
+    let stop = stop::listen(StopBehavior::Prompt)?.flag().clone();
     let shared = Arc::new(Shared::default());
-    let mut run = Run {
+    let mut run = FilePass {
         decoder: Decoder::new(settings, shared.clone()),
         shared,
         logs: args.log.clone(),
         stop: stop.clone(),
-        collect: Collect {
+        collect: WindowCollector {
             window: Window::new(Timestamp::default(), window_settings),
-            output: Output::new(args, selection, Origin::File)?,
+            output: QueriesOutput::new(args, selection, PacketOrigin::File)?,
             error: None,
         },
         clock: args.interval.map(|interval| WindowClock::new(interval.as_nanos() as u64)),
@@ -90,17 +90,17 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     let end = packets::read(path, &stop, &mut run)?;
     run.finish(&end)?;
     let (what, code) = match end {
-        End::Complete => return Ok(OK),
+        CaptureEnd::Complete => return Ok(OK),
         // The reader of the output has gone, as in `| head`: it has all that it wanted.
-        End::Stopped(_) if stop::is_abandoned() => return Ok(OK),
-        End::Damaged(what) => (what, TRUNCATED),
-        End::Stopped(what) => (what, stop::reason().map_or(OK, |(_, code)| code)),
+        CaptureEnd::Stopped(_) if stop::is_abandoned() => return Ok(OK),
+        CaptureEnd::Damaged(what) => (what, TRUNCATED),
+        CaptureEnd::Stopped(what) => (what, stop::reason().map_or(OK, |(_, code)| code)),
     };
     eprintln!("mongosonar: {name}: {what}; all before it has been read and shown");
     Ok(code)
 }
 
-impl PacketSink for Run {
+impl PacketSink for FilePass {
     fn packet(&mut self, packet: &sonar_core::Packet<'_>) -> Result<ControlFlow<()>> {
         let time = packet.time;
         if self.end_ns.is_some_and(|ns| time.since(*self.first.get_or_insert(time)) >= ns) {
@@ -141,7 +141,7 @@ impl PacketSink for Run {
     }
 }
 
-impl Run {
+impl FilePass {
     /// Closes the open window at `end` and opens the next one.
     fn rotate(&mut self, end: Timestamp, next: Timestamp) -> Result<()> {
         let mut window = std::mem::replace(&mut self.collect.window, Window::new(next, self.settings));
@@ -166,14 +166,14 @@ impl Run {
         }
     }
 
-    fn finish(&mut self, end: &End) -> Result<()> {
+    fn finish(&mut self, end: &CaptureEnd) -> Result<()> {
         match end {
-            End::Complete => {}
-            End::Damaged(what) => {
+            CaptureEnd::Complete => {}
+            CaptureEnd::Damaged(what) => {
                 self.collect.window.coverage.files_damaged += 1;
                 self.collect.output.note(what);
             }
-            End::Stopped(what) => {
+            CaptureEnd::Stopped(what) => {
                 self.collect.window.coverage.files_stopped += 1;
                 self.collect.output.note(what);
             }

@@ -107,15 +107,15 @@ mod tests {
 
     use proptest::prelude::*;
     use sonar_core::{Endpoint, Operation, Timestamp};
-    use sonar_decode::testing::Frame;
+    use sonar_decode::testing::TestFrame;
     use sonar_decode::{Decoder, Settings, Shared, Sink};
-    use sonar_sys::Filter;
+    use sonar_sys::PacketFilter;
 
     use super::*;
 
-    struct Nobody;
+    struct NoOperation;
 
-    impl Sink for Nobody {
+    impl Sink for NoOperation {
         fn operation(&mut self, _: &Operation<'_>) {}
     }
 
@@ -133,10 +133,10 @@ mod tests {
             ports in proptest::collection::vec(27_015u16..27_022, 0..3),
             every in prop_oneof![1u32..5, 1u32..65_537],
         ) {
-            let filter = Filter {
+            let filter = PacketFilter {
                 ports: ports.iter().map(|port| *port..=*port).collect(),
                 sample: NonZeroU32::new(every),
-                ..Filter::default()
+                ..PacketFilter::default()
             };
             let ranges = ports.iter().map(|port| (*port, *port)).collect();
             let settings = Settings {
@@ -148,8 +148,8 @@ mod tests {
             let asked_for = ports.is_empty() || ports.contains(&one_port) || ports.contains(&other_port);
             for (source, destination) in [(one, other), (other, one)] {
                 let mut decoder = Decoder::new(settings.clone(), Arc::new(Shared::default()));
-                let packet = Frame::new(source, destination).packet(Timestamp::from_unix(1, 0));
-                decoder.packet(&packet.as_packet(), &mut Nobody);
+                let packet = TestFrame::new(source, destination).packet(Timestamp::from_unix(1, 0));
+                decoder.packet(&packet.as_packet(), &mut NoOperation);
                 let coverage = decoder.coverage();
                 prop_assert_eq!(coverage.frames_other_port == 0, asked_for);
                 if asked_for {

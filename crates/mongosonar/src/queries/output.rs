@@ -4,10 +4,10 @@ use std::io::{self, BufWriter, Stdout, Write};
 
 use anyhow::Result;
 use sonar_core::{Coverage, Digest, DigestSettings, GroupBy, Operation, Outcome, Record, Source, Window};
-use sonar_view::kit::{Fitting, Hidden, Reader};
-use sonar_view::logs::{self, View, ViewOptions};
-use sonar_view::queries::json::Kind;
-use sonar_view::queries::{Grouping, Origin, Report, Selection, Silence};
+use sonar_view::kit::{Fitting, Hidden, HiddenContext};
+use sonar_view::logs::{self, DigestView, ViewOptions};
+use sonar_view::queries::json::ObjectKind;
+use sonar_view::queries::{Grouping, PacketOrigin, Selection, Silence, WindowReport};
 use sonar_view::queries::{csv, each, json, text};
 
 use super::args::QueriesArgs;
@@ -17,14 +17,14 @@ use crate::{screen, stop};
 
 /// How figures are written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Format {
+pub enum OutputFormat {
     Table,
     Json,
     Csv,
 }
 
 /// A digest of all operations.
-struct Gathering {
+struct DigestOutput {
     digest: Digest,
     wanted: ViewOptions,
     /// How many operations each captured one stands for.
@@ -40,15 +40,15 @@ struct Gathering {
 }
 
 /// Standard output, and the form in which to write.
-pub struct Output {
+pub struct QueriesOutput {
     out: BufWriter<Stdout>,
-    format: Format,
+    format: OutputFormat,
     each: bool,
-    digest: Option<Gathering>,
+    digest: Option<DigestOutput>,
     selection: Selection,
     width: Option<usize>,
     heading: bool,
-    origin: Origin,
+    origin: PacketOrigin,
     /// Since the start, of the intervals that were written.
     seen: Coverage,
     /// Operations left out, of those handed in one by one.
@@ -57,16 +57,16 @@ pub struct Output {
     shown: u64,
 }
 
-impl Output {
+impl QueriesOutput {
     /// For these arguments.
     ///
     /// # Errors
     /// A digest cannot have these rows, or has no such column.
-    pub fn new(args: &QueriesArgs, selection: &Selection, origin: Origin) -> Result<Self> {
+    pub fn new(args: &QueriesArgs, selection: &Selection, origin: PacketOrigin) -> Result<Self> {
         let format = match (args.json, args.csv) {
-            (true, _) => Format::Json,
-            (_, true) => Format::Csv,
-            _ => Format::Table,
+            (true, _) => OutputFormat::Json,
+            (_, true) => OutputFormat::Csv,
+            _ => OutputFormat::Table,
         };
         let digest = if super::digest(args) { Some(gathering(args, selection)?) } else { None };
         Ok(Self {
@@ -100,7 +100,7 @@ impl Output {
             return Ok(());
         }
         self.shown += 1;
-        if let Some(Gathering { digest, weight, .. }) = &mut self.digest {
+        if let Some(DigestOutput { digest, weight, .. }) = &mut self.digest {
             if op.outcome != Outcome::InFlight {
                 digest.record(&Record::wire(op).weighing(u64::from((*weight).max(1))));
             }
@@ -108,7 +108,7 @@ impl Output {
         }
         let form = self.selection.form;
         match self.format {
-            Format::Json => each::json(op, form, &mut self.out),
+            OutputFormat::Json => each::json(op, form, &mut self.out),
             _ => each::text(op, form, &self.selection.zone, &mut self.out),
         }
     }
@@ -123,63 +123,63 @@ impl Output {
     /// Writes one interval.
     pub fn interval(&mut self, window: &Window) -> io::Result<()> {
         self.seen.add(&window.coverage);
-        self.report(window, Kind::Interval)
+        self.report(window, ObjectKind::Interval)
     }
 
     /// Writes the summary.
     pub fn summary(&mut self, window: &Window) -> io::Result<()> {
-        self.report(window, Kind::Summary)
+        self.report(window, ObjectKind::Summary)
     }
 
-    fn report(&mut self, window: &Window, kind: Kind) -> io::Result<()> {
-        if kind == Kind::Summary {
+    fn report(&mut self, window: &Window, kind: ObjectKind) -> io::Result<()> {
+        if kind == ObjectKind::Summary {
             // The window covers the whole capture.
             self.seen = window.coverage;
         }
-        if let Some(Gathering { digest, wanted, page, sources, host, notes, .. }) = &self.digest {
-            if kind == Kind::Summary {
-                let view = View::new(digest, Source::Wire, None, None, wanted);
+        if let Some(DigestOutput { digest, wanted, page, sources, host, notes, .. }) = &self.digest {
+            if kind == ObjectKind::Summary {
+                let view = DigestView::new(digest, Source::Wire, None, None, wanted);
                 let mut hidden = self.hidden.clone();
                 hidden.snapped = window.coverage.messages_snapped;
                 let coverage = Some(&window.coverage);
                 let (sources, host) = (sources.clone(), host.clone());
                 let (notes, sample) = (notes.clone(), window.sample);
-                let mut view = View { coverage, sources, host, hidden, notes, sample, ..view };
+                let mut view = DigestView { coverage, sources, host, hidden, notes, sample, ..view };
                 if let Some(page) = page {
                     page.write(|out| crate::page::write(out, |out| logs::json(&view, out)))
                         .map_err(io::Error::other)?;
                 }
                 match self.format {
-                    Format::Json => logs::json(&view, &mut self.out)?,
-                    Format::Csv => {
+                    OutputFormat::Json => logs::json(&view, &mut self.out)?,
+                    OutputFormat::Csv => {
                         logs::csv(&view, &mut self.out)?;
                         self.hidden = view.left_out();
                     }
-                    Format::Table => {
+                    OutputFormat::Table => {
                         view.rows.truncate(wanted.limit.unwrap_or(crate::digest::ROWS));
                         logs::text(&view, &mut Fitting::new(&mut self.out, self.width))?;
                     }
                 }
             }
         } else if !self.each {
-            let report = Report::new(window, &self.selection).explained(&self.seen, &self.origin);
+            let report = WindowReport::new(window, &self.selection).explained(&self.seen, &self.origin);
             match (self.format, kind) {
-                (Format::Json, _) => json::report(&report, kind, &mut self.out)?,
-                (Format::Csv, _) => {
+                (OutputFormat::Json, _) => json::report(&report, kind, &mut self.out)?,
+                (OutputFormat::Csv, _) => {
                     if !std::mem::replace(&mut self.heading, true) {
                         csv::heading(self.selection.by, &mut self.out)?;
                     }
                     csv::rows(&report, kind, &mut self.out)?;
                 }
-                (Format::Table, Kind::Interval) => {
+                (OutputFormat::Table, ObjectKind::Interval) => {
                     text::interval(&report, self.width, Fitting::new(&mut self.out, self.width))?
                 }
-                (Format::Table, Kind::Summary) => {
+                (OutputFormat::Table, ObjectKind::Summary) => {
                     text::summary(&report, self.width, Fitting::new(&mut self.out, self.width))?
                 }
             }
         }
-        if kind == Kind::Summary {
+        if kind == ObjectKind::Summary {
             self.remark(window)?;
         }
         self.flush()
@@ -193,22 +193,23 @@ impl Output {
             hidden.snapped = window.coverage.messages_snapped;
             let is_empty = self.shown == 0 && hidden.operations() == 0;
             (is_empty.then(|| Silence::explain(&window.coverage, &self.origin)), hidden)
-        } else if self.format == Format::Csv {
-            let report = Report::new(window, &self.selection).explained(&self.seen, &self.origin);
+        } else if self.format == OutputFormat::Csv {
+            let report = WindowReport::new(window, &self.selection).explained(&self.seen, &self.origin);
             (report.silence, report.hidden)
         } else {
             return Ok(());
         };
-        if self.each && self.format == Format::Json {
-            let left = json::Left { hidden: &hidden, silence: silence.as_ref(), coverage: &window.coverage };
+        if self.each && self.format == OutputFormat::Json {
+            let left =
+                json::LeftOutJson { hidden: &hidden, silence: silence.as_ref(), coverage: &window.coverage };
             return json::end(self.shown, &left, &mut self.out);
         }
         if stop::is_abandoned() {
             return Ok(());
         }
         // A digest says it itself, but for CSV.
-        let is_shown = self.digest.is_some() && self.format != Format::Csv;
-        let line = if is_shown { None } else { hidden.line(window.sample, Reader::CommandLine) };
+        let is_shown = self.digest.is_some() && self.format != OutputFormat::Csv;
+        let line = if is_shown { None } else { hidden.line(window.sample, HiddenContext::CommandLine) };
         silence.iter().map(Silence::text).chain(line).for_each(|line| eprintln!("mongosonar: {line}"));
         Ok(())
     }
@@ -220,7 +221,7 @@ impl Output {
 }
 
 /// Prepares the digest.
-fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<Gathering> {
+fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<DigestOutput> {
     let by = match selection.by {
         Grouping::Shape => GroupBy::Shape,
         Grouping::Order => GroupBy::Order,
@@ -243,7 +244,7 @@ fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<Gathering> {
         None if args.interface.is_empty() => (hostname(), vec!["all interfaces".to_owned()]),
         None => (hostname(), args.interface.clone()),
     };
-    Ok(Gathering {
+    Ok(DigestOutput {
         digest: Digest::new(settings),
         sources,
         host,

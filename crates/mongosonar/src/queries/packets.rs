@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
 use sonar_core::Packet;
-use sonar_decode::capture_file::{Error, Parser, Step};
+use sonar_decode::capture_file::{CaptureParser, Error, Step};
 
-use crate::content::{self, Content};
+use crate::content::{self, FileContent};
 use crate::input;
 
 /// Bytes read at once: few enough to be in the processor's cache still when they are decoded. A record longer
@@ -33,7 +33,7 @@ pub trait PacketSink {
 
 /// How the reading of a capture file ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum CaptureEnd {
     /// At the end of the file, or because the sink said so; or `stop` was set while another program wrote a pipe,
     /// which need not have an end.
     Complete,
@@ -47,15 +47,15 @@ pub enum End {
 ///
 /// # Errors
 /// When the file cannot be opened, holds something else, or when `sink` fails.
-pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) -> Result<End> {
+pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) -> Result<CaptureEnd> {
     let name = input::name(path);
     let opened =
         if S::PROGRESS { input::open(path, &name, stop) } else { input::open_without_bar(path, &name, stop) };
     let (mut input, progress) = match opened {
-        Err(_) if stop.load(Ordering::Relaxed) => return Ok(End::Complete),
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(CaptureEnd::Complete),
         opened => opened?,
     };
-    let mut parser = Parser::new();
+    let mut parser = CaptureParser::new();
     let mut buffer = vec![0; BUFFER];
     let (mut begin, mut end) = (0, 0);
     let mut any = false;
@@ -64,12 +64,12 @@ pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) ->
             // What came before the damage is good.
             Err(error) if any => {
                 progress.finish_and_clear();
-                return Ok(End::Damaged(error.to_string()));
+                return Ok(CaptureEnd::Damaged(error.to_string()));
             }
             Err(error) => {
                 bail!(
                     "{name}: {}",
-                    content::instead(&buffer[begin..end], &mut input, Content::Capture, &error)
+                    content::instead(&buffer[begin..end], &mut input, FileContent::Capture, &error)
                 )
             }
             Ok(step) => step,
@@ -79,7 +79,7 @@ pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) ->
                 any = true;
                 if sink.packet(&packet)?.is_break() {
                     progress.finish_and_clear();
-                    return Ok(End::Complete);
+                    return Ok(CaptureEnd::Complete);
                 }
                 begin += consumed;
                 continue;
@@ -92,8 +92,8 @@ pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) ->
         };
         if stop.load(Ordering::Relaxed) {
             let end = match progress.length() {
-                Some(_) => End::Stopped(input::stopped(&progress)),
-                None => End::Complete,
+                Some(_) => CaptureEnd::Stopped(input::stopped(&progress)),
+                None => CaptureEnd::Complete,
             };
             progress.finish_and_clear();
             return Ok(end);
@@ -108,22 +108,22 @@ pub fn read<S: PacketSink>(path: &Path, stop: &Arc<AtomicBool>, sink: &mut S) ->
         let got = match input.read(&mut buffer[end..]) {
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) if stop.load(Ordering::Relaxed) => return Ok(End::Complete),
+            Err(_) if stop.load(Ordering::Relaxed) => return Ok(CaptureEnd::Complete),
             // A compressed file that was cut, or is damaged further on: what came before is good.
             Err(error) => {
                 progress.finish_and_clear();
-                return Ok(End::Damaged(format!("cannot be read further: {error}")));
+                return Ok(CaptureEnd::Damaged(format!("cannot be read further: {error}")));
             }
         };
         if got == 0 {
             progress.finish_and_clear();
             return match parser.end(end - begin) {
-                Ok(()) => Ok(End::Complete),
-                Err(error @ Error::Truncated { .. }) => Ok(End::Damaged(error.to_string())),
+                Ok(()) => Ok(CaptureEnd::Complete),
+                Err(error @ Error::Truncated { .. }) => Ok(CaptureEnd::Damaged(error.to_string())),
                 Err(error) => {
                     bail!(
                         "{name}: {}",
-                        content::instead(&buffer[..end], &mut input, Content::Capture, &error)
+                        content::instead(&buffer[..end], &mut input, FileContent::Capture, &error)
                     )
                 }
             };

@@ -9,8 +9,8 @@ use sonar_decode::Ports;
 use sonar_sys::Host;
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::{Duty, capability};
-use sonar_view::queries::Network;
-use sonar_view::queries::Origin as PacketOrigin;
+use sonar_view::queries::CapturedNetwork;
+use sonar_view::queries::PacketOrigin;
 
 use super::args::Range;
 use crate::{privileges, servers};
@@ -27,11 +27,11 @@ const MAX_FOUND: usize = 128;
 pub struct Listened {
     /// Inclusive ranges.
     ranges: Vec<(u16, u16)>,
-    origin: Origin,
+    origin: PortOrigin,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Origin {
+enum PortOrigin {
     /// `--port`.
     Named,
     /// Servers on this host listen on them.
@@ -47,18 +47,18 @@ impl Listened {
     pub fn choose(named: &[Range], host: &Host) -> Self {
         if !named.is_empty() {
             let ranges = named.iter().map(|range| (range.0, range.1)).collect();
-            return Self { ranges, origin: Origin::Named };
+            return Self { ranges, origin: PortOrigin::Named };
         }
-        let mut chosen = Self { ranges: Vec::new(), origin: Origin::Found };
+        let mut chosen = Self { ranges: Vec::new(), origin: PortOrigin::Found };
         if chosen.look(host).is_none() {
-            chosen = Self { ranges: vec![(DEFAULT, DEFAULT)], origin: Origin::Assumed };
+            chosen = Self { ranges: vec![(DEFAULT, DEFAULT)], origin: PortOrigin::Assumed };
         }
         chosen
     }
 
     /// Whether to capture servers that start later, too.
     pub fn follows(&self) -> bool {
-        self.origin != Origin::Named
+        self.origin != PortOrigin::Named
     }
 
     /// Adds the ports that servers listen on now and returns what is new, if anything. The port of a server that has
@@ -75,8 +75,8 @@ impl Listened {
         }
         self.ranges.extend(new.iter().map(|port| (*port, *port)));
         self.ranges.sort_unstable();
-        if self.origin == Origin::Assumed {
-            self.origin = Origin::Added;
+        if self.origin == PortOrigin::Assumed {
+            self.origin = PortOrigin::Added;
         }
         Some(new)
     }
@@ -106,7 +106,7 @@ impl Listened {
         let nobody_listens = host
             .open_ports()
             .is_ok_and(|open| !open.iter().any(is_captured) && !found.ports().iter().any(is_captured));
-        PacketOrigin::Network(Network {
+        PacketOrigin::Network(CapturedNetwork {
             interfaces: interfaces.to_owned(),
             ports: list(&self.ranges),
             nobody_listens,
@@ -116,7 +116,7 @@ impl Listened {
 
     /// The same once a server has been found, without looking it up again.
     pub fn origin_with_servers(&self, interfaces: &str) -> PacketOrigin {
-        PacketOrigin::Network(Network {
+        PacketOrigin::Network(CapturedNetwork {
             interfaces: interfaces.to_owned(),
             ports: list(&self.ranges),
             nobody_listens: false,
@@ -172,10 +172,10 @@ impl std::fmt::Display for Listened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&list(&self.ranges))?;
         match self.origin {
-            Origin::Named => Ok(()),
-            Origin::Found => f.write_str(" (what mongod and mongos listen on here)"),
-            Origin::Assumed => f.write_str(" (no mongod or mongos found here)"),
-            Origin::Added => write!(f, " ({DEFAULT}, and what mongod and mongos listen on here)"),
+            PortOrigin::Named => Ok(()),
+            PortOrigin::Found => f.write_str(" (what mongod and mongos listen on here)"),
+            PortOrigin::Assumed => f.write_str(" (no mongod or mongos found here)"),
+            PortOrigin::Added => write!(f, " ({DEFAULT}, and what mongod and mongos listen on here)"),
         }
     }
 }
@@ -193,9 +193,9 @@ mod tests {
     use super::*;
 
     /// A tree like /proc, removed at the end.
-    struct Tree(PathBuf);
+    struct ProcTree(PathBuf);
 
-    impl Tree {
+    impl ProcTree {
         fn new(name: &str) -> Self {
             let root = std::env::temp_dir().join(format!("mongosonar-{name}-{}", std::process::id()));
             fs::create_dir_all(&root).unwrap();
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    impl Drop for Tree {
+    impl Drop for ProcTree {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn named_ports_are_taken_and_nothing_is_looked_up() {
-        let tree = Tree::new("named");
+        let tree = ProcTree::new("named");
         tree.start(1, &["mongod", "--port", "27018"]);
         let listened = Listened::choose(&[Range(27_020, 27_022), Range(5, 5)], &tree.host());
         assert_eq!(listened.to_string(), "port 27020-27022 5");
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_server_that_starts_later_is_told_once_and_its_port_stays() {
-        let tree = Tree::new("later");
+        let tree = ProcTree::new("later");
         let mut listened = Listened::choose(&[], &tree.host());
         assert_eq!(listened.to_string(), "port 27017 (no mongod or mongos found here)");
         assert!(listened.follows());
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_port_on_which_nobody_listens_is_known_as_such_and_the_servers_port_beside_it() {
-        let tree = Tree::new("origin");
+        let tree = ProcTree::new("origin");
         tree.start(7, &["mongod", "--port", "27018"]);
         let asked = |port| Listened::choose(&[Range(port, port)], &tree.host()).origin("eth0", &tree.host());
         let network = |origin| match origin {
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_number_of_ports_is_bounded() {
-        let tree = Tree::new("bounded");
+        let tree = ProcTree::new("bounded");
         for pid in 1..=2 * MAX_FOUND as u32 {
             tree.start(pid, &["mongod", "--port", &(20_000 + pid).to_string()]);
         }

@@ -10,15 +10,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sonar_core::{Coverage, Packet, Timestamp, Window};
 use sonar_decode::{Decoder, Settings, Shared};
-use sonar_view::queries::{Origin, Selection};
+use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::args::QueriesArgs;
-use super::live::{Feed, LiveSink, Pipeline, now, on_screen};
-use super::output::Output;
-use super::packets::{self, End, PacketSink};
+use super::live::{LiveSink, Pipeline, WindowFeed, now, on_screen};
+use super::output::QueriesOutput;
+use super::packets::{self, CaptureEnd, PacketSink};
 use crate::exit::OK;
 use crate::exit::usage;
-use crate::stop::{self, Ending};
+use crate::stop::{self, StopBehavior};
 
 /// The longest sleep, so that the replay ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(100);
@@ -83,7 +83,7 @@ impl Replay {
             if self.first.is_none() {
                 anyhow::bail!("{}: this capture file holds no packets to replay", path.display());
             }
-            if let End::Damaged(what) = end {
+            if let CaptureEnd::Damaged(what) = end {
                 anyhow::bail!(
                     "{}: {what}; `mongosonar queries --read` shows what comes before",
                     path.display()
@@ -106,7 +106,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) || path == Path::new("-") {
         return Err(usage!("--replay reads its file again and again, so that it must be a file, not a pipe"));
     }
-    let stop = stop::listen(Ending::Prompt)?.flag().clone();
+    let stop = stop::listen(StopBehavior::Prompt)?.flag().clone();
     let settings = Settings {
         ports: super::ports(args),
         snap_replies: None,
@@ -148,10 +148,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         .name("replay".to_owned())
         .spawn(move || replay.run())
         .context("cannot start a thread")?;
-    let mut output = Output::new(args, selection, Origin::File)?;
-    let mut feed = Feed::new((from, 1), news, stop.clone(), args.duration);
-    let total =
-        if screen { feed.show(args, selection, (&source, Origin::File)) } else { feed.print(&mut output) };
+    let mut output = QueriesOutput::new(args, selection, PacketOrigin::File)?;
+    let mut feed = WindowFeed::new((from, 1), news, stop.clone(), args.duration);
+    let total = if screen {
+        feed.show(args, selection, (&source, PacketOrigin::File))
+    } else {
+        feed.print(&mut output)
+    };
     stop.store(true, Ordering::Relaxed);
     let rest = feed.rest();
     thread.join().map_err(|_| anyhow::anyhow!("the thread of the replay has failed"))??;

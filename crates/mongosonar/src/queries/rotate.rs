@@ -114,20 +114,20 @@ pub struct Next {
 }
 
 /// A new file, or why there is none.
-type Made = io::Result<Next>;
+type NewFile = io::Result<Next>;
 
 fn complaint(error: &io::Error) -> String {
     format!("more files than --keep says: an older one cannot be removed: {error}")
 }
 
 /// Hands over the files of a series.
-pub struct Files {
+pub struct SeriesFiles {
     ask: SyncSender<()>,
-    made: Receiver<Made>,
+    made: Receiver<NewFile>,
     asked: bool,
 }
 
-impl Files {
+impl SeriesFiles {
     /// The files of the series of `path`, each beginning with `header`, from the number after the highest that
     /// exists. Call it before any thread is started.
     ///
@@ -150,7 +150,7 @@ impl Files {
     }
 
     /// The next file, once it is there; the first call asks for it.
-    pub fn next(&mut self) -> Option<Made> {
+    pub fn next(&mut self) -> Option<NewFile> {
         if !self.asked {
             self.asked = true;
             self.ask.try_send(()).ok();
@@ -178,7 +178,7 @@ pub struct Started<W> {
     /// The first file.
     pub first: (File, PathBuf),
     /// Creates the others.
-    pub files: Files,
+    pub files: SeriesFiles,
     /// What creates them: it runs in a thread of its own until `files` is dropped.
     pub work: W,
 }
@@ -215,7 +215,7 @@ impl Preparation {
                 }
             }
         };
-        Ok(Started { first: (file, path), files: Files { ask, made, asked: false }, work })
+        Ok(Started { first: (file, path), files: SeriesFiles { ask, made, asked: false }, work })
     }
 }
 
@@ -314,7 +314,7 @@ mod tests {
         for number in 4..=7 {
             fs::write(folder.join(format!("kept-{number:05}.pcapng")), "").unwrap();
         }
-        let files = Files::prepare(&folder.join("kept.pcapng"), Some(3), b"header", false).unwrap();
+        let files = SeriesFiles::prepare(&folder.join("kept.pcapng"), Some(3), b"header", false).unwrap();
         let Started { first, mut files, work } = files.start().unwrap();
         assert_eq!(first.1, folder.join("kept-00008.pcapng"), "no earlier file is touched");
         assert_eq!(kept(&folder), [6, 7, 8], "also those of an earlier run count");

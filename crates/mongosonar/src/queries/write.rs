@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use anyhow::Result;
 use sonar_core::{LinkType, Packet};
-use sonar_decode::capture_file::{Interface, Section, Writer};
-use sonar_sys::interfaces::{self, Names};
-use sonar_view::kit::Size;
+use sonar_decode::capture_file::{InterfaceDescription, PcapngWriter, SectionHeader};
+use sonar_sys::interfaces::{self, InterfaceNames};
+use sonar_view::kit::ByteSize;
 
 use super::notice::Notice;
-use super::rotate::{Files, Next, Rotation, new_file};
+use super::rotate::{Next, Rotation, SeriesFiles, new_file};
 use crate::outfile::cannot_create;
 
 /// Bytes gathered before they are written.
@@ -25,7 +25,7 @@ const BUFFER: usize = 1 << 20;
 pub struct FileHeader {
     bytes: Vec<u8>,
     /// Ready for what follows these bytes.
-    writer: Writer,
+    writer: PcapngWriter,
     /// Numbers in the file, by the kernel's number and the link type of an interface.
     numbers: HashMap<(u32, LinkType), Option<u32>>,
 }
@@ -35,15 +35,16 @@ impl FileHeader {
     pub fn new(names: &[String]) -> Self {
         let mut bytes = Vec::new();
         let application = concat!("mongosonar ", env!("CARGO_PKG_VERSION"));
-        let section = Section { hardware: std::env::consts::ARCH, os: std::env::consts::OS, application };
-        let mut writer = Writer::begin(&section, &mut bytes);
+        let section =
+            SectionHeader { hardware: std::env::consts::ARCH, os: std::env::consts::OS, application };
+        let mut writer = PcapngWriter::begin(&section, &mut bytes);
         let mut numbers = HashMap::new();
         // One that is missing here is described when its first packet comes.
         for interface in interfaces::list().unwrap_or_default() {
             let is_captured = if names.is_empty() { interface.up } else { names.contains(&interface.name) };
             if is_captured {
                 let link = if interface.ethernet { LinkType::Ethernet } else { LinkType::Raw };
-                let block = Interface { name: &interface.name, link, snap_len: 0 };
+                let block = InterfaceDescription { name: &interface.name, link, snap_len: 0 };
                 numbers.insert((interface.index, link), writer.interface(&block, &mut bytes));
             }
         }
@@ -58,24 +59,24 @@ impl FileHeader {
 
 /// Writes captured packets into a file, or a series of files. After an error, such as a full disk, it writes nothing
 /// more; the capture itself goes on.
-pub struct Recorder {
+pub struct PacketRecorder {
     path: PathBuf,
     file: File,
     header: FileHeader,
-    writer: Writer,
+    writer: PcapngWriter,
     /// Interfaces that the header does not describe, in the order of their numbers in the file.
     later: Vec<(String, LinkType)>,
-    names: Option<Names>,
+    names: Option<InterfaceNames>,
     buffer: Vec<u8>,
     /// Bytes in the file, all of them whole blocks.
     written: u64,
     begun: Instant,
-    rotation: Option<(Rotation, Files)>,
+    rotation: Option<(Rotation, SeriesFiles)>,
     news: Sender<Notice>,
     failed: Option<String>,
 }
 
-impl Recorder {
+impl PacketRecorder {
     /// Writes one file, readable by its owner only. It must not exist yet.
     ///
     /// # Errors
@@ -88,7 +89,7 @@ impl Recorder {
     /// Writes a series of files, of which `first` has its header already and `rotation` says when the next one begins.
     pub fn series(
         first: (File, PathBuf),
-        rotation: (Rotation, Files),
+        rotation: (Rotation, SeriesFiles),
         header: FileHeader,
         news: Sender<Notice>,
     ) -> Self {
@@ -105,7 +106,7 @@ impl Recorder {
             file,
             writer: header.writer.clone(),
             later: Vec::new(),
-            names: Names::open().ok(),
+            names: InterfaceNames::open().ok(),
             buffer: Vec::with_capacity(BUFFER + (1 << 17)),
             written: header.bytes.len() as u64,
             header,
@@ -129,7 +130,7 @@ impl Recorder {
         let number = *self.header.numbers.entry((packet.interface, packet.link)).or_insert_with(|| {
             // The interface may be younger than this capture.
             let name = self.names.as_ref().map(|names| names.of(packet.interface)).unwrap_or_default();
-            let interface = Interface { name: &name, link: packet.link, snap_len: 0 };
+            let interface = InterfaceDescription { name: &name, link: packet.link, snap_len: 0 };
             let number = self.writer.interface(&interface, &mut self.buffer);
             if number.is_some() {
                 self.later.push((name, packet.link));
@@ -163,7 +164,7 @@ impl Recorder {
                 // The reason comes first: a narrow screen cuts a long path.
                 self.fail(format!(
                     "{error}: writing ended after {}; {} can be read up to there",
-                    Size(self.written),
+                    ByteSize(self.written),
                     self.path.display()
                 ));
             }
@@ -198,7 +199,7 @@ impl Recorder {
                 self.writer = self.header.writer.clone();
                 // Each file describes all interfaces, under the same numbers.
                 for (name, link) in &self.later {
-                    let interface = Interface { name, link: *link, snap_len: 0 };
+                    let interface = InterfaceDescription { name, link: *link, snap_len: 0 };
                     self.writer.interface(&interface, &mut self.buffer);
                 }
                 self.write_buffer();
@@ -239,15 +240,15 @@ fn write_blocks(to: &mut impl Write, blocks: &[u8]) -> (u64, Option<std::io::Err
 
 #[cfg(test)]
 mod tests {
-    use sonar_decode::capture_file::{Parser, Step};
+    use sonar_decode::capture_file::{CaptureParser, Step};
 
     use super::super::rotate::Started;
     use super::*;
 
     /// A disk with room for so many bytes.
-    struct Small(usize);
+    struct TinyDisk(usize);
 
-    impl Write for Small {
+    impl Write for TinyDisk {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             let taken = bytes.len().min(self.0).min(7);
             self.0 -= taken;
@@ -276,7 +277,7 @@ mod tests {
             })
             .collect();
         for room in 0..=blocks.len() {
-            let (whole, error) = write_blocks(&mut Small(room), &blocks);
+            let (whole, error) = write_blocks(&mut TinyDisk(room), &blocks);
             let expected = ends.iter().copied().filter(|end| *end <= room).max().unwrap_or(0);
             assert_eq!((whole, error.is_none()), (expected as u64, room == blocks.len()), "{room}");
         }
@@ -285,7 +286,7 @@ mod tests {
     /// The link types of the interfaces that a file describes, and how many packets it holds.
     fn contents(path: &Path) -> (usize, usize) {
         let bytes = std::fs::read(path).unwrap();
-        let (mut parser, mut at, mut packets) = (Parser::new(), 0, 0);
+        let (mut parser, mut at, mut packets) = (CaptureParser::new(), 0, 0);
         loop {
             match parser.next(&bytes[at..]).unwrap() {
                 Step::Packet { consumed, .. } => (at, packets) = (at + consumed, packets + 1),
@@ -324,18 +325,19 @@ mod tests {
         let (news, _receiver) = std::sync::mpsc::channel();
 
         let single = folder.join("single.pcapng");
-        let recorder = Recorder::create(&single, FileHeader::new(&["lo".to_owned()]), news.clone()).unwrap();
+        let recorder =
+            PacketRecorder::create(&single, FileHeader::new(&["lo".to_owned()]), news.clone()).unwrap();
         assert_eq!(contents(&single), (1, 0));
         drop(recorder);
-        assert!(Recorder::create(&single, FileHeader::new(&[]), news.clone()).is_err(), "it exists");
+        assert!(PacketRecorder::create(&single, FileHeader::new(&[]), news.clone()).is_err(), "it exists");
 
         let path = folder.join("kept.pcapng");
-        let series = Files::prepare(&path, None, header.bytes(), false).unwrap();
+        let series = SeriesFiles::prepare(&path, None, header.bytes(), false).unwrap();
         let Started { first, files, work } = series.start().unwrap();
         let worker = std::thread::spawn(work);
         let kept = |number| folder.join(format!("kept-{number:05}.pcapng"));
         assert_eq!(contents(&kept(1)), (1, 0));
-        let mut recorder = Recorder::series(first, (Rotation::Bytes(64 << 10), files), header, news);
+        let mut recorder = PacketRecorder::series(first, (Rotation::Bytes(64 << 10), files), header, news);
         // Two that the header does not describe: the same number with another link type is another interface.
         for link in [LinkType::Ethernet, LinkType::Raw] {
             for _ in 0..40 {

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use sonar_core::Timestamp;
 use sonar_core::files::{AccessKind, IoAccess, IoLosses};
-use sonar_decode::io_file::{FileEntry, ThreadEntry, Writer};
+use sonar_decode::io_file::{FileEntry, RecordingWriter, ThreadEntry};
 
 /// The recordings of a real server, by the folder's name.
 pub const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
@@ -33,7 +33,7 @@ pub fn inflated(name: &str) -> Vec<u8> {
 pub fn recorded_reads(name: &str) -> Vec<u8> {
     let table = String::from_utf8(inflated(&format!("mongod-4.0-reads/{name}.tsv.gz"))).unwrap();
     let mut out = Vec::new();
-    let mut writer = Writer::begin(&[("source", "strace")], &mut out);
+    let mut writer = RecordingWriter::begin(&[("source", "strace")], &mut out);
     let mut files = HashMap::new();
     for line in table.lines().skip(1) {
         let cells: Vec<_> = line.split('\t').collect();

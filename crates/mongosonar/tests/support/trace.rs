@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use sonar_core::files::IoAccess;
-use sonar_decode::io_file::{Block, Parser, Step};
+use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
 
 use super::{Folder, program, signal};
 
@@ -187,20 +187,20 @@ impl Recorded {
     /// Reads it; nothing may have been lost.
     pub fn read(path: &Path) -> Self {
         let file = fs::read(path).unwrap();
-        let (mut recorded, mut parser, mut rest) = (Self::default(), Parser::new(), file.as_slice());
-        while let Step::Block { block, consumed } = parser.next(rest).unwrap() {
+        let (mut recorded, mut parser, mut rest) = (Self::default(), RecordingParser::new(), file.as_slice());
+        while let RecordingStep::Block { block, consumed } = parser.next(rest).unwrap() {
             match block {
-                Block::Files(files) => files.for_each(|file| {
+                RecordingBlock::Files(files) => files.for_each(|file| {
                     recorded.files.insert(file.file, file.path.to_string());
                 }),
-                Block::Threads(threads) => threads.for_each(|thread| {
+                RecordingBlock::Threads(threads) => threads.for_each(|thread| {
                     recorded.processes.insert(thread.thread, thread.process);
                 }),
-                Block::Info(info) => info.for_each(|(key, value)| {
+                RecordingBlock::Info(info) => info.for_each(|(key, value)| {
                     recorded.info.insert(key.into(), value.into());
                 }),
-                Block::Accesses(block) => recorded.accesses.extend(block),
-                Block::Lost(lost) => assert_eq!(lost.losses().total(), 0),
+                RecordingBlock::Accesses(block) => recorded.accesses.extend(block),
+                RecordingBlock::Lost(lost) => assert_eq!(lost.losses().total(), 0),
                 _ => {}
             }
             rest = &rest[consumed..];

@@ -45,7 +45,7 @@ impl Grade {
 
 /// One line of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct CheckFinding {
     /// Stable name, for example `readahead`.
     pub name: &'static str,
     /// The grade.
@@ -90,7 +90,7 @@ impl FileSystem {
 
 /// A RAID array, or a volume over several devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Array {
+pub struct DiskArray {
     /// Name of the device.
     pub name: String,
     /// `raid0`, `raid1`, `raid5`, `raid6`, `raid10` or `linear`; for a volume of the device mapper `striped` or
@@ -106,7 +106,7 @@ pub struct Array {
     pub action: Option<String>,
 }
 
-impl Array {
+impl DiskArray {
     /// Number of members with data in a stripe; `None` if unknown.
     fn data_members(&self) -> Option<u64> {
         let n = self.members.len() as u64;
@@ -138,7 +138,7 @@ pub struct Disk {
 
 /// The known facts about a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
+pub struct MachineFacts {
     /// Whether a mongod runs here.
     pub has_mongod: bool,
     /// Release of the kernel.
@@ -154,7 +154,7 @@ pub struct Facts {
     /// Device of the file system, and its readahead in KiB.
     pub readahead: Option<(String, u64)>,
     /// Arrays and volumes between file system and disks, top first.
-    pub arrays: Vec<Array>,
+    pub arrays: Vec<DiskArray>,
     /// The disks.
     pub disks: Vec<Disk>,
     /// Transparent huge pages: `always`, `madvise`, `never`.
@@ -183,20 +183,20 @@ pub struct Facts {
 struct Rule(&'static str, &'static str, &'static str);
 
 impl Rule {
-    fn finds(self, grade: Grade, found: impl Into<String>) -> Finding {
+    fn finds(self, grade: Grade, found: impl Into<String>) -> CheckFinding {
         let Self(name, why, document) = self;
-        Finding { name, grade, found: found.into(), why, remedy: None, document }
+        CheckFinding { name, grade, found: found.into(), why, remedy: None, document }
     }
 }
 
-impl Finding {
+impl CheckFinding {
     fn remedy(self, command: impl Into<String>) -> Self {
         Self { remedy: Some(command.into()), ..self }
     }
 }
 
 /// All findings, in the order in which a person would check them.
-pub fn findings(facts: &Facts) -> Vec<Finding> {
+pub fn findings(facts: &MachineFacts) -> Vec<CheckFinding> {
     let mut all = Vec::new();
     all.extend(kernel(facts));
     if let Some(fs) = &facts.file_system {
@@ -228,7 +228,7 @@ fn numbers(release: &str) -> Option<(u32, u32, u32)> {
     ))
 }
 
-fn kernel(facts: &Facts) -> Option<Finding> {
+fn kernel(facts: &MachineFacts) -> Option<CheckFinding> {
     const WHY: &str = "MongoDB requires Linux 2.6.36 or newer";
     let release = facts.kernel.as_ref()?;
     let old = numbers(release).is_some_and(|version| version < (2, 6, 36));
@@ -241,7 +241,7 @@ const MIGRATION: &str = "move the data to a new volume with XFS and keep this on
                          one secondary at a time an empty dbPath there and let it sync from the others (initial sync); \
                          a standalone needs a tested backup, restored there";
 
-fn file_system(fs: &FileSystem) -> Finding {
+fn file_system(fs: &FileSystem) -> CheckFinding {
     let found = format!("{} at {}", fs.kind, fs.point);
     let made = |grade, why| Rule("file-system", why, NOTES).finds(grade, found.clone());
     match fs.kind.as_str() {
@@ -277,7 +277,7 @@ fn file_system(fs: &FileSystem) -> Finding {
     }
 }
 
-fn network(fs: &FileSystem) -> Option<Finding> {
+fn network(fs: &FileSystem) -> Option<CheckFinding> {
     if !fs.kind.starts_with("nfs") {
         return None;
     }
@@ -297,7 +297,7 @@ fn network(fs: &FileSystem) -> Option<Finding> {
     })
 }
 
-fn atime(fs: &FileSystem) -> Option<Finding> {
+fn atime(fs: &FileSystem) -> Option<CheckFinding> {
     const WHY: &str = "with access times, reading a file also writes its inode";
     // NFS has the finding `nfs-options`, ZFS has a property instead, and other file systems have no access times.
     if !matches!(fs.kind.as_str(), "xfs" | "ext2" | "ext3" | "ext4" | "btrfs" | "f2fs" | "jfs" | "reiserfs") {
@@ -317,7 +317,7 @@ fn atime(fs: &FileSystem) -> Option<Finding> {
     })
 }
 
-fn space(fs: &FileSystem) -> Option<Finding> {
+fn space(fs: &FileSystem) -> Option<CheckFinding> {
     const WHY: &str = "mongod terminates when the disk is full, and a resync or compact needs free space";
     let (total, free) = fs.space.filter(|(total, _)| *total > 0)?;
     let share = 100.0 * free as f64 / total as f64;
@@ -336,7 +336,7 @@ fn space(fs: &FileSystem) -> Option<Finding> {
     })
 }
 
-fn array(array: &Array) -> Vec<Finding> {
+fn array(array: &DiskArray) -> Vec<CheckFinding> {
     let chunk = if array.chunk_bytes > 0 {
         format!(", chunks of {} KiB", array.chunk_bytes >> 10)
     } else {
@@ -389,11 +389,11 @@ fn array(array: &Array) -> Vec<Finding> {
 }
 
 /// The file system should know the stripe of the array below it.
-fn stripe(facts: &Facts) -> Option<Finding> {
+fn stripe(facts: &MachineFacts) -> Option<CheckFinding> {
     const WHY: &str =
         "a file system that knows the stripe spreads its structures over all disks and writes whole stripes";
     let fs = facts.file_system.as_ref()?;
-    let is_striped = |a: &&Array| a.members.len() > 1 && a.chunk_bytes > 0 && a.data_members().is_some();
+    let is_striped = |a: &&DiskArray| a.members.len() > 1 && a.chunk_bytes > 0 && a.data_members().is_some();
     let array = facts.arrays.iter().find(is_striped)?;
     let data = array.data_members()?;
     let (chunk, width) = (array.chunk_bytes, array.chunk_bytes.saturating_mul(data));
@@ -448,7 +448,7 @@ fn stripe(facts: &Facts) -> Option<Finding> {
     }
 }
 
-fn readahead(facts: &Facts) -> Option<Finding> {
+fn readahead(facts: &MachineFacts) -> Option<CheckFinding> {
     const WHY: &str = "WiredTiger reads at random: pages read ahead are wasted and displace cached ones";
     let (device, kib) = facts.readahead.as_ref()?;
     // blockdev counts in sectors of 512 bytes.
@@ -462,7 +462,7 @@ fn readahead(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn scheduler(disk: &Disk) -> Option<Finding> {
+fn scheduler(disk: &Disk) -> Option<CheckFinding> {
     const WHY: &str = "a fast or virtual disk orders requests itself, and a scheduler only delays them; a rotating disk \
                        needs mq-deadline";
     let (chosen, all) = disk.scheduler.as_ref()?;
@@ -499,7 +499,7 @@ fn scheduler(disk: &Disk) -> Option<Finding> {
     })
 }
 
-fn rotational(disk: &Disk) -> Option<Finding> {
+fn rotational(disk: &Disk) -> Option<CheckFinding> {
     const WHY: &str =
         "a rotating disk does about 100 to 250 random reads per second, an SSD a hundred times as many";
     let rotating = disk.rotational?;
@@ -514,7 +514,7 @@ fn rotational(disk: &Disk) -> Option<Finding> {
     Some(Rule("rotational", WHY, NOTES).finds(grade, format!("{}{model}: {what}", disk.name)))
 }
 
-fn huge_pages(facts: &Facts) -> Option<Finding> {
+fn huge_pages(facts: &MachineFacts) -> Option<CheckFinding> {
     let set = facts.huge_pages.as_ref()?;
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
     let fix = |to: &str| format!("echo {to} | sudo tee {path}   (and at boot)");
@@ -551,7 +551,7 @@ fn huge_pages(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn huge_pages_details(facts: &Facts) -> Vec<Finding> {
+fn huge_pages_details(facts: &MachineFacts) -> Vec<CheckFinding> {
     if facts.version.is_none_or(|(major, _)| major < 8) {
         return Vec::new();
     }
@@ -580,7 +580,7 @@ fn huge_pages_details(facts: &Facts) -> Vec<Finding> {
     all
 }
 
-fn swappiness(facts: &Facts) -> Option<Finding> {
+fn swappiness(facts: &MachineFacts) -> Option<CheckFinding> {
     const WHY: &str = "mongod's cache, once swapped out, is read back one page at a time";
     let value = facts.swappiness?;
     Some(match (value, facts.swap_kib) {
@@ -594,7 +594,7 @@ fn swappiness(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn numa(facts: &Facts) -> Vec<Finding> {
+fn numa(facts: &MachineFacts) -> Vec<CheckFinding> {
     const WHY: &str = "memory from only one node makes that node swap while others have free memory";
     let Some(nodes) = facts.numa_nodes.filter(|nodes| *nodes > 0) else { return Vec::new() };
     if nodes == 1 {
@@ -639,7 +639,7 @@ const LIMITS: [(&str, Option<u64>, &str); 6] = [
     ("Max resident set", None, "LimitRSS=infinity"),
 ];
 
-fn limits(facts: &Facts) -> Vec<Finding> {
+fn limits(facts: &MachineFacts) -> Vec<CheckFinding> {
     if !facts.has_mongod {
         return Vec::new();
     }
@@ -676,7 +676,7 @@ fn limits(facts: &Facts) -> Vec<Finding> {
     all
 }
 
-fn map_count(facts: &Facts) -> Option<Finding> {
+fn map_count(facts: &MachineFacts) -> Option<CheckFinding> {
     const WHY: &str = "each connection has its own stack, which needs two mappings; mongod warns below twice its maximum of connections";
     let count = facts.max_map_count.filter(|_| facts.has_mongod)?;
     let open = facts.limits.iter().find(|(name, _)| name == "Max open files").and_then(|(_, set)| *set);

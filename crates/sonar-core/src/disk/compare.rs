@@ -4,7 +4,7 @@ use crate::impact;
 
 /// The ratio of two rates with its 95 % confidence interval.
 #[derive(Copy, Clone, Debug, PartialEq)]
-pub struct Ratio {
+pub struct RateRatio {
     /// The second rate divided by the first.
     pub ratio: f64,
     /// Lower end of the confidence interval.
@@ -13,7 +13,7 @@ pub struct Ratio {
     pub high: f64,
 }
 
-impl Ratio {
+impl RateRatio {
     /// Whether the interval excludes 1: the two differ by more than chance.
     pub fn differs(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
@@ -40,17 +40,17 @@ fn moments(values: &[f64]) -> Option<Moments> {
 /// Compares the mean of `b` with the mean of `a`; each is a series of rates over equal spans (the seconds
 /// of a step). The interval is Welch's, for the logarithm of the ratio; the variances of the logarithms
 /// come from the delta method. Spans count as independent. `None` for fewer than two spans or a mean of 0.
-pub fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
+pub fn ratio(a: &[f64], b: &[f64]) -> Option<RateRatio> {
     let (a, b) = (moments(a)?, moments(b)?);
     let ratio = b.mean / a.mean;
     let variance = a.relative + b.relative;
     if variance <= 0.0 {
-        return Some(Ratio { ratio, low: ratio, high: ratio });
+        return Some(RateRatio { ratio, low: ratio, high: ratio });
     }
     let degrees = variance * variance
         / (a.relative * a.relative / (a.count - 1.0) + b.relative * b.relative / (b.count - 1.0));
     let half = impact::students_t(0.95, degrees)? * variance.sqrt();
-    Some(Ratio { ratio, low: ratio * (-half).exp(), high: ratio * half.exp() })
+    Some(RateRatio { ratio, low: ratio * (-half).exp(), high: ratio * half.exp() })
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(ratio(&[0.0, 0.0], &[1.0, 2.0]), None);
         assert_eq!(ratio(&[], &[]), None);
         assert_eq!(ratio(&[f64::NAN, 1.0], &[1.0, 2.0]), None);
-        assert_eq!(ratio(&[2.0, 2.0], &[3.0, 3.0]), Some(Ratio { ratio: 1.5, low: 1.5, high: 1.5 }));
+        assert_eq!(ratio(&[2.0, 2.0], &[3.0, 3.0]), Some(RateRatio { ratio: 1.5, low: 1.5, high: 1.5 }));
     }
 
     /// For noise around the same mean, about one interval in twenty excludes 1.

@@ -130,14 +130,14 @@ pub struct DiskRates {
     pub counted: (u64, u64),
 }
 
-struct Kind {
+struct RequestKind {
     count: u64,
     merged: u64,
     sectors: u64,
     ms: u64,
 }
 
-impl Kind {
+impl RequestKind {
     fn rates(&self, seconds: f64) -> KindRates {
         let each = |sum: f64| if self.count == 0 { 0.0 } else { sum / self.count as f64 };
         let all = self.count + self.merged;
@@ -159,19 +159,19 @@ impl DiskRates {
             return None;
         }
         let seconds = elapsed_ns as f64 / 1e9;
-        let reads = Kind {
+        let reads = RequestKind {
             count: grown(now.reads, before.reads),
             merged: grown(now.reads_merged, before.reads_merged),
             sectors: grown(now.sectors_read, before.sectors_read),
             ms: grown(now.read_ms, before.read_ms),
         };
-        let writes = Kind {
+        let writes = RequestKind {
             count: grown(now.writes, before.writes),
             merged: grown(now.writes_merged, before.writes_merged),
             sectors: grown(now.sectors_written, before.sectors_written),
             ms: grown(now.write_ms, before.write_ms),
         };
-        let discards = now.discards.zip(before.discards).map(|(now, before)| Kind {
+        let discards = now.discards.zip(before.discards).map(|(now, before)| RequestKind {
             count: grown(now.count, before.count),
             merged: grown(now.merged, before.merged),
             sectors: grown(now.sectors, before.sectors),

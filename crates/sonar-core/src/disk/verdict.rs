@@ -51,7 +51,7 @@ pub fn knee(steps: &[DiskStep]) -> Option<Knee> {
 
 /// A short test in addition to the ramp.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Probe {
+pub struct DiskProbe {
     /// Whether records were read in order.
     pub sequential: bool,
     /// Record size in bytes.
@@ -87,7 +87,7 @@ pub enum Volume {
 
 /// Classifies a volume by random and sequential probes of the same record size with one and with many in
 /// flight; `None` if one of them is missing or completed no request.
-pub fn volume(probes: &[Probe]) -> Option<Volume> {
+pub fn volume(probes: &[DiskProbe]) -> Option<Volume> {
     let record = probes.iter().find(|p| !p.sequential && p.in_flight == 1)?.record_bytes;
     let rate = |sequential: bool, many: bool| {
         probes
@@ -241,12 +241,12 @@ mod tests {
         assert_eq!(knee(&[]), None);
     }
 
-    fn probes(rates: [f64; 4]) -> Vec<Probe> {
+    fn probes(rates: [f64; 4]) -> Vec<DiskProbe> {
         let kinds = [(false, 1), (true, 1), (false, 32), (true, 32)];
-        let mut probes: Vec<Probe> = kinds
+        let mut probes: Vec<DiskProbe> = kinds
             .into_iter()
             .zip(rates)
-            .map(|((sequential, in_flight), operations_per_second)| Probe {
+            .map(|((sequential, in_flight), operations_per_second)| DiskProbe {
                 sequential,
                 record_bytes: 4_096,
                 in_flight,
@@ -254,7 +254,7 @@ mod tests {
             })
             .collect();
         // A bandwidth probe is ignored.
-        probes.push(Probe {
+        probes.push(DiskProbe {
             sequential: true,
             record_bytes: 1 << 20,
             in_flight: 4,

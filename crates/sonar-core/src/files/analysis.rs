@@ -4,8 +4,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::access::{AccessKind, IoAccess};
-use super::distance::Step;
-use super::in_flight::InFlight;
+use super::distance::AccessStep;
+use super::in_flight::DeviceDepth;
 use super::pattern::FilePattern;
 use super::phase::{MAX_SLICES, Phase, phases};
 use crate::Timestamp;
@@ -51,7 +51,7 @@ impl ThreadUse {
 }
 
 #[derive(Copy, Clone)]
-struct Stream {
+struct ThreadStream {
     end: u64,
     run: u64,
     accesses: u64,
@@ -61,12 +61,12 @@ struct Stream {
 pub struct Analysis {
     files: HashMap<u32, Box<FilePattern>, FixedState>,
     threads: HashMap<u32, ThreadUse, FixedState>,
-    streams: HashMap<(u32, u32, bool), Stream, FixedState>,
+    streams: HashMap<(u32, u32, bool), ThreadStream, FixedState>,
     accesses: u64,
     files_other: u64,
     threads_other: u64,
     streams_forgotten: u64,
-    in_flight: InFlight,
+    in_flight: DeviceDepth,
     span: Option<(Timestamp, Timestamp)>,
     slice_ns: u64,
     origin: Timestamp,
@@ -90,7 +90,7 @@ impl Analysis {
             files_other: 0,
             threads_other: 0,
             streams_forgotten: 0,
-            in_flight: InFlight::default(),
+            in_flight: DeviceDepth::default(),
             span: None,
             slice_ns: SLICE_NS,
             origin: Timestamp::default(),
@@ -156,17 +156,17 @@ impl Analysis {
     }
 
     /// The distance from the stream's previous access, and the length of the run that this access ended.
-    fn step(&mut self, access: &IoAccess) -> Option<(Step, Option<u64>)> {
+    fn step(&mut self, access: &IoAccess) -> Option<(AccessStep, Option<u64>)> {
         if access.error != 0 {
             return None;
         }
         let key = (access.thread, access.file, access.kind.is_read());
         let end = access.offset.saturating_add(access.given);
         if let Some(stream) = self.streams.get_mut(&key) {
-            let step = Step::between(stream.end, access.offset);
+            let step = AccessStep::between(stream.end, access.offset);
             stream.end = end;
             stream.accesses += 1;
-            if step == Step::Contiguous {
+            if step == AccessStep::Contiguous {
                 stream.run += 1;
                 return Some((step, None));
             }
@@ -178,7 +178,7 @@ impl Analysis {
             self.end_runs();
             self.streams.clear();
         }
-        self.streams.insert(key, Stream { end, run: 1, accesses: 1 });
+        self.streams.insert(key, ThreadStream { end, run: 1, accesses: 1 });
         None
     }
 

@@ -6,7 +6,7 @@ pub const NEAR: u64 = 1 << 20;
 
 /// The position of an access relative to the previous one.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Step {
+pub enum AccessStep {
     /// It begins where the previous one ended.
     Contiguous,
     /// Ahead by this many bytes.
@@ -15,7 +15,7 @@ pub enum Step {
     Back(u64),
 }
 
-impl Step {
+impl AccessStep {
     /// The step from the end of one access to the offset of the next.
     pub const fn between(end: u64, offset: u64) -> Self {
         if offset == end {
@@ -55,18 +55,18 @@ impl Default for Distances {
 
 impl Distances {
     /// Counts one distance; buckets saturate at 2^32 - 1.
-    pub fn record(&mut self, step: Step) {
+    pub fn record(&mut self, step: AccessStep) {
         if step.is_jump() {
             self.jumps += 1;
         }
         match step {
-            Step::Contiguous => self.contiguous += 1,
-            Step::Forward(bytes) => {
+            AccessStep::Contiguous => self.contiguous += 1,
+            AccessStep::Forward(bytes) => {
                 self.near += u64::from(bytes <= NEAR);
                 let bucket = &mut self.forward[bytes.ilog2() as usize];
                 *bucket = bucket.saturating_add(1);
             }
-            Step::Back(bytes) => {
+            AccessStep::Back(bytes) => {
                 let bucket = &mut self.back[bytes.ilog2() as usize];
                 *bucket = bucket.saturating_add(1);
             }

@@ -9,7 +9,7 @@ pub const MAX_BITS: u64 = 1 << 20;
 /// A set of granules of a file. A granule that is accessed in part counts as a whole. When the granule size
 /// doubles, the set is rounded up to the new granules.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Extent {
+pub struct GranuleSet {
     words: Vec<u64>,
     /// log2 of the granule size in bytes.
     shift: u32,
@@ -17,13 +17,13 @@ pub struct Extent {
     max_bits: u64,
 }
 
-impl Default for Extent {
+impl Default for GranuleSet {
     fn default() -> Self {
         Self::with_max_bits(MAX_BITS)
     }
 }
 
-impl Extent {
+impl GranuleSet {
     /// An empty set of at most `max_bits` granules, rounded up to a multiple of 128.
     pub fn with_max_bits(max_bits: u64) -> Self {
         let max_bits = max_bits.clamp(1, MAX_BITS).next_multiple_of(128);
@@ -146,7 +146,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_extent_is_the_set_of_granules(touches in proptest::collection::vec((0u64..3_000_000, 0u64..200_000), 1..60)) {
-            let mut extent = Extent::default();
+            let mut extent = GranuleSet::default();
             let mut bytes_of = BTreeSet::new();
             for (offset, length) in touches {
                 let mut before = 0;
@@ -168,7 +168,7 @@ mod tests {
 
         #[test]
         fn cleared_granules_are_removed(steps in proptest::collection::vec((any::<bool>(), 0u64..3_000_000, 0u64..200_000), 1..60)) {
-            let mut extent = Extent::default();
+            let mut extent = GranuleSet::default();
             let mut set = BTreeSet::new();
             for (add, offset, length) in steps {
                 let granules = (offset / GRANULE)..if length > 0 { (offset + length).div_ceil(GRANULE) } else { 0 };
@@ -190,7 +190,7 @@ mod tests {
         fn a_small_extent_of_a_large_file_has_larger_granules(
             touches in proptest::collection::vec((0u64..1 << 40, 1u64..100_000_000), 1..20),
         ) {
-            let mut extent = Extent::with_max_bits(128);
+            let mut extent = GranuleSet::with_max_bits(128);
             for (offset, length) in &touches {
                 extent.touch(*offset, *length);
             }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_range_saturates() {
-        let mut extent = Extent::default();
+        let mut extent = GranuleSet::default();
         extent.touch(u64::MAX - 5, u64::MAX);
         extent.touch(0, u64::MAX);
         extent.touch(u64::MAX, 0);

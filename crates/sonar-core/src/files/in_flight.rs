@@ -14,14 +14,14 @@ const HELD: usize = 256;
 /// Reads are processed in order of their start. The result is exact as long as at most 256 reads end between the
 /// start and the end of a read.
 #[derive(Clone, Debug, Default)]
-pub struct InFlight {
+pub struct DeviceDepth {
     held: BinaryHeap<Reverse<(Timestamp, u64)>>,
     until: Timestamp,
     sum_ns: u128,
     covered_ns: u64,
 }
 
-impl InFlight {
+impl DeviceDepth {
     /// Adds a read.
     pub(super) fn record(&mut self, start: Timestamp, latency_ns: u64) {
         self.held.push(Reverse((start, latency_ns)));
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     fn depth(reads: &[(u64, u64)]) -> Option<f64> {
-        let mut flight = InFlight::default();
+        let mut flight = DeviceDepth::default();
         for (start, latency_ns) in reads {
             flight.record(Timestamp::from_unix_ns(*start), *latency_ns);
         }

@@ -14,7 +14,7 @@
 //! - **randomness**: jumps divided by known distances, 0 to 1. A pass over a file in its own order is near 0
 //!   even if it skips free blocks; random accesses to a file much larger than [`NEAR`] are near 1.
 //! - **run**: consecutive contiguous accesses.
-//! - **coverage**: the part of a file that was accessed, in granules of 4 KiB or more ([`Extent`]).
+//! - **coverage**: the part of a file that was accessed, in granules of 4 KiB or more ([`GranuleSet`]).
 //! - **read amplification**: bytes read per byte of the file that was accessed.
 //! - **readahead waste**: bytes that were loaded into the page cache and not read ([`PageIns`]).
 
@@ -38,16 +38,16 @@ pub mod worth;
 pub use access::{AccessKind, IoAccess};
 pub use analysis::{Analysis, ThreadUse};
 pub use density::Density;
-pub use distance::{Distances, NEAR, Step};
-pub use extent::Extent;
-pub use in_flight::InFlight;
+pub use distance::{AccessStep, Distances, NEAR};
+pub use extent::GranuleSet;
+pub use in_flight::DeviceDepth;
 pub use losses::IoLosses;
 pub use naming::FileRole;
 pub use page_ins::PageIns;
-pub use pattern::{FilePattern, Flow};
-pub use phase::{AccessPath, Phase, Slice};
+pub use pattern::{FileAccesses, FilePattern};
+pub use phase::{AccessPath, Phase, TimeSlice};
 pub use speeds::Speeds;
 pub use thread::ThreadRole;
-pub use usage::Usage;
-pub use verdict::{Verdict, judge, judge_file};
+pub use usage::FileUsage;
+pub use verdict::{FilesVerdict, judge, judge_file};
 pub use worth::{SampleRead, Worth, worth};

@@ -1,6 +1,6 @@
 //! Pages that were loaded into the page cache, and how many of them were never read.
 
-use super::extent::Extent;
+use super::extent::GranuleSet;
 
 /// The pages of a file that were loaded into the page cache, by a read or by readahead. Loads and reads must be
 /// recorded in order.
@@ -13,7 +13,7 @@ pub struct PageIns {
     /// Bytes that were loaded again before anybody read them.
     again: u64,
     /// The part of the file that was loaded and not read since.
-    unread: Extent,
+    unread: GranuleSet,
 }
 
 impl PageIns {

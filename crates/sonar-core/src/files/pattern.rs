@@ -1,10 +1,10 @@
 //! How a file was used.
 
 use super::IoAccess;
-use super::distance::{Distances, Step};
-use super::extent::{Extent, GRANULE};
+use super::distance::{AccessStep, Distances};
+use super::extent::{GRANULE, GranuleSet};
 use super::page_ins::PageIns;
-use super::phase::{MAX_SLICES, Slice};
+use super::phase::{MAX_SLICES, TimeSlice};
 use crate::Histogram;
 
 /// A histogram of run lengths: bucket `k` counts runs of `[2^k, 2^(k+1))` contiguous accesses.
@@ -55,7 +55,7 @@ impl Runs {
 
 /// The accesses in one direction: reads (including page faults) or writes.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Flow {
+pub struct FileAccesses {
     /// Number of accesses, including failed ones.
     pub count: u64,
     /// Number of failed accesses.
@@ -91,13 +91,13 @@ pub struct Flow {
     /// The highest end offset of an access that transferred bytes.
     pub reach: u64,
     /// The part of the file that was accessed.
-    pub extent: Extent,
+    pub extent: GranuleSet,
     /// The granules in which accesses began, that is, the distinct blocks requested.
-    pub blocks: Extent,
+    pub blocks: GranuleSet,
 }
 
-impl Flow {
-    pub(super) fn record(&mut self, access: &IoAccess, step: Option<Step>) {
+impl FileAccesses {
+    pub(super) fn record(&mut self, access: &IoAccess, step: Option<AccessStep>) {
         self.count += 1;
         self.errors += u64::from(access.error != 0);
         self.faults += u64::from(access.kind == super::AccessKind::Fault);
@@ -179,23 +179,23 @@ impl Flow {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FilePattern {
     /// Reads and page faults.
-    pub reads: Flow,
+    pub reads: FileAccesses,
     /// Writes; `None` if there were none.
-    pub writes: Option<Box<Flow>>,
+    pub writes: Option<Box<FileAccesses>>,
     /// Pages loaded into the page cache; `None` if there were none or this was not traced.
     pub page_ins: Option<Box<PageIns>>,
     /// Latency of flushes.
     pub syncs: Histogram,
     /// Reads over time; the width of a slice is [`Analysis::slice_ns`](super::Analysis::slice_ns).
-    pub slices: Vec<Slice>,
+    pub slices: Vec<TimeSlice>,
 }
 
 impl FilePattern {
     /// The slice with this number.
-    pub(super) fn slice(&mut self, at: usize) -> &mut Slice {
+    pub(super) fn slice(&mut self, at: usize) -> &mut TimeSlice {
         let at = at.min(MAX_SLICES - 1);
         if self.slices.len() <= at {
-            self.slices.resize(at + 1, Slice::default());
+            self.slices.resize(at + 1, TimeSlice::default());
         }
         &mut self.slices[at]
     }
@@ -214,12 +214,12 @@ impl FilePattern {
 
     /// Approximate heap memory in bytes.
     pub fn heap_bytes(&self) -> usize {
-        let writes = self.writes.as_ref().map_or(0, |flow| size_of::<Flow>() + flow.heap_bytes());
+        let writes = self.writes.as_ref().map_or(0, |flow| size_of::<FileAccesses>() + flow.heap_bytes());
         let page_ins = self.page_ins.as_ref().map_or(0, |pages| size_of::<PageIns>() + pages.heap_bytes());
         self.reads.heap_bytes()
             + writes
             + page_ins
             + self.syncs.heap_bytes()
-            + self.slices.capacity() * size_of::<Slice>()
+            + self.slices.capacity() * size_of::<TimeSlice>()
     }
 }

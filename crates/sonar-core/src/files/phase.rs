@@ -1,7 +1,7 @@
 //! How the use of a file changed over time: slices of equal width, grouped into phases.
 
 use super::IoAccess;
-use super::distance::Step;
+use super::distance::AccessStep;
 
 /// The maximum number of time slices per file; when more are needed, their width doubles.
 pub const MAX_SLICES: usize = 128;
@@ -16,7 +16,7 @@ pub const RANDOM_FROM: f64 = 0.5;
 
 /// The reads of one file in one slice of time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Slice {
+pub struct TimeSlice {
     /// Reads and page faults.
     pub reads: u64,
     /// Bytes read.
@@ -31,14 +31,14 @@ pub struct Slice {
     pub jumps: u64,
 }
 
-impl Slice {
+impl TimeSlice {
     /// Adds one read, with its distance if known.
-    pub(super) fn record(&mut self, access: &IoAccess, step: Option<Step>) {
+    pub(super) fn record(&mut self, access: &IoAccess, step: Option<AccessStep>) {
         self.reads += 1;
         self.bytes = self.bytes.saturating_add(access.given);
         self.latency_ns = self.latency_ns.saturating_add(access.latency_ns);
         match step {
-            Some(Step::Contiguous) => self.contiguous += 1,
+            Some(AccessStep::Contiguous) => self.contiguous += 1,
             Some(step) if step.is_jump() => self.jumps += 1,
             Some(_) => self.near += 1,
             None => {}
@@ -111,12 +111,12 @@ pub struct Phase {
     /// The path.
     pub path: AccessPath,
     /// All reads of the phase.
-    pub total: Slice,
+    pub total: TimeSlice,
 }
 
 /// The phases of a file's slices, in order of time. Neighbouring slices with the same path form one phase; eight
 /// consecutive empty slices end it.
-pub fn phases(slices: &[Slice]) -> Vec<Phase> {
+pub fn phases(slices: &[TimeSlice]) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     for (at, slice) in slices.iter().enumerate().filter(|(_, slice)| slice.reads > 0) {
         let path =
@@ -144,17 +144,17 @@ pub fn phases(slices: &[Slice]) -> Vec<Phase> {
 mod tests {
     use super::*;
 
-    fn slice(contiguous: u64, jumps: u64) -> Slice {
-        Slice { reads: contiguous + jumps, contiguous, jumps, ..Slice::default() }
+    fn slice(contiguous: u64, jumps: u64) -> TimeSlice {
+        TimeSlice { reads: contiguous + jumps, contiguous, jumps, ..TimeSlice::default() }
     }
 
     #[test]
     fn a_pass_then_a_pause_then_jumps_are_two_phases() {
         let mut slices = vec![slice(100, 1); 5];
         slices.push(slice(1, 1));
-        slices.extend([Slice::default(); 3]);
+        slices.extend([TimeSlice::default(); 3]);
         slices.push(slice(80, 0));
-        slices.extend([Slice::default(); 20]);
+        slices.extend([TimeSlice::default(); 20]);
         slices.extend([slice(1, 90); 4]);
         let phases = phases(&slices);
         let found: Vec<_> = phases.iter().map(|phase| (phase.first, phase.last, phase.path)).collect();

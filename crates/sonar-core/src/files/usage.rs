@@ -2,14 +2,14 @@
 
 use crate::Histogram;
 
-/// Number of buckets of [`Usage::latency`].
+/// Number of buckets of [`FileUsage::latency`].
 pub const BUCKETS: usize = 256;
-/// Number of registers of [`Usage::places`].
+/// Number of registers of [`FileUsage::places`].
 pub const PLACES: usize = 256;
 
 /// The accesses to one file since counting began. All counters only grow.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Usage {
+pub struct FileUsage {
     /// Reads and page faults.
     pub reads: u64,
     /// Bytes read.
@@ -53,7 +53,7 @@ pub struct Usage {
     pub places: [u8; PLACES],
 }
 
-impl Default for Usage {
+impl Default for FileUsage {
     fn default() -> Self {
         Self {
             reads: 0,
@@ -80,7 +80,7 @@ impl Default for Usage {
     }
 }
 
-impl Usage {
+impl FileUsage {
     /// All counters, in the order of the kernel's record.
     pub fn counters_mut(&mut self) -> [&mut u64; 18] {
         [
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     /// Updates the registers as the eBPF program does.
-    fn touch(usage: &mut Usage, block: u64) {
+    fn touch(usage: &mut FileUsage, block: u64) {
         let mut hash = block.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash ^= hash >> 29;
         hash = hash.wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -207,7 +207,7 @@ mod tests {
     fn blocks_are_estimated_within_a_fifth() {
         for count in [1u64, 10, 100, 700, 5_000, 40_000, 1_000_000] {
             for stride in [1u64, 7, 1 << 20] {
-                let mut usage = Usage::default();
+                let mut usage = FileUsage::default();
                 for _ in 0..2 {
                     for block in 0..count {
                         touch(&mut usage, block * stride);
@@ -230,7 +230,7 @@ mod tests {
             }
         };
         for ns in [0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 1_000, 4_095, 123_456, 999_999_999, (1 << 34) - 1] {
-            let mut usage = Usage::default();
+            let mut usage = FileUsage::default();
             usage.latency[bucket(ns)] = 3;
             let histogram = usage.histogram();
             assert_eq!(histogram.count(), 3);
@@ -242,9 +242,9 @@ mod tests {
 
     #[test]
     fn since_is_the_difference() {
-        let mut before = Usage { reads: 5, contiguous: 2, ..Usage::default() };
+        let mut before = FileUsage { reads: 5, contiguous: 2, ..FileUsage::default() };
         before.latency[30] = u32::MAX;
-        let mut now = Usage { reads: 9, contiguous: 3, jumps: 3, ..before.clone() };
+        let mut now = FileUsage { reads: 9, contiguous: 3, jumps: 3, ..before.clone() };
         now.latency[30] = 3;
         let since = now.since(&before);
         assert_eq!((since.reads, since.contiguous, since.jumps), (4, 1, 3));

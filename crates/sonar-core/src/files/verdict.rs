@@ -60,7 +60,7 @@ impl Finding {
 /// The verdict on a recording or a file. For a recording, it is about the file whose reads waited longest for the
 /// device, or took longest if none waited.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Verdict {
+pub struct FilesVerdict {
     /// The file; `None` if nothing was read.
     pub file: Option<u32>,
     /// The access path.
@@ -104,7 +104,7 @@ pub struct Verdict {
     pub in_order_rate: Option<f64>,
 }
 
-impl Verdict {
+impl FilesVerdict {
     /// Whether most of what was read was in the page cache before, so that times are those of memory; `None` if
     /// unknown.
     pub fn is_of_memory(&self) -> Option<bool> {
@@ -123,12 +123,12 @@ pub fn judge(
     analysis: &Analysis,
     role: impl Fn(u32) -> FileRole,
     thread_role: impl Fn(u32) -> ThreadRole,
-) -> Verdict {
+) -> FilesVerdict {
     let worst = analysis
         .files()
         .filter(|(_, file)| file.reads.count > 0)
         .max_by_key(|(id, file)| (waited_ns(&file.reads), read_ns(&file.reads), Reverse(*id)));
-    worst.and_then(|(file, _)| judge_file(analysis, file, role, thread_role)).unwrap_or(Verdict {
+    worst.and_then(|(file, _)| judge_file(analysis, file, role, thread_role)).unwrap_or(FilesVerdict {
         file: None,
         finding: Finding::TooFewReads,
         reads: 0,
@@ -153,11 +153,11 @@ pub fn judge(
 }
 
 /// Time in reads that waited, or may have waited, for the device, in nanoseconds.
-fn waited_ns(flow: &super::Flow) -> u128 {
+fn waited_ns(flow: &super::FileAccesses) -> u128 {
     flow.uncached.sum_ns() + flow.unknown.sum_ns()
 }
 
-fn read_ns(flow: &super::Flow) -> u128 {
+fn read_ns(flow: &super::FileAccesses) -> u128 {
     flow.cached.sum_ns() + flow.uncached.sum_ns() + flow.unknown.sum_ns()
 }
 
@@ -167,7 +167,7 @@ pub fn judge_file(
     id: u32,
     role: impl Fn(u32) -> FileRole,
     thread_role: impl Fn(u32) -> ThreadRole,
-) -> Option<Verdict> {
+) -> Option<FilesVerdict> {
     let reads = &analysis.file(id).filter(|file| file.reads.count > 0)?.reads;
     // Many connections together may read more than one other thread, though each of them reads less.
     let mut by_role: BTreeMap<ThreadRole, (u64, u64)> = BTreeMap::new();
@@ -219,7 +219,7 @@ pub fn judge_file(
             _ => Finding::RandomReads,
         },
     };
-    Some(Verdict {
+    Some(FilesVerdict {
         file: Some(id),
         finding,
         reads: reads.count,

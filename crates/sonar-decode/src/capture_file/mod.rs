@@ -1,6 +1,6 @@
 //! Capture files: reads packets from pcap and pcapng, and writes pcapng.
 //!
-//! [`Parser`] does no I/O: it takes the bytes that are there and returns what to do next. The caller reads,
+//! [`CaptureParser`] does no I/O: it takes the bytes that are there and returns what to do next. The caller reads,
 //! decompresses gzip or zstd, and keeps a buffer; no packet needs more of it than [`MAX_BLOCK_LEN`].
 //!
 //! Formats: [pcap](https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html) and
@@ -15,35 +15,35 @@ mod step;
 mod write;
 
 pub use step::{Beginning, Error, MAX_BLOCK_LEN, MAX_INTERFACES, MAX_PACKET_LEN, Step};
-pub use write::{Interface, PacketCounts, Section, Writer};
+pub use write::{InterfaceDescription, PacketCounts, PcapngWriter, SectionHeader};
 
 /// Parses a capture file of either format. After an error it returns the same error again.
 #[derive(Debug)]
-pub struct Parser {
+pub struct CaptureParser {
     /// Where in the file the buffer begins, in bytes.
     offset: u64,
-    format: Format,
+    format: CaptureFormat,
     failed: Option<Error>,
 }
 
 #[derive(Debug)]
-enum Format {
+enum CaptureFormat {
     /// What came so far, fewer than four bytes.
     Unknown(Beginning),
     Pcap(pcap::PcapReader),
     Pcapng(pcapng::PcapngReader),
 }
 
-impl Default for Parser {
+impl Default for CaptureParser {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Parser {
+impl CaptureParser {
     /// A parser for a file from its first byte on.
     pub fn new() -> Self {
-        Self { offset: 0, format: Format::Unknown(Beginning::new(&[])), failed: None }
+        Self { offset: 0, format: CaptureFormat::Unknown(Beginning::new(&[])), failed: None }
     }
 
     /// Looks at the beginning of `buf`, which must be where the last step's `consumed` bytes ended.
@@ -56,18 +56,18 @@ impl Parser {
             return Err(error);
         }
         let step = match &mut self.format {
-            Format::Pcap(reader) => reader.next(buf, self.offset),
-            Format::Pcapng(reader) => reader.next(buf, self.offset),
-            Format::Unknown(beginning) => {
+            CaptureFormat::Pcap(reader) => reader.next(buf, self.offset),
+            CaptureFormat::Pcapng(reader) => reader.next(buf, self.offset),
+            CaptureFormat::Unknown(beginning) => {
                 *beginning = Beginning::new(buf);
                 match recognise(buf) {
                     Ok(Recognised::Section) => {
                         // A section header is a block like any other: nothing is consumed yet.
-                        self.format = Format::Pcapng(pcapng::PcapngReader::default());
+                        self.format = CaptureFormat::Pcapng(pcapng::PcapngReader::default());
                         return self.next(buf);
                     }
                     Ok(Recognised::Pcap(reader)) => {
-                        self.format = Format::Pcap(reader);
+                        self.format = CaptureFormat::Pcap(reader);
                         Ok(Step::Skip { consumed: pcap::FILE_HEADER_LEN })
                     }
                     Ok(Recognised::TooShort { at_least }) => Ok(Step::Need { at_least }),
@@ -92,10 +92,10 @@ impl Parser {
             return Err(error);
         }
         let unfinished = match &self.format {
-            Format::Unknown(beginning) if !may_be_a_capture(beginning.bytes()) => {
+            CaptureFormat::Unknown(beginning) if !may_be_a_capture(beginning.bytes()) => {
                 return Err(Error::NotACapture(*beginning));
             }
-            Format::Pcapng(reader) => reader.unfinished(),
+            CaptureFormat::Pcapng(reader) => reader.unfinished(),
             _ => None,
         };
         match unfinished {
@@ -113,7 +113,7 @@ impl Parser {
     /// Packets that were dropped while capturing, as far as the file says so (pcapng interface statistics).
     pub fn dropped(&self) -> u64 {
         match &self.format {
-            Format::Pcapng(reader) => reader.dropped(),
+            CaptureFormat::Pcapng(reader) => reader.dropped(),
             _ => 0,
         }
     }

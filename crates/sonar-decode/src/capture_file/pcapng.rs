@@ -42,7 +42,7 @@ const MIN_BLOCK_LEN: u32 = 12;
 pub(super) struct PcapngReader {
     order: Order,
     /// Of this section.
-    interfaces: Vec<Interface>,
+    interfaces: Vec<PcapngInterface>,
     /// The time of the last packet: simple packet blocks have none of their own.
     last_time: Timestamp,
     passing: Option<Passing>,
@@ -59,7 +59,7 @@ struct Passing {
 }
 
 #[derive(Debug)]
-struct Interface {
+struct PcapngInterface {
     link: LinkType,
     snap_len: u32,
     unit: Unit,
@@ -103,7 +103,7 @@ impl Unit {
     }
 }
 
-impl Interface {
+impl PcapngInterface {
     #[inline]
     fn time(&self, high: u32, low: u32) -> Timestamp {
         let ns = self.unit.to_ns(u64::from(high) << 32 | u64::from(low));
@@ -160,7 +160,8 @@ impl PcapngReader {
         let Some(whole) = buf.get(..consumed) else { return Ok(Step::Need { at_least: consumed }) };
         let (whole, trailer) = whole.split_at(consumed - 4);
         check_trailer(offset, len, self.order.word(trailer, 0))?;
-        let content = Block { offset, kind, order: self.order, rest: whole.get(8..).unwrap_or_default() };
+        let content =
+            PcapngBlock { offset, kind, order: self.order, rest: whole.get(8..).unwrap_or_default() };
         let packet = match kind {
             block::ENHANCED_PACKET => Some(self.enhanced_packet(content)?),
             block::SIMPLE_PACKET => Some(self.simple_packet(content)?),
@@ -196,7 +197,7 @@ impl PcapngReader {
         Ok(Step::Skip { consumed: 4 })
     }
 
-    fn begin_section(&mut self, mut content: Block<'_>) -> Result<(), Error> {
+    fn begin_section(&mut self, mut content: PcapngBlock<'_>) -> Result<(), Error> {
         let _byte_order_mark = content.u32()?;
         let (major, minor) = (content.u16()?, content.u16()?);
         // Minor 2 was written by mistake and is the same as 0.
@@ -207,12 +208,12 @@ impl PcapngReader {
         Ok(())
     }
 
-    fn describe_interface(&mut self, mut content: Block<'_>) -> Result<(), Error> {
+    fn describe_interface(&mut self, mut content: PcapngBlock<'_>) -> Result<(), Error> {
         let (link, _reserved, snap_len) = (content.u16()?, content.u16()?, content.u32()?);
         if self.interfaces.len() >= MAX_INTERFACES {
             return Err(Error::TooManyInterfaces { offset: content.offset });
         }
-        let mut interface = Interface {
+        let mut interface = PcapngInterface {
             link: LinkType::from_number(link),
             snap_len,
             unit: Unit::Ns(1_000),
@@ -237,7 +238,7 @@ impl PcapngReader {
         Ok(())
     }
 
-    fn statistics(&mut self, mut content: Block<'_>) -> Result<(), Error> {
+    fn statistics(&mut self, mut content: PcapngBlock<'_>) -> Result<(), Error> {
         let number = content.u32()?;
         let _time = (content.u32()?, content.u32()?);
         let dropped = content
@@ -256,13 +257,13 @@ impl PcapngReader {
     }
 
     #[inline]
-    fn enhanced_packet<'a>(&self, mut content: Block<'a>) -> Result<Packet<'a>, Error> {
+    fn enhanced_packet<'a>(&self, mut content: PcapngBlock<'a>) -> Result<Packet<'a>, Error> {
         let (number, high, low) = (content.u32()?, content.u32()?, content.u32()?);
         self.with_options(content, number, high, low)
     }
 
     /// The obsolete packet block: as the enhanced one, with a drop count beside a shorter number.
-    fn packet<'a>(&self, mut content: Block<'a>) -> Result<Packet<'a>, Error> {
+    fn packet<'a>(&self, mut content: PcapngBlock<'a>) -> Result<Packet<'a>, Error> {
         let (number, _drops) = (content.u16()?, content.u16()?);
         let (high, low) = (content.u32()?, content.u32()?);
         self.with_options(content, u32::from(number), high, low)
@@ -271,7 +272,7 @@ impl PcapngReader {
     #[inline]
     fn with_options<'a>(
         &self,
-        mut content: Block<'a>,
+        mut content: PcapngBlock<'a>,
         number: u32,
         high: u32,
         low: u32,
@@ -303,7 +304,7 @@ impl PcapngReader {
 
     /// It has no time, flags and interface: it belongs to the first interface and has the time of the packet
     /// before.
-    fn simple_packet<'a>(&self, mut content: Block<'a>) -> Result<Packet<'a>, Error> {
+    fn simple_packet<'a>(&self, mut content: PcapngBlock<'a>) -> Result<Packet<'a>, Error> {
         let wire_len = content.u32()?;
         let interface = self.interface(content.offset, 0)?;
         let len = match interface.snap_len {
@@ -327,7 +328,7 @@ impl PcapngReader {
     }
 
     #[inline]
-    fn interface(&self, offset: u64, number: u32) -> Result<&Interface, Error> {
+    fn interface(&self, offset: u64, number: u32) -> Result<&PcapngInterface, Error> {
         self.interfaces.get(number as usize).ok_or(Error::UnknownInterface { offset, interface: number })
     }
 }
@@ -349,14 +350,14 @@ fn check_trailer(offset: u64, len: u32, found: u32) -> Result<(), Error> {
 }
 
 /// The content of a block, field by field.
-struct Block<'a> {
+struct PcapngBlock<'a> {
     offset: u64,
     kind: u32,
     order: Order,
     rest: &'a [u8],
 }
 
-impl<'a> Block<'a> {
+impl<'a> PcapngBlock<'a> {
     #[inline]
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let (field, rest) = self.rest.split_first_chunk().ok_or_else(|| self.too_short())?;

@@ -14,7 +14,7 @@ pub const MAX_BLOCK_LEN: u32 = MAX_PACKET_LEN + (1 << 20);
 /// The most interfaces that one section of a pcapng file may describe.
 pub const MAX_INTERFACES: usize = 1 << 16;
 
-/// What [`Parser::next`](super::Parser::next) found at the beginning of the buffer.
+/// What [`CaptureParser::next`](super::CaptureParser::next) found at the beginning of the buffer.
 #[derive(Copy, Clone, Debug)]
 pub enum Step<'a> {
     /// A packet; the buffer goes on after `consumed` bytes.
@@ -30,7 +30,7 @@ pub enum Step<'a> {
         consumed: usize,
     },
     /// Nothing can be said before the buffer, from the same beginning, holds this many bytes. At the end
-    /// of the file call [`Parser::end`](super::Parser::end).
+    /// of the file call [`CaptureParser::end`](super::CaptureParser::end).
     Need {
         /// More than the buffer held, [`MAX_BLOCK_LEN`] at most.
         at_least: usize,

@@ -8,7 +8,7 @@ use super::step::{MAX_INTERFACES, MAX_PACKET_LEN};
 
 /// Who captured, as the section header says it. An empty text is left out.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Section<'a> {
+pub struct SectionHeader<'a> {
     /// For example `x86_64`.
     pub hardware: &'a str,
     /// For example `Linux 6.1.0`.
@@ -19,7 +19,7 @@ pub struct Section<'a> {
 
 /// An interface, as the file describes it.
 #[derive(Copy, Clone, Debug)]
-pub struct Interface<'a> {
+pub struct InterfaceDescription<'a> {
     /// For example `eth0`; left out when empty.
     pub name: &'a str,
     /// Link type of all its packets.
@@ -39,13 +39,13 @@ pub struct PacketCounts {
 
 /// Writes the blocks of one pcapng section into buffers of the caller.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct PcapngWriter {
     interfaces: u32,
 }
 
-impl Writer {
+impl PcapngWriter {
     /// Begins a section: what goes first into a file.
-    pub fn begin(section: &Section<'_>, out: &mut Vec<u8>) -> Self {
+    pub fn begin(section: &SectionHeader<'_>, out: &mut Vec<u8>) -> Self {
         let start = open(out, block::SECTION_HEADER);
         put_u32(out, BYTE_ORDER_MARK);
         put_u16(out, 1);
@@ -62,7 +62,7 @@ impl Writer {
 
     /// Describes an interface and gives its number. `None`, and nothing written, past
     /// [`MAX_INTERFACES`].
-    pub fn interface(&mut self, interface: &Interface<'_>, out: &mut Vec<u8>) -> Option<u32> {
+    pub fn interface(&mut self, interface: &InterfaceDescription<'_>, out: &mut Vec<u8>) -> Option<u32> {
         let number = self.interfaces;
         if number as usize >= MAX_INTERFACES {
             return None;

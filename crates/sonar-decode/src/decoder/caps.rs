@@ -56,7 +56,7 @@ mod tests {
     use crate::decoder::collected::{Collected, message};
     use crate::decoder::pairing::{MAX_ALL_EARLY, PENDING_BUDGET};
     use crate::decoder::unpacking::MAX_LONG;
-    use crate::testing::{Conversation, End};
+    use crate::testing::{Conversation, ConversationEnd};
     use crate::{Settings, Shared};
 
     fn conversation(n: usize) -> Conversation {
@@ -90,11 +90,12 @@ mod tests {
         let (begin, end) = bytes.split_at(1_000);
         let mut talks: Vec<Conversation> = (0..MAX_LONG + 10).map(conversation).collect();
         for talk in &mut talks {
-            talk.send(End::Client, begin);
+            talk.send(ConversationEnd::Client, begin);
             take(&mut decoder, &mut seen, talk);
         }
         for talk in &mut talks {
-            talk.send(End::Client, end).send(End::Server, &message(2, 1, &doc! {"n": 1, "ok": 1.0}));
+            talk.send(ConversationEnd::Client, end)
+                .send(ConversationEnd::Server, &message(2, 1, &doc! {"n": 1, "ok": 1.0}));
             take(&mut decoder, &mut seen, talk);
         }
         let evicted = decoder.coverage().messages_evicted as usize;
@@ -112,7 +113,7 @@ mod tests {
     fn take_back_in_time(
         (decoder, seen): (&mut Decoder, &mut Collected),
         talks: &mut [Conversation],
-        (from, bytes): (End, &dyn Fn(u32) -> Vec<u8>),
+        (from, bytes): (ConversationEnd, &dyn Fn(u32) -> Vec<u8>),
         rounds: u32,
     ) -> u32 {
         let mut now = Timestamp::from_unix(1_777_629_600, 0).unix_ns();
@@ -143,7 +144,8 @@ mod tests {
         let mut talks: Vec<Conversation> = (0..100).map(conversation).collect();
         let filter = doc! {"a": {"$in": vec!["x".repeat(200); 9]}};
         let find = |id| message(id, 0, &doc! {"find": "orders", "filter": filter.clone(), "$db": "shop"});
-        let passes = take_back_in_time((&mut decoder, &mut seen), &mut talks, (End::Client, &find), 400);
+        let passes =
+            take_back_in_time((&mut decoder, &mut seen), &mut talks, (ConversationEnd::Client, &find), 400);
         let coverage = decoder.coverage();
         assert_eq!(coverage.requests, 40_000);
         // Each holds more than 2,000 bytes.
@@ -171,11 +173,12 @@ mod tests {
             .map(|(talk, n)| talk.with_seq(77_777 * n, 99_999 * n))
             .collect();
         let reply = |id| message(1_000 + id, id, &doc! {"ok": 1.0});
-        let passes = take_back_in_time((&mut decoder, &mut seen), &mut talks, (End::Server, &reply), each);
+        let passes =
+            take_back_in_time((&mut decoder, &mut seen), &mut talks, (ConversationEnd::Server, &reply), each);
         assert_eq!(passes, 1);
         // The first reply of each connection came before all others.
         let mut answer = |talk: &mut Conversation, id| {
-            talk.send(End::Client, &message(id, 0, &doc! {"ping": 1, "$db": "admin"}));
+            talk.send(ConversationEnd::Client, &message(id, 0, &doc! {"ping": 1, "$db": "admin"}));
             take(&mut decoder, &mut seen, talk);
             seen.operations.last().is_some_and(|last| (last.0, last.2) == (id, "ok"))
         };
@@ -192,18 +195,18 @@ mod tests {
         let mut talks: Vec<Conversation> = (0..MAX_ALL_EARLY / each + 1).map(conversation).collect();
         for talk in &mut talks {
             for id in 0..each as u32 {
-                talk.send(End::Server, &message(100 + id, id, &ok));
+                talk.send(ConversationEnd::Server, &message(100 + id, id, &ok));
             }
             take(&mut decoder, &mut seen, talk);
         }
         // On one connection the first of nine gives way.
         let newest = talks.last_mut().unwrap();
-        newest.send(End::Server, &message(200, 99, &ok));
+        newest.send(ConversationEnd::Server, &message(200, 99, &ok));
         take(&mut decoder, &mut seen, newest);
         for id in 0..each as u32 {
-            newest.send(End::Client, &message(id, 0, &doc! {"ping": 1, "$db": "admin"}));
+            newest.send(ConversationEnd::Client, &message(id, 0, &doc! {"ping": 1, "$db": "admin"}));
         }
-        newest.send(End::Client, &message(99, 0, &doc! {"ping": 1, "$db": "admin"}));
+        newest.send(ConversationEnd::Client, &message(99, 0, &doc! {"ping": 1, "$db": "admin"}));
         take(&mut decoder, &mut seen, newest);
         let answered = |seen: &Collected| -> Vec<u32> {
             seen.operations.iter().filter(|op| op.2 == "ok").map(|op| op.0).collect()
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!(answered(&seen), [1, 2, 3, 4, 5, 6, 7, 99]);
         let oldest = &mut talks[0];
         for id in 0..each as u32 {
-            oldest.send(End::Client, &message(id, 0, &doc! {"ping": 1, "$db": "admin"}));
+            oldest.send(ConversationEnd::Client, &message(id, 0, &doc! {"ping": 1, "$db": "admin"}));
         }
         take(&mut decoder, &mut seen, oldest);
         assert_eq!(answered(&seen).len(), 8, "those of the first connection were given up");

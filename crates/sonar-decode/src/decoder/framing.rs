@@ -432,7 +432,7 @@ mod tests {
 
     use super::COLLECT;
     use crate::decoder::collected::{collect, message};
-    use crate::testing::{Conversation, End};
+    use crate::testing::{Conversation, ConversationEnd};
 
     /// An insert, with a reply, in packets of `mss` bytes. `padding` decides whether the message is put
     /// together or walked.
@@ -440,8 +440,8 @@ mod tests {
         let document = doc! {"_id": 1, "padding": "x".repeat(padding)};
         let documents: Vec<Document> = vec![document];
         let command = doc! {"insert": "orders", "documents": documents, "$db": "shop"};
-        talk.send(End::Client, &message(id, 0, &command));
-        talk.send(End::Server, &message(100 + id, id, &doc! {"n": 1, "ok": 1.0}));
+        talk.send(ConversationEnd::Client, &message(id, 0, &command));
+        talk.send(ConversationEnd::Server, &message(100 + id, id, &doc! {"n": 1, "ok": 1.0}));
     }
 
     fn talk(mss: usize) -> Conversation {
@@ -475,7 +475,7 @@ mod tests {
             insert(&mut talk, 2, padding);
             insert(&mut talk, 3, 10);
             // What comes after the gap has been acknowledged: it will not be sent again.
-            talk.wait(5_000_000_000).ack(End::Server).ack(End::Client);
+            talk.wait(5_000_000_000).ack(ConversationEnd::Server).ack(ConversationEnd::Client);
             talk.packets.remove(lost);
             let seen = collect(&talk.packets);
             let ids: Vec<_> = seen.operations.iter().map(|op| (op.0, op.2)).collect();

@@ -15,7 +15,7 @@ use crate::identity::{
     Applications, CursorOrigin, MAX_SHAPES, MaybeRendered, Shared, ids_of, info_of, info_with, is_server,
     other_shape,
 };
-use crate::message::{Body, Content, Request};
+use crate::message::{MessageBody, MessageSource, Request};
 use crate::shape::{CommandKind, Rendered, Text};
 
 /// The shape of a request, and what it is made of.
@@ -98,10 +98,10 @@ impl Identifier {
                 let made = match body {
                     _ if self.known.len() >= MAX_SHAPES => None,
                     Some(body) => shared.shape(ids.shape, || {
-                        let mut reader = Body::default();
+                        let mut reader = MessageBody::default();
                         renderer.reset(request.opcode);
                         reader.begin(request.opcode, body.len() as u64);
-                        let _ = reader.feed(body, &mut Content::Request(renderer));
+                        let _ = reader.feed(body, &mut MessageSource::Request(renderer));
                         info_of(renderer)
                     }),
                     None => shared.shape(ids.shape, || info_with(request, &ids, text)),
@@ -196,7 +196,7 @@ mod tests {
     use sonar_core::{Application, Timestamp};
 
     use crate::decoder::collected::{Collected, message};
-    use crate::testing::{Conversation, End};
+    use crate::testing::{Conversation, ConversationEnd};
     use crate::{Decoder, Settings, Shared};
 
     fn app(name: &str, driver: &str) -> Application {
@@ -219,8 +219,8 @@ mod tests {
 
     /// A find and its reply, of a connection that was open before.
     fn ask(talk: &mut Conversation, id: u32, decoder: &mut Decoder, seen: &mut Collected) {
-        talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
-        talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
+        talk.send(ConversationEnd::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
+        talk.send(ConversationEnd::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
         talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), seen));
     }
 

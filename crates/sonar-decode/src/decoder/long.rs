@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use sonar_core::operation::{Compressor, Opcode};
 
 use crate::compress::Inflater;
-use crate::message::{Body, Content, Header, Reply, Request};
+use crate::message::{Header, MessageBody, MessageSource, Reply, Request};
 use crate::shape::Rendered;
 use crate::tcp::Side;
 
@@ -37,7 +37,7 @@ pub struct LongMessage {
 /// One reading of a long message.
 #[derive(Default)]
 pub(super) struct LongWalk {
-    pub(super) body: Body,
+    pub(super) body: MessageBody,
     /// Bytes that the body wants to see again.
     carry: Vec<u8>,
     /// Read like this, it contradicts itself.
@@ -50,7 +50,7 @@ impl LongWalk {
     }
 
     /// Feeds a piece to the body, with what it wanted to see again in front.
-    fn feed(&mut self, mut bytes: &[u8], mut content: Content<'_, Rendered>) {
+    fn feed(&mut self, mut bytes: &[u8], mut content: MessageSource<'_, Rendered>) {
         /// How much of a piece is put behind a carry at first: mostly enough to end an element.
         const SEAM: usize = 64;
         let Self { body, carry, failed } = self;
@@ -142,10 +142,10 @@ impl LongMessage {
 
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         if let Some(walk) = &mut self.as_request {
-            walk.feed(bytes, Content::Request(&mut self.request));
+            walk.feed(bytes, MessageSource::Request(&mut self.request));
         }
         if let Some(walk) = &mut self.as_reply {
-            walk.feed(bytes, Content::Reply(&mut self.reply));
+            walk.feed(bytes, MessageSource::Reply(&mut self.reply));
         }
     }
 

@@ -11,18 +11,18 @@ use super::collected::{Collected, message};
 use super::pairing::MAX_PENDING;
 use super::{Decoder, Settings};
 use crate::Shared;
-use crate::testing::{Conversation, End};
+use crate::testing::{Conversation, ConversationEnd};
 
 const SECOND: u64 = 1_000_000_000;
 
 /// A decoder, and what came out of it.
-struct Run {
+struct LossRun {
     decoder: Decoder,
     seen: Collected,
     now: Timestamp,
 }
 
-impl Run {
+impl LossRun {
     fn new() -> Self {
         let decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
         Self { decoder, seen: Collected::default(), now: Timestamp::default() }
@@ -72,16 +72,16 @@ fn talk() -> Conversation {
     talk
 }
 
-fn lose(talk: &mut Conversation, from: End, bytes: &[u8]) {
+fn lose(talk: &mut Conversation, from: ConversationEnd, bytes: &[u8]) {
     talk.lose(from, bytes.len());
 }
 
 #[test]
 fn a_later_reply_retires_the_request_whose_reply_was_lost() {
-    let (mut run, mut talk) = (Run::new(), talk());
-    talk.send(End::Client, &request(1)).wait(SECOND);
-    lose(&mut talk, End::Server, &reply(1));
-    talk.send(End::Client, &request(2)).wait(SECOND).send(End::Server, &reply(2));
+    let (mut run, mut talk) = (LossRun::new(), talk());
+    talk.send(ConversationEnd::Client, &request(1)).wait(SECOND);
+    lose(&mut talk, ConversationEnd::Server, &reply(1));
+    talk.send(ConversationEnd::Client, &request(2)).wait(SECOND).send(ConversationEnd::Server, &reply(2));
     run.take(&mut talk);
     assert!(run.in_flight().is_empty());
     let seen = run.finish();
@@ -98,16 +98,16 @@ fn a_later_reply_retires_the_request_whose_reply_was_lost() {
 
 #[test]
 fn an_acknowledged_gap_ends_the_request_and_not_the_one_behind_it() {
-    let (mut run, mut talk) = (Run::new(), talk());
-    talk.send(End::Client, &request(1)).wait(SECOND);
-    lose(&mut talk, End::Server, &reply(1));
-    talk.ack(End::Client);
+    let (mut run, mut talk) = (LossRun::new(), talk());
+    talk.send(ConversationEnd::Client, &request(1)).wait(SECOND);
+    lose(&mut talk, ConversationEnd::Server, &reply(1));
+    talk.ack(ConversationEnd::Client);
     run.take(&mut talk);
     assert!(run.in_flight().is_empty(), "an idle connection has nothing in flight");
-    talk.send(End::Client, &request(2)).wait(SECOND);
-    lose(&mut talk, End::Server, &reply(2));
+    talk.send(ConversationEnd::Client, &request(2)).wait(SECOND);
+    lose(&mut talk, ConversationEnd::Server, &reply(2));
     // It acknowledges the reply to the second request, and is itself not answered.
-    talk.send(End::Client, &request(3));
+    talk.send(ConversationEnd::Client, &request(3));
     let sent = talk.now();
     run.take(&mut talk);
     run.take(&mut talk);
@@ -130,7 +130,7 @@ fn may_begin_a_chain() -> [Document; 2] {
 
 /// A reply of which the capture has only the beginning.
 fn send_cut(talk: &mut Conversation, id: u32) {
-    talk.send(End::Server, &message(1_000_000 + id, id, &doc! {"ok": 1.0, "x": "y".repeat(200)}));
+    talk.send(ConversationEnd::Server, &message(1_000_000 + id, id, &doc! {"ok": 1.0, "x": "y".repeat(200)}));
     talk.packets.last_mut().unwrap().snap(54 + 60);
 }
 
@@ -138,20 +138,20 @@ fn send_cut(talk: &mut Conversation, id: u32) {
 fn behind_a_reply_that_was_cut_a_lost_reply_ends_its_request() {
     for first in may_begin_a_chain() {
         for pipelined in [false, true] {
-            let (mut run, mut talk) = (Run::new(), talk());
-            talk.send(End::Client, &message(1, 0, &first));
+            let (mut run, mut talk) = (LossRun::new(), talk());
+            talk.send(ConversationEnd::Client, &message(1, 0, &first));
             if !pipelined {
                 send_cut(talk.wait(SECOND), 1);
             }
-            talk.wait(SECOND).send(End::Client, &request(2)).wait(SECOND);
+            talk.wait(SECOND).send(ConversationEnd::Client, &request(2)).wait(SECOND);
             if pipelined {
                 send_cut(&mut talk, 1);
             }
-            lose(&mut talk, End::Server, &reply(2));
-            talk.ack(End::Client);
+            lose(&mut talk, ConversationEnd::Server, &reply(2));
+            talk.ack(ConversationEnd::Client);
             run.take(&mut talk);
             assert!(run.in_flight().is_empty(), "{first} {pipelined}");
-            run.take(talk.ack(End::Client));
+            run.take(talk.ack(ConversationEnd::Client));
             let outcomes: Vec<_> = run.seen.operations.iter().map(|seen| (seen.0, seen.2)).collect();
             assert_eq!(outcomes, [(1, "unknown"), (2, "unknown")], "it is reported as soon as it is known");
             let coverage = run.finish().coverage;
@@ -162,15 +162,15 @@ fn behind_a_reply_that_was_cut_a_lost_reply_ends_its_request() {
 
 #[test]
 fn a_reply_answers_a_request_rather_than_go_on_with_a_chain() {
-    let (mut run, mut talk) = (Run::new(), talk());
+    let (mut run, mut talk) = (LossRun::new(), talk());
     let [_, hello] = may_begin_a_chain();
     let mut more = message(7, 1, &doc! {"isWritablePrimary": true, "ok": 1.0});
     more[16] = 2; // moreToCome
-    talk.send(End::Client, &message(1, 0, &hello)).send(End::Server, &more);
+    talk.send(ConversationEnd::Client, &message(1, 0, &hello)).send(ConversationEnd::Server, &more);
     // The client's identifier is by chance the one of the server's reply.
-    talk.send(End::Client, &request(6)).send(End::Client, &request(7));
+    talk.send(ConversationEnd::Client, &request(6)).send(ConversationEnd::Client, &request(7));
     for (id, response_to) in [(8, 7), (9, 6)] {
-        talk.send(End::Server, &message(id, response_to, &doc! {"ok": 1.0}));
+        talk.send(ConversationEnd::Server, &message(id, response_to, &doc! {"ok": 1.0}));
     }
     run.take(&mut talk);
     let outcomes: Vec<_> = run.seen.operations.iter().map(|seen| (seen.0, seen.2)).collect();
@@ -180,13 +180,13 @@ fn a_reply_answers_a_request_rather_than_go_on_with_a_chain() {
 
 #[test]
 fn a_connection_that_loses_every_reply_does_not_go_blind() {
-    let (mut run, mut talk) = (Run::new(), talk());
+    let (mut run, mut talk) = (LossRun::new(), talk());
     let many = 2 * MAX_PENDING as u32;
     for id in 1..=many {
-        talk.send(End::Client, &request(id)).wait(SECOND / 10);
-        lose(&mut talk, End::Server, &reply(id));
+        talk.send(ConversationEnd::Client, &request(id)).wait(SECOND / 10);
+        lose(&mut talk, ConversationEnd::Server, &reply(id));
     }
-    talk.send(End::Client, &request(many + 1)).send(End::Server, &reply(many + 1));
+    talk.send(ConversationEnd::Client, &request(many + 1)).send(ConversationEnd::Server, &reply(many + 1));
     run.take(&mut talk);
     run.take(&mut talk);
     assert!(run.in_flight().is_empty());
@@ -199,16 +199,16 @@ fn a_connection_that_loses_every_reply_does_not_go_blind() {
 
 #[test]
 fn the_oldest_of_too_many_requests_gives_way() {
-    let (mut run, mut talk) = (Run::new(), talk());
+    let (mut run, mut talk) = (LossRun::new(), talk());
     let many = MAX_PENDING as u32 + 5;
     (1..=many).for_each(|id| {
-        talk.send(End::Client, &request(id));
+        talk.send(ConversationEnd::Client, &request(id));
     });
     run.take(&mut talk);
     let in_flight = run.in_flight();
     assert_eq!(in_flight.len(), MAX_PENDING);
     assert!(in_flight.contains_key(&format!("c{many}")) && !in_flight.contains_key("c5"));
-    talk.send(End::Server, &reply(many));
+    talk.send(ConversationEnd::Server, &reply(many));
     run.take(&mut talk);
     let seen = run.finish();
     assert_eq!(seen.operations[..5], (1..=5).map(|id| (id, "find".into(), "unknown")).collect::<Vec<_>>());
@@ -218,16 +218,16 @@ fn the_oldest_of_too_many_requests_gives_way() {
 
 #[test]
 fn pipelined_requests_are_answered_in_order_and_nothing_is_lost() {
-    let (mut run, mut talk) = (Run::new(), talk());
+    let (mut run, mut talk) = (LossRun::new(), talk());
     for round in 0..3 {
         let ids = 10 * round + 1..10 * round + 9;
         ids.clone().for_each(|id| {
-            talk.send(End::Client, &request(id));
+            talk.send(ConversationEnd::Client, &request(id));
         });
         run.take(&mut talk);
         for id in ids {
             assert!(run.in_flight().contains_key(&format!("c{id}")));
-            talk.send(End::Server, &reply(id));
+            talk.send(ConversationEnd::Server, &reply(id));
             run.take(&mut talk);
             assert!(!run.in_flight().contains_key(&format!("c{id}")));
         }
@@ -239,12 +239,12 @@ fn pipelined_requests_are_answered_in_order_and_nothing_is_lost() {
 
 #[test]
 fn a_client_that_gives_all_its_requests_one_id_loses_one_reply_and_no_more() {
-    let (mut run, mut talk) = (Run::new(), talk());
+    let (mut run, mut talk) = (LossRun::new(), talk());
     let again = |n: u32| message(7, 0, &find(&format!("c{n}")));
-    talk.send(End::Client, &again(1)).wait(SECOND);
-    lose(&mut talk, End::Server, &reply(7));
+    talk.send(ConversationEnd::Client, &again(1)).wait(SECOND);
+    lose(&mut talk, ConversationEnd::Server, &reply(7));
     for n in 2..6 {
-        talk.send(End::Client, &again(n)).wait(SECOND).send(End::Server, &reply(7));
+        talk.send(ConversationEnd::Client, &again(n)).wait(SECOND).send(ConversationEnd::Server, &reply(7));
         run.take(&mut talk);
         assert!(run.in_flight().is_empty(), "{n}");
     }
@@ -258,9 +258,9 @@ fn a_client_that_gives_all_its_requests_one_id_loses_one_reply_and_no_more() {
 fn a_connection_joined_late_loses_nothing() {
     let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
     // The end of a long reply, and the reply to a request that was sent before.
-    talk.send(End::Server, &[b'x'; 700]).send(End::Server, &reply(1));
-    talk.send(End::Client, &request(2)).wait(SECOND).send(End::Server, &reply(2));
-    let mut run = Run::new();
+    talk.send(ConversationEnd::Server, &[b'x'; 700]).send(ConversationEnd::Server, &reply(1));
+    talk.send(ConversationEnd::Client, &request(2)).wait(SECOND).send(ConversationEnd::Server, &reply(2));
+    let mut run = LossRun::new();
     run.take(&mut talk);
     let coverage = run.finish().coverage;
     assert_eq!(coverage.losses().count(), 0, "{coverage:?}");
@@ -274,10 +274,10 @@ fn a_connection_joined_late_loses_nothing() {
 #[test]
 fn after_a_connection_joined_late_was_in_step_a_reply_to_nothing_is_a_loss() {
     let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
-    talk.send(End::Client, &request(1)).send(End::Server, &reply(1));
-    lose(&mut talk, End::Client, &request(2));
-    talk.send(End::Server, &reply(2));
-    let mut run = Run::new();
+    talk.send(ConversationEnd::Client, &request(1)).send(ConversationEnd::Server, &reply(1));
+    lose(&mut talk, ConversationEnd::Client, &request(2));
+    talk.send(ConversationEnd::Server, &reply(2));
+    let mut run = LossRun::new();
     run.take(&mut talk);
     let coverage = run.finish().coverage;
     assert_eq!((coverage.replies_orphan, coverage.replies_joined_late), (1, 0));
@@ -323,7 +323,7 @@ proptest! {
     /// Frames go missing at random, each a message. The server answers each connection in order.
     #[test]
     fn what_is_in_flight_is_right_under_any_loss(steps in steps()) {
-        let mut run = Run::new();
+        let mut run = LossRun::new();
         let mut models: Vec<Model> = (0..3)
             .map(|n| {
                 // Connections with the same numbers would be one connection, seen twice.
@@ -351,15 +351,15 @@ proptest! {
                 Act::Ask if requests.iter().filter(|of| !of.2).count() < depth => {
                     id += 1;
                     requests.push((id, !lost, false, false, talk.now()));
-                    talk.send(End::Client, &request(id));
+                    talk.send(ConversationEnd::Client, &request(id));
                 }
                 Act::Answer if waiting.is_some() => {
                     let of = &mut requests[waiting.unwrap()];
                     (of.2, of.3) = (true, !lost);
-                    talk.send(End::Server, &reply(of.0));
+                    talk.send(ConversationEnd::Server, &reply(of.0));
                 }
                 Act::Acknowledge => {
-                    talk.ack(End::Client).ack(End::Server);
+                    talk.ack(ConversationEnd::Client).ack(ConversationEnd::Server);
                 }
                 _ => {}
             }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use sonar_core::coverage::InProgress;
 use sonar_core::packet::Direction;
-use sonar_core::{Coverage, Endpoint, InFlight, Packet, Timestamp, sample};
+use sonar_core::{Coverage, Endpoint, InFlightOperations, Packet, Timestamp, sample};
 
 use self::connection::Connection;
 pub use self::settings::{MIN_SNAP_REPLIES, Ports, Settings, Sink};
@@ -128,14 +128,14 @@ impl Decoder {
     }
 
     /// Operations in flight by shape: how many, and how old the oldest is at `now`.
-    pub fn in_flight(&self, now: Timestamp) -> Vec<InFlight> {
+    pub fn in_flight(&self, now: Timestamp) -> Vec<InFlightOperations> {
         let waiting = self.flows.iter().filter_map(|(_, conn)| {
             conn.server?;
             let (server, role) = (conn.server_end(), conn.role());
             let in_flight = conn.exchange.pending.iter().filter(|of| !of.follows && of.passed.is_none());
             Some(in_flight.map(move |request| {
                 let request = request.answers.as_deref().unwrap_or(request);
-                let one = InFlight {
+                let one = InFlightOperations {
                     server,
                     role,
                     class: request.class,
@@ -188,7 +188,7 @@ mod tests {
 
     use super::collected::{Collected, message};
     use super::*;
-    use crate::testing::{Conversation, End};
+    use crate::testing::{Conversation, ConversationEnd};
 
     #[test]
     fn the_least_snap_length_of_replies_pairs_them_all_and_one_byte_less_pairs_none() {
@@ -199,8 +199,8 @@ mod tests {
             // Joined late: its messages must be found.
             let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
             for id in 0..5 {
-                talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
-                talk.send(End::Server, &message(100 + id, id, &doc! {"n": 1, "ok": 1.0}));
+                talk.send(ConversationEnd::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
+                talk.send(ConversationEnd::Server, &message(100 + id, id, &doc! {"n": 1, "ok": 1.0}));
                 // Ethernet, IPv4 and TCP take 14, 20 and 20 bytes.
                 talk.packets.last_mut().unwrap().snap(54 + snap as usize);
             }
@@ -211,18 +211,18 @@ mod tests {
     }
 
     /// A key that counts how often it was compared.
-    struct Counted<'a>(u32, &'a Cell<u32>);
+    struct CountingKey<'a>(u32, &'a Cell<u32>);
 
-    impl PartialEq for Counted<'_> {
+    impl PartialEq for CountingKey<'_> {
         fn eq(&self, other: &Self) -> bool {
             self.1.set(self.1.get() + 1);
             self.0 == other.0
         }
     }
 
-    impl Eq for Counted<'_> {}
+    impl Eq for CountingKey<'_> {}
 
-    impl Hash for Counted<'_> {
+    impl Hash for CountingKey<'_> {
         fn hash<H: Hasher>(&self, state: &mut H) {
             self.0.hash(state);
         }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn what_is_in_flight_is_merged_in_one_pass_however_many_shapes_there_are() {
         let compared = Cell::new(0);
-        let each = (0..60_000).map(|n| (Counted(n % 20_000, &compared), (n % 20_000, 1)));
+        let each = (0..60_000).map(|n| (CountingKey(n % 20_000, &compared), (n % 20_000, 1)));
         let found = merged(each, |all, one| all.1 += one.1);
         let expected: Vec<_> = (0..20_000).map(|n| (n, 3)).collect();
         assert!(found == expected);
@@ -248,7 +248,7 @@ mod tests {
             talk.handshake();
             for id in 0..10 {
                 let find = doc! {"find": format!("c{}", id % 5), "$db": "shop"};
-                talk.send(End::Client, &message(id, 0, &find));
+                talk.send(ConversationEnd::Client, &message(id, 0, &find));
             }
             talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), &mut seen));
         }
@@ -269,8 +269,8 @@ mod tests {
         let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27018");
         talk.handshake();
         let mut ask = |id, decoder: &mut Decoder, seen: &mut Collected| {
-            talk.send(End::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
-            talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
+            talk.send(ConversationEnd::Client, &message(id, 0, &doc! {"find": "orders", "$db": "shop"}));
+            talk.send(ConversationEnd::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
             talk.packets.drain(..).for_each(|packet| decoder.packet(&packet.as_packet(), seen));
         };
         ask(1, &mut decoder, &mut seen);

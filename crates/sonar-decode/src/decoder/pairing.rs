@@ -371,7 +371,7 @@ mod tests {
     use bson::{Document, doc};
 
     use crate::decoder::collected::{collect, message};
-    use crate::testing::{Conversation, End};
+    use crate::testing::{Conversation, ConversationEnd};
 
     fn find(collection: &str) -> Document {
         doc! {"find": collection, "filter": {"a": 1}, "$db": "shop"}
@@ -386,9 +386,9 @@ mod tests {
     /// Two requests, of which the second is not answered.
     fn half_answered(client: &str) -> Conversation {
         let mut talk = talk(client);
-        talk.send(End::Client, &message(1, 0, &find("quick")))
-            .send(End::Client, &message(2, 0, &find("slow")))
-            .send(End::Server, &message(100, 1, &doc! {"ok": 1.0}));
+        talk.send(ConversationEnd::Client, &message(1, 0, &find("quick")))
+            .send(ConversationEnd::Client, &message(2, 0, &find("slow")))
+            .send(ConversationEnd::Server, &message(100, 1, &doc! {"ok": 1.0}));
         talk
     }
 
@@ -415,7 +415,7 @@ mod tests {
     fn what_the_end_of_its_connection_finds_open_is_unanswered() {
         for reset in [false, true] {
             let mut talk = half_answered("10.0.0.2:40000");
-            let _ = if reset { talk.reset(End::Server) } else { talk.close() };
+            let _ = if reset { talk.reset(ConversationEnd::Server) } else { talk.close() };
             let seen = collect(&talk.packets);
             assert_eq!(seen.operations[1], (2, "find".into(), "unanswered"));
             assert_eq!((seen.coverage.requests_unanswered, seen.coverage.requests_in_flight), (1, 0));
@@ -427,9 +427,10 @@ mod tests {
     fn a_reply_answers_its_request_in_any_order_and_also_when_it_is_seen_first() {
         let mut talk = talk("10.0.0.2:40000");
         let before = talk.packets.len();
-        talk.send(End::Client, &message(1, 0, &find("a"))).send(End::Client, &message(2, 0, &find("b")));
-        talk.send(End::Server, &message(100, 2, &doc! {"ok": 1.0}));
-        talk.send(End::Server, &message(101, 1, &doc! {"ok": 0.0, "code": 50}));
+        talk.send(ConversationEnd::Client, &message(1, 0, &find("a")))
+            .send(ConversationEnd::Client, &message(2, 0, &find("b")));
+        talk.send(ConversationEnd::Server, &message(100, 2, &doc! {"ok": 1.0}));
+        talk.send(ConversationEnd::Server, &message(101, 1, &doc! {"ok": 0.0, "code": 50}));
         let seen = collect(&talk.packets);
         assert_eq!(seen.operations, [(2, "find".into(), "ok"), (1, "find".into(), "failed")]);
         // The two directions are captured by two queues, and the reply's is read first.

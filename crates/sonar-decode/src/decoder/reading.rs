@@ -14,9 +14,12 @@ use super::identify::{Identifier, RequestShape, RequestSubject};
 use super::long::{LongMessage, server_by};
 use super::request::{ReadRequest, RequestFacts, Sent};
 use super::unpacking::Plain;
-use crate::bson::Slot;
+use crate::bson::NumberSlot;
 use crate::identity::{MaybeRendered, Shared};
-use crate::message::{Body, Content, Found, Header, Place, Reply, Request, Template, Templates, to_text};
+use crate::message::{
+    Header, MessageBody, MessageSource, Reply, Request, Template, TemplateMatch, TemplatePlace, Templates,
+    to_text,
+};
 use crate::shape::{CommandKind, Rendered, Text};
 use crate::tcp::Side;
 
@@ -42,7 +45,7 @@ pub struct MessageReader {
     show_values: bool,
     request: Request<()>,
     reply: Reply,
-    body: Body,
+    body: MessageBody,
     requests: Templates<KnownRequest>,
     replies: Templates<Reply>,
 }
@@ -55,7 +58,7 @@ impl MessageReader {
             show_values,
             request: Request::default(),
             reply: Reply::default(),
-            body: Body::default(),
+            body: MessageBody::default(),
             requests: Templates::default(),
             replies: Templates::default(),
         }
@@ -76,8 +79,10 @@ impl MessageReader {
         reply.reset();
         body.begin(plain.opcode, plain.body.len() as u64);
         let read = match plain.opcode {
-            Opcode::Reply | Opcode::CommandReply => body.feed::<()>(plain.body, &mut Content::Reply(reply)),
-            _ => body.feed(plain.body, &mut Content::Request(request)),
+            Opcode::Reply | Opcode::CommandReply => {
+                body.feed::<()>(plain.body, &mut MessageSource::Reply(reply))
+            }
+            _ => body.feed(plain.body, &mut MessageSource::Request(request)),
         };
         let is_whole = read.is_ok() && body.left() == 0;
         let server = server_by(side, plain.opcode, is_whole.then_some(request.has_database));
@@ -90,11 +95,11 @@ impl MessageReader {
     pub fn request(&mut self, plain: &Plain<'_>, server: Endpoint) -> Option<ReadRequest> {
         let found = match plain.opcode {
             Opcode::Msg => self.requests.find(plain.body),
-            _ => Found::Unknown,
+            _ => TemplateMatch::Unknown,
         };
         let place = match found {
-            Found::Known(KnownRequest { facts, shape }, numbers) => {
-                let cursor = numbers.get(Slot::Cursor);
+            TemplateMatch::Known(KnownRequest { facts, shape }, numbers) => {
+                let cursor = numbers.get(NumberSlot::Cursor);
                 let opener = self.identifier.opener(server, facts.kind, cursor);
                 match opener.or_else(|| shape.clone().map(RequestSubject::own)) {
                     Some(subject) => {
@@ -107,8 +112,8 @@ impl MessageReader {
                     None => None,
                 }
             }
-            Found::Wanted(place) => Some(place),
-            Found::Unknown => None,
+            TemplateMatch::Wanted(place) => Some(place),
+            TemplateMatch::Unknown => None,
         };
         self.walk_request(plain, server, place)
     }
@@ -118,12 +123,12 @@ impl MessageReader {
         &mut self,
         plain: &Plain<'_>,
         server: Endpoint,
-        place: Option<Place>,
+        place: Option<TemplatePlace>,
     ) -> Option<ReadRequest> {
         let Self { request, body, identifier, .. } = self;
         request.reset(plain.opcode);
         body.begin(plain.opcode, plain.body.len() as u64);
-        let read = body.feed(plain.body, &mut Content::Request(request));
+        let read = body.feed(plain.body, &mut MessageSource::Request(request));
         if read.is_err() || body.left() > 0 || request.command.bytes().is_empty() {
             self.coverage.messages_malformed += 1;
             return None;
@@ -139,7 +144,7 @@ impl MessageReader {
     }
 
     /// Remembers the layout of the request that has just been walked.
-    fn remember(&mut self, place: Place, body: &[u8], read: &ReadRequest) {
+    fn remember(&mut self, place: TemplatePlace, body: &[u8], read: &ReadRequest) {
         let Self { request, identifier, requests, .. } = self;
         let shape = read.subject.command.is_none().then(|| read.subject.shape.clone());
         // What is counted each time, or names an application, is walked each time.
@@ -148,7 +153,7 @@ impl MessageReader {
         if !(request.has_client || request.builder.over_cap || is_other || has_many) {
             let (known, cursor) = (KnownRequest { facts: read.facts, shape }, request.cursor);
             if let Some((template, numbers)) = Template::new(body, request, known)
-                && numbers.get(Slot::Cursor) == cursor
+                && numbers.get(NumberSlot::Cursor) == cursor
             {
                 requests.add(place, template);
             }
@@ -178,20 +183,20 @@ impl MessageReader {
         self.coverage.replies += 1;
         let found = match plain.opcode {
             Opcode::Msg => replies.find_beside(request, plain.body),
-            _ => Found::Unknown,
+            _ => TemplateMatch::Unknown,
         };
         let place = match found {
-            Found::Known(known, numbers) => {
+            TemplateMatch::Known(known, numbers) => {
                 reply.become_known(known, &numbers);
                 self.coverage.messages_decoded += 1;
                 return (reply, true);
             }
-            Found::Wanted(place) => Some(place),
-            Found::Unknown => None,
+            TemplateMatch::Wanted(place) => Some(place),
+            TemplateMatch::Unknown => None,
         };
         reply.reset();
         body.begin(plain.opcode, plain.body.len() as u64);
-        let read = body.feed::<()>(plain.body, &mut Content::Reply(reply));
+        let read = body.feed::<()>(plain.body, &mut MessageSource::Reply(reply));
         let is_whole = read.is_ok() && body.left() == 0;
         if let (Some(place), true, true) = (place, is_whole, reply.codes.is_empty())
             && let Some((template, numbers)) = Template::new(plain.body, &mut Reply::default(), reply.clone())
@@ -313,7 +318,7 @@ mod tests {
     use sonar_core::{Class, Operation, Role};
 
     use crate::decoder::collected::message;
-    use crate::testing::{Conversation, End};
+    use crate::testing::{Conversation, ConversationEnd};
     use crate::{Decoder, MIN_SNAP_REPLIES, Ports, Settings, Shared, Sink};
 
     /// What is kept of an operation: command, namespace, class, role, latency, documents, reply's bytes.
@@ -384,7 +389,7 @@ mod tests {
                 let docs = Some(u64::from(n));
                 let bytes = message.len() as u64;
                 expected.push((command, namespace, Class::Replication, Role::Issued, transfer, docs, bytes));
-                talk.send(End::Server, &message).ack(End::Client).wait(pause - 1_000);
+                talk.send(ConversationEnd::Server, &message).ack(ConversationEnd::Client).wait(pause - 1_000);
             }
             let (seen, coverage) = run(&talk);
             // The time before the first reply is not known; later it is that between replies.
@@ -400,11 +405,11 @@ mod tests {
         for n in 0..8 {
             let message = reply(500 + n, 499 + n, true, &oplog(1));
             if n == 3 {
-                talk.lose(End::Server, message.len());
+                talk.lose(ConversationEnd::Server, message.len());
             } else {
-                talk.send(End::Server, &message);
+                talk.send(ConversationEnd::Server, &message);
             }
-            talk.ack(End::Client).wait(2_000_000_000);
+            talk.ack(ConversationEnd::Client).wait(2_000_000_000);
         }
         let (seen, coverage) = run(&talk);
         assert_eq!(seen.len(), 7);
@@ -420,9 +425,10 @@ mod tests {
             let mut talk = joined_late();
             for n in 0..3 {
                 // The last one says that no more come.
-                talk.send(End::Server, &reply(500 + n, 499 + n, n < 2, &document)).wait(10_000_000_000);
+                talk.send(ConversationEnd::Server, &reply(500 + n, 499 + n, n < 2, &document))
+                    .wait(10_000_000_000);
             }
-            talk.ack(End::Client);
+            talk.ack(ConversationEnd::Client);
             let (seen, coverage) = run(&talk);
             assert_eq!(seen.len(), 3, "{command}");
             for one in seen {
@@ -440,10 +446,10 @@ mod tests {
         for late in [false, true] {
             let mut talk = joined_late();
             if !late {
-                talk.handshake().send(End::Client, &message(499, 0, &hello));
+                talk.handshake().send(ConversationEnd::Client, &message(499, 0, &hello));
             }
             for n in 0..5 {
-                talk.send(End::Server, &reply(500 + n, 499 + n, true, &answer)).wait(10_000_000);
+                talk.send(ConversationEnd::Server, &reply(500 + n, 499 + n, true, &answer)).wait(10_000_000);
                 let packet = talk.packets.last_mut().unwrap();
                 packet.snap(54 + MIN_SNAP_REPLIES as usize);
             }
@@ -463,10 +469,12 @@ mod tests {
         let (mut opener, mut chain) = (joined_late(), Conversation::new("10.0.0.2:40001", "10.0.0.1:27017"));
         let find = doc! {"find": "orders", "filter": {"a": 1}, "$db": "shop"};
         let opened = doc! {"cursor": {"firstBatch": [], "id": 9_i64, "ns": "shop.orders"}, "ok": 1.0};
-        opener.send(End::Client, &message(1, 0, &find)).send(End::Server, &message(2, 1, &opened));
+        opener
+            .send(ConversationEnd::Client, &message(1, 0, &find))
+            .send(ConversationEnd::Server, &message(2, 1, &opened));
         let batch = doc! {"cursor": {"nextBatch": [{"a": 1}], "id": 9_i64, "ns": "shop.orders"}, "ok": 1.0};
         for n in 0..3 {
-            chain.send(End::Server, &reply(500 + n, 499 + n, true, &batch));
+            chain.send(ConversationEnd::Server, &reply(500 + n, 499 + n, true, &batch));
         }
         #[derive(Default)]
         struct Shapes(Vec<(String, u64)>);
@@ -503,12 +511,12 @@ mod tests {
         for late in [false, true] {
             let mut talk = joined_late();
             if !late {
-                talk.handshake().send(End::Client, &query);
+                talk.handshake().send(ConversationEnd::Client, &query);
             }
             for n in 0..4 {
                 let before = if n == 0 { 7 } else { 499 + n };
                 let cursor = if n == 3 { 0 } else { 9 };
-                talk.send(End::Server, &legacy_reply(500 + n, before, cursor)).wait(1_000_000);
+                talk.send(ConversationEnd::Server, &legacy_reply(500 + n, before, cursor)).wait(1_000_000);
             }
             let (seen, coverage) = run(&talk);
             assert_eq!(seen.len(), 4, "{coverage:?}");

@@ -6,7 +6,7 @@ use sonar_core::operation::{Compressor, Opcode};
 use super::connection::Client;
 use super::exchange::Pending;
 use super::identify::RequestSubject;
-use crate::class::{Classes, Facts};
+use crate::class::{ClassFacts, CommandClass};
 use crate::message::{Header, Request};
 use crate::shape::{CommandKind, Text};
 
@@ -15,7 +15,7 @@ use crate::shape::{CommandKind, Text};
 pub struct RequestFacts {
     pub kind: CommandKind,
     opcode: Opcode,
-    classes: Classes,
+    classes: CommandClass,
     /// Only servers send this.
     from_server: bool,
     unacknowledged: bool,
@@ -34,7 +34,7 @@ impl RequestFacts {
         Self {
             kind,
             opcode,
-            classes: Classes::of(&Facts {
+            classes: CommandClass::of(&ClassFacts {
                 kind,
                 command: request.command.bytes(),
                 database: request.database.bytes(),
@@ -136,15 +136,15 @@ mod tests {
 
     use crate::decoder::collected::{collect, message};
     use crate::identity::MAX_APPLICATIONS;
-    use crate::testing::{Conversation, End};
+    use crate::testing::{Conversation, ConversationEnd};
 
     /// The classes and roles of what a client asks whose hello says this.
     fn role_of(hello: bson::Document) -> sonar_core::Role {
         let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
         talk.handshake();
         for (id, command) in [(1, hello), (2, doc! {"find": "orders", "$db": "shop"})] {
-            talk.send(End::Client, &message(id, 0, &command));
-            talk.send(End::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
+            talk.send(ConversationEnd::Client, &message(id, 0, &command));
+            talk.send(ConversationEnd::Server, &message(100 + id, id, &doc! {"ok": 1.0}));
         }
         let seen = collect(&talk.packets);
         let find = seen.window.shapes.iter().find(|row| row.shape().command.as_ref() == "find").unwrap();
@@ -199,8 +199,8 @@ mod tests {
         let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
         talk.handshake();
         let mut ask = |id: u32, command| {
-            talk.send(End::Client, &message(id, 0, &command));
-            talk.send(End::Server, &message(10_000 + id, id, &doc! {"ok": 1.0}));
+            talk.send(ConversationEnd::Client, &message(id, 0, &command));
+            talk.send(ConversationEnd::Server, &message(10_000 + id, id, &doc! {"ok": 1.0}));
         };
         let applications = MAX_APPLICATIONS as u32 + 1;
         for id in 1..=applications {

@@ -8,7 +8,7 @@ use sonar_core::operation::{Compressor, Opcode};
 
 use super::caps::Arrivals;
 use super::long::{Checksum, LongMessage};
-use crate::compress::{Inflater, Inflaters, Status};
+use crate::compress::{InflateStatus, Inflater, Inflaters};
 use crate::message::Header;
 
 /// Long messages that are read at once, over all connections, before the oldest are evicted. Each holds some
@@ -221,7 +221,7 @@ fn inflate_all(inflater: Option<Inflater>, data: &[u8], out: &mut Vec<u8>) -> bo
         out.extend_from_slice(chunk);
         ControlFlow::Continue(())
     });
-    result == Ok(Status::Done)
+    result == Ok(InflateStatus::Done)
 }
 
 #[cfg(test)]
@@ -233,7 +233,7 @@ mod tests {
     use crate::decoder::collected::{Collected, message};
     use crate::decoder::long::Checksum;
     use crate::message::{HEADER, Header};
-    use crate::testing::{Conversation, End};
+    use crate::testing::{Conversation, ConversationEnd};
     use crate::{Decoder, Settings, Shared};
 
     /// An OP_MSG with a checksum. CRC-32C bit by bit (reflected polynomial 0x82f63b78).
@@ -260,7 +260,7 @@ mod tests {
         let mut decoder = Decoder::new(settings, Arc::new(Shared::default()));
         let mut seen = Collected::default();
         // What comes after a gap has been acknowledged: it will not be sent again.
-        talk.wait(5_000_000_000).ack(End::Server).ack(End::Client);
+        talk.wait(5_000_000_000).ack(ConversationEnd::Server).ack(ConversationEnd::Client);
         for packet in &talk.packets {
             decoder.packet(&packet.as_packet(), &mut seen);
         }
@@ -302,13 +302,13 @@ mod tests {
                     let long = || "x".repeat(padding);
                     if reply_first {
                         let batch = doc! {"nextBatch": [{"a": long()}], "id": 0_i64, "ns": "shop.orders"};
-                        send(End::Server, message(899, 898, &doc! {"cursor": batch, "ok": 1.0}));
+                        send(ConversationEnd::Server, message(899, 898, &doc! {"cursor": batch, "ok": 1.0}));
                     }
                     for id in 1..=5 {
                         let find = doc! {"find": "orders", "$db": "shop"};
                         let command = if id == 1 { insert(padding) } else { find };
-                        send(End::Client, message(id, 0, &command));
-                        send(End::Server, message(900 + id, id, &doc! {"n": 1, "ok": 1.0}));
+                        send(ConversationEnd::Client, message(id, 0, &command));
+                        send(ConversationEnd::Server, message(900 + id, id, &doc! {"n": 1, "ok": 1.0}));
                     }
                     let seen = take(&mut talk, false);
                     let coverage = seen.coverage;
@@ -331,10 +331,10 @@ mod tests {
             let mut damaged = message(1, 0, &insert(padding));
             let at = damaged.windows(4).position(|bytes| bytes == b"$db\0").unwrap();
             damaged[at - 1] = 0x7e;
-            talk.send(End::Client, &damaged);
+            talk.send(ConversationEnd::Client, &damaged);
             for id in 2..5 {
-                talk.send(End::Client, &message(id, 0, &insert(10)));
-                talk.send(End::Server, &message(900 + id, id, &doc! {"n": 1, "ok": 1.0}));
+                talk.send(ConversationEnd::Client, &message(id, 0, &insert(10)));
+                talk.send(ConversationEnd::Server, &message(900 + id, id, &doc! {"n": 1, "ok": 1.0}));
             }
             let seen = take(&mut talk, false);
             let coverage = seen.coverage;
@@ -366,10 +366,11 @@ mod tests {
                 let mut request = summed(1, 0, &insert(padding));
                 let byte = request.len() - 20;
                 request[byte] ^= u8::from(wrong);
-                talk.send(End::Client, &request).send(End::Server, &summed(2, 1, &doc! {"n": 1, "ok": 1.0}));
+                talk.send(ConversationEnd::Client, &request)
+                    .send(ConversationEnd::Server, &summed(2, 1, &doc! {"n": 1, "ok": 1.0}));
                 // Without a checksum there is nothing to verify.
-                talk.send(End::Client, &message(3, 0, &insert(padding)));
-                talk.send(End::Server, &message(4, 3, &doc! {"n": 1, "ok": 1.0}));
+                talk.send(ConversationEnd::Client, &message(3, 0, &insert(padding)));
+                talk.send(ConversationEnd::Server, &message(4, 3, &doc! {"n": 1, "ok": 1.0}));
                 let seen = take(&mut talk, verify);
                 let coverage = seen.coverage;
                 let counted = (coverage.checksums_verified, coverage.messages_checksum_wrong);
@@ -389,14 +390,15 @@ mod tests {
         for padding in [10, 100_000] {
             for wrong in [false, true] {
                 let mut talk = talk();
-                talk.send(End::Client, &message(1, 0, &insert(10)));
-                talk.send(End::Server, &message(2, 1, &doc! {"n": 1, "ok": 1.0}));
-                talk.lose(End::Client, 500);
+                talk.send(ConversationEnd::Client, &message(1, 0, &insert(10)));
+                talk.send(ConversationEnd::Server, &message(2, 1, &doc! {"n": 1, "ok": 1.0}));
+                talk.lose(ConversationEnd::Client, 500);
                 let mut found = summed(5, 0, &insert(padding));
                 let byte = found.len() - 20;
                 found[byte] ^= u8::from(wrong);
-                talk.send(End::Client, &found).send(End::Client, &summed(7, 0, &insert(padding)));
-                talk.send(End::Server, &message(8, 7, &doc! {"n": 1, "ok": 1.0}));
+                talk.send(ConversationEnd::Client, &found)
+                    .send(ConversationEnd::Client, &summed(7, 0, &insert(padding)));
+                talk.send(ConversationEnd::Server, &message(8, 7, &doc! {"n": 1, "ok": 1.0}));
                 let seen = take(&mut talk, false);
                 let coverage = seen.coverage;
                 // The one behind the first is verified too where the search goes on.

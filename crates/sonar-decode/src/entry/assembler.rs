@@ -14,8 +14,8 @@ use sonar_core::{
 };
 
 use self::join::{StatementQueue, WaitingStatement};
-use super::{Fields, ParsedEntry, TextField};
-use crate::identity::{Applications, CursorOrigin, Cursors, Shapes, other_shape};
+use super::{FieldTable, ParsedEntry, TextField};
+use crate::identity::{Applications, CursorOrigin, Cursors, ShapeTable, other_shape};
 use crate::shape::CommandKind;
 
 /// The most statements that wait for their command, over all connections.
@@ -41,13 +41,13 @@ pub struct EntryContext<'a> {
 }
 
 /// Receives operations.
-pub trait Sink {
+pub trait EntrySink {
     /// Takes an operation that ended, and the number of entries that describe it.
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64);
 }
 
 /// Takes operations and does nothing with them.
-impl Sink for () {
+impl EntrySink for () {
     fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
 }
 
@@ -60,7 +60,7 @@ pub struct OperationAssembler {
     /// Each entry counts once whatever its `rateLimit`: Percona Server 4.4 before 4.4.8-9 writes it but
     /// profiles every operation (<https://perconadev.atlassian.net/browse/PSMDB-876>).
     pub ignores_rate_limit: bool,
-    shapes: Shapes,
+    shapes: ShapeTable,
     apps: Applications,
     other_shape: Arc<ShapeInfo>,
     cursors: Cursors<CursorKey>,
@@ -79,7 +79,7 @@ impl Default for OperationAssembler {
         Self {
             reading: Reading::default(),
             ignores_rate_limit: false,
-            shapes: Shapes::default(),
+            shapes: ShapeTable::default(),
             apps: Applications::default(),
             other_shape: Arc::new(other_shape()),
             cursors: Cursors::default(),
@@ -125,7 +125,7 @@ impl OperationAssembler {
         entry: &ParsedEntry,
         context: &EntryContext<'_>,
         text: impl FnOnce() -> ShapeInfo,
-        sink: &mut impl Sink,
+        sink: &mut impl EntrySink,
     ) {
         let mut resolved = self.resolve(entry, entry.class(context), text);
         let circumstances = Circumstances {
@@ -230,7 +230,7 @@ impl OperationAssembler {
     }
 
     /// The client: from its connection, or only the name that is in the entry.
-    fn app(&mut self, fields: &Fields, context: &EntryContext<'_>) -> Arc<Application> {
+    fn app(&mut self, fields: &FieldTable, context: &EntryContext<'_>) -> Arc<Application> {
         let name = fields.app.bytes();
         if let Some(app) = context.app
             && (name.is_empty() || app.name.as_bytes() == name)
@@ -246,9 +246,9 @@ impl OperationAssembler {
     fn emit(
         &mut self,
         resolved: &Resolved,
-        fields: &Fields,
+        fields: &FieldTable,
         circumstances: &Circumstances,
-        sink: &mut impl Sink,
+        sink: &mut impl EntrySink,
     ) {
         let Circumstances { app, end, weight, entries, cursor } = circumstances;
         match resolved.identity {
@@ -345,7 +345,7 @@ impl OperationAssembler {
     }
 
     /// How many operations an entry stands for.
-    fn weight_of(&mut self, fields: &Fields, context: &EntryContext<'_>) -> u32 {
+    fn weight_of(&mut self, fields: &FieldTable, context: &EntryContext<'_>) -> u32 {
         let limit = u32::try_from(fields.rate_limit.unwrap_or(1)).unwrap_or(u32::MAX).clamp(1, 1_000_000);
         let own = if self.ignores_rate_limit { 1 } else { limit };
         self.reading.entries_weighted += u64::from(own > 1);
@@ -354,7 +354,7 @@ impl OperationAssembler {
 }
 
 /// When an entry's operation ended.
-fn end_of(fields: &Fields, context: &EntryContext<'_>) -> Timestamp {
+fn end_of(fields: &FieldTable, context: &EntryContext<'_>) -> Timestamp {
     match fields.end_ms {
         Some(ms) => Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(NS_PER_MS)),
         None => context.end.unwrap_or_default(),
@@ -371,7 +371,7 @@ enum CursorKey {
 }
 
 impl CursorKey {
-    fn of(fields: &Fields, named: Option<i64>) -> Option<Self> {
+    fn of(fields: &FieldTable, named: Option<i64>) -> Option<Self> {
         match (fields.cursor, named) {
             (Some(0), _) | (None, Some(0) | None) => None,
             (Some(id), _) if fields.cursor_is_rounded => Some(Self::rounded(id)),

@@ -5,7 +5,7 @@
 
 use sonar_core::PlanFlags;
 
-use crate::bson::{Kind, Value};
+use crate::bson::{BsonValue, ElementKind};
 use crate::names;
 
 /// The most bytes of a text field that are kept.
@@ -95,7 +95,7 @@ impl TextField {
 /// All fields that are read, except the commands.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)]
-pub struct Fields {
+pub struct FieldTable {
     pub op: Op,
     pub namespace: TextField,
     /// When it ended, in milliseconds since the Unix epoch.
@@ -156,7 +156,7 @@ pub struct Fields {
     pub is_committed: Option<bool>,
 }
 
-impl Fields {
+impl FieldTable {
     /// Forgets everything, for the next entry.
     pub fn reset(&mut self) {
         let texts = [
@@ -179,10 +179,10 @@ impl Fields {
 
     /// Takes a scalar at the top of an entry. Returns whether its name is known.
     #[inline]
-    pub fn scalar(&mut self, name: &[u8], kind: Kind, value: Value<'_>) -> bool {
+    pub fn scalar(&mut self, name: &[u8], kind: ElementKind, value: BsonValue<'_>) -> bool {
         let bytes = match value {
-            Value::Bytes(bytes) => bytes,
-            Value::Long => &[],
+            BsonValue::Bytes(bytes) => bytes,
+            BsonValue::Long => &[],
         };
         let number = || crate::shape::number(kind, bytes);
         let integer = || crate::shape::integer(kind, bytes);
@@ -192,7 +192,7 @@ impl Fields {
             b"op" | b"type" => self.op = Op::of(bytes).unwrap_or(Op::Internal),
             b"ns" => self.set_namespace(bytes),
             b"ts" => {
-                if kind == Kind::DateTime {
+                if kind == ElementKind::DateTime {
                     self.end_ms = bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
                 }
             }
@@ -212,7 +212,7 @@ impl Fields {
             b"responseLength" | b"reslen" => self.response_bytes = count(),
             b"numYield" | b"numYields" => self.yields = count(),
             b"writeConflicts" => self.write_conflicts = count(),
-            b"cursorid" => (self.cursor, self.cursor_is_rounded) = (integer(), kind == Kind::Double),
+            b"cursorid" => (self.cursor, self.cursor_is_rounded) = (integer(), kind == ElementKind::Double),
             b"ntoreturn" => (self.to_return, self.is_old) = (integer(), true),
             b"ntoskip" => self.to_skip = integer(),
             b"planSummary" => {
@@ -273,13 +273,19 @@ impl Fields {
 
     /// Takes a scalar inside a section.
     #[inline]
-    pub fn in_section(&mut self, section: EntrySection, name: &[u8], kind: Kind, value: Value<'_>) {
+    pub fn in_section(
+        &mut self,
+        section: EntrySection,
+        name: &[u8],
+        kind: ElementKind,
+        value: BsonValue<'_>,
+    ) {
         match section {
             EntrySection::LockWait => self.lock_wait(kind, value),
             EntrySection::Storage | EntrySection::StorageWait => self.storage(section, name, kind, value),
             EntrySection::Queues if name == b"totalTimeQueuedMicros" => self.queued(kind, value),
             EntrySection::FlowControl if name == b"timeAcquiringMicros" => {
-                let Value::Bytes(bytes) = value else { return };
+                let BsonValue::Bytes(bytes) = value else { return };
                 add(&mut self.flow_control_us, unsigned(kind, bytes));
             }
             EntrySection::Queues | EntrySection::Locks | EntrySection::FlowControl => {}
@@ -287,8 +293,8 @@ impl Fields {
     }
 
     /// Takes a scalar inside `storage`, below the section `section`.
-    pub fn storage(&mut self, section: EntrySection, name: &[u8], kind: Kind, value: Value<'_>) {
-        let Value::Bytes(bytes) = value else { return };
+    pub fn storage(&mut self, section: EntrySection, name: &[u8], kind: ElementKind, value: BsonValue<'_>) {
+        let BsonValue::Bytes(bytes) = value else { return };
         let Some(number) = unsigned(kind, bytes) else { return };
         let add = |sum: &mut Option<u64>| *sum = Some(sum.unwrap_or(0).saturating_add(number));
         match (section, name) {
@@ -302,22 +308,22 @@ impl Fields {
     }
 
     /// Adds to the time of waiting for locks.
-    pub fn lock_wait(&mut self, kind: Kind, value: Value<'_>) {
-        if let Value::Bytes(bytes) = value {
+    pub fn lock_wait(&mut self, kind: ElementKind, value: BsonValue<'_>) {
+        if let BsonValue::Bytes(bytes) = value {
             add(&mut self.lock_wait_us, unsigned(kind, bytes));
         }
     }
 
     /// Adds to the time in the server's queues.
-    pub fn queued(&mut self, kind: Kind, value: Value<'_>) {
-        if let Value::Bytes(bytes) = value {
+    pub fn queued(&mut self, kind: ElementKind, value: BsonValue<'_>) {
+        if let BsonValue::Bytes(bytes) = value {
             add(&mut self.queued_us, unsigned(kind, bytes));
         }
     }
 }
 
 /// A count.
-fn unsigned(kind: Kind, bytes: &[u8]) -> Option<u64> {
+fn unsigned(kind: ElementKind, bytes: &[u8]) -> Option<u64> {
     crate::shape::integer(kind, bytes).and_then(|number| u64::try_from(number).ok())
 }
 

@@ -2,31 +2,31 @@
 //!
 //! Servers write these first, but programs that forward log lines may sort the keys.
 
-use super::{CommandHint, Fields, Op, is_known_first};
-use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use super::{CommandHint, FieldTable, Op, is_known_first};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 
 /// Finds them and skips everything else.
 #[derive(Default)]
 pub(crate) struct HintFinder {
-    fields: Fields,
+    fields: FieldTable,
     hint: Option<CommandHint>,
     in_command: bool,
 }
 
 impl HintFinder {
     /// What was found: the kind, the namespace and the command.
-    pub fn into_parts(self) -> (Op, Fields, Option<CommandHint>) {
+    pub fn into_parts(self) -> (Op, FieldTable, Option<CommandHint>) {
         (self.fields.op, self.fields, self.hint)
     }
 
     /// Takes a key of the command's document if it names the command: the first one with a value that fits does.
-    fn command_key(&mut self, key: &Key<'_>, kind: Kind, value: Value<'_>) {
-        let Value::Bytes(bytes) = value else { return };
+    fn command_key(&mut self, key: &Key<'_>, kind: ElementKind, value: BsonValue<'_>) {
+        let BsonValue::Bytes(bytes) = value else { return };
         if self.hint.is_some() || !is_known_first(key.bytes) {
             return;
         }
         let number = crate::shape::integer(kind, bytes);
-        let text = (kind == Kind::String).then(|| bytes.to_vec());
+        let text = (kind == ElementKind::String).then(|| bytes.to_vec());
         // `limit: 5` names nothing, nor does `sort: 1`; `aggregate: 1` does.
         if text.is_some() || number.is_some() {
             let cursor = number.filter(|_| key.bytes == b"getMore");
@@ -36,13 +36,13 @@ impl HintFinder {
 }
 
 impl Visitor for HintFinder {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         if self.in_command {
             self.command_key(&key, kind, value);
         } else if matches!(key.bytes, b"op" | b"type" | b"ns") {
             self.fields.scalar(key.bytes, kind, value);
         }
-        Step::Next
+        ElementStep::Next
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {

@@ -10,18 +10,18 @@ mod hint;
 mod parsed;
 mod visit;
 
-pub use assembler::{EntryContext, OperationAssembler, Sink};
-pub use fields::{EntrySection, Fields, MAX_TEXT, Op, TextField};
+pub use assembler::{EntryContext, EntrySink, OperationAssembler};
+pub use fields::{EntrySection, FieldTable, MAX_TEXT, Op, TextField};
 pub(crate) use hint::HintFinder;
 pub use parsed::ParsedEntry;
 
 use sonar_core::Identity;
 use sonar_core::operation::Opcode;
 
-use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 use crate::message::Request;
 use crate::names;
-use crate::shape::{CommandKind, Field, Mode, Text};
+use crate::shape::{CommandKind, ContainerMode, Field, Text};
 
 /// The part of the entry that is being read. `depth` counts the documents that are open inside it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -69,7 +69,7 @@ pub struct Entry<T: Text> {
     /// The command, or where the entry describes a getMore, the command that opened the cursor.
     pub request: Request<T>,
     /// The other fields.
-    pub fields: Fields,
+    pub fields: FieldTable,
     /// How much of the command the entry has.
     pub completeness: Completeness,
     /// Name of the command that the entry describes, where `request` is another's.
@@ -132,7 +132,7 @@ impl<T: Text> Default for Entry<T> {
     fn default() -> Self {
         Self {
             request: Request::default(),
-            fields: Fields::default(),
+            fields: FieldTable::default(),
             completeness: Completeness::Nothing,
             follows: None,
             waits: false,
@@ -391,10 +391,10 @@ impl<T: Text> Entry<T> {
                 if self.completeness == Completeness::Cut { Completeness::Cut } else { Completeness::Most };
         }
         if update {
-            self.request.begin_part(2, "u", Mode::Update);
+            self.request.begin_part(2, "u", ContainerMode::Update);
             self.inside = EntryPlace::Update { depth: 0 };
         } else {
-            self.request.begin_part(1, "q", Mode::Filter);
+            self.request.begin_part(1, "q", ContainerMode::Filter);
             self.inside = EntryPlace::Filter { depth: 0 };
         }
         Opened::Enter
@@ -426,8 +426,8 @@ impl<T: Text> Entry<T> {
     }
 
     /// Whether the element is the text of a command that the source cut.
-    fn is_cut(&mut self, key: &Key<'_>, kind: Kind) -> bool {
-        let is_cut = kind == Kind::String && key.bytes == b"$truncated";
+    fn is_cut(&mut self, key: &Key<'_>, kind: ElementKind) -> bool {
+        let is_cut = kind == ElementKind::String && key.bytes == b"$truncated";
         if is_cut {
             self.completeness = Completeness::Cut;
             self.inside = EntryPlace::Top;

@@ -1,12 +1,12 @@
 //! What one entry says, read by itself: whatever depends on entries before it is left to the
-//! [`OperationAssembler`](super::Assembler). So entries can be read on several threads.
+//! [`OperationAssembler`](super::OperationAssembler). So entries can be read on several threads.
 
 use std::sync::Arc;
 
 use sonar_core::{Class, Identity, ShapeId, ShapeInfo, Statement};
 
-use super::{Completeness, Entry, EntryContext, Fields, Op};
-use crate::class::{Classes, Facts};
+use super::{Completeness, Entry, EntryContext, FieldTable, Op};
+use crate::class::{ClassFacts, CommandClass};
 use crate::identity::{base_of, id_in_part, ids_of, info_of};
 use crate::shape::{CommandKind, Rendered};
 use crate::syntax::shell;
@@ -15,7 +15,7 @@ use crate::syntax::shell;
 #[derive(Clone, Debug)]
 pub struct ParsedEntry {
     /// Figures, names and texts.
-    pub fields: Fields,
+    pub fields: FieldTable,
     /// The shape's id.
     pub(super) shape: ShapeId,
     /// The id with every order as sent; 0 where the shape is not known in full.
@@ -41,7 +41,7 @@ pub struct ParsedEntry {
     pub(super) cursor: Option<i64>,
     /// The cursor that a getMore named whose opener the entry describes.
     pub(super) used_cursor: Option<i64>,
-    classes: Classes,
+    classes: CommandClass,
     waits: bool,
     is_from_server: bool,
     is_internal: bool,
@@ -49,9 +49,9 @@ pub struct ParsedEntry {
 
 impl Default for ParsedEntry {
     fn default() -> Self {
-        let nothing = Facts { kind: CommandKind::Other, command: b"", database: b"", collection: b"" };
+        let nothing = ClassFacts { kind: CommandKind::Other, command: b"", database: b"", collection: b"" };
         Self {
-            fields: Fields::default(),
+            fields: FieldTable::default(),
             shape: ShapeId(0),
             ordered: ShapeId(0),
             identity: Identity::default(),
@@ -65,7 +65,7 @@ impl Default for ParsedEntry {
             is_statement: false,
             cursor: None,
             used_cursor: None,
-            classes: Classes::of(&nothing),
+            classes: CommandClass::of(&nothing),
             waits: false,
             is_from_server: false,
             is_internal: false,
@@ -79,7 +79,7 @@ impl ParsedEntry {
         entry.finish();
         let request = &mut entry.request;
         (self.kind, self.follows) = (request.kind, entry.follows);
-        self.classes = Classes::of(&Facts {
+        self.classes = CommandClass::of(&ClassFacts {
             kind: request.kind,
             command: request.command.bytes(),
             database: request.database.bytes(),

@@ -5,11 +5,11 @@ use super::*;
 
 impl<T: Text> Visitor for Entry<T> {
     #[inline]
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         match self.inside {
             EntryPlace::Top => {
                 // Before 3.6 a command that was too long is a plain string.
-                let text_of_command = kind == Kind::String
+                let text_of_command = kind == ElementKind::String
                     && matches!(key.bytes.first(), Some(b'c' | b'q' | b'o' | b'u'))
                     && matches!(key.bytes, b"command" | b"query" | b"originatingCommand" | b"updateobj");
                 if text_of_command && self.fields.op != Op::None {
@@ -17,26 +17,26 @@ impl<T: Text> Visitor for Entry<T> {
                 } else {
                     self.fields.scalar(key.bytes, kind, value);
                 }
-                Step::Next
+                ElementStep::Next
             }
             EntryPlace::Command { depth, begun } => {
                 if depth == 0 {
                     if !begun {
                         let text = match (kind, value) {
-                            (Kind::String, Value::Bytes(bytes)) => Some(bytes),
+                            (ElementKind::String, BsonValue::Bytes(bytes)) => Some(bytes),
                             _ => None,
                         };
                         if self.is_cut(&key, kind) || !self.begin(&key, text) {
-                            return Step::Leave;
+                            return ElementStep::Leave;
                         }
                     }
                     match key.bytes {
-                        b"$truncated" if self.is_cut(&key, kind) => return Step::Leave,
+                        b"$truncated" if self.is_cut(&key, kind) => return ElementStep::Leave,
                         b"ntoreturn" | b"ntoskip" => {
                             self.fields.scalar(key.bytes, kind, value);
                         }
                         b"singleBatch" => {
-                            let Value::Bytes(bytes) = value else { return Step::Next };
+                            let BsonValue::Bytes(bytes) = value else { return ElementStep::Next };
                             self.single_batch = crate::shape::number(kind, bytes) == Some(1.0);
                         }
                         _ => {}
@@ -50,19 +50,19 @@ impl<T: Text> Visitor for Entry<T> {
             }
             EntryPlace::Filter { depth } | EntryPlace::Update { depth } => {
                 if depth == 0 && self.is_cut(&key, kind) {
-                    return Step::Leave;
+                    return ElementStep::Leave;
                 }
-                if depth == 0 && key.bytes == b"$msg" && kind == Kind::String {
+                if depth == 0 && key.bytes == b"$msg" && kind == ElementKind::String {
                     self.withheld = true;
                     (self.completeness, self.inside) = (Completeness::Cut, EntryPlace::Top);
-                    return Step::Leave;
+                    return ElementStep::Leave;
                 }
                 self.note_filter();
                 self.delegate(|request| request.element(key, kind, value), depth)
             }
             EntryPlace::EntrySection { section, .. } => {
                 self.fields.in_section(section, key.bytes, kind, value);
-                Step::Next
+                ElementStep::Next
             }
             EntryPlace::Oplog { object } => self.oplog_element(&key, value, object),
         }
@@ -147,9 +147,9 @@ impl<T: Text> Visitor for Entry<T> {
 
 impl<T: Text> Entry<T> {
     #[inline]
-    fn delegate(&mut self, element: impl FnOnce(&mut Request<T>) -> Step, depth: u32) -> Step {
+    fn delegate(&mut self, element: impl FnOnce(&mut Request<T>) -> ElementStep, depth: u32) -> ElementStep {
         let step = element(&mut self.request);
-        if step == Step::Leave {
+        if step == ElementStep::Leave {
             self.left(depth);
         }
         step
@@ -179,21 +179,21 @@ impl<T: Text> Entry<T> {
     }
 
     /// `op` and `ns` of an entry of the oplog, which stand before what it did.
-    fn oplog_element(&mut self, key: &Key<'_>, value: Value<'_>, object: bool) -> Step {
-        let Value::Bytes(bytes) = value else { return Step::Next };
+    fn oplog_element(&mut self, key: &Key<'_>, value: BsonValue<'_>, object: bool) -> ElementStep {
+        let BsonValue::Bytes(bytes) = value else { return ElementStep::Next };
         if object {
             // The first key of a command names it, if it is one.
             if self.applied == b'c' {
                 self.applied = names::applied_command(key.bytes);
             }
-            return Step::Next;
+            return ElementStep::Next;
         }
         match (key.bytes, bytes) {
             (b"op", [letter]) if self.applied == 0 => self.applied = *letter,
             (b"ns", namespace) if self.fields.namespace.is_empty() => self.fields.set_namespace(namespace),
             _ => {}
         }
-        Step::Next
+        ElementStep::Next
     }
 
     /// The document at `depth` is passed over without being closed.

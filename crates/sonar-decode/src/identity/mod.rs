@@ -26,5 +26,5 @@ pub(crate) use ids::Ids;
 pub(crate) use ids::MaybeRendered;
 pub(crate) use ids::{base_of, id_in_part, ids_of, info_of, info_with, join_texts, mixed};
 pub use server::is_server;
-pub(crate) use shapes::{MAX_SHAPES, Shapes, other_shape};
+pub(crate) use shapes::{MAX_SHAPES, ShapeTable, other_shape};
 pub use shared::Shared;

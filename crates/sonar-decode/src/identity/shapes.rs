@@ -17,12 +17,12 @@ pub(crate) fn other_shape() -> ShapeInfo {
 
 /// Shapes by id.
 #[derive(Debug, Default)]
-pub(crate) struct Shapes {
+pub(crate) struct ShapeTable {
     known: HashMap<ShapeId, Arc<ShapeInfo>, foldhash::quality::RandomState>,
     text_bytes: usize,
 }
 
-impl Shapes {
+impl ShapeTable {
     pub(crate) fn get(&self, id: ShapeId) -> Option<&Arc<ShapeInfo>> {
         self.known.get(&id)
     }
@@ -59,7 +59,7 @@ mod tests {
             typed: "x".repeat(bytes).into(),
             ..ShapeInfo::default()
         };
-        let mut shapes = Shapes::default();
+        let mut shapes = ShapeTable::default();
         assert!(!shapes.add(info(1, TEXT_BUDGET - 10)).cut);
         let cut = shapes.add(info(2, 100));
         assert!(cut.cut && &*cut.typed == "…");

@@ -10,7 +10,7 @@ use sonar_core::{Application, Endpoint, ShapeId, ShapeInfo};
 use super::applications::Applications;
 use super::cursors::{CursorOrigin, Cursors};
 use super::server::is_server;
-use super::shapes::Shapes;
+use super::shapes::ShapeTable;
 use crate::tcp::Twins;
 
 /// The most clients of earlier connections that are remembered.
@@ -24,7 +24,7 @@ const MAX_SERVERS_OF_CLIENT: usize = 8;
 pub struct Shared {
     twins: Twins,
     cursors: Mutex<Cursors<(Endpoint, i64)>>,
-    shapes: Mutex<Shapes>,
+    shapes: Mutex<ShapeTable>,
     clients: RwLock<KnownClients>,
     /// Grows with each change of `clients`.
     clients_generation: AtomicU64,

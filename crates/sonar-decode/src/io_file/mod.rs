@@ -34,5 +34,8 @@ mod read;
 mod write;
 
 pub use layout::{MAGIC, MAX_PAYLOAD, VERSION, VERSION_WITH_PAGES};
-pub use read::{Accesses, Block, Error, FileEntry, Files, Info, Lost, Parser, Step, ThreadEntry, Threads};
-pub use write::{Extent, Writer};
+pub use read::{
+    Accesses, FileEntry, Files, Info, Lost, RecordingBlock, RecordingError, RecordingParser, RecordingStep,
+    ThreadEntry, Threads,
+};
+pub use write::{BlockExtent, RecordingWriter};

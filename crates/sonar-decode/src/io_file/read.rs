@@ -10,7 +10,7 @@ use super::layout::{
 
 /// What is wrong with a recording. Offsets are in bytes from its beginning.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Error {
+pub enum RecordingError {
     /// It does not begin like one.
     #[error("this is no recording of accesses: it does not begin with MSONARIO")]
     Foreign,
@@ -37,7 +37,7 @@ pub enum Error {
 
 /// What the next bytes hold.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum RecordingStep<'a> {
     /// More bytes are needed, counted from the beginning of those given.
     Need {
         /// At most 12 bytes and [`MAX_PAYLOAD`].
@@ -46,7 +46,7 @@ pub enum Step<'a> {
     /// A block.
     Block {
         /// What it holds.
-        block: Block<'a>,
+        block: RecordingBlock<'a>,
         /// How many bytes it takes.
         consumed: usize,
     },
@@ -55,7 +55,7 @@ pub enum Step<'a> {
 /// What a block holds. Its checksum is right; an iterator ends at the first impossible entry, and
 /// [`is_damaged`](Accesses::is_damaged) then returns true.
 #[derive(Debug)]
-pub enum Block<'a> {
+pub enum RecordingBlock<'a> {
     /// The header of the file, or a kind of block that is not known.
     Other,
     /// How the recording was made: keys and values.
@@ -101,12 +101,12 @@ pub struct ThreadEntry<'a> {
 
 /// The position in a recording. Holds no bytes of it.
 #[derive(Debug, Default)]
-pub struct Parser {
+pub struct RecordingParser {
     offset: u64,
     ended: bool,
 }
 
-impl Parser {
+impl RecordingParser {
     /// At the beginning.
     pub const fn new() -> Self {
         Self { offset: 0, ended: false }
@@ -116,84 +116,86 @@ impl Parser {
     ///
     /// # Errors
     /// The recording cannot be read any further.
-    pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, Error> {
+    pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<RecordingStep<'a>, RecordingError> {
         if self.ended {
             return match bytes.len() {
-                0 => Ok(Step::Need { at_least: 1 }),
-                consumed => Ok(Step::Block { block: Block::Other, consumed }),
+                0 => Ok(RecordingStep::Need { at_least: 1 }),
+                consumed => Ok(RecordingStep::Block { block: RecordingBlock::Other, consumed }),
             };
         }
         if self.offset == 0 {
             let known = bytes.len().min(MAGIC.len());
             if bytes[..known] != MAGIC[..known] {
-                return Err(Error::Foreign);
+                return Err(RecordingError::Foreign);
             }
             let Some(header) = bytes.first_chunk::<FILE_HEADER>() else {
-                return Ok(Step::Need { at_least: FILE_HEADER });
+                return Ok(RecordingStep::Need { at_least: FILE_HEADER });
             };
             let version = u16::from_le_bytes([header[8], header[9]]);
             if !(VERSION..=VERSION_WITH_PAGES).contains(&version) {
-                return Err(Error::Version(version));
+                return Err(RecordingError::Version(version));
             }
             self.offset = FILE_HEADER as u64;
-            return Ok(Step::Block { block: Block::Other, consumed: FILE_HEADER });
+            return Ok(RecordingStep::Block { block: RecordingBlock::Other, consumed: FILE_HEADER });
         }
         let Some(header) = bytes.first_chunk::<BLOCK_HEADER>() else {
-            return Ok(Step::Need { at_least: BLOCK_HEADER });
+            return Ok(RecordingStep::Need { at_least: BLOCK_HEADER });
         };
         let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
-        let damaged = |what| Error::Damaged { offset: self.offset, what };
+        let damaged = |what| RecordingError::Damaged { offset: self.offset, what };
         if length > MAX_PAYLOAD {
             return Err(damaged("a block is longer than one can be"));
         }
         let Some(payload) = bytes.get(BLOCK_HEADER..BLOCK_HEADER + length) else {
-            return Ok(Step::Need { at_least: BLOCK_HEADER + length });
+            return Ok(RecordingStep::Need { at_least: BLOCK_HEADER + length });
         };
         let sum = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
         if super::layout::checksum(&header[..8], payload) != sum {
             return Err(damaged("the checksum of a block is wrong"));
         }
-        let mut rest = Bytes { bytes: payload, damaged: false };
+        let mut rest = ByteReader { bytes: payload, damaged: false };
         let block = match header[0] {
-            INFO => Block::Info(Info(rest)),
-            FILES => Block::Files(Files(rest)),
-            THREADS => Block::Threads(Threads(rest)),
+            INFO => RecordingBlock::Info(Info(rest)),
+            FILES => RecordingBlock::Files(Files(rest)),
+            THREADS => RecordingBlock::Threads(Threads(rest)),
             ACCESSES => {
                 let left = rest.varint().ok_or_else(|| damaged("a block of accesses has no count"))?;
-                Block::Accesses(Accesses { rest, left, start: 0, end: 0, thread: 0, file: 0 })
+                RecordingBlock::Accesses(Accesses { rest, left, start: 0, end: 0, thread: 0, file: 0 })
             }
-            LOST => Block::Lost(Lost(rest)),
+            LOST => RecordingBlock::Lost(Lost(rest)),
             END => {
                 self.ended = true;
-                Block::End { accesses: rest.varint().ok_or_else(|| damaged("the end has no count"))? }
+                RecordingBlock::End {
+                    accesses: rest.varint().ok_or_else(|| damaged("the end has no count"))?,
+                }
             }
-            _ => Block::Other,
+            _ => RecordingBlock::Other,
         };
         let consumed = BLOCK_HEADER + length;
         self.offset += consumed as u64;
-        Ok(Step::Block { block, consumed })
+        Ok(RecordingStep::Block { block, consumed })
     }
 
     /// Whether a recording that has no more bytes than `left`, which were not consumed, is whole.
     ///
     /// # Errors
-    /// [`Error::Cut`] when it is not.
-    pub fn finish(&self, left: usize) -> Result<(), Error> {
+    /// [`RecordingError::Cut`] when it is not.
+    pub fn finish(&self, left: usize) -> Result<(), RecordingError> {
         if self.ended {
             return Ok(());
         }
-        Err(Error::Cut { offset: self.offset + left as u64, inside: left > 0 })
+        Err(RecordingError::Cut { offset: self.offset + left as u64, inside: left > 0 })
     }
 }
 
 /// What is left of a payload.
 #[derive(Clone, Debug)]
-struct Bytes<'a> {
+struct ByteReader<'a> {
     bytes: &'a [u8],
     damaged: bool,
 }
 
-impl<'a> Bytes<'a> {
+impl<'a> ByteReader<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.bytes.split_first()?;
         self.bytes = rest;
@@ -249,7 +251,7 @@ macro_rules! entries {
     ($(#[doc = $doc:literal] $name:ident -> $item:ty: $read:expr;)+) => {$(
         #[doc = $doc]
         #[derive(Clone, Debug)]
-        pub struct $name<'a>(Bytes<'a>);
+        pub struct $name<'a>(ByteReader<'a>);
 
         impl $name<'_> {
             /// Whether it ended at an impossible entry.
@@ -302,7 +304,7 @@ impl Lost<'_> {
 /// The accesses of a block.
 #[derive(Clone, Debug)]
 pub struct Accesses<'a> {
-    rest: Bytes<'a>,
+    rest: ByteReader<'a>,
     left: u64,
     start: u64,
     end: u64,

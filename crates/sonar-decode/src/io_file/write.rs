@@ -15,7 +15,7 @@ const MAX_TEXT: usize = 8 * 1024;
 
 /// How much a recording holds up to the end of a block.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Extent {
+pub struct BlockExtent {
     /// Accesses.
     pub accesses: u64,
     /// Blocks.
@@ -25,7 +25,7 @@ pub struct Extent {
 /// Makes the bytes of a recording. Each call appends whole blocks, or nothing yet, to the buffer that it is
 /// given.
 #[derive(Debug, Default)]
-pub struct Writer {
+pub struct RecordingWriter {
     pending: Vec<u8>,
     pending_count: u64,
     start: u64,
@@ -37,7 +37,7 @@ pub struct Writer {
     version: u16,
 }
 
-impl Writer {
+impl RecordingWriter {
     /// Begins a file.
     pub fn begin(info: &[(&str, &str)], out: &mut Vec<u8>) -> Self {
         Self::begin_as(VERSION, info, out)
@@ -155,8 +155,8 @@ impl Writer {
     }
 
     /// Ends a file that holds so much.
-    pub fn end_after(extent: Extent, losses: &IoLosses, out: &mut Vec<u8>) {
-        let Extent { accesses, blocks } = extent;
+    pub fn end_after(extent: BlockExtent, losses: &IoLosses, out: &mut Vec<u8>) {
+        let BlockExtent { accesses, blocks } = extent;
         let mut writer = Self { accesses, blocks, ..Self::default() };
         writer.lost(losses, out);
         let mut payload = Vec::new();
@@ -166,8 +166,8 @@ impl Writer {
     }
 
     /// What the blocks that have been written so far hold.
-    pub const fn flushed(&self) -> Extent {
-        Extent { accesses: self.accesses, blocks: self.blocks }
+    pub const fn flushed(&self) -> BlockExtent {
+        BlockExtent { accesses: self.accesses, blocks: self.blocks }
     }
 
     /// Accesses so far.

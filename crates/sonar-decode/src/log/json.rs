@@ -5,7 +5,7 @@ use sonar_core::Identity;
 use super::parts::{OutputStream, RuntimeLine};
 use super::reader::LineHead;
 use super::{LineKind, LineReader, LogEvent, ParsedLine, decimal, envelope, timestamp};
-use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 use crate::entry::{Completeness, Entry, HintFinder, Op};
 use crate::message::ClientDocument;
 use crate::shape::Text;
@@ -210,19 +210,19 @@ impl Attributes {
 }
 
 impl Visitor for Attributes {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
-        let Value::Bytes(bytes) = value else { return Step::Next };
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
+        let BsonValue::Bytes(bytes) = value else { return ElementStep::Next };
         let number = || crate::shape::integer(kind, bytes).and_then(|number| u64::try_from(number).ok());
         let text = || String::from_utf8_lossy(&bytes[..bytes.len().min(255)]).into_owned();
         match (key.bytes, kind) {
             (b"connectionCount", _) => self.open = number(),
             (b"pid", _) => self.pid = number(),
             (b"port", _) => self.port = number(),
-            (b"host", Kind::String) => self.host = text(),
-            (b"version", Kind::String) => self.version = text(),
+            (b"host", ElementKind::String) => self.host = text(),
+            (b"version", ElementKind::String) => self.version = text(),
             _ => {}
         }
-        Step::Next
+        ElementStep::Next
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
@@ -324,14 +324,14 @@ fn time_of(line: &[u8], from: usize, to: usize) -> Option<(i64, Option<i16>)> {
 struct DateOf(Option<(i64, Option<i16>)>);
 
 impl Visitor for DateOf {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
-        if let (b"$date", Value::Bytes(bytes)) = (key.bytes, value) {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
+        if let (b"$date", BsonValue::Bytes(bytes)) = (key.bytes, value) {
             self.0 = match kind {
-                Kind::String => time::iso_with_offset(bytes),
+                ElementKind::String => time::iso_with_offset(bytes),
                 _ => crate::shape::integer(kind, bytes).map(|ms| (ms, None)),
             };
         }
-        Step::Next
+        ElementStep::Next
     }
 
     fn open(&mut self, _: Key<'_>, _: bool) -> Opened {

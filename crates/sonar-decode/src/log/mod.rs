@@ -1,7 +1,7 @@
 //! Log lines of mongod and mongos, 2.4 to 8.x: text and JSON, distinguished line by line.
 //!
 //! Formats: <https://www.mongodb.com/docs/manual/reference/log-messages/> for 4.4 and later; the servers' sources and
-//! recorded logs for earlier versions. A [`LineReader`] reads each line by itself. A [`Log`] takes the lines in order: a
+//! recorded logs for earlier versions. A [`LineReader`] reads each line by itself. A [`LogReader`] takes the lines in order: a
 //! line that describes an operation goes to the [`OperationAssembler`]; connections, clients, starts, errors and warnings to
 //! [`Notices`]; what cannot be read is counted by reason.
 
@@ -23,7 +23,7 @@ use self::parts::{JoinedLine, UnfinishedLine};
 use self::reader::{LineHead, LinePart};
 pub use self::reader::{LineKind, LineReader, LogEvent, ParsedLine};
 pub use self::remotes::Remotes;
-use crate::entry::{EntryContext, OperationAssembler, ParsedEntry, Sink};
+use crate::entry::{EntryContext, EntrySink, OperationAssembler, ParsedEntry};
 use crate::identity::{Applications, is_server};
 
 /// The most connections that are known at once.
@@ -53,7 +53,7 @@ impl Bound {
 
 /// What is asked of a log.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Settings {
+pub struct LogSettings {
     /// Lines before this are skipped.
     pub from: Option<Bound>,
     /// Lines at this time or later are skipped.
@@ -71,8 +71,8 @@ struct LogConnection {
 
 /// A log: takes its lines in order.
 #[derive(Default)]
-pub struct Log {
-    settings: Settings,
+pub struct LogReader {
+    settings: LogSettings,
     assembler: OperationAssembler,
     reading: Reading,
     notices: Notices,
@@ -90,14 +90,14 @@ pub struct Log {
     last: Option<Timestamp>,
 }
 
-impl Log {
+impl LogReader {
     /// Ready for the first line.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: LogSettings) -> Self {
         Self { settings, ..Self::default() }
     }
 
     /// The settings, with which its lines are read.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> LogSettings {
         self.settings
     }
 
@@ -152,20 +152,26 @@ impl Log {
     }
 
     /// Reads and adds one line, without its line feed. To read many, keep a [`reader`](Self::reader).
-    pub fn line(&mut self, line: &[u8], sink: &mut impl Sink) {
+    pub fn line(&mut self, line: &[u8], sink: &mut impl EntrySink) {
         let mut entry = ParsedEntry::default();
         let parsed = self.reader().read(line, &mut entry);
         self.add(line, &parsed, &entry, sink);
     }
 
     /// Adds the next line, which a [`reader`](Self::reader) of this log has read.
-    pub fn add(&mut self, line: &[u8], parsed: &ParsedLine, entry: &ParsedEntry, sink: &mut impl Sink) {
+    pub fn add(&mut self, line: &[u8], parsed: &ParsedLine, entry: &ParsedEntry, sink: &mut impl EntrySink) {
         let kind = self.apply(line, parsed, entry, sink);
         *self.counter(kind) += 1;
     }
 
     /// Adds the last line of a file, which has no line feed: the server may still be writing it.
-    pub fn add_last(&mut self, line: &[u8], parsed: &ParsedLine, entry: &ParsedEntry, sink: &mut impl Sink) {
+    pub fn add_last(
+        &mut self,
+        line: &[u8],
+        parsed: &ParsedLine,
+        entry: &ParsedEntry,
+        sink: &mut impl EntrySink,
+    ) {
         // Lines before it that it may have ended are counted as what they are.
         let kind = self.apply(line, parsed, entry, sink);
         let is_cut = match kind {
@@ -203,7 +209,7 @@ impl Log {
         line: &[u8],
         parsed: &ParsedLine,
         entry: &ParsedEntry,
-        sink: &mut impl Sink,
+        sink: &mut impl EntrySink,
     ) -> LineKind {
         self.reading.lines += 1;
         if !self.spread.is_empty() {
@@ -223,7 +229,7 @@ impl Log {
     }
 
     /// A line that follows one of an object over several lines; `None`: it is not a part of that object.
-    fn spread_line(&mut self, line: &[u8], sink: &mut impl Sink) -> Option<LineKind> {
+    fn spread_line(&mut self, line: &[u8], sink: &mut impl EntrySink) -> Option<LineKind> {
         let is_end = matches!(line.trim_ascii_end(), b"}" | b"},");
         let is_inside = line.first().is_none_or(|byte| matches!(byte, b' ' | b'\t'));
         if !(is_end || is_inside) {
@@ -234,7 +240,7 @@ impl Log {
     }
 
     /// Adds a line of an object over several lines.
-    fn join_spread(&mut self, is_last: bool, line: &[u8], sink: &mut impl Sink) -> LineKind {
+    fn join_spread(&mut self, is_last: bool, line: &[u8], sink: &mut impl EntrySink) -> LineKind {
         let lines = self.spread.lines();
         let joined = self.spread.add(is_last, line);
         let kind = self.apply_joined(&joined, sink);
@@ -256,7 +262,7 @@ impl Log {
     }
 
     /// Adds what lines came to that belong together.
-    fn apply_joined(&mut self, joined: &JoinedLine, sink: &mut impl Sink) -> LineKind {
+    fn apply_joined(&mut self, joined: &JoinedLine, sink: &mut impl EntrySink) -> LineKind {
         match joined {
             JoinedLine::Pending => LineKind::Other,
             JoinedLine::Line(line) => {
@@ -314,7 +320,7 @@ impl Log {
         line: &[u8],
         parsed: &ParsedLine,
         entry: &ParsedEntry,
-        sink: &mut impl Sink,
+        sink: &mut impl EntrySink,
     ) -> LineKind {
         self.reading.lines_unwrapped += u64::from(parsed.is_unwrapped);
         self.last = parsed.at.or(self.last);
@@ -398,7 +404,7 @@ impl Log {
     }
 
     /// Emits what waits: the source has ended.
-    pub fn finish(&mut self, sink: &mut impl Sink) {
+    pub fn finish(&mut self, sink: &mut impl EntrySink) {
         self.abandon_unfinished();
         self.assembler.finish(sink);
     }

@@ -1,11 +1,11 @@
-//! Reads one line by itself: whatever depends on lines before it is left to [`Log`](super::Log). So lines can be read
+//! Reads one line by itself: whatever depends on lines before it is left to [`LogReader`](super::LogReader). So lines can be read
 //! on several threads.
 
 use sonar_core::notices::{MAX_MESSAGE, Message, Severity};
 use sonar_core::{Application, ShapeInfo, Timestamp};
 
 use super::parts::{OutputStream, RuntimeLine};
-use super::{Settings, decimal, envelope};
+use super::{LogSettings, decimal, envelope};
 use crate::entry::{Entry, ParsedEntry};
 use crate::shape::{Rendered, Text};
 
@@ -137,7 +137,7 @@ impl LineHead<'_> {
 
 /// Reads lines, each by itself.
 pub struct LineReader<T: Text = ()> {
-    pub(super) settings: Settings,
+    pub(super) settings: LogSettings,
     pub(super) entry: Box<Entry<T>>,
 }
 
@@ -162,7 +162,7 @@ impl LineReader<Rendered> {
 
 impl<T: Text> LineReader<T> {
     /// A reader with these settings.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: LogSettings) -> Self {
         Self { settings, entry: Box::default() }
     }
 
@@ -210,7 +210,7 @@ impl<T: Text> LineReader<T> {
         parsed.connection = head.context.strip_prefix(b"conn").and_then(decimal);
         parsed.thread =
             parsed.connection.unwrap_or_else(|| crate::shape::hash::bytes(head.context) | 1 << 63);
-        let Settings { from, to, .. } = self.settings;
+        let LogSettings { from, to, .. } = self.settings;
         !from.is_some_and(|from| from.is_after(head)) && to.is_none_or(|to| to.is_after(head))
     }
 }

@@ -10,7 +10,7 @@ use sonar_core::Identity;
 use super::parts::RuntimeLine;
 use super::reader::LineHead;
 use super::{LineKind, LineReader, LogEvent, ParsedLine, decimal, envelope, timestamp};
-use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 use crate::entry::{CommandHint, Completeness, Entry, Op};
 use crate::message::ClientDocument;
 use crate::names;
@@ -275,7 +275,7 @@ impl<'a> TextEntry<'a> {
                 (Some(b':'), Some(b'"')) => {
                     // `errMsg:"…"`: the text may hold anything.
                     let text = &rest[after + 2..];
-                    entry.fields.scalar(key, Kind::String, Value::Bytes(b""));
+                    entry.fields.scalar(key, ElementKind::String, BsonValue::Bytes(b""));
                     let end = memmem::find(text, b"\" err").or_else(|| memmem::find(text, b"\" numYields:"));
                     at = end.map_or(rest.len(), |end| after + 2 + end + 1);
                 }
@@ -306,7 +306,7 @@ impl<'a> TextEntry<'a> {
                 let is_certain = entry.doubt.is_none();
                 let shown =
                     if is_certain { plan.len() } else { memchr::memchr(b'{', plan).unwrap_or(plan.len()) };
-                entry.fields.scalar(b"planSummary", Kind::String, Value::Bytes(&plan[..shown]));
+                entry.fields.scalar(b"planSummary", ElementKind::String, BsonValue::Bytes(&plan[..shown]));
                 end
             }
             (b"exception", _) => {
@@ -335,7 +335,7 @@ impl<'a> TextEntry<'a> {
                 };
                 let Some(end) = end else { return rest.len() };
                 if key == b"appName" {
-                    entry.fields.scalar(key, Kind::String, Value::Bytes(&text[..end]));
+                    entry.fields.scalar(key, ElementKind::String, BsonValue::Bytes(&text[..end]));
                 }
                 at + 1 + end + 1
             }
@@ -380,8 +380,8 @@ fn scalar<T: Text>(entry: &mut Entry<T>, key: &[u8], value: &[u8]) {
         _ => None,
     };
     match number {
-        Some(number) => entry.fields.scalar(key, Kind::Int64, Value::Bytes(&number.to_le_bytes())),
-        None => entry.fields.scalar(key, Kind::String, Value::Bytes(value)),
+        Some(number) => entry.fields.scalar(key, ElementKind::Int64, BsonValue::Bytes(&number.to_le_bytes())),
+        None => entry.fields.scalar(key, ElementKind::String, BsonValue::Bytes(value)),
     };
 }
 
@@ -438,8 +438,8 @@ fn is_directions(inside: &[u8]) -> bool {
 struct Skipper;
 
 impl Visitor for Skipper {
-    fn element(&mut self, _: Key<'_>, _: Kind, _: Value<'_>) -> Step {
-        Step::Next
+    fn element(&mut self, _: Key<'_>, _: ElementKind, _: BsonValue<'_>) -> ElementStep {
+        ElementStep::Next
     }
 
     fn open(&mut self, _: Key<'_>, _: bool) -> Opened {

@@ -3,15 +3,15 @@
 use sonar_core::operation::Opcode;
 
 use super::{Reply, Request};
-use crate::bson::{Fed, Malformed, Skimmer};
-use crate::shape::{Field, Mode, Text};
+use crate::bson::{Fed, MalformedBson, Skimmer};
+use crate::shape::{ContainerMode, Field, Text};
 
 /// A body that contradicts itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BodyError {
     /// In a document.
     #[error(transparent)]
-    Document(#[from] Malformed),
+    Document(#[from] MalformedBson),
     /// A flag of OP_MSG that must be understood and is not.
     #[error("OP_MSG has unknown required flags 0x{0:x}")]
     Flags(u32),
@@ -30,7 +30,7 @@ pub enum BodyError {
 }
 
 /// Whose words a message is.
-pub enum Content<'a, T: Text> {
+pub enum MessageSource<'a, T: Text> {
     /// A client's.
     Request(&'a mut Request<T>),
     /// A server's.
@@ -38,12 +38,12 @@ pub enum Content<'a, T: Text> {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Part {
+enum BodyPart {
     Flags,
     SectionKind,
     Section0,
     Section1Head,
-    Section1(Section),
+    Section1(MessageSection),
     Section2,
     /// Before a document of a legacy message; how many come.
     LegacyHead,
@@ -55,7 +55,7 @@ enum Part {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Section {
+enum MessageSection {
     Statements,
     Documents,
     Namespaces,
@@ -79,10 +79,10 @@ enum Legacy {
 /// The position in a body. Holds no bytes: what [`feed`](Self::feed) did not consume is presented again
 /// with more behind it, and is never more than [`MAX_ELEMENT`](crate::bson::MAX_ELEMENT) bytes.
 #[derive(Debug)]
-pub struct Body {
+pub struct MessageBody {
     skimmer: Skimmer,
     opcode: Opcode,
-    part: Part,
+    part: BodyPart,
     /// Bytes of the body that have not been consumed.
     left: u64,
     /// Bytes of the section that have not been consumed.
@@ -94,12 +94,12 @@ pub struct Body {
     skip: u64,
 }
 
-impl Default for Body {
+impl Default for MessageBody {
     fn default() -> Self {
         Self {
             skimmer: Skimmer::new(),
             opcode: Opcode::Msg,
-            part: Part::Flags,
+            part: BodyPart::Flags,
             left: 0,
             section_left: 0,
             checksum: false,
@@ -109,7 +109,7 @@ impl Default for Body {
     }
 }
 
-impl Body {
+impl MessageBody {
     /// Begins a body of `length` bytes.
     pub fn begin(&mut self, opcode: Opcode, length: u64) {
         self.skimmer.reset();
@@ -120,10 +120,10 @@ impl Body {
         self.legacy_flags = 0;
         self.skip = 0;
         self.part = match opcode {
-            Opcode::Msg => Part::Flags,
-            Opcode::Command => Part::CommandHead,
-            Opcode::CommandReply => Part::Documents,
-            _ => Part::LegacyHead,
+            Opcode::Msg => BodyPart::Flags,
+            Opcode::Command => BodyPart::CommandHead,
+            Opcode::CommandReply => BodyPart::Documents,
+            _ => BodyPart::LegacyHead,
         };
     }
 
@@ -142,7 +142,11 @@ impl Body {
     ///
     /// # Errors
     /// The body contradicts itself; the rest of it must be skipped by its length.
-    pub fn feed<T: Text>(&mut self, chunk: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
+    pub fn feed<T: Text>(
+        &mut self,
+        chunk: &[u8],
+        content: &mut MessageSource<'_, T>,
+    ) -> Result<usize, BodyError> {
         let mut at = 0;
         loop {
             let rest = &chunk[at..];
@@ -177,11 +181,11 @@ impl Body {
     }
 
     /// Reads one part, or as much of it as is there; 0: it wants more bytes.
-    fn part<T: Text>(&mut self, rest: &[u8], content: &mut Content<'_, T>) -> Result<usize, BodyError> {
+    fn part<T: Text>(&mut self, rest: &[u8], content: &mut MessageSource<'_, T>) -> Result<usize, BodyError> {
         let word =
             |at: usize| rest.get(at..at + 4).and_then(|w| w.first_chunk().map(|w| u32::from_le_bytes(*w)));
         match self.part {
-            Part::Flags => {
+            BodyPart::Flags => {
                 let Some(flags) = word(0) else { return Ok(0) };
                 if flags & 0xfffc != 0 {
                     return Err(BodyError::Flags(flags));
@@ -189,68 +193,68 @@ impl Body {
                 self.checksum = flags & 1 != 0;
                 let more = flags & 2 != 0;
                 match content {
-                    Content::Request(request) => request.unacknowledged = more,
-                    Content::Reply(reply) => reply.more_to_come = more,
+                    MessageSource::Request(request) => request.unacknowledged = more,
+                    MessageSource::Reply(reply) => reply.more_to_come = more,
                 }
-                self.part = Part::SectionKind;
+                self.part = BodyPart::SectionKind;
                 Ok(4)
             }
-            Part::SectionKind => {
+            BodyPart::SectionKind => {
                 if self.checksum && self.left == 4 {
                     self.skip = 4;
                     return Ok(0);
                 }
                 let Some(kind) = rest.first() else { return Ok(0) };
                 self.part = match kind {
-                    0 => Part::Section0,
-                    1 => Part::Section1Head,
-                    2 => Part::Section2,
+                    0 => BodyPart::Section0,
+                    1 => BodyPart::Section1Head,
+                    2 => BodyPart::Section2,
                     kind => return Err(BodyError::Section(*kind)),
                 };
                 Ok(1)
             }
-            Part::Section0 => {
+            BodyPart::Section0 => {
                 let limit = self.left.saturating_sub(if self.checksum { 4 } else { 0 });
-                self.document(rest, limit, content, Part::SectionKind)
+                self.document(rest, limit, content, BodyPart::SectionKind)
             }
-            Part::Section1Head => self.section_head(rest, content),
-            Part::Section1(section) => self.section(section, rest, content),
-            Part::Section2 => {
+            BodyPart::Section1Head => self.section_head(rest, content),
+            BodyPart::Section1(section) => self.section(section, rest, content),
+            BodyPart::Section2 => {
                 let Some(size) = word(0) else { return Ok(0) };
                 if size < 4 || u64::from(size) > self.left {
                     return Err(BodyError::Size(size));
                 }
                 self.skip = u64::from(size);
-                self.part = Part::SectionKind;
+                self.part = BodyPart::SectionKind;
                 Ok(0)
             }
-            Part::LegacyHead => self.legacy_head(rest, content),
-            Part::Legacy(legacy) => self.legacy_document(legacy, rest, content),
-            Part::CommandHead => {
+            BodyPart::LegacyHead => self.legacy_head(rest, content),
+            BodyPart::Legacy(legacy) => self.legacy_document(legacy, rest, content),
+            BodyPart::CommandHead => {
                 // Two names: the database and the command.
                 let Some(database) = name_at(rest, 0)? else { return Ok(0) };
                 let Some(command) = name_at(rest, database + 1)? else { return Ok(0) };
-                if let Content::Request(request) = content {
+                if let MessageSource::Request(request) = content {
                     request.set_database(&rest[..database]);
                     request.set_command(&rest[database + 1..command]);
                 }
-                self.part = Part::Legacy(Legacy::Arguments);
+                self.part = BodyPart::Legacy(Legacy::Arguments);
                 Ok(command + 1)
             }
-            Part::Documents => {
-                if let (Content::Reply(reply), false) = (&mut *content, self.skimmer.in_document()) {
+            BodyPart::Documents => {
+                if let (MessageSource::Reply(reply), false) = (&mut *content, self.skimmer.in_document()) {
                     reply.begin();
                 }
-                self.document(rest, self.left, content, Part::Documents)
+                self.document(rest, self.left, content, BodyPart::Documents)
             }
-            Part::Cursors => {
+            BodyPart::Cursors => {
                 let Some(bytes) = rest.first_chunk::<8>() else { return Ok(0) };
-                if let Content::Request(request) = content {
+                if let MessageSource::Request(request) = content {
                     request.cursor.get_or_insert(i64::from_le_bytes(*bytes));
                 }
                 Ok(8)
             }
-            Part::Skip => {
+            BodyPart::Skip => {
                 self.skip = self.left;
                 Ok(0)
             }
@@ -262,12 +266,12 @@ impl Body {
         &mut self,
         rest: &[u8],
         limit: u64,
-        content: &mut Content<'_, T>,
-        next: Part,
+        content: &mut MessageSource<'_, T>,
+        next: BodyPart,
     ) -> Result<usize, BodyError> {
         let fed = match content {
-            Content::Request(request) => self.skimmer.feed(rest, limit, *request)?,
-            Content::Reply(reply) => self.skimmer.feed(rest, limit, *reply)?,
+            MessageSource::Request(request) => self.skimmer.feed(rest, limit, *request)?,
+            MessageSource::Reply(reply) => self.skimmer.feed(rest, limit, *reply)?,
         };
         Ok(match fed {
             Fed::Done(used) => {
@@ -281,7 +285,7 @@ impl Body {
     fn section_head<T: Text>(
         &mut self,
         rest: &[u8],
-        content: &mut Content<'_, T>,
+        content: &mut MessageSource<'_, T>,
     ) -> Result<usize, BodyError> {
         let Some(size) = rest.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes)) else {
             return Ok(0);
@@ -294,43 +298,43 @@ impl Body {
             return Err(BodyError::Size(size));
         }
         let section = match (&rest[4..end], &mut *content) {
-            (b"updates" | b"deletes" | b"ops", Content::Request(request)) => {
+            (b"updates" | b"deletes" | b"ops", MessageSource::Request(request)) => {
                 if rest[4] == b'o' {
                     // Before the kind-0 section has come, the builder must know what a statement is.
                     request.builder.set_command(crate::shape::CommandKind::BulkWrite);
                 }
-                Section::Statements
+                MessageSection::Statements
             }
-            (b"documents", Content::Request(_)) => Section::Documents,
-            (b"nsInfo", Content::Request(_)) => Section::Namespaces,
-            _ => Section::Other,
+            (b"documents", MessageSource::Request(_)) => MessageSection::Documents,
+            (b"nsInfo", MessageSource::Request(_)) => MessageSection::Namespaces,
+            _ => MessageSection::Other,
         };
         self.section_left = u64::from(size);
-        self.part = Part::Section1(section);
+        self.part = BodyPart::Section1(section);
         Ok(end + 1)
     }
 
     fn section<T: Text>(
         &mut self,
-        section: Section,
+        section: MessageSection,
         rest: &[u8],
-        content: &mut Content<'_, T>,
+        content: &mut MessageSource<'_, T>,
     ) -> Result<usize, BodyError> {
         if self.section_left == 0 {
-            self.part = Part::SectionKind;
+            self.part = BodyPart::SectionKind;
             // Nothing was consumed, yet something was done.
             return if self.left > 0 { self.part(rest, content) } else { Ok(0) };
         }
-        let Content::Request(request) = content else {
+        let MessageSource::Request(request) = content else {
             self.skip = self.section_left;
             return Ok(0);
         };
         match section {
-            Section::Other => {
+            MessageSection::Other => {
                 self.skip = self.section_left;
                 Ok(0)
             }
-            Section::Documents => {
+            MessageSection::Documents => {
                 let Some(bytes) = rest.first_chunk::<4>() else { return Ok(0) };
                 let size = u32::from_le_bytes(*bytes);
                 if size < 5 || u64::from(size) > self.section_left {
@@ -339,12 +343,12 @@ impl Body {
                 self.skip = u64::from(size);
                 Ok(0)
             }
-            Section::Statements | Section::Namespaces => {
+            MessageSection::Statements | MessageSection::Namespaces => {
                 if !self.skimmer.in_document() {
                     if rest.len() < 4 {
                         return Ok(0);
                     }
-                    if section == Section::Statements {
+                    if section == MessageSection::Statements {
                         request.begin_statement()
                     } else {
                         request.begin_namespace()
@@ -364,13 +368,13 @@ impl Body {
     fn legacy_head<T: Text>(
         &mut self,
         rest: &[u8],
-        content: &mut Content<'_, T>,
+        content: &mut MessageSource<'_, T>,
     ) -> Result<usize, BodyError> {
         let word =
             |at: usize| rest.get(at..at + 4).and_then(|w| w.first_chunk().map(|w| u32::from_le_bytes(*w)));
-        if let Content::Reply(reply) = content {
+        if let MessageSource::Reply(reply) = content {
             if self.opcode != Opcode::Reply {
-                self.part = Part::Skip;
+                self.part = BodyPart::Skip;
                 self.skip = self.left;
                 return Ok(0);
             }
@@ -382,16 +386,16 @@ impl Body {
             reply.cursor = cursor;
             reply.returned = Some(u64::from(count));
             // One document may be a command's reply or an error; more are results.
-            self.part = if count == 1 { Part::Legacy(Legacy::Reply) } else { Part::Skip };
+            self.part = if count == 1 { BodyPart::Legacy(Legacy::Reply) } else { BodyPart::Skip };
             return Ok(20);
         }
-        let Content::Request(request) = content else { return Ok(0) };
+        let MessageSource::Request(request) = content else { return Ok(0) };
         if self.opcode == Opcode::KillCursors {
             if rest.len() < 8 {
                 return Ok(0);
             }
             request.set_command(b"killCursors");
-            self.part = Part::Cursors;
+            self.part = BodyPart::Cursors;
             return Ok(8);
         }
         let Some(end) = name_at(rest, 4)? else { return Ok(0) };
@@ -408,7 +412,7 @@ impl Body {
         let is_command = request.set_namespace(&rest[4..end]);
         let after = end + 1;
         self.part = match self.opcode {
-            Opcode::Query if is_command => Part::Legacy(Legacy::Command),
+            Opcode::Query if is_command => BodyPart::Legacy(Legacy::Command),
             Opcode::Query => {
                 request.set_command(b"find");
                 let (skip, limit) = (word(after).unwrap_or(0) as i32, word(after + 4).unwrap_or(0) as i32);
@@ -428,28 +432,28 @@ impl Body {
                     request.await_data = true;
                 }
                 request.exhaust = flags & 0x40 != 0;
-                Part::Legacy(Legacy::Query)
+                BodyPart::Legacy(Legacy::Query)
             }
             Opcode::GetMore => {
                 request.set_command(b"getMore");
                 request.cursor = rest
                     .get(after + 4..after + 12)
                     .and_then(|b| b.first_chunk().map(|b| i64::from_le_bytes(*b)));
-                Part::Skip
+                BodyPart::Skip
             }
             Opcode::Insert => {
                 request.set_command(b"insert");
                 request.unacknowledged = true;
-                Part::Legacy(Legacy::Insert)
+                BodyPart::Legacy(Legacy::Insert)
             }
             Opcode::Update | Opcode::Delete => {
                 let update = self.opcode == Opcode::Update;
                 request.set_command(if update { b"update" } else { b"delete" });
                 request.unacknowledged = true;
                 self.legacy_flags = word(after).unwrap_or(0);
-                Part::Legacy(if update { Legacy::Selector } else { Legacy::DeleteSelector })
+                BodyPart::Legacy(if update { Legacy::Selector } else { Legacy::DeleteSelector })
             }
-            _ => Part::Skip,
+            _ => BodyPart::Skip,
         };
         Ok(after + extra)
     }
@@ -458,7 +462,7 @@ impl Body {
         &mut self,
         legacy: Legacy,
         rest: &[u8],
-        content: &mut Content<'_, T>,
+        content: &mut MessageSource<'_, T>,
     ) -> Result<usize, BodyError> {
         if legacy == Legacy::Insert {
             let Some(bytes) = rest.first_chunk::<4>() else { return Ok(0) };
@@ -473,10 +477,10 @@ impl Body {
         if begin && rest.len() < 4 {
             return Ok(0);
         }
-        if let (Content::Request(request), true) = (&mut *content, begin) {
+        if let (MessageSource::Request(request), true) = (&mut *content, begin) {
             match legacy {
                 Legacy::Query => request.begin_legacy_query(),
-                Legacy::Fields => request.begin_part(2, "projection", Mode::Projection),
+                Legacy::Fields => request.begin_part(2, "projection", ContainerMode::Projection),
                 Legacy::Selector | Legacy::DeleteSelector => {
                     request.begin_statement();
                     let (bit, name) = if legacy == Legacy::Selector { (2, "multi") } else { (1, "limit") };
@@ -487,21 +491,21 @@ impl Body {
                     if legacy == Legacy::Selector && self.legacy_flags & 1 != 0 {
                         request.mark(4, "upsert", Field::Flag);
                     }
-                    request.begin_part(1, "q", Mode::Filter);
+                    request.begin_part(1, "q", ContainerMode::Filter);
                 }
-                Legacy::Update => request.begin_part(2, "u", Mode::Update),
+                Legacy::Update => request.begin_part(2, "u", ContainerMode::Update),
                 _ => {}
             }
         }
         let fed = match content {
-            Content::Request(request) => self.skimmer.feed(rest, self.left, *request)?,
-            Content::Reply(reply) => self.skimmer.feed(rest, self.left, *reply)?,
+            MessageSource::Request(request) => self.skimmer.feed(rest, self.left, *request)?,
+            MessageSource::Reply(reply) => self.skimmer.feed(rest, self.left, *reply)?,
         };
         let Fed::Done(used) = fed else {
             let Fed::More(used) = fed else { return Ok(0) };
             return Ok(used);
         };
-        if let Content::Request(request) = content {
+        if let MessageSource::Request(request) = content {
             match legacy {
                 Legacy::Query | Legacy::Fields | Legacy::Selector => request.end_part(),
                 Legacy::Update | Legacy::DeleteSelector => {
@@ -513,9 +517,9 @@ impl Body {
             }
         }
         self.part = match legacy {
-            Legacy::Query => Part::Legacy(Legacy::Fields),
-            Legacy::Selector => Part::Legacy(Legacy::Update),
-            _ => Part::Skip,
+            Legacy::Query => BodyPart::Legacy(Legacy::Fields),
+            Legacy::Selector => BodyPart::Legacy(Legacy::Update),
+            _ => BodyPart::Skip,
         };
         Ok(used)
     }

@@ -1,7 +1,7 @@
 //! Who a client is: the `client` document of its first `hello`, on the wire or as a log repeats it.
 
 use super::name::Name;
-use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 
 /// What a `client` document says; its buffers are used again.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -40,15 +40,15 @@ impl ClientDocument {
 }
 
 impl Visitor for ClientDocument {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
-        let (Kind::String, Value::Bytes(bytes)) = (kind, value) else { return Step::Next };
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
+        let (ElementKind::String, BsonValue::Bytes(bytes)) = (kind, value) else { return ElementStep::Next };
         match (self.open.last(), key.bytes) {
             (Some(ClientPart::Application), b"name") => self.application.set(bytes),
             (Some(ClientPart::Driver), b"name") => self.driver.set(bytes),
             (Some(ClientPart::Driver), b"version") => self.driver_version.set(bytes),
             _ => {}
         }
-        Step::Next
+        ElementStep::Next
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {

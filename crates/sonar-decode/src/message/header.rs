@@ -133,5 +133,5 @@ fn document_fits(bytes: &[u8], room: usize) -> Option<bool> {
     let key = &bytes[5..bytes.len().min(5 + 64)];
     let printable =
         key.iter().take_while(|byte| **byte != 0).all(|byte| (b' '..0x7f).contains(byte) || *byte >= 0x80);
-    Some(crate::bson::Kind::from_number(kind).is_some() && printable)
+    Some(crate::bson::ElementKind::from_number(kind).is_some() && printable)
 }

@@ -12,11 +12,11 @@ mod request;
 mod template;
 mod values;
 
-pub use body::{Body, BodyError, Content};
+pub use body::{BodyError, MessageBody, MessageSource};
 pub use client::ClientDocument;
 pub use header::{HEADER, Header, MAX_MESSAGE, looks_like_message};
 pub use name::Name;
 pub use reply::Reply;
 pub use request::Request;
-pub use template::{Found, Place, SlotValues, Template, Templates};
+pub use template::{SlotValues, Template, TemplateMatch, TemplatePlace, Templates};
 pub use values::to_text;

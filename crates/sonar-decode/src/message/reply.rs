@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::SlotValues;
-use crate::bson::{Key, Kind, Opened, Slot, Step, Use, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, NumberSlot, Opened, Use, Visitor};
 
 /// Only the type of the value was used.
-const TYPE: Step = Step::Using(Use::Type);
+const TYPE: ElementStep = ElementStep::Using(Use::Type);
 /// The longest namespace that is kept; the server allows 255 bytes.
 const MAX_NAMESPACE: usize = 255;
 /// The most distinct error codes of one reply that are kept; further ones count as code 0.
@@ -87,10 +87,10 @@ impl Reply {
     pub fn become_known(&mut self, known: &Self, numbers: &SlotValues) {
         let count = |slot| numbers.get(slot).map(|number| number as u64);
         self.clone_from(known);
-        self.n = count(Slot::N).or(self.n);
-        self.modified = count(Slot::Modified).or(self.modified);
-        self.documents = count(Slot::Documents).or(self.documents);
-        self.cursor = numbers.get(Slot::Cursor).or(self.cursor);
+        self.n = count(NumberSlot::N).or(self.n);
+        self.modified = count(NumberSlot::Modified).or(self.modified);
+        self.documents = count(NumberSlot::Documents).or(self.documents);
+        self.cursor = numbers.get(NumberSlot::Cursor).or(self.cursor);
     }
 
     /// Whether it is an OP_REPLY.
@@ -110,53 +110,53 @@ impl Reply {
 }
 
 impl Visitor for Reply {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         let bytes = match value {
-            Value::Bytes(bytes) => bytes,
-            Value::Long => &[],
+            BsonValue::Bytes(bytes) => bytes,
+            BsonValue::Long => &[],
         };
         let number = || crate::shape::number(kind, bytes);
         let count = || crate::shape::count(kind, bytes);
         let slot_of = |slot| match number() {
-            Some(_) => Step::Using(Use::Number(slot)),
+            Some(_) => ElementStep::Using(Use::Number(slot)),
             None => TYPE,
         };
         match self.inside {
             ReplyPart::Top => match key.bytes {
                 b"ok" => {
                     self.ok = number().map(|ok| ok != 0.0);
-                    if self.ok.is_some() { Step::Using(Use::Truth) } else { TYPE }
+                    if self.ok.is_some() { ElementStep::Using(Use::Truth) } else { TYPE }
                 }
                 b"code" => {
                     self.code = number().map(|code| code as i32);
-                    Step::Next
+                    ElementStep::Next
                 }
                 b"n" => {
                     self.n = count();
-                    slot_of(Slot::N)
+                    slot_of(NumberSlot::N)
                 }
                 b"nModified" => {
                     self.modified = count();
                     if self.bulk.is_none() {
-                        return slot_of(Slot::Modified);
+                        return slot_of(NumberSlot::Modified);
                     }
                     self.bulk = self.bulk.zip(count()).map(|(a, b)| a.saturating_add(b));
-                    Step::Next
+                    ElementStep::Next
                 }
                 b"nInserted" => {
                     self.bulk = count().map(|n| n.saturating_add(self.modified.unwrap_or(0)));
-                    Step::Next
+                    ElementStep::Next
                 }
                 b"nUpserted" | b"nDeleted" => {
                     self.bulk = self.bulk.zip(count()).map(|(a, b)| a.saturating_add(b));
-                    Step::Next
+                    ElementStep::Next
                 }
                 b"value" => {
                     self.value = Some(false);
                     TYPE
                 }
                 b"$err" | b"err" => {
-                    self.has_err = kind == Kind::String;
+                    self.has_err = kind == ElementKind::String;
                     TYPE
                 }
                 b"isWritablePrimary" | b"ismaster" => {
@@ -165,30 +165,30 @@ impl Visitor for Reply {
                 }
                 _ => TYPE,
             },
-            ReplyPart::Cursor if key.bytes == b"ns" && self.more_to_come && kind == Kind::String => {
+            ReplyPart::Cursor if key.bytes == b"ns" && self.more_to_come && kind == ElementKind::String => {
                 self.namespace =
                     Some(String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_NAMESPACE)]).into());
-                Step::Next
+                ElementStep::Next
             }
             ReplyPart::Cursor if key.bytes == b"id" => match (kind, bytes.first_chunk()) {
-                (Kind::Int64, Some(id)) => {
+                (ElementKind::Int64, Some(id)) => {
                     self.cursor = Some(i64::from_le_bytes(*id));
-                    Step::Using(Use::Number(Slot::Cursor))
+                    ElementStep::Using(Use::Number(NumberSlot::Cursor))
                 }
                 _ => {
                     self.cursor = number().map(|number| number as i64);
-                    Step::Next
+                    ElementStep::Next
                 }
             },
             ReplyPart::WriteError | ReplyPart::WriteConcernError if key.bytes == b"code" => {
                 if let Some(code) = number() {
                     self.add_code(code as i32);
                 }
-                Step::Next
+                ElementStep::Next
             }
             ReplyPart::LastErrorObject if key.bytes == b"n" => {
                 self.last_error_n = count();
-                Step::Next
+                ElementStep::Next
             }
             ReplyPart::Values => {
                 self.documents = self.documents.map(|n| n + 1);

@@ -4,9 +4,9 @@ use sonar_core::operation::Opcode;
 
 use super::client::ClientDocument;
 use super::name::Name;
-use crate::bson::{Key, Kind, Opened, Slot, Step, Use, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, NumberSlot, Opened, Use, Visitor};
 use crate::names;
-use crate::shape::{Builder, CommandKind, Field, Mode, Text};
+use crate::shape::{Builder, CommandKind, ContainerMode, Field, Text};
 
 /// The most namespaces of one bulkWrite that are kept.
 const MAX_NAMESPACES: usize = 256;
@@ -182,11 +182,11 @@ impl<T: Text> Request<T> {
         self.legacy_query = true;
         self.legacy_find = true;
         self.inside = RequestPart::Shape;
-        self.builder.open_part(1, "filter", Mode::Filter);
+        self.builder.open_part(1, "filter", ContainerMode::Filter);
     }
 
     /// Begins a document that is the part `name` of a legacy message.
-    pub fn begin_part(&mut self, rank: u8, name: &'static str, mode: Mode) {
+    pub fn begin_part(&mut self, rank: u8, name: &'static str, mode: ContainerMode) {
         self.inside = RequestPart::Shape;
         self.builder.open_part(rank, name, mode);
     }
@@ -235,33 +235,33 @@ impl<T: Text> Request<T> {
         }
     }
 
-    fn top_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    fn top_element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         let first = !self.first_key_seen;
         if first {
             self.first_key(&key);
         }
         let bytes = match value {
-            Value::Bytes(bytes) => bytes,
-            Value::Long => &[],
+            BsonValue::Bytes(bytes) => bytes,
+            BsonValue::Long => &[],
         };
         let integer = || crate::shape::integer(kind, bytes);
         if first {
             return match (self.kind, kind) {
-                (CommandKind::GetMore, Kind::Int64) => {
+                (CommandKind::GetMore, ElementKind::Int64) => {
                     self.cursor = bytes.first_chunk().map(|b| i64::from_le_bytes(*b));
-                    Step::Using(Use::Number(Slot::Cursor))
+                    ElementStep::Using(Use::Number(NumberSlot::Cursor))
                 }
-                (_, Kind::String) if names::names_a_collection(key.bytes) => {
+                (_, ElementKind::String) if names::names_a_collection(key.bytes) => {
                     self.collection.set(bytes);
-                    Step::Next
+                    ElementStep::Next
                 }
-                _ => Step::Using(Use::Type),
+                _ => ElementStep::Using(Use::Type),
             };
         }
         match key.bytes {
             b"$db" => {
                 self.set_database(bytes);
-                return Step::Next;
+                return ElementStep::Next;
             }
             b"maxTimeMS" => self.max_time = true,
             b"maxAwaitTimeMS" if self.kind == CommandKind::Hello => self.awaits_topology = true,
@@ -284,7 +284,7 @@ impl<T: Text> Request<T> {
                     _ => {}
                 }
                 self.builder.command_element(key, kind, value);
-                return Step::Next;
+                return ElementStep::Next;
             }
             _ => {}
         }
@@ -328,7 +328,7 @@ impl<T: Text> Request<T> {
             (CommandKind::Update, b"updates", true)
             | (CommandKind::Delete, b"deletes", true)
             | (CommandKind::BulkWrite, b"ops", true) => {
-                self.builder.open_part(0, "", Mode::Statements);
+                self.builder.open_part(0, "", ContainerMode::Statements);
                 (RequestPart::Shape, Opened::Enter)
             }
             _ => (RequestPart::Shape, self.builder.command_open(key, array)),
@@ -359,7 +359,7 @@ impl<T: Text> Request<T> {
 
 impl<T: Text> Visitor for Request<T> {
     #[inline]
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         match self.inside {
             RequestPart::Shape => {
                 let key = self.legacy_key(key);
@@ -367,35 +367,35 @@ impl<T: Text> Visitor for Request<T> {
                     // Modifiers of legacy queries that are no part of the shape.
                     match key.bytes {
                         b"$explain" => {
-                            let Value::Bytes(bytes) = value else { return Step::Next };
+                            let BsonValue::Bytes(bytes) = value else { return ElementStep::Next };
                             self.explain |= crate::shape::integer(kind, bytes).is_some_and(|flag| flag != 0);
                         }
                         b"$where" => return self.builder.element(key, kind, value),
                         _ => {}
                     }
-                    return Step::Next;
+                    return ElementStep::Next;
                 }
                 return self.builder.element(key, kind, value);
             }
             RequestPart::Top => return self.top_element(key, kind, value),
             RequestPart::CursorIds => {
-                if let (None, Kind::Int64, Value::Bytes(bytes)) = (self.cursor, kind, value) {
+                if let (None, ElementKind::Int64, BsonValue::Bytes(bytes)) = (self.cursor, kind, value) {
                     self.cursor = bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
-                    return Step::Using(Use::Number(Slot::Cursor));
+                    return ElementStep::Using(Use::Number(NumberSlot::Cursor));
                 }
-                return Step::Using(Use::Type);
+                return ElementStep::Using(Use::Type);
             }
             RequestPart::Namespaces => {}
             RequestPart::Client => return self.client.element(key, kind, value),
             RequestPart::Namespace => {
-                if let (b"ns", Value::Bytes(bytes), Some(name)) =
+                if let (b"ns", BsonValue::Bytes(bytes), Some(name)) =
                     (key.bytes, value, self.namespaces.last_mut())
                 {
                     name.set(bytes);
                 }
             }
         }
-        Step::Next
+        ElementStep::Next
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use crate::bson::{Key, Kind, Opened, Skimmer, Step, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Skimmer, Visitor};
 
 /// Writes a document as one line of relaxed extended JSON, at most about `budget` bytes; what is left
 /// out is `…`.
 pub fn to_text(document: &[u8], budget: usize) -> String {
-    let mut writer = Writer { out: "{".into(), budget, closers: vec!['}'], first: true };
+    let mut writer = ValuesWriter { out: "{".into(), budget, closers: vec!['}'], first: true };
     let whole = Skimmer::new().feed(document, document.len() as u64, &mut writer);
     if !matches!(whole, Ok(crate::bson::Fed::Done(_))) && !writer.out.ends_with('…') {
         writer.out.push('…');
@@ -18,14 +18,14 @@ pub fn to_text(document: &[u8], budget: usize) -> String {
     writer.out
 }
 
-struct Writer {
+struct ValuesWriter {
     out: String,
     budget: usize,
     closers: Vec<char>,
     first: bool,
 }
 
-impl Writer {
+impl ValuesWriter {
     fn key(&mut self, key: Key<'_>) -> bool {
         if self.out.len() > self.budget {
             if !self.out.ends_with('…') {
@@ -68,39 +68,39 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-impl Visitor for Writer {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+impl Visitor for ValuesWriter {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         if !self.key(key) {
-            return Step::Leave;
+            return ElementStep::Leave;
         }
-        let Value::Bytes(bytes) = value else {
+        let BsonValue::Bytes(bytes) = value else {
             self.out.push('…');
-            return Step::Next;
+            return ElementStep::Next;
         };
         let out = &mut self.out;
         let long = || bytes.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
         let _ = match kind {
-            Kind::String | Kind::Symbol | Kind::JavaScript | Kind::Regex => {
+            ElementKind::String | ElementKind::Symbol | ElementKind::JavaScript | ElementKind::Regex => {
                 quote(out, bytes);
                 Ok(())
             }
-            Kind::Double => {
+            ElementKind::Double => {
                 write!(out, "{}", bytes.first_chunk().map_or(0.0, |bytes| f64::from_le_bytes(*bytes)))
             }
-            Kind::Int32 => {
+            ElementKind::Int32 => {
                 write!(out, "{}", bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes)))
             }
-            Kind::Int64 => write!(out, "{}", long()),
-            Kind::Boolean => write!(out, "{}", bytes.first().is_some_and(|byte| *byte != 0)),
-            Kind::Null => write!(out, "null"),
-            Kind::ObjectId => write!(out, "{{\"$oid\": \"{}\"}}", hex(bytes)),
-            Kind::DateTime => write!(out, "{{\"$date\": {}}}", long()),
-            Kind::Timestamp => write!(out, "{{\"$timestamp\": {}}}", long() as u64),
-            Kind::Binary => write!(out, "{{\"$binary\": \"{}\"}}", hex(&bytes[..bytes.len().min(32)])),
-            Kind::Decimal128 => write!(out, "{{\"$numberDecimal\": \"0x{}\"}}", hex(bytes)),
+            ElementKind::Int64 => write!(out, "{}", long()),
+            ElementKind::Boolean => write!(out, "{}", bytes.first().is_some_and(|byte| *byte != 0)),
+            ElementKind::Null => write!(out, "null"),
+            ElementKind::ObjectId => write!(out, "{{\"$oid\": \"{}\"}}", hex(bytes)),
+            ElementKind::DateTime => write!(out, "{{\"$date\": {}}}", long()),
+            ElementKind::Timestamp => write!(out, "{{\"$timestamp\": {}}}", long() as u64),
+            ElementKind::Binary => write!(out, "{{\"$binary\": \"{}\"}}", hex(&bytes[..bytes.len().min(32)])),
+            ElementKind::Decimal128 => write!(out, "{{\"$numberDecimal\": \"0x{}\"}}", hex(bytes)),
             other => write!(out, "{{\"${other:?}\": 1}}"),
         };
-        Step::Next
+        ElementStep::Next
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {

@@ -14,8 +14,8 @@ mod rules;
 mod text;
 mod value;
 
-pub use builder::{Body, Builder, StatementBody};
-pub use rules::{CommandKind, Field, Mode, field};
+pub use builder::{Builder, CommandBody, StatementBody};
+pub use rules::{CommandKind, ContainerMode, Field, field};
 pub use text::{Rendered, Text};
 pub(crate) use value::{count, integer, number, placeholder};
 

@@ -57,7 +57,7 @@ impl CommandKind {
 
 /// How a document or array is read. Each open container has one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum ContainerMode {
     /// The command itself: a set of fields.
     Command,
     /// A match expression: collects conditions.
@@ -131,7 +131,7 @@ pub enum Field {
     /// It is no part of the shape.
     Ignore,
     /// A document or array, read so; an empty one counts as absent.
-    Part(Mode),
+    Part(ContainerMode),
     /// Counts as present or absent; 0 is absent.
     Presence,
     /// A flag; false is absent.
@@ -148,27 +148,27 @@ pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
     use Field::{Flag, Ignore, Literal, Masked, Part, Presence};
     match (command, key.bytes) {
         (C::Find, b"filter") | (C::Count | C::Distinct | C::MapReduce | C::FindAndModify, b"query") => {
-            (1, Part(Mode::Filter))
+            (1, Part(ContainerMode::Filter))
         }
         (C::Distinct, b"key") => (0, Literal),
-        (C::Find, b"projection") | (C::FindAndModify, b"fields") => (2, Part(Mode::Projection)),
-        (C::Find | C::FindAndModify | C::MapReduce, b"sort") => (3, Part(Mode::Sort)),
+        (C::Find, b"projection") | (C::FindAndModify, b"fields") => (2, Part(ContainerMode::Projection)),
+        (C::Find | C::FindAndModify | C::MapReduce, b"sort") => (3, Part(ContainerMode::Sort)),
         (C::Find | C::Count, b"skip") => (4, Presence),
         (C::Find | C::Count | C::MapReduce, b"limit") => (5, Presence),
-        (C::Find, b"min" | b"max") => (6, Part(Mode::Bounds)),
+        (C::Find, b"min" | b"max") => (6, Part(ContainerMode::Bounds)),
         (
             C::Find,
             b"singleBatch" | b"returnKey" | b"showRecordId" | b"tailable" | b"awaitData" | b"allowDiskUse"
             | b"oplogReplay",
         ) => (9, Flag),
-        (C::Aggregate, b"pipeline") => (1, Part(Mode::Pipeline)),
+        (C::Aggregate, b"pipeline") => (1, Part(ContainerMode::Pipeline)),
         (C::Aggregate, b"allowDiskUse" | b"explain") => (9, Flag),
-        (C::FindAndModify, b"update") => (2, Part(Mode::Update)),
-        (C::FindAndModify, b"arrayFilters") => (4, Part(Mode::ArrayFilters)),
+        (C::FindAndModify, b"update") => (2, Part(ContainerMode::Update)),
+        (C::FindAndModify, b"arrayFilters") => (4, Part(ContainerMode::ArrayFilters)),
         (C::FindAndModify, b"remove" | b"new" | b"upsert") => (5, Flag),
         (C::MapReduce, b"map" | b"reduce" | b"finalize") => (6, Masked),
         (C::MapReduce, b"out") => (7, Literal),
-        (C::CreateIndexes, b"indexes") => (1, Part(Mode::Indexes)),
+        (C::CreateIndexes, b"indexes") => (1, Part(ContainerMode::Indexes)),
         (C::Find | C::Count | C::Aggregate | C::Distinct | C::FindAndModify, b"hint") => (7, Literal),
         (C::Find | C::Count | C::Aggregate | C::Distinct | C::FindAndModify | C::MapReduce, b"collation") => {
             (8, Literal)
@@ -180,9 +180,9 @@ pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
 /// What a field of a statement of update, delete or bulkWrite means, and where it is written.
 pub fn statement_field(key: &Key<'_>) -> (u8, Field) {
     match key.bytes {
-        b"q" | b"filter" => (1, Field::Part(Mode::Filter)),
-        b"u" | b"updateMods" => (2, Field::Part(Mode::Update)),
-        b"arrayFilters" => (3, Field::Part(Mode::ArrayFilters)),
+        b"q" | b"filter" => (1, Field::Part(ContainerMode::Filter)),
+        b"u" | b"updateMods" => (2, Field::Part(ContainerMode::Update)),
+        b"arrayFilters" => (3, Field::Part(ContainerMode::ArrayFilters)),
         b"multi" | b"upsert" => (4, Field::Flag),
         b"limit" => (4, Field::Presence),
         b"hint" => (5, Field::Literal),
@@ -192,18 +192,18 @@ pub fn statement_field(key: &Key<'_>) -> (u8, Field) {
 }
 
 /// How the content of a pipeline stage is read.
-pub fn stage(name: &[u8]) -> Mode {
+pub fn stage(name: &[u8]) -> ContainerMode {
     match name {
-        b"$match" => Mode::Filter,
-        b"$project" | b"$addFields" | b"$set" => Mode::Projection,
-        b"$sort" => Mode::Sort,
-        b"$facet" => Mode::Facet,
+        b"$match" => ContainerMode::Filter,
+        b"$project" | b"$addFields" | b"$set" => ContainerMode::Projection,
+        b"$sort" => ContainerMode::Sort,
+        b"$facet" => ContainerMode::Facet,
         b"$lookup" | b"$graphLookup" | b"$unionWith" | b"$merge" | b"$out" | b"$unwind" | b"$unset" => {
-            Mode::Kept
+            ContainerMode::Kept
         }
-        b"$geoNear" => Mode::GeoNear,
-        b"$setWindowFields" | b"$fill" => Mode::WindowFields,
-        _ => Mode::Expression,
+        b"$geoNear" => ContainerMode::GeoNear,
+        b"$setWindowFields" | b"$fill" => ContainerMode::WindowFields,
+        _ => ContainerMode::Expression,
     }
 }
 

@@ -5,7 +5,7 @@ use sonar_core::operation::Opcode;
 
 use super::Rendered;
 use crate::identity::{self, Ids};
-use crate::message::{Body, Content, Request};
+use crate::message::{MessageBody, MessageSource, Request};
 
 /// Reads a command as OP_MSG kind 0; `chunk` bytes at a time.
 pub fn read(command: &Document, chunk: usize) -> (Ids, String, String) {
@@ -31,12 +31,12 @@ pub fn read_body(opcode: Opcode, body: &[u8], chunk: usize) -> (Ids, String, Str
 
 fn feed<T: super::Text>(request: &mut Request<T>, opcode: Opcode, bytes: &[u8], chunk: usize) {
     request.reset(opcode);
-    let mut body = Body::default();
+    let mut body = MessageBody::default();
     body.begin(opcode, bytes.len() as u64);
     let mut carry = Vec::new();
     for piece in bytes.chunks(chunk) {
         carry.extend_from_slice(piece);
-        let used = body.feed(&carry, &mut Content::Request(request)).unwrap();
+        let used = body.feed(&carry, &mut MessageSource::Request(request)).unwrap();
         carry.drain(..used);
     }
     assert_eq!(body.left(), 0);

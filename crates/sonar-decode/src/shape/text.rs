@@ -23,7 +23,7 @@ pub enum Style {
 
 /// A child of a container, with what it needs for either form.
 #[derive(Debug)]
-pub struct Element<T: Text> {
+pub struct TextElement<T: Text> {
     /// Its hash, order left out.
     pub hash: u64,
     /// Its key and, for a condition, its operator.
@@ -45,11 +45,11 @@ pub trait Text: Sized + Default {
     /// A kept literal or field path: itself in the typed form, masked in the plain one if `masked`.
     fn literal(text: &[u8], masked: bool) -> Self;
     /// A container. The children's texts are taken out of it.
-    fn container(style: Style, children: &mut [Element<Self>]) -> Self;
+    fn container(style: Style, children: &mut [TextElement<Self>]) -> Self;
     /// How many bytes it holds.
     fn bytes(&self) -> usize;
     /// The plain form of a find: its filter with sort, hint and so on as `$orderby`, `$hint` … inside.
-    fn as_query(fields: &[Element<Self>]) -> Self;
+    fn as_query(fields: &[TextElement<Self>]) -> Self;
     /// The same with the plain form of another.
     fn with_plain(self, other: Self) -> Self;
     /// The same with an action in front, as statements of bulkWrite have.
@@ -64,11 +64,11 @@ impl Text for () {
     fn label(_: u8, _: &[u8], _: &[u8]) -> Self::Label {}
     fn leaf(_: &str, _: &str) -> Self {}
     fn literal(_: &[u8], _: bool) -> Self {}
-    fn container(_: Style, _: &mut [Element<Self>]) -> Self {}
+    fn container(_: Style, _: &mut [TextElement<Self>]) -> Self {}
     fn bytes(&self) -> usize {
         0
     }
-    fn as_query(_: &[Element<Self>]) -> Self {}
+    fn as_query(_: &[TextElement<Self>]) -> Self {}
     fn with_plain(self, _: Self) -> Self {}
     fn named(self, _: &str) -> Self {}
     fn cut() -> Self {}
@@ -87,7 +87,7 @@ pub struct Rendered {
 
 /// Where a child stands and what it is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Label {
+pub struct ChildLabel {
     /// Before everything of a higher rank, whatever its key.
     rank: u8,
     path: String,
@@ -95,11 +95,11 @@ pub struct Label {
 }
 
 impl Text for Rendered {
-    type Label = Label;
+    type Label = ChildLabel;
     const WANTED: bool = true;
 
-    fn label(rank: u8, path: &[u8], operator: &[u8]) -> Label {
-        Label { rank, path: name(path), operator: name(operator) }
+    fn label(rank: u8, path: &[u8], operator: &[u8]) -> ChildLabel {
+        ChildLabel { rank, path: name(path), operator: name(operator) }
     }
 
     fn leaf(typed: &str, plain: &str) -> Self {
@@ -112,7 +112,7 @@ impl Text for Rendered {
         Self { typed, plain, cut: false }
     }
 
-    fn container(style: Style, children: &mut [Element<Self>]) -> Self {
+    fn container(style: Style, children: &mut [TextElement<Self>]) -> Self {
         match style {
             Style::Document => children.sort_by(|a, b| a.label.cmp(&b.label)),
             Style::Set => children.sort_by(|a, b| a.text.typed.cmp(&b.text.typed)),
@@ -129,7 +129,7 @@ impl Text for Rendered {
         self.typed.len() + self.plain.len()
     }
 
-    fn as_query(fields: &[Element<Self>]) -> Self {
+    fn as_query(fields: &[TextElement<Self>]) -> Self {
         let mut entries: Vec<String> = fields
             .iter()
             .filter_map(|field| {
@@ -168,8 +168,8 @@ impl Text for Rendered {
 /// Writes the children between brackets, no more than fits; returns whether all of them did.
 fn join<'a>(
     keyed: bool,
-    children: &'a [Element<Rendered>],
-    form: impl Fn(&'a Element<Rendered>) -> &'a String,
+    children: &'a [TextElement<Rendered>],
+    form: impl Fn(&'a TextElement<Rendered>) -> &'a String,
 ) -> (String, bool) {
     let (open, close) = if keyed { ('{', '}') } else { ('[', ']') };
     let mut out = String::from(open);

@@ -1,63 +1,70 @@
 //! What does a single value come to? Its number, its placeholder, and how much of it decides a shape.
 
-use crate::bson::{Kind, Step, Use, Value};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Use};
 
 /// Only the type of the value was used.
-pub(crate) const TYPE: Step = Step::Using(Use::Type);
+pub(crate) const TYPE: ElementStep = ElementStep::Using(Use::Type);
 
 /// What is used of a value where only matters whether it is zero.
-pub(crate) const fn truth_of(kind: Kind) -> Step {
+pub(crate) const fn truth_of(kind: ElementKind) -> ElementStep {
     match kind {
-        Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Boolean => Step::Using(Use::Truth),
+        ElementKind::Double | ElementKind::Int32 | ElementKind::Int64 | ElementKind::Boolean => {
+            ElementStep::Using(Use::Truth)
+        }
         _ => TYPE,
     }
 }
 
 /// What is used of a literal that is kept where it is short.
-pub(crate) const fn literal_of(kind: Kind) -> Step {
+pub(crate) const fn literal_of(kind: ElementKind) -> ElementStep {
     match kind {
-        Kind::String | Kind::Symbol | Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Boolean => Step::Next,
+        ElementKind::String
+        | ElementKind::Symbol
+        | ElementKind::Double
+        | ElementKind::Int32
+        | ElementKind::Int64
+        | ElementKind::Boolean => ElementStep::Next,
         _ => TYPE,
     }
 }
 
 /// What is used of a leaf of an expression, which is a path or not.
-pub(crate) const fn expression_of(kind: Kind, path: bool) -> Step {
+pub(crate) const fn expression_of(kind: ElementKind, path: bool) -> ElementStep {
     match kind {
-        Kind::String if path => Step::Next,
-        Kind::String => Step::Using(Use::Plain),
+        ElementKind::String if path => ElementStep::Next,
+        ElementKind::String => ElementStep::Using(Use::Plain),
         _ => TYPE,
     }
 }
 
-pub(crate) fn bytes_of(value: Value<'_>) -> &[u8] {
+pub(crate) fn bytes_of(value: BsonValue<'_>) -> &[u8] {
     match value {
-        Value::Bytes(bytes) => bytes,
-        Value::Long => &[],
+        BsonValue::Bytes(bytes) => bytes,
+        BsonValue::Long => &[],
     }
 }
 
 /// The number that a scalar is; a boolean is 0 or 1. Decimal128 is not worked out.
-pub(crate) fn number(kind: Kind, bytes: &[u8]) -> Option<f64> {
+pub(crate) fn number(kind: ElementKind, bytes: &[u8]) -> Option<f64> {
     Some(match kind {
-        Kind::Double => f64::from_le_bytes(*bytes.first_chunk()?),
-        Kind::Int32 => f64::from(i32::from_le_bytes(*bytes.first_chunk()?)),
-        Kind::Int64 => i64::from_le_bytes(*bytes.first_chunk()?) as f64,
-        Kind::Boolean => f64::from(u8::from(*bytes.first()? != 0)),
+        ElementKind::Double => f64::from_le_bytes(*bytes.first_chunk()?),
+        ElementKind::Int32 => f64::from(i32::from_le_bytes(*bytes.first_chunk()?)),
+        ElementKind::Int64 => i64::from_le_bytes(*bytes.first_chunk()?) as f64,
+        ElementKind::Boolean => f64::from(u8::from(*bytes.first()? != 0)),
         _ => return None,
     })
 }
 
 /// The whole number that a scalar is, exactly; a double without its decimals.
-pub(crate) fn integer(kind: Kind, bytes: &[u8]) -> Option<i64> {
+pub(crate) fn integer(kind: ElementKind, bytes: &[u8]) -> Option<i64> {
     match kind {
-        Kind::Int64 => Some(i64::from_le_bytes(*bytes.first_chunk()?)),
+        ElementKind::Int64 => Some(i64::from_le_bytes(*bytes.first_chunk()?)),
         _ => number(kind, bytes).filter(|number| !number.is_nan()).map(|number| number as i64),
     }
 }
 
 /// A number as a count: negative numbers count as 0.
-pub(crate) fn count(kind: Kind, bytes: &[u8]) -> Option<u64> {
+pub(crate) fn count(kind: ElementKind, bytes: &[u8]) -> Option<u64> {
     number(kind, bytes).map(|number| number.max(0.0) as u64)
 }
 
@@ -89,25 +96,25 @@ pub(crate) const PLACEHOLDERS: [&str; 17] = [
 
 /// Number and text of a value's placeholder.
 #[inline]
-pub(crate) fn placeholder(kind: Kind) -> (u8, &'static str) {
+pub(crate) fn placeholder(kind: ElementKind) -> (u8, &'static str) {
     let number = match kind {
-        Kind::Double | Kind::Int32 | Kind::Int64 | Kind::Decimal128 => 0,
-        Kind::String | Kind::Symbol => 1,
-        Kind::Document => 2,
-        Kind::Array => 3,
-        Kind::Binary => 4,
-        Kind::Undefined => 5,
-        Kind::ObjectId => 6,
-        Kind::Boolean => 7,
-        Kind::DateTime => 8,
-        Kind::Null => 9,
-        Kind::Regex => 10,
-        Kind::DbPointer => 11,
-        Kind::JavaScript => 12,
-        Kind::JavaScriptWithScope => 13,
-        Kind::Timestamp => 14,
-        Kind::MinKey => 15,
-        Kind::MaxKey => 16,
+        ElementKind::Double | ElementKind::Int32 | ElementKind::Int64 | ElementKind::Decimal128 => 0,
+        ElementKind::String | ElementKind::Symbol => 1,
+        ElementKind::Document => 2,
+        ElementKind::Array => 3,
+        ElementKind::Binary => 4,
+        ElementKind::Undefined => 5,
+        ElementKind::ObjectId => 6,
+        ElementKind::Boolean => 7,
+        ElementKind::DateTime => 8,
+        ElementKind::Null => 9,
+        ElementKind::Regex => 10,
+        ElementKind::DbPointer => 11,
+        ElementKind::JavaScript => 12,
+        ElementKind::JavaScriptWithScope => 13,
+        ElementKind::Timestamp => 14,
+        ElementKind::MinKey => 15,
+        ElementKind::MaxKey => 16,
     };
     (number, PLACEHOLDERS[number as usize])
 }

@@ -9,7 +9,7 @@ const MAX_NESTING: usize = 512;
 
 /// A document that was found.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Found<'a> {
+pub enum FoundDocument<'a> {
     /// A document with balanced brackets, from its `{` to its `}`.
     Document(&'a [u8]),
     /// The beginning of one that does not end, is too long or too deep.
@@ -69,7 +69,7 @@ pub struct Documents {
 impl Documents {
     /// Reads `bytes` up to the end of the next document, and leaves in `bytes` what follows it; `None`: they hold no
     /// further end of a document.
-    pub fn next(&mut self, bytes: &mut &[u8]) -> Option<Found<'_>> {
+    pub fn next(&mut self, bytes: &mut &[u8]) -> Option<FoundDocument<'_>> {
         while let Some((&byte, rest)) = bytes.split_first() {
             if let ScanState::Text(quote, false) = self.state {
                 // Most of a document is inside its strings.
@@ -88,8 +88,8 @@ impl Documents {
                 self.column = matches!(byte, b' ' | b'\t' | b'\r').then_some(column + 1);
             }
             match end {
-                Some(DocumentEnd::Whole) => return Some(Found::Document(&self.buffer)),
-                Some(DocumentEnd::Broken) => return Some(Found::Broken),
+                Some(DocumentEnd::Whole) => return Some(FoundDocument::Document(&self.buffer)),
+                Some(DocumentEnd::Broken) => return Some(FoundDocument::Broken),
                 None => {}
             }
         }
@@ -275,8 +275,8 @@ mod tests {
         for mut piece in text.as_bytes().chunks(step) {
             while let Some(one) = documents.next(&mut piece) {
                 match one {
-                    Found::Document(bytes) => found.push(String::from_utf8_lossy(bytes).into_owned()),
-                    Found::Broken => broken += 1,
+                    FoundDocument::Document(bytes) => found.push(String::from_utf8_lossy(bytes).into_owned()),
+                    FoundDocument::Broken => broken += 1,
                 }
             }
         }

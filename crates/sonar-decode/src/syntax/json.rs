@@ -7,7 +7,7 @@
 use memchr::memchr2;
 
 use super::{Index, MAX_DEPTH, Number, Open, number, string};
-use crate::bson::{Key, Kind, MAX_KEY, Opened, Step, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, MAX_KEY, Opened, Visitor};
 
 /// Why a text is not JSON.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -103,16 +103,18 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
             b'"' => {
                 let (value, end) = text(bytes, at, &mut value_buffer)?;
                 at = end;
-                visitor.element(key, Kind::String, string(value))
+                visitor.element(key, ElementKind::String, string(value))
             }
             b'{' | b'[' => {
                 let array = byte == b'[';
                 if !array && let Some((kind, value, end)) = extended(bytes, at) {
                     at = end;
                     let value = match &value {
-                        Extended::Number(Number::Long(bytes) | Number::Double(bytes)) => Value::Bytes(bytes),
+                        Extended::Number(Number::Long(bytes) | Number::Double(bytes)) => {
+                            BsonValue::Bytes(bytes)
+                        }
                         Extended::Text(bytes) => string(bytes),
-                        Extended::None => Value::Bytes(&[]),
+                        Extended::None => BsonValue::Bytes(&[]),
                     };
                     visitor.element(key, kind, value)
                 } else {
@@ -128,7 +130,7 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
                         }
                         Opened::Leave => {
                             at = skip(bytes, at)?;
-                            Step::Leave
+                            ElementStep::Leave
                         }
                     }
                 }
@@ -136,28 +138,30 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
             b't' | b'f' | b'n' => {
                 let rest = &bytes[at..];
                 let (kind, flag, length) = if rest.starts_with(b"true") {
-                    (Kind::Boolean, 1u8, 4)
+                    (ElementKind::Boolean, 1u8, 4)
                 } else if rest.starts_with(b"false") {
-                    (Kind::Boolean, 0, 5)
+                    (ElementKind::Boolean, 0, 5)
                 } else if rest.starts_with(b"null") {
-                    (Kind::Null, 0, 4)
+                    (ElementKind::Null, 0, 4)
                 } else {
                     return Err(if rest.len() < 5 { JsonError::Cut } else { JsonError::Unexpected(at) });
                 };
                 at += length;
-                visitor.element(key, kind, Value::Bytes(std::slice::from_ref(&flag)))
+                visitor.element(key, kind, BsonValue::Bytes(std::slice::from_ref(&flag)))
             }
             b'-' | b'0'..=b'9' => {
                 let (number, end) = numeric(bytes, at).ok_or(JsonError::Unexpected(at))?;
                 at = end;
                 match &number {
-                    Number::Long(bytes) => visitor.element(key, Kind::Int64, Value::Bytes(bytes)),
-                    Number::Double(bytes) => visitor.element(key, Kind::Double, Value::Bytes(bytes)),
+                    Number::Long(bytes) => visitor.element(key, ElementKind::Int64, BsonValue::Bytes(bytes)),
+                    Number::Double(bytes) => {
+                        visitor.element(key, ElementKind::Double, BsonValue::Bytes(bytes))
+                    }
                 }
             }
             _ => return Err(JsonError::Unexpected(at)),
         };
-        if step == Step::Leave {
+        if step == ElementStep::Leave {
             at = rest_of(bytes, at, stack.top().array)?;
             if !stack.pop() {
                 return Ok(at);
@@ -367,7 +371,7 @@ enum Extended<'a> {
 
 /// A value of a type that JSON does not have: `{"$oid": "…"}` and its like. `None`: it is a plain object.
 #[inline]
-fn extended(bytes: &[u8], at: usize) -> Option<(Kind, Extended<'_>, usize)> {
+fn extended(bytes: &[u8], at: usize) -> Option<(ElementKind, Extended<'_>, usize)> {
     // Most objects do not begin with `{"$`, and this excludes them quickly.
     let inner = space(bytes, at + 1);
     if bytes.get(inner..inner + 2)? != b"\"$" {
@@ -377,28 +381,28 @@ fn extended(bytes: &[u8], at: usize) -> Option<(Kind, Extended<'_>, usize)> {
 }
 
 /// The type that `{"$name": …}` stands for.
-fn kind_of(name: &[u8]) -> Option<Kind> {
+fn kind_of(name: &[u8]) -> Option<ElementKind> {
     Some(match name {
-        b"oid" => Kind::ObjectId,
-        b"date" => Kind::DateTime,
-        b"numberLong" => Kind::Int64,
-        b"numberInt" => Kind::Int32,
-        b"numberDouble" => Kind::Double,
-        b"numberDecimal" => Kind::Decimal128,
-        b"binary" | b"uuid" => Kind::Binary,
-        b"timestamp" => Kind::Timestamp,
-        b"regularExpression" => Kind::Regex,
-        b"symbol" => Kind::Symbol,
-        b"code" => Kind::JavaScript,
-        b"dbPointer" => Kind::DbPointer,
-        b"undefined" => Kind::Undefined,
-        b"minKey" => Kind::MinKey,
-        b"maxKey" => Kind::MaxKey,
+        b"oid" => ElementKind::ObjectId,
+        b"date" => ElementKind::DateTime,
+        b"numberLong" => ElementKind::Int64,
+        b"numberInt" => ElementKind::Int32,
+        b"numberDouble" => ElementKind::Double,
+        b"numberDecimal" => ElementKind::Decimal128,
+        b"binary" | b"uuid" => ElementKind::Binary,
+        b"timestamp" => ElementKind::Timestamp,
+        b"regularExpression" => ElementKind::Regex,
+        b"symbol" => ElementKind::Symbol,
+        b"code" => ElementKind::JavaScript,
+        b"dbPointer" => ElementKind::DbPointer,
+        b"undefined" => ElementKind::Undefined,
+        b"minKey" => ElementKind::MinKey,
+        b"maxKey" => ElementKind::MaxKey,
         _ => return None,
     })
 }
 
-fn extended_type(bytes: &[u8], inner: usize) -> Option<(Kind, Extended<'_>, usize)> {
+fn extended_type(bytes: &[u8], inner: usize) -> Option<(ElementKind, Extended<'_>, usize)> {
     let rest = &bytes[inner + 2..];
     let length = rest.iter().take(24).position(|byte| *byte == b'"')?;
     let mut kind = kind_of(&rest[..length])?;
@@ -411,11 +415,11 @@ fn extended_type(bytes: &[u8], inner: usize) -> Option<(Kind, Extended<'_>, usiz
     let mut end = space(bytes, to);
     if bytes.get(end) == Some(&b',') {
         // `$code` with its `$scope`, and the old form of `$binary` with its `$type`.
-        if !matches!(kind, Kind::JavaScript | Kind::Binary) {
+        if !matches!(kind, ElementKind::JavaScript | ElementKind::Binary) {
             return None;
         }
-        if kind == Kind::JavaScript {
-            kind = Kind::JavaScriptWithScope;
+        if kind == ElementKind::JavaScript {
+            kind = ElementKind::JavaScriptWithScope;
         }
         end = rest_of(bytes, end, false).ok()? - 1;
     }
@@ -425,18 +429,18 @@ fn extended_type(bytes: &[u8], inner: usize) -> Option<(Kind, Extended<'_>, usiz
     let content = &bytes[from..to];
     let inside = content.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
     let value = match kind {
-        Kind::Int64 | Kind::Int32 | Kind::Double => {
+        ElementKind::Int64 | ElementKind::Int32 | ElementKind::Double => {
             let text = match inside.unwrap_or(content) {
                 b"Infinity" => b"inf".as_slice(),
                 b"-Infinity" => b"-inf",
                 text => text,
             };
             let number = number(text)?;
-            kind = if matches!(number, Number::Long(_)) { Kind::Int64 } else { Kind::Double };
+            kind = if matches!(number, Number::Long(_)) { ElementKind::Int64 } else { ElementKind::Double };
             Extended::Number(number)
         }
-        Kind::DateTime => Extended::Number(Number::Long(date(bytes, from, to)?.to_le_bytes())),
-        Kind::Symbol => Extended::Text(inside?),
+        ElementKind::DateTime => Extended::Number(Number::Long(date(bytes, from, to)?.to_le_bytes())),
+        ElementKind::Symbol => Extended::Text(inside?),
         _ => Extended::None,
     };
     Some((kind, value, end + 1))
@@ -447,7 +451,7 @@ fn date(bytes: &[u8], from: usize, to: usize) -> Option<i64> {
     match bytes.get(from)? {
         b'"' => crate::syntax::time::iso(bytes.get(from + 1..to - 1)?),
         b'{' => match extended(bytes, from)? {
-            (Kind::Int64, Extended::Number(Number::Long(bytes)), _) => Some(i64::from_le_bytes(bytes)),
+            (ElementKind::Int64, Extended::Number(Number::Long(bytes)), _) => Some(i64::from_le_bytes(bytes)),
             _ => None,
         },
         _ => match number(&bytes[from..to])? {

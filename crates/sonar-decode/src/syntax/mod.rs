@@ -9,15 +9,15 @@ pub mod relaxed;
 pub mod shell;
 pub mod time;
 
-use crate::bson::{Key, MAX_VALUE, Value};
+use crate::bson::{BsonValue, Key, MAX_VALUE};
 
 /// The most open documents and arrays; deeper ones are skipped.
 pub const MAX_DEPTH: usize = crate::bson::MAX_DEPTH;
 
 /// A string as the BSON skimmer passes it on, whose limit includes length and terminator.
 #[inline]
-fn string(bytes: &[u8]) -> Value<'_> {
-    if bytes.len() + 5 <= MAX_VALUE { Value::Bytes(bytes) } else { Value::Long }
+fn string(bytes: &[u8]) -> BsonValue<'_> {
+    if bytes.len() + 5 <= MAX_VALUE { BsonValue::Bytes(bytes) } else { BsonValue::Long }
 }
 
 /// The key of an element of an array: its index in decimal, in a buffer of its own.

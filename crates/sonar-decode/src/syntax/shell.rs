@@ -10,7 +10,7 @@
 use memchr::memchr;
 
 use super::{Index, MAX_DEPTH, Number, Open, number, string};
-use crate::bson::{Key, Kind, MAX_KEY, Opened, Step, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, MAX_KEY, Opened, Visitor};
 
 /// Why a text cannot be read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -147,11 +147,11 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
             let key = if top.array { self.index.key(number) } else { Key::new(key) };
             let value = match &value {
                 Scalar::Text(bytes) => string(bytes),
-                Scalar::Number(Number::Long(bytes) | Number::Double(bytes)) => Value::Bytes(bytes),
-                Scalar::Flag(byte) => Value::Bytes(std::slice::from_ref(byte)),
-                Scalar::Other => Value::Bytes(&[]),
+                Scalar::Number(Number::Long(bytes) | Number::Double(bytes)) => BsonValue::Bytes(bytes),
+                Scalar::Flag(byte) => BsonValue::Bytes(std::slice::from_ref(byte)),
+                Scalar::Other => BsonValue::Bytes(&[]),
             };
-            if self.visitor.element(key, kind, value) == Step::Leave {
+            if self.visitor.element(key, kind, value) == ElementStep::Leave {
                 muted += 1;
             }
         }
@@ -205,7 +205,7 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
     }
 
     /// A scalar that begins here, and where it ends.
-    fn scalar(&self, byte: u8) -> Result<(Kind, Scalar<'a>, usize), ShellError> {
+    fn scalar(&self, byte: u8) -> Result<(ElementKind, Scalar<'a>, usize), ShellError> {
         let rest = &self.bytes[self.at..];
         let ambiguous = Err(ShellError::Ambiguous(self.at));
         let end_of = |length: usize| self.at + length;
@@ -213,7 +213,9 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
             b'"' => {
                 let Some(length) = memchr(b'"', &rest[1..]) else { return Err(ShellError::Cut) };
                 match follows(&rest[length + 2..]) {
-                    Some(true) => Ok((Kind::String, Scalar::Text(&rest[1..1 + length]), end_of(length + 2))),
+                    Some(true) => {
+                        Ok((ElementKind::String, Scalar::Text(&rest[1..1 + length]), end_of(length + 2)))
+                    }
                     Some(false) => ambiguous,
                     None => Err(ShellError::Cut),
                 }
@@ -228,8 +230,8 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
                     None => return Err(ShellError::Cut),
                 }
                 let kind = match number {
-                    Number::Long(_) => Kind::Int64,
-                    Number::Double(_) => Kind::Double,
+                    Number::Long(_) => ElementKind::Int64,
+                    Number::Double(_) => ElementKind::Double,
                 };
                 Ok((kind, Scalar::Number(number), end_of(length)))
             }
@@ -243,7 +245,7 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
                     }
                     let flags = rest[after..].iter().take_while(|byte| byte.is_ascii_lowercase()).count();
                     match follows(&rest[after + flags..]) {
-                        Some(true) => return Ok((Kind::Regex, Scalar::Other, end_of(after + flags))),
+                        Some(true) => return Ok((ElementKind::Regex, Scalar::Other, end_of(after + flags))),
                         Some(false) => from = after,
                         None => return Err(ShellError::Cut),
                     }
@@ -261,29 +263,29 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
     }
 
     /// A value that begins with a letter.
-    fn word(&self, rest: &'a [u8]) -> Result<(Kind, Scalar<'a>, usize), ShellError> {
-        const WORDS: [(&[u8], Kind, Scalar<'static>); 10] = [
-            (b"true", Kind::Boolean, Scalar::Flag(1)),
-            (b"false", Kind::Boolean, Scalar::Flag(0)),
-            (b"null", Kind::Null, Scalar::Other),
-            (b"undefined", Kind::Undefined, Scalar::Other),
-            (b"MinKey", Kind::MinKey, Scalar::Other),
-            (b"MaxKey", Kind::MaxKey, Scalar::Other),
-            (b"nan.0", Kind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf8, 0x7f]))),
-            (b"inf.0", Kind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf0, 0x7f]))),
-            (b"nan", Kind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf8, 0x7f]))),
-            (b"inf", Kind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf0, 0x7f]))),
+    fn word(&self, rest: &'a [u8]) -> Result<(ElementKind, Scalar<'a>, usize), ShellError> {
+        const WORDS: [(&[u8], ElementKind, Scalar<'static>); 10] = [
+            (b"true", ElementKind::Boolean, Scalar::Flag(1)),
+            (b"false", ElementKind::Boolean, Scalar::Flag(0)),
+            (b"null", ElementKind::Null, Scalar::Other),
+            (b"undefined", ElementKind::Undefined, Scalar::Other),
+            (b"MinKey", ElementKind::MinKey, Scalar::Other),
+            (b"MaxKey", ElementKind::MaxKey, Scalar::Other),
+            (b"nan.0", ElementKind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf8, 0x7f]))),
+            (b"inf.0", ElementKind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf0, 0x7f]))),
+            (b"nan", ElementKind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf8, 0x7f]))),
+            (b"inf", ElementKind::Double, Scalar::Number(Number::Double([0, 0, 0, 0, 0, 0, 0xf0, 0x7f]))),
         ];
-        const CALLS: [(&[u8], Kind); 9] = [
-            (b"ObjectId(", Kind::ObjectId),
-            (b"new Date(", Kind::DateTime),
-            (b"Timestamp(", Kind::Timestamp),
-            (b"UUID(", Kind::Binary),
-            (b"BinData(", Kind::Binary),
-            (b"DBRef(", Kind::DbPointer),
-            (b"NumberLong(", Kind::Int64),
-            (b"NumberInt(", Kind::Int32),
-            (b"NumberDecimal(", Kind::Decimal128),
+        const CALLS: [(&[u8], ElementKind); 9] = [
+            (b"ObjectId(", ElementKind::ObjectId),
+            (b"new Date(", ElementKind::DateTime),
+            (b"Timestamp(", ElementKind::Timestamp),
+            (b"UUID(", ElementKind::Binary),
+            (b"BinData(", ElementKind::Binary),
+            (b"DBRef(", ElementKind::DbPointer),
+            (b"NumberLong(", ElementKind::Int64),
+            (b"NumberInt(", ElementKind::Int32),
+            (b"NumberDecimal(", ElementKind::Decimal128),
         ];
         for (word, kind, scalar) in WORDS {
             if rest.first() == word.first() && rest.starts_with(word) {
@@ -298,18 +300,20 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
                 let quoted = |quote: &[u8]| inside.strip_prefix(quote).and_then(|i| i.strip_suffix(quote));
                 let inside = quoted(b"\"").or_else(|| quoted(b"'")).unwrap_or(inside);
                 let scalar = match kind {
-                    Kind::Int64 | Kind::Int32 => match number(inside) {
+                    ElementKind::Int64 | ElementKind::Int32 => match number(inside) {
                         Some(number @ Number::Long(_)) => Scalar::Number(number),
                         _ => return Err(ShellError::Ambiguous(self.at)),
                     },
                     _ => Scalar::Other,
                 };
-                let kind = if kind == Kind::Int32 { Kind::Int64 } else { kind };
+                let kind = if kind == ElementKind::Int32 { ElementKind::Int64 } else { kind };
                 return Ok((kind, scalar, word.len() + end + 1));
             }
         }
         // Before 3.2: `Timestamp 1430000000000|5` and `BinData: 0123…`.
-        for (word, kind) in [(b"Timestamp ".as_slice(), Kind::Timestamp), (b"BinData: ", Kind::Binary)] {
+        for (word, kind) in
+            [(b"Timestamp ".as_slice(), ElementKind::Timestamp), (b"BinData: ", ElementKind::Binary)]
+        {
             if let Some(after) = rest.strip_prefix(word) {
                 let length =
                     after.iter().take_while(|byte| byte.is_ascii_hexdigit() || **byte == b'|').count();

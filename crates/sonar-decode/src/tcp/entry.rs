@@ -2,7 +2,7 @@
 
 use sonar_core::{Coverage, Timestamp};
 
-use super::half::{Context, Half, Input, Piece, Totals};
+use super::half::{Context, HalfFlow, Input, StreamPiece, Totals};
 use super::handler::{Chunk, Flow, Gap, Side, StreamHandler, Verdict};
 use super::limits::FlowLimits;
 use super::twin::{Pulse, TwinWatch};
@@ -35,7 +35,7 @@ pub(super) struct FlowEntry<C> {
     pub(super) flow: Flow,
     /// When it last moved to the back of its queue.
     pub(super) queued: Timestamp,
-    pub(super) halves: [Half; 2],
+    pub(super) halves: [HalfFlow; 2],
     pub(super) pins: [Pin; 2],
     pub(super) state: FlowState,
     /// It is in the list of flows that wait for time to pass.
@@ -100,19 +100,19 @@ impl<C> FlowEntry<C> {
         limits: &FlowLimits,
         totals: &mut Totals,
         env: &mut Env<'_, H>,
-        work: impl FnOnce(&mut [Half; 2], &mut Context<'_>),
+        work: impl FnOnce(&mut [HalfFlow; 2], &mut Context<'_>),
     ) -> Verdict {
         let Self { flow, halves, conn, opened, .. } = self;
         let handler = &mut *env.handler;
         let was_open = *opened;
-        let mut out = |side: Side, piece: Piece<'_>| {
+        let mut out = |side: Side, piece: StreamPiece<'_>| {
             let conn = conn.get_or_insert_with(|| {
                 *opened = true;
                 handler.open(flow)
             });
             match piece {
-                Piece::Data(time, bytes) => handler.data(flow, conn, Chunk { side, time, bytes }),
-                Piece::Gap(time, lost) => {
+                StreamPiece::Data(time, bytes) => handler.data(flow, conn, Chunk { side, time, bytes }),
+                StreamPiece::Gap(time, lost) => {
                     handler.gap(flow, conn, Gap { side, time, lost });
                     Verdict::Continue
                 }
@@ -159,7 +159,12 @@ impl<C> FlowEntry<C> {
 /// Hands the payload of a segment to its direction and the acknowledgement to the other one. Returns whether
 /// the segment resets the connection.
 #[inline]
-pub(super) fn take(own: &mut Half, peer: &mut Half, segment: &Segment<'_>, cx: &mut Context<'_>) -> bool {
+pub(super) fn take(
+    own: &mut HalfFlow,
+    peer: &mut HalfFlow,
+    segment: &Segment<'_>,
+    cx: &mut Context<'_>,
+) -> bool {
     let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
     let empty = segment.payload.is_empty() && segment.missing == 0;
     if segment.flags.rst() {
@@ -197,7 +202,7 @@ mod tests {
     /// A flow that is in order has nothing on the heap but this.
     #[test]
     fn a_flow_is_small() {
-        assert!(size_of::<Half>() <= 56, "{}", size_of::<Half>());
+        assert!(size_of::<HalfFlow>() <= 56, "{}", size_of::<HalfFlow>());
         assert!(size_of::<FlowEntry<()>>() <= 320, "{}", size_of::<FlowEntry<()>>());
     }
 }

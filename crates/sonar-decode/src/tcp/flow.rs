@@ -13,7 +13,7 @@ use hashbrown::HashTable;
 use sonar_core::{Coverage, Endpoint, Timestamp};
 
 use super::entry::{Env, FlowEntry, FlowState, Pin, take};
-use super::half::{Half, Totals};
+use super::half::{HalfFlow, Totals};
 use super::handler::{Close, Flow, Side, StreamHandler, Verdict};
 use super::limits::FlowLimits;
 use super::recent::{EndedFlow, LATE_SYN_BYTES, Recent};
@@ -195,7 +195,7 @@ impl<C> FlowTable<C> {
                     && fins == [false; 2]
                 {
                     entry.state = FlowState::Live;
-                    entry.halves = [Half::new(Side::Low), Half::new(Side::High)];
+                    entry.halves = [HalfFlow::new(Side::Low), HalfFlow::new(Side::High)];
                     entry.noted = [0; 2];
                     entry.flow.opener = None;
                     return true;
@@ -291,7 +291,7 @@ impl<C> FlowTable<C> {
             FlowEntry {
                 flow: Flow { ends, opener, first: segment.time, last: segment.time },
                 queued: segment.time,
-                halves: [Half::new(Side::Low), Half::new(Side::High)],
+                halves: [HalfFlow::new(Side::Low), HalfFlow::new(Side::High)],
                 pins: [Pin::default(); 2],
                 state: FlowState::Live,
                 waiting: false,

@@ -41,12 +41,12 @@ pub(super) struct Context<'a> {
     pub coverage: &'a mut Coverage,
     /// What the handler answered; after [`Verdict::Ignore`] nothing more is delivered.
     pub verdict: Verdict,
-    pub out: &'a mut dyn FnMut(Side, Piece<'_>) -> Verdict,
+    pub out: &'a mut dyn FnMut(Side, StreamPiece<'_>) -> Verdict,
 }
 
 impl Context<'_> {
     #[inline]
-    fn give(&mut self, side: Side, piece: Piece<'_>) {
+    fn give(&mut self, side: Side, piece: StreamPiece<'_>) {
         if self.verdict == Verdict::Continue {
             self.verdict = (self.out)(side, piece);
         }
@@ -54,7 +54,7 @@ impl Context<'_> {
 }
 
 /// What is delivered.
-pub(super) enum Piece<'a> {
+pub(super) enum StreamPiece<'a> {
     /// Bytes in order.
     Data(Timestamp, &'a [u8]),
     /// A gap.
@@ -119,7 +119,7 @@ struct HeldSegments {
 
 /// One direction of a flow. Allocates only while segments are out of order.
 #[derive(Debug)]
-pub(super) struct Half {
+pub(super) struct HalfFlow {
     side: Side,
     /// Whether `next` means anything yet.
     known: bool,
@@ -140,7 +140,7 @@ pub(super) struct Half {
     held: Option<Box<HeldSegments>>,
 }
 
-impl Half {
+impl HalfFlow {
     pub const fn new(side: Side) -> Self {
         Self {
             side,
@@ -220,7 +220,7 @@ impl Half {
         if !self.known {
             self.expect(input.seq);
             if len > 0 {
-                cx.give(self.side, Piece::Gap(input.time, Lost::Unknown));
+                cx.give(self.side, StreamPiece::Gap(input.time, Lost::Unknown));
             }
         }
         if self.finished {
@@ -274,7 +274,7 @@ impl Half {
         self.next = input.seq;
         cx.coverage.gaps += 1;
         cx.coverage.segments_data += 1;
-        cx.give(self.side, Piece::Gap(input.time, Lost::Unknown));
+        cx.give(self.side, StreamPiece::Gap(input.time, Lost::Unknown));
         self.deliver(input, input.time, cx);
         if input.fin {
             self.finish(cx);
@@ -285,11 +285,11 @@ impl Half {
     #[inline]
     fn deliver(&mut self, input: Input<'_>, time: Timestamp, cx: &mut Context<'_>) {
         if !input.bytes.is_empty() {
-            cx.give(self.side, Piece::Data(time, input.bytes));
+            cx.give(self.side, StreamPiece::Data(time, input.bytes));
         }
         if input.missing > 0 {
             cx.coverage.segments_snapped += 1;
-            cx.give(self.side, Piece::Gap(time, Lost::Bytes(u64::from(input.missing))));
+            cx.give(self.side, StreamPiece::Gap(time, Lost::Bytes(u64::from(input.missing))));
         }
         self.next = self.next.wrapping_add(input.len() as u32);
     }
@@ -395,7 +395,7 @@ impl Half {
         let bytes = u64::from(seq.wrapping_sub(self.next));
         cx.coverage.gaps += 1;
         cx.coverage.gap_bytes += bytes;
-        cx.give(self.side, Piece::Gap(time, Lost::Bytes(bytes)));
+        cx.give(self.side, StreamPiece::Gap(time, Lost::Bytes(bytes)));
         self.next = seq;
     }
 

@@ -31,10 +31,10 @@ const MAX_PAYLOAD: usize = 64;
 /// Sightings of the first segments of flows; clones share them, so that tables of several threads find
 /// twins of each other.
 #[derive(Clone, Debug, Default)]
-pub struct Twins(Arc<Shared>);
+pub struct Twins(Arc<SharedTwin>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedTwin {
     hasher: RandomState,
     sightings: Mutex<Sightings>,
 }

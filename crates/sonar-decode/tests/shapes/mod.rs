@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sonar_core::{Execution, Identity, Operation};
-use sonar_decode::capture_file::{Parser, Step};
+use sonar_decode::capture_file::{CaptureParser, Step};
 use sonar_decode::entry;
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 
@@ -69,7 +69,7 @@ impl Sink for Shapes {
     }
 }
 
-impl entry::Sink for Shapes {
+impl entry::EntrySink for Shapes {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, _: &Execution<'_>, _: u64) {
         self.add(op, identity);
     }
@@ -84,7 +84,7 @@ pub fn wire(name: &str, database: &'static str, port: u16) -> Shapes {
 /// Decodes the capture of a recording.
 pub fn decode(name: &str, sink: &mut impl Sink) {
     let bytes = unpacked(&format!("{name}/wire.pcap.gz"));
-    let (mut parser, mut at) = (Parser::new(), 0);
+    let (mut parser, mut at) = (CaptureParser::new(), 0);
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
     let mut last = Default::default();
     loop {
@@ -104,6 +104,6 @@ pub fn decode(name: &str, sink: &mut impl Sink) {
 /// Wants nothing.
 pub struct Nobody;
 
-impl entry::Sink for Nobody {
+impl entry::EntrySink for Nobody {
     fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
 }

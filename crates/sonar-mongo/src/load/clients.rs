@@ -14,7 +14,7 @@ use sonar_core::impact::{BUCKET_NS, SplitMix64};
 use tokio_util::sync::CancellationToken;
 
 use super::Measurement;
-use crate::error::Error;
+use crate::error::ServerError;
 use crate::server::Link;
 
 /// Documents of a range; sysbench's `--range-size`.
@@ -25,7 +25,7 @@ const TABLE: &str = "sbtest1";
 pub(super) const IDLE: u32 = 0;
 
 /// Shared by the clients and their controller.
-struct Shared {
+struct LoadShared {
     /// Which slice it is; [`IDLE`] for none.
     slot: AtomicU32,
     /// Its beginning, in nanoseconds from that of the measurement.
@@ -34,12 +34,12 @@ struct Shared {
     stop: CancellationToken,
     documents: u32,
     /// The first error that was not expected.
-    failed: Mutex<Option<Error>>,
+    failed: Mutex<Option<ServerError>>,
 }
 
 /// Operations of a slice.
 #[derive(Default)]
-pub(super) struct Counted {
+pub(super) struct LoadCounts {
     pub(super) operations: u64,
     /// Operations that ended in each [`BUCKET_NS`].
     pub(super) buckets: Vec<u64>,
@@ -68,15 +68,15 @@ fn digits(random: &mut SplitMix64, groups: usize) -> String {
 }
 
 /// The running clients; they end when this is dropped.
-pub(super) struct Clients {
-    shared: Arc<Shared>,
-    counted: Vec<Arc<Mutex<Counted>>>,
+pub(super) struct LoadClients {
+    shared: Arc<LoadShared>,
+    counted: Vec<Arc<Mutex<LoadCounts>>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
-impl Clients {
+impl LoadClients {
     pub(super) fn start(link: &Link, what: &Measurement, count: u32, begin: Instant) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LoadShared {
             slot: AtomicU32::new(IDLE),
             slot_start_ns: AtomicU64::new(0),
             begin,
@@ -84,8 +84,8 @@ impl Clients {
             documents: what.documents,
             failed: Mutex::new(None),
         });
-        let counted: Vec<_> = (0..count).map(|_| Arc::new(Mutex::new(Counted::default()))).collect();
-        let start = |(at, counted): (usize, &Arc<Mutex<Counted>>)| {
+        let counted: Vec<_> = (0..count).map(|_| Arc::new(Mutex::new(LoadCounts::default()))).collect();
+        let start = |(at, counted): (usize, &Arc<Mutex<LoadCounts>>)| {
             let seed = what.seed ^ (at as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f);
             tokio::spawn(client(
                 table(link, &what.database),
@@ -116,8 +116,8 @@ impl Clients {
     }
 
     /// What all clients counted since the last call.
-    pub(super) fn take(&self) -> Counted {
-        let mut all = Counted::default();
+    pub(super) fn take(&self) -> LoadCounts {
+        let mut all = LoadCounts::default();
         for counted in &self.counted {
             let one = std::mem::take(&mut *counted.lock().unwrap_or_else(PoisonError::into_inner));
             all.operations += one.operations;
@@ -131,7 +131,7 @@ impl Clients {
     }
 
     /// The first unexpected error since the last call.
-    pub(super) fn failure(&self) -> Option<Error> {
+    pub(super) fn failure(&self) -> Option<ServerError> {
         self.shared.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -153,8 +153,8 @@ pub(super) fn since(begin: Instant) -> u64 {
 /// One client: asks, waits for the answer, asks again.
 async fn client(
     table: Collection<Document>,
-    shared: Arc<Shared>,
-    counted: Arc<Mutex<Counted>>,
+    shared: Arc<LoadShared>,
+    counted: Arc<Mutex<LoadCounts>>,
     mut random: SplitMix64,
 ) {
     let mut step = random.below(OPERATIONS) as usize;
@@ -165,7 +165,7 @@ async fn client(
         let took = begin.elapsed();
         step = (step + 1) % OPERATIONS as usize;
         if let Err(error) = done {
-            let error = Error::of("run the load", "readWriteAnyDatabase", &error);
+            let error = ServerError::of("run the load", "readWriteAnyDatabase", &error);
             shared.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             tokio::time::sleep(Duration::from_millis(200)).await;
             continue;

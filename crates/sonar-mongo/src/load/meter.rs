@@ -1,13 +1,13 @@
 //! What a server and its host count during a slice.
 
 use bson::{Bson, Document, doc};
-use sonar_core::impact::Counters;
+use sonar_core::impact::ImpactCounters;
 
 use crate::server::{Link, Server, whole};
 
 /// Reads what only the machine knows: this program's processor time, and the server's where it runs
 /// here.
-pub type Probe<'a> = &'a mut dyn FnMut(&ServerFacts) -> Counters;
+pub type MachineProbe<'a> = &'a mut dyn FnMut(&ServerFacts) -> ImpactCounters;
 
 /// What a server says about its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,16 +33,16 @@ impl Server {
 pub(super) struct Meter<'a> {
     link: &'a Link,
     facts: ServerFacts,
-    probe: Probe<'a>,
+    probe: MachineProbe<'a>,
 }
 
 impl<'a> Meter<'a> {
-    pub(super) async fn new(link: &'a Link, probe: Probe<'a>) -> Self {
+    pub(super) async fn new(link: &'a Link, probe: MachineProbe<'a>) -> Self {
         Self { link, facts: facts(link).await, probe }
     }
 
     /// Counters of the machine and of the server.
-    pub(super) async fn read(&mut self) -> Counters {
+    pub(super) async fn read(&mut self) -> ImpactCounters {
         let mut counters = (self.probe)(&self.facts);
         let Ok(status) = self.link.command("admin", doc! { "serverStatus": 1 }, "read the status").await
         else {

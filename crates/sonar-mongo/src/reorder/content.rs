@@ -6,9 +6,9 @@ use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::options::Hint;
 
-use super::watch::Check;
+use super::watch::StopCheck;
 use super::{ROLE, Raw};
-use crate::error::{Error, Result};
+use crate::error::{Result, ServerError};
 
 /// Documents and bytes that are written at once.
 const BATCH: usize = 1_000;
@@ -16,13 +16,13 @@ const BATCH_BYTES: usize = 8 << 20;
 
 /// Number, size and content of documents, whatever their order: the sum of their hashes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Content {
+pub(super) struct ContentSum {
     pub(super) documents: u64,
     bytes: u64,
     sum: u128,
 }
 
-impl Content {
+impl ContentSum {
     fn add(&mut self, document: &[u8]) {
         let half = |seed: u8| {
             let mut hasher = std::hash::DefaultHasher::new();
@@ -51,10 +51,14 @@ impl Copying<'_> {
     ///
     /// # Errors
     /// The server's; it was stopped, or the original was written to.
-    pub(super) async fn run(self, check: &mut Check<'_>, progress: &mut dyn FnMut(u64)) -> Result<Content> {
-        let failed = |error: mongodb::error::Error| Error::of("copy the collection", ROLE, &error);
+    pub(super) async fn run(
+        self,
+        check: &mut StopCheck<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<ContentSum> {
+        let failed = |error: mongodb::error::Error| ServerError::of("copy the collection", ROLE, &error);
         let (order, key) = self.order;
-        let mut content = Content::default();
+        let mut content = ContentSum::default();
         let mut cursor =
             self.from.find(doc! {}).hint(Hint::Name(order.to_owned())).sort(key).await.map_err(failed)?;
         loop {
@@ -84,11 +88,11 @@ impl Copying<'_> {
 /// The server's; it was stopped, or the original was written to.
 pub(super) async fn read_all(
     which: &Raw,
-    check: &mut Check<'_>,
+    check: &mut StopCheck<'_>,
     progress: &mut dyn FnMut(u64),
-) -> Result<Content> {
-    let failed = |error: mongodb::error::Error| Error::of("read the collection", ROLE, &error);
-    let mut content = Content::default();
+) -> Result<ContentSum> {
+    let failed = |error: mongodb::error::Error| ServerError::of("read the collection", ROLE, &error);
+    let mut content = ContentSum::default();
     let mut cursor = which.find(doc! {}).await.map_err(failed)?;
     while let Some(document) = cursor.try_next().await.map_err(failed)? {
         content.add(document.as_bytes());
@@ -107,7 +111,7 @@ mod tests {
     #[test]
     fn content_is_that_of_the_documents_in_any_order() {
         let of = |documents: &[&[u8]]| {
-            let mut content = Content::default();
+            let mut content = ContentSum::default();
             documents.iter().for_each(|document| content.add(document));
             content
         };

@@ -16,12 +16,12 @@ use bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::Collection;
 use mongodb::options::{CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, ServerError};
 use crate::server::Server;
-use crate::stop::Stop;
-use content::{Content, Copying, read_all};
-pub use plan::{DeviceBytes, Plan, Sample};
-use watch::{Check, Watch, until_aside, written};
+use crate::stop::StopFlag;
+use content::{ContentSum, Copying, read_all};
+pub use plan::{DeviceBytes, ReorderPlan, Sample};
+use watch::{ChangeWatch, StopCheck, until_aside, written};
 
 /// Suffix of the copy's name.
 const COPY: &str = "_mongosonar_copy";
@@ -40,7 +40,7 @@ const ROLE: &str = "readWrite";
 
 /// The present stage.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Stage {
+pub enum ReorderStage {
     /// Documents are copied in order.
     Copying,
     /// Indexes are made.
@@ -59,7 +59,7 @@ pub enum Stage {
     Fixing,
 }
 
-impl Stage {
+impl ReorderStage {
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ pub struct Cleaned {
 
 /// Options and indexes of a collection.
 #[derive(Clone, Debug, PartialEq)]
-struct Made {
+struct CollectionSpec {
     kind: String,
     options: Document,
     indexes: Vec<Document>,
@@ -118,13 +118,13 @@ impl Server {
         database: &str,
         collection: &str,
         aside: String,
-    ) -> Result<std::result::Result<Watch, String>> {
+    ) -> Result<std::result::Result<ChangeWatch, String>> {
         let database = self.link().client.database(database);
-        self.runtime().block_on(Watch::open(&database, collection, aside))
+        self.runtime().block_on(ChangeWatch::open(&database, collection, aside))
     }
 
     /// Options and indexes; `None` where there is no such collection.
-    fn made(&self, database: &str, collection: &str) -> Result<Option<Made>> {
+    fn made(&self, database: &str, collection: &str) -> Result<Option<CollectionSpec>> {
         let first = |reply: &Document| -> Vec<Document> {
             let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
             batch.into_iter().flatten().filter_map(Bson::as_document).cloned().collect()
@@ -147,7 +147,7 @@ impl Server {
             index.remove("ns");
         }
         indexes.sort_by(|a, b| a.get_str("name").ok().cmp(&b.get_str("name").ok()));
-        Ok(Some(Made { kind, options, indexes }))
+        Ok(Some(CollectionSpec { kind, options, indexes }))
     }
 
     fn reorder_names(&self, database: &str) -> Result<Vec<String>> {
@@ -166,8 +166,8 @@ impl Server {
     pub fn reorder_clean(
         &self,
         namespace: &str,
-        stop: &Stop,
-        progress: &mut dyn FnMut(Stage, u64, u64),
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(ReorderStage, u64, u64),
     ) -> Result<Cleaned> {
         self.restore(namespace, None, stop, progress)
     }
@@ -176,9 +176,9 @@ impl Server {
     fn restore(
         &self,
         namespace: &str,
-        copied: Option<Content>,
-        stop: &Stop,
-        progress: &mut dyn FnMut(Stage, u64, u64),
+        copied: Option<ContentSum>,
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(ReorderStage, u64, u64),
     ) -> Result<Cleaned> {
         let (database, collection) = split(namespace)?;
         let (copy, before) = (format!("{collection}{COPY}"), format!("{collection}{BEFORE}"));
@@ -214,10 +214,10 @@ impl Server {
         let mut original = None;
         for name in names.iter().filter(|name| is_written(name, collection)) {
             let mut read = |name: &str| {
-                let mut check = Check { stop, watch: None, next: Instant::now() };
+                let mut check = StopCheck { stop, watch: None, next: Instant::now() };
                 let raw = self.raw(database, name);
-                progress(Stage::Fixing, 0, 0);
-                let mut report = |done| progress(Stage::Fixing, done, done);
+                progress(ReorderStage::Fixing, 0, 0);
+                let mut report = |done| progress(ReorderStage::Fixing, done, done);
                 self.runtime().block_on(read_all(&raw, &mut check, &mut report))
             };
             let held = read(name)?;
@@ -263,16 +263,16 @@ impl Server {
     /// that failed, the error says what is left.
     pub fn reorder(
         &self,
-        plan: &Plan,
+        plan: &ReorderPlan,
         writers_stopped: bool,
-        stop: &Stop,
-        progress: &mut dyn FnMut(Stage, u64, u64),
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(ReorderStage, u64, u64),
     ) -> Result<u64> {
         if let Some(left) = &plan.leftover {
-            return Err(Error::Refused(format!("{left}: look at it, then remove it with --clean")));
+            return Err(ServerError::Refused(format!("{left}: look at it, then remove it with --clean")));
         }
         if plan.fits() == Some(false) {
-            return Err(Error::Refused(
+            return Err(ServerError::Refused(
                 "there is not enough space for a second one of its size where the server keeps its files"
                     .into(),
             ));
@@ -287,14 +287,14 @@ impl Server {
             Ok(watch) => Some(watch),
             Err(_) if writers_stopped => None,
             Err(why) => {
-                return Err(Error::Refused(format!(
+                return Err(ServerError::Refused(format!(
                     "nothing may write to {namespace} meanwhile, and here that cannot be followed ({why}): stop what writes, \
                      and say so with --writers-stopped (a write that comes all the same changes the content, and stops it)"
                 )));
             }
         };
         self.make_copy(plan, watch.is_some())?;
-        let mut check = Check { stop, watch, next: Instant::now() };
+        let mut check = StopCheck { stop, watch, next: Instant::now() };
         let mut copied = None;
         let done = self
             .reorder_steps(plan, &mut copied, &mut check, progress)
@@ -303,31 +303,31 @@ impl Server {
             Ok(()) => {}
             Err(error) => {
                 // Also after Ctrl-C: the collection must be usable.
-                return Err(match self.restore(&namespace, copied, &Stop::default(), progress) {
+                return Err(match self.restore(&namespace, copied, &StopFlag::default(), progress) {
                     Ok(Cleaned { kept, .. }) if kept.is_empty() => error,
-                    Ok(Cleaned { kept, .. }) => Error::Refused(format!("{error}; {}", kept.join("; "))),
-                    Err(other) => Error::Refused(format!(
+                    Ok(Cleaned { kept, .. }) => ServerError::Refused(format!("{error}; {}", kept.join("; "))),
+                    Err(other) => ServerError::Refused(format!(
                         "{error}; and the collection could not be restored ({other}): the original is {namespace}, or {namespace}\
                          {BEFORE} if there is such a collection. Run it again with --clean"
                     )),
                 });
             }
         }
-        progress(Stage::Dropping, 0, 1);
+        progress(ReorderStage::Dropping, 0, 1);
         let before = plan.named(BEFORE);
         if let Err(error) = self.ask(database, doc! { "drop": &before }, "drop the original") {
-            return Err(Error::Refused(format!(
+            return Err(ServerError::Refused(format!(
                 "{namespace} lies in order now, but the original could not be dropped ({error}): drop {database}.{before} by \
                  hand (--clean would give it its name back)"
             )));
         }
-        progress(Stage::Dropping, 1, 1);
+        progress(ReorderStage::Dropping, 1, 1);
         Ok(copied.map_or(0, |copied| copied.documents))
     }
 
     /// Creates the copy; in a replica set it waits for a majority. Then all earlier writes are on this server, in the
     /// order of the oplog: the copy reads every write that began before the change stream was opened and is not in it.
-    fn make_copy(&self, plan: &Plan, majority: bool) -> Result<()> {
+    fn make_copy(&self, plan: &ReorderPlan, majority: bool) -> Result<()> {
         let mut create = doc! { "create": plan.named(COPY) };
         // The server gives its own; an `_id` index comes by itself.
         create.extend(
@@ -344,7 +344,7 @@ impl Server {
         if let Ok(failed) = reply.get_document("writeConcernError") {
             let drop = doc! { "drop": plan.named(COPY) };
             let dropped = self.ask(&plan.database, drop, "drop the copy");
-            return Err(Error::Refused(format!(
+            return Err(ServerError::Refused(format!(
                 "no majority of the replica set's members has what is written ({}), so what is written meanwhile could not be \
                  followed{}",
                 failed.get_str("errmsg").unwrap_or("no reason given"),
@@ -358,7 +358,7 @@ impl Server {
         if self.election()?.as_ref() == election {
             return Ok(());
         }
-        Err(Error::Refused(
+        Err(ServerError::Refused(
             "the replica set has elected a primary meanwhile: whether all that was read is still so cannot be known"
                 .into(),
         ))
@@ -367,10 +367,10 @@ impl Server {
     /// All steps until it is certain that the original can be dropped.
     fn reorder_steps(
         &self,
-        plan: &Plan,
-        content: &mut Option<Content>,
-        check: &mut Check<'_>,
-        progress: &mut dyn FnMut(Stage, u64, u64),
+        plan: &ReorderPlan,
+        content: &mut Option<ContentSum>,
+        check: &mut StopCheck<'_>,
+        progress: &mut dyn FnMut(ReorderStage, u64, u64),
     ) -> Result<()> {
         let (database, copy_name, before_name) = (&plan.database, plan.named(COPY), plan.named(BEFORE));
         let (original, copy) = (self.raw(database, &plan.collection), self.raw(database, &copy_name));
@@ -379,14 +379,14 @@ impl Server {
         let total = plan.documents;
         let index = plan.indexes.iter().find(|index| is_named(index, &plan.order));
         let key = index.and_then(|index| index.get_document("key").ok()).cloned().unwrap_or_default();
-        progress(Stage::Copying, 0, total);
-        let mut report = |done| progress(Stage::Copying, done, total);
+        progress(ReorderStage::Copying, 0, total);
+        let mut report = |done| progress(ReorderStage::Copying, done, total);
         let (order, validated) = ((plan.order.as_str(), key), plan.options.contains_key("validator"));
         let copying = Copying { from: &original, to: &copy, order, validated };
         let copied = runtime.block_on(copying.run(check, &mut report))?;
         *content = Some(copied);
 
-        progress(Stage::Indexes, 0, plan.indexes() as u64);
+        progress(ReorderStage::Indexes, 0, plan.indexes() as u64);
         let specs: Vec<_> = plan
             .indexes
             .iter()
@@ -405,28 +405,28 @@ impl Server {
             self.ask(database, command, "make the indexes")?;
         }
 
-        let mut read = |stage: Stage, which: &Raw, check: &mut Check<'_>| {
+        let mut read = |stage: ReorderStage, which: &Raw, check: &mut StopCheck<'_>| {
             progress(stage, 0, copied.documents);
             runtime.block_on(read_all(which, check, &mut |done| progress(stage, done, copied.documents)))
         };
-        let made = read(Stage::Verifying, &copy, check)?;
+        let made = read(ReorderStage::Verifying, &copy, check)?;
         if made != copied {
-            return Err(Error::Refused(format!(
+            return Err(ServerError::Refused(format!(
                 "the copy does not hold what was read ({} documents of {}): nothing was changed",
                 made.documents, copied.documents
             )));
         }
         if check.watch.is_some() {
-            progress(Stage::Comparing, 0, 1);
+            progress(ReorderStage::Comparing, 0, 1);
             runtime.block_on(check.look())?;
-        } else if read(Stage::Comparing, &original, check)? != copied {
+        } else if read(ReorderStage::Comparing, &original, check)? != copied {
             return Err(written("its content has changed"));
         }
         if check.stop.is_set() {
-            return Err(Error::Stopped);
+            return Err(ServerError::Stopped);
         }
 
-        progress(Stage::Renaming, 0, 1);
+        progress(ReorderStage::Renaming, 0, 1);
         self.rename(database, &plan.collection, &before_name)?;
         match self.rename(database, &copy_name, &plan.collection) {
             Err(error) if error.code() == Some(EXISTS) => {
@@ -434,13 +434,13 @@ impl Server {
             }
             other => other?,
         }
-        progress(Stage::Renaming, 1, 1);
+        progress(ReorderStage::Renaming, 1, 1);
 
-        progress(Stage::Deciding, 0, copied.documents);
+        progress(ReorderStage::Deciding, 0, copied.documents);
         if let Some(watch) = &mut check.watch {
             runtime.block_on(until_aside(watch, check.stop))?;
         } else {
-            let mut report = |done| progress(Stage::Deciding, done, copied.documents);
+            let mut report = |done| progress(ReorderStage::Deciding, done, copied.documents);
             let before = self.raw(database, &before_name);
             if runtime.block_on(read_all(&before, check, &mut report))? != copied {
                 return Err(written("its content has changed"));
@@ -459,7 +459,7 @@ impl Server {
 
 fn split(namespace: &str) -> Result<(&str, &str)> {
     namespace.split_once('.').ok_or_else(|| {
-        Error::Refused(format!("{namespace} is no namespace: write it as database.collection"))
+        ServerError::Refused(format!("{namespace} is no namespace: write it as database.collection"))
     })
 }
 

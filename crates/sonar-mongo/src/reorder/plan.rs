@@ -6,8 +6,8 @@ use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::options::Hint;
 
-use super::{BEFORE, COPY, Made, ROLE, Raw, is_named, is_written, split};
-use crate::error::{Error, Result};
+use super::{BEFORE, COPY, CollectionSpec, ROLE, Raw, is_named, is_written, split};
+use crate::error::{Result, ServerError};
 use crate::files;
 use crate::server::{Server, whole};
 
@@ -33,7 +33,7 @@ pub type DeviceBytes<'a> = &'a dyn Fn() -> Option<u64>;
 
 /// What rewriting would do.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ReorderPlan {
     pub(super) database: String,
     pub(super) collection: String,
     pub(super) options: Document,
@@ -61,7 +61,7 @@ pub struct Plan {
     pub leftover: Option<String>,
 }
 
-impl Plan {
+impl ReorderPlan {
     /// Indexes to create again, without `_id`.
     pub fn indexes(&self) -> usize {
         self.indexes.iter().filter(|index| !is_named(index, "_id_")).count()
@@ -115,8 +115,13 @@ impl Server {
     /// # Errors
     /// It is not there, is in a sharded cluster, is no plain collection, or has no such index; or the server is
     /// a secondary.
-    pub fn reorder_plan(&self, namespace: &str, order: &str, device_bytes: DeviceBytes<'_>) -> Result<Plan> {
-        let refused = |why: String| Err(Error::Refused(why));
+    pub fn reorder_plan(
+        &self,
+        namespace: &str,
+        order: &str,
+        device_bytes: DeviceBytes<'_>,
+    ) -> Result<ReorderPlan> {
+        let refused = |why: String| Err(ServerError::Refused(why));
         let (database, collection) = split(namespace)?;
         if ["admin", "config", "local"].contains(&database) || collection.starts_with("system.") {
             return refused(format!("{namespace} belongs to the server"));
@@ -129,7 +134,7 @@ impl Server {
         }
         let leftover = self.reorder_leftover(database, collection)?;
         let made = self.made(database, collection)?;
-        let Some(Made { kind, options, indexes }) = made else {
+        let Some(CollectionSpec { kind, options, indexes }) = made else {
             return match leftover {
                 Some(left) => refused(format!("there is no collection {namespace}, but {left}")),
                 None => refused(format!("there is no collection {namespace}")),
@@ -176,7 +181,7 @@ impl Server {
         let space = self.ask(database, doc! { "dbStats": 1 }, "ask for the space").unwrap_or_default();
         let free = |space: &Document| whole(space, "fsTotalSize")?.checked_sub(whole(space, "fsUsedSize")?);
         let number = |field: &str| whole(&stats, field).unwrap_or(0);
-        Ok(Plan {
+        Ok(ReorderPlan {
             database: database.into(),
             collection: collection.into(),
             expires: indexes.iter().any(|index| index.contains_key("expireAfterSeconds")),
@@ -207,7 +212,7 @@ impl Server {
             (true, false) => format!("{namespace} is behind a mongos"),
             (false, false) => format!("{} is a member of a sharded cluster", self.info().address),
         };
-        Err(Error::Refused(format!(
+        Err(ServerError::Refused(format!(
             "{which}: there a collection cannot be replaced from outside, and on a shard's own member the cluster would not \
              know of it. What helps: while nothing writes to it, and with the balancer off, make a collection beside it \
              through the mongos (sharded by the same key and with the same chunks, if it is sharded), fill it in order \

@@ -8,8 +8,8 @@ use mongodb::error::ErrorKind;
 use mongodb::options::{CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria};
 
 use super::{MAJORITY, ROLE, Raw};
-use crate::error::{Error, Result, UNAUTHORIZED};
-use crate::stop::Stop;
+use crate::error::{Result, ServerError, UNAUTHORIZED};
+use crate::stop::StopFlag;
 
 /// How often to check it while documents are read, and how long each check waits.
 const LOOK: Duration = Duration::from_secs(1);
@@ -17,7 +17,7 @@ const AWAIT: Duration = Duration::from_millis(20);
 
 /// What the change stream of the original says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Seen {
+enum SeenWrites {
     /// Nothing until now.
     Nothing,
     /// It stepped aside, and nothing was written until then.
@@ -27,12 +27,12 @@ enum Seen {
 }
 
 /// The change stream of the original.
-pub(super) struct Watch {
+pub(super) struct ChangeWatch {
     stream: ChangeStream<Document>,
     aside: String,
 }
 
-impl Watch {
+impl ChangeWatch {
     /// Opens it; or why there is none.
     pub(super) async fn open(
         database: &mongodb::Database,
@@ -55,55 +55,57 @@ impl Watch {
                 ErrorKind::Command(command) => {
                     Ok(Err(format!("the server has no change streams: {}", command.message)))
                 }
-                _ => Err(Error::of("open a change stream", ROLE, &error)),
+                _ => Err(ServerError::of("open a change stream", ROLE, &error)),
             },
         }
     }
 
     /// What has come since the last look, or comes within [`AWAIT`].
-    async fn look(&mut self) -> Result<Seen> {
+    async fn look(&mut self) -> Result<SeenWrites> {
         let unknown = |why: &dyn std::fmt::Display| {
-            Error::Refused(format!("whether the collection was written to meanwhile cannot be known: {why}"))
+            ServerError::Refused(format!(
+                "whether the collection was written to meanwhile cannot be known: {why}"
+            ))
         };
         match self.stream.next_if_any().await {
             Ok(Some(event)) => Ok(seen(&event, &self.aside)),
-            Ok(None) if self.stream.is_alive() => Ok(Seen::Nothing),
+            Ok(None) if self.stream.is_alive() => Ok(SeenWrites::Nothing),
             Ok(None) => Err(unknown(&"the change stream has ended")),
-            Err(error) => Err(unknown(&Error::of("follow the change stream", ROLE, &error))),
+            Err(error) => Err(unknown(&ServerError::of("follow the change stream", ROLE, &error))),
         }
     }
 }
 
 /// What an event of the change stream means, where the original steps aside as `aside`.
-fn seen(event: &Document, aside: &str) -> Seen {
+fn seen(event: &Document, aside: &str) -> SeenWrites {
     let operation = event.get_str("operationType").unwrap_or("an event without a type");
     let to = event.get_document("to").and_then(|to| to.get_str("coll"));
     if operation == "rename" && to.is_ok_and(|to| to == aside) {
-        return Seen::Aside;
+        return SeenWrites::Aside;
     }
-    Seen::Write(operation.into())
+    SeenWrites::Write(operation.into())
 }
 
-pub(super) fn written(how: &str) -> Error {
-    Error::Refused(format!(
+pub(super) fn written(how: &str) -> ServerError {
+    ServerError::Refused(format!(
         "the collection was written to meanwhile ({how}): the original keeps its name, with all that was written. Run it \
          again when nothing writes to it"
     ))
 }
 
 /// Looks now and then whether to go on.
-pub(super) struct Check<'a> {
-    pub(super) stop: &'a Stop,
-    pub(super) watch: Option<Watch>,
+pub(super) struct StopCheck<'a> {
+    pub(super) stop: &'a StopFlag,
+    pub(super) watch: Option<ChangeWatch>,
     pub(super) next: Instant,
 }
 
-impl Check<'_> {
+impl StopCheck<'_> {
     /// # Errors
     /// It was stopped, or the original was written to.
     pub(super) async fn go_on(&mut self) -> Result<()> {
         if self.stop.is_set() {
-            return Err(Error::Stopped);
+            return Err(ServerError::Stopped);
         }
         if self.watch.is_some() && Instant::now() >= self.next {
             self.look().await?;
@@ -115,9 +117,9 @@ impl Check<'_> {
     pub(super) async fn look(&mut self) -> Result<()> {
         if let Some(watch) = &mut self.watch {
             match watch.look().await? {
-                Seen::Nothing => {}
-                Seen::Aside => return Err(written("rename")),
-                Seen::Write(how) => return Err(written(&how)),
+                SeenWrites::Nothing => {}
+                SeenWrites::Aside => return Err(written("rename")),
+                SeenWrites::Write(how) => return Err(written(&how)),
             }
         }
         self.next = Instant::now() + LOOK;
@@ -126,21 +128,21 @@ impl Check<'_> {
 }
 
 /// Reads the change stream up to the renaming of the original.
-pub(super) async fn until_aside(watch: &mut Watch, stop: &Stop) -> Result<()> {
+pub(super) async fn until_aside(watch: &mut ChangeWatch, stop: &StopFlag) -> Result<()> {
     let deadline = Instant::now() + MAJORITY;
     loop {
         match watch.look().await? {
-            Seen::Aside => return Ok(()),
-            Seen::Write(how) => return Err(written(&how)),
-            Seen::Nothing if stop.is_set() => return Err(Error::Stopped),
-            Seen::Nothing if Instant::now() >= deadline => {
-                return Err(Error::Refused(
+            SeenWrites::Aside => return Ok(()),
+            SeenWrites::Write(how) => return Err(written(&how)),
+            SeenWrites::Nothing if stop.is_set() => return Err(ServerError::Stopped),
+            SeenWrites::Nothing if Instant::now() >= deadline => {
+                return Err(ServerError::Refused(
                     "whether the collection was written to meanwhile cannot be known: the change stream does not get to where \
                      the original stepped aside, as no majority of the members has it"
                         .into(),
                 ));
             }
-            Seen::Nothing => {}
+            SeenWrites::Nothing => {}
         }
     }
 }
@@ -157,13 +159,13 @@ mod tests {
         let event =
             |operation: &str| doc! { "_id": { "_data": "8262" }, "operationType": operation, "ns": &ns };
         for operation in ["insert", "update", "replace", "delete", "drop", "dropDatabase", "invalidate"] {
-            assert_eq!(seen(&event(operation), aside), Seen::Write(operation.into()));
+            assert_eq!(seen(&event(operation), aside), SeenWrites::Write(operation.into()));
         }
         let mut renamed = event("rename");
         renamed.insert("to", doc! { "db": "shop", "coll": "elsewhere" });
-        assert_eq!(seen(&renamed, aside), Seen::Write("rename".into()), "somebody else's");
+        assert_eq!(seen(&renamed, aside), SeenWrites::Write("rename".into()), "somebody else's");
         renamed.insert("to", doc! { "db": "shop", "coll": aside });
-        assert_eq!(seen(&renamed, aside), Seen::Aside);
-        assert_eq!(seen(&doc! {}, aside), Seen::Write("an event without a type".into()));
+        assert_eq!(seen(&renamed, aside), SeenWrites::Aside);
+        assert_eq!(seen(&doc! {}, aside), SeenWrites::Write("an event without a type".into()));
     }
 }

@@ -9,13 +9,13 @@ use mongodb::options::CursorType;
 use tokio::time::Instant;
 
 use super::position::{Position, place_of};
-use super::{AWAIT, Batch, DISORDER_MS, Event, Feed, SILENCE, collection, documents, not_self};
+use super::{AWAIT, Batch, DISORDER_MS, SILENCE, TailEvent, TailFeed, collection, documents, not_self};
 use crate::control::{COLLECTION, ROLE};
-use crate::error::{Error, Result};
+use crate::error::{Result, ServerError};
 
 /// Follows one database.
 pub(super) struct Follower {
-    feed: Feed,
+    feed: TailFeed,
     database: Arc<str>,
     level: Option<i32>,
     said_nothing: bool,
@@ -28,17 +28,17 @@ pub(super) struct Follower {
 }
 
 /// Why a cursor was left.
-enum Left {
+enum CursorEnd {
     /// It is dead, or was overrun: open another.
     Dead,
     /// Stopped, or nobody receives events any more.
     Over,
     /// The server's error.
-    Error(Error),
+    Error(ServerError),
 }
 
 impl Follower {
-    pub(super) fn new(feed: &Feed, database: &str) -> Self {
+    pub(super) fn new(feed: &TailFeed, database: &str) -> Self {
         Self {
             feed: feed.clone(),
             database: Arc::from(database),
@@ -62,19 +62,20 @@ impl Follower {
         while self.feed.is_wanted() {
             let left = self.once(&mut position, &mut last).await;
             match left {
-                Ok(Left::Over) => return,
-                Ok(Left::Dead) => wait = Duration::from_millis(100),
-                Err(error) | Ok(Left::Error(error)) if error.is_passing() => {
+                Ok(CursorEnd::Over) => return,
+                Ok(CursorEnd::Dead) => wait = Duration::from_millis(100),
+                Err(error) | Ok(CursorEnd::Error(error)) if error.is_passing() => {
                     if !std::mem::replace(&mut self.lost, true) {
-                        let event = Event::Lost { database: self.database.clone(), said: error.to_string() };
+                        let event =
+                            TailEvent::Lost { database: self.database.clone(), said: error.to_string() };
                         if !self.feed.send(event).await {
                             return;
                         }
                         wait = Duration::from_millis(100);
                     }
                 }
-                Err(error) | Ok(Left::Error(error)) => {
-                    self.feed.send(Event::Failed { database: self.database.clone(), error }).await;
+                Err(error) | Ok(CursorEnd::Error(error)) => {
+                    self.feed.send(TailEvent::Failed { database: self.database.clone(), error }).await;
                     return;
                 }
             }
@@ -86,24 +87,24 @@ impl Follower {
     }
 
     /// Opens a cursor and reads it until it ends.
-    async fn once(&mut self, position: &mut Option<Position>, last: &mut Option<u32>) -> Result<Left> {
+    async fn once(&mut self, position: &mut Option<Position>, last: &mut Option<u32>) -> Result<CursorEnd> {
         self.choose().await?;
         self.check_level().await?;
         let Some(uuid) = self.uuid().await? else {
             if !self.report_back().await {
-                return Ok(Left::Over);
+                return Ok(CursorEnd::Over);
             }
             if !std::mem::replace(&mut self.said_nothing, true) && !self.quiet {
-                let event = Event::Nothing { database: self.database.clone(), level: self.level };
+                let event = TailEvent::Nothing { database: self.database.clone(), level: self.level };
                 if !self.feed.send(event).await {
-                    return Ok(Left::Over);
+                    return Ok(CursorEnd::Over);
                 }
             }
             // All that is written from now on is new.
             *last = Some(u32::MAX);
             *position = None;
             self.feed.stop.sleep(Duration::from_millis(400)).await;
-            return Ok(Left::Dead);
+            return Ok(CursorEnd::Dead);
         };
         let place = Position::beginning(self.feed.address.clone(), uuid);
         let mut resumed = false;
@@ -111,9 +112,9 @@ impl Follower {
             Some(at) if at.address == place.address && at.uuid == place.uuid => resumed = true,
             Some(at) => {
                 if at.address == place.address
-                    && !self.feed.send(Event::Replaced { database: self.database.clone() }).await
+                    && !self.feed.send(TailEvent::Replaced { database: self.database.clone() }).await
                 {
-                    return Ok(Left::Over);
+                    return Ok(CursorEnd::Over);
                 }
                 // All documents of a new collection are new; those of another server only if they are later.
                 let after = at.newest.filter(|_| at.address != place.address);
@@ -123,7 +124,7 @@ impl Follower {
             }
             None => *position = Some(place),
         }
-        let Some(position) = position.as_mut() else { return Ok(Left::Dead) };
+        let Some(position) = position.as_mut() else { return Ok(CursorEnd::Dead) };
         if let Some(last) = last.take().filter(|last| *last != u32::MAX) {
             self.stand_before(position, last).await?;
         }
@@ -149,7 +150,11 @@ impl Follower {
             return true;
         }
         self.feed
-            .send(Event::Back { database: self.database.clone(), address: self.feed.address.clone(), moved })
+            .send(TailEvent::Back {
+                database: self.database.clone(),
+                address: self.feed.address.clone(),
+                moved,
+            })
             .await
     }
 
@@ -165,7 +170,7 @@ impl Follower {
         if let (Some(was), Some(now)) = (self.level, level)
             && was != now
         {
-            self.feed.send(Event::Level { database: self.database.clone(), was, now }).await;
+            self.feed.send(TailEvent::Level { database: self.database.clone(), was, now }).await;
         }
         self.level = level.or(self.level);
         Ok(())
@@ -177,12 +182,12 @@ impl Follower {
         let list = doc! { "listCollections": 1, "filter": { "name": COLLECTION } };
         let reply = self.feed.link.command_as(&self.database, list, &what, ROLE).await?;
         let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-        let batch = batch.map_err(|_| Error::Reply("listCollections"))?;
+        let batch = batch.map_err(|_| ServerError::Reply("listCollections"))?;
         let Some(entry) = batch.first().and_then(Bson::as_document) else { return Ok(None) };
         Ok(Some(entry.get_document("info").ok().and_then(|info| info.get("uuid")).cloned()))
     }
 
-    fn wrong(&self, error: &mongodb::error::Error) -> Error {
+    fn wrong(&self, error: &mongodb::error::Error) -> ServerError {
         self.feed.link.error(format!("follow {}.{COLLECTION}", self.database), ROLE, error)
     }
 
@@ -210,7 +215,7 @@ impl Follower {
     }
 
     /// Reads behind `position` until the cursor ends.
-    async fn read(&mut self, position: &mut Position, mut resumed: bool) -> Result<Left> {
+    async fn read(&mut self, position: &mut Position, mut resumed: bool) -> Result<CursorEnd> {
         let collection = collection(&self.feed.link, &self.database);
         let mut filter = not_self(&self.database);
         if let Some(newest) = position.newest {
@@ -224,20 +229,23 @@ impl Follower {
             .show_record_id(true);
         let mut cursor = find.batch().await.map_err(|error| self.wrong(&error))?;
         if !self.report_back().await {
-            return Ok(Left::Over);
+            return Ok(CursorEnd::Over);
         }
         let mut checked = Instant::now();
         loop {
             let next = tokio::select! {
                 next = tokio::time::timeout(SILENCE, cursor.next()) => next,
-                () = self.feed.stop.wait() => return Ok(Left::Over),
+                () = self.feed.stop.wait() => return Ok(CursorEnd::Over),
             };
             let reply = match next {
                 Err(_) => {
                     let said = format!("no answer for {} s", SILENCE.as_secs());
-                    return Ok(Left::Error(Error::Lost { what: format!("follow {}", self.database), said }));
+                    return Ok(CursorEnd::Error(ServerError::Lost {
+                        what: format!("follow {}", self.database),
+                        said,
+                    }));
                 }
-                Ok(None) => return Ok(Left::Dead),
+                Ok(None) => return Ok(CursorEnd::Dead),
                 Ok(Some(Err(error))) => return Ok(self.left(&error)),
                 Ok(Some(Ok(reply))) => reply,
             };
@@ -266,15 +274,15 @@ impl Follower {
                 checked = Instant::now();
                 if self.overwritten(before.record, record).await? {
                     let missed = before.missed(&self.database, record, ts);
-                    if missed.documents != Some(0) && !self.feed.send(Event::Missed(missed)).await {
-                        return Ok(Left::Over);
+                    if missed.documents != Some(0) && !self.feed.send(TailEvent::Missed(missed)).await {
+                        return Ok(CursorEnd::Over);
                     }
                 }
             }
             resumed = false;
             let batch = Batch { reply, skip };
-            if !self.feed.send(Event::Documents { database: self.database.clone(), batch }).await {
-                return Ok(Left::Over);
+            if !self.feed.send(TailEvent::Documents { database: self.database.clone(), batch }).await {
+                return Ok(CursorEnd::Over);
             }
         }
     }
@@ -294,12 +302,12 @@ impl Follower {
         Ok(oldest.is_some_and(|oldest| oldest > before.saturating_add(1) && oldest >= record))
     }
 
-    fn left(&self, error: &mongodb::error::Error) -> Left {
+    fn left(&self, error: &mongodb::error::Error) -> CursorEnd {
         // CursorNotFound, CappedPositionLost, QueryPlanKilled, CursorKilled: the collection wrapped over
         // the cursor, or is gone.
         match self.wrong(error) {
-            Error::Command { code: 43 | 136 | 175 | 237, .. } => Left::Dead,
-            error => Left::Error(error),
+            ServerError::Command { code: 43 | 136 | 175 | 237, .. } => CursorEnd::Dead,
+            error => CursorEnd::Error(error),
         }
     }
 }

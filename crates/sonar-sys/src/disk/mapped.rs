@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::threads::died;
 use super::{
-    Aim, DiskError, Done, Engine, Live, Sequence, Step, Tally, TestFile, offsets, pause_slices, requests,
+    Aim, DiskEngine, DiskError, EngineStep, Live, Sequence, StepResult, Tally, TestFile, offsets,
+    pause_slices, requests,
 };
 use crate::sys_disk::{Mapped, monotonic_ns};
 
@@ -17,7 +18,7 @@ use crate::sys_disk::{Mapped, monotonic_ns};
 pub struct Mmap {
     file: Arc<TestFile>,
     map: Mapped,
-    /// Changes made by [`Step::writes`] get another value each step.
+    /// Changes made by [`EngineStep::writes`] get another value each step.
     rounds: u8,
 }
 
@@ -33,12 +34,12 @@ impl Mmap {
     }
 }
 
-impl Engine for Mmap {
+impl DiskEngine for Mmap {
     fn name(&self) -> &'static str {
         "mmap"
     }
 
-    fn run(&mut self, step: &Step, live: &Live) -> Result<Done, DiskError> {
+    fn run(&mut self, step: &EngineStep, live: &Live) -> Result<StepResult, DiskError> {
         let offsets = offsets(step, self.file.bytes())?;
         let sequence = Sequence::default();
         self.rounds = self.rounds.wrapping_add(1);
@@ -52,7 +53,7 @@ impl Engine for Mmap {
             let mut failure = None;
             for number in 0..step.in_flight {
                 let aim = Aim::new(offsets, step, number, sequence_ref);
-                let worker = Worker { map, step, live, number, value };
+                let worker = MappedWorker { map, step, live, number, value };
                 match thread::Builder::new()
                     .name("disk".into())
                     .stack_size(128 << 10)
@@ -75,7 +76,7 @@ impl Engine for Mmap {
             let flushes = flusher.map(|thread| thread.join().unwrap_or_else(|_| Err(died())));
             (failure.map_or_else(|| results.into_iter().collect(), Err), flushes)
         });
-        let mut done = Done::merge(results?);
+        let mut done = StepResult::merge(results?);
         if let Some(flushes) = flushes {
             done.flushes = flushes?;
         }
@@ -106,16 +107,16 @@ fn sync(map: &Mapped, delay: Duration, live: &Live, over: &AtomicBool) -> Result
 }
 
 /// One thread.
-struct Worker<'a> {
+struct MappedWorker<'a> {
     map: &'a Mapped,
-    step: &'a Step,
+    step: &'a EngineStep,
     live: &'a Live,
     number: u32,
     /// What it writes.
     value: u8,
 }
 
-impl Worker<'_> {
+impl MappedWorker<'_> {
     fn run(self, mut aim: Aim<'_>) -> Result<Tally, DiskError> {
         let Self { map, step, live, number, value } = self;
         let bytes = step.record_bytes as usize;

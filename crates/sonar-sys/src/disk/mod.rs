@@ -1,7 +1,7 @@
 //! The disk test: a file of its own, and engines that read and write it with a fixed number of requests in
 //! flight.
 //!
-//! An [`Engine`] runs one step at a time and returns what it did. It knows nothing of ramps, output or the meaning of
+//! An [`DiskEngine`] runs one step at a time and returns what it did. It knows nothing of ramps, output or the meaning of
 //! the figures. Inside the loop it allocates nothing, takes no lock, and makes no system call but those of the requests
 //! and of pauses.
 
@@ -138,7 +138,7 @@ pub enum Access {
 
 /// What one step does.
 #[derive(Copy, Clone, Debug)]
-pub struct Step {
+pub struct EngineStep {
     /// Requests in flight, 1 to [`MOST_IN_FLIGHT`].
     pub in_flight: u32,
     /// Bytes of a record, above 0 and no more than the file has.
@@ -163,7 +163,7 @@ pub struct Step {
 
 /// What an engine did in one step.
 #[derive(Clone, Debug, Default)]
-pub struct Done {
+pub struct StepResult {
     /// Reads.
     pub reads: Requests,
     /// Writes.
@@ -181,7 +181,7 @@ pub struct Done {
 }
 
 /// Runs steps on a file.
-pub trait Engine: Send {
+pub trait DiskEngine: Send {
     /// Its name, as on the command line.
     fn name(&self) -> &'static str;
 
@@ -189,18 +189,18 @@ pub trait Engine: Send {
     ///
     /// # Errors
     /// The first request that failed; others in flight are waited for.
-    fn run(&mut self, step: &Step, live: &Live) -> Result<Done, DiskError>;
+    fn run(&mut self, step: &EngineStep, live: &Live) -> Result<StepResult, DiskError>;
 }
 
 /// On a cache line of its own, so that threads do not wait for each other.
 #[repr(align(128))]
 #[derive(Debug, Default)]
-struct Line(AtomicU64);
+struct CacheLine(AtomicU64);
 
 /// What can be seen of a step while it runs, and the way to end it. One writer for each place.
 #[derive(Debug)]
 pub struct Live {
-    operations: Box<[Line]>,
+    operations: Box<[CacheLine]>,
     stop: AtomicBool,
     sync_count: AtomicU64,
     sync_ns: AtomicU64,
@@ -210,7 +210,7 @@ impl Live {
     /// For a step with `in_flight` requests.
     pub fn new(in_flight: u32) -> Self {
         Self {
-            operations: (0..in_flight.max(1)).map(|_| Line::default()).collect(),
+            operations: (0..in_flight.max(1)).map(|_| CacheLine::default()).collect(),
             stop: AtomicBool::new(false),
             sync_count: AtomicU64::new(0),
             sync_ns: AtomicU64::new(0),
@@ -280,7 +280,7 @@ impl Tally {
     }
 }
 
-impl Done {
+impl StepResult {
     /// Puts together what threads counted.
     fn merge(tallies: impl IntoIterator<Item = Tally>) -> Self {
         let mut done = Self::default();
@@ -318,12 +318,12 @@ struct Aim<'a> {
 /// Counters of sequential access. On lines of their own.
 #[derive(Default)]
 struct Sequence {
-    read: Line,
-    write: Line,
+    read: CacheLine,
+    write: CacheLine,
 }
 
 impl<'a> Aim<'a> {
-    fn new(offsets: Offsets, step: &Step, part: u32, sequence: &'a Sequence) -> Self {
+    fn new(offsets: Offsets, step: &EngineStep, part: u32, sequence: &'a Sequence) -> Self {
         Self {
             offsets,
             random: SplitMix::part(step.seed, u64::from(part)),
@@ -367,7 +367,7 @@ fn buffer_count(in_flight: u32, record_bytes: u32) -> usize {
 }
 
 /// What every engine checks before it begins.
-fn offsets(step: &Step, file_bytes: u64) -> Result<Offsets, DiskError> {
+fn offsets(step: &EngineStep, file_bytes: u64) -> Result<Offsets, DiskError> {
     let invalid = |what: &str| DiskError::Resource {
         what: what.to_owned(),
         source: io::ErrorKind::InvalidInput.into(),

@@ -4,7 +4,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use super::{
-    Aim, DiskError, Done, Engine, Live, Sequence, Step, Tally, TestFile, buffer_count, offsets, pause_slices,
+    Aim, DiskEngine, DiskError, EngineStep, Live, Sequence, StepResult, Tally, TestFile, buffer_count,
+    offsets, pause_slices,
 };
 use crate::sys_disk::{Buffers, monotonic_ns};
 
@@ -33,7 +34,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(step: &Step) -> Result<Self, DiskError> {
+    pub(super) fn new(step: &EngineStep) -> Result<Self, DiskError> {
         let count = buffer_count(step.in_flight, step.record_bytes);
         let make = |wanted: bool| {
             let count = if wanted { count } else { 1 };
@@ -55,12 +56,12 @@ impl Memory {
     }
 }
 
-impl Engine for Threads {
+impl DiskEngine for Threads {
     fn name(&self) -> &'static str {
         "threads"
     }
 
-    fn run(&mut self, step: &Step, live: &Live) -> Result<Done, DiskError> {
+    fn run(&mut self, step: &EngineStep, live: &Live) -> Result<StepResult, DiskError> {
         let offsets = offsets(step, self.file.bytes())?;
         let memory = Memory::new(step)?;
         let sequence = Sequence::default();
@@ -83,7 +84,7 @@ impl Engine for Threads {
                             return Ok(tally);
                         }
                         start_ref.wait();
-                        let worker = Worker { file, step, live, memory: memory_ref, number };
+                        let worker = ThreadWorker { file, step, live, memory: memory_ref, number };
                         let result = worker.run(aim, &mut tally);
                         if result.is_err() {
                             live.stop();
@@ -107,7 +108,7 @@ impl Engine for Threads {
             }
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(died()))).collect()
         });
-        Ok(Done { shared_buffers: !memory.own, ..Done::merge(results?) })
+        Ok(StepResult { shared_buffers: !memory.own, ..StepResult::merge(results?) })
     }
 }
 
@@ -117,15 +118,15 @@ pub(super) fn died() -> DiskError {
 }
 
 /// One thread.
-struct Worker<'a> {
+struct ThreadWorker<'a> {
     file: &'a TestFile,
-    step: &'a Step,
+    step: &'a EngineStep,
     live: &'a Live,
     memory: &'a Memory,
     number: u32,
 }
 
-impl Worker<'_> {
+impl ThreadWorker<'_> {
     fn run(self, mut aim: Aim<'_>, tally: &mut Tally) -> Result<(), DiskError> {
         let Self { file, step, live, memory, number } = self;
         let (own, bytes) = (number as usize, step.record_bytes as usize);

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::thread;
 
 use super::threads::{Memory, died};
-use super::{Aim, DiskError, Done, Engine, Live, Sequence, Step, Tally, TestFile, offsets, pause_slices};
+use super::{
+    Aim, DiskEngine, DiskError, EngineStep, Live, Sequence, StepResult, Tally, TestFile, offsets,
+    pause_slices,
+};
 use crate::sys_disk::monotonic_ns;
 use crate::sys_uring::{Completion, DiskRing, try_ring};
 
@@ -70,12 +73,12 @@ fn thread_count(in_flight: u32, most: u32) -> u32 {
     (in_flight / IN_FLIGHT_PER_THREAD).clamp(1, most)
 }
 
-impl Engine for Uring {
+impl DiskEngine for Uring {
     fn name(&self) -> &'static str {
         "uring"
     }
 
-    fn run(&mut self, step: &Step, live: &Live) -> Result<Done, DiskError> {
+    fn run(&mut self, step: &EngineStep, live: &Live) -> Result<StepResult, DiskError> {
         let offsets = offsets(step, self.file.bytes())?;
         let memory = Memory::new(step)?;
         let sequence = Sequence::default();
@@ -105,7 +108,7 @@ impl Engine for Uring {
             }
             running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(died()))).collect()
         });
-        Ok(Done { shared_buffers: !memory.own, ..Done::merge(results?) })
+        Ok(StepResult { shared_buffers: !memory.own, ..StepResult::merge(results?) })
     }
 }
 
@@ -116,7 +119,7 @@ fn share(number: u32, threads: u32, all: u32) -> u32 {
 
 /// What a slot waits for.
 #[derive(Copy, Clone, PartialEq, Eq)]
-enum Stage {
+enum RequestStage {
     Read,
     Write,
     Flush,
@@ -124,9 +127,9 @@ enum Stage {
 }
 
 /// One of those in flight.
-struct Slot<'a> {
+struct RequestSlot<'a> {
     aim: Aim<'a>,
-    stage: Stage,
+    stage: RequestStage,
     /// Pauses between two rounds, and how many are still to come in this one.
     slices: u32,
     slices_left: u32,
@@ -146,7 +149,7 @@ struct Round {
 /// One thread.
 struct Submitter<'a> {
     file: &'a TestFile,
-    step: &'a Step,
+    step: &'a EngineStep,
     live: &'a Live,
     memory: &'a Memory,
     /// Its place in [`Live`].
@@ -172,9 +175,16 @@ impl Submitter<'_> {
         let now = monotonic_ns();
         (tally.begin_ns, tally.end_ns) = (now, now);
         let end = now.saturating_add(step.duration.as_nanos() as u64);
-        let mut slots: Vec<Slot<'_>> = aims
+        let mut slots: Vec<RequestSlot<'_>> = aims
             .into_iter()
-            .map(|aim| Slot { aim, stage: Stage::Pause, slices, slices_left: 0, offset: 0, since_ns: now })
+            .map(|aim| RequestSlot {
+                aim,
+                stage: RequestStage::Pause,
+                slices,
+                slices_left: 0,
+                offset: 0,
+                since_ns: now,
+            })
             .collect();
         for (number, slot) in slots.iter_mut().enumerate() {
             self.begin_round(&mut ring, slot, self.first + number as u32, now)?;
@@ -205,7 +215,7 @@ impl Submitter<'_> {
     fn ended(
         &self,
         round: &mut Round,
-        slot: &mut Slot<'_>,
+        slot: &mut RequestSlot<'_>,
         (number, result): Completion,
     ) -> Result<bool, DiskError> {
         let step = self.step;
@@ -213,7 +223,7 @@ impl Submitter<'_> {
         let (now, stopping) = (*now, *stopping);
         let latency = now - slot.since_ns;
         match slot.stage {
-            Stage::Read => {
+            RequestStage::Read => {
                 self.check("read", slot, result)?;
                 tally.reads.latency.record(latency);
                 tally.reads.bytes += u64::from(step.record_bytes);
@@ -226,25 +236,25 @@ impl Submitter<'_> {
                     return Ok(true);
                 }
             }
-            Stage::Write => {
+            RequestStage::Write => {
                 self.check("write", slot, result)?;
                 tally.writes.latency.record(latency);
                 tally.writes.bytes += u64::from(step.record_bytes);
                 tally.end_ns = now;
                 if step.flush {
-                    (slot.stage, slot.since_ns) = (Stage::Flush, now);
+                    (slot.stage, slot.since_ns) = (RequestStage::Flush, now);
                     ring.flush(number).map_err(|source| self.resource(source))?;
                     return Ok(true);
                 }
             }
-            Stage::Flush => {
+            RequestStage::Flush => {
                 if result < 0 {
                     return Err(self.failed("fdatasync", slot, std::io::Error::from_raw_os_error(-result)));
                 }
                 tally.flushes.latency.record(latency);
                 tally.end_ns = now;
             }
-            Stage::Pause => {
+            RequestStage::Pause => {
                 if stopping {
                     return Ok(false);
                 }
@@ -263,14 +273,14 @@ impl Submitter<'_> {
     fn pause_or_begin(
         &self,
         ring: &mut DiskRing,
-        slot: &mut Slot<'_>,
+        slot: &mut RequestSlot<'_>,
         number: u32,
         now: u64,
     ) -> Result<(), DiskError> {
         if slot.slices_left == 0 {
             return self.begin_round(ring, slot, number, now);
         }
-        slot.stage = Stage::Pause;
+        slot.stage = RequestStage::Pause;
         ring.pause(number).map_err(|source| self.resource(source))
     }
 
@@ -278,14 +288,14 @@ impl Submitter<'_> {
     fn begin_round(
         &self,
         ring: &mut DiskRing,
-        slot: &mut Slot<'_>,
+        slot: &mut RequestSlot<'_>,
         number: u32,
         now: u64,
     ) -> Result<(), DiskError> {
         if !self.step.reads {
             return self.begin_write(ring, slot, number, now);
         }
-        (slot.stage, slot.since_ns, slot.offset) = (Stage::Read, now, slot.aim.read());
+        (slot.stage, slot.since_ns, slot.offset) = (RequestStage::Read, now, slot.aim.read());
         ring.read(number, self.step.record_bytes, slot.offset).map_err(|source| self.resource(source))
     }
 
@@ -293,11 +303,11 @@ impl Submitter<'_> {
     fn begin_write(
         &self,
         ring: &mut DiskRing,
-        slot: &mut Slot<'_>,
+        slot: &mut RequestSlot<'_>,
         number: u32,
         now: u64,
     ) -> Result<(), DiskError> {
-        (slot.stage, slot.since_ns, slot.offset) = (Stage::Write, now, slot.aim.write());
+        (slot.stage, slot.since_ns, slot.offset) = (RequestStage::Write, now, slot.aim.write());
         if self.memory.own {
             self.memory.writes.stamp(number as usize, self.step.record_bytes as usize, now ^ slot.offset);
         }
@@ -305,7 +315,7 @@ impl Submitter<'_> {
     }
 
     #[inline]
-    fn check(&self, what: &'static str, slot: &Slot<'_>, result: i32) -> Result<(), DiskError> {
+    fn check(&self, what: &'static str, slot: &RequestSlot<'_>, result: i32) -> Result<(), DiskError> {
         if result as i64 == i64::from(self.step.record_bytes) {
             return Ok(());
         }
@@ -321,7 +331,7 @@ impl Submitter<'_> {
     }
 
     #[cold]
-    fn failed(&self, what: &'static str, slot: &Slot<'_>, source: std::io::Error) -> DiskError {
+    fn failed(&self, what: &'static str, slot: &RequestSlot<'_>, source: std::io::Error) -> DiskError {
         DiskError::Request { what, bytes: u64::from(self.step.record_bytes), offset: slot.offset, source }
     }
 

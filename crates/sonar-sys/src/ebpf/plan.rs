@@ -2,14 +2,14 @@
 
 /// Where accesses are seen.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum AttachMode {
     /// At the functions of the VFS.
     Vfs,
     /// At the system calls.
     Calls,
 }
 
-impl Way {
+impl AttachMode {
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,16 +84,16 @@ const SUBMIT: [(&str, &str); 2] = [
 ];
 
 /// Which programs are loaded.
-pub(super) struct Plan {
+pub(super) struct ProgramPlan {
     /// Their names.
     pub(super) programs: Vec<&'static str>,
     /// Optional parts that are left out.
     pub(super) without: Vec<&'static str>,
 }
 
-impl Plan {
+impl ProgramPlan {
     /// The programs that this kernel supports, without the `refused` optional parts; `None` if a required one is missing.
-    pub(super) fn new(way: Way, refused: &[&str], has: &dyn Fn(&str) -> bool) -> Option<Self> {
+    pub(super) fn new(way: AttachMode, refused: &[&str], has: &dyn Fn(&str) -> bool) -> Option<Self> {
         let (core, _) = way.programs();
         let mut plan = Self { programs: Vec::new(), without: Vec::new() };
         for (program, needs) in core.iter().chain(&PROCESSES) {
@@ -122,20 +122,21 @@ mod tests {
 
     #[test]
     fn a_part_that_is_refused_or_absent_takes_no_other_with_it() {
-        let all = Plan::new(Way::Vfs, &[], &|_| true).unwrap();
+        let all = ProgramPlan::new(AttachMode::Vfs, &[], &|_| true).unwrap();
         assert!(all.without.is_empty());
-        for part in Way::Vfs.optional_parts() {
-            let plan = Plan::new(Way::Vfs, &[part], &|_| true).unwrap();
+        for part in AttachMode::Vfs.optional_parts() {
+            let plan = ProgramPlan::new(AttachMode::Vfs, &[part], &|_| true).unwrap();
             assert_eq!(plan.without, [part]);
-            let missing = Way::Vfs.programs_of(part, &|_| true).unwrap();
+            let missing = AttachMode::Vfs.programs_of(part, &|_| true).unwrap();
             let expected: Vec<_> =
                 all.programs.iter().filter(|program| !missing.contains(program)).copied().collect();
             assert!(expected.len() < all.programs.len() && plan.programs == expected, "{part}");
         }
-        let old = Plan::new(Way::Calls, &[], &|needs| needs != "btf_trace_mm_filemap_fault").unwrap();
+        let old =
+            ProgramPlan::new(AttachMode::Calls, &[], &|needs| needs != "btf_trace_mm_filemap_fault").unwrap();
         assert_eq!(old.without, ["page faults"]);
-        let older = Plan::new(Way::Vfs, &[], &|needs| !needs.contains("uring")).unwrap();
+        let older = ProgramPlan::new(AttachMode::Vfs, &[], &|needs| !needs.contains("uring")).unwrap();
         assert_eq!(older.without, ["io_uring"]);
-        assert!(Plan::new(Way::Vfs, &[], &|needs| needs != "vfs_read").is_none());
+        assert!(ProgramPlan::new(AttachMode::Vfs, &[], &|needs| needs != "vfs_read").is_none());
     }
 }

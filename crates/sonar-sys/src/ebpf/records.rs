@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use sonar_core::Timestamp;
-use sonar_core::files::{AccessKind, Usage};
+use sonar_core::files::{AccessKind, FileUsage};
 
 use super::skeleton::types;
 use crate::sys_bpf;
@@ -71,7 +71,7 @@ pub enum ProcessChange {
 
 /// What the kernel hands on.
 #[derive(Copy, Clone, Debug)]
-pub enum Event<'a> {
+pub enum KernelEvent<'a> {
     /// A file that was not seen before.
     File {
         /// Its number, by which accesses name it until [`Tracer::release`](super::Tracer::release) gives it
@@ -128,11 +128,11 @@ pub enum Event<'a> {
 }
 
 /// The figures of a file.
-pub(super) fn usage(bytes: &[u8]) -> Option<Usage> {
+pub(super) fn usage(bytes: &[u8]) -> Option<FileUsage> {
     let sums: types::usage = sys_bpf::read(bytes)?;
     // A read that is added while this is copied may be in one figure and not yet in another.
     let known = sums.reads.saturating_sub(sums.unknown);
-    Some(Usage {
+    Some(FileUsage {
         reads: sums.reads,
         read_bytes: sums.read_bytes,
         read_ns: sums.read_ns,
@@ -171,11 +171,11 @@ macro_rules! text {
 }
 
 /// A record of the ring.
-pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<Event<'_>> {
+pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<KernelEvent<'_>> {
     match u32::from_ne_bytes(*bytes.first_chunk()?) {
         0 => {
             let access: types::access_record = sys_bpf::read(bytes)?;
-            Some(Event::Access {
+            Some(KernelEvent::Access {
                 kind: AccessKind::from_code(u8::try_from(access.kind).ok()?)?,
                 file: access.file,
                 thread: access.thread,
@@ -190,7 +190,7 @@ pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<Event<'_>> {
         1 => {
             let file: types::file_record = sys_bpf::read(bytes)?;
             let folders = bytes.get(offset_of!(types::file_record, parents)..size_of_val(&file))?;
-            Some(Event::File {
+            Some(KernelEvent::File {
                 fd: file.fd,
                 key: FileKey::from(&file.key),
                 file: file.file,
@@ -202,7 +202,7 @@ pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<Event<'_>> {
         2 => {
             let thread: types::thread_record = sys_bpf::read(bytes)?;
             let name = text!(bytes, types::thread_record, name, thread.name.len());
-            Some(Event::Thread { thread: thread.thread, process: thread.process, name })
+            Some(KernelEvent::Thread { thread: thread.thread, process: thread.process, name })
         }
         3 => {
             let process: types::process_record = sys_bpf::read(bytes)?;
@@ -212,7 +212,7 @@ pub(super) fn parse(bytes: &[u8], clock_offset_ns: u64) -> Option<Event<'_>> {
                 2 => ProcessChange::Refused,
                 _ => return None,
             };
-            Some(Event::Process { process: process.process, change })
+            Some(KernelEvent::Process { process: process.process, change })
         }
         _ => None,
     }
@@ -254,7 +254,7 @@ mod tests {
             result: -5,
             device_bytes: u64::MAX,
         };
-        let Some(Event::Access {
+        let Some(KernelEvent::Access {
             file,
             kind,
             start,
@@ -301,7 +301,7 @@ mod tests {
         record.parents[0][..3].copy_from_slice(b"net");
         record.parents[1][..4].copy_from_slice(b"4711");
         let folders = |record: &types::file_record| match parse(bytes_of(record), 0) {
-            Some(Event::File { name, pseudo, .. }) => {
+            Some(KernelEvent::File { name, pseudo, .. }) => {
                 assert_eq!(name, b"netstat");
                 pseudo.map(|pseudo| pseudo.names().map(<[u8]>::to_vec).collect::<Vec<_>>())
             }

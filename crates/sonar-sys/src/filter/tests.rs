@@ -6,11 +6,11 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::*;
-use crate::classic_bpf::machine::{Seen, run};
+use crate::classic_bpf::machine::{FilterPacket, run};
 
 /// A frame to be built: TCP unless set otherwise.
 #[derive(Clone)]
-struct Frame {
+struct FrameSpec {
     tags: Vec<(u16, u16)>,
     source: (IpAddr, u16),
     destination: (IpAddr, u16),
@@ -25,8 +25,8 @@ struct Frame {
     payload: usize,
 }
 
-fn frame(source: (&str, u16), destination: (&str, u16)) -> Frame {
-    Frame {
+fn frame(source: (&str, u16), destination: (&str, u16)) -> FrameSpec {
+    FrameSpec {
         tags: Vec::new(),
         source: (source.0.parse().unwrap(), source.1),
         destination: (destination.0.parse().unwrap(), destination.1),
@@ -39,7 +39,7 @@ fn frame(source: (&str, u16), destination: (&str, u16)) -> Frame {
     }
 }
 
-impl Frame {
+impl FrameSpec {
     fn reversed(&self) -> Self {
         Self { source: self.destination, destination: self.source, ..self.clone() }
     }
@@ -91,7 +91,7 @@ impl Frame {
         if self.source.0.is_ipv4() { 0x0800 } else { 0x86dd }
     }
 
-    fn ethernet(&self) -> Seen {
+    fn ethernet(&self) -> FilterPacket {
         let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         for (ethertype, tci) in &self.tags {
             bytes.extend(ethertype.to_be_bytes());
@@ -101,19 +101,26 @@ impl Frame {
         let network = bytes.len();
         bytes.extend(self.packet());
         let protocol = self.tags.first().map_or(self.ethertype(), |tag| tag.0);
-        Seen { bytes, network, protocol, hardware: libc::ARPHRD_ETHER, interface: 2, ..Seen::default() }
+        FilterPacket {
+            bytes,
+            network,
+            protocol,
+            hardware: libc::ARPHRD_ETHER,
+            interface: 2,
+            ..FilterPacket::default()
+        }
     }
 
-    fn on(&self, hardware: u16, header: &[u8]) -> Seen {
+    fn on(&self, hardware: u16, header: &[u8]) -> FilterPacket {
         let mut bytes = header.to_vec();
         bytes.extend(self.packet());
-        Seen {
+        FilterPacket {
             bytes,
             network: header.len(),
             protocol: self.ethertype(),
             hardware,
             interface: 2,
-            ..Seen::default()
+            ..FilterPacket::default()
         }
     }
 
@@ -127,11 +134,11 @@ const S4: &str = "10.9.8.7";
 const C6: &str = "2001:db8::1:2:3";
 const S6: &str = "2001:db8:5::9";
 
-fn port(first: u16, last: u16) -> Filter {
-    Filter { ports: vec![first..=last], ..Filter::default() }
+fn port(first: u16, last: u16) -> PacketFilter {
+    PacketFilter { ports: vec![first..=last], ..PacketFilter::default() }
 }
 
-fn program(filter: &Filter) -> Vec<Instruction> {
+fn program(filter: &PacketFilter) -> Vec<Instruction> {
     filter.assemble(&Scope::default()).unwrap()
 }
 
@@ -150,9 +157,9 @@ fn every_layout_of_a_tcp_packet_is_recognised() {
             vec![(0x88a8, 7), (0x8100, 8)],
             vec![(0x8100, 7), (0x8100, 8)],
         ] {
-            layouts.push(Frame { tags, ..plain.clone() });
+            layouts.push(FrameSpec { tags, ..plain.clone() });
         }
-        layouts.push(Frame { ip_options: 10, tcp_options: 10, ..plain.clone() });
+        layouts.push(FrameSpec { ip_options: 10, tcp_options: 10, ..plain.clone() });
         for extensions in [
             vec![(0, 8)],
             vec![(60, 24)],
@@ -163,7 +170,7 @@ fn every_layout_of_a_tcp_packet_is_recognised() {
             // More than the program looks through: handed over unseen.
             vec![(0, 8), (43, 8), (60, 8)],
         ] {
-            layouts.push(Frame { extensions, ..plain.clone() });
+            layouts.push(FrameSpec { extensions, ..plain.clone() });
         }
     }
     for layout in layouts {
@@ -186,15 +193,15 @@ fn what_was_not_asked_for_is_dropped() {
         ("another port", frame((C4, 40000), (S4, 27020))),
         ("another port", frame((C4, 27016), (S4, 27016))),
         ("another port", frame((C6, 40000), (S6, 27016))),
-        ("UDP", Frame { protocol: 17, ..plain.clone() }),
-        ("UDP", Frame { protocol: 17, ..v6.clone() }),
-        ("ICMPv6 behind hop-by-hop", Frame { protocol: 58, extensions: vec![(0, 8)], ..v6.clone() }),
-        ("a later fragment", Frame { fragment: 1, ..plain.clone() }),
-        ("a later fragment", Frame { fragment: 0x1000, ..plain.clone() }),
-        ("a later fragment", Frame { fragment: 0x3000, ..plain.clone() }),
-        ("a later fragment", Frame { fragment: 1, extensions: vec![(44, 8)], ..v6.clone() }),
-        ("three tags", Frame { tags: vec![(0x8100, 1); 3], ..plain.clone() }),
-        ("ESP", Frame { protocol: 50, ..v6.clone() }),
+        ("UDP", FrameSpec { protocol: 17, ..plain.clone() }),
+        ("UDP", FrameSpec { protocol: 17, ..v6.clone() }),
+        ("ICMPv6 behind hop-by-hop", FrameSpec { protocol: 58, extensions: vec![(0, 8)], ..v6.clone() }),
+        ("a later fragment", FrameSpec { fragment: 1, ..plain.clone() }),
+        ("a later fragment", FrameSpec { fragment: 0x1000, ..plain.clone() }),
+        ("a later fragment", FrameSpec { fragment: 0x3000, ..plain.clone() }),
+        ("a later fragment", FrameSpec { fragment: 1, extensions: vec![(44, 8)], ..v6.clone() }),
+        ("three tags", FrameSpec { tags: vec![(0x8100, 1); 3], ..plain.clone() }),
+        ("ESP", FrameSpec { protocol: 50, ..v6.clone() }),
     ] {
         for seen in
             [frame.ethernet(), frame.on(libc::ARPHRD_NONE, &[]), frame.on(libc::ARPHRD_INFINIBAND, &[0; 24])]
@@ -217,24 +224,26 @@ fn what_was_not_asked_for_is_dropped() {
 
 #[test]
 fn a_first_fragment_is_kept() {
-    let more_fragments = Frame { fragment: 0x2000, ..frame((C4, 40000), (S4, 27017)) };
+    let more_fragments = FrameSpec { fragment: 0x2000, ..frame((C4, 40000), (S4, 27017)) };
     assert_eq!(run(&program(&port(27017, 27017)), &more_fragments.ethernet()), WHOLE);
 }
 
 #[test]
 fn without_ports_every_tcp_packet_is_kept() {
-    let program = program(&Filter::default());
+    let program = program(&PacketFilter::default());
     assert_eq!(run(&program, &frame((C4, 1), (S4, 2)).ethernet()), WHOLE);
     assert_eq!(run(&program, &frame((C6, 1), (S6, 2)).ethernet()), WHOLE);
-    assert_eq!(run(&program, &Frame { protocol: 17, ..frame((C6, 1), (S6, 2)) }.ethernet()), 0);
+    assert_eq!(run(&program, &FrameSpec { protocol: 17, ..frame((C6, 1), (S6, 2)) }.ethernet()), 0);
 }
 
 #[test]
 fn ports_are_asked_for_in_any_order_and_number() {
     assert_eq!(merged(&[5..=9, 1..=2, 3..=3, 8..=20, 30..=30]), [1..=3, 5..=20, 30..=30]);
     assert_eq!(merged(&[0..=65535, 9..=9]), [0..=65535]);
-    let odd = Filter { ports: (0..600).map(|n| 2 * n + 1..=2 * n + 1).collect(), ..Filter::default() };
-    let ranges = Filter { ports: (0..400).map(|n| 10 * n..=10 * n + 4).collect(), ..Filter::default() };
+    let odd =
+        PacketFilter { ports: (0..600).map(|n| 2 * n + 1..=2 * n + 1).collect(), ..PacketFilter::default() };
+    let ranges =
+        PacketFilter { ports: (0..400).map(|n| 10 * n..=10 * n + 4).collect(), ..PacketFilter::default() };
     for (filter, wanted) in
         [(&odd, (|p| p % 2 == 1 && p < 1200) as fn(u16) -> bool), (&ranges, |p| p % 10 < 5 && p < 4000)]
     {
@@ -245,7 +254,8 @@ fn ports_are_asked_for_in_any_order_and_number() {
             assert_eq!(run(&program, &frame((S6, p), (C6, 60000)).ethernet()), expected, "{p}");
         }
     }
-    let too_many = Filter { ports: (0..4000).map(|n| 2 * n..=2 * n).collect(), ..Filter::default() };
+    let too_many =
+        PacketFilter { ports: (0..4000).map(|n| 2 * n..=2 * n).collect(), ..PacketFilter::default() };
     assert!(matches!(
         too_many.assemble(&Scope::default()),
         Err(FilterError::TooLong { instructions: 4097.. })
@@ -264,24 +274,24 @@ fn interfaces_and_loopback_twins() {
         (1, libc::ARPHRD_LOOPBACK, libc::PACKET_OUTGOING, false),
         (2, libc::ARPHRD_ETHER, libc::PACKET_HOST, false),
     ] {
-        let seen = Seen { interface, hardware, packet_type: u32::from(packet_type), ..seen.clone() };
+        let seen = FilterPacket { interface, hardware, packet_type: u32::from(packet_type), ..seen.clone() };
         assert_eq!(run(&program, &seen) > 0, kept, "{interface} {hardware} {packet_type}");
     }
 }
 
 #[test]
 fn replies_are_cut_behind_their_headers() {
-    let filter = Filter { snap_replies: Some(64), ..port(27017, 27019) };
+    let filter = PacketFilter { snap_replies: Some(64), ..port(27017, 27019) };
     let program = program(&filter);
     let request = frame((C4, 40000), (S4, 27017));
     assert_eq!(run(&program, &request.ethernet()), WHOLE);
     assert_eq!(run(&program, &request.reversed().ethernet()), 14 + 20 + 20 + 64);
-    let options = Frame { ip_options: 3, tcp_options: 3, ..request.reversed() };
+    let options = FrameSpec { ip_options: 3, tcp_options: 3, ..request.reversed() };
     assert_eq!(run(&program, &options.ethernet()), 14 + 32 + 32 + 64);
-    let tagged = Frame { tags: vec![(0x88a8, 1), (0x8100, 2)], ..request.reversed() };
+    let tagged = FrameSpec { tags: vec![(0x88a8, 1), (0x8100, 2)], ..request.reversed() };
     assert_eq!(run(&program, &tagged.ethernet()), 22 + 40 + 64);
     assert_eq!(run(&program, &request.reversed().on(libc::ARPHRD_PPP, &[])), 40 + 64);
-    let v6 = Frame { extensions: vec![(0, 16)], tcp_options: 3, ..frame((S6, 27018), (C6, 40000)) };
+    let v6 = FrameSpec { extensions: vec![(0, 16)], tcp_options: 3, ..frame((S6, 27018), (C6, 40000)) };
     assert_eq!(run(&program, &v6.ethernet()), 14 + 40 + 16 + 32 + 64);
     // An unknown link-layer header: room for it is left.
     let cut = run(&program, &request.reversed().on(libc::ARPHRD_INFINIBAND, &[0; 24]));
@@ -289,12 +299,12 @@ fn replies_are_cut_behind_their_headers() {
     // Who of the two is the server is not known.
     assert_eq!(run(&program, &frame((C4, 27018), (S4, 27017)).ethernet()), WHOLE);
     // The general limit is above it.
-    let short = Filter { snap_len: 100, ..filter };
+    let short = PacketFilter { snap_len: 100, ..filter };
     assert_eq!(run(&self::program(&short), &request.reversed().ethernet()), 100);
     assert_eq!(run(&self::program(&short), &request.ethernet()), 100);
-    let no_ports = Filter { snap_replies: Some(1), ..Filter::default() };
+    let no_ports = PacketFilter { snap_replies: Some(1), ..PacketFilter::default() };
     assert_eq!(no_ports.assemble(&Scope::default()).unwrap_err(), FilterError::SnapWithoutPorts);
-    let most = Filter { snap_replies: Some(u32::MAX), ..port(27017, 27017) };
+    let most = PacketFilter { snap_replies: Some(u32::MAX), ..port(27017, 27017) };
     assert!(run(&self::program(&most), &request.reversed().ethernet()) > 1 << 20);
 }
 
@@ -302,9 +312,9 @@ fn replies_are_cut_behind_their_headers() {
 fn a_sample_keeps_whole_connections() {
     let every = NonZeroU32::new(10);
     for filter in [
-        Filter { sample: every, ..port(27017, 27019) },
-        Filter { sample: every, snap_replies: Some(8), ..port(27017, 27019) },
-        Filter { sample: every, ..Filter::default() },
+        PacketFilter { sample: every, ..port(27017, 27019) },
+        PacketFilter { sample: every, snap_replies: Some(8), ..port(27017, 27019) },
+        PacketFilter { sample: every, ..PacketFilter::default() },
     ] {
         let program = program(&filter);
         for (client, server) in [(C4, S4), (C6, S6)] {
@@ -315,7 +325,7 @@ fn a_sample_keeps_whole_connections() {
                 let (source, destination) = there.ends();
                 let keep = filter.keeps(&source, &destination);
                 assert_eq!(keep, filter.keeps(&destination, &source));
-                let far = Frame { extensions: vec![(0, 8), (60, 16)], ..there.clone() };
+                let far = FrameSpec { extensions: vec![(0, 8), (60, 16)], ..there.clone() };
                 for frame in [there.reversed(), far, there] {
                     for seen in [frame.ethernet(), frame.on(libc::ARPHRD_INFINIBAND, &[0; 24])] {
                         assert_eq!(run(&program, &seen) > 0, keep, "{n}");
@@ -354,9 +364,9 @@ proptest! {
         every in prop_oneof![1u32..5, 1u32..65_537],
     ) {
         let ranges: Vec<_> = ports.iter().map(|port| *port..=*port).collect();
-        let filter = Filter { ports: ranges, sample: NonZeroU32::new(every), ..Filter::default() };
+        let filter = PacketFilter { ports: ranges, sample: NonZeroU32::new(every), ..PacketFilter::default() };
         let program = program(&filter);
-        let frame = Frame {
+        let frame = FrameSpec {
             source: (one, one_port),
             destination: (other, other_port),
             ..frame((C4, 1), (S4, 2))
@@ -378,7 +388,7 @@ fn agrees_with_tcpdump() {
         ("tcp portrange 27017-27019", port(27017, 27019), false),
         (
             "tcp port 27017 or tcp portrange 30000-30010",
-            Filter { ports: vec![30000..=30010, 27017..=27017], ..Filter::default() },
+            PacketFilter { ports: vec![30000..=30010, 27017..=27017], ..PacketFilter::default() },
             false,
         ),
         ("vlan and tcp port 27017", port(27017, 27017), true),
@@ -402,7 +412,7 @@ fn agrees_with_tcpdump() {
                         (1, 0, 0),
                     ] {
                         let tags = if tagged { vec![(0x8100, 5)] } else { Vec::new() };
-                        let frame = Frame {
+                        let frame = FrameSpec {
                             protocol,
                             ip_options,
                             fragment,

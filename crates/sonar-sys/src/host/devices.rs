@@ -77,7 +77,7 @@ pub enum DeviceKind {
 
 /// Settings of the queue of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Queue {
+pub struct DeviceQueue {
     /// The active scheduler, and all available ones.
     pub scheduler: Option<(String, Vec<String>)>,
     /// Whether the kernel considers it a rotating disk.
@@ -188,11 +188,11 @@ impl Devices {
     }
 
     /// The settings of a queue.
-    pub fn queue(&self, device: &Device) -> Queue {
+    pub fn queue(&self, device: &Device) -> DeviceQueue {
         let dir = self.block.join(&self.whole(device).name).join("queue");
         let text = |name: &str| small(&dir.join(name));
         let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
-        Queue {
+        DeviceQueue {
             scheduler: text("scheduler").map(|text| {
                 let all: Vec<String> =
                     text.split_whitespace().map(|s| s.trim_matches(['[', ']']).to_owned()).collect();
@@ -251,7 +251,7 @@ fn read_device(dir: &Path, name: &str, partition_of: Option<&str>) -> Option<Dev
 
 /// The counters of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct DeviceCounters {
     /// Major and minor number.
     pub number: (u32, u32),
     /// Its name.
@@ -264,18 +264,20 @@ pub struct Counted {
 ///
 /// # Errors
 /// The file cannot be read.
-pub(super) fn counters(proc_root: &Path) -> io::Result<Vec<Counted>> {
+pub(super) fn counters(proc_root: &Path) -> io::Result<Vec<DeviceCounters>> {
     let mut text = Vec::new();
     File::open(proc_root.join("diskstats"))?.take(16 << 20).read_to_end(&mut text)?;
     let text = String::from_utf8_lossy(&text);
     let lines = text.lines().filter_map(DiskCounters::parse);
-    Ok(lines.map(|(number, name, counters)| Counted { number, name: name.to_owned(), counters }).collect())
+    Ok(lines
+        .map(|(number, name, counters)| DeviceCounters { number, name: name.to_owned(), counters })
+        .collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Tree;
+    use crate::tree::TempTree;
 
     fn names(devices: &[&Device]) -> Vec<String> {
         devices.iter().map(|device| device.name.clone()).collect()
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_volume_is_followed_down_to_its_disks() {
-        let tree = Tree::new(
+        let tree = TempTree::new(
             "stack",
             &[
                 ("block/sda/dev", "8:0\n"),
@@ -331,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_is_no_table_has_no_counters() {
-        let tree = Tree::new("tables", &[("diskstats", "no\n")]);
+        let tree = TempTree::new("tables", &[("diskstats", "no\n")]);
         assert!(counters(&tree.0).unwrap().is_empty());
     }
 }

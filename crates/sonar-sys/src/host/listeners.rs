@@ -14,7 +14,7 @@ use super::Host;
 
 /// Which processes to search.
 #[derive(Copy, Clone, Debug)]
-pub struct Search<'a> {
+pub struct ListenerSearch<'a> {
     /// Names of programs.
     pub names: &'a [&'a str],
     /// Options that are followed by a port (`--port 27018` or `--port=27018`).
@@ -31,12 +31,12 @@ pub struct Listener {
     /// Address and port; the unspecified address means all of the process's network namespace.
     pub address: SocketAddr,
     /// How it was found.
-    pub origin: Origin,
+    pub origin: ListenerOrigin,
 }
 
 /// How a port was found.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum ListenerOrigin {
     /// The process has the listening socket open.
     Socket,
     /// The port is known from the command line only.
@@ -45,14 +45,14 @@ pub enum Origin {
 
 /// Listeners, and processes that could not be inspected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundListeners {
     /// Every listener, by process.
     pub listeners: Vec<Listener>,
     /// Processes of those names whose ports are unknown, or known from the command line only.
     pub incomplete: Vec<Incomplete>,
 }
 
-impl Found {
+impl FoundListeners {
     /// The ports, each once, in order.
     pub fn ports(&self) -> Vec<u16> {
         let ports: BTreeSet<u16> = self.listeners.iter().map(|listener| listener.address.port()).collect();
@@ -76,10 +76,10 @@ pub struct Incomplete {
 const STATE_LISTEN: &str = "0A";
 
 /// Searches every process of the host; one that ends meanwhile is left out. Fails only if processes cannot be listed.
-pub(super) fn find(host: &Host, search: Search<'_>) -> io::Result<Found> {
+pub(super) fn find(host: &Host, search: ListenerSearch<'_>) -> io::Result<FoundListeners> {
     fs::read_dir(host.path("proc"))?;
-    let mut found = Found::default();
-    let mut tables: HashMap<String, Table> = HashMap::new();
+    let mut found = FoundListeners::default();
+    let mut tables: HashMap<String, SocketTable> = HashMap::new();
     for process in host.processes(search.names) {
         let (pid, name, arguments, directory) =
             (process.pid, process.name.clone(), &process.arguments, process.folder());
@@ -91,7 +91,7 @@ pub(super) fn find(host: &Host, search: Search<'_>) -> io::Result<Found> {
                     pid,
                     name: name.clone(),
                     address: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
-                    origin: Origin::CommandLine,
+                    origin: ListenerOrigin::CommandLine,
                 }));
                 let reason = format!("its open files cannot be read ({})", brief(&error));
                 found.incomplete.push(Incomplete { pid, name, reason });
@@ -101,7 +101,7 @@ pub(super) fn find(host: &Host, search: Search<'_>) -> io::Result<Found> {
         // Processes of one network namespace share a table, which can be long.
         let namespace = fs::read_link(directory.join("ns/net"))
             .map_or_else(|_| format!("process {pid}"), |namespace| namespace.to_string_lossy().into_owned());
-        let table = tables.entry(namespace).or_insert_with(|| Table::read(&directory.join("net")));
+        let table = tables.entry(namespace).or_insert_with(|| SocketTable::read(&directory.join("net")));
         if let Some(reason) = &table.failure {
             found.incomplete.push(Incomplete { pid, name: name.clone(), reason: reason.clone() });
         }
@@ -111,7 +111,7 @@ pub(super) fn find(host: &Host, search: Search<'_>) -> io::Result<Found> {
                     pid,
                     name: name.clone(),
                     address: *address,
-                    origin: Origin::Socket,
+                    origin: ListenerOrigin::Socket,
                 });
             }
         }
@@ -134,7 +134,7 @@ pub(super) fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
         // Without permission to see which one it is, it may be one that was read already: then it is read again.
         let namespace = fs::read_link(entry.path().join("ns/net")).ok();
         if namespace.is_none_or(|namespace| namespaces.insert(namespace)) {
-            let table = Table::read(&entry.path().join("net"));
+            let table = SocketTable::read(&entry.path().join("net"));
             tables_read += usize::from(table.failure.is_none());
             ports.extend(table.listening.values().map(SocketAddr::port));
         }
@@ -184,13 +184,13 @@ fn ports_of<'a>(arguments: &'a [String], options: &'a [&str]) -> impl Iterator<I
 
 /// The listening sockets of a network namespace.
 #[derive(Default)]
-struct Table {
+struct SocketTable {
     /// By inode.
     listening: BTreeMap<u64, SocketAddr>,
     failure: Option<String>,
 }
 
-impl Table {
+impl SocketTable {
     fn read(directory: &Path) -> Self {
         let mut table = Self::default();
         for file in ["tcp", "tcp6"] {
@@ -254,12 +254,13 @@ mod tests {
 
     use super::*;
 
-    const SEARCH: Search<'_> = Search { names: &["mongod", "mongos"], port_options: &["--port"] };
+    const SEARCH: ListenerSearch<'_> =
+        ListenerSearch { names: &["mongod", "mongos"], port_options: &["--port"] };
 
     /// A tree like /proc, removed at the end.
-    struct Tree(PathBuf);
+    struct SocketTree(PathBuf);
 
-    impl Tree {
+    impl SocketTree {
         fn new(name: &str) -> Self {
             let root = std::env::temp_dir().join(format!("sonar-sys-{name}-{}", std::process::id()));
             fs::create_dir_all(&root).unwrap();
@@ -278,7 +279,7 @@ mod tests {
         }
     }
 
-    impl Drop for Tree {
+    impl Drop for SocketTree {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -302,14 +303,14 @@ mod tests {
         }
     }
 
-    fn listener(pid: u32, name: &str, address: &str, origin: Origin) -> Listener {
+    fn listener(pid: u32, name: &str, address: &str, origin: ListenerOrigin) -> Listener {
         Listener { pid, name: name.into(), address: address.parse().unwrap(), origin }
     }
 
     #[test]
     #[cfg(target_endian = "little")]
     fn sockets_are_matched_with_the_listening_ones_of_their_namespace() {
-        let tree = Tree::new("sockets");
+        let tree = SocketTree::new("sockets");
         let server = tree.process(10, "mongod", &["/usr/bin/mongod", "--config", "/etc/mongod.conf"]);
         open_sockets(&server, &[100, 101, 102]);
         let table = [
@@ -335,9 +336,9 @@ mod tests {
         assert_eq!(
             found.listeners,
             [
-                listener(10, "mongod", "127.0.0.1:27017", Origin::Socket),
-                listener(10, "mongod", "[::1]:27034", Origin::Socket),
-                listener(20, "mongos", "0.0.0.0:27001", Origin::Socket),
+                listener(10, "mongod", "127.0.0.1:27017", ListenerOrigin::Socket),
+                listener(10, "mongod", "[::1]:27034", ListenerOrigin::Socket),
+                listener(20, "mongos", "0.0.0.0:27001", ListenerOrigin::Socket),
             ]
         );
         assert_eq!(found.incomplete, []);
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn without_permission_the_command_line_counts_and_the_result_says_so() {
-        let tree = Tree::new("cmdline");
+        let tree = SocketTree::new("cmdline");
         for (pid, arguments) in [
             (1, ["mongod", "--port", "27018"].as_slice()),
             (2, &["/opt/mongod", "--replSet", "--port=27019"]),
@@ -360,8 +361,8 @@ mod tests {
         assert_eq!(
             found.listeners,
             [
-                listener(1, "mongod", "0.0.0.0:27018", Origin::CommandLine),
-                listener(2, "mongod", "0.0.0.0:27019", Origin::CommandLine),
+                listener(1, "mongod", "0.0.0.0:27018", ListenerOrigin::CommandLine),
+                listener(2, "mongod", "0.0.0.0:27019", ListenerOrigin::CommandLine),
             ]
         );
         assert_eq!(found.incomplete.iter().map(|i| i.pid).collect::<Vec<_>>(), [1, 2, 3]);
@@ -370,7 +371,7 @@ mod tests {
 
     #[test]
     fn broken_tables_are_skipped() {
-        let tree = Tree::new("lies");
+        let tree = SocketTree::new("lies");
         let server = tree.process(10, "mongod", &[]);
         open_sockets(&server, &[1, 2, 3]);
         let lies = ["\n", "0: 1 2 0A\n", "\u{fffd}\u{fffd} 0100007F\n"].concat()
@@ -393,7 +394,7 @@ mod tests {
         let v6 = TcpListener::bind("[::1]:0").ok();
         let executable = std::env::current_exe().unwrap();
         let name = executable.file_name().unwrap().to_str().unwrap();
-        let found = find(&Host::live(), Search { names: &[name], port_options: &[] }).unwrap();
+        let found = find(&Host::live(), ListenerSearch { names: &[name], port_options: &[] }).unwrap();
         let mine: Vec<_> =
             found.listeners.iter().filter(|l| l.pid == std::process::id()).map(|l| l.address).collect();
         assert!(mine.contains(&v4.local_addr().unwrap()), "{found:?}");

@@ -21,8 +21,8 @@ use std::time::Duration;
 use rustix::param::clock_ticks_per_second;
 use sonar_core::disk::KernelBytes;
 
-use self::devices::{Counted, Devices};
-use self::listeners::{Found, Search};
+use self::devices::{DeviceCounters, Devices};
+use self::listeners::{FoundListeners, ListenerSearch};
 use self::mounts::Mount;
 use self::process::{Process, Stat};
 
@@ -140,7 +140,7 @@ impl Host {
     ///
     /// # Errors
     /// `/proc/diskstats` cannot be read.
-    pub fn disk_counters(&self) -> io::Result<Vec<Counted>> {
+    pub fn disk_counters(&self) -> io::Result<Vec<DeviceCounters>> {
         devices::counters(&self.proc_root)
     }
 
@@ -156,7 +156,7 @@ impl Host {
     ///
     /// # Errors
     /// Processes cannot be listed.
-    pub fn listeners(&self, search: Search<'_>) -> io::Result<Found> {
+    pub fn listeners(&self, search: ListenerSearch<'_>) -> io::Result<FoundListeners> {
         listeners::find(self, search)
     }
 
@@ -253,7 +253,7 @@ fn duration(ticks: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Tree;
+    use crate::tree::TempTree;
 
     fn ticks(count: u64) -> Duration {
         Duration::from_nanos(count * 1_000_000_000 / clock_ticks_per_second())
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_read_in_its_folder_and_nowhere_else() {
-        let tree = Tree::new(
+        let tree = TempTree::new(
             "host",
             &[
                 ("proc/sys/kernel/hostname", "db1\n"),

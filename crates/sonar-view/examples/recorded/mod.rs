@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sonar_core::time::NS_PER_S;
 use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
-use sonar_decode::capture_file::{Parser, Step};
+use sonar_decode::capture_file::{CaptureParser, Step};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
 
 struct Open(Window);
@@ -23,7 +23,7 @@ pub fn windows(gzipped: &[u8]) -> io::Result<Vec<Window>> {
     let mut bytes = Vec::new();
     flate2::read::MultiGzDecoder::new(gzipped).read_to_end(&mut bytes)?;
     let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
-    let (mut parser, mut clock, mut rest) = (Parser::new(), WindowClock::new(NS_PER_S), &bytes[..]);
+    let (mut parser, mut clock, mut rest) = (CaptureParser::new(), WindowClock::new(NS_PER_S), &bytes[..]);
     let (mut windows, mut counted, mut last) = (Vec::new(), Coverage::default(), Timestamp::default());
     let mut open: Option<Open> = None;
     let mut close = |mut window: Window, decoder: &Decoder, in_flight, end: Timestamp| {

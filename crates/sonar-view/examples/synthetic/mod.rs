@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use sonar_core::operation::{ErrorCodes, InFlight, Opcode, Statement};
+use sonar_core::operation::{ErrorCodes, InFlightOperations, Opcode, Statement};
 use sonar_core::time::NS_PER_S;
 use sonar_core::window::WindowSettings;
 use sonar_core::{
@@ -268,7 +268,7 @@ impl Workload {
         window.end = start.plus_ns(NS_PER_S);
         window.coverage.frames = self.calls % 977 + 6_000;
         window.coverage.frames_decoded = window.coverage.frames;
-        window.in_flight.push(InFlight {
+        window.in_flight.push(InFlightOperations {
             server: server(),
             role: Role::Served,
             class: Class::User,

@@ -87,7 +87,7 @@ impl RowPair<'_> {
 }
 
 /// Everything that two digests have.
-pub struct Comparison<'a> {
+pub struct DigestComparison<'a> {
     /// All rows, those that matter most first.
     pub pairs: Vec<RowPair<'a>>,
     /// The operations of both, taken together.
@@ -98,7 +98,7 @@ pub struct Comparison<'a> {
 
 /// What one side of a comparison is.
 #[derive(Clone, Debug)]
-pub struct Side {
+pub struct ComparedSide {
     /// What it is called: the path of its file.
     pub name: String,
     /// The host that it is of, where that is known.
@@ -122,7 +122,7 @@ fn key(row: &Row) -> String {
     }
 }
 
-impl<'a> Comparison<'a> {
+impl<'a> DigestComparison<'a> {
     /// Compares. Rows must be made by the same thing in both. `same_clock`: latencies of both are of one
     /// kind of source and may be set beside each other.
     /// `whole`: A and B have all of their rows; what one lacks is not new or gone otherwise.
@@ -203,9 +203,9 @@ fn judge(pairs: &mut [RowPair<'_>]) {
 }
 
 /// A line for each side: how many operations, from when to when, where from.
-fn heads(comparison: &Comparison<'_>, sides: &[Side; 2]) -> [String; 2] {
-    let head = |letter: char, side: &Side, totals: &Figures| {
-        let Side { name, source, zone, .. } = side;
+fn heads(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2]) -> [String; 2] {
+    let head = |letter: char, side: &ComparedSide, totals: &Figures| {
+        let ComparedSide { name, source, zone, .. } = side;
         format!(
             "{letter}: {} operations of a {} from {} to {}: {name}",
             Count(totals.calls as f64),
@@ -218,14 +218,14 @@ fn heads(comparison: &Comparison<'_>, sides: &[Side; 2]) -> [String; 2] {
 }
 
 /// Rows that did not change, and of these the ones that only one of both has.
-fn unchanged(comparison: &Comparison<'_>) -> (usize, usize) {
+fn unchanged(comparison: &DigestComparison<'_>) -> (usize, usize) {
     let same = comparison.pairs.iter().filter(|pair| pair.verdict == Change::Same);
     let in_one = same.clone().filter(|pair| pair.a.is_none() || pair.b.is_none()).count();
     (same.count(), in_one)
 }
 
 /// How many rows changed, and how many did not.
-fn outcome(comparison: &Comparison<'_>) -> String {
+fn outcome(comparison: &DigestComparison<'_>) -> String {
     let (same, few) = unchanged(comparison);
     let unknown = match comparison.not_compared {
         0 => String::new(),
@@ -243,8 +243,8 @@ fn outcome(comparison: &Comparison<'_>) -> String {
 /// # Errors
 /// Those of `out`.
 pub fn text(
-    comparison: &Comparison<'_>,
-    sides: &[Side; 2],
+    comparison: &DigestComparison<'_>,
+    sides: &[ComparedSide; 2],
     width: Option<usize>,
     out: impl Write,
 ) -> io::Result<()> {
@@ -292,7 +292,7 @@ pub fn text(
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json(comparison: &Comparison<'_>, sides: &[Side; 2], out: impl Write) -> io::Result<()> {
+pub fn json(comparison: &DigestComparison<'_>, sides: &[ComparedSide; 2], out: impl Write) -> io::Result<()> {
     let (unchanged, unchanged_in_one) = unchanged(comparison);
     let document = json!({
         "schema": SCHEMA,
@@ -310,7 +310,7 @@ pub fn json(comparison: &Comparison<'_>, sides: &[Side; 2], out: impl Write) -> 
     kit::json::line(&document, out)
 }
 
-fn side(side: &Side, totals: &Figures) -> Value {
+fn side(side: &ComparedSide, totals: &Figures) -> Value {
     json!({
         "name": side.name,
         "host": side.host,

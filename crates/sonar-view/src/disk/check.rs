@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde_json::json;
-use sonar_core::disk::check::{Finding, Grade};
+use sonar_core::disk::check::{CheckFinding, Grade};
 
 use super::run::SCHEMA;
 use crate::kit::escape;
@@ -16,7 +16,7 @@ pub struct CheckReport {
     /// How it was found, or why not.
     pub about: String,
     /// The lines.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
     /// What could not be seen, and what it would take.
     pub unseen: Vec<String>,
 }
@@ -32,7 +32,7 @@ impl CheckReport {
     /// # Errors
     /// Those of `out`.
     pub fn json(&self, out: impl io::Write) -> io::Result<()> {
-        let finding = |finding: &Finding| {
+        let finding = |finding: &CheckFinding| {
             json!({
                 "name": finding.name,
                 "verdict": finding.grade.name(),

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use sonar_core::disk::compare::{Ratio, ratio};
+use sonar_core::disk::compare::{RateRatio, ratio};
 
-use super::run::{Run, SCHEMA, Step};
+use super::run::{BenchReport, SCHEMA, StepJson};
 use super::text::place;
-use crate::kit::{self, About, Count, Fitting, Heading, Nanos, Table, escape, or_unknown};
+use crate::kit::{self, About, Count, Fitting, Heading, Nanos, TextTable, escape, or_unknown};
 
 /// Two runs.
 #[derive(Clone, Debug, Serialize)]
@@ -43,21 +43,21 @@ pub struct StepPair {
 
 /// The JSON document.
 #[derive(Serialize)]
-struct Document<'a> {
+struct DiskComparisonJson<'a> {
     #[serde(flatten)]
     comparison: &'a RunComparison,
     about: About,
     /// What the table means, a sentence each.
     words: Vec<String>,
     /// A and B.
-    runs: [&'a Run; 2],
+    runs: [&'a BenchReport; 2],
 }
 
-fn p99(step: &Step) -> Option<u64> {
+fn p99(step: &StepJson) -> Option<u64> {
     step.kinds().next().and_then(|(_, kind)| kind.latency_ns.p99)
 }
 
-fn verdict(ratio: &Ratio) -> &'static str {
+fn verdict(ratio: &RateRatio) -> &'static str {
     match (ratio.differs(), ratio.ratio > 1.0) {
         (false, _) => "neither",
         (true, true) => "B",
@@ -67,8 +67,8 @@ fn verdict(ratio: &Ratio) -> &'static str {
 
 impl RunComparison {
     /// Compares two runs; `names` are what they are called.
-    pub fn new(a: &Run, b: &Run, names: [String; 2]) -> Self {
-        let floats = |step: &Step| step.per_second.iter().map(|n| *n as f64).collect::<Vec<_>>();
+    pub fn new(a: &BenchReport, b: &BenchReport, names: [String; 2]) -> Self {
+        let floats = |step: &StepJson| step.per_second.iter().map(|n| *n as f64).collect::<Vec<_>>();
         let steps = a
             .steps
             .iter()
@@ -88,8 +88,8 @@ impl RunComparison {
         Self { schema: SCHEMA, kind: "disk_compare", names, steps, differences: differences(a, b) }
     }
 
-    fn table(&self) -> Table {
-        let mut table = Table::new(&[
+    fn table(&self) -> TextTable {
+        let mut table = TextTable::new(&[
             Heading::figure("in flight", 0),
             Heading::figure("A ops/s", 0),
             Heading::figure("B ops/s", 0),
@@ -150,16 +150,19 @@ impl RunComparison {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn json(&self, a: &Run, b: &Run, out: impl io::Write) -> io::Result<()> {
+    pub fn json(&self, a: &BenchReport, b: &BenchReport, out: impl io::Write) -> io::Result<()> {
         let about = About::new(None, self.names.to_vec(), None);
-        kit::json::line(&Document { comparison: self, about, words: self.words(), runs: [a, b] }, out)
+        kit::json::line(
+            &DiskComparisonJson { comparison: self, about, words: self.words(), runs: [a, b] },
+            out,
+        )
     }
 
     /// As text.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn text<W: Write>(&self, a: &Run, b: &Run, out: &mut Fitting<W>) -> io::Result<()> {
+    pub fn text<W: Write>(&self, a: &BenchReport, b: &BenchReport, out: &mut Fitting<W>) -> io::Result<()> {
         for (letter, name, run) in [("A", &self.names[0], a), ("B", &self.names[1], b)] {
             writeln!(out, "{letter}  {}", escape(name))?;
             for line in place(run) {
@@ -174,7 +177,7 @@ impl RunComparison {
     }
 }
 
-fn differences(a: &Run, b: &Run) -> Vec<String> {
+fn differences(a: &BenchReport, b: &BenchReport) -> Vec<String> {
     let (x, y) = (&a.settings, &b.settings);
     let mut found = Vec::new();
     let mut note = |name: &str, left: String, right: String| {
@@ -200,14 +203,14 @@ fn differences(a: &Run, b: &Run) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn run(rates: &[(u32, [u64; 4])]) -> Run {
-        let steps = rates.iter().map(|(in_flight, per_second)| Step {
+    fn run(rates: &[(u32, [u64; 4])]) -> BenchReport {
+        let steps = rates.iter().map(|(in_flight, per_second)| StepJson {
             in_flight: *in_flight,
             operations_per_second: per_second.iter().sum::<u64>() as f64 / 4.0,
             per_second: per_second.to_vec(),
-            ..Step::default()
+            ..StepJson::default()
         });
-        Run { steps: steps.collect(), ..Run::default() }
+        BenchReport { steps: steps.collect(), ..BenchReport::default() }
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use serde::Serialize;
 use sonar_core::disk::estimate::{Work, duration_ns};
 
-use super::run::Run;
-use crate::kit::{Bytes, Count, Fitting, Heading, Nanos, Table};
+use super::run::BenchReport;
+use crate::kit::{Bytes, Count, Fitting, Heading, Nanos, TextTable};
 
 /// One way to read it all.
 #[derive(Clone, Debug, Serialize, PartialEq)]
-pub struct Way {
+pub struct ReadMethod {
     /// What is done.
     pub name: String,
     /// What it was taken from.
@@ -39,11 +39,11 @@ pub struct Estimate {
     /// Bytes in all.
     pub bytes: u64,
     /// What it takes.
-    pub ways: Vec<Way>,
+    pub ways: Vec<ReadMethod>,
 }
 
 impl Estimate {
-    fn of(work: &Work, ways: Vec<Way>) -> Self {
+    fn of(work: &Work, ways: Vec<ReadMethod>) -> Self {
         Self {
             schema: super::run::SCHEMA,
             kind: "disk_estimate",
@@ -57,7 +57,7 @@ impl Estimate {
 
     /// From a rate of reads alone.
     pub fn at_rate(work: &Work, per_second: f64) -> Self {
-        let way = Way {
+        let way = ReadMethod {
             name: "each at random".into(),
             from: format!("{} reads/s, as given", Count(per_second)),
             per_second,
@@ -68,12 +68,12 @@ impl Estimate {
     }
 
     /// From a run. Reads are taken where it read; a run that only wrote says nothing of reading.
-    pub fn from_run(work: &Work, run: &Run) -> Result<Self, &'static str> {
+    pub fn from_run(work: &Work, run: &BenchReport) -> Result<Self, &'static str> {
         if !run.settings.r {
             return Err("that run only wrote: how long reading takes needs a run with r");
         }
         let mut ways = Vec::new();
-        let random = |name: &str, from: String, per_second: f64| Way {
+        let random = |name: &str, from: String, per_second: f64| ReadMethod {
             name: name.into(),
             from,
             per_second,
@@ -98,7 +98,7 @@ impl Estimate {
                 ways.push(random("at random, as many at once as the disk takes", from, rate));
             }
         }
-        let ordered = |name: &str, from: String, per_second: f64| Way {
+        let ordered = |name: &str, from: String, per_second: f64| ReadMethod {
             name: name.into(),
             from,
             per_second,
@@ -142,7 +142,7 @@ impl Estimate {
             Bytes(self.bytes as f64)
         )?;
         writeln!(out)?;
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             Heading::whole("how", 0),
             Heading::figure("rate", 0),
             Heading::figure("takes", 0),
@@ -169,7 +169,7 @@ impl Estimate {
 }
 
 /// Reads per second; of a step that read and wrote, the reads alone.
-fn reads_per_second(step: &super::run::Step) -> Option<f64> {
+fn reads_per_second(step: &super::run::StepJson) -> Option<f64> {
     let reads = step.reads.as_ref()?;
     (step.seconds > 0.0).then(|| reads.count as f64 / step.seconds)
 }
@@ -177,7 +177,7 @@ fn reads_per_second(step: &super::run::Step) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::run::{Kind, ProbeResult, Step};
+    use crate::disk::run::{ProbeResult, RequestsJson, StepJson};
 
     const WORK: Work = Work { documents: 100_000_000, document_bytes: 1_000, record_bytes: 4_096 };
 
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_run_gives_every_way_that_it_measured() {
-        let mut run = Run::default();
+        let mut run = BenchReport::default();
         (run.settings.r, run.settings.rec_size_kb) = (true, 4);
         run.settings.access = "random".into();
         let probe = |sequential, record_bytes, in_flight, ops: f64| ProbeResult {
@@ -209,8 +209,8 @@ mod tests {
             probe(true, 1 << 20, 4, 50.0),
         ];
         for (in_flight, count) in [(1, 90), (2, 400), (4, 300)] {
-            let reads = Some(Kind { count, ..Kind::default() });
-            run.steps.push(Step { in_flight, seconds: 2.0, reads, ..Step::default() });
+            let reads = Some(RequestsJson { count, ..RequestsJson::default() });
+            run.steps.push(StepJson { in_flight, seconds: 2.0, reads, ..StepJson::default() });
         }
         let ways = Estimate::from_run(&WORK, &run).unwrap().ways;
         let rates: Vec<f64> = ways.iter().map(|way| way.per_second).collect();

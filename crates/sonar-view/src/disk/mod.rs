@@ -1,6 +1,6 @@
 //! What `disk` shows: tests as text and JSON (which the web page draws), alone and side by side.
 //!
-//! A [`Run`] is the JSON document in memory, and all output is made from it, so that a saved document shows the same
+//! A [`BenchReport`] is the JSON document in memory, and all output is made from it, so that a saved document shows the same
 //! as the run itself.
 
 pub mod check;
@@ -11,4 +11,4 @@ pub mod stat;
 pub mod text;
 pub mod words;
 
-pub use run::Run;
+pub use run::BenchReport;

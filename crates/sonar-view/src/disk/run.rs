@@ -17,7 +17,7 @@ pub const MOST_BYTES: u64 = 64 << 20;
 
 /// A run of `disk bench`. What is not known is `null`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
-pub struct Run {
+pub struct BenchReport {
     /// [`SCHEMA`].
     pub schema: u32,
     /// [`KIND`].
@@ -27,24 +27,24 @@ pub struct Run {
     /// When it began, nanoseconds since 1970.
     pub started_ns: u64,
     /// The settings.
-    pub settings: Settings,
+    pub settings: BenchSettings,
     /// Where it ran.
-    pub place: Place,
+    pub place: RunPlace,
     /// The engine that made the requests: `uring`, `threads` or `mmap`.
     pub engine: String,
     /// Short tests before the ramp.
     pub probes: Vec<ProbeResult>,
     /// The ramp.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepJson>,
     /// What it means.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<BenchVerdict>,
     /// What a reader should know: fallbacks, shared memory, an interrupted run.
     pub notes: Vec<String>,
 }
 
 /// Settings of a run, with mongoperf's names where it has them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
-pub struct Settings {
+pub struct BenchSettings {
     /// Most requests in flight.
     #[serde(rename = "nThreads")]
     pub n_threads: u32,
@@ -80,7 +80,7 @@ pub struct Settings {
 
 /// Where a run took place.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
-pub struct Place {
+pub struct RunPlace {
     /// Name of the machine.
     pub host: Option<String>,
     /// The folder.
@@ -117,12 +117,12 @@ pub struct ProbeResult {
     /// Bytes per second.
     pub bytes_per_second: f64,
     /// Their latency, nanoseconds.
-    pub latency_ns: Latency,
+    pub latency_ns: LatencyQuantiles,
 }
 
 /// Quantiles in nanoseconds; null when there was no request.
 #[derive(Copy, Clone, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
-pub struct Latency {
+pub struct LatencyQuantiles {
     /// Mean.
     pub mean: Option<u64>,
     /// Median.
@@ -138,7 +138,7 @@ pub struct Latency {
     pub max: Option<u64>,
 }
 
-impl Latency {
+impl LatencyQuantiles {
     /// Of a histogram of nanoseconds.
     pub fn new(histogram: &sonar_core::Histogram) -> Self {
         let count = u128::from(histogram.count());
@@ -155,23 +155,23 @@ impl Latency {
 
 /// Requests of one kind in a step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
-pub struct Kind {
+pub struct RequestsJson {
     /// How many.
     pub count: u64,
     /// Bytes that they moved.
     pub bytes: u64,
     /// Their latency.
-    pub latency_ns: Latency,
+    pub latency_ns: LatencyQuantiles,
     /// Histogram: `[i, n]` says that n took `(2^(i/32), 2^((i+1)/32)]` seconds.
     pub buckets: Vec<(i32, u64)>,
 }
 
-impl Kind {
+impl RequestsJson {
     fn new(requests: &Requests) -> Option<Self> {
         (requests.count() > 0).then(|| Self {
             count: requests.count(),
             bytes: requests.bytes,
-            latency_ns: Latency::new(&requests.latency),
+            latency_ns: LatencyQuantiles::new(&requests.latency),
             buckets: requests.latency.buckets().collect(),
         })
     }
@@ -294,7 +294,7 @@ pub struct Cpu {
 
 /// One step of the ramp.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
-pub struct Step {
+pub struct StepJson {
     /// Requests in flight.
     pub in_flight: u32,
     /// Threads that made them.
@@ -310,11 +310,11 @@ pub struct Step {
     /// Reads and writes that ended in each full second.
     pub per_second: Vec<u64>,
     /// Reads; null when there were none.
-    pub reads: Option<Kind>,
+    pub reads: Option<RequestsJson>,
     /// Writes.
-    pub writes: Option<Kind>,
+    pub writes: Option<RequestsJson>,
     /// Flushes: `fdatasync`, or `msync` of a mapped file.
-    pub flushes: Option<Kind>,
+    pub flushes: Option<RequestsJson>,
     /// Processor time.
     pub cpu: Cpu,
     /// The device below, as the kernel counted.
@@ -327,7 +327,7 @@ pub struct Step {
     pub kernel_written_bytes: Option<u64>,
 }
 
-impl Step {
+impl StepJson {
     /// The figures of a step; `device` is the name of the device below.
     pub fn new(step: &DiskStep, device: &str) -> Self {
         Self {
@@ -338,9 +338,9 @@ impl Step {
             operations_per_second: step.operations_per_second(),
             bytes_per_second: step.bytes_per_second(),
             per_second: step.per_second.clone(),
-            reads: Kind::new(&step.reads),
-            writes: Kind::new(&step.writes),
-            flushes: Kind::new(&step.flushes),
+            reads: RequestsJson::new(&step.reads),
+            writes: RequestsJson::new(&step.writes),
+            flushes: RequestsJson::new(&step.flushes),
             cpu: Cpu {
                 user_ns: step.user_ns,
                 system_ns: step.system_ns,
@@ -355,7 +355,7 @@ impl Step {
     }
 
     /// The kinds of requests that there were, by name.
-    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, &Kind)> {
+    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, &RequestsJson)> {
         [("read", &self.reads), ("write", &self.writes), ("flush", &self.flushes)]
             .into_iter()
             .filter_map(|(name, kind)| Some((name, kind.as_ref()?)))
@@ -364,7 +364,7 @@ impl Step {
 
 /// What the steps mean.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
-pub struct Verdict {
+pub struct BenchVerdict {
     /// The lowest number in flight that gives nine tenths of the best rate.
     pub knee_in_flight: u32,
     /// Its reads and writes per second.
@@ -383,9 +383,9 @@ pub struct Verdict {
     pub words: Vec<String>,
 }
 
-impl Verdict {
+impl BenchVerdict {
     /// Judges the steps of one ramp.
-    pub fn new(steps: &[DiskStep], probes: &[verdict::Probe], threads_each: bool) -> Option<Self> {
+    pub fn new(steps: &[DiskStep], probes: &[verdict::DiskProbe], threads_each: bool) -> Option<Self> {
         let knee = verdict::knee(steps)?;
         let volume = verdict::volume(probes);
         let limit = verdict::limit(steps, volume, threads_each)?;
@@ -419,22 +419,22 @@ impl Verdict {
     }
 }
 
-impl Run {
+impl BenchReport {
     /// Writes it as one line of JSON.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn json(&self, out: impl io::Write) -> io::Result<()> {
         #[derive(Serialize)]
-        struct Document<'a> {
+        struct BenchDocument<'a> {
             #[serde(flatten)]
-            run: &'a Run,
+            run: &'a BenchReport,
             about: About,
         }
         let seconds: f64 = self.steps.iter().map(|step| step.seconds).sum();
         let span = (self.started_ns, self.started_ns.saturating_add((seconds * 1e9) as u64));
         let about = About::new(self.place.host.clone(), vec![self.place.dir.clone()], Some(span));
-        crate::kit::json::line(&Document { run: self, about }, out)
+        crate::kit::json::line(&BenchDocument { run: self, about }, out)
     }
 
     /// Reads one back.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::run::{DeviceRates, SCHEMA};
-use crate::kit::{Fitting, Heading, Ratio, Table, or_unknown};
+use crate::kit::{Fitting, Heading, Ratio, TextTable, or_unknown};
 
 /// Rates of devices over one interval.
 #[derive(Clone, Debug, Serialize)]
@@ -42,7 +42,7 @@ impl DeviceInterval {
     /// # Errors
     /// Those of `out`.
     pub fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
-        let mut table = Table::new(&COLUMNS);
+        let mut table = TextTable::new(&COLUMNS);
         for d in &self.devices {
             let some = |figures: [f64; 6]| figures.map(Some);
             let figures = some([d.r, d.rkb, d.rrqm, d.rrqm_percent, d.r_await, d.rareq])

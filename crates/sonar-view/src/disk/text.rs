@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::run::{Kind, Run};
-use crate::kit::{Count, Fitting, Heading, Nanos, Percent, Ratio, Table, escape, or_unknown};
+use super::run::{BenchReport, RequestsJson};
+use crate::kit::{Count, Fitting, Heading, Nanos, Percent, Ratio, TextTable, escape, or_unknown};
 
 /// MiB, which mongoperf calls MB.
 const MIB: f64 = 1_048_576.0;
@@ -29,7 +29,7 @@ pub fn begun(in_flight: u32, reads: bool, writes: bool) -> String {
 }
 
 /// mongoperf's echo of its options.
-pub fn options(run: &Run) -> String {
+pub fn options(run: &BenchReport) -> String {
     let s = &run.settings;
     let mut text = format!(
         "{{ nThreads: {}, fileSizeMB: {}, r: {}, w: {}, mmf: {}",
@@ -51,13 +51,13 @@ fn ns(value: Option<u64>) -> String {
     or_unknown(value.map(Nanos))
 }
 
-fn latencies(kind: &Kind) -> [String; 5] {
+fn latencies(kind: &RequestsJson) -> [String; 5] {
     let l = &kind.latency_ns;
     [ns(l.p50), ns(l.p95), ns(l.p99), ns(l.p999), ns(l.max)]
 }
 
 /// Where a run took place, in lines.
-pub fn place(run: &Run) -> Vec<String> {
+pub fn place(run: &BenchReport) -> Vec<String> {
     let place = &run.place;
     let mut lines = Vec::new();
     let mut disk = String::new();
@@ -105,7 +105,7 @@ pub fn place(run: &Run) -> Vec<String> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text<W: Write>(run: &Run, out: &mut Fitting<W>) -> io::Result<()> {
+pub fn text<W: Write>(run: &BenchReport, out: &mut Fitting<W>) -> io::Result<()> {
     for line in place(run) {
         writeln!(out, "{line}")?;
     }
@@ -125,8 +125,8 @@ pub fn text<W: Write>(run: &Run, out: &mut Fitting<W>) -> io::Result<()> {
     out.flush()
 }
 
-fn steps(run: &Run) -> Table {
-    let mut table = Table::new(&[
+fn steps(run: &BenchReport) -> TextTable {
+    let mut table = TextTable::new(&[
         Heading::figure("in flight", 0),
         Heading::figure("ops/s", 0),
         Heading::figure("MB/s", 2),
@@ -164,8 +164,8 @@ fn steps(run: &Run) -> Table {
 }
 
 /// The columns of the devices in each step, named and rounded as `iostat -x` does; `None` where the kernel counts none.
-fn devices(run: &Run) -> Option<Table> {
-    let mut table = Table::new(&[
+fn devices(run: &BenchReport) -> Option<TextTable> {
+    let mut table = TextTable::new(&[
         Heading::figure("in flight", 1),
         Heading::figure("device", 0),
         Heading::figure("r/s", 0),
@@ -192,8 +192,8 @@ fn devices(run: &Run) -> Option<Table> {
     any.then_some(table)
 }
 
-fn probes(run: &Run) -> Table {
-    let mut table = Table::new(&[
+fn probes(run: &BenchReport) -> TextTable {
+    let mut table = TextTable::new(&[
         Heading::whole("probe", 0),
         Heading::figure("in flight", 0),
         Heading::figure("ops/s", 0),

@@ -1,17 +1,17 @@
 //! What the reads of a recording would take on a disk that `disk bench` tested.
 
 use serde_json::{Value, json};
-use sonar_core::files::Verdict;
+use sonar_core::files::FilesVerdict;
 use sonar_core::files::speeds::{Reads, Speeds};
 use sonar_core::{Timestamp, files};
 
 use super::Recording;
-use crate::disk::run::Run;
+use crate::disk::run::BenchReport;
 use crate::kit::{Bytes, Count, Grouped, Nanos, escape};
 
 /// A run of `disk bench`, as far as it measured reads.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bench {
+pub struct DiskBench {
     speeds: Speeds,
     /// Bytes per second of one small record after the other.
     one_by_one: Option<f64>,
@@ -33,12 +33,12 @@ struct Estimates {
     random_all_ns: Option<u64>,
 }
 
-impl Bench {
+impl DiskBench {
     /// Takes what a run measured of reads.
     ///
     /// # Errors
     /// The run measured no reads; the message says why.
-    pub fn of(run: &Run) -> Result<Self, &'static str> {
+    pub fn of(run: &BenchReport) -> Result<Self, &'static str> {
         if !run.settings.r {
             return Err("that run only wrote: what reading takes needs a run with r");
         }
@@ -83,7 +83,7 @@ impl Bench {
         })
     }
 
-    fn estimates(&self, verdict: &Verdict) -> Estimates {
+    fn estimates(&self, verdict: &FilesVerdict) -> Estimates {
         let depth = verdict.depth.unwrap_or(1.0);
         let once = Reads { count: verdict.blocks, bytes: verdict.touched };
         let all = Reads { count: verdict.reads, bytes: verdict.bytes };
@@ -111,7 +111,7 @@ impl Bench {
     }
 
     /// The estimates as sentences.
-    pub(super) fn words(&self, recording: &Recording<'_>, verdict: &Verdict) -> Vec<String> {
+    pub(super) fn words(&self, recording: &Recording<'_>, verdict: &FilesVerdict) -> Vec<String> {
         let Some(file) = verdict.file else { return Vec::new() };
         let estimates = self.estimates(verdict);
         let mut parts = Vec::new();
@@ -168,7 +168,7 @@ impl Bench {
         place(self.device.as_deref(), self.host.as_deref())
     }
 
-    pub(super) fn json(&self, recording: &Recording<'_>, verdict: &Verdict) -> Value {
+    pub(super) fn json(&self, recording: &Recording<'_>, verdict: &FilesVerdict) -> Value {
         let estimates = self.estimates(verdict);
         json!({
             "device": self.device,

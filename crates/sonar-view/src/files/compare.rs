@@ -10,7 +10,7 @@ use sonar_core::files::FilePattern;
 use super::json::document;
 use super::text::{FIGURES, figures, time_ns};
 use super::{Recording, SCHEMA};
-use crate::kit::{Fitting, Grouped, Heading, Nanos, Ratio, Table, UNKNOWN, fit, or_unknown};
+use crate::kit::{Fitting, Grouped, Heading, Nanos, Ratio, TextTable, UNKNOWN, fit, or_unknown};
 
 /// A file of one recording or of both, by its name.
 struct FilePair<'a> {
@@ -60,7 +60,7 @@ pub fn text<W: Write>(
     }
     let pairs = pairs(sides);
     writeln!(out, "\nFiles, by time spent in reading them ({} of {})", pairs.len().min(limit), pairs.len())?;
-    let mut table = Table::new(&[&[Heading::whole("", 0).wide(5)], &FIGURES[..]].concat());
+    let mut table = TextTable::new(&[&[Heading::whole("", 0).wide(5)], &FIGURES[..]].concat());
     for pair in pairs.iter().take(limit) {
         for (letter, side) in ["  A", "  B"].into_iter().zip(pair.sides) {
             let cells = side.map_or_else(|| vec![UNKNOWN.to_owned()], |file| figures(file).to_vec());

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sonar_core::files::verdict::Finding;
-use sonar_core::files::{Density, Flow};
+use sonar_core::files::{Density, FileAccesses};
 
 use super::picture::{Picture, picture};
 use super::{Recording, SCHEMA};
@@ -23,14 +23,14 @@ pub fn json(
     out: impl Write,
 ) -> io::Result<()> {
     #[derive(Serialize)]
-    struct Document<'a> {
+    struct IoReportDocument<'a> {
         #[serde(flatten)]
         report: Value,
         pictures: Option<Vec<Picture<'a>>>,
     }
     let drawn = pictures.iter().filter_map(|(file, density)| picture(recording, *file, density));
     let pictures = (!pictures.is_empty()).then(|| drawn.collect());
-    crate::kit::json::line(&Document { report: document(recording, limit), pictures }, out)
+    crate::kit::json::line(&IoReportDocument { report: document(recording, limit), pictures }, out)
 }
 
 pub(super) fn document(recording: &Recording<'_>, limit: usize) -> Value {
@@ -144,7 +144,7 @@ pub(super) fn document(recording: &Recording<'_>, limit: usize) -> Value {
     })
 }
 
-fn flow(flow: &Flow) -> Value {
+fn flow(flow: &FileAccesses) -> Value {
     let latency = |histogram: &sonar_core::Histogram| {
         json!({
             "count": histogram.count(),

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use sonar_core::files::{IoLosses, Usage};
+use sonar_core::files::{FileUsage, IoLosses};
 
 use super::SCHEMA;
 use crate::disk::run::DeviceRates;
-use crate::kit::{Bytes, Count, Fitting, Heading, Nanos, Percent, Ratio, Table, escape, or_unknown};
+use crate::kit::{Bytes, Count, Fitting, Heading, Nanos, Percent, Ratio, TextTable, escape, or_unknown};
 
 /// One row: a file, or the files of a namespace together.
 #[derive(Clone, Debug)]
@@ -15,14 +15,14 @@ pub struct ActiveFile {
     /// Its name.
     pub name: String,
     /// What was done in the interval.
-    pub usage: Usage,
+    pub usage: FileUsage,
     /// Bytes read for each byte of the file that was touched, since counting began: an estimate.
     pub amplification: Option<f64>,
 }
 
 impl ActiveFile {
     /// A file, from its figures up to now and up to the start of the interval.
-    pub fn new(name: String, now: &Usage, before: Option<&Usage>) -> Self {
+    pub fn new(name: String, now: &FileUsage, before: Option<&FileUsage>) -> Self {
         let usage = before.map_or_else(|| now.clone(), |before| now.since(before));
         Self { name, usage, amplification: amplification(std::slice::from_ref(now)) }
     }
@@ -30,7 +30,7 @@ impl ActiveFile {
 
 /// Bytes read for each byte touched, of files together: each place at which a read began touches at least a block of
 /// 4 KiB, and as much as the average read.
-pub fn amplification(files: &[Usage]) -> Option<f64> {
+pub fn amplification(files: &[FileUsage]) -> Option<f64> {
     let (mut read, mut touched) = (0.0, 0.0);
     for usage in files.iter().filter(|usage| usage.reads > 0 && usage.read_bytes > 0) {
         let bytes = usage.read_bytes as f64;
@@ -137,7 +137,7 @@ impl FileInterval {
     pub fn text<W: Write>(&self, limit: usize, out: &mut Fitting<W>) -> io::Result<()> {
         let rows = self.ranked();
         let busy = rows.iter().filter(|row| !row.usage.is_idle()).count();
-        let mut total = Usage::default();
+        let mut total = FileUsage::default();
         rows.iter().for_each(|row| total.add(&row.usage));
         writeln!(
             out,
@@ -176,7 +176,7 @@ impl FileInterval {
             "" => (Heading::text("", 0, MOST_FOR_NAME), what.to_owned()),
             folder => (Heading::path("", 0, MOST_FOR_NAME), format!("{what} in {}", escape(folder))),
         };
-        let mut table = Table::new(&[&FIGURES[..], &[heading]].concat()).titled("", title);
+        let mut table = TextTable::new(&[&FIGURES[..], &[heading]].concat()).titled("", title);
         for row in shown {
             let name = row.name.get(folder.len()..).unwrap_or(&row.name).to_owned();
             table.row(self.figures(row).into_iter().chain([name]));
@@ -247,8 +247,8 @@ mod tests {
     use super::*;
     use crate::kit::width;
 
-    fn usage(reads: u64, jumps: u64) -> Usage {
-        let mut usage = Usage {
+    fn usage(reads: u64, jumps: u64) -> FileUsage {
+        let mut usage = FileUsage {
             reads,
             read_bytes: reads * 8_192,
             read_ns: reads * 1_000,
@@ -258,7 +258,7 @@ mod tests {
             device_bytes: reads * 4_096,
             contiguous: reads - jumps,
             jumps,
-            ..Usage::default()
+            ..FileUsage::default()
         };
         usage.latency[70] = reads as u32;
         usage.places = [1; 256];

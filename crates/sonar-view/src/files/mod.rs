@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use sonar_core::files::{Analysis, FilePattern, FileRole, IoLosses, ThreadRole, ThreadUse};
 
-pub use bench::Bench;
+pub use bench::DiskBench;
 pub use json::json;
 pub use text::text;
 
@@ -45,7 +45,7 @@ pub struct Recording<'a> {
     /// Names of these devices and of the disks below, with a space between them.
     pub device_names: &'a HashMap<u64, String>,
     /// What `disk bench` measured of a disk.
-    pub bench: Option<&'a Bench>,
+    pub bench: Option<&'a DiskBench>,
     /// Accesses to files of pseudo file systems, which are in none of these.
     pub left_out: u64,
 }

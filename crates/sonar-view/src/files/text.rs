@@ -8,7 +8,7 @@ use sonar_core::files::FilePattern;
 use super::Recording;
 use super::verdict::readahead;
 use crate::kit::{
-    Bytes, Count, Fitting, Grouped, Heading, Nanos, Percent, Ratio, Table, UNKNOWN, escape, or_unknown,
+    Bytes, Count, Fitting, Grouped, Heading, Nanos, Percent, Ratio, TextTable, UNKNOWN, escape, or_unknown,
 };
 
 /// The figures of a file.
@@ -98,7 +98,7 @@ fn files<W: Write>(recording: &Recording<'_>, limit: usize, out: &mut Fitting<W>
     let files = recording.ranked();
     let shown = files.len().min(limit);
     writeln!(out, "\nFiles, by time spent in reading them ({shown} of {})", files.len())?;
-    let mut table = Table::new(&[&FIGURES[..], &[Heading::text("file", 0, 20)]].concat());
+    let mut table = TextTable::new(&[&FIGURES[..], &[Heading::text("file", 0, 20)]].concat());
     for (id, file) in files.iter().take(limit) {
         table.row(figures(file).into_iter().chain([recording.name(*id)]));
     }
@@ -160,7 +160,7 @@ fn distances(recording: &Recording<'_>, out: &mut impl Write) -> io::Result<()> 
 fn threads<W: Write>(recording: &Recording<'_>, limit: usize, out: &mut Fitting<W>) -> io::Result<()> {
     let threads = recording.threads_ranked();
     writeln!(out, "\nThreads, by time spent in reads ({} of {})", threads.len().min(limit), threads.len())?;
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         Heading::figure("reads", 0),
         Heading::figure("bytes", 0),
         Heading::figure("time", 0),

@@ -1,7 +1,7 @@
 //! The verdict on a recording, in sentences.
 
 use sonar_core::files::verdict::{Finding, MIN_READS};
-use sonar_core::files::{FilePattern, Verdict, judge};
+use sonar_core::files::{FilePattern, FilesVerdict, judge};
 
 use super::Recording;
 use super::bench::by_whom;
@@ -16,7 +16,7 @@ const SHOWN_WASTE: f64 = 0.01;
 
 impl Recording<'_> {
     /// The verdict, and its sentences, one a line.
-    pub fn verdict(&self) -> (Verdict, Vec<String>) {
+    pub fn verdict(&self) -> (FilesVerdict, Vec<String>) {
         let verdict = judge(self.analysis, |file| self.role(file), |thread| self.thread_role(thread));
         let mut words = Vec::new();
         let Some(file) = verdict.file else {
@@ -84,7 +84,7 @@ impl Recording<'_> {
     }
 
     /// Why nothing can be concluded from the reads of a file.
-    fn no_verdict(&self, verdict: &Verdict, name: &str) -> String {
+    fn no_verdict(&self, verdict: &FilesVerdict, name: &str) -> String {
         let share = Percent(verdict.device_per_touched.unwrap_or_default());
         match (verdict.finding, verdict.device_reads) {
             (Finding::FromCache, _) => format!(
@@ -105,7 +105,7 @@ impl Recording<'_> {
     }
 
     /// What other orders would take.
-    fn estimates(&self, verdict: &Verdict) -> Vec<String> {
+    fn estimates(&self, verdict: &FilesVerdict) -> Vec<String> {
         let mut words = Vec::new();
         let took = u64::try_from(verdict.read_ns).unwrap_or(u64::MAX);
         let slow =

@@ -64,7 +64,7 @@ impl Reason {
 
 /// Operations that are left out for one reason.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct HiddenPart {
     /// Why.
     pub reason: Reason,
     /// How many by class, in the order of [`Class::ALL`]: those that ended, and those in flight at the end
@@ -74,7 +74,7 @@ pub struct Part {
     pub of_any_class: u64,
 }
 
-impl Part {
+impl HiddenPart {
     /// How many, of all classes. Not scaled.
     pub fn operations(&self) -> u64 {
         self.by_class.iter().fold(self.of_any_class, |sum, count| sum.saturating_add(*count))
@@ -89,7 +89,7 @@ impl Part {
 /// All that a view leaves out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hidden {
-    parts: Vec<Part>,
+    parts: Vec<HiddenPart>,
     /// The selected role; `None` for all.
     role: Option<Role>,
     /// Replies of which only the beginning was read (`--snap-replies`): their operations are shown, but not
@@ -99,7 +99,7 @@ pub struct Hidden {
 
 /// Where the line is shown, and so whether it names a switch or a key.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Reader {
+pub enum HiddenContext {
     /// In the output of a command.
     CommandLine,
     /// In the live view.
@@ -118,7 +118,7 @@ impl Hidden {
             return;
         }
         let at = self.parts.iter().position(|part| part.reason == reason).unwrap_or_else(|| {
-            self.parts.push(Part { reason, by_class: [0; Class::ALL.len()], of_any_class: 0 });
+            self.parts.push(HiddenPart { reason, by_class: [0; Class::ALL.len()], of_any_class: 0 });
             self.parts.len() - 1
         });
         let part = &mut self.parts[at];
@@ -130,7 +130,7 @@ impl Hidden {
     }
 
     /// What is left out, by reason, the most first.
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<HiddenPart> {
         let mut parts = self.parts.clone();
         parts.sort_by_key(|part| (std::cmp::Reverse(part.operations()), part.reason as u8));
         parts
@@ -143,7 +143,7 @@ impl Hidden {
 
     /// One line: how many operations are left out, why, and how to show them; `None` where nothing is left out.
     /// Counts are scaled by `sample`.
-    pub fn line(&self, sample: u32, reader: Reader) -> Option<String> {
+    pub fn line(&self, sample: u32, reader: HiddenContext) -> Option<String> {
         let mark = if sample > 1 { "~" } else { "" };
         let number = |count: u64| {
             let scaled = crate::queries::scaled(count, sample);
@@ -161,8 +161,8 @@ impl Hidden {
             let count = if is_one { operations(count, &number) } else { number(count) };
             let what = self.what(&part, &count, &number);
             let how = match reader {
-                Reader::CommandLine => part.reason.switch(),
-                Reader::LiveView => part.reason.key(),
+                HiddenContext::CommandLine => part.reason.switch(),
+                HiddenContext::LiveView => part.reason.key(),
             };
             reasons.push(format!("{what} ({how})"));
         }
@@ -183,7 +183,7 @@ impl Hidden {
         (!line.is_empty()).then_some(line)
     }
 
-    fn what(&self, part: &Part, count: &str, number: &impl Fn(u64) -> String) -> String {
+    fn what(&self, part: &HiddenPart, count: &str, number: &impl Fn(u64) -> String) -> String {
         let issued = match self.role {
             Some(Role::Issued) => "sent by clients",
             _ => "sent by other servers",
@@ -226,7 +226,7 @@ pub(crate) struct HiddenObject {
 impl HiddenObject {
     /// All reasons, with counts scaled by `sample`.
     pub(crate) fn parts(hidden: &Hidden, sample: u32) -> Vec<Self> {
-        let part = |part: Part| Self {
+        let part = |part: HiddenPart| Self {
             reason: part.reason.name(),
             operations: crate::queries::scaled(part.operations(), sample),
             classes: part
@@ -246,22 +246,22 @@ mod tests {
     #[test]
     fn each_reason_has_its_number_and_its_switch() {
         let mut hidden = Hidden::new(Some(Role::Served));
-        assert_eq!(hidden.line(1, Reader::CommandLine), None);
+        assert_eq!(hidden.line(1, HiddenContext::CommandLine), None);
         hidden.add(Reason::Class, Class::Monitoring, 12);
         assert_eq!(
-            hidden.line(1, Reader::CommandLine).unwrap(),
+            hidden.line(1, HiddenContext::CommandLine).unwrap(),
             "Not shown: 12 operations of class monitoring (--class all)"
         );
         hidden.add(Reason::Class, Class::Internal, 1);
         hidden.add(Reason::RoleAndClass, Class::Replication, 40);
         hidden.add(Reason::Limit, Class::User, 0);
         assert_eq!(
-            hidden.line(1, Reader::CommandLine).unwrap(),
+            hidden.line(1, HiddenContext::CommandLine).unwrap(),
             "Not shown: 53 operations: 40 sent by other servers, of class replication \
              (--role all --class all), 13 of other classes: internal 1, monitoring 12 (--class all)"
         );
         assert_eq!(hidden.operations(), 53);
-        let live = hidden.line(10, Reader::LiveView).unwrap();
+        let live = hidden.line(10, HiddenContext::LiveView).unwrap();
         assert!(live.starts_with("Not shown: ~530 operations: ~400 sent"), "{live}");
         assert!(live.contains("(keys o, c)") && live.contains("(key c)"), "{live}");
     }
@@ -270,12 +270,12 @@ mod tests {
     fn what_a_cut_reply_hides_is_counted_too() {
         let mut hidden = Hidden { snapped: 3, ..Hidden::new(None) };
         assert_eq!(
-            hidden.line(1, Reader::CommandLine).unwrap(),
+            hidden.line(1, HiddenContext::CommandLine).unwrap(),
             "Not shown: documents, cursors and errors in 3 cut replies (without --snap-replies)"
         );
         hidden.add(Reason::Filter, Class::User, 1);
         assert_eq!(
-            hidden.line(1, Reader::CommandLine).unwrap(),
+            hidden.line(1, HiddenContext::CommandLine).unwrap(),
             "Not shown: 1 operation that the filter leaves out (without --filter); documents, cursors and errors \
              in 3 cut replies (without --snap-replies)"
         );

@@ -15,9 +15,9 @@ pub use bars::sparkline;
 pub use escape::{Escaped, escape, is_safe};
 pub use fit::{Fitting, fit, fit_end, fold, push_fit, push_padded, width, wrap};
 pub(crate) use hidden::HiddenObject;
-pub use hidden::{Hidden, Part, Reader, Reason};
-pub use table::{Heading, Laid, Table};
+pub use hidden::{Hidden, HiddenContext, HiddenPart, Reason};
+pub use table::{Heading, Laid, TextTable};
 pub use units::{
-    Brief, Bytes, Count, Grouped, Nanos, Percent, Ratio, Size, UNKNOWN, mean_ns, or_unknown, plural,
+    Brief, ByteSize, Bytes, Count, Grouped, Nanos, Percent, Ratio, UNKNOWN, mean_ns, or_unknown, plural,
 };
-pub use zone::{Shown, Zone};
+pub use zone::{Zone, ZonedTime};

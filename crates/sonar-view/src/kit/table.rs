@@ -51,7 +51,7 @@ impl Heading {
 
 /// A table: headings and rows of cells, neither escaped nor cut.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct TextTable {
     headings: Vec<Heading>,
     titles: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -69,7 +69,7 @@ pub struct Laid {
     pub left_out: Option<String>,
 }
 
-impl Table {
+impl TextTable {
     /// Without rows yet, and with one space between columns.
     pub fn new(headings: &[Heading]) -> Self {
         let titles = headings.iter().map(|heading| heading.title.to_owned()).collect();
@@ -198,7 +198,7 @@ mod tests {
     fn shown(width: Option<usize>) -> String {
         let row =
             ["12", "1.00ms", "2.00ms", "IXSCAN { country: 1 }", "{filter: {city: ?string, age: ?number}}"];
-        let mut table = Table::new(&HEADINGS);
+        let mut table = TextTable::new(&HEADINGS);
         table.row(row.map(str::to_owned));
         let mut out = Vec::new();
         table.write(&mut Fitting::new(&mut out, width)).unwrap();
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn columns_keep_their_width_and_paths_their_end() {
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             Heading::figure("r/s", 0).wide(6),
             Heading::path("file", 0, 8),
             Heading::whole("thread", 0),
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_column_that_is_not_kept_leaves_no_trace() {
-        let mut table = Table::new(&HEADINGS);
+        let mut table = TextTable::new(&HEADINGS);
         table.row(["12", "1ms"].map(str::to_owned));
         table.keep(|title| title != "calls");
         assert_eq!(table.lay(None).rows, ["1ms"]);
@@ -244,7 +244,7 @@ mod tests {
         fn no_row_is_wider_than_asked(
             cells in proptest::collection::vec("\\PC{0,40}", 5), width in 40usize..120
         ) {
-            let mut table = Table::new(&HEADINGS);
+            let mut table = TextTable::new(&HEADINGS);
             // A figure is never cut; the caller keeps it short.
             table.row(cells.iter().enumerate().map(|(at, cell)| if at < 3 { "1".to_owned() } else { cell.clone() }));
             let laid = table.lay(Some(width));

@@ -89,9 +89,9 @@ fn padded(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
 /// A configured size in bytes: in units of 1024 where it is a multiple of them (`16MiB`), else as [`Bytes`]
 /// (`1.05MB`).
 #[derive(Copy, Clone, Debug)]
-pub struct Size(pub u64);
+pub struct ByteSize(pub u64);
 
-impl fmt::Display for Size {
+impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
             if self.0 >= 1 << shift && self.0.trailing_zeros() >= shift {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn sizes_are_shown_as_they_were_chosen() {
-        let shown = [1 << 20, 3 << 29, 1_000, 4_096, 5_000_000].map(|bytes| Size(bytes).to_string());
+        let shown = [1 << 20, 3 << 29, 1_000, 4_096, 5_000_000].map(|bytes| ByteSize(bytes).to_string());
         assert_eq!(shown, ["1MiB", "1536MiB", "1.00kB", "4KiB", "5.00MB"]);
     }
 

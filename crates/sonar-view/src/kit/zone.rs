@@ -7,10 +7,10 @@ use sonar_core::{Timestamp, UtcOffsets};
 
 /// A time zone: UTC, a fixed offset, one by its IANA name, or that of the clock that wrote a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Zone(Rule);
+pub struct Zone(TimeRule);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Rule {
+enum TimeRule {
     Zone(TimeZone),
     /// Offsets that change, as the log states them.
     Log(UtcOffsets),
@@ -25,7 +25,7 @@ impl Default for Zone {
 impl Zone {
     /// UTC.
     pub const fn utc() -> Self {
-        Self(Rule::Zone(TimeZone::UTC))
+        Self(TimeRule::Zone(TimeZone::UTC))
     }
 
     /// As the times of a log are written, each with the offset of the lines around it; UTC where they have none.
@@ -35,13 +35,14 @@ impl Zone {
             [first, rest @ ..] if rest.iter().all(|span| span.minutes == first.minutes) => {
                 Self::fixed(i32::from(first.minutes) * 60)
             }
-            _ => Self(Rule::Log(offsets.clone())),
+            _ => Self(TimeRule::Log(offsets.clone())),
         }
     }
 
     /// A fixed offset in seconds east of UTC; UTC where there is none such.
     pub fn fixed(seconds: i32) -> Self {
-        Offset::from_seconds(seconds).map_or(Self::utc(), |offset| Self(Rule::Zone(TimeZone::fixed(offset))))
+        Offset::from_seconds(seconds)
+            .map_or(Self::utc(), |offset| Self(TimeRule::Zone(TimeZone::fixed(offset))))
     }
 
     /// By its name in the IANA database (`Europe/Berlin`), `UTC`, an offset like `+02:00`, or `local` for the
@@ -51,41 +52,41 @@ impl Zone {
     /// There is none of that name; the message says what is possible.
     pub fn named(name: &str) -> Result<Self, String> {
         if name.eq_ignore_ascii_case("local") {
-            return Ok(Self(Rule::Zone(TimeZone::system())));
+            return Ok(Self(TimeRule::Zone(TimeZone::system())));
         }
         if let Some(seconds) = offset(name) {
             return Ok(Self::fixed(seconds));
         }
-        TimeZone::get(name).map(|zone| Self(Rule::Zone(zone))).map_err(|_| {
+        TimeZone::get(name).map(|zone| Self(TimeRule::Zone(zone))).map_err(|_| {
             format!("{name:?} is not a time zone: write one like Europe/Berlin, America/New_York, +02:00, UTC or local")
         })
     }
 
     /// `at` in this zone with milliseconds: `2026-05-01T12:00:00.120+02:00`, in UTC with a `Z`.
-    pub fn show(&self, at: Timestamp) -> Shown<'_> {
-        Shown { zone: self, at, length: 23 }
+    pub fn show(&self, at: Timestamp) -> ZonedTime<'_> {
+        ZonedTime { zone: self, at, length: 23 }
     }
 
     /// The same with microseconds.
-    pub fn show_micros(&self, at: Timestamp) -> Shown<'_> {
-        Shown { zone: self, at, length: 26 }
+    pub fn show_micros(&self, at: Timestamp) -> ZonedTime<'_> {
+        ZonedTime { zone: self, at, length: 26 }
     }
 
     /// Whether it is UTC itself.
     pub fn is_utc(&self) -> bool {
-        self.0 == Rule::Zone(TimeZone::UTC)
+        self.0 == TimeRule::Zone(TimeZone::UTC)
     }
 
     /// The same without milliseconds.
-    pub fn show_seconds(&self, at: Timestamp) -> Shown<'_> {
-        Shown { zone: self, at, length: 19 }
+    pub fn show_seconds(&self, at: Timestamp) -> ZonedTime<'_> {
+        ZonedTime { zone: self, at, length: 19 }
     }
 
     /// The offset at a point in time, in seconds east of UTC.
     pub fn offset_at(&self, at: Timestamp) -> i32 {
         match &self.0 {
-            Rule::Zone(zone) => instant(at).map_or(0, |instant| zone.to_offset(instant).seconds()),
-            Rule::Log(offsets) => offsets.at(at).map_or(0, |minutes| i32::from(minutes) * 60),
+            TimeRule::Zone(zone) => instant(at).map_or(0, |instant| zone.to_offset(instant).seconds()),
+            TimeRule::Log(offsets) => offsets.at(at).map_or(0, |minutes| i32::from(minutes) * 60),
         }
     }
 
@@ -93,13 +94,13 @@ impl Zone {
     /// the earlier.
     pub fn at_local(&self, seconds: i64) -> Option<i64> {
         match &self.0 {
-            Rule::Zone(zone) => {
+            TimeRule::Zone(zone) => {
                 let civil = jiff::Timestamp::from_second(seconds).ok()?;
                 let civil = Offset::UTC.to_datetime(civil);
                 let found = zone.to_ambiguous_timestamp(civil).compatible().ok()?;
                 Some(found.as_second())
             }
-            Rule::Log(offsets) => {
+            TimeRule::Log(offsets) => {
                 let candidates = offsets.spans().iter().map(|span| seconds - i64::from(span.minutes) * 60);
                 let shows = |at: &i64| {
                     let at = Timestamp::from_unix(u64::try_from(*at).unwrap_or(0), 0);
@@ -114,7 +115,7 @@ impl Zone {
 /// The zone as it stands behind "times are in".
 impl fmt::Display for Zone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rule::Zone(zone) = &self.0 else { return f.write_str("the log's own time") };
+        let TimeRule::Zone(zone) = &self.0 else { return f.write_str("the log's own time") };
         match (zone.iana_name(), zone.to_fixed_offset()) {
             (Some(name), _) => f.write_str(name),
             (None, Ok(offset)) if offset.seconds() != 0 => write_offset(offset.seconds(), f),
@@ -125,14 +126,14 @@ impl fmt::Display for Zone {
 
 /// A point in time in a zone.
 #[derive(Copy, Clone, Debug)]
-pub struct Shown<'a> {
+pub struct ZonedTime<'a> {
     zone: &'a Zone,
     at: Timestamp,
     /// Characters of `2026-05-01T12:00:00.120000000` that are shown.
     length: usize,
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ZonedTime<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offset = self.zone.offset_at(self.at);
         // The civil time at an offset is that of UTC so much later.

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use sonar_core::row::Observed;
 
-use super::{View, main_plan, mean_ns, names};
-use crate::queries::csv::Line;
+use super::{DigestView, main_plan, mean_ns, names};
+use crate::queries::csv::CsvLine;
 
 /// Columns of each source, where there are several.
 const PER_SOURCE: [&str; 7] = [
@@ -18,7 +18,7 @@ const PER_SOURCE: [&str; 7] = [
     "latency_ns_max",
 ];
 
-fn per_source(observed: Option<&Observed>, line: &mut Line) {
+fn per_source(observed: Option<&Observed>, line: &mut CsvLine) {
     let figures = observed.map(|observed| &observed.figures);
     line.figure(figures.map(|figures| figures.calls));
     line.figure(figures.map(|figures| figures.failed));
@@ -32,8 +32,8 @@ fn per_source(observed: Option<&Observed>, line: &mut Line) {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn csv(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
-    let mut heading = Line::default();
+pub fn csv(view: &DigestView<'_>, mut out: impl Write) -> io::Result<()> {
+    let mut heading = CsvLine::default();
     for name in ["by", "shape_id", "identity", "class", "command", "namespace", "text"] {
         heading.text(name);
     }
@@ -75,7 +75,7 @@ pub fn csv(view: &View<'_>, mut out: impl Write) -> io::Result<()> {
             }
             _ => (String::new(), "", ""),
         };
-        let mut line = Line::default();
+        let mut line = CsvLine::default();
         for field in [view.digest.settings.by.name(), &id, identity, class, &command, &namespace, &text] {
             line.text(field);
         }

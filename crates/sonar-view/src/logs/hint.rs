@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use sonar_core::{Identity, Row, Subject};
 
-use super::View;
+use super::DigestView;
 
 /// Examined for each document returned, from which on a hint is given.
 pub const MIN_RATIO: f64 = 10.0;
@@ -22,7 +22,7 @@ pub const MIN_SHARE: f64 = 0.01;
 
 /// An index that would serve.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hint {
+pub struct IndexHint {
     /// Namespace.
     pub namespace: String,
     /// Fields and directions: `{city: 1, age: -1}`.
@@ -33,7 +33,7 @@ pub struct Hint {
 #[derive(Debug)]
 pub struct Suggestion<'a> {
     /// The index.
-    pub hint: Hint,
+    pub hint: IndexHint,
     /// The rows, the one with the most time first.
     pub rows: Vec<&'a Row>,
     /// Their indexes in the digest.
@@ -48,7 +48,7 @@ pub type Indexes = HashMap<String, Vec<Vec<(String, i8)>>>;
 
 /// Each index that would serve rows of `view` which take at least [`MIN_SHARE`] of the time, once; the one whose
 /// rows take the most time first. Rows behind the limit count too.
-pub fn all<'a>(view: &View<'a>) -> Vec<Suggestion<'a>> {
+pub fn all<'a>(view: &DigestView<'a>) -> Vec<Suggestion<'a>> {
     let mut suggestions: Vec<Suggestion<'a>> = Vec::new();
     let mut known: HashMap<(String, String), usize> = HashMap::new();
     for &(number, row) in &view.matching {
@@ -70,7 +70,7 @@ pub fn all<'a>(view: &View<'a>) -> Vec<Suggestion<'a>> {
 }
 
 /// The index that is suggested for each row, by the row's index in the digest.
-pub fn wanted_by_row(view: &View<'_>) -> HashMap<usize, String> {
+pub fn wanted_by_row(view: &DigestView<'_>) -> HashMap<usize, String> {
     let each = |one: Suggestion<'_>| {
         let index = one.hint.index;
         one.numbers.into_iter().map(move |number| (number, index.clone()))
@@ -80,7 +80,7 @@ pub fn wanted_by_row(view: &View<'_>) -> HashMap<usize, String> {
 
 /// The hint for a row; `None` where none is called for, where the shape does not say enough, or where one of
 /// the `indexes` or an index of its plans serves already.
-pub fn of(row: &Row, indexes: Option<&Indexes>) -> Option<Hint> {
+pub fn of(row: &Row, indexes: Option<&Indexes>) -> Option<IndexHint> {
     let Subject::Shape { identity: Identity::Exact, shape, .. } = &row.subject else { return None };
     let server = row.server();
     let examined = server.sums.docs_examined.get()?.max(server.sums.keys_examined.get().unwrap_or(0));
@@ -109,7 +109,7 @@ pub fn of(row: &Row, indexes: Option<&Indexes>) -> Option<Hint> {
     }
     let fields: Vec<_> =
         wanted.fields().into_iter().map(|(name, direction)| format!("{name}: {direction}")).collect();
-    Some(Hint { namespace: shape.namespace(), index: format!("{{{}}}", fields.join(", ")) })
+    Some(IndexHint { namespace: shape.namespace(), index: format!("{{{}}}", fields.join(", ")) })
 }
 
 /// Whether a plan looks documents up by one key: by `_id`, or by the index that 8.0's express path chose.
@@ -130,7 +130,7 @@ fn patterns(plan: &str) -> Vec<Vec<(String, i8)>> {
 
 /// What a shape asks of an index.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Fields {
+struct IndexFields {
     /// Fields compared for equality, in any order.
     equal: Vec<String>,
     /// Fields of the sort that are not among those.
@@ -139,7 +139,7 @@ struct Fields {
     ranges: Vec<String>,
 }
 
-impl Fields {
+impl IndexFields {
     fn is_empty(&self) -> bool {
         self.equal.is_empty() && self.sort.is_empty() && self.ranges.is_empty()
     }
@@ -171,7 +171,7 @@ fn str_of(name: &String) -> &str {
 }
 
 /// What a shape asks of an index. `None`: it has parts of which this knows nothing, like `$or`.
-fn wanted(typed: &str) -> Option<Fields> {
+fn wanted(typed: &str) -> Option<IndexFields> {
     let mut body = typed.strip_prefix('{')?.strip_suffix('}')?;
     let mut stages = Vec::new();
     if let Some(pipeline) = body.strip_prefix("pipeline: [") {
@@ -209,7 +209,7 @@ fn wanted(typed: &str) -> Option<Fields> {
         }
     }
     let mut wanted =
-        Fields { equal: equal.iter().map(|key| (*key).to_owned()).collect(), ..Fields::default() };
+        IndexFields { equal: equal.iter().map(|key| (*key).to_owned()).collect(), ..IndexFields::default() };
     for (key, value) in fields(inner(sort.unwrap_or("{}"))?) {
         let direction = match value {
             "1" => 1,

@@ -14,7 +14,7 @@ use sonar_core::shape::RULES_VERSION;
 use sonar_core::{Notices, Reading, Row, Source, Subject};
 
 use super::hint::Suggestion;
-use super::{SourceSummary, View, mean_ns};
+use super::{DigestView, SourceSummary, mean_ns};
 use crate::kit::HiddenObject;
 use crate::kit::json::line;
 use crate::kit::{About, Zone};
@@ -26,7 +26,7 @@ pub const SCHEMA: u32 = 1;
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json(view: &View<'_>, out: impl Write) -> io::Result<()> {
+pub fn json(view: &DigestView<'_>, out: impl Write) -> io::Result<()> {
     let digest = view.digest;
     let reading = |reading: &Reading| reading.iter().map(|(name, _, n)| (name, n)).collect();
     line(
@@ -57,10 +57,10 @@ pub fn json(view: &View<'_>, out: impl Write) -> io::Result<()> {
                 let wanted = super::hint::wanted_by_row(view);
                 view.rows
                     .iter()
-                    .map(|(at, row)| RowObject {
+                    .map(|(at, row)| DigestRowJson {
                         index_hint: wanted.get(at).cloned(),
                         by_source: BySource::new(row, view),
-                        ..RowObject::new(row, view)
+                        ..DigestRowJson::new(row, view)
                     })
                     .collect()
             },
@@ -130,7 +130,7 @@ pub(super) struct DigestDocument {
     #[serde(skip_deserializing)]
     pub points_seen: Option<u64>,
     pub rows_total: u64,
-    pub rows: Vec<RowObject>,
+    pub rows: Vec<DigestRowJson>,
 }
 
 /// A time zone: its name, and its offsets at the first and at the last operation.
@@ -149,7 +149,7 @@ impl ZoneObject {
 }
 
 /// The points as [`DigestDocument::points`] says.
-fn points(view: &View<'_>) -> Vec<i64> {
+fn points(view: &DigestView<'_>) -> Vec<i64> {
     let places: HashMap<u32, i64> =
         view.rows.iter().enumerate().map(|(place, (row, _))| (*row as u32, place as i64)).collect();
     let first = view.digest.totals().first_seen;
@@ -182,7 +182,7 @@ pub(super) struct SourceObject {
 }
 
 impl SourceObject {
-    fn new(summary: &SourceSummary, view: &View<'_>) -> Self {
+    fn new(summary: &SourceSummary, view: &DigestView<'_>) -> Self {
         let figures = view.digest.total.observed_by(summary.source).map(|observed| &observed.figures);
         let counters =
             |all: &[(&'static str, u64)]| all.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
@@ -209,7 +209,7 @@ pub(super) struct BySource {
 
 impl BySource {
     /// `None` where there is one source alone.
-    fn new(row: &Row, view: &View<'_>) -> Option<Self> {
+    fn new(row: &Row, view: &DigestView<'_>) -> Option<Self> {
         let of = |source| row.observed_by(source).map(|observed| FiguresObject::of(&observed.figures));
         (!view.summaries.is_empty()).then(|| Self {
             wire: row.observed_by(Source::Wire).map(WireObject::new),
@@ -260,7 +260,7 @@ impl WireObject {
 }
 
 /// An index that may help, and the shapes that would use it, the one with the most time first.
-fn hint(suggestion: &Suggestion<'_>, view: &View<'_>) -> Value {
+fn hint(suggestion: &Suggestion<'_>, view: &DigestView<'_>) -> Value {
     let shape = |row: &&Row| {
         let Subject::Shape { shape, .. } = &row.subject else { return None };
         Some(json!({
@@ -324,7 +324,7 @@ fn notices(notices: &Notices) -> Value {
 }
 
 #[derive(Serialize, Deserialize, Default, Debug)]
-pub(super) struct RowObject {
+pub(super) struct DigestRowJson {
     pub shape_id: Option<String>,
     pub ordered_ids: Vec<String>,
     pub identity: Option<String>,
@@ -345,21 +345,21 @@ pub(super) struct RowObject {
     #[serde(default)]
     pub index_hint: Option<String>,
     pub time_share: f64,
-    pub apps: Vec<AppObject>,
+    pub apps: Vec<DigestAppJson>,
     #[serde(flatten)]
     pub figures: FiguresObject,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) struct AppObject {
+pub(super) struct DigestAppJson {
     pub name: String,
     pub calls: u64,
     pub failed: u64,
     pub latency_ns: u64,
 }
 
-impl RowObject {
-    fn new(row: &Row, view: &View<'_>) -> Self {
+impl DigestRowJson {
+    fn new(row: &Row, view: &DigestView<'_>) -> Self {
         let mut object = Self {
             ordered_ids: row.ordered_ids.iter().map(ToString::to_string).collect(),
             query_hash: row.query_hash().map(str::to_owned),
@@ -368,7 +368,7 @@ impl RowObject {
                 .observed()
                 .apps
                 .iter()
-                .map(|(app, share)| AppObject {
+                .map(|(app, share)| DigestAppJson {
                     name: app.label(),
                     calls: share.calls,
                     failed: share.failed,

@@ -1,6 +1,6 @@
 //! The report of logs, profiles and captures: text, JSON (which the web page draws) and CSV.
 //!
-//! A [`View`] chooses and sorts the rows of a [`Digest`]; every share, mean and quantile comes from it.
+//! A [`DigestView`] chooses and sorts the rows of a [`Digest`]; every share, mean and quantile comes from it.
 
 mod csv;
 pub mod hint;
@@ -182,7 +182,7 @@ impl SourceSummary {
 }
 
 /// A digest, ready to be written.
-pub struct View<'a> {
+pub struct DigestView<'a> {
     /// The digest.
     pub digest: &'a Digest,
     /// Where it came from; of several, the source that knows latencies best.
@@ -221,7 +221,7 @@ pub struct View<'a> {
     pub rows_total: usize,
 }
 
-impl<'a> View<'a> {
+impl<'a> DigestView<'a> {
     /// Chooses and sorts rows.
     pub fn new(
         digest: &'a Digest,
@@ -403,7 +403,7 @@ pub fn names(row: &Row, form: Form) -> (String, String, String) {
 }
 
 /// Calls over the span of the whole digest, in at most `columns` characters.
-fn calls_over_time(view: &View<'_>, row: &Row, columns: usize) -> String {
+fn calls_over_time(view: &DigestView<'_>, row: &Row, columns: usize) -> String {
     let Some((from, to)) = view.digest.totals().timeline().span() else { return String::new() };
     let parts = row.figures().timeline().resampled(from, to, columns);
     let most = parts.iter().map(|part| part.calls).max().unwrap_or(0);

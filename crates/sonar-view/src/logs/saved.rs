@@ -5,14 +5,14 @@ use std::sync::Arc;
 use sonar_core::Sum;
 use sonar_core::figures::{Figures, PlanUse};
 use sonar_core::row::MAX_ORDERED_IDS;
-use sonar_core::timeline::Bucket;
+use sonar_core::timeline::TimeBucket;
 use sonar_core::{
     Application, Class, Digest, DigestSettings, GroupBy, Histogram, Identity, Row, ShapeId, ShapeInfo,
     Subject, Timestamp,
 };
 
 use super::Source;
-use super::json::{DigestDocument, FiguresObject, RowObject, SCHEMA};
+use super::json::{DigestDocument, DigestRowJson, FiguresObject, SCHEMA};
 
 /// Why a text is not a saved digest.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ fn id(text: &str) -> Option<ShapeId> {
     u64::from_str_radix(text, 16).ok().map(ShapeId)
 }
 
-fn entry(object: RowObject, by: GroupBy, source: Source) -> Option<Row> {
+fn entry(object: DigestRowJson, by: GroupBy, source: Source) -> Option<Row> {
     let figures = figures(&object.figures, source)?;
     let ordered_ids: Vec<_> =
         object.ordered_ids.iter().take(MAX_ORDERED_IDS).filter_map(|text| id(text)).collect();
@@ -184,7 +184,7 @@ fn figures(object: &FiguresObject, source: Source) -> Option<Figures> {
     }
     for (at, &(start, calls, latency_ns, examined)) in object.timeline.buckets.iter().enumerate() {
         let returned = object.timeline.returned.get(at).copied().unwrap_or(0);
-        let bucket = Bucket { calls, latency_ns, examined, returned };
+        let bucket = TimeBucket { calls, latency_ns, examined, returned };
         figures.timeline_mut().add(Timestamp::from_unix_ns(start), bucket);
     }
     Some(figures)

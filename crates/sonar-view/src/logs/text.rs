@@ -6,20 +6,22 @@ use sonar_core::Sum;
 use sonar_core::figures::Figures;
 use sonar_core::{GroupBy, Notices, Row};
 
-use super::{Source, View, calls_over_time, main_plan, mean_ns, names};
-use crate::kit::{Count, Fitting, Heading, Nanos, Percent, Reader, Table, UNKNOWN, Zone, escape, or_unknown};
+use super::{DigestView, Source, calls_over_time, main_plan, mean_ns, names};
+use crate::kit::{
+    Count, Fitting, Heading, HiddenContext, Nanos, Percent, TextTable, UNKNOWN, Zone, escape, or_unknown,
+};
 
 /// Writes the report.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text<W: Write>(view: &View<'_>, out: &mut Fitting<W>) -> io::Result<()> {
+pub fn text<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
     for note in &view.notes {
         writeln!(out, "NOTE: {note}")?;
     }
     sources(view, out)?;
     summary(view, out)?;
-    if let Some(line) = view.left_out().line(view.sample, Reader::CommandLine) {
+    if let Some(line) = view.left_out().line(view.sample, HiddenContext::CommandLine) {
         writeln!(out, "{line}")?;
     }
     if let Some(reading) = view.reading {
@@ -37,7 +39,7 @@ pub fn text<W: Write>(view: &View<'_>, out: &mut Fitting<W>) -> io::Result<()> {
 }
 
 /// What was read of each source, and what was lost.
-fn sources(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
+fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     for summary in view.summaries {
         let Some(observed) = view.digest.total.observed_by(summary.source) else {
             writeln!(
@@ -81,7 +83,7 @@ fn sources(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Indexes that may help, each with the shapes that would use it.
-fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
+fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     /// Shapes shown of each index; JSON has all.
     const SHOWN: usize = 5;
     let all = super::hint::all(view);
@@ -119,7 +121,7 @@ fn hints(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn summary(view: &View<'_>, out: &mut impl Write) -> io::Result<()> {
+fn summary(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     let (totals, server) = (view.digest.totals(), view.digest.total.server());
     if totals.calls == 0 {
         return writeln!(out, "No operations.");
@@ -276,7 +278,7 @@ fn total(source: Source, figures: &Figures) -> String {
     }
 }
 
-fn rows<W: Write>(view: &View<'_>, out: &mut Fitting<W>) -> io::Result<()> {
+fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()> {
     const SPARK: usize = 12;
     if view.rows_total == 0 {
         if !view.filter.is_empty() && !view.digest.rows().is_empty() {
@@ -313,7 +315,7 @@ fn rows<W: Write>(view: &View<'_>, out: &mut Fitting<W>) -> io::Result<()> {
     } else {
         headings.push(Heading::text(by.name(), 0, 20));
     }
-    let mut table = Table::new(&headings);
+    let mut table = TextTable::new(&headings);
     for (_, row) in &view.rows {
         let (figures, server) = (row.figures(), &row.server().sums);
         let source = row.sources().next().unwrap_or(view.source);

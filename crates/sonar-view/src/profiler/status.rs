@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use sonar_core::Timestamp;
 use sonar_core::profiler::{Fill, Wrap};
 
-use crate::kit::{self, Bytes, Count, Fitting, Heading, Nanos, Size, Table, UNKNOWN, escape, or_unknown};
+use crate::kit::{
+    self, ByteSize, Bytes, Count, Fitting, Heading, Nanos, TextTable, UNKNOWN, escape, or_unknown,
+};
 
 /// The profiler of one database.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +52,7 @@ pub fn text<W: Write>(
     out: &mut Fitting<W>,
 ) -> io::Result<()> {
     writeln!(out, "{}", escape(server))?;
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         Heading::text("database", 0, 12),
         Heading::figure("level", 0),
         Heading::figure("slowms", 0),
@@ -74,7 +76,7 @@ pub fn text<W: Write>(
             or_unknown(row.sample_rate),
             or_unknown(row.filter.as_ref().map(|_| "yes")),
             or_unknown(row.rate_limit),
-            or_unknown(fill.and_then(|fill| fill.max_bytes).map(Size)),
+            or_unknown(fill.and_then(|fill| fill.max_bytes).map(ByteSize)),
             or_unknown(fill.map(|fill| Bytes(fill.size_bytes as f64))),
             or_unknown(fill.map(|fill| fill.documents)),
             or_unknown(fill.and_then(|fill| fill.rate(now)).map(Count)),

@@ -7,7 +7,9 @@ use sonar_core::row::RowKey;
 
 use crate::kit;
 use crate::kit::{Count, Nanos, UNKNOWN, or_unknown};
-use crate::queries::{Differing, Form, Grouping, Key, Report, ReportRow, Selection, Waiting, scaled};
+use crate::queries::{
+    Differing, Form, Grouping, InFlightRow, ReportKey, ReportRow, Selection, WindowReport, scaled,
+};
 
 /// A column of the table and of the live view; rows can be sorted by each.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -146,7 +148,7 @@ impl Column {
     }
 
     /// The cell of a row, not escaped and not cut.
-    pub fn cell(self, row: &ReportRow<'_>, report: &Report<'_>) -> String {
+    pub fn cell(self, row: &ReportRow<'_>, report: &WindowReport<'_>) -> String {
         let stats = &row.stats;
         match self {
             Self::Count => Count(scaled(stats.figures.calls, report.sample) as f64).to_string(),
@@ -173,7 +175,7 @@ impl Column {
     /// The cell of a column that holds a name.
     fn label(self, row: &ReportRow<'_>, form: Form) -> String {
         let key = |of: fn(&RowKey) -> String| match &row.key {
-            Key::Shape { key, .. } => of(key),
+            ReportKey::Shape { key, .. } => of(key),
             _ => UNKNOWN.to_string(),
         };
         match self {
@@ -187,18 +189,20 @@ impl Column {
                 |shape| {
                     let (text, cut) = (form.of(shape), if shape.cut { "…" } else { "" });
                     match &row.key {
-                        Key::Shape { key, .. } if key.order.0 != 0 => format!("{text}{cut} [{}]", key.order),
+                        ReportKey::Shape { key, .. } if key.order.0 != 0 => {
+                            format!("{text}{cut} [{}]", key.order)
+                        }
                         _ => format!("{text}{cut}"),
                     }
                 },
             ),
             Self::App => match &row.key {
-                Key::App(app) if app.driver.is_empty() => app.label(),
-                Key::App(app) => format!("{}  {} {}", app.label(), app.driver, app.driver_version),
+                ReportKey::App(app) if app.driver.is_empty() => app.label(),
+                ReportKey::App(app) => format!("{}  {} {}", app.label(), app.driver, app.driver_version),
                 _ => "other".to_string(),
             },
             Self::Client => match &row.key {
-                Key::Client(ip) => ip.to_string(),
+                ReportKey::Client(ip) => ip.to_string(),
                 _ => "other".to_string(),
             },
             _ => String::new(),
@@ -222,7 +226,7 @@ impl Column {
             Self::Out => Some(stats.rates.response_bytes),
             Self::Docs => stats.rates.docs_per_call(),
             Self::Errors => Some(stats.figures.error_count() as f64),
-            Self::InFlight => stats.in_flight.map(|Waiting { count, .. }| count as f64),
+            Self::InFlight => stats.in_flight.map(|InFlightRow { count, .. }| count as f64),
             Self::Oldest => ns(stats.in_flight.and_then(|waiting| waiting.oldest_ns)),
             Self::Since => row.against.and_then(|against| match against.status {
                 BaselineStatus::New => Some(f64::MAX),
@@ -349,7 +353,7 @@ fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<C
 
 /// Chooses the columns that fit into `width` terminal columns (`None`: all fit), the most important
 /// ones and the one that rows are sorted by first. One space stands between columns.
-pub fn place(report: &Report<'_>, width: Option<usize>) -> Vec<Placed> {
+pub fn place(report: &WindowReport<'_>, width: Option<usize>) -> Vec<Placed> {
     let (by, sorted) = (report.selection.by, report.selection.sort.column);
     let (wanted, needed) = wanted(report.selection, report.differing(), sorted);
     let wide = |column: Column| {
@@ -393,7 +397,7 @@ pub fn place(report: &Report<'_>, width: Option<usize>) -> Vec<Placed> {
 }
 
 /// The heading of a column; scaled figures are marked.
-pub fn title(column: Column, report: &Report<'_>) -> String {
+pub fn title(column: Column, report: &WindowReport<'_>) -> String {
     let mark = if column.is_scaled() { report.mark() } else { "" };
     format!("{mark}{}", column.title())
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use crate::kit::escape;
 use crate::queries::Grouping;
-use crate::queries::{Key, Report, ReportRow, scaled};
+use crate::queries::{ReportKey, ReportRow, WindowReport, scaled};
 
 /// The fields that name a row, by grouping.
 const fn key_fields(by: Grouping) -> &'static [&'static str] {
@@ -67,7 +67,7 @@ const FIGURE_FIELDS: [&str; 29] = [
 /// # Errors
 /// Those of `out`.
 pub fn heading(by: Grouping, mut out: impl Write) -> io::Result<()> {
-    let mut line = Line::default();
+    let mut line = CsvLine::default();
     ["kind", "start_ns", "end_ns", "sample"]
         .iter()
         .chain(key_fields(by))
@@ -80,9 +80,13 @@ pub fn heading(by: Grouping, mut out: impl Write) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn rows(report: &Report<'_>, kind: crate::queries::json::Kind, mut out: impl Write) -> io::Result<()> {
+pub fn rows(
+    report: &WindowReport<'_>,
+    kind: crate::queries::json::ObjectKind,
+    mut out: impl Write,
+) -> io::Result<()> {
     for row in &report.rows {
-        let mut line = Line::default();
+        let mut line = CsvLine::default();
         line.text(kind.name());
         line.figure(Some(report.start.unix_ns()));
         line.figure(Some(report.end.unix_ns()));
@@ -97,9 +101,9 @@ pub fn rows(report: &Report<'_>, kind: crate::queries::json::Kind, mut out: impl
     Ok(())
 }
 
-fn key(line: &mut Line, row: &ReportRow<'_>, report: &Report<'_>) {
+fn key(line: &mut CsvLine, row: &ReportRow<'_>, report: &WindowReport<'_>) {
     match &row.key {
-        Key::Shape { key, shape } => {
+        ReportKey::Shape { key, shape } => {
             let ids = row.ordered_ids();
             let order = if key.order.0 != 0 {
                 Some(key.order)
@@ -118,21 +122,21 @@ fn key(line: &mut Line, row: &ReportRow<'_>, report: &Report<'_>) {
             line.text(key.class.name());
             line.figure(Some(key.server));
         }
-        Key::Namespace { .. } => line.text(&row.namespace().unwrap_or_default()),
-        Key::App(app) => {
+        ReportKey::Namespace { .. } => line.text(&row.namespace().unwrap_or_default()),
+        ReportKey::App(app) => {
             for text in [&*app.label(), &*app.driver, &*app.driver_version] {
                 line.text(text);
             }
         }
-        Key::Client(ip) => line.figure(Some(ip)),
-        Key::Other => {
+        ReportKey::Client(ip) => line.figure(Some(ip)),
+        ReportKey::Other => {
             line.text("other");
             (1..key_fields(report.selection.by).len()).for_each(|_| line.text(""));
         }
     }
 }
 
-fn figures(line: &mut Line, row: &ReportRow<'_>, sample: u32) {
+fn figures(line: &mut CsvLine, row: &ReportRow<'_>, sample: u32) {
     let (stats, figures) = (&row.stats, &row.stats.figures);
     let times = |n| Some(scaled(n, sample));
     line.figure(times(figures.calls));
@@ -176,9 +180,9 @@ fn figures(line: &mut Line, row: &ReportRow<'_>, sample: u32) {
 
 /// A line being built.
 #[derive(Default)]
-pub(crate) struct Line(String);
+pub(crate) struct CsvLine(String);
 
-impl Line {
+impl CsvLine {
     fn separate(&mut self) {
         if !self.0.is_empty() {
             self.0.push(',');

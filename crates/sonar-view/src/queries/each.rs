@@ -141,7 +141,7 @@ pub fn json(op: &Operation<'_>, form: Form, out: impl Write) -> io::Result<()> {
         "docs_matched": op.docs_matched,
         "docs_affected": op.docs_affected,
         "outcome": op.outcome.name(),
-        "errors": Errors(op.outcome),
+        "errors": EachErrors(op.outcome),
     } if "values": op.values)
 }
 
@@ -157,9 +157,9 @@ impl Serialize for Statements<'_> {
     }
 }
 
-struct Errors<'a>(Outcome<'a>);
+struct EachErrors<'a>(Outcome<'a>);
 
-impl Serialize for Errors<'_> {
+impl Serialize for EachErrors<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let codes = if let Outcome::Failed(errors) = self.0 { errors.codes } else { &[] };
         let mut map = serializer.serialize_map(Some(codes.len()))?;

@@ -10,21 +10,21 @@ use sonar_core::{Application, CommandType, Coverage};
 
 use crate::kit::json::{name, write_object};
 use crate::kit::{Hidden, HiddenObject, mean_ns};
-use crate::queries::{Grouping, Key, Report, ReportRow, Silence, Stats, scaled};
+use crate::queries::{Grouping, ReportKey, ReportRow, Silence, Stats, WindowReport, scaled};
 
 /// Version of the schema: it grows when a field changes its meaning or goes, not when one is added.
 pub const SCHEMA: u32 = 1;
 
 /// What an object covers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ObjectKind {
     /// One interval.
     Interval,
     /// The whole capture.
     Summary,
 }
 
-impl Kind {
+impl ObjectKind {
     /// The stable name in output.
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Kind {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn report(report: &Report<'_>, kind: Kind, out: impl Write) -> io::Result<()> {
+pub fn report(report: &WindowReport<'_>, kind: ObjectKind, out: impl Write) -> io::Result<()> {
     let (sample, selection) = (report.sample, report.selection);
     let types = CommandType::ALL.into_iter().zip(report.types);
     write_object!(out, {
@@ -64,10 +64,10 @@ pub fn report(report: &Report<'_>, kind: Kind, out: impl Write) -> io::Result<()
 ///
 /// # Errors
 /// Those of `out`.
-pub fn end(shown: u64, rest: &Left<'_>, out: impl Write) -> io::Result<()> {
+pub fn end(shown: u64, rest: &LeftOutJson<'_>, out: impl Write) -> io::Result<()> {
     write_object!(out, {
         "schema": SCHEMA,
-        "kind": Kind::Summary.name(),
+        "kind": ObjectKind::Summary.name(),
         "operations": shown,
         "hidden": HiddenObject::parts(rest.hidden, 1),
         "empty_because": rest.silence.map(silence),
@@ -77,7 +77,7 @@ pub fn end(shown: u64, rest: &Left<'_>, out: impl Write) -> io::Result<()> {
 
 /// What operations one by one do not show.
 #[derive(Copy, Clone, Debug)]
-pub struct Left<'a> {
+pub struct LeftOutJson<'a> {
     /// What was left out on purpose.
     pub hidden: &'a Hidden,
     /// Why there was nothing.
@@ -87,7 +87,7 @@ pub struct Left<'a> {
 }
 
 /// The rows, each built when it is written.
-struct Rows<'a>(&'a Report<'a>, Kind);
+struct Rows<'a>(&'a WindowReport<'a>, ObjectKind);
 
 impl Serialize for Rows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -115,7 +115,7 @@ fn extend(object: &mut Map<String, Value>, more: Value) {
 }
 
 /// The figures of a row or of the totals, counts scaled up from a sample.
-fn figures(stats: &Stats<'_>, sample: u32, kind: Kind) -> Value {
+fn figures(stats: &Stats<'_>, sample: u32, kind: ObjectKind) -> Value {
     let (figures, quantiles) = (&stats.figures, stats.quantiles);
     let times = |n| scaled(n, sample);
     let mut codes: Vec<(i32, u64)> = figures.errors.iter().copied().collect();
@@ -134,7 +134,7 @@ fn figures(stats: &Stats<'_>, sample: u32, kind: Kind) -> Value {
         "mean": mean_ns(&figures.latency),
     });
     // Of an interval they would be most of it.
-    if kind == Kind::Summary {
+    if kind == ObjectKind::Summary {
         latency["zero"] = times(figures.latency.zero_count()).into();
         // OpenTelemetry's index (scale 5, seconds) and the count.
         latency["buckets"] =
@@ -162,7 +162,7 @@ fn figures(stats: &Stats<'_>, sample: u32, kind: Kind) -> Value {
     })
 }
 
-fn row(row: &ReportRow<'_>, report: &Report<'_>, kind: Kind) -> Map<String, Value> {
+fn row(row: &ReportRow<'_>, report: &WindowReport<'_>, kind: ObjectKind) -> Map<String, Value> {
     let mut object = Map::new();
     extend(&mut object, key(row, report));
     extend(&mut object, figures(&row.stats, report.sample, kind));
@@ -212,9 +212,9 @@ fn app(key: &str, app: &Application) -> Value {
     })
 }
 
-fn key(row: &ReportRow<'_>, report: &Report<'_>) -> Value {
+fn key(row: &ReportRow<'_>, report: &WindowReport<'_>) -> Value {
     match &row.key {
-        Key::Shape { key, shape } => {
+        ReportKey::Shape { key, shape } => {
             let ids = row.ordered_ids();
             let ordered_id = match (key.order.0, ids.as_slice()) {
                 (0, [only]) => Some(*only),
@@ -236,22 +236,22 @@ fn key(row: &ReportRow<'_>, report: &Report<'_>) -> Value {
                 "server": key.server.to_string(),
             })
         }
-        Key::Namespace { database, collection } => json!({
+        ReportKey::Namespace { database, collection } => json!({
             "namespace": row.namespace().unwrap_or_default(),
             "database": name(database),
             "collection": name(collection),
         }),
-        Key::App(app) => {
+        ReportKey::App(app) => {
             let mut object = self::app("app", app);
             object["other"] = false.into();
             object
         }
-        Key::Client(ip) => json!({ "client": ip, "other": false }),
-        Key::Other if report.selection.by == Grouping::App => {
+        ReportKey::Client(ip) => json!({ "client": ip, "other": false }),
+        ReportKey::Other if report.selection.by == Grouping::App => {
             let mut object = app("app", &Application::default());
             object["other"] = true.into();
             object
         }
-        Key::Other => json!({ "client": null, "other": true }),
+        ReportKey::Other => json!({ "client": null, "other": true }),
     }
 }

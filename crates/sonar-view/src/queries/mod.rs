@@ -1,6 +1,6 @@
 //! What `queries` shows.
 //!
-//! A [`Window`](sonar_core::Window) of raw counters goes in; a [`Report`] of derived figures is made of it as a
+//! A [`Window`](sonar_core::Window) of raw counters goes in; a [`WindowReport`] of derived figures is made of it as a
 //! [`Selection`] asks, and written as [`text`], [`json`] or [`csv`], or shown in the [`live`] view.
 
 pub mod column;
@@ -14,6 +14,8 @@ mod silence;
 pub mod text;
 
 pub use column::{Column, Sort};
-pub use report::{Callers, Differing, Key, Quantiles, Rates, Report, ReportRow, Stats, Waiting, scaled};
-pub use selection::{Classes, Form, Grouping, NamespaceFilter, Selection};
-pub use silence::{Network, Origin, Silence};
+pub use report::{
+    Callers, Differing, InFlightRow, Quantiles, Rates, ReportKey, ReportRow, Stats, WindowReport, scaled,
+};
+pub use selection::{ClassSet, Form, Grouping, NamespaceFilter, Selection};
+pub use silence::{CapturedNetwork, PacketOrigin, Silence};

@@ -1,6 +1,6 @@
 //! Derived figures, from the raw counters of a [`Window`].
 //!
-//! Raw and derived figures are different types: [`Figures`] only grow and merge, a [`Report`] is made
+//! Raw and derived figures are different types: [`Figures`] only grow and merge, a [`WindowReport`] is made
 //! of them for one look and thrown away. Every rate and quantile that any view shows comes from
 //! [`Rates::of`] and [`Quantiles::of`].
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use sonar_core::baseline::{BaselineKey, BaselineQuery, BaselineResult};
 use sonar_core::figures::{Breakdown, Figures, Share};
-use sonar_core::operation::InFlight;
+use sonar_core::operation::InFlightOperations;
 use sonar_core::row::{Row, RowKey};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{
@@ -21,7 +21,7 @@ use sonar_core::{
 };
 
 use super::selection::holds;
-use super::{Form, Grouping, Origin, Selection, Silence};
+use super::{Form, Grouping, PacketOrigin, Selection, Silence};
 use crate::kit::{Hidden, Reason};
 
 /// `count` scaled up from a sample of one connection in `sample`.
@@ -97,15 +97,15 @@ impl Quantiles {
 
 /// Operations that have not ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Waiting {
+pub struct InFlightRow {
     /// How many; not scaled.
     pub count: u64,
     /// Age of the oldest in nanoseconds; `None` when there is none.
     pub oldest_ns: Option<u64>,
 }
 
-impl Waiting {
-    fn add(&mut self, more: &InFlight) {
+impl InFlightRow {
+    fn add(&mut self, more: &InFlightOperations) {
         self.count += more.count;
         if more.count > 0 {
             self.oldest_ns = self.oldest_ns.max(Some(more.oldest_ns));
@@ -124,11 +124,11 @@ pub struct Stats<'a> {
     pub quantiles: Quantiles,
     /// What had not ended at the end of the span; `None` where that is not known (by application, by
     /// client).
-    pub in_flight: Option<Waiting>,
+    pub in_flight: Option<InFlightRow>,
 }
 
 impl<'a> Stats<'a> {
-    fn new(figures: Cow<'a, Figures>, in_flight: Option<Waiting>, elapsed_ns: u64, sample: u32) -> Self {
+    fn new(figures: Cow<'a, Figures>, in_flight: Option<InFlightRow>, elapsed_ns: u64, sample: u32) -> Self {
         let rates = Rates::of(&figures, elapsed_ns, sample);
         let quantiles = Quantiles::of(&figures);
         Self { figures, rates, quantiles, in_flight }
@@ -137,7 +137,7 @@ impl<'a> Stats<'a> {
 
 /// Whose figures a row holds.
 #[derive(Clone, Debug)]
-pub enum Key<'a> {
+pub enum ReportKey<'a> {
     /// A shape on a server.
     Shape {
         /// Server, role, class, shape, and order where rows are split by it. In [`Form::Plain`]
@@ -165,7 +165,7 @@ pub enum Key<'a> {
 #[derive(Clone, Debug)]
 pub struct ReportRow<'a> {
     /// Whose figures these are.
-    pub key: Key<'a>,
+    pub key: ReportKey<'a>,
     /// The same for the same row in any report of the same kind, and most likely in no other.
     pub identity: u64,
     /// The figures.
@@ -182,7 +182,7 @@ impl<'a> ReportRow<'a> {
     /// The command, for rows by shape.
     pub fn command(&self) -> Option<&'a str> {
         match &self.key {
-            Key::Shape { shape, .. } => Some(&shape.command),
+            ReportKey::Shape { shape, .. } => Some(&shape.command),
             _ => None,
         }
     }
@@ -190,9 +190,9 @@ impl<'a> ReportRow<'a> {
     /// `db.collection`, for rows by shape and by namespace.
     pub fn namespace(&self) -> Option<String> {
         match &self.key {
-            Key::Shape { shape, .. } => Some(shape.namespace()),
-            Key::Namespace { database, collection: "" } => Some((*database).to_string()),
-            Key::Namespace { database, collection } => Some(format!("{database}.{collection}")),
+            ReportKey::Shape { shape, .. } => Some(shape.namespace()),
+            ReportKey::Namespace { database, collection: "" } => Some((*database).to_string()),
+            ReportKey::Namespace { database, collection } => Some(format!("{database}.{collection}")),
             _ => None,
         }
     }
@@ -200,7 +200,7 @@ impl<'a> ReportRow<'a> {
     /// The shape, for rows by shape.
     pub fn shape(&self) -> Option<&'a Arc<ShapeInfo>> {
         match &self.key {
-            Key::Shape { shape, .. } => Some(shape),
+            ReportKey::Shape { shape, .. } => Some(shape),
             _ => None,
         }
     }
@@ -240,7 +240,7 @@ impl<'a> ReportRow<'a> {
     }
 
     fn knows_members(&self) -> bool {
-        matches!(self.key, Key::Shape { .. } | Key::Namespace { .. })
+        matches!(self.key, ReportKey::Shape { .. } | ReportKey::Namespace { .. })
     }
 
     /// Load for the order of rows: an operation in flight counts as if it ended now, as far as it lies
@@ -299,32 +299,32 @@ enum Alike<'a> {
 }
 
 /// A row while it is being gathered.
-struct Gathered<'a> {
-    key: Key<'a>,
+struct RowDraft<'a> {
+    key: ReportKey<'a>,
     identity: u64,
     members: Vec<&'a Row>,
-    waiting: Waiting,
+    waiting: InFlightRow,
     /// Classes and numbers of what `waiting` sums up.
     in_flight: Vec<(Class, u64)>,
 }
 
 #[derive(Default)]
-struct Gathering<'a> {
-    rows: Vec<Gathered<'a>>,
+struct ReportDraft<'a> {
+    rows: Vec<RowDraft<'a>>,
     index: HashMap<Alike<'a>, usize>,
 }
 
-impl<'a> Gathering<'a> {
-    fn row(&mut self, alike: Alike<'a>, key: impl FnOnce() -> Key<'a>) -> &mut Gathered<'a> {
+impl<'a> ReportDraft<'a> {
+    fn row(&mut self, alike: Alike<'a>, key: impl FnOnce() -> ReportKey<'a>) -> &mut RowDraft<'a> {
         let Self { rows, index } = self;
         let mut hasher = DefaultHasher::new();
         alike.hash(&mut hasher);
         let at = *index.entry(alike).or_insert_with(|| {
-            rows.push(Gathered {
+            rows.push(RowDraft {
                 key: key(),
                 identity: hasher.finish(),
                 members: Vec::new(),
-                waiting: Waiting::default(),
+                waiting: InFlightRow::default(),
                 in_flight: Vec::new(),
             });
             rows.len() - 1
@@ -339,15 +339,15 @@ impl<'a> Gathering<'a> {
         form: Form,
         key: RowKey,
         shape: &'a Arc<ShapeInfo>,
-    ) -> &mut Gathered<'a> {
+    ) -> &mut RowDraft<'a> {
         let order = if by == Grouping::Order { key.order } else { ShapeId(0) };
         let key = RowKey { order, ..key };
         let (database, collection) = (&*shape.database, &*shape.collection);
         match (by, form) {
-            (Grouping::Namespace, _) => {
-                self.row(Alike::Namespace(database, collection), || Key::Namespace { database, collection })
-            }
-            (_, Form::Typed) => self.row(Alike::Shape(key), || Key::Shape { key, shape }),
+            (Grouping::Namespace, _) => self.row(Alike::Namespace(database, collection), || {
+                ReportKey::Namespace { database, collection }
+            }),
+            (_, Form::Typed) => self.row(Alike::Shape(key), || ReportKey::Shape { key, shape }),
             (_, Form::Plain) => {
                 let RowKey { server, role, class, .. } = key;
                 let namespace = (database, collection);
@@ -360,7 +360,7 @@ impl<'a> Gathering<'a> {
                     namespace,
                     text: &shape.plain,
                 };
-                self.row(alike, || Key::Shape { key, shape })
+                self.row(alike, || ReportKey::Shape { key, shape })
             }
         }
     }
@@ -368,7 +368,7 @@ impl<'a> Gathering<'a> {
 
 /// Derived figures of one window, for one look.
 #[derive(Clone, Debug)]
-pub struct Report<'a> {
+pub struct WindowReport<'a> {
     /// Begin of the span.
     pub start: Timestamp,
     /// End of the span.
@@ -384,7 +384,7 @@ pub struct Report<'a> {
     /// Of the same operations, how many of each type of command, in the order of [`CommandType::ALL`]. Not scaled.
     pub types: [u64; CommandType::ALL.len()],
     /// Of what is in flight in the chosen classes and role, what waits longest.
-    pub longest_waiting: Option<&'a InFlight>,
+    pub longest_waiting: Option<&'a InFlightOperations>,
     /// What was lost or skipped in the span.
     pub coverage: &'a Coverage,
     /// The rows, sorted, at most the limit.
@@ -393,18 +393,18 @@ pub struct Report<'a> {
     pub rows_total: usize,
     /// What the selection leaves out.
     pub hidden: Hidden,
-    /// Why there is nothing to show, where there is no row and nothing is left out; see [`Report::explained`].
+    /// Why there is nothing to show, where there is no row and nothing is left out; see [`WindowReport::explained`].
     pub silence: Option<Silence>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> WindowReport<'a> {
     /// Derives the figures of `window` that `selection` asks for.
     pub fn new(window: &'a Window, selection: &'a Selection) -> Self {
         let (elapsed_ns, sample) = (window.length_ns(), window.sample.max(1));
         let wanted =
             || window.in_flight.iter().filter(|waiting| selection.wants(waiting.role, waiting.class));
         let mut totals = Figures::default();
-        let mut waiting = Waiting::default();
+        let mut waiting = InFlightRow::default();
         let mut hidden = Hidden::new(selection.role);
         hidden.snapped = window.coverage.messages_snapped;
         for row in window.shapes.iter() {
@@ -455,7 +455,7 @@ impl<'a> Report<'a> {
     }
 
     /// Where there is nothing to show, adds the reason, from the counters since the start.
-    pub fn explained(mut self, since_start: &Coverage, origin: &Origin) -> Self {
+    pub fn explained(mut self, since_start: &Coverage, origin: &PacketOrigin) -> Self {
         if self.rows.is_empty() && self.hidden.operations() == 0 {
             self.silence = Some(Silence::explain(since_start, origin));
         }
@@ -471,7 +471,7 @@ impl<'a> Report<'a> {
     /// them.
     pub fn differing(&self) -> Differing {
         let mut keys = self.rows.iter().filter_map(|row| match &row.key {
-            Key::Shape { key, .. } => Some(key),
+            ReportKey::Shape { key, .. } => Some(key),
             _ => None,
         });
         let Some(first) = keys.next() else { return Differing::default() };
@@ -496,15 +496,17 @@ pub struct Differing {
 
 /// Compares all rows with the baseline at once, before a limit removes some: the test corrects for their number.
 fn compare_with(baseline: &Baseline, rows: &mut [ReportRow<'_>]) {
-    let names: Vec<Option<String>> =
-        rows.iter().map(|row| matches!(row.key, Key::Namespace { .. }).then(|| row.namespace())?).collect();
+    let names: Vec<Option<String>> = rows
+        .iter()
+        .map(|row| matches!(row.key, ReportKey::Namespace { .. }).then(|| row.namespace())?)
+        .collect();
     let asked: Vec<_> = rows
         .iter()
         .zip(&names)
         .map(|(row, name)| {
             let which = match (&row.key, name) {
-                (Key::Shape { key, .. }, _) => BaselineKey::Shape(key.class, key.shape),
-                (Key::Namespace { .. }, Some(name)) => BaselineKey::Namespace(name),
+                (ReportKey::Shape { key, .. }, _) => BaselineKey::Shape(key.class, key.shape),
+                (ReportKey::Namespace { .. }, Some(name)) => BaselineKey::Namespace(name),
                 _ => return None,
             };
             // The row of a full table stands for many shapes.
@@ -522,9 +524,9 @@ fn compare_with(baseline: &Baseline, rows: &mut [ReportRow<'_>]) {
     }
 }
 
-fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hidden) -> Vec<Gathered<'a>> {
+fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hidden) -> Vec<RowDraft<'a>> {
     let Selection { by, form, .. } = *selection;
-    let mut gathering = Gathering::default();
+    let mut gathering = ReportDraft::default();
     for row in window.shapes.iter().filter(|row| selection.wants(row.role, row.class)) {
         match selection.refuses_shape(row.shape()) {
             None => gathering.shape_row(by, form, row.key(), row.shape()).members.push(row),
@@ -532,7 +534,7 @@ fn gather_shapes<'a>(window: &'a Window, selection: &Selection, hidden: &mut Hid
         }
     }
     for waiting in window.in_flight.iter().filter(|waiting| selection.wants(waiting.role, waiting.class)) {
-        let InFlight { server, role, class, ref shape, .. } = *waiting;
+        let InFlightOperations { server, role, class, ref shape, .. } = *waiting;
         if let Some(reason) = selection.refuses_shape(shape) {
             hidden.add(reason, class, waiting.count);
             continue;
@@ -550,8 +552,8 @@ fn gather_groups<'a>(
     groups: impl Iterator<Item = &'a Row>,
     selection: &Selection,
     hidden: &mut Hidden,
-) -> Vec<Gathered<'a>> {
-    let mut gathering = Gathering::default();
+) -> Vec<RowDraft<'a>> {
+    let mut gathering = ReportDraft::default();
     for group in groups {
         let name = || match &group.subject {
             Subject::App(app) => format!("{} {} {}", app.label(), app.driver, app.driver_version),
@@ -566,16 +568,16 @@ fn gather_groups<'a>(
             continue;
         }
         let (alike, key) = match &group.subject {
-            Subject::App(app) => (Alike::App(app), Key::App(app)),
-            Subject::Client(ip) => (Alike::Client(*ip), Key::Client(*ip)),
-            _ => (Alike::Other, Key::Other),
+            Subject::App(app) => (Alike::App(app), ReportKey::App(app)),
+            Subject::Client(ip) => (Alike::Client(*ip), ReportKey::Client(*ip)),
+            _ => (Alike::Other, ReportKey::Other),
         };
         gathering.row(alike, || key).members.push(group);
     }
     gathering.rows
 }
 
-impl<'a> Gathered<'a> {
+impl<'a> RowDraft<'a> {
     fn finish(self, elapsed_ns: u64, sample: u32) -> ReportRow<'a> {
         let Self { key, identity, members, waiting, in_flight } = self;
         let mut parts = members.iter().map(|row| row.figures());
@@ -588,7 +590,7 @@ impl<'a> Gathered<'a> {
                 Cow::Owned(sum)
             }
         };
-        let known = matches!(key, Key::Shape { .. } | Key::Namespace { .. });
+        let known = matches!(key, ReportKey::Shape { .. } | ReportKey::Namespace { .. });
         let stats = Stats::new(figures, known.then_some(waiting), elapsed_ns, sample);
         ReportRow { key, identity, stats, against: None, members, in_flight }
     }

@@ -70,9 +70,9 @@ impl Form {
 
 /// A set of classes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Classes(u8);
+pub struct ClassSet(u8);
 
-impl Classes {
+impl ClassSet {
     /// User operations alone: the default of totals.
     pub const USER: Self = Self(1 << Class::User as u8);
     /// All classes.
@@ -97,13 +97,13 @@ impl Classes {
     }
 }
 
-impl Default for Classes {
+impl Default for ClassSet {
     fn default() -> Self {
         Self::USER
     }
 }
 
-impl FromIterator<Class> for Classes {
+impl FromIterator<Class> for ClassSet {
     fn from_iter<I: IntoIterator<Item = Class>>(classes: I) -> Self {
         Self(classes.into_iter().fold(0, |set, class| set | (1 << class as u8)))
     }
@@ -158,7 +158,7 @@ pub struct Selection {
     /// What makes a row.
     pub by: Grouping,
     /// Classes that rows and totals include.
-    pub classes: Classes,
+    pub classes: ClassSet,
     /// The role that rows and totals include; `None` for all.
     pub role: Option<Role>,
     /// Which text of a shape is shown.

@@ -4,17 +4,17 @@ use sonar_core::Coverage;
 
 /// Where packets come from.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Origin {
+pub enum PacketOrigin {
     /// A capture file.
     #[default]
     File,
     /// Interfaces of this machine.
-    Network(Network),
+    Network(CapturedNetwork),
 }
 
 /// What is captured on this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Network {
+pub struct CapturedNetwork {
     /// `all interfaces`, or their names.
     pub interfaces: String,
     /// `port 27017`, or several.
@@ -38,7 +38,7 @@ pub struct Silence {
 
 impl Silence {
     /// Finds out from the counters since the start why no operation was seen.
-    pub fn explain(coverage: &Coverage, origin: &Origin) -> Self {
+    pub fn explain(coverage: &Coverage, origin: &PacketOrigin) -> Self {
         let frames = coverage.frames;
         if frames == 0 {
             return Self::without_packets(origin);
@@ -100,15 +100,15 @@ impl Silence {
         Self::new("none-ended", "No operations ended in this span.".into(), "")
     }
 
-    fn without_packets(origin: &Origin) -> Self {
-        let Origin::Network(network) = origin else {
+    fn without_packets(origin: &PacketOrigin) -> Self {
+        let PacketOrigin::Network(network) = origin else {
             return Self::new(
                 "no-packets",
                 "The file holds no packets.".into(),
                 "Was the capture stopped too early, or was its filter too narrow?",
             );
         };
-        let Network { interfaces, ports, nobody_listens, servers } = network;
+        let CapturedNetwork { interfaces, ports, nobody_listens, servers } = network;
         if !nobody_listens {
             return Self::new(
                 "silent",
@@ -162,8 +162,8 @@ impl Silence {
 mod tests {
     use super::*;
 
-    fn network(nobody_listens: bool, servers: &[u16]) -> Origin {
-        Origin::Network(Network {
+    fn network(nobody_listens: bool, servers: &[u16]) -> PacketOrigin {
+        PacketOrigin::Network(CapturedNetwork {
             interfaces: "eth0".into(),
             ports: "port 27099".into(),
             nobody_listens,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn reason(coverage: Coverage) -> &'static str {
-        Silence::explain(&coverage, &Origin::File).reason
+        Silence::explain(&coverage, &PacketOrigin::File).reason
     }
 
     #[test]
@@ -195,10 +195,12 @@ mod tests {
     fn packets_without_operations_are_explained_by_what_they_were() {
         let seen = Coverage { frames: 90, frames_decoded: 90, streams: 4, ..Coverage::default() };
         let tls = Coverage { streams_tls: 4, segments_ignored: 80, ..seen };
-        let all = Silence::explain(&tls, &Origin::File);
+        let all = Silence::explain(&tls, &PacketOrigin::File);
         assert_eq!(all.what, "All 4 connections are encrypted with TLS.");
         assert!(all.next.contains("logs report") && all.next.contains("profiler tail"));
-        assert!(Silence::explain(&Coverage { streams: 9, ..tls }, &Origin::File).what.starts_with("4 of 9"));
+        assert!(
+            Silence::explain(&Coverage { streams: 9, ..tls }, &PacketOrigin::File).what.starts_with("4 of 9")
+        );
         assert_eq!(reason(Coverage { streams_not_mongodb: 4, segments_data: 5, ..seen }), "not-mongodb");
         assert_eq!(reason(seen), "idle");
         assert_eq!(reason(Coverage { segments_data: 5, messages: 2, replies: 2, ..seen }), "no-requests");

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{CommandType, Coverage, Timestamp};
 
-use crate::kit::{Count, Nanos, Reader, UNKNOWN, escape, or_unknown, wrap};
-use crate::queries::Report;
+use crate::kit::{Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, wrap};
+use crate::queries::WindowReport;
 use crate::queries::column::{self, Column, Placed, place, push_cell};
 
 /// Writes one interval: a line of totals, the rows, what is not shown, and what was lost. `width` is that
@@ -14,7 +14,7 @@ use crate::queries::column::{self, Column, Placed, place, push_cell};
 ///
 /// # Errors
 /// Those of `out`.
-pub fn interval(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
+pub fn interval(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{}  {}", clock(report), totals(report))?;
     rows(report, place(report, width), width, &mut out)?;
     paragraph(&coverage(report.coverage), width, &mut out)?;
@@ -26,7 +26,7 @@ pub fn interval(report: &Report<'_>, width: Option<usize>, mut out: impl Write) 
 ///
 /// # Errors
 /// Those of `out`.
-pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
+pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Write) -> io::Result<()> {
     let figures = &report.totals.figures;
     let zone = &report.selection.zone;
     if report.end == Timestamp::default() {
@@ -88,18 +88,18 @@ pub fn summary(report: &Report<'_>, width: Option<usize>, mut out: impl Write) -
 }
 
 /// Operations per second by type of command, as `mongostat` counts them, scaled and marked.
-pub(crate) fn type_rates(report: &Report<'_>) -> [(&'static str, f64); CommandType::ALL.len()] {
+pub(crate) fn type_rates(report: &WindowReport<'_>) -> [(&'static str, f64); CommandType::ALL.len()] {
     let per_second = f64::from(report.sample) * NS_PER_S as f64 / report.elapsed_ns.max(1) as f64;
     std::array::from_fn(|at| (CommandType::ALL[at].name(), report.types[at] as f64 * per_second))
 }
 
 /// The end of the span, in the selected time zone.
-pub(crate) fn clock(report: &Report<'_>) -> String {
+pub(crate) fn clock(report: &WindowReport<'_>) -> String {
     report.selection.zone.show_seconds(report.end).to_string()
 }
 
 /// Totals in one line.
-pub(crate) fn totals(report: &Report<'_>) -> String {
+pub(crate) fn totals(report: &WindowReport<'_>) -> String {
     let (rates, mark) = (report.totals.rates, report.mark());
     let mut line = format!(
         "{}: {mark}{} queries per second  load {mark}{}  p99 {}  errors {mark}{}/s  in {mark}{}B/s  out {mark}{}B/s",
@@ -160,7 +160,7 @@ fn paragraph(text: &str, width: Option<usize>, out: &mut impl Write) -> io::Resu
 }
 
 fn rows(
-    report: &Report<'_>,
+    report: &WindowReport<'_>,
     mut placed: Vec<Placed>,
     width: Option<usize>,
     out: &mut impl Write,
@@ -197,14 +197,14 @@ fn rows(
     if report.rows_total > report.rows.len() {
         writeln!(out, "… and {} more rows", report.rows_total - report.rows.len())?;
     }
-    match report.hidden.line(report.sample, Reader::CommandLine) {
+    match report.hidden.line(report.sample, HiddenContext::CommandLine) {
         Some(line) => paragraph(&line, width, out),
         None => Ok(()),
     }
 }
 
 /// Why there is no row.
-pub(crate) fn empty(report: &Report<'_>) -> String {
+pub(crate) fn empty(report: &WindowReport<'_>) -> String {
     if let Some(silence) = &report.silence {
         return silence.text();
     }

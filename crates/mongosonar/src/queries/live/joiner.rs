@@ -15,7 +15,7 @@ const MAX_LAG_NS: u64 = 5 * NS_PER_S;
 const NEVER: Timestamp = Timestamp::from_unix_ns(u64::MAX);
 
 /// A window of one capture thread.
-pub struct Part {
+pub struct ThreadWindow {
     /// Which thread, from 0.
     pub thread: usize,
     pub window: Window,
@@ -26,7 +26,7 @@ pub struct Part {
 /// Joins the windows of the same interval. An interval is complete when every thread has gone past it, whether or not
 /// each of them handed over a window for it: a thread may skip intervals.
 pub struct Joiner {
-    from: Receiver<Part>,
+    from: Receiver<ThreadWindow>,
     /// The interval that each thread collects.
     reached: Vec<Timestamp>,
     /// Intervals that some thread has not gone past.
@@ -38,7 +38,7 @@ pub struct Joiner {
 
 impl Joiner {
     /// Of threads numbered from 0.
-    pub fn new(from: Receiver<Part>, threads: usize) -> Self {
+    pub fn new(from: Receiver<ThreadWindow>, threads: usize) -> Self {
         let reached = vec![Timestamp::default(); threads];
         Self { from, reached, waiting: BTreeMap::new(), complete: VecDeque::new(), ended: false }
     }
@@ -66,7 +66,7 @@ impl Joiner {
         self.waiting.pop_first().map(|(_, window)| window)
     }
 
-    fn take(&mut self, Part { thread, window, next }: Part) {
+    fn take(&mut self, ThreadWindow { thread, window, next }: ThreadWindow) {
         let next = next.unwrap_or(NEVER);
         let mut clock_was_set_back = next < window.start;
         match self.waiting.get_mut(&window.start) {
@@ -120,13 +120,13 @@ mod tests {
         window
     }
 
-    fn joiner(threads: usize) -> (SyncSender<Part>, Joiner) {
+    fn joiner(threads: usize) -> (SyncSender<ThreadWindow>, Joiner) {
         let (to, from) = sync_channel(10_000);
         (to, Joiner::new(from, threads))
     }
 
-    fn send(to: &SyncSender<Part>, thread: usize, (interval, count, next): (u64, u64, Option<u64>)) {
-        to.send(Part { thread, window: window(interval, count), next: next.map(at) }).unwrap();
+    fn send(to: &SyncSender<ThreadWindow>, thread: usize, (interval, count, next): (u64, u64, Option<u64>)) {
+        to.send(ThreadWindow { thread, window: window(interval, count), next: next.map(at) }).unwrap();
     }
 
     /// Intervals and their counts that are complete by now.

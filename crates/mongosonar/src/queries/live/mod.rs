@@ -16,22 +16,22 @@ use sonar_core::{Coverage, Timestamp, Window};
 use sonar_decode::{Decoder, Settings, Shared};
 use sonar_sys::helper::Helper;
 use sonar_sys::privileges::Duty;
-use sonar_sys::resource::Usage;
-use sonar_sys::{Filter, Host, Ring, RingConfig, Wake};
+use sonar_sys::resource::ResourceUsage;
+use sonar_sys::{Host, PacketFilter, Ring, RingConfig, Wake};
 use sonar_view::queries::Selection;
 
 pub use self::pipeline::{LiveSink, Pipeline};
-pub use self::show::{Feed, add};
+pub use self::show::{WindowFeed, add};
 use super::applications::{self, Lookup};
 use super::args::{QueriesArgs, Range};
 use super::notice::Notice;
-use super::output::Output;
+use super::output::QueriesOutput;
 use super::ports::{self, Listened};
-use super::rotate::{Files, Started};
-use super::write::{FileHeader, Recorder};
+use super::rotate::{SeriesFiles, Started};
+use super::write::{FileHeader, PacketRecorder};
 use crate::exit::{FAILED, OK};
 use crate::privileges;
-use crate::stop::{Ending, Signals};
+use crate::stop::{Signals, StopBehavior};
 
 /// The longest sleep of a capture thread, so that it soon captures other ports.
 const LONG_NAP: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub fn now() -> Timestamp {
 /// One capture thread.
 struct CaptureThread {
     ring: Ring,
-    filter: Filter,
+    filter: PacketFilter,
     /// Changes of the ports to capture.
     ports: Receiver<Arc<Listened>>,
     /// Where failures to apply them go.
@@ -117,7 +117,7 @@ impl CaptureThread {
     /// Applies changes of the ports.
     fn follow(&mut self) {
         for listened in self.ports.try_iter() {
-            let filter = Filter { ports: listened.ranges(), ..self.filter.clone() };
+            let filter = PacketFilter { ports: listened.ranges(), ..self.filter.clone() };
             match self.ring.set_filter(&filter) {
                 Ok(()) => {
                     self.filter = filter;
@@ -159,13 +159,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     // It may ask for a password.
     let server = args.server.named(only_port(args))?;
     // A signal that comes while all is opened ends the command as one that comes later does.
-    let signals = Signals::catch(Ending::Prompt)?;
+    let signals = Signals::catch(StopBehavior::Prompt)?;
     // Helpers come first: no thread may run yet, and they get nothing that is opened later.
     let finder = if listened_later(args) && confined { ports::helper() } else { None };
     let header = FileHeader::new(&args.interface);
     let series = match (&args.write, args.rotate) {
         (Some(path), Some(rotation)) => {
-            Some((rotation, Files::prepare(path, args.keep, header.bytes(), confined)?))
+            Some((rotation, SeriesFiles::prepare(path, args.keep, header.bytes(), confined)?))
         }
         _ => None,
     };
@@ -174,11 +174,11 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let size_bytes = (args.ring_mib.unwrap_or(32) as usize) << 20;
     let config = RingConfig {
         interfaces: args.interface.clone(),
-        filter: Filter {
+        filter: PacketFilter {
             ports: listened.ranges(),
             sample: args.sample.and_then(NonZeroU32::new).filter(|n| n.get() > 1),
             snap_replies: args.snap_replies,
-            ..Filter::default()
+            ..PacketFilter::default()
         },
         size_bytes,
         block_bytes: block_bytes(size_bytes / threads),
@@ -189,10 +189,10 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let (say, news) = channel();
     let (recorder, making) = match (&args.write, series) {
         (None, _) => (None, None),
-        (Some(path), None) => (Some(Recorder::create(path, header, say.clone())?), None),
+        (Some(path), None) => (Some(PacketRecorder::create(path, header, say.clone())?), None),
         (_, Some((rotation, series))) => {
             let Started { first, files, work } = series.start()?;
-            (Some(Recorder::series(first, (rotation, files), header, say.clone())), Some(work))
+            (Some(PacketRecorder::series(first, (rotation, files), header, say.clone())), Some(work))
         }
     };
     let keep = recorder.map(|recorder| Arc::new(Mutex::new(recorder)));
@@ -207,9 +207,9 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let settings = super::window_settings(args);
     let shared = Arc::new(Shared::default());
     let origin = listened.origin(&on, &Host::live());
-    let mut output = Output::new(args, selection, origin.clone())?;
+    let mut output = QueriesOutput::new(args, selection, origin.clone())?;
     let each = match output.wants_each() {
-        true => Some(Arc::new(Mutex::new(Output::new(args, selection, origin.clone())?))),
+        true => Some(Arc::new(Mutex::new(QueriesOutput::new(args, selection, origin.clone())?))),
         false => None,
     };
     // After the rings are open: a connection that opens from now on is seen from its beginning. Its thread may use
@@ -218,7 +218,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     let complain = move |what| drop(complaints.send(Notice::Complaint(what)));
     let lookup = Lookup::open(args, &Host::live())?.with_server(server).start(shared.clone(), complain)?;
     // From here on nothing is opened.
-    Usage::now()?;
+    ResourceUsage::now()?;
     let stop = signals.watch(|| {
         if confined {
             privileges::give_up(Duty::Showing, &[], &[]);
@@ -277,7 +277,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     }
     drop(to);
     let follower = follow(listened, finder, on, Changes { ports: port_changes, say })?;
-    let mut feed = Feed::new((from, threads), news, stop.clone(), args.duration);
+    let mut feed = WindowFeed::new((from, threads), news, stop.clone(), args.duration);
     let total = if screen { feed.show(args, selection, (&source, origin)) } else { feed.print(&mut output) };
     stop.store(true, Ordering::Relaxed);
     stoppers.iter().for_each(sonar_sys::Stopper::stop);

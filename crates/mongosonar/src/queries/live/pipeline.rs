@@ -8,15 +8,15 @@ use sonar_core::window::WindowSettings;
 use sonar_core::{Coverage, Operation, Timestamp, Window};
 use sonar_decode::{Decoder, Sink};
 
-use super::joiner::Part;
-use crate::queries::output::Output;
-use crate::queries::write::Recorder;
+use super::joiner::ThreadWindow;
+use crate::queries::output::QueriesOutput;
+use crate::queries::write::PacketRecorder;
 
 /// Decodes packets into operations and collects them in windows, which it hands over at the boundaries of intervals.
 pub struct Pipeline {
     pub decoder: Decoder,
     pub sink: LiveSink,
-    pub keep: Option<Arc<Mutex<Recorder>>>,
+    pub keep: Option<Arc<Mutex<PacketRecorder>>>,
     pub counted: Coverage,
     pub kernel: Coverage,
     pub interval_ns: u64,
@@ -24,7 +24,7 @@ pub struct Pipeline {
     /// more.
     pub boundary: Timestamp,
     pub settings: WindowSettings,
-    pub to: SyncSender<Part>,
+    pub to: SyncSender<ThreadWindow>,
     /// The number of the thread, from 0.
     pub thread: usize,
     /// The receiver of the windows has gone.
@@ -34,7 +34,7 @@ pub struct Pipeline {
 /// Records operations in the open window, and writes them if that was asked for.
 pub struct LiveSink {
     pub window: Window,
-    pub each: Option<Arc<Mutex<Output>>>,
+    pub each: Option<Arc<Mutex<QueriesOutput>>>,
     pub broken: Arc<AtomicBool>,
 }
 
@@ -89,7 +89,12 @@ impl Pipeline {
     }
 
     /// Hands the open window over, which ends at `end`, and opens the one that begins at `next`, if one does.
-    fn hand_over(&mut self, end: Timestamp, next: Option<Timestamp>, in_flight: Vec<sonar_core::InFlight>) {
+    fn hand_over(
+        &mut self,
+        end: Timestamp,
+        next: Option<Timestamp>,
+        in_flight: Vec<sonar_core::InFlightOperations>,
+    ) {
         let following = Window::new(next.unwrap_or(end), self.settings);
         let mut window = std::mem::replace(&mut self.sink.window, following);
         window.end = end.max(window.start);
@@ -101,6 +106,6 @@ impl Pipeline {
         if let Some(keep) = &self.keep {
             keep.lock().unwrap_or_else(PoisonError::into_inner).flush();
         }
-        self.orphaned |= self.to.send(Part { thread: self.thread, window, next }).is_err();
+        self.orphaned |= self.to.send(ThreadWindow { thread: self.thread, window, next }).is_err();
     }
 }

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use crossterm::event::{self, Event};
 use sonar_core::Window;
-use sonar_sys::resource::Usage;
-use sonar_view::queries::live::{Action, App, Cost, Screen};
-use sonar_view::queries::{Origin, Selection};
+use sonar_sys::resource::ResourceUsage;
+use sonar_view::queries::live::{App, Cost, LiveAction, Screen};
+use sonar_view::queries::{PacketOrigin, Selection};
 
 use super::super::args::{ColorArg, QueriesArgs};
-use super::joiner::{Joiner, Part};
+use super::joiner::{Joiner, ThreadWindow};
 use crate::queries::notice::Notice;
-use crate::queries::output::Output;
-use crate::stop::{self, Job};
+use crate::queries::output::QueriesOutput;
+use crate::stop::{self, JobState};
 
 /// The longest sleep of the main thread, so that it ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(250);
@@ -30,17 +30,17 @@ pub fn add(total: &mut Option<Window>, window: Window) {
 }
 
 /// The windows of the capture threads, and their messages.
-pub struct Feed {
+pub struct WindowFeed {
     joiner: Joiner,
     news: Receiver<Notice>,
     stop: Arc<AtomicBool>,
     until: Option<Instant>,
 }
 
-impl Feed {
+impl WindowFeed {
     /// Windows of `threads` threads, until `stop` is set or, if there is one, after `duration`.
     pub fn new(
-        (from, threads): (Receiver<Part>, usize),
+        (from, threads): (Receiver<ThreadWindow>, usize),
         news: Receiver<Notice>,
         stop: Arc<AtomicBool>,
         duration: Option<Duration>,
@@ -73,7 +73,7 @@ impl Feed {
     }
 
     /// Prints a table, or an object, for each interval; returns the sum of all windows.
-    pub fn print(&mut self, output: &mut Output) -> Result<Option<Window>> {
+    pub fn print(&mut self, output: &mut QueriesOutput) -> Result<Option<Window>> {
         let mut total = None;
         while !self.is_over() {
             for said in self.news.try_iter() {
@@ -97,14 +97,14 @@ impl Feed {
         &mut self,
         args: &QueriesArgs,
         selection: &Selection,
-        (source, origin): (&str, Origin),
+        (source, origin): (&str, PacketOrigin),
     ) -> Result<Option<Window>> {
         let color = match args.color.unwrap_or(ColorArg::Auto) {
             ColorArg::Always => true,
             ColorArg::Never => false,
             ColorArg::Auto => std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         };
-        let mut app = App::new(sonar_view::queries::live::Settings {
+        let mut app = App::new(sonar_view::queries::live::LiveSettings {
             selection: selection.clone(),
             source: source.to_owned(),
             origin,
@@ -112,9 +112,9 @@ impl Feed {
             color,
             ..Default::default()
         });
-        let job = Job::listen()?;
+        let job = JobState::listen()?;
         let Some(mut screen) = stop::unless_gone(Screen::enter())? else { return Ok(app.into_total()) };
-        let mut usage: Option<(Usage, Instant)> = None;
+        let mut usage: Option<(ResourceUsage, Instant)> = None;
         // They would spoil the screen.
         let mut complaints: Vec<String> = Vec::new();
         let mut drawn = stop::unless_gone(screen.draw(&mut app))?;
@@ -133,7 +133,7 @@ impl Feed {
                 changed = true;
             }
             if changed {
-                let last = usage.replace((Usage::now()?, Instant::now()));
+                let last = usage.replace((ResourceUsage::now()?, Instant::now()));
                 if let (Some((before, then)), Some((after, at))) = (last, &usage) {
                     let spent = after.processor().saturating_sub(before.processor()).as_secs_f64();
                     let passed = at.duration_since(then).as_secs_f64().max(0.001);
@@ -165,24 +165,24 @@ enum Keys {
 }
 
 /// Waits a moment for a key, and handles it and job control.
-fn keys(app: &mut App, job: &Job, screen: &mut Screen) -> std::io::Result<Keys> {
+fn keys(app: &mut App, job: &JobState, screen: &mut Screen) -> std::io::Result<Keys> {
     let mut keys = if job.follow(screen)? { Keys::Changed } else { Keys::Unchanged };
     if !event::poll(Duration::from_millis(100))? {
         return Ok(keys);
     }
     match event::read()? {
-        Event::Key(key) if Job::is_asked(&key) => {
+        Event::Key(key) if JobState::is_asked(&key) => {
             job.suspend(screen)?;
             keys = Keys::Changed;
         }
         Event::Key(key) => match app.key(key) {
-            Action::Quit => return Ok(Keys::Quit),
-            Action::Redraw => screen.redraw(app)?,
-            Action::Copy(text) => {
+            LiveAction::Quit => return Ok(Keys::Quit),
+            LiveAction::Redraw => screen.redraw(app)?,
+            LiveAction::Copy(text) => {
                 screen.copy(&text, std::env::var_os("TMUX").is_some())?;
                 keys = Keys::Changed;
             }
-            Action::Continue => keys = Keys::Changed,
+            LiveAction::Continue => keys = Keys::Changed,
         },
         Event::Resize(..) => keys = Keys::Changed,
         _ => {}

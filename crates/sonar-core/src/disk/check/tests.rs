@@ -2,18 +2,21 @@
 
 use super::*;
 
-fn fs(kind: &str, options: &[&str]) -> Facts {
+fn fs(kind: &str, options: &[&str]) -> MachineFacts {
     let options = options.iter().map(|o| (*o).to_owned()).collect();
     let (point, source) = ("/data".into(), "/dev/md0".into());
     let kind = kind.into();
-    Facts { file_system: Some(FileSystem { kind, point, source, options, space: None }), ..Facts::default() }
+    MachineFacts {
+        file_system: Some(FileSystem { kind, point, source, options, space: None }),
+        ..MachineFacts::default()
+    }
 }
 
-fn grade(facts: &Facts, name: &str) -> Option<Grade> {
+fn grade(facts: &MachineFacts, name: &str) -> Option<Grade> {
     findings(facts).into_iter().filter(|f| f.name == name).map(|f| f.grade).max()
 }
 
-fn remedy(facts: &Facts, name: &str) -> String {
+fn remedy(facts: &MachineFacts, name: &str) -> String {
     findings(facts).into_iter().find_map(|f| f.remedy.filter(|_| f.name == name)).unwrap_or_default()
 }
 
@@ -95,7 +98,7 @@ fn a_destructive_command_is_recognised() {
 }
 
 /// All values that a rule distinguishes, and some that it does not.
-fn any_facts() -> impl proptest::strategy::Strategy<Value = Facts> {
+fn any_facts() -> impl proptest::strategy::Strategy<Value = MachineFacts> {
     use proptest::collection::vec;
     use proptest::option::of;
     use proptest::prelude::*;
@@ -121,7 +124,7 @@ fn any_facts() -> impl proptest::strategy::Strategy<Value = Facts> {
         words(&["raid0", "raid1", "raid4", "raid5", "raid6", "raid10", "linear", "striped", "mapped", "new"]);
     let action = of(words(&["idle", "resync", "recover", "check"]));
     let array = (level, 0_usize..5, 0_u64..1 << 21, 0_u32..3, action).prop_map(
-        |(level, members, chunk_bytes, degraded, action)| Array {
+        |(level, members, chunk_bytes, degraded, action)| DiskArray {
             name: "md0".to_owned(),
             level,
             members: (0..members).map(|n| format!("sd{n}")).collect(),
@@ -159,7 +162,7 @@ fn any_facts() -> impl proptest::strategy::Strategy<Value = Facts> {
     );
     let version = of((3_u32..9, 0_u32..5));
     (of(fs), vec(array, 0..3), vec(disk, 0..3), of(0_u64..300), memory, rest, version).prop_map(
-        |(file_system, arrays, disks, readahead, memory, rest, version)| Facts {
+        |(file_system, arrays, disks, readahead, memory, rest, version)| MachineFacts {
             has_mongod: rest.5,
             kernel: Some("6.1.0".to_owned()),
             version,
@@ -177,7 +180,7 @@ fn any_facts() -> impl proptest::strategy::Strategy<Value = Facts> {
             interleaved: rest.2.filter(|_| rest.5),
             max_map_count: rest.3,
             limits: rest.4,
-            ..Facts::default()
+            ..MachineFacts::default()
         },
     )
 }
@@ -225,33 +228,37 @@ fn changing_the_file_system_is_a_migration() {
 fn advice_needs_a_choice() {
     // One disk is not an array, whatever its level is called.
     for level in ["raid0", "linear", "raid5", "mapped", "striped"] {
-        let facts = Facts { arrays: vec![md(level, 1)], ..fs("xfs", &[]) };
+        let facts = MachineFacts { arrays: vec![md(level, 1)], ..fs("xfs", &[]) };
         assert_eq!((grade(&facts, "raid"), grade(&facts, "stripe")), (Some(Grade::Ok), None), "{level}");
     }
-    let disk = |rotational, schedulers: &[&str]| Facts {
+    let disk = |rotational, schedulers: &[&str]| MachineFacts {
         disks: vec![Disk {
             name: "sda".into(),
             rotational,
             scheduler: Some((schedulers[0].into(), schedulers.iter().map(|name| (*name).into()).collect())),
             ..Disk::default()
         }],
-        ..Facts::default()
+        ..MachineFacts::default()
     };
     assert_eq!(grade(&disk(Some(true), &["none"]), "scheduler"), Some(Grade::Ok), "the kernel has no other");
     assert_eq!(grade(&disk(None, &["bfq", "none"]), "scheduler"), None, "the kind of disk is not known");
     assert_eq!(grade(&fs("nfs4", &["hard"]), "atime"), None, "nfs-options has it");
-    let bare = Facts { max_map_count: Some(1), numa_nodes: Some(2), ..Facts::default() };
+    let bare = MachineFacts { max_map_count: Some(1), numa_nodes: Some(2), ..MachineFacts::default() };
     let limits = vec![("Max open files".into(), Some(1))];
     for name in ["limits", "max-map-count", "numa"] {
-        assert_eq!(grade(&Facts { limits: limits.clone(), ..bare.clone() }, name), None, "no mongod: {name}");
-        let with = Facts { limits: limits.clone(), has_mongod: true, ..bare.clone() };
+        assert_eq!(
+            grade(&MachineFacts { limits: limits.clone(), ..bare.clone() }, name),
+            None,
+            "no mongod: {name}"
+        );
+        let with = MachineFacts { limits: limits.clone(), has_mongod: true, ..bare.clone() };
         assert_ne!(grade(&with, name), None, "{name}");
     }
 }
 
 #[test]
 fn unknown_facts_give_no_findings() {
-    assert_eq!(findings(&Facts::default()), []);
+    assert_eq!(findings(&MachineFacts::default()), []);
 }
 
 #[test]
@@ -284,9 +291,15 @@ fn space_is_graded_by_its_share() {
     }
 }
 
-fn md(level: &str, members: usize) -> Array {
+fn md(level: &str, members: usize) -> DiskArray {
     let members = (0..members).map(|n| format!("sd{n}")).collect();
-    Array { name: "md0".into(), level: level.into(), members, chunk_bytes: 524_288, ..Array::default() }
+    DiskArray {
+        name: "md0".into(),
+        level: level.into(),
+        members,
+        chunk_bytes: 524_288,
+        ..DiskArray::default()
+    }
 }
 
 #[test]
@@ -298,21 +311,23 @@ fn raid_levels_and_their_risks() {
         ("raid1", Grade::Ok),
         ("striped", Grade::Warning),
     ] {
-        let facts = Facts { arrays: vec![md(level, 4)], ..Facts::default() };
+        let facts = MachineFacts { arrays: vec![md(level, 4)], ..MachineFacts::default() };
         assert_eq!(grade(&facts, "raid"), Some(expected), "{level}");
     }
-    let broken = Array { degraded: 1, action: Some("recover".into()), ..md("raid10", 4) };
-    let facts = Facts { arrays: vec![broken], ..Facts::default() };
+    let broken = DiskArray { degraded: 1, action: Some("recover".into()), ..md("raid10", 4) };
+    let facts = MachineFacts { arrays: vec![broken], ..MachineFacts::default() };
     assert_eq!(grade(&facts, "raid-degraded"), Some(Grade::Problem));
     assert_eq!(grade(&facts, "raid-action"), Some(Grade::Warning));
-    let risk = findings(&Facts { arrays: vec![md("raid0", 2)], ..Facts::default() });
+    let risk = findings(&MachineFacts { arrays: vec![md("raid0", 2)], ..MachineFacts::default() });
     assert!(risk[0].why.contains("all data of this member is lost"));
 }
 
 #[test]
 fn the_file_system_is_compared_with_the_stripe() {
-    let with =
-        |kind: &str, options: &[&str], level: &str| Facts { arrays: vec![md(level, 4)], ..fs(kind, options) };
+    let with = |kind: &str, options: &[&str], level: &str| MachineFacts {
+        arrays: vec![md(level, 4)],
+        ..fs(kind, options)
+    };
     // Four members with chunks of 512 KiB: a stripe has four data chunks in RAID 0, two in RAID 10, three in RAID 5.
     assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=4096"], "raid0"), "stripe"), Some(Grade::Ok));
     assert_eq!(grade(&with("xfs", &["sunit=1024", "swidth=2048"], "raid10"), "stripe"), Some(Grade::Ok));
@@ -333,10 +348,10 @@ fn readahead_scheduler_and_rotating_disks() {
     for (kib, expected) in
         [(4, Grade::Ok), (16, Grade::Ok), (17, Grade::Warning), (128, Grade::Warning), (0, Grade::Warning)]
     {
-        let facts = Facts { readahead: Some(("sda".into(), kib)), ..Facts::default() };
+        let facts = MachineFacts { readahead: Some(("sda".into(), kib)), ..MachineFacts::default() };
         assert_eq!(grade(&facts, "readahead"), Some(expected), "{kib}");
     }
-    let disk = |rotational, is_virtual, chosen: &str| Facts {
+    let disk = |rotational, is_virtual, chosen: &str| MachineFacts {
         disks: vec![Disk {
             name: "sda".into(),
             rotational: Some(rotational),
@@ -344,7 +359,7 @@ fn readahead_scheduler_and_rotating_disks() {
             scheduler: Some((chosen.into(), ["none", "mq-deadline", "kyber"].map(String::from).to_vec())),
             ..Disk::default()
         }],
-        ..Facts::default()
+        ..MachineFacts::default()
     };
     for (rotational, is_virtual, chosen, expected) in [
         (true, false, "mq-deadline", Grade::Ok),
@@ -370,7 +385,11 @@ fn readahead_scheduler_and_rotating_disks() {
 
 #[test]
 fn huge_pages_follow_the_version() {
-    let with = |set: &str, version| Facts { huge_pages: Some(set.into()), version, ..Facts::default() };
+    let with = |set: &str, version| MachineFacts {
+        huge_pages: Some(set.into()),
+        version,
+        ..MachineFacts::default()
+    };
     for (set, version, expected) in [
         ("always", Some((8, 0)), Grade::Ok),
         ("never", Some((8, 2)), Grade::Warning),
@@ -381,42 +400,43 @@ fn huge_pages_follow_the_version() {
     ] {
         assert_eq!(grade(&with(set, version), "huge-pages"), Some(expected), "{set} {version:?}");
     }
-    let details = Facts {
+    let details = MachineFacts {
         huge_pages_defrag: Some("madvise".into()),
         max_ptes_none: Some(511),
         ..with("always", Some((8, 0)))
     };
     assert_eq!(grade(&details, "huge-pages-defrag"), Some(Grade::Warning));
     assert_eq!(grade(&details, "huge-pages-max-ptes-none"), Some(Grade::Warning));
-    assert_eq!(grade(&Facts { version: Some((7, 0)), ..details }, "huge-pages-defrag"), None);
+    assert_eq!(grade(&MachineFacts { version: Some((7, 0)), ..details }, "huge-pages-defrag"), None);
 }
 
 #[test]
 fn memory_limits_and_kernel() {
-    let swap = |swappiness, swap_kib| Facts {
+    let swap = |swappiness, swap_kib| MachineFacts {
         swappiness: Some(swappiness),
         swap_kib: Some(swap_kib),
-        ..Facts::default()
+        ..MachineFacts::default()
     };
     assert_eq!(grade(&swap(1, 9), "swappiness"), Some(Grade::Ok));
     assert_eq!(grade(&swap(60, 0), "swappiness"), Some(Grade::Ok));
     assert_eq!(grade(&swap(60, 9), "swappiness"), Some(Grade::Warning));
-    let numa = |nodes, interleaved| Facts { numa_nodes: Some(nodes), interleaved, ..Facts::default() };
+    let numa =
+        |nodes, interleaved| MachineFacts { numa_nodes: Some(nodes), interleaved, ..MachineFacts::default() };
     assert_eq!(grade(&numa(1, None), "numa"), Some(Grade::Ok));
     assert_eq!(grade(&numa(2, Some(true)), "numa"), Some(Grade::Ok));
     assert_eq!(grade(&numa(2, Some(false)), "numa"), Some(Grade::Warning));
-    let limits = |files: u64| Facts {
+    let limits = |files: u64| MachineFacts {
         has_mongod: true,
         limits: vec![("Max open files".into(), Some(files)), ("Max processes".into(), None)],
         max_map_count: Some(102_400),
-        ..Facts::default()
+        ..MachineFacts::default()
     };
     assert_eq!(grade(&limits(64_000), "limits"), Some(Grade::Ok));
     assert_eq!(grade(&limits(1_024), "limits"), Some(Grade::Problem));
     assert_eq!(grade(&limits(64_000), "max-map-count"), Some(Grade::Ok));
     // From mongod's own warning with 1,048,576 descriptors: 1,677,720 required.
     assert!(remedy(&limits(1_048_576), "max-map-count").starts_with("sudo sysctl vm.max_map_count=1677720"));
-    let kernel = |release: &str| Facts { kernel: Some(release.into()), ..Facts::default() };
+    let kernel = |release: &str| MachineFacts { kernel: Some(release.into()), ..MachineFacts::default() };
     assert_eq!(grade(&kernel("6.1.0-28-amd64"), "kernel"), Some(Grade::Ok));
     assert_eq!(grade(&kernel("2.6.32-754.el6"), "kernel"), Some(Grade::Problem));
 }

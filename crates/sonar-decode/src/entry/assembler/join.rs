@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use foldhash::quality::RandomState;
 use sonar_core::{Identity, PlanFlags, ShapeInfo, Statement};
 
-use super::{Circumstances, NS_PER_MS, OperationAssembler, Resolved, Sink};
-use crate::entry::{Fields, ParsedEntry};
+use super::{Circumstances, EntrySink, NS_PER_MS, OperationAssembler, Resolved};
+use crate::entry::{FieldTable, ParsedEntry};
 use crate::identity::{join_texts, mixed};
 use crate::shape::{CommandKind, Rendered};
 
@@ -15,7 +15,7 @@ use crate::shape::{CommandKind, Rendered};
 #[derive(Clone, Debug)]
 pub(super) struct WaitingStatement {
     pub resolved: Resolved,
-    pub fields: Fields,
+    pub fields: FieldTable,
     pub circumstances: Circumstances,
 }
 
@@ -41,7 +41,7 @@ impl OperationAssembler {
     }
 
     /// A statement waits for the command that held it.
-    pub(super) fn wait(&mut self, thread: u64, statement: WaitingStatement, sink: &mut impl Sink) {
+    pub(super) fn wait(&mut self, thread: u64, statement: WaitingStatement, sink: &mut impl EntrySink) {
         let (kind, namespace) = (statement.resolved.kind, &statement.fields.namespace);
         let is_of_other =
             |last: &WaitingStatement| last.resolved.kind != kind || last.fields.namespace != *namespace;
@@ -78,7 +78,7 @@ impl OperationAssembler {
         thread: u64,
         command: WaitingStatement,
         entry: &ParsedEntry,
-        sink: &mut impl Sink,
+        sink: &mut impl EntrySink,
     ) {
         let WaitingStatement { mut resolved, mut fields, mut circumstances } = command;
         // Statements that ended before the command began belong to another one, which was not logged.
@@ -102,7 +102,8 @@ impl OperationAssembler {
         for one in &own {
             if is_insert {
                 // The documents are those of the insert, not the buckets that hold them.
-                let buckets = Fields { matched: None, modified: None, upserted: None, ..one.fields.clone() };
+                let buckets =
+                    FieldTable { matched: None, modified: None, upserted: None, ..one.fields.clone() };
                 fields.add(&buckets);
             } else {
                 fields.add(&one.fields);
@@ -173,18 +174,18 @@ impl OperationAssembler {
     }
 
     /// Emits the statements that wait on a thread: no command of theirs came.
-    pub(super) fn release(&mut self, thread: u64, sink: &mut impl Sink) {
+    pub(super) fn release(&mut self, thread: u64, sink: &mut impl EntrySink) {
         for one in self.take_waiting(thread) {
             self.emit_alone(&one, sink);
         }
     }
 
-    fn emit_alone(&mut self, one: &WaitingStatement, sink: &mut impl Sink) {
+    fn emit_alone(&mut self, one: &WaitingStatement, sink: &mut impl EntrySink) {
         self.emit(&one.resolved, &one.fields, &one.circumstances, sink);
     }
 
     /// Emits all that waits: the source has ended.
-    pub fn finish(&mut self, sink: &mut impl Sink) {
+    pub fn finish(&mut self, sink: &mut impl EntrySink) {
         let mut threads: Vec<_> = self.waiting.keys().copied().collect();
         threads.sort_unstable();
         for thread in threads {
@@ -193,14 +194,14 @@ impl OperationAssembler {
     }
 
     /// Emits what waits on a connection, which has ended.
-    pub fn end_thread(&mut self, thread: u64, sink: &mut impl Sink) {
+    pub fn end_thread(&mut self, thread: u64, sink: &mut impl EntrySink) {
         if self.waiting_count > 0 {
             self.release(thread, sink);
         }
     }
 }
 
-impl Fields {
+impl FieldTable {
     /// Adds what a statement did to what its command did: time is the command's.
     fn add(&mut self, statement: &Self) {
         let pairs = [
@@ -263,12 +264,12 @@ mod tests {
     use sonar_core::{Class, Execution, Operation, ShapeId, Timestamp};
 
     use super::*;
-    use crate::log::{Log, Settings};
+    use crate::log::{LogReader, LogSettings};
 
     #[derive(Debug, Default)]
     struct SeenTexts(Vec<(String, u64)>);
 
-    impl Sink for SeenTexts {
+    impl EntrySink for SeenTexts {
         fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, entries: u64) {
             self.0.push((format!("{} {}", op.shape.typed, op.latency_ns.unwrap_or(0) / NS_PER_MS), entries));
         }
@@ -294,8 +295,8 @@ mod tests {
     }
 
     /// Reads lines with a cap of three waiting statements.
-    fn read(lines: &[String]) -> (SeenTexts, Log) {
-        let (mut log, mut seen) = (Log::new(Settings::default()), SeenTexts::default());
+    fn read(lines: &[String]) -> (SeenTexts, LogReader) {
+        let (mut log, mut seen) = (LogReader::new(LogSettings::default()), SeenTexts::default());
         log.set_max_waiting(3);
         for line in lines {
             log.line(line.as_bytes(), &mut seen);
@@ -371,7 +372,7 @@ mod tests {
             entries: 1,
             cursor: None,
         };
-        let statement = WaitingStatement { resolved, fields: Fields::default(), circumstances };
+        let statement = WaitingStatement { resolved, fields: FieldTable::default(), circumstances };
         for thread in 0..10_000 {
             assembler.wait(thread, statement.clone(), &mut SeenTexts::default());
             assembler.end_thread(thread, &mut SeenTexts::default());

@@ -5,7 +5,9 @@ use sonar_core::operation::Opcode;
 use super::layout::{
     FEW, MAX_LITERALS, MAX_OPEN, MAX_PARTS, TemplateAction, TemplatePart, Word, document_at,
 };
-use crate::bson::{Fed, Key, Kind, Opened, Skimmer, Slot, Step, Use, Value, Visitor, key_at};
+use crate::bson::{
+    BsonValue, ElementKind, ElementStep, Fed, Key, NumberSlot, Opened, Skimmer, Use, Visitor, key_at,
+};
 use crate::message::{Reply, Request};
 use crate::shape;
 
@@ -96,7 +98,7 @@ impl Draft {
             self.replace_content(&container, TemplateAction::List(container.placeholder));
         } else if container.elements > 0 && container.documents == container.elements {
             self.replace_content(&container, TemplateAction::Batch);
-            self.read_number(Slot::Documents);
+            self.read_number(NumberSlot::Documents);
         } else {
             self.unfit |= container.members > FEW || container.documents > 0;
             self.act(TemplateAction::Close);
@@ -125,7 +127,7 @@ impl Draft {
     }
 
     /// Type and key of an element.
-    fn head(&mut self, kind: Kind, key: &Key<'_>) {
+    fn head(&mut self, kind: ElementKind, key: &Key<'_>) {
         if let Some(container) = self.open.last_mut() {
             container.elements += 1;
         }
@@ -135,32 +137,32 @@ impl Draft {
     }
 
     /// A value of which only the type matters.
-    fn pass(&mut self, kind: Kind) {
+    fn pass(&mut self, kind: ElementKind) {
         match kind.fixed_size() {
             Some(size) => {
                 self.literals.resize(self.literals.len() + usize::from(size), 0);
                 self.masks.resize(self.literals.len(), 0);
             }
             None => self.act(match kind {
-                Kind::Regex => TemplateAction::Regex,
-                Kind::Binary => TemplateAction::Counted { least: 0, more: 5 },
-                Kind::DbPointer => TemplateAction::Counted { least: 1, more: 16 },
+                ElementKind::Regex => TemplateAction::Regex,
+                ElementKind::Binary => TemplateAction::Counted { least: 0, more: 5 },
+                ElementKind::DbPointer => TemplateAction::Counted { least: 1, more: 16 },
                 // Its length counts itself.
-                Kind::JavaScriptWithScope => TemplateAction::Counted { least: 14, more: 0 },
+                ElementKind::JavaScriptWithScope => TemplateAction::Counted { least: 14, more: 0 },
                 _ => TemplateAction::Counted { least: 1, more: 4 },
             }),
         }
     }
 
     /// A value that matters.
-    fn keep(&mut self, kind: Kind, value: Value<'_>) {
-        let Value::Bytes(bytes) = value else {
+    fn keep(&mut self, kind: ElementKind, value: BsonValue<'_>) {
+        let BsonValue::Bytes(bytes) = value else {
             self.unfit = true;
             return;
         };
         if kind.fixed_size().is_some() {
             self.compare(bytes);
-        } else if matches!(kind, Kind::String | Kind::Symbol) {
+        } else if matches!(kind, ElementKind::String | ElementKind::Symbol) {
             self.compare(&(bytes.len() as u32 + 1).to_le_bytes());
             self.compare(bytes);
             self.compare(&[0]);
@@ -170,13 +172,13 @@ impl Draft {
     }
 
     /// A number that is read.
-    fn number(&mut self, kind: Kind, slot: Slot) {
+    fn number(&mut self, kind: ElementKind, slot: NumberSlot) {
         self.read_number(slot);
         self.act(TemplateAction::Number { kind, slot });
     }
 
     /// A template cannot read what occurs twice.
-    fn read_number(&mut self, slot: Slot) {
+    fn read_number(&mut self, slot: NumberSlot) {
         self.unfit |= std::mem::replace(&mut self.numbers[slot as usize], true);
     }
 
@@ -192,7 +194,7 @@ impl Draft {
         }
     }
 
-    fn member(&mut self, kind: Kind) {
+    fn member(&mut self, kind: ElementKind) {
         let number = shape::placeholder(kind).0;
         if let Some(container) = self.open.last_mut()
             && (container.members == 0 || container.placeholder == number)
@@ -212,42 +214,42 @@ impl Draft {
 }
 
 /// Passes elements on to a reader, and derives the layout from its answers.
-struct Recorder<'a, R> {
+struct TemplateRecorder<'a, R> {
     reader: &'a mut R,
     draft: Draft,
 }
 
-impl<R: Visitor> Visitor for Recorder<'_, R> {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+impl<R: Visitor> Visitor for TemplateRecorder<'_, R> {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         let step = self.reader.element(key, kind, value);
         self.draft.head(kind, &key);
         match step {
-            Step::Next => self.draft.keep(kind, value),
-            Step::Using(Use::Type) => self.draft.pass(kind),
-            Step::Using(Use::Member) => self.draft.member(kind),
-            Step::Using(Use::Truth) => {
+            ElementStep::Next => self.draft.keep(kind, value),
+            ElementStep::Using(Use::Type) => self.draft.pass(kind),
+            ElementStep::Using(Use::Member) => self.draft.member(kind),
+            ElementStep::Using(Use::Truth) => {
                 let number = match value {
-                    Value::Bytes(bytes) => shape::number(kind, bytes),
-                    Value::Long => None,
+                    BsonValue::Bytes(bytes) => shape::number(kind, bytes),
+                    BsonValue::Long => None,
                 };
                 match number {
                     Some(number) => self.draft.act(TemplateAction::Truth { kind, nonzero: number != 0.0 }),
                     None => self.draft.unfit = true,
                 }
             }
-            Step::Using(Use::Plain) => self.draft.act(TemplateAction::Plain),
-            Step::Using(Use::Number(slot)) => self.draft.number(kind, slot),
-            Step::Leave => {
+            ElementStep::Using(Use::Plain) => self.draft.act(TemplateAction::Plain),
+            ElementStep::Using(Use::Number(slot)) => self.draft.number(kind, slot),
+            ElementStep::Leave => {
                 self.draft.pass(kind);
                 self.draft.leave();
             }
         }
-        if self.draft.unfit { Step::Leave } else { step }
+        if self.draft.unfit { ElementStep::Leave } else { step }
     }
 
     fn open(&mut self, key: Key<'_>, array: bool) -> Opened {
         let opened = self.reader.open(key, array);
-        self.draft.head(if array { Kind::Array } else { Kind::Document }, &key);
+        self.draft.head(if array { ElementKind::Array } else { ElementKind::Document }, &key);
         match opened {
             Opened::Enter => self.draft.open(),
             Opened::Skip => self.draft.act(TemplateAction::Pass),
@@ -267,20 +269,20 @@ impl<R: Visitor> Visitor for Recorder<'_, R> {
 }
 
 /// What reads a message, and what a template of that message can be drawn with.
-pub trait Drawn: Visitor {
+pub trait DraftedRead: Visitor {
     /// Forgets all; ready for an OP_MSG.
     fn begin(&mut self);
     /// A section of kind 1 begins. Gives how its documents are read; `None`: no template is made.
-    fn begin_section(&mut self, name: &[u8]) -> Option<Section>;
+    fn begin_section(&mut self, name: &[u8]) -> Option<SectionLayout>;
     /// A document of that section begins.
-    fn begin_document(&mut self, section: Section);
+    fn begin_document(&mut self, section: SectionLayout);
     /// It has ended.
     fn end_document(&mut self);
 }
 
 /// How the documents of a section are read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Section {
+pub enum SectionLayout {
     /// Skipped.
     Documents,
     /// As statements.
@@ -289,29 +291,29 @@ pub enum Section {
     Namespaces,
 }
 
-impl Drawn for Request<()> {
+impl DraftedRead for Request<()> {
     fn begin(&mut self) {
         self.reset(Opcode::Msg);
     }
 
-    fn begin_section(&mut self, name: &[u8]) -> Option<Section> {
+    fn begin_section(&mut self, name: &[u8]) -> Option<SectionLayout> {
         match name {
-            b"documents" => Some(Section::Documents),
-            b"updates" | b"deletes" => Some(Section::Statements),
+            b"documents" => Some(SectionLayout::Documents),
+            b"updates" | b"deletes" => Some(SectionLayout::Statements),
             b"ops" => {
                 self.builder.set_command(shape::CommandKind::BulkWrite);
-                Some(Section::Statements)
+                Some(SectionLayout::Statements)
             }
-            b"nsInfo" => Some(Section::Namespaces),
+            b"nsInfo" => Some(SectionLayout::Namespaces),
             _ => None,
         }
     }
 
-    fn begin_document(&mut self, section: Section) {
+    fn begin_document(&mut self, section: SectionLayout) {
         match section {
-            Section::Statements => self.begin_statement(),
-            Section::Namespaces => self.begin_namespace(),
-            Section::Documents => {}
+            SectionLayout::Statements => self.begin_statement(),
+            SectionLayout::Namespaces => self.begin_namespace(),
+            SectionLayout::Documents => {}
         }
     }
 
@@ -321,30 +323,30 @@ impl Drawn for Request<()> {
 }
 
 /// A reply has one section.
-impl Drawn for Reply {
+impl DraftedRead for Reply {
     fn begin(&mut self) {
         self.reset();
     }
 
-    fn begin_section(&mut self, _: &[u8]) -> Option<Section> {
+    fn begin_section(&mut self, _: &[u8]) -> Option<SectionLayout> {
         None
     }
 
-    fn begin_document(&mut self, _: Section) {}
+    fn begin_document(&mut self, _: SectionLayout) {}
 
     fn end_document(&mut self) {}
 }
 
 /// Draws the layout of an OP_MSG; `None` where it has something that no template can express.
-pub(super) fn draw<R: Drawn>(body: &[u8], reader: &mut R) -> Option<Draft> {
+pub(super) fn draw<R: DraftedRead>(body: &[u8], reader: &mut R) -> Option<Draft> {
     reader.begin();
     let mut skimmer = Skimmer::new();
-    let mut recorder = Recorder { reader, draft: Draft::default() };
+    let mut recorder = TemplateRecorder { reader, draft: Draft::default() };
     let flags = body.first_chunk::<4>()?;
     let checksum = if flags[0] & 1 == 1 { 4 } else { 0 };
     let end = body.len().checked_sub(checksum)?;
     let mut at = 4;
-    let mut document = |at: &mut usize, recorder: &mut Recorder<'_, R>| {
+    let mut document = |at: &mut usize, recorder: &mut TemplateRecorder<'_, R>| {
         recorder.draft.open();
         skimmer.reset();
         let fed = skimmer.feed(&body[*at..end], (end - *at) as u64, recorder);
@@ -374,7 +376,7 @@ pub(super) fn draw<R: Drawn>(body: &[u8], reader: &mut R) -> Option<Draft> {
         recorder.draft.compare(&[0]);
         at += 4 + name.bytes.len() + 1;
         let section = recorder.reader.begin_section(name.bytes).filter(|_| kind == 1)?;
-        if section == Section::Documents {
+        if section == SectionLayout::Documents {
             recorder.draft.act(TemplateAction::Documents);
             at = section_end;
             continue;
@@ -387,6 +389,6 @@ pub(super) fn draw<R: Drawn>(body: &[u8], reader: &mut R) -> Option<Draft> {
         recorder.draft.act(TemplateAction::EndSection);
     }
     recorder.draft.act(TemplateAction::End(checksum as u8));
-    let Recorder { draft, .. } = recorder;
+    let TemplateRecorder { draft, .. } = recorder;
     (!draft.unfit).then_some(draft)
 }

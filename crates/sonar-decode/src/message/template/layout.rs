@@ -1,6 +1,6 @@
 //! What the layout of a message consists of.
 
-use crate::bson::{Kind, Slot};
+use crate::bson::{ElementKind, NumberSlot};
 
 /// The most parts of a template.
 pub(super) const MAX_PARTS: usize = 96;
@@ -18,11 +18,11 @@ pub(super) enum TemplateAction {
     /// A regular expression.
     Regex,
     /// A number or boolean that is zero, or is not.
-    Truth { kind: Kind, nonzero: bool },
+    Truth { kind: ElementKind, nonzero: bool },
     /// A string that does not begin with `$`.
     Plain,
     /// A number that is read.
-    Number { kind: Kind, slot: Slot },
+    Number { kind: ElementKind, slot: NumberSlot },
     /// An array of documents, whose number is read.
     Batch,
     /// A document or array that is gone into.
@@ -62,14 +62,14 @@ pub(super) struct Word {
     pub(super) mask: u64,
 }
 
-/// Numbers read from a message of a known layout, by [`Slot`].
+/// Numbers read from a message of a known layout, by [`NumberSlot`].
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotValues(pub(super) [Option<i64>; 4]);
 
 impl SlotValues {
     /// The number of this slot, if the layout has it.
     #[inline]
-    pub fn get(&self, slot: Slot) -> Option<i64> {
+    pub fn get(&self, slot: NumberSlot) -> Option<i64> {
         self.0[slot as usize]
     }
 }

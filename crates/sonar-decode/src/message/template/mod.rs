@@ -3,24 +3,24 @@
 //! Theory of operation. Applications send few kinds of request, each many times: the same keys in the same
 //! order with other values; and their replies are alike too. Once a message has been walked, a [`Template`] may
 //! be made of it ([`draft`]): its bytes, with blanks where only the type of a value matters, or where the value
-//! is a number that is read, as [`Visitor`](crate::bson::Visitor) says by [`Step`](crate::bson::Step). A later
+//! is a number that is read, as [`Visitor`](crate::bson::Visitor) says by [`ElementStep`](crate::bson::ElementStep). A later
 //! message that fits has the same result by construction: each byte that matters is compared, each other one is
 //! skipped by type and length as the skimmer would, and the ends of all documents must meet. Nothing is guessed;
 //! what does not fit is walked.
 //!
 //! Templates stand in a table of sets; the set is found by an [`outline`] of the message: its command,
 //! its collection and the first keys. Memory: at most [`SETS`] × [`WAYS`] templates of some 2 KiB each.
-//! Traffic that never repeats is found out ([`Set::misses`]) and pays little.
+//! Traffic that never repeats is found out ([`TemplateSet::misses`]) and pays little.
 
 mod draft;
 mod layout;
 
 use self::layout::{MAX_OPEN, TemplateAction, TemplatePart, Word, document_at};
-use crate::bson::{Kind, Slot, key_at, value_size};
+use crate::bson::{ElementKind, NumberSlot, key_at, value_size};
 use crate::shape::hash::mix;
 use crate::shape::{self, count};
 
-pub use draft::Drawn;
+pub use draft::DraftedRead;
 pub use layout::SlotValues;
 
 /// Sets of the table.
@@ -48,7 +48,7 @@ pub struct Template<F> {
 
 /// Templates whose outlines fall together, the ones that fit most often in front.
 #[derive(Debug)]
-struct Set<F> {
+struct TemplateSet<F> {
     ways: Vec<(u32, Box<Template<F>>)>,
     /// Requests since the last one that fitted a template of this set.
     misses: u8,
@@ -57,26 +57,26 @@ struct Set<F> {
 /// Templates by outline; `F` is what one knows of a request of that layout.
 #[derive(Debug)]
 pub struct Templates<F> {
-    sets: Box<[Set<F>]>,
+    sets: Box<[TemplateSet<F>]>,
     /// Where the template stands that a message with such a companion fitted last.
-    hints: Box<[Place]>,
+    hints: Box<[TemplatePlace]>,
     turn: u64,
 }
 
 /// Answer to [`Templates::find`].
 #[derive(Debug)]
-pub enum Found<'t, F> {
+pub enum TemplateMatch<'t, F> {
     /// The message has a known layout; with the numbers read from it.
     Known(&'t F, SlotValues),
     /// It has not; once it has been walked, its template is wanted.
-    Wanted(Place),
+    Wanted(TemplatePlace),
     /// It has not, and its template is not wanted.
     Unknown,
 }
 
 /// Where a template is put.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct TemplatePlace {
     set: usize,
     tag: u32,
 }
@@ -84,8 +84,8 @@ pub struct Place {
 impl<F> Default for Templates<F> {
     fn default() -> Self {
         Self {
-            sets: (0..SETS).map(|_| Set { ways: Vec::new(), misses: 0 }).collect(),
-            hints: vec![Place::default(); HINTS].into(),
+            sets: (0..SETS).map(|_| TemplateSet { ways: Vec::new(), misses: 0 }).collect(),
+            hints: vec![TemplatePlace::default(); HINTS].into(),
             turn: 0,
         }
     }
@@ -95,21 +95,21 @@ impl<F> Templates<F> {
     /// Like [`find`](Self::find), for a message that mostly has the layout of the last one with the same
     /// `companion`, a hash: as replies to the same request have. Where it does, no outline is made.
     #[inline]
-    pub fn find_beside(&mut self, companion: u64, body: &[u8]) -> Found<'_, F> {
+    pub fn find_beside(&mut self, companion: u64, body: &[u8]) -> TemplateMatch<'_, F> {
         let slot = companion as usize % HINTS;
-        let Place { set, tag } = self.hints[slot];
+        let TemplatePlace { set, tag } = self.hints[slot];
         let is = |way: &(u32, Box<Template<F>>)| way.0 == tag;
         if let Some(at) = self.sets[set].ways.iter().position(is)
             && let Some(numbers) = self.sets[set].ways[at].1.fits(body)
         {
-            return Found::Known(&self.sets[set].ways[at].1.facts, numbers);
+            return TemplateMatch::Known(&self.sets[set].ways[at].1.facts, numbers);
         }
         self.look_up(body, slot)
     }
 
     /// What is known of the layout of `body`, an OP_MSG that is all there.
     #[inline]
-    pub fn find(&mut self, body: &[u8]) -> Found<'_, F> {
+    pub fn find(&mut self, body: &[u8]) -> TemplateMatch<'_, F> {
         // The command, mostly with the beginning of its collection's name; and messages of one layout have
         // few lengths.
         let [command, collection, more] = [9, 17, 25].map(|at| {
@@ -119,14 +119,14 @@ impl<F> Templates<F> {
     }
 
     /// `hint`: where the place of the layout is to be noted.
-    fn look_up(&mut self, body: &[u8], hint: usize) -> Found<'_, F> {
-        let Some(outline) = outline(body) else { return Found::Unknown };
-        let place = Place { set: outline as usize % SETS, tag: (outline >> 32) as u32 };
+    fn look_up(&mut self, body: &[u8], hint: usize) -> TemplateMatch<'_, F> {
+        let Some(outline) = outline(body) else { return TemplateMatch::Unknown };
+        let place = TemplatePlace { set: outline as usize % SETS, tag: (outline >> 32) as u32 };
         let set = &mut self.sets[place.set];
         self.turn = self.turn.wrapping_add(1);
         let now_and_then = mix(self.turn, 0).is_multiple_of(NOW_AND_THEN);
         if set.misses >= PATIENCE && !now_and_then {
-            return Found::Unknown;
+            return TemplateMatch::Unknown;
         }
         let found = set.ways.iter().enumerate().find_map(|(at, (tag, template))| {
             (*tag == place.tag).then(|| template.fits(body)).flatten().map(|numbers| (at, numbers))
@@ -134,17 +134,17 @@ impl<F> Templates<F> {
         let Some((at, numbers)) = found else {
             set.misses = set.misses.saturating_add(1);
             let wanted = set.ways.len() < WAYS || now_and_then;
-            return if wanted { Found::Wanted(place) } else { Found::Unknown };
+            return if wanted { TemplateMatch::Wanted(place) } else { TemplateMatch::Unknown };
         };
         set.misses = 0;
         self.hints[hint] = place;
         let front = at.saturating_sub(1);
         set.ways.swap(at, front);
-        Found::Known(&set.ways[front].1.facts, numbers)
+        TemplateMatch::Known(&set.ways[front].1.facts, numbers)
     }
 
     /// Adds a template.
-    pub fn add(&mut self, place: Place, template: Template<F>) {
+    pub fn add(&mut self, place: TemplatePlace, template: Template<F>) {
         let ways = &mut self.sets[place.set].ways;
         if ways.len() >= WAYS {
             ways.pop();
@@ -159,7 +159,7 @@ impl<F> Template<F> {
     ///
     /// The numbers that the template reads from `body` must be those that the walk found. If they are not, the
     /// message says something twice, no template can know which one counts, and this one must not be added.
-    pub fn new(body: &[u8], reader: &mut impl Drawn, facts: F) -> Option<(Self, SlotValues)> {
+    pub fn new(body: &[u8], reader: &mut impl DraftedRead, facts: F) -> Option<(Self, SlotValues)> {
         let (words, parts) = draft::draw(body, reader)?.finish();
         let template = Self { head: *body.first_chunk()?, words, parts, facts };
         let numbers = template.fits(body)?;
@@ -187,7 +187,7 @@ impl<F> Template<F> {
                 TemplateAction::Counted { least, more } => {
                     at += usize::from(more) + counted(body, at, usize::from(least))?;
                 }
-                TemplateAction::Regex => at += value_size(Kind::Regex, body.get(at..)?)?,
+                TemplateAction::Regex => at += value_size(ElementKind::Regex, body.get(at..)?)?,
                 TemplateAction::Truth { kind, nonzero } => {
                     let size = value_size(kind, body.get(at..)?)?;
                     let number = shape::number(kind, body.get(at..at + size)?)?;
@@ -209,7 +209,7 @@ impl<F> Template<F> {
                 }
                 TemplateAction::Batch => {
                     let (end, documents) = batch_end(body, at)?;
-                    numbers.0[Slot::Documents as usize] = Some(documents);
+                    numbers.0[NumberSlot::Documents as usize] = Some(documents);
                     at = end;
                 }
                 TemplateAction::Open => {
@@ -263,10 +263,12 @@ impl<F> Template<F> {
 }
 
 /// A number as it is reported: a cursor's id as it is, a count as a reply counts.
-fn integer(kind: Kind, slot: Slot, bytes: &[u8]) -> Option<i64> {
+fn integer(kind: ElementKind, slot: NumberSlot, bytes: &[u8]) -> Option<i64> {
     match slot {
-        Slot::Cursor => bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)),
-        Slot::N | Slot::Modified | Slot::Documents => count(kind, bytes).map(|count| count as i64),
+        NumberSlot::Cursor => bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes)),
+        NumberSlot::N | NumberSlot::Modified | NumberSlot::Documents => {
+            count(kind, bytes).map(|count| count as i64)
+        }
     }
 }
 
@@ -276,8 +278,9 @@ fn list_end(body: &[u8], at: usize, number: u8) -> Option<usize> {
     let first = at + 4;
     let mut at = first;
     while *body.get(at)? != 0 {
-        let kind = Kind::from_number(body[at])?;
-        if matches!(kind, Kind::Document | Kind::Array) || shape::placeholder(kind).0 != number {
+        let kind = ElementKind::from_number(body[at])?;
+        if matches!(kind, ElementKind::Document | ElementKind::Array) || shape::placeholder(kind).0 != number
+        {
             return None;
         }
         let key = key_at(&body[at + 1..]).ok()??;
@@ -293,7 +296,7 @@ fn batch_end(body: &[u8], at: usize) -> Option<(usize, i64)> {
     let (mut at, mut documents) = (at + 4, 0);
     while *body.get(at)? != 0 {
         let (kind, _, value) = element_at(body, at)?;
-        if kind != Kind::Document.number() {
+        if kind != ElementKind::Document.number() {
             return None;
         }
         at = value + document_at(body, value)?;
@@ -334,13 +337,13 @@ fn outline(body: &[u8]) -> Option<u64> {
     let (kind, key, at) = element_at(body, 9)?;
     let mut outline = mix(flags ^ u64::from(kind), key);
     let mut next = at;
-    match Kind::from_number(kind)? {
-        Kind::String => {
+    match ElementKind::from_number(kind)? {
+        ElementKind::String => {
             let size = counted(body, at, 1)?;
             outline = mix(outline, shape::hash::bytes(body.get(at + 4..at + 4 + size)?));
             next += 4 + size;
         }
-        Kind::Document | Kind::Array => next += document_at(body, at)?,
+        ElementKind::Document | ElementKind::Array => next += document_at(body, at)?,
         kind => next += value_size(kind, body.get(at..)?)?,
     }
     outline = first_keys(body, next, outline);
@@ -350,8 +353,8 @@ fn outline(body: &[u8]) -> Option<u64> {
         let name = body.get(end + 5..)?;
         let document = end + 5 + key_at(name).ok()??.bytes.len() + 1;
         outline = first_keys(body, document + 4, outline);
-        if let Some((Kind::Document | Kind::Array, _, at)) = element_at(body, document + 4)
-            .and_then(|(kind, key, at)| Some((Kind::from_number(kind)?, key, at)))
+        if let Some((ElementKind::Document | ElementKind::Array, _, at)) = element_at(body, document + 4)
+            .and_then(|(kind, key, at)| Some((ElementKind::from_number(kind)?, key, at)))
         {
             outline = first_keys(body, at + document_at(body, at)?, outline);
         }
@@ -365,7 +368,7 @@ fn first_keys(body: &[u8], mut at: usize, mut outline: u64) -> u64 {
     for _ in 0..4 {
         let Some((kind, key, value)) = element_at(body, at) else { break };
         outline = mix(outline ^ u64::from(kind), key);
-        if kind != Kind::Document.number() && kind != Kind::Array.number() {
+        if kind != ElementKind::Document.number() && kind != ElementKind::Array.number() {
             break;
         }
         at = value + 4;

@@ -7,20 +7,20 @@ use bson::{Bson, Document, doc};
 use proptest::prelude::*;
 use sonar_core::operation::Opcode;
 
-use super::{Found, SlotValues, Template, Templates};
-use crate::bson::Slot;
-use crate::capture_file::{Parser, Step};
+use super::{SlotValues, Template, TemplateMatch, Templates};
+use crate::bson::NumberSlot;
+use crate::capture_file::{CaptureParser, Step};
 use crate::identity::ids_of;
-use crate::message::{Body, Content, HEADER, Header, Reply, Request};
+use crate::message::{HEADER, Header, MessageBody, MessageSource, Reply, Request};
 
 const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
 
 /// All that a walk finds in a request, except the cursor.
 fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)> {
-    let mut reader = Body::default();
+    let mut reader = MessageBody::default();
     request.reset(Opcode::Msg);
     reader.begin(Opcode::Msg, body.len() as u64);
-    reader.feed(body, &mut Content::Request(request)).ok()?;
+    reader.feed(body, &mut MessageSource::Request(request)).ok()?;
     if reader.left() > 0 || request.command.bytes().is_empty() {
         return None;
     }
@@ -58,15 +58,15 @@ impl Checker {
     fn check(&mut self, body: &[u8]) {
         let walked = walk(body, &mut self.request);
         match self.templates.find(body) {
-            Found::Known(text, numbers) => {
-                assert_eq!(walked, Some((text.clone(), numbers.get(Slot::Cursor))), "{body:?}");
+            TemplateMatch::Known(text, numbers) => {
+                assert_eq!(walked, Some((text.clone(), numbers.get(NumberSlot::Cursor))), "{body:?}");
                 self.known += 1;
             }
             found => {
                 self.walked += 1;
-                if let (Some((text, cursor)), Found::Wanted(place)) = (walked, found)
+                if let (Some((text, cursor)), TemplateMatch::Wanted(place)) = (walked, found)
                     && let Some((template, numbers)) = Template::new(body, &mut self.request, text)
-                    && numbers.get(Slot::Cursor) == cursor
+                    && numbers.get(NumberSlot::Cursor) == cursor
                 {
                     self.templates.add(place, template);
                 }
@@ -85,9 +85,9 @@ struct ReplyChecker {
 
 impl ReplyChecker {
     fn check(&mut self, body: &[u8]) {
-        let (mut reader, mut reply) = (Body::default(), Reply::default());
+        let (mut reader, mut reply) = (MessageBody::default(), Reply::default());
         reader.begin(Opcode::Msg, body.len() as u64);
-        let read = reader.feed::<()>(body, &mut Content::Reply(&mut reply));
+        let read = reader.feed::<()>(body, &mut MessageSource::Reply(&mut reply));
         let walked = (read.is_ok() && reader.left() == 0).then_some(reply);
         let of = |known: &Reply, numbers: &SlotValues| {
             let mut reply = Reply::default();
@@ -95,13 +95,13 @@ impl ReplyChecker {
             reply
         };
         match self.templates.find(body) {
-            Found::Known(known, numbers) => {
+            TemplateMatch::Known(known, numbers) => {
                 assert_eq!(walked, Some(of(known, &numbers)), "{body:?}");
                 self.known += 1;
             }
             found => {
                 self.walked += 1;
-                if let (Some(reply), Found::Wanted(place)) = (walked, found)
+                if let (Some(reply), TemplateMatch::Wanted(place)) = (walked, found)
                     && let Some((template, numbers)) =
                         Template::new(body, &mut Reply::default(), reply.clone())
                     && of(&reply, &numbers) == reply
@@ -119,7 +119,7 @@ fn messages(recording: &str, requests: bool) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).expect("a recording");
     flate2::read::MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("gzip");
-    let (mut parser, mut at, mut bodies) = (Parser::new(), 0, Vec::new());
+    let (mut parser, mut at, mut bodies) = (CaptureParser::new(), 0, Vec::new());
     while let Ok(step) = parser.next(&bytes[at..]) {
         match step {
             Step::Packet { packet, consumed } => {

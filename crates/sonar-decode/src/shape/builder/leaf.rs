@@ -3,14 +3,14 @@
 
 use super::Builder;
 use super::node::{EMPTY_ARRAY, FIELD_PATH, KEPT, MIXED_ARRAY, Node, PLACEHOLDER, TYPED_ARRAY, Types};
-use crate::bson::{Key, Kind, Step, Value};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key};
 use crate::names;
 use crate::shape::hash::{self, mix};
 use crate::shape::text::Text;
 use crate::shape::value::{PLACEHOLDERS, TYPE, decimal, expression_of, literal_of, number, placeholder};
 
 impl<T: Text> Builder<T> {
-    pub(super) fn placeholder(&self, kind: Kind) -> Node<T> {
+    pub(super) fn placeholder(&self, kind: ElementKind) -> Node<T> {
         let (number, typed) = placeholder(kind);
         let id = PLACEHOLDER.wrapping_add(u64::from(number));
         Node { unordered: id, ordered: id, text: if T::WANTED { T::leaf(typed, "?") } else { T::default() } }
@@ -35,10 +35,10 @@ impl<T: Text> Builder<T> {
     }
 
     /// A literal kept by its value where it is short, by its type otherwise.
-    pub(super) fn literal(&self, kind: Kind, value: Value<'_>) -> Node<T> {
-        let Value::Bytes(bytes) = value else { return self.placeholder(kind) };
+    pub(super) fn literal(&self, kind: ElementKind, value: BsonValue<'_>) -> Node<T> {
+        let BsonValue::Bytes(bytes) = value else { return self.placeholder(kind) };
         match kind {
-            Kind::String | Kind::Symbol => {
+            ElementKind::String | ElementKind::Symbol => {
                 let id = mix(KEPT, hash::bytes(bytes));
                 let text = if T::WANTED {
                     let quoted = [b"'".as_slice(), bytes, b"'"].concat();
@@ -59,12 +59,12 @@ impl<T: Text> Builder<T> {
     /// returns what was used of the value.
     pub(super) fn name(
         &self,
-        kind: Kind,
-        value: Value<'_>,
+        kind: ElementKind,
+        value: BsonValue<'_>,
         is_name: impl FnOnce(&[u8]) -> bool,
-    ) -> (Node<T>, Step) {
+    ) -> (Node<T>, ElementStep) {
         let is_kept = match (kind, value) {
-            (Kind::String | Kind::Symbol, Value::Bytes(bytes)) => is_name(bytes),
+            (ElementKind::String | ElementKind::Symbol, BsonValue::Bytes(bytes)) => is_name(bytes),
             _ => true,
         };
         // Whether a string is a name depends on all of it.
@@ -77,15 +77,15 @@ impl<T: Text> Builder<T> {
     pub(super) fn expression_leaf(
         &self,
         key: &Key<'_>,
-        kind: Kind,
-        value: Value<'_>,
-    ) -> (Node<T>, Step, bool) {
+        kind: ElementKind,
+        value: BsonValue<'_>,
+    ) -> (Node<T>, ElementStep, bool) {
         let is_literal = matches!(key.bytes, b"$literal" | b"$const")
             || self.frames.last().is_some_and(|frame| frame.opaque);
         if is_literal {
             return (self.placeholder(kind), TYPE, false);
         }
-        if let (Kind::String, Value::Bytes(bytes @ [b'$', ..])) = (kind, value) {
+        if let (ElementKind::String, BsonValue::Bytes(bytes @ [b'$', ..])) = (kind, value) {
             let id = mix(FIELD_PATH, hash::path(&Key::new(bytes)));
             let text = if T::WANTED {
                 let path = hash::normalised(bytes);

@@ -13,16 +13,16 @@ mod leaf;
 mod node;
 mod read;
 
-pub use self::node::{Body, StatementBody};
 use self::node::{
-    EMPTY_SEQUENCE, EMPTY_SET, Frame, Label, MIXED_STATEMENTS, NO_LABEL, Node, Opening, PRESENT, REPLACEMENT,
-    TOO_MANY, Types,
+    BorrowedLabel, EMPTY_SEQUENCE, EMPTY_SET, Frame, MIXED_STATEMENTS, NO_LABEL, Node, Opening, PRESENT,
+    REPLACEMENT, TOO_MANY, Types,
 };
+pub use self::node::{CommandBody, StatementBody};
 use super::hash::{self, mix};
-use super::rules::{self, CommandKind, Field, Mode};
-use super::text::{Element, MESSAGE_BUDGET, Style, Text};
+use super::rules::{self, CommandKind, ContainerMode, Field};
+use super::text::{MESSAGE_BUDGET, Style, Text, TextElement};
 use super::value::placeholder;
-use crate::bson::{Key, Kind, Opened, Step, Value, Visitor};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 
 /// The most distinct children of one set. A set with more has the hash of "too many".
 pub const MAX_CHILDREN: usize = 1_024;
@@ -38,7 +38,7 @@ const UNSORTED: usize = 32;
 /// Builds the shape of one command after another; keeps its buffers.
 pub struct Builder<T: Text> {
     frames: Vec<Frame>,
-    elements: Vec<Element<T>>,
+    elements: Vec<TextElement<T>>,
     /// For each frame: path (or key) and operator that it stands under; only where text is wanted.
     labels: Vec<(Vec<u8>, Vec<u8>)>,
     statements: Vec<StatementBody<T>>,
@@ -90,7 +90,7 @@ impl<T: Text> Builder<T> {
         self.over_cap = false;
         self.change_stream = false;
         self.statement_count = 0;
-        self.push(Opening::new(Mode::Command, 0, NO_LABEL));
+        self.push(Opening::new(ContainerMode::Command, 0, NO_LABEL));
     }
 
     /// Sets which command it is.
@@ -111,7 +111,7 @@ impl<T: Text> Builder<T> {
     }
 
     /// A scalar field of the command itself.
-    pub fn command_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    pub fn command_element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         self.field_element(rules::field(self.command, &key), key, kind, value)
     }
 
@@ -124,14 +124,14 @@ impl<T: Text> Builder<T> {
 
     /// Opens a part of the command that no field of this message names: legacy messages, and the
     /// statements of kind-1 sections. It is closed by [`Visitor::close`].
-    pub fn open_part(&mut self, rank: u8, name: &'static str, mode: Mode) {
+    pub fn open_part(&mut self, rank: u8, name: &'static str, mode: ContainerMode) {
         self.push(Opening::new(mode, hash::bytes(name.as_bytes()), (rank, name.as_bytes(), &[])));
     }
 
     /// Opens one statement (a document of a kind-1 section, or a legacy write).
     pub fn open_statement(&mut self) {
         self.bulk = None;
-        self.push(Opening::new(Mode::Statement, 0, NO_LABEL));
+        self.push(Opening::new(ContainerMode::Statement, 0, NO_LABEL));
     }
 
     /// Adds a flag (`multi`, `upsert` …) or presence (`limit`) that a legacy message states by a bit or
@@ -139,7 +139,7 @@ impl<T: Text> Builder<T> {
     pub fn add_mark(&mut self, rank: u8, name: &'static str, field: Field) {
         let mark = match field {
             Field::Flag => self.kept(b"true", false),
-            _ => self.placeholder(Kind::Int32),
+            _ => self.placeholder(ElementKind::Int32),
         };
         let mark =
             if field == Field::Flag { mark } else { Node { unordered: PRESENT, ordered: PRESENT, ..mark } };
@@ -157,7 +157,7 @@ impl<T: Text> Builder<T> {
     }
 
     /// The body of the command without statements.
-    pub fn finish(&mut self) -> Body<T> {
+    pub fn finish(&mut self) -> CommandBody<T> {
         while self.frames.len() > 1 {
             self.close();
         }
@@ -170,7 +170,7 @@ impl<T: Text> Builder<T> {
         if let Some(query) = query {
             node.text = node.text.with_plain(query);
         }
-        Body { unordered: node.unordered, ordered: node.ordered, text: node.text }
+        CommandBody { unordered: node.unordered, ordered: node.ordered, text: node.text }
     }
 
     /// Hash of a command of several statements, from the shape ids of its statements.
@@ -206,12 +206,12 @@ impl<T: Text> Builder<T> {
 
     /// Opens a container below the current one, or answers that it is too deep.
     #[inline]
-    fn enter(&mut self, mode: Mode, edge: u64, label: Label<'_>) -> Opened {
+    fn enter(&mut self, mode: ContainerMode, edge: u64, label: BorrowedLabel<'_>) -> Opened {
         self.enter_at(Opening::new(mode, edge, label))
     }
 
     /// Opens a field of the command from inside its filter, where legacy queries have them.
-    fn enter_for_command(&mut self, mode: Mode, name: &'static str, rank: u8) -> Opened {
+    fn enter_for_command(&mut self, mode: ContainerMode, name: &'static str, rank: u8) -> Opened {
         let opened = self.enter(mode, 0, (rank, name.as_bytes(), &[]));
         if let (Opened::Enter, Some(frame)) = (opened, self.frames.last_mut()) {
             frame.belongs_to_command = Some(name);
@@ -220,7 +220,7 @@ impl<T: Text> Builder<T> {
     }
 
     /// Opens a container that only groups: its children go to `collector`.
-    fn enter_group(&mut self, mode: Mode, collector: usize) -> Opened {
+    fn enter_group(&mut self, mode: ContainerMode, collector: usize) -> Opened {
         self.enter_at(Opening { collector: Some(collector), ..Opening::new(mode, 0, NO_LABEL) })
     }
 
@@ -283,7 +283,7 @@ impl<T: Text> Builder<T> {
         } else {
             text
         };
-        self.elements.push(Element { hash, label, text });
+        self.elements.push(TextElement { hash, label, text });
     }
 
     /// Drops the elements from `start` on, and gives their text back to the budget.
@@ -333,7 +333,7 @@ impl<T: Text> Builder<T> {
         let top = self.frames.len() - 1;
         let frame = &self.frames[top];
         let (edge, start) = (frame.edge, frame.start as usize);
-        let masked = frame.mode == Mode::Masked;
+        let masked = frame.mode == ContainerMode::Masked;
         let plain = if T::WANTED && masked {
             T::container(Style::Sequence, &mut self.elements[start..])
         } else {
@@ -342,24 +342,28 @@ impl<T: Text> Builder<T> {
         if masked {
             self.drop_elements(start);
         }
-        let mut node = self.placeholder(Kind::Document);
+        let mut node = self.placeholder(ElementKind::Document);
         if T::WANTED && masked {
             node.text = node.text.with_plain(plain);
         }
         let label = self.pop_label();
         self.frames.pop();
-        self.give(edge, node, label, Some(Kind::Document));
+        self.give(edge, node, label, Some(ElementKind::Document));
     }
 
     /// Gives a closed container to what is around it.
-    fn give(&mut self, edge: u64, node: Node<T>, label: T::Label, literal: Option<Kind>) {
+    fn give(&mut self, edge: u64, node: Node<T>, label: T::Label, literal: Option<ElementKind>) {
         let parent = self.frames.len() - 1;
         match (self.frames[parent].mode, literal) {
-            (Mode::Literals | Mode::ExpressionList, Some(kind)) => self.see_type(parent, kind),
-            (Mode::Literals | Mode::ExpressionList, None) => self.frames[parent].structural = true,
+            (ContainerMode::Literals | ContainerMode::ExpressionList, Some(kind)) => {
+                self.see_type(parent, kind)
+            }
+            (ContainerMode::Literals | ContainerMode::ExpressionList, None) => {
+                self.frames[parent].structural = true
+            }
             _ => {}
         }
-        if self.frames[parent].mode == Mode::Literals && literal.is_some() {
+        if self.frames[parent].mode == ContainerMode::Literals && literal.is_some() {
             return;
         }
         let to = self.frames[parent].collector as usize;
@@ -375,7 +379,7 @@ impl<T: Text> Builder<T> {
         T::label(rank, &name, &operator)
     }
 
-    fn see_type(&mut self, at: usize, kind: Kind) {
+    fn see_type(&mut self, at: usize, kind: ElementKind) {
         let number = placeholder(kind).0;
         let frame = &mut self.frames[at];
         frame.types = match frame.types {
@@ -388,7 +392,7 @@ impl<T: Text> Builder<T> {
 
 impl<T: Text> Visitor for Builder<T> {
     #[inline]
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         if let Some(step) = self.decide(&key) {
             return step;
         }
@@ -413,21 +417,24 @@ impl<T: Text> Visitor for Builder<T> {
         };
         match mode {
             // An empty document: a literal.
-            Mode::Undecided | Mode::LiteralOrOperators | Mode::UpdateValue | Mode::Masked => {
+            ContainerMode::Undecided
+            | ContainerMode::LiteralOrOperators
+            | ContainerMode::UpdateValue
+            | ContainerMode::Masked => {
                 return self.close_as_object();
             }
-            Mode::Update if self.frames[top].count == 0 => {
+            ContainerMode::Update if self.frames[top].count == 0 => {
                 let label = self.pop_label();
                 self.frames.pop();
                 let node = Self::leaf(REPLACEMENT, "?replacement", "?replacement");
                 return self.give(edge, node, label, None);
             }
-            Mode::Statements => {
+            ContainerMode::Statements => {
                 self.pop_label();
                 self.frames.pop();
                 return;
             }
-            Mode::Statement => return self.close_statement(),
+            ContainerMode::Statement => return self.close_statement(),
             _ => {}
         }
         if collector != top {
@@ -437,13 +444,14 @@ impl<T: Text> Visitor for Builder<T> {
             return;
         }
         let frame = &self.frames[top];
-        if frame.count == 0 && self.frames[top - 1].mode == Mode::Command {
+        if frame.count == 0 && self.frames[top - 1].mode == ContainerMode::Command {
             // `filter: {}` is no filter.
             self.pop_label();
             self.frames.pop();
             return self.attach_deferred();
         }
-        let literals = matches!(mode, Mode::Literals | Mode::ExpressionList) && !frame.structural;
+        let literals =
+            matches!(mode, ContainerMode::Literals | ContainerMode::ExpressionList) && !frame.structural;
         if literals {
             let start = frame.start as usize;
             let types = frame.types;
@@ -451,17 +459,20 @@ impl<T: Text> Visitor for Builder<T> {
             let node = Self::typed_array(types);
             let label = self.pop_label();
             self.frames.pop();
-            return self.give(edge, node, label, Some(Kind::Array));
+            return self.give(edge, node, label, Some(ElementKind::Array));
         }
         let types = frame.types;
         let style = match mode {
-            Mode::Sort | Mode::Bounds => Style::Sequence,
-            Mode::Pipeline | Mode::ExpressionList | Mode::ArrayFilters | Mode::Indexes => Style::List,
-            Mode::Branches | Mode::Literals => Style::Set,
+            ContainerMode::Sort | ContainerMode::Bounds => Style::Sequence,
+            ContainerMode::Pipeline
+            | ContainerMode::ExpressionList
+            | ContainerMode::ArrayFilters
+            | ContainerMode::Indexes => Style::List,
+            ContainerMode::Branches | ContainerMode::Literals => Style::Set,
             _ => Style::Document,
         };
         let mut node = self.fold(top, style);
-        if mode == Mode::Literals {
+        if mode == ContainerMode::Literals {
             let types = match types {
                 Types::None => 0,
                 Types::One(number) => 1 + u64::from(number),
@@ -534,21 +545,21 @@ impl<T: Text> Builder<T> {
 }
 
 /// Whether the order of the children has a meaning.
-const fn is_sequence(mode: Mode) -> bool {
+const fn is_sequence(mode: ContainerMode) -> bool {
     matches!(
         mode,
-        Mode::Sort
-            | Mode::Bounds
-            | Mode::Pipeline
-            | Mode::ExpressionList
-            | Mode::ArrayFilters
-            | Mode::Indexes
-            | Mode::Masked
+        ContainerMode::Sort
+            | ContainerMode::Bounds
+            | ContainerMode::Pipeline
+            | ContainerMode::ExpressionList
+            | ContainerMode::ArrayFilters
+            | ContainerMode::Indexes
+            | ContainerMode::Masked
     )
 }
 
 /// Sorts by hash: by insertion where there are few, as there mostly are.
-fn sort<T: Text>(children: &mut [Element<T>]) {
+fn sort<T: Text>(children: &mut [TextElement<T>]) {
     if children.len() > 20 {
         children.sort_unstable_by_key(|child| child.hash);
         return;

@@ -1,7 +1,7 @@
 //! What a shape is built from: nodes, the containers that are open, and the words that hashes begin with.
 
 use crate::shape::hash::tag;
-use crate::shape::rules::Mode;
+use crate::shape::rules::ContainerMode;
 
 // What hashes are made of beside the command's own words; each has a number of its own, and they are part
 // of the rules.
@@ -38,31 +38,31 @@ pub(super) enum Types {
 }
 
 /// What the text of a container stands under: its rank, its path or key, and its operator.
-pub(super) type Label<'a> = (u8, &'a [u8], &'a [u8]);
-pub(super) const NO_LABEL: Label<'static> = (0, &[], &[]);
+pub(super) type BorrowedLabel<'a> = (u8, &'a [u8], &'a [u8]);
+pub(super) const NO_LABEL: BorrowedLabel<'static> = (0, &[], &[]);
 
 /// A container that is about to be opened.
 #[derive(Copy, Clone)]
 pub(super) struct Opening<'a> {
-    pub(super) mode: Mode,
+    pub(super) mode: ContainerMode,
     /// The edge by which it hangs on its collector: key, path, operator.
     pub(super) edge: u64,
     /// Hash of the path that its conditions stand under.
     pub(super) path: u64,
     /// The frame that collects its children; `None`: the container itself.
     pub(super) collector: Option<usize>,
-    pub(super) label: Label<'a>,
+    pub(super) label: BorrowedLabel<'a>,
 }
 
 impl<'a> Opening<'a> {
-    pub(super) fn new(mode: Mode, edge: u64, label: Label<'a>) -> Self {
+    pub(super) fn new(mode: ContainerMode, edge: u64, label: BorrowedLabel<'a>) -> Self {
         Self { mode, edge, path: 0, collector: None, label }
     }
 }
 
 /// An open container.
 pub(super) struct Frame {
-    pub(super) mode: Mode,
+    pub(super) mode: ContainerMode,
     /// Index of the frame that collects this one's children.
     pub(super) collector: u32,
     /// Where this frame's children begin.
@@ -108,7 +108,7 @@ pub struct StatementBody<T> {
 
 /// The body of a command: what its fields come to.
 #[derive(Debug)]
-pub struct Body<T> {
+pub struct CommandBody<T> {
     /// Hash without order.
     pub unordered: u64,
     /// Hash with the order as sent.

@@ -1,11 +1,11 @@
 //! Reading: what an element means where it stands, by the mode of the container around it.
 
 use super::Builder;
-use super::node::{EQUAL, Label, NO_LABEL, Node, Opening, PRESENT, REGEX_LITERAL, REPLACEMENT};
-use crate::bson::{Key, Kind, Opened, Step, Use, Value};
+use super::node::{BorrowedLabel, EQUAL, NO_LABEL, Node, Opening, PRESENT, REGEX_LITERAL, REPLACEMENT};
+use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Use};
 use crate::names;
 use crate::shape::hash::{self, mix};
-use crate::shape::rules::{self, CommandKind, Field, Mode, stage, statement_field};
+use crate::shape::rules::{self, CommandKind, ContainerMode, Field, stage, statement_field};
 use crate::shape::text::{EQUALITY, Text};
 use crate::shape::value::{TYPE, bytes_of, literal_of, number, truth_of};
 
@@ -14,12 +14,12 @@ impl<T: Text> Builder<T> {
         &mut self,
         (rank, field): (u8, Field),
         key: Key<'_>,
-        kind: Kind,
-        value: Value<'_>,
-    ) -> Step {
+        kind: ElementKind,
+        value: BsonValue<'_>,
+    ) -> ElementStep {
         let truth = match value {
-            Value::Bytes(bytes) => number(kind, bytes).is_some_and(|number| number != 0.0),
-            Value::Long => false,
+            BsonValue::Bytes(bytes) => number(kind, bytes).is_some_and(|number| number != 0.0),
+            BsonValue::Long => false,
         };
         let step = match field {
             Field::Ignore => return TYPE,
@@ -31,7 +31,7 @@ impl<T: Text> Builder<T> {
             Field::Ignore => return step,
             Field::Presence | Field::Flag if !truth => return step,
             Field::Presence => {
-                Node { unordered: PRESENT, ordered: PRESENT, text: self.placeholder(Kind::Int32).text }
+                Node { unordered: PRESENT, ordered: PRESENT, text: self.placeholder(ElementKind::Int32).text }
             }
             Field::Flag => self.kept(b"true", false),
             // A collation is a document.
@@ -47,47 +47,51 @@ impl<T: Text> Builder<T> {
     pub(super) fn field_open(&mut self, rank: u8, field: Field, key: Key<'_>, array: bool) -> Opened {
         let mode = match field {
             Field::Ignore | Field::Presence | Field::Flag | Field::Masked => return Opened::Skip,
-            Field::Part(Mode::Update) if array => Mode::Pipeline,
+            Field::Part(ContainerMode::Update) if array => ContainerMode::Pipeline,
             Field::Part(mode) => mode,
-            Field::Literal if key.bytes == b"hint" => Mode::Sort,
-            Field::Literal => Mode::Literal,
+            Field::Literal if key.bytes == b"hint" => ContainerMode::Sort,
+            Field::Literal => ContainerMode::Literal,
         };
         self.enter(mode, hash::key(&key), (rank, key.bytes, &[]))
     }
 
     /// Whether the top frame's document is decided by this, its first key.
-    pub(super) fn decide(&mut self, key: &Key<'_>) -> Option<Step> {
+    pub(super) fn decide(&mut self, key: &Key<'_>) -> Option<ElementStep> {
         let top = self.frames.len() - 1;
         let operator = key.is_operator() && !rules::is_reference(key);
         let mode = match self.frames[top].mode {
-            Mode::Undecided if operator => Mode::Conditions,
-            Mode::LiteralOrOperators | Mode::UpdateValue if operator => Mode::Operators,
-            Mode::ElemMatch if operator && !matches!(key.bytes, b"$and" | b"$or" | b"$nor" | b"$expr") => {
-                Mode::Operators
+            ContainerMode::Undecided if operator => ContainerMode::Conditions,
+            ContainerMode::LiteralOrOperators | ContainerMode::UpdateValue if operator => {
+                ContainerMode::Operators
             }
-            Mode::ElemMatch => Mode::Filter,
-            Mode::Update if operator => {
+            ContainerMode::ElemMatch
+                if operator && !matches!(key.bytes, b"$and" | b"$or" | b"$nor" | b"$expr") =>
+            {
+                ContainerMode::Operators
+            }
+            ContainerMode::ElemMatch => ContainerMode::Filter,
+            ContainerMode::Update if operator => {
                 self.frames[top].structural = true;
                 return None;
             }
-            Mode::Update if self.frames[top].structural => return None,
-            Mode::Update => {
+            ContainerMode::Update if self.frames[top].structural => return None,
+            ContainerMode::Update => {
                 let edge = self.frames[top].edge;
                 let label = self.pop_label();
                 self.frames.pop();
                 let node = Self::leaf(REPLACEMENT, "?replacement", "?replacement");
                 self.give(edge, node, label, None);
-                return Some(Step::Leave);
+                return Some(ElementStep::Leave);
             }
-            Mode::Undecided | Mode::LiteralOrOperators | Mode::UpdateValue => {
+            ContainerMode::Undecided | ContainerMode::LiteralOrOperators | ContainerMode::UpdateValue => {
                 if T::WANTED {
                     // The plain form goes into sub-documents, so their keys are wanted.
                     let frame = &mut self.frames[top];
                     frame.collector = top as u32;
-                    Mode::Masked
+                    ContainerMode::Masked
                 } else {
                     self.close_as_object();
-                    return Some(Step::Leave);
+                    return Some(ElementStep::Leave);
                 }
             }
             _ => return None,
@@ -97,24 +101,32 @@ impl<T: Text> Builder<T> {
     }
 
     /// A scalar, the frame on top being decided. Returns what was used of its value.
-    pub(super) fn place_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    pub(super) fn place_element(
+        &mut self,
+        key: Key<'_>,
+        kind: ElementKind,
+        value: BsonValue<'_>,
+    ) -> ElementStep {
         let top = self.frames.len() - 1;
         let mode = self.frames[top].mode;
         match mode {
-            Mode::Filter => {
+            ContainerMode::Filter => {
                 if key.is_operator() {
                     self.filter_operator(key, kind);
                 } else {
-                    let operator = if kind == Kind::Regex { REGEX_LITERAL } else { EQUAL };
+                    let operator = if kind == ElementKind::Regex { REGEX_LITERAL } else { EQUAL };
                     let edge = mix(hash::path(&key), operator);
-                    let label =
-                        self.path_label(1, &key, if kind == Kind::Regex { b"$regex" } else { EQUALITY });
+                    let label = self.path_label(
+                        1,
+                        &key,
+                        if kind == ElementKind::Regex { b"$regex" } else { EQUALITY },
+                    );
                     let node = self.placeholder(kind);
                     let to = self.frames[top].collector as usize;
                     self.attach(to, edge, node, label);
                 }
             }
-            Mode::Conditions => {
+            ContainerMode::Conditions => {
                 let to = self.frames[top].collector as usize;
                 let edge = mix(self.frames[top].path, operator(&key));
                 let (node, step) = self.operand(&key, kind, value);
@@ -122,21 +134,21 @@ impl<T: Text> Builder<T> {
                 self.attach(to, edge, node, label);
                 return step;
             }
-            Mode::Operators => {
+            ContainerMode::Operators => {
                 let (node, step) = self.operand(&key, kind, value);
                 self.add_keyed(&key, node);
                 return step;
             }
-            Mode::Literals => {
+            ContainerMode::Literals => {
                 self.see_type(top, kind);
-                return Step::Using(Use::Member);
+                return ElementStep::Using(Use::Member);
             }
-            Mode::Expression | Mode::WindowFields => {
+            ContainerMode::Expression | ContainerMode::WindowFields => {
                 let (node, step, _) = self.expression_leaf(&key, kind, value);
                 self.add_keyed(&key, node);
                 return step;
             }
-            Mode::ExpressionList => {
+            ContainerMode::ExpressionList => {
                 let (node, step, path) = self.expression_leaf(&key, kind, value);
                 if path {
                     self.frames[top].structural = true;
@@ -146,7 +158,7 @@ impl<T: Text> Builder<T> {
                 self.attach(top, 0, node, T::Label::default());
                 return step;
             }
-            Mode::Stage => {
+            ContainerMode::Stage => {
                 let (node, step) = match key.bytes {
                     b"$unionWith" | b"$out" | b"$unset" | b"$count" => self.name(kind, value, |_| true),
                     b"$unwind" => self.name(kind, value, |text| text.first() == Some(&b'$')),
@@ -159,15 +171,16 @@ impl<T: Text> Builder<T> {
                 self.add_keyed(&key, node);
                 return step;
             }
-            Mode::Sort | Mode::Literal | Mode::Kept | Mode::Index => {
-                if mode == Mode::Index && matches!(key.bytes, b"name" | b"v" | b"ns" | b"background") {
+            ContainerMode::Sort | ContainerMode::Literal | ContainerMode::Kept | ContainerMode::Index => {
+                if mode == ContainerMode::Index && matches!(key.bytes, b"name" | b"v" | b"ns" | b"background")
+                {
                     return TYPE;
                 }
                 let (node, step) = self.kept_field(mode, &key, kind, value);
                 self.add_keyed(&key, node);
                 return step;
             }
-            Mode::Projection => {
+            ContainerMode::Projection => {
                 let (node, step) = match number(kind, bytes_of(value)) {
                     Some(number) => {
                         (self.kept(if number == 0.0 { b"0" } else { b"1" }, true), truth_of(kind))
@@ -180,58 +193,70 @@ impl<T: Text> Builder<T> {
                 self.add_keyed(&key, node);
                 return step;
             }
-            Mode::Statement => return self.statement_element(key, kind, value),
-            Mode::Command
-            | Mode::Bounds
-            | Mode::UpdateFields
-            | Mode::Pull
-            | Mode::GeoNear
-            | Mode::Facet
-            | Mode::Masked
-            | Mode::Update => {
+            ContainerMode::Statement => return self.statement_element(key, kind, value),
+            ContainerMode::Command
+            | ContainerMode::Bounds
+            | ContainerMode::UpdateFields
+            | ContainerMode::Pull
+            | ContainerMode::GeoNear
+            | ContainerMode::Facet
+            | ContainerMode::Masked
+            | ContainerMode::Update => {
                 let node = self.placeholder(kind);
                 self.add_keyed(&key, node);
             }
             // Scalars where only documents can be: nothing that a server would accept.
-            Mode::And
-            | Mode::Branches
-            | Mode::Pipeline
-            | Mode::ArrayFilters
-            | Mode::Statements
-            | Mode::Indexes
-            | Mode::Undecided
-            | Mode::LiteralOrOperators
-            | Mode::ElemMatch
-            | Mode::UpdateValue => {}
+            ContainerMode::And
+            | ContainerMode::Branches
+            | ContainerMode::Pipeline
+            | ContainerMode::ArrayFilters
+            | ContainerMode::Statements
+            | ContainerMode::Indexes
+            | ContainerMode::Undecided
+            | ContainerMode::LiteralOrOperators
+            | ContainerMode::ElemMatch
+            | ContainerMode::UpdateValue => {}
         }
         TYPE
     }
 
     /// A scalar in a part that keeps its literals. A string is kept only if it is a name there.
-    fn kept_field(&self, mode: Mode, key: &Key<'_>, kind: Kind, value: Value<'_>) -> (Node<T>, Step) {
+    fn kept_field(
+        &self,
+        mode: ContainerMode,
+        key: &Key<'_>,
+        kind: ElementKind,
+        value: BsonValue<'_>,
+    ) -> (Node<T>, ElementStep) {
         match (mode, key.bytes) {
-            (Mode::Kept, b"startWith") => {
+            (ContainerMode::Kept, b"startWith") => {
                 let (node, step, _) = self.expression_leaf(key, kind, value);
                 (node, step)
             }
             // Members of `$unset` and `on`, the only arrays that are kept.
-            (Mode::Kept, key) if key.iter().all(u8::is_ascii_digit) => self.name(kind, value, |_| true),
-            (Mode::Kept, key) => self.name(kind, value, |text| names::is_name_field(key, text)),
-            (Mode::Sort, _) => self.name(kind, value, names::is_index_type),
-            (Mode::Literal, b"$meta") => self.name(kind, value, names::is_meta),
+            (ContainerMode::Kept, key) if key.iter().all(u8::is_ascii_digit) => {
+                self.name(kind, value, |_| true)
+            }
+            (ContainerMode::Kept, key) => self.name(kind, value, |text| names::is_name_field(key, text)),
+            (ContainerMode::Sort, _) => self.name(kind, value, names::is_index_type),
+            (ContainerMode::Literal, b"$meta") => self.name(kind, value, names::is_meta),
             // `out` of mapReduce.
-            (Mode::Literal, b"replace" | b"merge" | b"reduce" | b"db") => self.name(kind, value, |_| true),
-            (Mode::Literal, key) => self.name(kind, value, |text| names::is_collation_setting(key, text)),
+            (ContainerMode::Literal, b"replace" | b"merge" | b"reduce" | b"db") => {
+                self.name(kind, value, |_| true)
+            }
+            (ContainerMode::Literal, key) => {
+                self.name(kind, value, |text| names::is_collation_setting(key, text))
+            }
             _ => self.name(kind, value, |_| false),
         }
     }
 
     /// A `$` key with a scalar in a filter.
-    pub(super) fn filter_operator(&mut self, key: Key<'_>, kind: Kind) {
+    pub(super) fn filter_operator(&mut self, key: Key<'_>, kind: ElementKind) {
         if key.bytes == b"$comment" {
             return;
         }
-        let kind = if key.bytes == b"$where" { Kind::JavaScript } else { kind };
+        let kind = if key.bytes == b"$where" { ElementKind::JavaScript } else { kind };
         let to = self.frames[self.frames.len() - 1].collector as usize;
         let label = self.path_label(1, &key, &[]);
         let node = self.placeholder(kind);
@@ -239,13 +264,18 @@ impl<T: Text> Builder<T> {
     }
 
     /// The scalar operand of an operator.
-    pub(super) fn operand(&self, key: &Key<'_>, kind: Kind, value: Value<'_>) -> (Node<T>, Step) {
+    pub(super) fn operand(
+        &self,
+        key: &Key<'_>,
+        kind: ElementKind,
+        value: BsonValue<'_>,
+    ) -> (Node<T>, ElementStep) {
         match key.bytes {
             b"$exists" => {
                 let exists = number(kind, bytes_of(value)).is_none_or(|number| number != 0.0);
                 (self.kept(if exists { b"true" } else { b"false" }, true), truth_of(kind))
             }
-            b"$regex" => (self.placeholder(Kind::String), TYPE),
+            b"$regex" => (self.placeholder(ElementKind::String), TYPE),
             b"$meta" => self.name(kind, value, names::is_meta),
             _ => (self.placeholder(kind), TYPE),
         }
@@ -260,7 +290,12 @@ impl<T: Text> Builder<T> {
         T::label(1, path, if operator == b"$eq" { EQUALITY } else { operator })
     }
 
-    pub(super) fn statement_element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    pub(super) fn statement_element(
+        &mut self,
+        key: Key<'_>,
+        kind: ElementKind,
+        value: BsonValue<'_>,
+    ) -> ElementStep {
         if self.command == CommandKind::BulkWrite {
             let action = match key.bytes {
                 b"insert" => "insert",
@@ -271,7 +306,7 @@ impl<T: Text> Builder<T> {
             if !action.is_empty() {
                 let index = number(kind, bytes_of(value)).map_or(-1, |number| number as i64);
                 self.bulk = Some((hash::bytes(action.as_bytes()), index, action));
-                return Step::Next;
+                return ElementStep::Next;
             }
         }
         self.field_element(statement_field(&key), key, kind, value)
@@ -282,8 +317,8 @@ impl<T: Text> Builder<T> {
         let top = self.frames.len() - 1;
         let mode = self.frames[top].mode;
         match mode {
-            Mode::Filter => self.open_in_filter(key, array),
-            Mode::Conditions => {
+            ContainerMode::Filter => self.open_in_filter(key, array),
+            ContainerMode::Conditions => {
                 let edge = mix(self.frames[top].path, operator(&key));
                 let path = if T::WANTED {
                     self.labels.last().map(|(path, _)| path.clone()).unwrap_or_default()
@@ -293,38 +328,40 @@ impl<T: Text> Builder<T> {
                 let operator = if key.bytes == b"$eq" { EQUALITY } else { key.bytes };
                 self.open_operand(key, array, edge, (1, &path, operator))
             }
-            Mode::Operators => self.open_operand(key, array, hash::key(&key), (0, key.bytes, &[])),
-            Mode::And => {
+            ContainerMode::Operators => self.open_operand(key, array, hash::key(&key), (0, key.bytes, &[])),
+            ContainerMode::And => {
                 let collector = self.frames[top].collector as usize;
-                self.enter_group(Mode::Filter, collector)
+                self.enter_group(ContainerMode::Filter, collector)
             }
-            Mode::Branches | Mode::ArrayFilters => self.enter(Mode::Filter, 0, NO_LABEL),
-            Mode::Literals => {
+            ContainerMode::Branches | ContainerMode::ArrayFilters => {
+                self.enter(ContainerMode::Filter, 0, NO_LABEL)
+            }
+            ContainerMode::Literals => {
                 if array {
-                    self.see_type(top, Kind::Array);
+                    self.see_type(top, ElementKind::Array);
                     Opened::Skip
                 } else {
-                    self.enter(Mode::LiteralOrOperators, 0, NO_LABEL)
+                    self.enter(ContainerMode::LiteralOrOperators, 0, NO_LABEL)
                 }
             }
-            Mode::Expression | Mode::ExpressionList | Mode::WindowFields => {
-                let listed = mode == Mode::ExpressionList;
+            ContainerMode::Expression | ContainerMode::ExpressionList | ContainerMode::WindowFields => {
+                let listed = mode == ContainerMode::ExpressionList;
                 let edge = if listed { 0 } else { hash::path(&key) };
                 let inner = match key.bytes {
-                    b"$literal" | b"$const" if !listed && array => Mode::Literals,
-                    b"$literal" | b"$const" if !listed => Mode::LiteralOrOperators,
-                    b"sortBy" if mode == Mode::WindowFields => Mode::Sort,
-                    _ if array => Mode::ExpressionList,
-                    _ => Mode::Expression,
+                    b"$literal" | b"$const" if !listed && array => ContainerMode::Literals,
+                    b"$literal" | b"$const" if !listed => ContainerMode::LiteralOrOperators,
+                    b"sortBy" if mode == ContainerMode::WindowFields => ContainerMode::Sort,
+                    _ if array => ContainerMode::ExpressionList,
+                    _ => ContainerMode::Expression,
                 };
                 let normal = self.normal(&key);
                 self.enter(inner, edge, (0, if listed { &[] } else { &normal }, &[]))
             }
-            Mode::Pipeline => self.enter(Mode::Stage, 0, NO_LABEL),
-            Mode::Stage => {
+            ContainerMode::Pipeline => self.enter(ContainerMode::Stage, 0, NO_LABEL),
+            ContainerMode::Stage => {
                 self.change_stream |= key.bytes == b"$changeStream";
                 let inner = match stage(key.bytes) {
-                    Mode::Expression if array => Mode::ExpressionList,
+                    ContainerMode::Expression if array => ContainerMode::ExpressionList,
                     mode => mode,
                 };
                 let opened = self.enter(inner, hash::key(&key), (0, key.bytes, &[]));
@@ -333,83 +370,86 @@ impl<T: Text> Builder<T> {
                 }
                 opened
             }
-            Mode::Facet => self.enter(Mode::Pipeline, hash::path(&key), (0, key.bytes, &[])),
-            Mode::Kept => {
+            ContainerMode::Facet => {
+                self.enter(ContainerMode::Pipeline, hash::path(&key), (0, key.bytes, &[]))
+            }
+            ContainerMode::Kept => {
                 let inner = match key.bytes {
-                    b"pipeline" | b"whenMatched" if array => Mode::Pipeline,
-                    b"restrictSearchWithMatch" => Mode::Filter,
+                    b"pipeline" | b"whenMatched" if array => ContainerMode::Pipeline,
+                    b"restrictSearchWithMatch" => ContainerMode::Filter,
                     b"let" => return Opened::Skip,
-                    b"startWith" if array => Mode::ExpressionList,
-                    b"startWith" => Mode::Expression,
-                    b"on" => Mode::Kept,
-                    _ if array => Mode::Literals,
-                    _ => Mode::Kept,
+                    b"startWith" if array => ContainerMode::ExpressionList,
+                    b"startWith" => ContainerMode::Expression,
+                    b"on" => ContainerMode::Kept,
+                    _ if array => ContainerMode::Literals,
+                    _ => ContainerMode::Kept,
                 };
                 self.enter(inner, hash::key(&key), (0, key.bytes, &[]))
             }
-            Mode::GeoNear => {
+            ContainerMode::GeoNear => {
                 let inner = match key.bytes {
-                    b"query" => Mode::Filter,
-                    _ if array => Mode::Literals,
-                    _ => Mode::LiteralOrOperators,
+                    b"query" => ContainerMode::Filter,
+                    _ if array => ContainerMode::Literals,
+                    _ => ContainerMode::LiteralOrOperators,
                 };
                 self.enter(inner, hash::key(&key), (0, key.bytes, &[]))
             }
-            Mode::Sort | Mode::Literal => {
+            ContainerMode::Sort | ContainerMode::Literal => {
                 let normal = self.normal(&key);
-                self.enter(Mode::Literal, hash::path(&key), (0, &normal, &[]))
+                self.enter(ContainerMode::Literal, hash::path(&key), (0, &normal, &[]))
             }
-            Mode::Projection => {
+            ContainerMode::Projection => {
                 let inner = match key.bytes {
-                    b"$elemMatch" => Mode::ElemMatch,
-                    b"$meta" => Mode::Literal,
-                    b"$slice" if array => Mode::Literals,
-                    _ if array => Mode::ExpressionList,
-                    _ => Mode::Projection,
+                    b"$elemMatch" => ContainerMode::ElemMatch,
+                    b"$meta" => ContainerMode::Literal,
+                    b"$slice" if array => ContainerMode::Literals,
+                    _ if array => ContainerMode::ExpressionList,
+                    _ => ContainerMode::Projection,
                 };
                 let normal = self.normal(&key);
                 self.enter(inner, hash::path(&key), (0, &normal, &[]))
             }
-            Mode::Update => {
-                let inner = if key.bytes == b"$pull" { Mode::Pull } else { Mode::UpdateFields };
+            ContainerMode::Update => {
+                let inner =
+                    if key.bytes == b"$pull" { ContainerMode::Pull } else { ContainerMode::UpdateFields };
                 self.enter(inner, hash::key(&key), (0, key.bytes, &[]))
             }
-            Mode::UpdateFields | Mode::Bounds | Mode::Masked => {
+            ContainerMode::UpdateFields | ContainerMode::Bounds | ContainerMode::Masked => {
                 let normal = self.normal(&key);
                 let inner = match (array, mode) {
-                    (true, _) => Mode::Literals,
-                    (false, Mode::Masked) => Mode::Masked,
-                    (false, _) => Mode::UpdateValue,
+                    (true, _) => ContainerMode::Literals,
+                    (false, ContainerMode::Masked) => ContainerMode::Masked,
+                    (false, _) => ContainerMode::UpdateValue,
                 };
                 self.enter(inner, hash::path(&key), (0, &normal, &[]))
             }
-            Mode::Pull => {
+            ContainerMode::Pull => {
                 let normal = self.normal(&key);
-                let inner = if array { Mode::Literals } else { Mode::ElemMatch };
+                let inner = if array { ContainerMode::Literals } else { ContainerMode::ElemMatch };
                 self.enter(inner, hash::path(&key), (0, &normal, &[]))
             }
-            Mode::Statements => {
+            ContainerMode::Statements => {
                 self.open_statement();
                 Opened::Enter
             }
-            Mode::Statement => {
+            ContainerMode::Statement => {
                 let (rank, field) = statement_field(&key);
                 self.field_open(rank, field, key, array)
             }
-            Mode::Indexes => self.enter(Mode::Index, 0, NO_LABEL),
-            Mode::Index => {
+            ContainerMode::Indexes => self.enter(ContainerMode::Index, 0, NO_LABEL),
+            ContainerMode::Index => {
                 let inner = match key.bytes {
-                    b"key" => Mode::Sort,
-                    b"partialFilterExpression" => Mode::Filter,
-                    _ => Mode::Literal,
+                    b"key" => ContainerMode::Sort,
+                    b"partialFilterExpression" => ContainerMode::Filter,
+                    _ => ContainerMode::Literal,
                 };
                 self.enter(inner, hash::key(&key), (0, key.bytes, &[]))
             }
-            Mode::Command
-            | Mode::Undecided
-            | Mode::LiteralOrOperators
-            | Mode::ElemMatch
-            | Mode::UpdateValue => Opened::Skip,
+            ContainerMode::Command
+            | ContainerMode::Undecided
+            | ContainerMode::LiteralOrOperators
+            | ContainerMode::ElemMatch
+            | ContainerMode::UpdateValue => Opened::Skip,
         }
     }
 
@@ -423,19 +463,19 @@ impl<T: Text> Builder<T> {
         if key.is_operator() {
             let edge = hash::key(&key);
             return match key.bytes {
-                b"$and" if array => self.enter_group(Mode::And, collector),
-                b"$or" | b"$nor" if array => self.enter(Mode::Branches, edge, (1, key.bytes, &[])),
-                b"$expr" if array => self.enter(Mode::ExpressionList, edge, (1, key.bytes, &[])),
-                b"$expr" => self.enter(Mode::Expression, edge, (1, key.bytes, &[])),
+                b"$and" if array => self.enter_group(ContainerMode::And, collector),
+                b"$or" | b"$nor" if array => self.enter(ContainerMode::Branches, edge, (1, key.bytes, &[])),
+                b"$expr" if array => self.enter(ContainerMode::ExpressionList, edge, (1, key.bytes, &[])),
+                b"$expr" => self.enter(ContainerMode::Expression, edge, (1, key.bytes, &[])),
                 // The wrapper of legacy queries.
-                b"$query" if !array => self.enter_group(Mode::Filter, collector),
-                b"$orderby" if !array => self.enter_for_command(Mode::Sort, "sort", 3),
-                b"$hint" if !array => self.enter_for_command(Mode::Sort, "hint", 7),
-                b"$min" if !array => self.enter_for_command(Mode::Bounds, "min", 6),
-                b"$max" if !array => self.enter_for_command(Mode::Bounds, "max", 6),
+                b"$query" if !array => self.enter_group(ContainerMode::Filter, collector),
+                b"$orderby" if !array => self.enter_for_command(ContainerMode::Sort, "sort", 3),
+                b"$hint" if !array => self.enter_for_command(ContainerMode::Sort, "hint", 7),
+                b"$min" if !array => self.enter_for_command(ContainerMode::Bounds, "min", 6),
+                b"$max" if !array => self.enter_for_command(ContainerMode::Bounds, "max", 6),
                 b"$comment" | b"$readPreference" => Opened::Skip,
                 b"$jsonSchema" => {
-                    let node = self.placeholder(Kind::Document);
+                    let node = self.placeholder(ElementKind::Document);
                     let label = self.path_label(1, &key, &[]);
                     self.attach(collector, edge, node, label);
                     Opened::Skip
@@ -447,22 +487,28 @@ impl<T: Text> Builder<T> {
         let normal = self.normal(&key);
         let label = (1, &*normal, EQUALITY);
         let (mode, collector) = match array {
-            true => (Mode::Literals, None),
+            true => (ContainerMode::Literals, None),
             // The conditions of an undecided document go to whoever collects for the frame on top.
-            false => (Mode::Undecided, Some(collector)),
+            false => (ContainerMode::Undecided, Some(collector)),
         };
         self.enter_at(Opening { path, collector, ..Opening::new(mode, mix(path, EQUAL), label) })
     }
 
     /// Opens the operand of an operator.
-    pub(super) fn open_operand(&mut self, key: Key<'_>, array: bool, edge: u64, label: Label<'_>) -> Opened {
+    pub(super) fn open_operand(
+        &mut self,
+        key: Key<'_>,
+        array: bool,
+        edge: u64,
+        label: BorrowedLabel<'_>,
+    ) -> Opened {
         let mode = match (key.bytes, array) {
-            (b"$elemMatch", false) => Mode::ElemMatch,
-            (b"$not", false) => Mode::Operators,
-            (b"$and", true) => Mode::Branches,
-            (b"$or" | b"$nor", true) => Mode::Branches,
-            (_, true) => Mode::Literals,
-            (_, false) => Mode::LiteralOrOperators,
+            (b"$elemMatch", false) => ContainerMode::ElemMatch,
+            (b"$not", false) => ContainerMode::Operators,
+            (b"$and", true) => ContainerMode::Branches,
+            (b"$or" | b"$nor", true) => ContainerMode::Branches,
+            (_, true) => ContainerMode::Literals,
+            (_, false) => ContainerMode::LiteralOrOperators,
         };
         self.enter(mode, edge, label)
     }

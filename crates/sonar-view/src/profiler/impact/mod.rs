@@ -4,7 +4,7 @@ mod json;
 mod text;
 mod verdict;
 
-use sonar_core::impact::{Counters, Run};
+use sonar_core::impact::{ImpactCounters, ImpactRun};
 use sonar_core::time::NS_PER_S;
 
 pub use json::{json, long_json};
@@ -40,7 +40,7 @@ pub struct ImpactReport<'a> {
     /// Documents in the table.
     pub documents: u32,
     /// The measurement.
-    pub run: &'a Run,
+    pub run: &'a ImpactRun,
 }
 
 /// Counters as shares and rates.
@@ -61,7 +61,7 @@ struct Used {
 }
 
 impl Used {
-    fn of(run: &Run, used: &Counters, length_ns: u64) -> Self {
+    fn of(run: &ImpactRun, used: &ImpactCounters, length_ns: u64) -> Self {
         let length = length_ns.max(1) as f64;
         let share = |ns: Option<u64>| ns.map(|ns| ns as f64 / length);
         let rate = |count: Option<u64>| count.map(|count| count as f64 * NS_PER_S as f64 / length);
@@ -81,7 +81,7 @@ impl Used {
 }
 
 /// The name of a setting; one that is measured against itself is called "again".
-fn name(run: &Run, variant: usize) -> String {
+fn name(run: &ImpactRun, variant: usize) -> String {
     let Some(this) = run.variants.get(variant) else { return UNKNOWN.to_owned() };
     let before = run.variants.iter().take(variant).filter(|other| *other == this).count();
     if before > 0 { format!("{this} again") } else { this.to_string() }
@@ -90,14 +90,14 @@ fn name(run: &Run, variant: usize) -> String {
 #[cfg(test)]
 mod tests {
     use sonar_core::Histogram;
-    use sonar_core::impact::{LongRun, Slice, SplitMix64, Variant};
+    use sonar_core::impact::{LoadSlice, LongRun, SplitMix64, Variant};
 
     use super::*;
     use crate::kit::Fitting;
 
-    fn run(loss: f64) -> Run {
+    fn run(loss: f64) -> ImpactRun {
         let variants = vec![Variant { level: 0, rate_limit: None }, Variant { level: 2, rate_limit: None }];
-        let mut run = Run { variants, confidence: 0.95, processors: Some(2), ..Run::default() };
+        let mut run = ImpactRun { variants, confidence: 0.95, processors: Some(2), ..ImpactRun::default() };
         let mut random = SplitMix64(5);
         for clients in [1, 4] {
             for round in 0..6 {
@@ -106,7 +106,7 @@ mod tests {
                     let operations = (f64::from(clients) * 1_000.0 * share) as u64 + random.below(20);
                     let mut latency = Histogram::new();
                     latency.record(1_000_000);
-                    run.slices.push(Slice {
+                    run.slices.push(LoadSlice {
                         clients,
                         variant,
                         round,
@@ -115,11 +115,11 @@ mod tests {
                         operations,
                         buckets: vec![operations / 4; 4],
                         latency,
-                        used: Counters {
+                        used: ImpactCounters {
                             host_busy_ns: Some(NS_PER_S),
                             client_cpu_ns: Some(NS_PER_S / 2),
                             log_bytes: (variant == 1).then_some(300_000),
-                            ..Counters::default()
+                            ..ImpactCounters::default()
                         },
                     });
                 }
@@ -132,7 +132,7 @@ mod tests {
         Site { server, ..Site::default() }
     }
 
-    fn shown(run: &Run) -> String {
+    fn shown(run: &ImpactRun) -> String {
         let mut out = Vec::new();
         text(
             &ImpactReport { site: site("MongoDB 7.0.5 at a:27017"), documents: 100, run },
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_run_without_slices_shows_nothing_and_does_not_fail() {
-        let empty = Run::default();
+        let empty = ImpactRun::default();
         let report = ImpactReport { site: Site::default(), documents: 0, run: &empty };
         text(&report, &mut Fitting::new(Vec::new(), None)).unwrap();
         json(&report, Vec::new()).unwrap();

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use sonar_core::impact::{BUCKET_NS, Cell, LongRun, Loss, Run, Slice};
+use sonar_core::impact::{BUCKET_NS, Cell, ImpactRun, LoadSlice, LongRun, Loss};
 use sonar_core::time::NS_PER_S;
 
 use super::verdict::{bottleneck, long_verdict, verdicts};
 use super::{ImpactReport, Used, name};
 use crate::kit::{
-    Bytes, Count, Fitting, Heading, Nanos, Percent, Table, UNKNOWN, escape, or_unknown, plural, sparkline,
+    Bytes, Count, Fitting, Heading, Nanos, Percent, TextTable, UNKNOWN, escape, or_unknown, plural, sparkline,
 };
 
 /// Columns of a chart in a terminal.
@@ -51,8 +51,8 @@ fn title(report: &ImpactReport<'_>) -> String {
 }
 
 /// Throughput and latency at each number of clients and each level.
-fn cost(run: &Run, cells: &[Cell]) -> Table {
-    let mut table = Table::new(&[
+fn cost(run: &ImpactRun, cells: &[Cell]) -> TextTable {
+    let mut table = TextTable::new(&[
         Heading::whole("clients", 0),
         Heading::figure("level", 0),
         Heading::figure("ops/s", 0),
@@ -86,8 +86,8 @@ fn cost(run: &Run, cells: &[Cell]) -> Table {
 }
 
 /// What the server and its machine used meanwhile.
-fn usage(run: &Run, cells: &[Cell]) -> Table {
-    let mut table = Table::new(&[
+fn usage(run: &ImpactRun, cells: &[Cell]) -> TextTable {
+    let mut table = TextTable::new(&[
         Heading::whole("clients", 0),
         Heading::figure("level", 0),
         Heading::figure("server cpu", 0),
@@ -119,10 +119,10 @@ fn usage(run: &Run, cells: &[Cell]) -> Table {
     table
 }
 
-fn chart(run: &Run) -> Table {
-    let most = run.slices.iter().map(Slice::throughput).fold(0.0, f64::max);
+fn chart(run: &ImpactRun) -> TextTable {
+    let most = run.slices.iter().map(LoadSlice::throughput).fold(0.0, f64::max);
     let mut table =
-        Table::new(&[Heading::whole("", 0), Heading::figure("", 0), Heading::whole("", 0)]).spaced();
+        TextTable::new(&[Heading::whole("", 0), Heading::figure("", 0), Heading::whole("", 0)]).spaced();
     for clients in run.clients() {
         for variant in 0..run.variants.len() {
             let slices =
@@ -135,7 +135,7 @@ fn chart(run: &Run) -> Table {
 }
 
 /// Operations a second in each bucket that was whole.
-fn rates(slice: &Slice) -> impl Iterator<Item = f64> + '_ {
+fn rates(slice: &LoadSlice) -> impl Iterator<Item = f64> + '_ {
     let whole = (slice.length_ns / BUCKET_NS) as usize;
     slice.buckets.iter().take(whole.max(1)).map(|count| *count as f64 * (NS_PER_S / BUCKET_NS) as f64)
 }

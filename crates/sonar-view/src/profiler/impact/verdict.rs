@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use sonar_core::impact::{Cell, LongRun, Loss, Run, Variant, Verdict};
+use sonar_core::impact::{Cell, ImpactRun, ImpactVerdict, LongRun, Loss, Variant};
 
 use super::{Used, name};
-use crate::kit::{Count, Nanos, Percent, Size, or_unknown, plural};
+use crate::kit::{ByteSize, Count, Nanos, Percent, or_unknown, plural};
 
 /// A loss that nobody needs to think about, as a share.
 const SMALL: f64 = 0.05;
@@ -13,18 +13,18 @@ const SMALL: f64 = 0.05;
 const FULL: f64 = 0.9;
 
 /// What to think of each setting, a line each.
-pub fn verdicts(run: &Run) -> Vec<String> {
+pub fn verdicts(run: &ImpactRun) -> Vec<String> {
     (1..run.variants.len()).map(|variant| verdict(run, variant)).collect()
 }
 
-fn verdict(run: &Run, variant: usize) -> String {
+fn verdict(run: &ImpactRun, variant: usize) -> String {
     let (this, first) = (name(run, variant), name(run, 0));
     let sure = Percent(run.confidence);
     match run.verdict(variant) {
-        Verdict::Unknown => {
+        ImpactVerdict::Unknown => {
             format!("Level {this} against {first}: too few rounds to tell; at least 3 are wanted.")
         }
-        Verdict::NoDifference { unseen } => format!(
+        ImpactVerdict::NoDifference { unseen } => format!(
             "Level {this} against {first}: no difference. A loss above {} would have been seen ({sure} sure).{}",
             one_decimal(unseen),
             if run.variants.get(variant) == run.variants.first() {
@@ -35,10 +35,10 @@ fn verdict(run: &Run, variant: usize) -> String {
                 " It may stay on."
             }
         ),
-        Verdict::Gain(_) => format!(
+        ImpactVerdict::Gain(_) => format!(
             "Level {this} against {first}: faster, which profiling does not do: something else on the machine changed. Measure again."
         ),
-        Verdict::Loss(loss) => {
+        ImpactVerdict::Loss(loss) => {
             let where_ = run
                 .cells()
                 .iter()
@@ -70,7 +70,7 @@ fn advice(variant: Option<Variant>, loss: &Loss) -> &'static str {
 }
 
 /// What was full, and what was not, without profiling.
-pub(super) fn bottleneck(run: &Run, cells: &[Cell]) -> String {
+pub(super) fn bottleneck(run: &ImpactRun, cells: &[Cell]) -> String {
     let base =
         cells.iter().filter(|cell| cell.variant == 0).max_by(|a, b| a.throughput.total_cmp(&b.throughput));
     let Some(cell) = base else { return String::new() };
@@ -107,7 +107,7 @@ pub(super) fn bottleneck(run: &Run, cells: &[Cell]) -> String {
 
 /// What a long run showed.
 pub(super) fn long_verdict(long: &LongRun) -> String {
-    let size = or_unknown(long.profile_bytes.map(Size));
+    let size = or_unknown(long.profile_bytes.map(ByteSize));
     let Some(ns) = long.wrapped_ns else {
         return format!("system.profile ({size}) did not wrap in this time; a smaller --size wraps sooner.");
     };

@@ -8,10 +8,10 @@ use sonar_core::histogram::{Histogram, upper_bound_ns};
 use sonar_core::row::MAX_ORDERED_IDS;
 
 use super::draw::{Palette, span, window_of};
-use super::history::{POINTS, Point};
+use super::history::{HistoryPoint, POINTS};
 use super::{App, History};
 use crate::kit::{Count, Nanos, escape, fit, or_unknown, push_padded, sparkline, width, wrap};
-use crate::queries::{Callers, Key, NamespaceFilter, Report, ReportRow, Selection};
+use crate::queries::{Callers, NamespaceFilter, ReportKey, ReportRow, Selection, WindowReport};
 
 /// The most bars of the histogram.
 const MAX_BARS: usize = 14;
@@ -39,7 +39,7 @@ pub(super) fn lines<'a>(
         )]
     };
     let Some((window, in_shown)) = window_of(app, shown, &selection, identity) else { return gone() };
-    let report = Report::new(window, &selection);
+    let report = WindowReport::new(window, &selection);
     let Some(row) = report.rows.iter().find(|row| row.identity == identity) else { return gone() };
 
     let mut lines = vec![title(row, palette)];
@@ -71,14 +71,14 @@ pub(super) fn lines<'a>(
 
 fn title<'a>(row: &ReportRow<'_>, palette: Palette) -> Line<'a> {
     let (name, rest) = match &row.key {
-        Key::Shape { key, shape } => (
+        ReportKey::Shape { key, shape } => (
             format!("{} {}", shape.command, shape.namespace()),
             format!("{} by {} · class {}", key.role, key.server, key.class),
         ),
-        Key::Namespace { .. } => (row.namespace().unwrap_or_default(), "namespace".to_string()),
-        Key::App(app) => (app.label(), format!("{} {}", app.driver, app.driver_version)),
-        Key::Client(ip) => (ip.to_string(), "client".to_string()),
-        Key::Other => ("other".to_string(), "what did not fit into the table".to_string()),
+        ReportKey::Namespace { .. } => (row.namespace().unwrap_or_default(), "namespace".to_string()),
+        ReportKey::App(app) => (app.label(), format!("{} {}", app.driver, app.driver_version)),
+        ReportKey::Client(ip) => (ip.to_string(), "client".to_string()),
+        ReportKey::Other => ("other".to_string(), "what did not fit into the table".to_string()),
     };
     Line::from(vec![
         Span::styled(format!(" {}", escape(&name)), palette.strong),
@@ -89,7 +89,7 @@ fn title<'a>(row: &ReportRow<'_>, palette: Palette) -> Line<'a> {
 /// Figures with their names, as many in a line as fit.
 fn figures<'a>(
     row: &ReportRow<'_>,
-    report: &Report<'_>,
+    report: &WindowReport<'_>,
     span: &str,
     columns: usize,
     palette: Palette,
@@ -152,7 +152,7 @@ fn figures<'a>(
 }
 
 fn texts<'a>(row: &ReportRow<'_>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
-    let Key::Shape { key, shape } = &row.key else { return Vec::new() };
+    let ReportKey::Shape { key, shape } = &row.key else { return Vec::new() };
     let ids = row.ordered_ids();
     let listed: Vec<_> = ids.iter().take(4).map(ToString::to_string).collect();
     let more = match ids.len() {
@@ -202,7 +202,7 @@ fn labelled<'a>(name: &str, text: &str, style: Style, palette: Palette) -> Line<
 }
 
 fn sparklines<'a>(row: &ReportRow<'_>, history: &History, columns: usize, palette: Palette) -> Vec<Line<'a>> {
-    if !matches!(row.key, Key::Shape { .. }) {
+    if !matches!(row.key, ReportKey::Shape { .. }) {
         return Vec::new();
     }
     let Some(points) = history.of(row.identity) else {
@@ -215,7 +215,7 @@ fn sparklines<'a>(row: &ReportRow<'_>, history: &History, columns: usize, palett
     };
     let fits = columns.saturating_sub(38).clamp(1, POINTS);
     let last = &points[points.len().saturating_sub(fits)..];
-    type Kind = (&'static str, fn(&Point) -> f32, fn(f32) -> String);
+    type Kind = (&'static str, fn(&HistoryPoint) -> f32, fn(f32) -> String);
     let kinds: [Kind; 2] = [
         ("calls/s", |point| point.calls, |value| Count(f64::from(value)).to_string()),
         ("p99", |point| point.p99_ns, |value| or_unknown((value > 0.0).then_some(Nanos(value as u64)))),
@@ -306,7 +306,7 @@ fn section<'a>(name: &str, mut entries: Vec<String>, palette: Palette) -> Vec<Li
 fn callers<K>(
     callers: Option<Callers<'_, K>>,
     name: impl Fn(&K) -> String,
-    report: &Report<'_>,
+    report: &WindowReport<'_>,
 ) -> Vec<String> {
     let Some(callers) = callers else { return Vec::new() };
     let sample = f64::from(report.sample);
@@ -330,7 +330,7 @@ fn callers<K>(
     callers.entries.iter().map(|(key, share)| line(&name(key), *share)).chain(other).collect()
 }
 
-fn errors(figures: &Figures, report: &Report<'_>) -> Vec<String> {
+fn errors(figures: &Figures, report: &WindowReport<'_>) -> Vec<String> {
     let mut codes: Vec<_> = figures.errors.iter().copied().collect();
     codes.sort_by_key(|&(code, count)| (std::cmp::Reverse(count), code));
     let other = (figures.errors.other > 0).then_some(("other".to_string(), figures.errors.other));

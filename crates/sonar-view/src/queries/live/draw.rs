@@ -9,10 +9,10 @@ use sonar_core::Window;
 use sonar_core::baseline::BaselineStatus;
 use sonar_core::time::NS_PER_S;
 
-use super::{App, Filter, Page, detail};
-use crate::kit::{Brief, Count, Nanos, Reader, escape, fit, or_unknown, width, wrap};
+use super::{App, Page, RowFilter, detail};
+use crate::kit::{Brief, Count, HiddenContext, Nanos, escape, fit, or_unknown, width, wrap};
 use crate::queries::column::{self, Column, Placed, place, push_cell};
-use crate::queries::{NamespaceFilter, Report, Selection, text};
+use crate::queries::{NamespaceFilter, Selection, WindowReport, text};
 
 /// The few styles that are used; without colours they differ by weight alone.
 #[derive(Copy, Clone, Debug)]
@@ -86,7 +86,7 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let report = window.as_ref().map(|window| {
         // Of the total, unless that is what is shown.
         let since_start = app.total.as_ref().map_or(window.coverage, |total| total.coverage);
-        Report::new(window, &selection).explained(&since_start, &app.settings.origin)
+        WindowReport::new(window, &selection).explained(&since_start, &app.settings.origin)
     });
 
     // Rows come first: the header gives way on a low screen, the least important line first.
@@ -155,15 +155,25 @@ fn page(app: &mut App, lines: &[Line<'_>], scroll: usize, buffer: &mut Buffer, b
 }
 
 /// What is not shown (where something is not), coverage, keys.
-fn footer<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
-    let hidden = report.and_then(|report| report.hidden.line(report.sample, Reader::LiveView));
+fn footer<'a>(
+    app: &App,
+    report: Option<&WindowReport<'_>>,
+    columns: usize,
+    palette: Palette,
+) -> Vec<Line<'a>> {
+    let hidden = report.and_then(|report| report.hidden.line(report.sample, HiddenContext::LiveView));
     let hidden = hidden
         .map(|line| Line::styled(format!(" {}", fit(&line, columns.saturating_sub(1))), palette.accent));
     hidden.into_iter().chain([coverage(app, report, columns, palette), keys(app, columns, palette)]).collect()
 }
 
 /// Title, totals, by type of command, in flight, what is shown.
-fn header<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Vec<Line<'a>> {
+fn header<'a>(
+    app: &App,
+    report: Option<&WindowReport<'_>>,
+    columns: usize,
+    palette: Palette,
+) -> Vec<Line<'a>> {
     vec![
         title(app, report, columns, palette),
         totals(report, columns, palette),
@@ -173,7 +183,7 @@ fn header<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: P
     ]
 }
 
-fn title<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
+fn title<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let mut right = Vec::new();
     if let Some(report) = report {
         right.push(text::clock(report).get(11..).unwrap_or_default().to_string());
@@ -217,7 +227,7 @@ fn figure<'a>(before: &str, value: String, after: &str, style: Style, palette: P
     ]
 }
 
-fn totals<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
+fn totals<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
     let (rates, mark, strong) = (report.totals.rates, report.mark(), palette.strong);
     let shown = |ns: Option<u64>| or_unknown(ns.map(Nanos));
@@ -239,7 +249,7 @@ fn totals<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> 
 }
 
 /// Operations per second by type of command, in the widest layout in which all of them fit.
-fn types<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
+fn types<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
     let (rates, mark) = (text::type_rates(report), report.mark());
     let wide = rates.iter().map(|(name, rate)| {
@@ -284,7 +294,7 @@ fn whole<'a, const N: usize>(groups: impl IntoIterator<Item = [Span<'a>; N]>, co
     line
 }
 
-fn in_flight<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
+fn in_flight<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
     let Some(waiting) = report.longest_waiting else {
         return Line::styled(" nothing in flight", palette.dim);
@@ -310,7 +320,7 @@ fn in_flight<'a>(report: Option<&Report<'_>>, columns: usize, palette: Palette) 
     Line::from(spans)
 }
 
-fn coverage<'a>(app: &App, report: Option<&Report<'_>>, columns: usize, palette: Palette) -> Line<'a> {
+fn coverage<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
     let frames = report.coverage.frames as f64 * NS_PER_S as f64 / report.elapsed_ns as f64;
     let rate = format!("  {} frames/s", Count(frames));
@@ -342,11 +352,11 @@ pub(super) fn span(app: &App, elapsed_ns: u64) -> String {
     }
 }
 
-fn shown<'a>(app: &App, report: Option<&Report<'_>>, palette: Palette) -> Line<'a> {
+fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, palette: Palette) -> Line<'a> {
     if let Some(prompt) = &app.prompt {
         let what = match prompt.what {
-            Filter::Text => " filter: ",
-            Filter::Namespace => " namespace: ",
+            RowFilter::Text => " filter: ",
+            RowFilter::Namespace => " namespace: ",
         };
         return Line::from(vec![
             Span::styled(what, palette.accent),
@@ -394,7 +404,7 @@ fn shown<'a>(app: &App, report: Option<&Report<'_>>, palette: Palette) -> Line<'
     Line::from(spans)
 }
 
-fn rows(app: &mut App, report: &Report<'_>, buffer: &mut Buffer, body: Rect, palette: Palette) {
+fn rows(app: &mut App, report: &WindowReport<'_>, buffer: &mut Buffer, body: Rect, palette: Palette) {
     let columns = usize::from(body.width);
     let sort = report.selection.sort;
     let placed = place(report, Some(columns));
@@ -544,8 +554,9 @@ pub(super) fn window_of<'a>(
     selection: &Selection,
     identity: u64,
 ) -> Option<(&'a Window, bool)> {
-    let has =
-        |window: &Window| Report::new(window, selection).rows.iter().any(|row| row.identity == identity);
+    let has = |window: &Window| {
+        WindowReport::new(window, selection).rows.iter().any(|row| row.identity == identity)
+    };
     match shown {
         Some(window) if has(window) => Some((window, true)),
         _ => app.total.as_ref().filter(|total| has(total)).map(|total| (total, false)),

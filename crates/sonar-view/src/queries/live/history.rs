@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use sonar_core::Window;
 
 use crate::queries::column::{Column, Sort};
-use crate::queries::{Classes, Form, Grouping, Report, Selection};
+use crate::queries::{ClassSet, Form, Grouping, Selection, WindowReport};
 
 /// Intervals that are kept of each row.
 pub(crate) const POINTS: usize = 60;
 
 /// One interval of one row.
 #[derive(Copy, Clone, Default, PartialEq, Debug)]
-pub(crate) struct Point {
+pub(crate) struct HistoryPoint {
     /// Operations that ended, per second.
     pub(crate) calls: f32,
     /// 99th percentile of latency in nanoseconds, 0 where nothing had a latency.
@@ -22,7 +22,7 @@ pub(crate) struct Point {
 /// A ring of points; slot of tick `t` is `t % POINTS`.
 #[derive(Clone, Debug)]
 struct Track {
-    points: Box<[Point; POINTS]>,
+    points: Box<[HistoryPoint; POINTS]>,
     last_tick: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn new(cap: usize, split_by_order: bool, form: Form) -> Self {
         let sort = Sort { column: Column::Calls, reverse: false };
-        let selection = |by| Selection { by, form, classes: Classes::ALL, sort, ..Selection::default() };
+        let selection = |by| Selection { by, form, classes: ClassSet::ALL, sort, ..Selection::default() };
         let groupings =
             if split_by_order { &[Grouping::Shape, Grouping::Order][..] } else { &[Grouping::Shape] };
         let selections = groupings.iter().copied().map(selection).collect();
@@ -52,12 +52,12 @@ impl History {
     pub(crate) fn push(&mut self, window: &Window) {
         self.tick += 1;
         for at in 0..self.selections.len() {
-            let report = Report::new(window, &self.selections[at]);
+            let report = WindowReport::new(window, &self.selections[at]);
             Self::push_rows(&mut self.tracks, self.tick, self.cap, &report);
         }
     }
 
-    fn push_rows(tracks: &mut HashMap<u64, Track>, tick: u64, cap: usize, report: &Report<'_>) {
+    fn push_rows(tracks: &mut HashMap<u64, Track>, tick: u64, cap: usize, report: &WindowReport<'_>) {
         let unknown = report.rows.iter().filter(|row| !tracks.contains_key(&row.identity)).count();
         if tracks.len() + unknown > cap {
             tracks.retain(|_, track| track.last_tick + (POINTS as u64) > tick);
@@ -66,14 +66,15 @@ impl History {
             if tracks.len() >= cap && !tracks.contains_key(&row.identity) {
                 continue;
             }
-            let track = tracks
-                .entry(row.identity)
-                .or_insert_with(|| Track { points: Box::new([Point::default(); POINTS]), last_tick: tick });
+            let track = tracks.entry(row.identity).or_insert_with(|| Track {
+                points: Box::new([HistoryPoint::default(); POINTS]),
+                last_tick: tick,
+            });
             // The silent intervals in between.
             for silent in (track.last_tick + 1).max(tick.saturating_sub(POINTS as u64))..tick {
-                track.points[slot(silent)] = Point::default();
+                track.points[slot(silent)] = HistoryPoint::default();
             }
-            track.points[slot(tick)] = Point {
+            track.points[slot(tick)] = HistoryPoint {
                 calls: row.stats.rates.calls as f32,
                 p99_ns: row.stats.quantiles.p99.unwrap_or(0) as f32,
             };
@@ -83,12 +84,12 @@ impl History {
 
     /// The last intervals of a row, the oldest first: as many as there were, at most sixty. `None`
     /// when it is not tracked.
-    pub(crate) fn of(&self, identity: u64) -> Option<Vec<Point>> {
+    pub(crate) fn of(&self, identity: u64) -> Option<Vec<HistoryPoint>> {
         let track = self.tracks.get(&identity)?;
         let first = self.tick.saturating_sub(POINTS as u64) + 1;
         let point = |tick| {
             // The ring holds the sixty ticks up to the last one in which the row had operations.
-            if tick > track.last_tick { Point::default() } else { track.points[slot(tick)] }
+            if tick > track.last_tick { HistoryPoint::default() } else { track.points[slot(tick)] }
         };
         Some((first..=self.tick).map(point).collect())
     }

@@ -20,18 +20,18 @@ pub use draw::KEYS;
 pub use screen::{Screen, restore as restore_terminal};
 
 use crate::queries::column::{Sort, sortable};
-use crate::queries::{Classes, Grouping, Key, NamespaceFilter, Origin, Report, Selection};
+use crate::queries::{ClassSet, Grouping, NamespaceFilter, PacketOrigin, ReportKey, Selection, WindowReport};
 use history::History;
 
 /// Settings of the live view.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LiveSettings {
     /// What to show at first; keys change it.
     pub selection: Selection,
     /// Where the packets come from, for the header: `lo eth0, port 27017`.
     pub source: String,
     /// The same, to explain why there are none.
-    pub origin: Origin,
+    pub origin: PacketOrigin,
     /// How far back the view looks, in nanoseconds, unless it shows everything since the start.
     pub span_ns: u64,
     /// Whether rows are split by the order of keys, so that `by order` is offered.
@@ -45,12 +45,12 @@ pub struct Settings {
     pub max_histories: usize,
 }
 
-impl Default for Settings {
+impl Default for LiveSettings {
     fn default() -> Self {
         Self {
             selection: Selection::default(),
             source: String::new(),
-            origin: Origin::default(),
+            origin: PacketOrigin::default(),
             span_ns: 10 * NS_PER_S,
             split_by_order: false,
             color: true,
@@ -71,7 +71,7 @@ pub struct Cost {
 
 /// What the caller does after a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Action {
+pub enum LiveAction {
     /// Draw and go on.
     Continue,
     /// Draw everything again.
@@ -93,14 +93,14 @@ enum Page {
 /// A line that is being typed.
 #[derive(Clone, Debug)]
 struct Prompt {
-    what: Filter,
+    what: RowFilter,
     input: String,
     /// The selection to go back to.
     before: Selection,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Filter {
+enum RowFilter {
     Text,
     Namespace,
 }
@@ -111,7 +111,7 @@ const MAX_INPUT: usize = 200;
 /// The state of the live view.
 #[derive(Debug)]
 pub struct App {
-    settings: Settings,
+    settings: LiveSettings,
     selection: Selection,
     cost: Cost,
     /// A permanent problem.
@@ -148,7 +148,7 @@ pub struct App {
 
 impl App {
     /// A view without any interval yet.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: LiveSettings) -> Self {
         let selection = settings.selection.clone();
         Self {
             history: History::new(settings.max_histories, settings.split_by_order, selection.form),
@@ -214,8 +214,8 @@ impl App {
         self.cost = cost;
     }
 
-    /// Replaces [`Settings::source`]: packets come from elsewhere, or from more places.
-    pub fn source(&mut self, source: String, origin: Origin) {
+    /// Replaces [`LiveSettings::source`]: packets come from elsewhere, or from more places.
+    pub fn source(&mut self, source: String, origin: PacketOrigin) {
         self.settings.source = source;
         self.settings.origin = origin;
     }
@@ -252,28 +252,28 @@ impl App {
     }
 
     /// Handles a key.
-    pub fn key(&mut self, key: KeyEvent) -> Action {
+    pub fn key(&mut self, key: KeyEvent) -> LiveAction {
         if key.kind == KeyEventKind::Release {
-            return Action::Continue;
+            return LiveAction::Continue;
         }
         self.notice = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') => Action::Quit,
-                KeyCode::Char('l') => Action::Redraw,
+                KeyCode::Char('c') => LiveAction::Quit,
+                KeyCode::Char('l') => LiveAction::Redraw,
                 KeyCode::Char('u') if self.prompt.is_some() => {
                     self.type_into_prompt(|input| input.clear());
-                    Action::Continue
+                    LiveAction::Continue
                 }
-                _ => Action::Continue,
+                _ => LiveAction::Continue,
             };
         }
         if self.prompt.is_some() {
             self.key_in_prompt(key.code);
-            return Action::Continue;
+            return LiveAction::Continue;
         }
         match key.code {
-            KeyCode::Char('q') => return Action::Quit,
+            KeyCode::Char('q') => return LiveAction::Quit,
             KeyCode::Char('p' | ' ') => self.pause(),
             KeyCode::Char('y') => return self.copy(),
             KeyCode::Char('t') => self.since_start = !self.since_start,
@@ -288,7 +288,7 @@ impl App {
                 Page::Detail { .. } | Page::Help { .. } => self.key_in_page(code),
             },
         }
-        Action::Continue
+        LiveAction::Continue
     }
 
     fn pause(&mut self) {
@@ -330,9 +330,9 @@ impl App {
         change(&mut prompt.input);
         let input = prompt.input.clone();
         match prompt.what {
-            Filter::Text => self.selection.text = input,
-            Filter::Namespace if input.is_empty() => self.selection.namespace = NamespaceFilter::Any,
-            Filter::Namespace => self.selection.namespace = NamespaceFilter::Prefix(input),
+            RowFilter::Text => self.selection.text = input,
+            RowFilter::Namespace if input.is_empty() => self.selection.namespace = NamespaceFilter::Any,
+            RowFilter::Namespace => self.selection.namespace = NamespaceFilter::Prefix(input),
         }
         self.go_to_first_row();
     }
@@ -341,13 +341,13 @@ impl App {
         (self.selected, self.cursor, self.top) = (None, 0, 0);
     }
 
-    fn key_in_rows(&mut self, code: KeyCode) -> Action {
+    fn key_in_rows(&mut self, code: KeyCode) -> LiveAction {
         let page = self.page_height.max(1) as isize;
         match code {
             KeyCode::Esc => {
                 // Esc goes back a step; from the unfiltered list it ends the view.
                 if self.selection.text.is_empty() && self.selection.namespace == NamespaceFilter::Any {
-                    return Action::Quit;
+                    return LiveAction::Quit;
                 }
                 self.selection.text.clear();
                 self.selection.namespace = NamespaceFilter::Any;
@@ -365,8 +365,8 @@ impl App {
             KeyCode::Char('r') => self.selection.sort.reverse = !self.selection.sort.reverse,
             KeyCode::Char('b') => self.next_grouping(),
             KeyCode::Char('c') => {
-                let all = self.selection.classes == Classes::ALL;
-                self.selection.classes = if all { Classes::USER } else { Classes::ALL };
+                let all = self.selection.classes == ClassSet::ALL;
+                self.selection.classes = if all { ClassSet::USER } else { ClassSet::ALL };
             }
             KeyCode::Char('o') => {
                 use sonar_core::Role;
@@ -376,17 +376,17 @@ impl App {
                     Some(Role::Issued) => None,
                 };
             }
-            KeyCode::Char('/') => self.open_prompt(Filter::Text, self.selection.text.clone()),
+            KeyCode::Char('/') => self.open_prompt(RowFilter::Text, self.selection.text.clone()),
             KeyCode::Char('n') => {
                 let input = self.selection.namespace.text().to_string();
-                self.open_prompt(Filter::Namespace, input);
+                self.open_prompt(RowFilter::Namespace, input);
             }
             _ => {}
         }
-        Action::Continue
+        LiveAction::Continue
     }
 
-    fn open_prompt(&mut self, what: Filter, input: String) {
+    fn open_prompt(&mut self, what: RowFilter, input: String) {
         self.prompt = Some(Prompt { what, input, before: self.selection.clone() });
     }
 
@@ -436,31 +436,31 @@ impl App {
     }
 
     /// Copies the shape id of the row that is open or under the cursor; of other rows, their name.
-    fn copy(&mut self) -> Action {
+    fn copy(&mut self) -> LiveAction {
         let identity = match self.page {
             Page::Rows => self.shown.get(self.cursor).copied(),
             Page::Detail { identity, .. } => Some(identity),
             Page::Help { .. } => None,
         };
         let Some((what, text)) = identity.and_then(|identity| self.name_of(identity)) else {
-            return Action::Continue;
+            return LiveAction::Continue;
         };
         self.notice = Some(format!("Copied the {what}: {}", crate::kit::escape(&text)));
-        Action::Copy(text)
+        LiveAction::Copy(text)
     }
 
     /// What names a row, and what kind of name it is.
     fn name_of(&self, identity: u64) -> Option<(&'static str, String)> {
         let selection = Selection { text: String::new(), limit: None, ..self.selection.clone() };
         let (window, _) = draw::window_of(self, self.shown_window(), &selection, identity)?;
-        let report = Report::new(window, &selection);
+        let report = WindowReport::new(window, &selection);
         let row = report.rows.iter().find(|row| row.identity == identity)?;
         Some(match &row.key {
-            Key::Shape { key, .. } => ("shape id", key.shape.to_string()),
-            Key::Namespace { .. } => ("namespace", row.namespace().unwrap_or_default()),
-            Key::App(app) => ("application", app.label()),
-            Key::Client(ip) => ("client address", ip.to_string()),
-            Key::Other => return None,
+            ReportKey::Shape { key, .. } => ("shape id", key.shape.to_string()),
+            ReportKey::Namespace { .. } => ("namespace", row.namespace().unwrap_or_default()),
+            ReportKey::App(app) => ("application", app.label()),
+            ReportKey::Client(ip) => ("client address", ip.to_string()),
+            ReportKey::Other => return None,
         })
     }
 
@@ -468,9 +468,9 @@ impl App {
     fn drill_in(&mut self) {
         let Some(&identity) = self.shown.get(self.cursor) else { return };
         let namespace = self.shown_window().and_then(|window| {
-            let report = Report::new(window, &self.selection);
+            let report = WindowReport::new(window, &self.selection);
             let row = report.rows.iter().find(|row| row.identity == identity)?;
-            matches!(row.key, Key::Namespace { .. }).then(|| row.namespace())?
+            matches!(row.key, ReportKey::Namespace { .. }).then(|| row.namespace())?
         });
         match namespace {
             Some(namespace) => {

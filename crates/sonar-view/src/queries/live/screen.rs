@@ -19,21 +19,21 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// restores it before its message is printed, so that the message can be read.
 #[derive(Debug)]
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Output>>,
+    terminal: Terminal<CrosstermBackend<ScreenOutput>>,
 }
 
 /// Standard output. It ignores errors once the terminal is restored: the library shows the cursor when it is dropped,
 /// and would panic if the terminal were gone.
 #[derive(Debug)]
-struct Output(Stdout);
+struct ScreenOutput(Stdout);
 
-impl Output {
+impl ScreenOutput {
     fn unless_given_back<T>(outcome: io::Result<T>, done: T) -> io::Result<T> {
         outcome.or_else(|error| if TAKEN.load(Ordering::SeqCst) { Err(error) } else { Ok(done) })
     }
 }
 
-impl Write for Output {
+impl Write for ScreenOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Self::unless_given_back(self.0.write(bytes), bytes.len())
     }
@@ -54,7 +54,7 @@ impl Screen {
         TAKEN.store(true, Ordering::SeqCst);
         let enter = || {
             execute!(io::stdout(), EnterAlternateScreen, Hide)?;
-            let mut terminal = Terminal::new(CrosstermBackend::new(Output(io::stdout())))?;
+            let mut terminal = Terminal::new(CrosstermBackend::new(ScreenOutput(io::stdout())))?;
             terminal.clear()?;
             Ok(Self { terminal })
         };
