@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use libfuzzer_sys::fuzz_target;
 use sonar_core::operation::Compressor;
-use sonar_decode::compress::{CHUNK, InflateError, Inflater, Status};
+use sonar_decode::compress::{CHUNK, InflateError, InflateStatus, Inflater};
 use sonar_fuzz::Input;
 
 /// The most that a message of this target says it is.
@@ -25,19 +25,24 @@ fuzz_target!(|input: &[u8]| {
     let data = input.0;
     let whole = inflate(compressor, said, data, data.len().max(1));
     assert_eq!(whole, inflate(compressor, said, data, size));
-    if let (Compressor::Snappy, (Ok(Status::Done), out)) = (compressor, &whole) {
+    if let (Compressor::Snappy, (Ok(InflateStatus::Done), out)) = (compressor, &whole) {
         assert_eq!(snap::raw::Decoder::new().decompress_vec(data).as_ref(), Ok(out));
     }
 });
 
 /// Feeds pieces of `size` bytes until there is no more or it is enough.
-fn inflate(compressor: Compressor, said: u32, data: &[u8], size: usize) -> (Result<Status, ()>, Vec<u8>) {
+fn inflate(
+    compressor: Compressor,
+    said: u32,
+    data: &[u8],
+    size: usize,
+) -> (Result<InflateStatus, ()>, Vec<u8>) {
     let said = said.min(MOST);
     let Ok(mut inflater) = Inflater::new(compressor, said, data.len() as u32) else {
         return (Err(()), Vec::new());
     };
     let mut out = Vec::new();
-    let mut status: Result<Status, InflateError> = Ok(Status::More);
+    let mut status: Result<InflateStatus, InflateError> = Ok(InflateStatus::More);
     for piece in data.chunks(size) {
         status = inflater.inflate(piece, &mut |bytes| {
             assert!(!bytes.is_empty() && bytes.len() <= CHUNK);

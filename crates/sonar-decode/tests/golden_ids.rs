@@ -122,7 +122,7 @@ fn ids(kind: &str, input: &str) -> Ids {
             let ok = bytes(&doc! {"ok": 1});
             match opcode {
                 2013 => {
-                    drop(talk.send(ConversationEnd::Server, &message(8, 7, 2013, &[&[0; 5], &*ok].concat())))
+                    talk.send(ConversationEnd::Server, &message(8, 7, 2013, &[&[0; 5], &*ok].concat()));
                 }
                 2004 | 2005 => {
                     let head = [[0; 16].as_slice(), &1i32.to_le_bytes()].concat();
