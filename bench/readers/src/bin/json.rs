@@ -6,7 +6,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use sonar_decode::bson::{self, Key, Kind, Opened, Step, Value};
+use sonar_decode::bson::{self, BsonValue, ElementKind, ElementStep, Key, Opened};
 use sonar_decode::syntax::json;
 
 /// What a visit of a line comes to: every key and value is looked at.
@@ -31,12 +31,12 @@ impl Sums {
 
 /// Ours: what MongoDB writes as `{"$date": …}` is one value, of which no key is reported.
 impl bson::Visitor for Sums {
-    fn element(&mut self, key: Key<'_>, kind: Kind, value: Value<'_>) -> Step {
+    fn element(&mut self, key: Key<'_>, kind: ElementKind, value: BsonValue<'_>) -> ElementStep {
         self.keys += 1;
         self.key_bytes += key.bytes.len() as u64;
         match (kind, value) {
-            (Kind::String, _) => self.texts += 1,
-            (Kind::Int64, Value::Bytes(bytes)) => {
+            (ElementKind::String, _) => self.texts += 1,
+            (ElementKind::Int64, BsonValue::Bytes(bytes)) => {
                 self.numbers += 1;
                 self.number_sum = self
                     .number_sum
@@ -44,7 +44,7 @@ impl bson::Visitor for Sums {
             }
             _ => {}
         }
-        Step::Next
+        ElementStep::Next
     }
 
     fn open(&mut self, key: Key<'_>, _: bool) -> Opened {
