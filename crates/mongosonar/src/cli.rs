@@ -14,6 +14,7 @@ use crate::exit::OK;
 use crate::files::IoCommand;
 use crate::profiler::args::ProfilerCommand;
 use crate::queries::QueriesArgs;
+use crate::values::number;
 use crate::{config, disk, doctor, files, manual, profiler, queries, screen};
 
 /// Why is MongoDB slow? From the wire down to the disk.
@@ -26,7 +27,7 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Keep text reports to N columns; 0 is no limit [default: the terminal's width; no limit into a pipe or file]
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", value_parser = number(0..=usize::MAX, 120))]
     width: Option<usize>,
 }
 

@@ -7,6 +7,7 @@ use clap::Args;
 use sonar_mongo::Target;
 
 use crate::exit::usage;
+use crate::values::number;
 
 /// Holds the connection string if no option names a server. Lists of processes do not show it.
 const VARIABLE: &str = "MONGOSONAR_URI";
@@ -23,7 +24,7 @@ pub struct ServerArgs {
     #[command(flatten)]
     pub address: AddressArgs,
     /// The server's port [default: 27017]
-    #[arg(long, value_name = "PORT", conflicts_with = "uri", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", conflicts_with = "uri", value_parser = number(1_u16..=65_535, 27_017))]
     pub port: Option<u16>,
     #[command(flatten)]
     pub login: LoginArgs,

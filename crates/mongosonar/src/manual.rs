@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use clap::Command;
+use clap::{Arg, Command};
 use clap_mangen::Man;
 use roff::{Roff, bold, roman};
 
 use crate::exit;
+use crate::values::NUMBERS;
 
 /// Prints completions for a shell.
 pub fn completions(command: &mut Command, shell: clap_complete::Shell) -> Result<()> {
@@ -18,13 +19,20 @@ pub fn completions(command: &mut Command, shell: clap_complete::Shell) -> Result
     Ok(io::stdout().write_all(&script)?)
 }
 
-/// Ends the help of each command with the exit codes.
+/// Ends the help of each command with the exit codes, and lets its numbers be negative, so that a wrong one is answered
+/// with what is accepted.
 pub fn with_exit_codes(command: Command) -> Command {
+    let command = command.mut_args(|arg| if is_number(&arg) { arg.allow_hyphen_values(true) } else { arg });
     let before = command.get_after_long_help().or(command.get_after_help());
     let before = before.map(|text| format!("{text}\n\n")).unwrap_or_default();
     command
         .after_long_help(format!("{before}{}", exit::help()))
         .mut_subcommands(|one| if one.get_name() == "help" { one } else { with_exit_codes(one) })
+}
+
+/// Whether the value of an option is a number, a size or a time.
+fn is_number(arg: &Arg) -> bool {
+    arg.get_value_names().unwrap_or_default().iter().any(|name| NUMBERS.contains(&name.as_str()))
 }
 
 /// Prints the main page, or writes the pages of all commands into a folder.
@@ -109,6 +117,8 @@ impl After {
 
 #[cfg(test)]
 mod tests {
+    use clap::error::ErrorKind;
+
     use super::*;
     use crate::cli::{self, program};
 
@@ -140,6 +150,29 @@ mod tests {
             }
             assert_eq!(help.matches("Exit codes").count(), 1, "{path:?}");
         }
+    }
+
+    #[test]
+    fn a_wrong_number_is_answered_with_what_is_accepted_and_an_example() {
+        let mut count = 0;
+        for (path, command) in all() {
+            for arg in command.get_arguments().filter(|arg| is_number(arg)) {
+                let Some(option) = arg.get_long() else { continue };
+                for wrong in ["abc", "1x", "-5", "-5s", "99999999999999999999999999"] {
+                    let words = [&path[..], &[format!("--{option}"), wrong.to_owned()]].concat();
+                    let error = program().try_get_matches_from(&words).unwrap_err();
+                    let said = error.to_string();
+                    assert!(error.kind() == ErrorKind::ValueValidation, "{words:?}: {said}");
+                    let (named, accepted) = said.split_once(">': ").unwrap();
+                    assert!(named.contains(wrong), "{words:?}: {said}");
+                    let accepted = accepted.replace(wrong, "");
+                    let gives_example = accepted.contains("like ") || accepted.contains("at most ");
+                    assert!(gives_example && accepted.contains(|c: char| c.is_ascii_digit()), "{words:?}: {said}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 150, "{count}");
     }
 
     /// The calls of mongosonar in a line of the shell, as words.

@@ -1,5 +1,8 @@
 //! Types of values that several commands take.
 
+use std::fmt::Display;
+use std::ops::{Bound, RangeBounds};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -41,6 +44,32 @@ impl ClassArg {
 pub enum ShapeArg {
     Typed,
     Plain,
+}
+
+/// The values that are a number, a size or a time: a negative one is refused with what is accepted, instead of being
+/// read as an option.
+pub const NUMBERS: [&str; 14] = [
+    "N", "1/N", "PORT", "TIME", "SIZE|TIME", "BYTES", "MS", "SECONDS", "MICROS", "KIB", "MIB", "PERCENT", "SHARE", "X.Y",
+];
+
+/// A parser of whole numbers in `range`. Its error gives the range and `example`, one of them.
+pub fn number<N>(
+    range: impl RangeBounds<N> + Clone + Send + Sync + 'static,
+    example: N,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + Copy + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| match (range.start_bound(), range.end_bound()) {
+            (Bound::Included(low), Bound::Included(high)) => {
+                format!("write a whole number from {low} to {high}, like {example}")
+            }
+            (Bound::Included(low), _) => format!("write a whole number, at least {low}, like {example}"),
+            _ => format!("write a whole number, like {example}"),
+        })
+    }
 }
 
 /// The longest duration that a flag accepts: ten years.
@@ -97,6 +126,16 @@ pub fn parse_scaled(text: &str, unit: u64, what: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_outside_of_its_range_is_answered_with_the_range() {
+        let rows = number(1_usize.., 20);
+        assert_eq!((rows("1"), rows("500")), (Ok(1), Ok(500)));
+        for wrong in ["0", "-5", "abc", "1.5", "", "99999999999999999999999"] {
+            assert_eq!(rows(wrong).unwrap_err(), "write a whole number, at least 1, like 20", "{wrong}");
+        }
+        assert_eq!(number(2_u32..=64, 8)("65").unwrap_err(), "write a whole number from 2 to 64, like 8");
+    }
 
     #[test]
     fn a_duration_has_a_unit_and_a_wrong_one_is_explained() {

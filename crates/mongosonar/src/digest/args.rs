@@ -10,7 +10,7 @@ use sonar_view::logs::RowOrder;
 
 use crate::connection::ServerArgs;
 use crate::outfile;
-use crate::values::{ClassArg, ShapeArg};
+use crate::values::{ClassArg, ShapeArg, number};
 
 /// The commands of `mongosonar logs`.
 #[derive(Subcommand, Debug)]
@@ -71,7 +71,7 @@ pub struct DigestArgs {
     #[arg(long, value_name = "COLUMN", value_parser = parse_sort, help = sort_help(), help_heading = "What to show")]
     pub sort: Option<String>,
     /// Show at most this many rows [default: 20 in text, else all]
-    #[arg(long, value_name = "N", help_heading = "What to show")]
+    #[arg(long, value_name = "N", value_parser = number(1_usize.., 20), help_heading = "What to show")]
     pub limit: Option<usize>,
     /// Write shapes with typed placeholders, or plain with everything masked [default: typed]
     #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]

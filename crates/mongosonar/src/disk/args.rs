@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use sonar_sys::disk::MOST_IN_FLIGHT;
 
+use super::config::{MOST_FILE_MB, MOST_PAUSE, MOST_RECORD_KB};
 use crate::outfile;
-use crate::values::{parse_duration, parse_scaled};
+use crate::values::{number, parse_duration, parse_scaled};
 
 #[derive(Subcommand, Debug)]
 pub enum DiskCommand {
@@ -85,7 +87,7 @@ pub struct StatArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Stop after this many intervals
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1_u64.., 10))]
     pub count: Option<u64>,
     /// One JSON object for each interval
     #[arg(long)]
@@ -129,8 +131,8 @@ fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| format!("{text:?} is no number of reads per second"))?;
-    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err(format!("{text} reads per second never end")) }
+    let rate = text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 1e9);
+    rate.ok_or_else(|| "write the reads per second, more than 0 and at most 1000000000, like 5000".to_owned())
 }
 
 const BENCH_EXAMPLES: &str = "\
@@ -153,6 +155,7 @@ pub struct BenchArgs {
         long = "nThreads",
         alias = "n-threads",
         value_name = "N",
+        value_parser = number(1..=MOST_IN_FLIGHT, 16),
         help_heading = "What to measure, in mongoperf's names"
     )]
     pub n_threads: Option<u32>,
@@ -161,6 +164,7 @@ pub struct BenchArgs {
         long = "fileSizeMB",
         alias = "file-size-mb",
         value_name = "MIB",
+        value_parser = number(1..=MOST_FILE_MB, 4_000),
         help_heading = "What to measure, in mongoperf's names"
     )]
     pub file_size_mb: Option<u64>,
@@ -169,6 +173,7 @@ pub struct BenchArgs {
         long = "sleepMicros",
         alias = "sleep-micros",
         value_name = "MICROS",
+        value_parser = number(0..=MOST_PAUSE, 1_000),
         help_heading = "What to measure, in mongoperf's names"
     )]
     pub sleep_micros: Option<u64>,
@@ -186,6 +191,7 @@ pub struct BenchArgs {
         long = "recSizeKB",
         alias = "rec-size-kb",
         value_name = "KIB",
+        value_parser = number(1..=MOST_RECORD_KB, 4),
         help_heading = "What to measure, in mongoperf's names"
     )]
     pub rec_size_kb: Option<u32>,
@@ -194,6 +200,7 @@ pub struct BenchArgs {
         long = "syncDelay",
         alias = "sync-delay",
         value_name = "SECONDS",
+        value_parser = number(0..=MOST_PAUSE, 60),
         help_heading = "What to measure, in mongoperf's names"
     )]
     pub sync_delay: Option<u64>,
@@ -222,7 +229,7 @@ pub struct BenchArgs {
     #[arg(long, help_heading = "How to do it")]
     pub buffered: bool,
     /// Seed of the offsets; the same number gives the same offsets
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How to do it")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(0_u64..=u64::MAX, 1), help_heading = "How to do it")]
     pub seed: u64,
     /// One JSON object instead of text; mongoperf's lines go to standard error
     #[arg(long, help_heading = "What to show")]
@@ -259,7 +266,7 @@ pub enum AccessArg {
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text)?;
     if duration < Duration::from_millis(100) || duration > Duration::from_secs(86_400) {
-        return Err(format!("{text} is no length of a step: 100ms to 24h"));
+        return Err(format!("{text} is no length of a step: write a time from 100ms to 24h, like 8 or 2m"));
     }
     Ok(duration)
 }

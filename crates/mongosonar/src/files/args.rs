@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::connection::ServerArgs;
 use crate::outfile;
-use crate::values::parse_duration;
+use crate::values::{number, parse_duration};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -71,7 +71,7 @@ pub struct IoLiveArgs {
     #[arg(long)]
     pub json: bool,
     /// Show at most this many rows [default: 20, or as many as fit on the screen]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number(1_usize.., 20))]
     pub limit: Option<usize>,
     /// Where to trace accesses [default: at the VFS, or at the system calls where the kernel does not allow that]
     #[arg(long, value_enum, value_name = "WAY")]
@@ -166,7 +166,7 @@ pub struct IoReportArgs {
     #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
     pub html: Option<PathBuf>,
     /// Show at most this many files and threads [default: 20]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number(1_usize.., 20))]
     pub limit: Option<usize>,
     /// Also files of pseudo file systems: /proc, /sys and their like
     #[arg(long)]
@@ -208,6 +208,6 @@ pub struct IoCompareArgs {
     #[arg(long)]
     pub json: bool,
     /// Show at most this many files [default: 20]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number(1_usize.., 20))]
     pub limit: Option<usize>,
 }

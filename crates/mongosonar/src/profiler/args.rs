@@ -9,7 +9,7 @@ use sonar_mongo::Target;
 use crate::connection::ServerArgs;
 use crate::digest::{DigestArgs, ZoneArgs};
 use crate::outfile;
-use crate::values::{parse_duration, parse_scaled};
+use crate::values::{number, parse_duration, parse_scaled};
 
 /// The server, as an option or, as `mongostat` takes it, as an argument.
 #[derive(Args, Debug, Clone)]
@@ -96,13 +96,13 @@ pub struct TailArgs {
     #[command(flatten)]
     pub databases: Databases,
     /// Begin with this many of the operations that each database holds already
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = number(0_u32..=u32::MAX, 10))]
     pub lines: u32,
     /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Stop after this many operations
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1_u64.., 100))]
     pub count: Option<u64>,
     #[command(flatten)]
     pub zone: ZoneArgs,
@@ -148,16 +148,16 @@ pub struct ImpactArgs {
     #[arg(long, value_name = "NAME", default_value = "mongosonar_impact", value_parser = parse_database)]
     pub db: String,
     /// Numbers of concurrent clients; repeat or separate by commas [default: 1,2,4,8,16,32]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = number(1_u32..=1024, 16))]
     pub clients: Vec<u32>,
     /// Profiling levels; each is compared with the first; repeat or separate by commas [default: 0,1,2]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(0..=2))]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = number(0..=2, 1))]
     pub level: Vec<i32>,
     /// Also level 2 with this rate limit (Percona Server for MongoDB) [default there: 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = number(1_i64..=1000, 100))]
     pub rate_limit: Option<i64>,
     /// Number of measurements of each level with each number of clients
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(3..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = number(3_u16..=1000, 8))]
     pub rounds: u16,
     /// Length of a measurement
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
@@ -166,7 +166,7 @@ pub struct ImpactArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Number of documents in the collection
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number(100_u32..=100_000_000, 10_000))]
     pub documents: u32,
     /// Size of system.profile [default: the server's, 1m]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -175,7 +175,7 @@ pub struct ImpactArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 95.0, value_parser = parse_confidence)]
     pub confidence: f64,
     /// Seed of the order of the levels
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(0_u64..=u64::MAX, 1))]
     pub seed: u64,
     /// Write the report as one self-contained page with charts into this file too
     #[arg(long, value_name = "FILE", value_parser = outfile::parse)]
@@ -203,10 +203,10 @@ pub struct SetArgs {
     #[command(flatten)]
     pub databases: Databases,
     /// Profiling level: 0 off, 1 slow operations (or what the filter matches), 2 every operation
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..=2))]
+    #[arg(long, value_name = "N", value_parser = number(0..=2, 1))]
     pub level: Option<i32>,
     /// Slow ms: operations that take longer than this are slow; applies to the log too
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(i64).range(-1..=i64::from(i32::MAX)), allow_negative_numbers = true)]
+    #[arg(long, value_name = "MS", value_parser = number(-1..=i64::from(i32::MAX), 100))]
     pub slowms: Option<i64>,
     /// Share of slow operations to keep, 0 to 1; applies to the log too (MongoDB 3.6)
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
@@ -215,7 +215,7 @@ pub struct SetArgs {
     #[arg(long, value_name = "JSON")]
     pub filter: Option<String>,
     /// Keep one in N of the operations below slowms at level 2 (Percona Server for MongoDB)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = number(1_i64..=1000, 100))]
     pub rate_limit: Option<i64>,
     /// Size of system.profile, like 16m or 1g; a change drops what it holds
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -233,13 +233,13 @@ pub struct SetArgs {
 /// A share, 0 to 1.
 fn parse_share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| format!("{text:?} is no share: write a number from 0 to 1"))
+    share.ok_or_else(|| format!("{text:?} is no share: write a number from 0 to 1, like 0.1"))
 }
 
 /// Per cent, from 50 to 99.999.
 fn parse_confidence(text: &str) -> Result<f64, String> {
     let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (50.0..=99.999).contains(percent));
-    percent.ok_or_else(|| format!("{text:?} is no confidence: write per cent from 50 to 99.999"))
+    percent.ok_or_else(|| format!("{text:?} is no confidence: write per cent from 50 to 99.999, like 95"))
 }
 
 /// A name that a database may have.
@@ -252,7 +252,7 @@ fn parse_database(text: &str) -> Result<String, String> {
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let bytes = parse_scaled(text, 1_024, "size")?;
     if !(4_096..=1 << 40).contains(&bytes) {
-        return Err(format!("{text:?} is no size of a collection: it has from 4096 bytes to 1024g"));
+        return Err(format!("{text:?} is no size of a collection: write one from 4096 to 1024g, like 16m"));
     }
     // Servers round the size of a capped collection up to a multiple of 256.
     Ok(bytes.next_multiple_of(256))

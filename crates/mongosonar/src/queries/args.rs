@@ -11,7 +11,7 @@ use super::rotate::{Rotation, parse_rotation};
 use crate::connection::{PortlessServerArgs, SERVER_OPTIONS};
 use crate::digest::args::ZoneArgs;
 use crate::outfile;
-use crate::values::{ClassArg, ShapeArg, parse_duration};
+use crate::values::{ClassArg, ShapeArg, number, parse_duration};
 
 /// Examples for the help.
 pub const EXAMPLES: &str = "\
@@ -50,7 +50,7 @@ pub struct QueriesArgs {
     #[arg(long, value_name = "SIZE|TIME", value_parser = parse_rotation, requires = "write", help_heading = "What to capture")]
     pub rotate: Option<Rotation>,
     /// Keep at most so many files of --rotate, and remove the oldest
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "rotate", help_heading = "What to capture")]
+    #[arg(long, value_name = "N", value_parser = number(1_u64.., 10), requires = "rotate", help_heading = "What to capture")]
     pub keep: Option<u64>,
     /// Keep the privileges that the program was started with, for debugging
     #[arg(long, help_heading = "Resources")]
@@ -93,13 +93,13 @@ pub struct QueriesArgs {
     #[arg(long, value_name = "TEXT", help_heading = "What to show")]
     pub filter: Option<String>,
     /// Show at most this many rows
-    #[arg(long, value_name = "N", help_heading = "What to show")]
+    #[arg(long, value_name = "N", value_parser = number(1_usize.., 20), help_heading = "What to show")]
     pub limit: Option<usize>,
     /// Write shapes with typed placeholders, or plain with everything masked [default: typed]
     #[arg(long, value_name = "FORM", value_enum, help_heading = "What to show")]
     pub shape: Option<ShapeArg>,
-    /// One line for each operation as it ends
-    #[arg(long, help_heading = "How to show it")]
+    /// One line for each operation as it ends, instead of a table
+    #[arg(long, conflicts_with_all = ["by", "sort", "limit", "baseline"], help_heading = "How to show it")]
     pub each: bool,
     /// One JSON object for each interval, or with --each for each operation
     #[arg(long, conflicts_with = "csv", help_heading = "How to show it")]
@@ -108,10 +108,10 @@ pub struct QueriesArgs {
     #[arg(long, conflicts_with = "each", help_heading = "How to show it")]
     pub csv: bool,
     /// One report over the whole capture at the end, like that of `logs report`, as text, --json (which `mongosonar compare` reads) or --csv
-    #[arg(long, conflicts_with_all = ["each", "interval"], help_heading = "How to show it")]
+    #[arg(long, conflicts_with_all = ["each", "interval", "baseline"], help_heading = "How to show it")]
     pub digest: bool,
     /// Write the report as one self-contained page with charts into this file too; implies --digest
-    #[arg(long, value_name = "FILE", value_parser = outfile::parse, conflicts_with_all = ["each", "interval"], help_heading = "How to show it")]
+    #[arg(long, value_name = "FILE", value_parser = outfile::parse, conflicts_with_all = ["each", "interval", "baseline"], help_heading = "How to show it")]
     pub html: Option<PathBuf>,
     /// Mark what is new or slower than in this capture, log, profile or saved digest
     #[arg(long, value_name = "FILE", help_heading = "What to show")]
@@ -125,10 +125,10 @@ pub struct QueriesArgs {
     #[arg(long, value_name = "WHEN", value_enum, help_heading = "How to show it")]
     pub color: Option<ColorArg>,
     /// Capture threads, each with its own ring [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Resources")]
+    #[arg(long, value_name = "N", conflicts_with = "read", value_parser = number(1_u16..=64, 2), help_heading = "Resources")]
     pub threads: Option<u16>,
     /// Memory for the capture ring in MiB [default: 32]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(2..=4096), help_heading = "Resources")]
+    #[arg(long, value_name = "MIB", conflicts_with = "read", value_parser = number(2_u32..=4096, 64), help_heading = "Resources")]
     pub ring_mib: Option<u32>,
 }
 
@@ -163,7 +163,7 @@ pub enum ColorArg {
 pub fn parse_ports(text: &str) -> Result<Range, String> {
     let port = |text: &str| {
         text.trim().parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| {
-            format!("{text:?} is no port: give a number from 1 to 65535, or a range like 27017-27020")
+            format!("{text:?} is no port: write a number from 1 to 65535, or a range like 27017-27020")
         })
     };
     match text.split_once('-') {
@@ -194,7 +194,7 @@ fn sort_help() -> String {
 pub fn parse_snap_replies(text: &str) -> Result<u32, String> {
     let least = sonar_decode::MIN_SNAP_REPLIES;
     let bytes: u32 =
-        text.parse().map_err(|_| format!("{text:?} is not a number of bytes, at least {least}"))?;
+        text.parse().map_err(|_| format!("{text:?} is not a number of bytes: write at least {least}, like 512"))?;
     if bytes < least {
         return Err(format!("{bytes} bytes are too few to recognise a reply: at least {least}"));
     }
@@ -204,7 +204,7 @@ pub fn parse_snap_replies(text: &str) -> Result<u32, String> {
 /// `1/N`.
 pub fn parse_sample(text: &str) -> Result<u32, String> {
     let n = text.strip_prefix("1/").and_then(|n| n.parse().ok()).filter(|n| (1..=65_536).contains(n));
-    n.ok_or_else(|| format!("{text:?} is no sample: write 1/N with N from 1 to 65536, for example 1/10"))
+    n.ok_or_else(|| format!("{text:?} is no sample: write 1/N with N from 1 to 65536, like 1/10"))
 }
 
 #[cfg(test)]
