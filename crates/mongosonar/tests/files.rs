@@ -153,7 +153,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let empty = folder.file("empty", b"");
     let config = folder.file("bad.toml", b"[queries]\nports = [1]\n");
     let (notes, empty, config) = (notes.to_str().unwrap(), empty.to_str().unwrap(), config.to_str().unwrap());
-    let cases: [(&str, i32, &[&str]); 16] = [
+    let cases: [(&str, i32, &[&str]); 26] = [
         ("", 2, &["Usage", "queries"]),
         ("nosuch", 2, &["nosuch", "--help"]),
         ("queries --nosuch", 2, &["--nosuch"]),
@@ -164,6 +164,16 @@ fn what_is_wrong_is_said_with_what_to_do() {
         ("queries --sample 3", 2, &["1/N", "1/10"]),
         ("queries --by taste", 2, &["shape", "namespace", "client"]),
         ("queries --csv --each", 2, &["--csv", "--each"]),
+        ("queries --each --limit 2", 2, &["--each", "--limit"]),
+        ("queries --each --sort p99", 2, &["--each", "--sort"]),
+        ("queries --each --by app", 2, &["--each", "--by"]),
+        ("queries --each --baseline a", 2, &["--each", "--baseline"]),
+        ("queries --digest --baseline a", 2, &["--digest", "--baseline"]),
+        ("queries --html a.html --baseline a", 2, &["--html", "--baseline"]),
+        ("queries --read a --threads 2", 2, &["--read", "--threads"]),
+        ("queries --read a --ring-mib 64", 2, &["--read", "--ring-mib"]),
+        ("disk bench -r --nThreads 40000", 2, &["40000", "from 1 to 32768", "like 16"]),
+        ("queries --read a --limit 0", 2, &["'0'", "'--limit", "at least 1", "like 20"]),
         ("queries --show-values", 2, &["--each"]),
         ("queries --read a --write b", 2, &["--read", "--write"]),
         ("queries --read /no/such/file", 1, &["/no/such/file", "No such file"]),
@@ -204,6 +214,57 @@ fn defaults_of_the_configuration_are_those_of_listening_where_they_say_where() {
     assert!(text(&output.stderr).contains("--interface"), "{}", text(&output.stderr));
 }
 
+/// A line of a log that says who is on a connection.
+fn metadata_line(date: &str, client: &str) -> String {
+    let (time, client) = (format!("{{\"$date\":\"{date}\"}}"), format!("\"remote\":\"{client}\",\"client\":\"conn1\""));
+    let doc = "\"doc\":{\"application\":{\"name\":\"shop\"},\"driver\":{\"name\":\"x\",\"version\":\"1\"}}";
+    format!("{{\"t\":{time},\"s\":\"I\",\"msg\":\"client metadata\",\"attr\":{{{client},{doc}}}}}\n")
+}
+
+#[test]
+fn a_log_of_no_use_is_named_with_the_reason() {
+    let folder = Folder::new("log");
+    // All its connections were open when it began.
+    let capture = recording("mongod-4.4-minutes");
+    let each = read(&capture, "--each --json --class all --role all");
+    let client = lines(&each)[0]["client"].as_str().unwrap().to_owned();
+    let named = |name: &str, content: &str| folder.file(name, content.as_bytes());
+    let useful = named("useful.log", &metadata_line("2026-11-21T20:00:00.000Z", &client));
+    let cases = [
+        ("README.md", named("README.md", "# Not a log\n"), "is not a log of a mongod or mongos"),
+        ("early.log", named("early.log", &metadata_line("2020-01-01T00:00:00.000Z", "10.0.0.9:1")), "ends at 2020-01-01"),
+        ("late.log", named("late.log", &metadata_line("2030-01-01T00:00:00.000Z", &client)), "begins at 2030-01-01"),
+    ];
+    for (name, log, why) in &cases {
+        let with = |words: &str| {
+            let output = queries(&capture, words).arg("--log").arg(log).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{name} {words}: {output:?}");
+            output
+        };
+        let says = |shown: &str| shown.contains(&format!("{name} {why}"));
+        for words in ["", "--digest"] {
+            let shown = text(&with(words).stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(says(&shown), "{words}: {shown}");
+        }
+        for words in ["--json", "--each --json", "--digest --json"] {
+            let last = lines(&with(words)).pop().unwrap();
+            assert!(last["notes"].as_array().unwrap().iter().any(|note| says(note.as_str().unwrap())), "{words}: {last}");
+        }
+        for words in ["--csv", "--each", "--digest --csv"] {
+            let output = with(words);
+            assert!(says(text(&output.stderr)), "{words}: {output:?}");
+        }
+    }
+    // One that covers the capture, and names none of its clients.
+    let other = metadata_line("2026-11-21T21:26:00.000Z", "10.0.0.9:1") + &metadata_line("2027-01-01T00:00:00.000Z", "10.0.0.9:1");
+    let other = named("other.log", &other);
+    let summary_of = |log: &Path| summary(&queries(&capture, "--json").arg("--log").arg(log).output().unwrap());
+    let note = summary_of(&other)["notes"][0].as_str().unwrap().to_owned();
+    assert!(note.contains("names none of the clients of 29 connections joined late"), "{note}");
+    assert_eq!(summary_of(&useful)["notes"], serde_json::json!([]));
+    assert_eq!(summary(&read(&capture, "--json"))["notes"], serde_json::json!([]));
+}
+
 #[test]
 fn a_file_that_is_cut_is_shown_to_the_cut_and_the_exit_code_says_so() {
     let folder = Folder::new("cut");
@@ -225,6 +286,8 @@ fn a_file_that_is_cut_is_shown_to_the_cut_and_the_exit_code_says_so() {
             assert!(stderr.contains("all before it has been read and shown"), "{name}: {stderr}");
             let summary: Value = serde_json::from_str(text(&output.stdout).trim()).unwrap();
             assert!(summary["totals"]["calls"].as_u64().unwrap() > 500, "{name}");
+            let note = summary["notes"][0].as_str().unwrap();
+            assert!(note.starts_with("NOT IN FULL: "), "{name}: {note}");
         }
     }
 }

@@ -217,6 +217,13 @@ fn an_interrupted_capture_is_not_in_full() {
     let summary: Value = serde_json::from_str(text(&output.stdout).lines().next_back().unwrap()).unwrap();
     assert_eq!(summary["coverage"]["files_stopped"], 1, "{summary}");
     assert!(text(&output.stderr).contains("stopped by Ctrl-C after "), "{output:?}");
+    let note = summary["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("NOT IN FULL: stopped by Ctrl-C after "), "{note}");
+    // The text states it above the rows.
+    let output = interrupted(&format!("queries --read {}", large.display()), &large, "INT");
+    let shown = text(&output.stdout);
+    let (note, rows) = (shown.find("NOT IN FULL: stopped by Ctrl-C after "), shown.find("\n   calls "));
+    assert!(note.is_some() && note < rows, "{shown}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use sonar_sys::Host;
 use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::host::process::Process;
 use sonar_sys::host::regular;
+use sonar_view::kit::{Zone, plural};
 
 use super::args::QueriesArgs;
 use crate::disk::check::log_of;
@@ -53,6 +54,8 @@ fn only_port(listeners: &FoundListeners, pid: u32) -> Option<u16> {
 pub struct Lookup {
     /// With the port of the server, where it is known.
     logs: Vec<(Option<u16>, ServerLog)>,
+    /// The logs that were named, in the order of `logs`.
+    named: Vec<String>,
     server: Option<Target>,
     /// Whether the thread drops its privileges first.
     confined: bool,
@@ -74,7 +77,8 @@ impl Lookup {
             let log = |server: &Process| (only_port(&listeners, server.pid), log_of_process(server));
             logs = servers::mongodb(host).iter().map(log).collect();
         }
-        Ok(Self { logs, server: None, confined: !args.keep_privileges })
+        let named = args.log.iter().map(|path| crate::input::name(path)).collect();
+        Ok(Self { logs, named, server: None, confined: !args.keep_privileges })
     }
 
     /// Asks this server too.
@@ -98,10 +102,15 @@ impl Lookup {
             if self.confined {
                 crate::privileges::give_up_but_network();
             }
-            for (port, log) in self.logs {
+            for (at, (port, log)) in self.logs.into_iter().enumerate() {
                 let mut remotes = Remotes::new(None);
                 if let Err(error) = read_files(log, &mut remotes) {
                     complain(format!("applications of open connections: cannot read a log: {error}"));
+                }
+                if let Some(name) = self.named.get(at)
+                    && remotes.take_span().is_none()
+                {
+                    complain(not_a_log(name));
                 }
                 let refused = remotes.refused();
                 if let Some(line) = left_out(refused + shared.add_clients(port, remotes.into_known()) as u64)
@@ -125,22 +134,70 @@ impl Lookup {
     }
 }
 
+/// Logs that were read for a capture file.
+#[derive(Debug, Default)]
+pub struct ReadLogs {
+    /// The name of each, and when its first and its last line were written; `None`: it is no log of a server.
+    files: Vec<(String, Option<(Timestamp, Timestamp)>)>,
+}
+
+impl ReadLogs {
+    /// Why a log has named no connection of a capture from `begin` to `end`, a note for each. `late` is the number of
+    /// connections that were open when the capture began.
+    pub fn notes(&self, is_used: bool, late: u64, (begin, end): (Timestamp, Timestamp), zone: &Zone) -> Vec<String> {
+        let time = |time| zone.show_seconds(time);
+        let why = |(name, span): &(String, Option<(Timestamp, Timestamp)>)| {
+            let Some((first, last)) = *span else { return Some(not_a_log(name)) };
+            let why = if is_used {
+                return None;
+            } else if last < begin {
+                format!("ends at {}, before the capture begins at {}", time(last), time(begin))
+            } else if first > end {
+                format!("begins at {}, after the capture ends at {}", time(first), time(end))
+            } else if late == 0 {
+                "was not needed: the capture has the beginning of every connection".to_owned()
+            } else {
+                return Some(format!("--log {name}: {}", names_none(late)));
+            };
+            Some(format!("--log {name} {why}"))
+        };
+        self.files.iter().filter_map(why).collect()
+    }
+}
+
+/// The note about logs that did not help with any of the connections that were joined late.
+pub fn names_none(late: u64) -> String {
+    format!("the log names none of the clients of {} joined late", plural(late, "connection"))
+}
+
+/// The note about a file without any line of a log.
+fn not_a_log(name: &str) -> String {
+    format!("--log {name} is not a log of a mongod or mongos")
+}
+
 /// Reads the logs that belong to a capture file, up to the time of its first packet.
 ///
 /// # Errors
 /// A log cannot be opened or read.
-pub fn read_logs(paths: &[PathBuf], first: Timestamp, shared: &Shared, stop: &Arc<AtomicBool>) -> Result<()> {
+pub fn read_logs(
+    paths: &[PathBuf],
+    first: Timestamp,
+    shared: &Shared,
+    stop: &Arc<AtomicBool>,
+) -> Result<ReadLogs> {
     let mut remotes = Remotes::new(Some(first));
+    let mut read = ReadLogs::default();
     for path in paths {
         let name = crate::input::name(path);
         let (input, _) = crate::input::open(path, &name, stop)?;
         read_lines(input, &mut remotes).with_context(|| format!("cannot read the log {name}"))?;
+        read.files.push((name, remotes.take_span()));
     }
     let refused = remotes.refused();
     if let Some(line) = left_out(refused + shared.add_clients(None, remotes.into_known()) as u64) {
         eprintln!("mongosonar: {line}");
     }
-    Ok(())
+    Ok(read)
 }
 
 /// In a line, how many connections there was no room for.

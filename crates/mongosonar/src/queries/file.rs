@@ -10,8 +10,10 @@ use anyhow::Result;
 use sonar_core::time::NS_PER_S;
 use sonar_core::{Coverage, Operation, Timestamp, Window, WindowClock};
 use sonar_decode::{Decoder, Settings, Shared, Sink};
+use sonar_view::kit::Zone;
 use sonar_view::queries::{PacketOrigin, Selection};
 
+use super::applications::{self, ReadLogs};
 use super::args::QueriesArgs;
 use super::output::QueriesOutput;
 use super::packets::{self, CaptureEnd, PacketSink};
@@ -43,6 +45,8 @@ struct FilePass {
     shared: Arc<Shared>,
     /// Logs that say who was on a connection when the capture began.
     logs: Vec<PathBuf>,
+    read_logs: ReadLogs,
+    zone: Zone,
     stop: Arc<AtomicBool>,
     collect: WindowCollector,
     clock: Option<WindowClock>,
@@ -72,6 +76,8 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         decoder: Decoder::new(settings, shared.clone()),
         shared,
         logs: args.log.clone(),
+        read_logs: ReadLogs::default(),
+        zone: selection.zone.clone(),
         stop: stop.clone(),
         collect: WindowCollector {
             window: Window::new(Timestamp::default(), window_settings),
@@ -103,11 +109,12 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
 impl PacketSink for FilePass {
     fn packet(&mut self, packet: &sonar_core::Packet<'_>) -> Result<ControlFlow<()>> {
         let time = packet.time;
-        if self.end_ns.is_some_and(|ns| time.since(*self.first.get_or_insert(time)) >= ns) {
+        let first = *self.first.get_or_insert(time);
+        if self.end_ns.is_some_and(|ns| time.since(first) >= ns) {
             return Ok(ControlFlow::Break(()));
         }
         if self.collect.window.start == Timestamp::default() {
-            super::applications::read_logs(&self.logs, time, &self.shared, &self.stop)?;
+            self.read_logs = applications::read_logs(&self.logs, time, &self.shared, &self.stop)?;
             let width = self.clock.as_mut().map(|clock| {
                 clock.advance(time);
                 clock.start()
@@ -171,11 +178,11 @@ impl FilePass {
             CaptureEnd::Complete => {}
             CaptureEnd::Damaged(what) => {
                 self.collect.window.coverage.files_damaged += 1;
-                self.collect.output.note(what);
+                self.collect.output.note(format!("NOT IN FULL: {what}"));
             }
             CaptureEnd::Stopped(what) => {
                 self.collect.window.coverage.files_stopped += 1;
-                self.collect.output.note(what);
+                self.collect.output.note(format!("NOT IN FULL: {what}"));
             }
         }
         // Operations are in flight at the end of the file until the decoder gives them up.
@@ -190,6 +197,11 @@ impl FilePass {
         }
         self.add(window);
         if let Some(total) = &self.total {
+            let span = (self.first.unwrap_or_default(), self.last);
+            let (is_used, late) = (self.shared.has_named_clients(), total.coverage.streams_joined_late);
+            for note in self.read_logs.notes(is_used, late, span, &self.zone) {
+                self.collect.output.note(note);
+            }
             self.collect.output.summary(total)?;
         }
         match self.collect.error.take() {

@@ -33,8 +33,6 @@ struct DigestOutput {
     sources: Vec<String>,
     /// This host, if it listens here.
     host: Option<String>,
-    /// Why it is not of the whole file.
-    notes: Vec<String>,
     /// The page to write as well.
     page: Option<OutFile>,
 }
@@ -55,6 +53,8 @@ pub struct QueriesOutput {
     hidden: Hidden,
     /// Operations shown, of those handed in one by one.
     shown: u64,
+    /// What a reader of the summary must know about its input.
+    notes: Vec<String>,
 }
 
 impl QueriesOutput {
@@ -81,6 +81,7 @@ impl QueriesOutput {
             seen: Coverage::default(),
             hidden: Hidden::new(selection.role),
             shown: 0,
+            notes: Vec::new(),
         })
     }
 
@@ -113,11 +114,9 @@ impl QueriesOutput {
         }
     }
 
-    /// States in a digest why it is not of the whole file.
-    pub fn note(&mut self, why: &str) {
-        if let Some(gathering) = &mut self.digest {
-            gathering.notes.push(format!("NOT IN FULL: {why}"));
-        }
+    /// Adds a note to the summary: why it is not of the whole file, or what was of no use.
+    pub fn note(&mut self, note: String) {
+        self.notes.push(note);
     }
 
     /// Writes one interval.
@@ -136,14 +135,14 @@ impl QueriesOutput {
             // The window covers the whole capture.
             self.seen = window.coverage;
         }
-        if let Some(DigestOutput { digest, wanted, page, sources, host, notes, .. }) = &self.digest {
+        if let Some(DigestOutput { digest, wanted, page, sources, host, .. }) = &self.digest {
             if kind == ObjectKind::Summary {
                 let view = DigestView::new(digest, Source::Wire, None, None, wanted);
                 let mut hidden = self.hidden.clone();
                 hidden.snapped = window.coverage.messages_snapped;
                 let coverage = Some(&window.coverage);
                 let (sources, host) = (sources.clone(), host.clone());
-                let (notes, sample) = (notes.clone(), window.sample);
+                let (notes, sample) = (self.notes.clone(), window.sample);
                 let mut view = DigestView { coverage, sources, host, hidden, notes, sample, ..view };
                 if let Some(page) = page {
                     page.write(|out| crate::page::write(out, |out| logs::json(&view, out)))
@@ -162,7 +161,10 @@ impl QueriesOutput {
                 }
             }
         } else if !self.each {
-            let report = WindowReport::new(window, &self.selection).explained(&self.seen, &self.origin);
+            let mut report = WindowReport::new(window, &self.selection).explained(&self.seen, &self.origin);
+            if kind == ObjectKind::Summary {
+                report.notes.clone_from(&self.notes);
+            }
             match (self.format, kind) {
                 (OutputFormat::Json, _) => json::report(&report, kind, &mut self.out)?,
                 (OutputFormat::Csv, _) => {
@@ -200,8 +202,8 @@ impl QueriesOutput {
             return Ok(());
         };
         if self.each && self.format == OutputFormat::Json {
-            let left =
-                json::LeftOutJson { hidden: &hidden, silence: silence.as_ref(), coverage: &window.coverage };
+            let (silence, notes) = (silence.as_ref(), &self.notes);
+            let left = json::LeftOutJson { hidden: &hidden, silence, coverage: &window.coverage, notes };
             return json::end(self.shown, &left, &mut self.out);
         }
         if stop::is_abandoned() {
@@ -209,8 +211,12 @@ impl QueriesOutput {
         }
         // A digest says it itself, but for CSV.
         let is_shown = self.digest.is_some() && self.format != OutputFormat::Csv;
-        let line = if is_shown { None } else { hidden.line(window.sample, HiddenContext::CommandLine) };
-        silence.iter().map(Silence::text).chain(line).for_each(|line| eprintln!("mongosonar: {line}"));
+        let (line, notes) = match is_shown {
+            true => (None, &[][..]),
+            false => (hidden.line(window.sample, HiddenContext::CommandLine), &*self.notes),
+        };
+        let lines = silence.iter().map(Silence::text).chain(line).chain(notes.iter().cloned());
+        lines.for_each(|line| eprintln!("mongosonar: {line}"));
         Ok(())
     }
 
@@ -249,7 +255,6 @@ fn gathering(args: &QueriesArgs, selection: &Selection) -> Result<DigestOutput> 
         sources,
         host,
         wanted,
-        notes: Vec::new(),
         weight: args.sample.unwrap_or(1),
         page: args.html.as_deref().map(OutFile::open).transpose()?,
     })

@@ -2,7 +2,7 @@
 //! that somebody else named.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use sonar_core::{Application, Endpoint, ShapeId, ShapeInfo};
@@ -28,6 +28,8 @@ pub struct Shared {
     clients: RwLock<KnownClients>,
     /// Grows with each change of `clients`.
     clients_generation: AtomicU64,
+    /// Whether a connection of the capture was one of `clients`.
+    has_named: AtomicBool,
 }
 
 /// Who is on a connection that was open before the capture began.
@@ -90,7 +92,14 @@ impl Shared {
         let known = self.clients.read().unwrap_or_else(PoisonError::into_inner);
         let is_meant = |port: Option<u16>| port.is_none_or(|port| port == server_port);
         let servers = known.by_endpoint.get(&client)?;
-        servers.iter().rev().find(|(port, _)| is_meant(*port)).map(|(_, client)| client.clone())
+        let known = servers.iter().rev().find(|(port, _)| is_meant(*port)).map(|(_, client)| client.clone());
+        self.has_named.fetch_or(known.is_some(), Ordering::Relaxed);
+        known
+    }
+
+    /// Whether [`Shared::add_clients`] has named a connection of the capture.
+    pub fn has_named_clients(&self) -> bool {
+        self.has_named.load(Ordering::Relaxed)
     }
 
     /// Another number after each change of the known clients; 0 as long as none is known.
@@ -155,8 +164,9 @@ mod tests {
         assert_eq!(shared.add_clients(None, (0..many).map(|n| (client(n), app(n)))), 5);
         let known = MAX_APPLICATIONS;
         assert_eq!(shared.add_clients(None, (0..MAX_CLIENTS + 7).map(|n| (client(n), app(1)))), 7);
+        assert!(shared.client(client(MAX_CLIENTS + 8), 27_017).is_none() && !shared.has_named_clients());
         assert!(shared.client(client(known + 9), 27_017).is_some_and(|client| &*client.app.name == "1"));
-        assert!(shared.client(client(MAX_CLIENTS + 8), 27_017).is_none());
+        assert!(shared.has_named_clients());
     }
 
     #[test]

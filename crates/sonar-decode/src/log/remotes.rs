@@ -22,6 +22,8 @@ pub struct Remotes {
     until: Option<Timestamp>,
     known: HashMap<Endpoint, Application, RandomState>,
     refused: u64,
+    /// When the first and the last line with a time were written.
+    span: Option<(Timestamp, Timestamp)>,
 }
 
 /// What a line reports.
@@ -42,12 +44,16 @@ impl Remotes {
 
     /// Reads one line, with or without its line feed. Lines of other programs, and lines that are cut, are skipped.
     pub fn line(&mut self, line: &[u8]) {
+        let time = time_of(line);
+        if let Some(time) = time {
+            self.span = Some((self.span.map_or(time, |(first, _)| first), time));
+        }
         let found = match line.first() {
             Some(b'{') => json_event(line),
             _ => text_event(line),
         };
         let Some((event, at, address)) = found else { return };
-        if self.until.is_some_and(|until| time_of(line).is_none_or(|time| time >= until)) {
+        if self.until.is_some_and(|until| time.is_none_or(|time| time >= until)) {
             return;
         }
         let Some(client) = address.map(Endpoint::from) else {
@@ -70,6 +76,12 @@ impl Remotes {
             return;
         }
         self.known.insert(client, Application::from(&reader));
+    }
+
+    /// When the first and the last line since the last call were written; `None` where no line began like those of a
+    /// server's log.
+    pub fn take_span(&mut self) -> Option<(Timestamp, Timestamp)> {
+        self.span.take()
     }
 
     /// Who is on the connections that are open at the end of the log.
@@ -250,6 +262,22 @@ mod tests {
             [""; 0]
         );
         assert_eq!(known(&[&metadata, &text("end connection 10.0.0.8:51234 (2 ...)")], None), web);
+    }
+
+    #[test]
+    fn the_span_is_that_of_the_lines_with_a_time() {
+        let mut remotes = Remotes::new(Some(Timestamp::from_unix(0, 0)));
+        for line in ["# mongosonar", "", "2026/05/01 nginx", "{\"a\": 1}"] {
+            remotes.line(line.as_bytes());
+        }
+        assert_eq!(remotes.take_span(), None, "not a log");
+        for second in [1, 2, 4] {
+            remotes.line(json_line(second, "Slow query", "").as_bytes());
+        }
+        // 2024-05-01T10:00:00Z.
+        let at = |second| Timestamp::from_unix(1_714_557_600 + second, 0);
+        assert_eq!(remotes.take_span(), Some((at(1), at(4))));
+        assert_eq!(remotes.take_span(), None, "it was taken");
     }
 
     /// Names are chosen by clients, and queries by users: none of them may end another's connection.

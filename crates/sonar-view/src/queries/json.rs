@@ -54,6 +54,7 @@ pub fn report(report: &WindowReport<'_>, kind: ObjectKind, out: impl Write) -> i
         "by_type": map(types.map(|(kind, count)| (kind.name(), scaled(count, sample)))),
         "hidden": HiddenObject::parts(&report.hidden, sample),
         "empty_because": report.silence.as_ref().map(silence),
+        "notes": report.notes,
         "coverage": coverage(report.coverage),
         "rows_total": report.rows_total,
         "rows": Rows(report, kind),
@@ -71,6 +72,7 @@ pub fn end(shown: u64, rest: &LeftOutJson<'_>, out: impl Write) -> io::Result<()
         "operations": shown,
         "hidden": HiddenObject::parts(rest.hidden, 1),
         "empty_because": rest.silence.map(silence),
+        "notes": rest.notes,
         "coverage": coverage(rest.coverage),
     })
 }
@@ -84,6 +86,8 @@ pub struct LeftOutJson<'a> {
     pub silence: Option<&'a Silence>,
     /// What was lost.
     pub coverage: &'a Coverage,
+    /// What a reader must know about the input.
+    pub notes: &'a [String],
 }
 
 /// The rows, each built when it is written.

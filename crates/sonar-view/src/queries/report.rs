@@ -395,6 +395,8 @@ pub struct WindowReport<'a> {
     pub hidden: Hidden,
     /// Why there is nothing to show, where there is no row and nothing is left out; see [`WindowReport::explained`].
     pub silence: Option<Silence>,
+    /// What a reader must know about the input: why it was not read in full, which log was of no use.
+    pub notes: Vec<String>,
 }
 
 impl<'a> WindowReport<'a> {
@@ -451,6 +453,7 @@ impl<'a> WindowReport<'a> {
             rows_total,
             hidden,
             silence: None,
+            notes: Vec::new(),
         }
     }
 

@@ -36,6 +36,7 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
         let (start, end) = (zone.show(report.start), zone.show(report.end));
         writeln!(out, "Summary of {}: {start} to {end}", Nanos(report.elapsed_ns))?;
     }
+    report.notes.iter().try_for_each(|note| paragraph(&format!("  {note}"), width, &mut out))?;
     writeln!(out, "  {}", totals(report))?;
     let quantiles = report.totals.quantiles;
     let shown = |ns: Option<u64>| or_unknown(ns.map(Nanos));

@@ -293,10 +293,13 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
         add(&mut total, rest);
     }
     if let Some(total) = &total {
-        match &each {
-            Some(each) => each.lock().unwrap_or_else(PoisonError::into_inner).summary(total)?,
-            None => output.summary(total)?,
+        let mut each = each.as_ref().map(|each| each.lock().unwrap_or_else(PoisonError::into_inner));
+        let output = each.as_deref_mut().unwrap_or(&mut output);
+        let late = total.coverage.streams_joined_late;
+        if !args.log.is_empty() && late > 0 && !shared.has_named_clients() {
+            output.note(applications::names_none(late));
         }
+        output.summary(total)?;
     }
     let failed =
         keep.and_then(|keep| keep.lock().unwrap_or_else(PoisonError::into_inner).failed().map(str::to_owned));
