@@ -167,7 +167,10 @@ mod tests {
                     assert!(named.contains(wrong), "{words:?}: {said}");
                     let accepted = accepted.replace(wrong, "");
                     let gives_example = accepted.contains("like ") || accepted.contains("at most ");
-                    assert!(gives_example && accepted.contains(|c: char| c.is_ascii_digit()), "{words:?}: {said}");
+                    assert!(
+                        gives_example && accepted.contains(|c: char| c.is_ascii_digit()),
+                        "{words:?}: {said}"
+                    );
                     count += 1;
                 }
             }

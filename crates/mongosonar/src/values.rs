@@ -49,7 +49,20 @@ pub enum ShapeArg {
 /// The values that are a number, a size or a time: a negative one is refused with what is accepted, instead of being
 /// read as an option.
 pub const NUMBERS: [&str; 14] = [
-    "N", "1/N", "PORT", "TIME", "SIZE|TIME", "BYTES", "MS", "SECONDS", "MICROS", "KIB", "MIB", "PERCENT", "SHARE", "X.Y",
+    "N",
+    "1/N",
+    "PORT",
+    "TIME",
+    "SIZE|TIME",
+    "BYTES",
+    "MS",
+    "SECONDS",
+    "MICROS",
+    "KIB",
+    "MIB",
+    "PERCENT",
+    "SHARE",
+    "X.Y",
 ];
 
 /// A parser of whole numbers in `range`. Its error gives the range and `example`, one of them.

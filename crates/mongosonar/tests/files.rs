@@ -216,7 +216,8 @@ fn defaults_of_the_configuration_are_those_of_listening_where_they_say_where() {
 
 /// A line of a log that says who is on a connection.
 fn metadata_line(date: &str, client: &str) -> String {
-    let (time, client) = (format!("{{\"$date\":\"{date}\"}}"), format!("\"remote\":\"{client}\",\"client\":\"conn1\""));
+    let (time, client) =
+        (format!("{{\"$date\":\"{date}\"}}"), format!("\"remote\":\"{client}\",\"client\":\"conn1\""));
     let doc = "\"doc\":{\"application\":{\"name\":\"shop\"},\"driver\":{\"name\":\"x\",\"version\":\"1\"}}";
     format!("{{\"t\":{time},\"s\":\"I\",\"msg\":\"client metadata\",\"attr\":{{{client},{doc}}}}}\n")
 }
@@ -232,8 +233,16 @@ fn a_log_of_no_use_is_named_with_the_reason() {
     let useful = named("useful.log", &metadata_line("2026-11-21T20:00:00.000Z", &client));
     let cases = [
         ("README.md", named("README.md", "# Not a log\n"), "is not a log of a mongod or mongos"),
-        ("early.log", named("early.log", &metadata_line("2020-01-01T00:00:00.000Z", "10.0.0.9:1")), "ends at 2020-01-01"),
-        ("late.log", named("late.log", &metadata_line("2030-01-01T00:00:00.000Z", &client)), "begins at 2030-01-01"),
+        (
+            "early.log",
+            named("early.log", &metadata_line("2020-01-01T00:00:00.000Z", "10.0.0.9:1")),
+            "ends at 2020-01-01",
+        ),
+        (
+            "late.log",
+            named("late.log", &metadata_line("2030-01-01T00:00:00.000Z", &client)),
+            "begins at 2030-01-01",
+        ),
     ];
     for (name, log, why) in &cases {
         let with = |words: &str| {
@@ -248,7 +257,10 @@ fn a_log_of_no_use_is_named_with_the_reason() {
         }
         for words in ["--json", "--each --json", "--digest --json"] {
             let last = lines(&with(words)).pop().unwrap();
-            assert!(last["notes"].as_array().unwrap().iter().any(|note| says(note.as_str().unwrap())), "{words}: {last}");
+            assert!(
+                last["notes"].as_array().unwrap().iter().any(|note| says(note.as_str().unwrap())),
+                "{words}: {last}"
+            );
         }
         for words in ["--csv", "--each", "--digest --csv"] {
             let output = with(words);
@@ -256,9 +268,11 @@ fn a_log_of_no_use_is_named_with_the_reason() {
         }
     }
     // One that covers the capture, and names none of its clients.
-    let other = metadata_line("2026-11-21T21:26:00.000Z", "10.0.0.9:1") + &metadata_line("2027-01-01T00:00:00.000Z", "10.0.0.9:1");
+    let other = metadata_line("2026-11-21T21:26:00.000Z", "10.0.0.9:1")
+        + &metadata_line("2027-01-01T00:00:00.000Z", "10.0.0.9:1");
     let other = named("other.log", &other);
-    let summary_of = |log: &Path| summary(&queries(&capture, "--json").arg("--log").arg(log).output().unwrap());
+    let summary_of =
+        |log: &Path| summary(&queries(&capture, "--json").arg("--log").arg(log).output().unwrap());
     let note = summary_of(&other)["notes"][0].as_str().unwrap().to_owned();
     assert!(note.contains("names none of the clients of 29 connections joined late"), "{note}");
     assert_eq!(summary_of(&useful)["notes"], serde_json::json!([]));

@@ -11,7 +11,7 @@ use sonar_sys::Host;
 use sonar_sys::disk::leftovers;
 use sonar_view::disk::run::{BenchReport, BenchSettings, KIND, SCHEMA};
 use sonar_view::disk::text;
-use sonar_view::kit::Fitting;
+use sonar_view::kit::{Fitting, plural};
 
 use super::args::{AccessArg, BenchArgs, EngineArg};
 use super::config::{self, MOST_BYTES, Options};
@@ -69,12 +69,11 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     match result {
         Err(error) if signal == 0 || !was_stopped(&error) => return Err(error),
         _ if signal != 0 => {
-            run.notes.push(format!(
-                "Stopped by {} after {} of {} steps; the test file is removed.",
-                signal_name(signal),
-                run.steps.len(),
-                bench.ramp().len()
-            ));
+            let when = match run.steps.len() {
+                0 => "before the first step was measured".to_owned(),
+                steps => format!("after {steps} of {}", plural(bench.ramp().len() as u64, "step")),
+            };
+            run.notes.push(format!("Stopped by {} {when}; the test file is removed.", signal_name(signal)));
         }
         _ => {}
     }

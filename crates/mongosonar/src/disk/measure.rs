@@ -200,6 +200,8 @@ impl Bench<'_> {
                 seed: SplitMix::part(step.seed, u64::from(in_flight) << 32 | u64::from(record_bytes)).next(),
             };
             let done = self.watched(engine, &probe, &mut |_| Ok(()))?.0;
+            // A part of a probe is no figure.
+            self.check_stop()?;
             let moved = if step.reads { &done.reads } else { &done.writes };
             let seconds = done.elapsed_ns.max(1) as f64 / 1e9;
             let sequential = access == Access::Sequential;

@@ -144,7 +144,13 @@ pub struct ReadLogs {
 impl ReadLogs {
     /// Why a log has named no connection of a capture from `begin` to `end`, a note for each. `late` is the number of
     /// connections that were open when the capture began.
-    pub fn notes(&self, is_used: bool, late: u64, (begin, end): (Timestamp, Timestamp), zone: &Zone) -> Vec<String> {
+    pub fn notes(
+        &self,
+        is_used: bool,
+        late: u64,
+        (begin, end): (Timestamp, Timestamp),
+        zone: &Zone,
+    ) -> Vec<String> {
         let time = |time| zone.show_seconds(time);
         let why = |(name, span): &(String, Option<(Timestamp, Timestamp)>)| {
             let Some((first, last)) = *span else { return Some(not_a_log(name)) };

@@ -193,8 +193,9 @@ fn sort_help() -> String {
 /// Reads how many bytes of each packet of a reply are copied.
 pub fn parse_snap_replies(text: &str) -> Result<u32, String> {
     let least = sonar_decode::MIN_SNAP_REPLIES;
-    let bytes: u32 =
-        text.parse().map_err(|_| format!("{text:?} is not a number of bytes: write at least {least}, like 512"))?;
+    let bytes: u32 = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number of bytes: write at least {least}, like 512"))?;
     if bytes < least {
         return Err(format!("{bytes} bytes are too few to recognise a reply: at least {least}"));
     }

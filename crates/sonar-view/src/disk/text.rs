@@ -91,12 +91,16 @@ pub fn place(run: &BenchReport) -> Vec<String> {
         (false, true) => "direct I/O",
         (false, false) => "through the page cache",
     };
+    // Without an engine nothing was begun.
+    let engine = match run.engine.as_str() {
+        "" => String::new(),
+        engine => format!(", engine {}", escape(engine)),
+    };
     lines.push(format!(
-        "{} {what} of {} KiB in a file of {} MiB{flush}, {way}, engine {}",
+        "{} {what} of {} KiB in a file of {} MiB{flush}, {way}{engine}",
         escape(&settings.access),
         settings.rec_size_kb,
         settings.file_size_mb,
-        escape(&run.engine)
     ));
     lines
 }
@@ -114,13 +118,15 @@ pub fn text<W: Write>(run: &BenchReport, out: &mut Fitting<W>) -> io::Result<()>
         probes(run).write(out)?;
         writeln!(out)?;
     }
-    steps(run).write(out)?;
-    writeln!(out)?;
-    match devices(run) {
-        Some(table) => table.write(out)?,
-        None => writeln!(out, "The kernel counts no device below this file system.")?,
+    if !run.steps.is_empty() {
+        steps(run).write(out)?;
+        writeln!(out)?;
+        match devices(run) {
+            Some(table) => table.write(out)?,
+            None => writeln!(out, "The kernel counts no device below this file system.")?,
+        }
+        writeln!(out)?;
     }
-    writeln!(out)?;
     out.sentences(run.verdict.iter().flat_map(|verdict| &verdict.words).chain(&run.notes))?;
     out.flush()
 }
