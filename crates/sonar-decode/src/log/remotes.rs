@@ -275,7 +275,7 @@ mod tests {
             remotes.line(json_line(second, "Slow query", "").as_bytes());
         }
         // 2024-05-01T10:00:00Z.
-        let at = |second| Timestamp::from_unix(1_714_557_600 + second, 0);
+        let at = |second: u64| Timestamp::from_unix(1_714_557_600 + second, 0);
         assert_eq!(remotes.take_span(), Some((at(1), at(4))));
         assert_eq!(remotes.take_span(), None, "it was taken");
     }
