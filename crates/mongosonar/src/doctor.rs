@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
-use serde::Serialize;
 use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::probe::{self, ProbeVerdict};
 use sonar_sys::{Host, RingConfig};
 
+use self::checks::DoctorLine;
 use crate::config;
 use crate::exit::{OK, PROBLEM};
 
@@ -21,35 +21,6 @@ pub struct DoctorArgs {
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
-}
-
-/// One line.
-#[derive(Serialize)]
-struct DoctorLine {
-    name: String,
-    /// The commands that need it.
-    commands: &'static str,
-    verdict: &'static str,
-    found: String,
-    remedy: Option<String>,
-}
-
-impl DoctorLine {
-    fn new(name: &str, commands: &'static str) -> Self {
-        Self { name: name.to_owned(), commands, verdict: "ok", found: String::new(), remedy: None }
-    }
-
-    fn ok(self, found: String) -> Self {
-        Self { found, ..self }
-    }
-
-    fn warning(self, found: String, remedy: String) -> Self {
-        Self { verdict: "warning", found, remedy: Some(remedy), ..self }
-    }
-
-    fn problem(self, found: String, remedy: String) -> Self {
-        Self { verdict: "problem", found, remedy: Some(remedy), ..self }
-    }
 }
 
 /// Prints the findings; the exit code shows whether there is a problem.

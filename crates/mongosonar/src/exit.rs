@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+
 use crate::stop;
 
 /// The command did its job.
@@ -70,6 +72,16 @@ macro_rules! usage {
 }
 pub(crate) use usage;
 
+/// What stopped the program, and the exit code of a command that could not finish its job because of it; `None` if
+/// nothing did. It is no failure if the reader of the output has gone.
+pub fn stopped() -> Option<(&'static str, u8)> {
+    Some(match stop::signal()? {
+        SIGINT => ("Ctrl-C", 130),
+        SIGTERM => ("SIGTERM", 143),
+        _ => ("SIGHUP", OK),
+    })
+}
+
 /// The exit code of an error.
 pub fn code(error: &anyhow::Error) -> u8 {
     use sonar_mongo::ServerError::{ConnectionString, Filter};
@@ -79,7 +91,7 @@ pub fn code(error: &anyhow::Error) -> u8 {
         cause.is::<Interrupted>() || io.is_some_and(|inner| inner.is::<Interrupted>())
     };
     if error.chain().any(is_interrupted)
-        && let Some((_, code)) = stop::reason()
+        && let Some((_, code)) = stopped()
     {
         return code;
     }

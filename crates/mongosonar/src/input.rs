@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use sonar_view::kit::Count;
 
 use crate::exit::{Interrupted, usage};
-use crate::{progress, stop};
+use crate::{exit, progress};
 
 /// The name of an input for people.
 pub fn name(path: &Path) -> String {
@@ -108,7 +108,7 @@ pub fn refuse_repeated(files: &[PathBuf]) -> Result<()> {
 }
 
 fn by_what() -> String {
-    format!("stopped by {}", stop::reason().map_or("a signal", |(name, _)| name))
+    format!("stopped by {}", exit::stopped().map_or("a signal", |(name, _)| name))
 }
 
 /// Why a file was not read to its end when the command was stopped: what stopped it, and how far the file was read.

@@ -8,8 +8,9 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use sonar_sys::ebpf::Tracer;
 use sonar_sys::helper::Helper;
-use sonar_sys::privileges::{self, Duty, FileAccess};
+use sonar_sys::privileges::{self, Duty, FileAccess, capability, works_without};
 
 /// Reports once which privileges cannot be dropped here, and why.
 fn lacking(what: &str, error: &io::Error) {
@@ -23,6 +24,18 @@ pub fn give_up(duty: Duty, read: &[&str], keep: &[u32]) {
     for (what, error) in privileges::give_up(duty, FileAccess::Below(&read), keep) {
         lacking(what, &error);
     }
+}
+
+/// Drops the privileges that a started trace no longer needs. Before Linux 5.19 it keeps the capability without which
+/// nobody can read eBPF maps.
+pub fn give_up_while_tracing(tracer: &Tracer) {
+    let keep: &[u32] = if works_without(|| tracer.is_readable()) { &[] } else { &[capability::BPF] };
+    if !keep.is_empty() {
+        eprintln!(
+            "mongosonar: privileges are dropped in part only: this kernel requires CAP_BPF to read figures"
+        );
+    }
+    give_up(Duty::Reading, &["/proc", "/sys"], keep);
 }
 
 /// Drops every capability, the system calls that lead to more, and those that change files, for this thread and those

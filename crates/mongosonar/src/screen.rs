@@ -24,3 +24,8 @@ pub fn width() -> Option<usize> {
     };
     WIDTH.get().copied().or_else(terminal).or_else(columns).filter(|width| *width > 0)
 }
+
+/// Columns of a text that consists of sentences: those of [`width`], but within what reads well.
+pub fn reading_width() -> usize {
+    width().map_or(100, |columns| columns.clamp(40, 120))
+}

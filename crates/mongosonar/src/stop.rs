@@ -19,8 +19,6 @@ use sonar_sys::Host;
 use sonar_sys::terminal::{Streams, Woken};
 use sonar_view::queries::live::Screen;
 
-use crate::exit;
-
 /// How long a command that has nothing to restore may take to end, once nobody sees its output any more.
 const ABANDONED: Duration = Duration::from_secs(3);
 /// The same where somebody may wait for its summary.
@@ -103,15 +101,11 @@ pub fn is_abandoned() -> bool {
     STOP.get().is_some_and(|(stop, streams)| stop.look(streams))
 }
 
-/// What asked the program to stop, and the exit code of a command that could not do its job therefore; `None` where
-/// nothing did. That the reader of the output has gone is no failure.
-pub fn reason() -> Option<(&'static str, u8)> {
-    match STOP.get()?.0.signal.load(Ordering::Relaxed) as i32 {
-        0 => None,
-        SIGINT => Some(("Ctrl-C", 130)),
-        SIGTERM => Some(("SIGTERM", 143)),
-        _ => Some(("SIGHUP", exit::OK)),
-    }
+/// The number of the signal that asked the program to stop; `None` if nothing did. A terminal or a reader of the output
+/// that has gone counts as SIGHUP.
+pub fn signal() -> Option<i32> {
+    let signal = STOP.get()?.0.signal.load(Ordering::Relaxed) as i32;
+    (signal != 0).then_some(signal)
 }
 
 /// The outcome of using the terminal, for a live view; `None` where the terminal has gone, which is no failure.
@@ -134,7 +128,15 @@ pub fn listen(ending: StopBehavior) -> Result<Stop> {
     listen_confined(ending, || {})
 }
 
-/// The same; `confine` gives up privileges after everything is open and before the thread starts.
+/// Listens for signals; returns the flag that the first one sets.
+///
+/// # Errors
+/// As [`listen`].
+pub fn flag() -> Result<Arc<AtomicBool>> {
+    Ok(listen(StopBehavior::Prompt)?.flag)
+}
+
+/// The same as [`listen`]; `confine` gives up privileges after everything is open and before the thread starts.
 ///
 /// # Errors
 /// As [`listen`].

@@ -2,7 +2,7 @@
 
 use mongodb::error::{Error as Driver, ErrorKind, WriteFailure};
 
-use crate::reach::{ReachObstacle, Unreachable};
+use crate::unreachable::{ReachObstacle, Unreachable, plain};
 
 /// Result of talking to a server.
 pub type Result<T> = std::result::Result<T, ServerError>;
@@ -127,29 +127,6 @@ const AUTHENTICATION_FAILED: i32 = 18;
 /// InterruptedAtShutdown, InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk,
 /// NotPrimaryOrSecondary (`src/mongo/base/error_codes.yml`, category RetriableError).
 const PASSING: [i32; 11] = [6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436];
-
-/// The most characters of a text from outside to show.
-const MOST_CHARACTERS: usize = 400;
-
-/// A text from a server or the driver as one line of plain characters, cut if it is long.
-pub(crate) fn plain(text: &str) -> String {
-    let text = text.trim();
-    let mut kept: String = text.chars().take(MOST_CHARACTERS).collect();
-    if kept.len() < text.len() {
-        kept.push('…');
-    }
-    kept.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// `No such file or directory (os error 2)` without the parenthesis.
-pub fn without_number(text: &str) -> String {
-    let mut text = text.trim_end().to_owned();
-    while let Some(begin) = text.find(" (os error ") {
-        let Some(length) = text[begin..].find(')') else { break };
-        text.replace_range(begin..=begin + length, "");
-    }
-    text
-}
 
 impl ServerError {
     /// Of the driver, while `what` was done (`read the version`); `role` grants it.
@@ -295,12 +272,5 @@ mod tests {
             ServerError::of_authentication("SCRAM failure: no password").to_string(),
             "authentication failed: no password"
         );
-    }
-
-    #[test]
-    fn a_long_text_from_outside_is_cut() {
-        let long = "x".repeat(100_000);
-        assert!(plain(&long).len() < 500);
-        assert_eq!(plain(" a\tb\u{7f}c "), "a b c");
     }
 }

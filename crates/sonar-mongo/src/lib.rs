@@ -18,11 +18,12 @@ mod server;
 mod stop;
 pub mod tail;
 mod target;
+mod unreachable;
 
-pub use error::{Result, ServerError, without_number};
-pub use reach::Unreachable;
+pub use error::{Result, ServerError};
 pub use server::{Server, ServerInfo};
 pub use stop::StopFlag;
 pub use target::{Target, is_connection_string, is_host_and_port};
+pub use unreachable::{Unreachable, without_number};
 
 pub use bson;

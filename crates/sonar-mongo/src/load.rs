@@ -4,6 +4,7 @@
 //! request, Percona Server's rate limit. At the end it undoes all of it, however it ends.
 
 mod clients;
+mod measurement;
 mod meter;
 
 use std::time::{Duration, Instant};
@@ -21,10 +22,9 @@ use crate::error::{NAMESPACE_NOT_FOUND, Result, ServerError};
 use crate::server::{Link, Server};
 use crate::stop::StopFlag;
 
+pub use self::measurement::{DOCUMENTS, Measurement};
 pub use self::meter::{MachineProbe, ServerFacts};
 
-/// Documents of the table; sysbench's `--table-size`.
-pub const DOCUMENTS: u32 = 10_000;
 /// Time after each change of a setting that is not measured.
 const SETTLE: Duration = Duration::from_millis(300);
 /// The most lost slices before the measurement is abandoned.
@@ -33,29 +33,6 @@ const LOST_SLICES: u32 = 10;
 const LOOK: Duration = Duration::from_millis(500);
 /// Buckets of a second.
 const SECOND: usize = (1_000_000_000 / BUCKET_NS) as usize;
-
-/// What to measure.
-#[derive(Clone, Debug)]
-pub struct Measurement {
-    /// Name of the database to create; it must not exist.
-    pub database: String,
-    /// Documents in the table.
-    pub documents: u32,
-    /// Numbers of clients, one after the other.
-    pub clients: Vec<u32>,
-    /// The settings; the others are compared with the first.
-    pub variants: Vec<Variant>,
-    /// How often each setting is measured with each number of clients.
-    pub rounds: usize,
-    /// Length of each slice.
-    pub slice: Duration,
-    /// Size of `system.profile` in bytes; `None` leaves it to the server.
-    pub profile_bytes: Option<u64>,
-    /// Confidence of the verdicts, like 0.95.
-    pub confidence: f64,
-    /// Seed of the pseudo-random numbers.
-    pub seed: u64,
-}
 
 /// The progress of a measurement.
 #[derive(Debug)]

@@ -11,8 +11,9 @@ use sonar_core::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{COMMAND_NOT_FOUND, Result, ServerError};
-use crate::reach::{Reach, ReachObstacle};
+use crate::reach::Reach;
 use crate::target::Target;
+use crate::unreachable::ReachObstacle;
 
 /// How long to search for a server where the connection string does not say.
 const SELECTION: Duration = Duration::from_secs(10);

@@ -6,6 +6,7 @@
 //! record ids are not consecutive (servers that only speak MongoDB's protocol), times show how long the gap was, and
 //! the number of missed documents is an estimate.
 
+mod feed;
 mod follower;
 mod position;
 
@@ -13,33 +14,26 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bson::doc;
 use bson::raw::RawDocument;
-use bson::{Document, RawDocumentBuf, doc};
 use futures_util::StreamExt;
-use mongodb::options::CollectionOptions;
-use sonar_core::Timestamp;
 use tokio::sync::mpsc;
 
+pub use self::feed::{Batch, TailEvent};
+use self::feed::{TailFeed, collection, documents, not_self};
 use self::follower::Follower;
+pub use self::position::Missed;
 use crate::control::{COLLECTION, OWN_DATABASES, ROLE};
 use crate::error::{Result, ServerError};
-use crate::server::{Link, Server};
+use crate::server::Server;
 use crate::stop::StopFlag;
 
-/// How long the server waits for new documents before it answers with none.
-const AWAIT: Duration = Duration::from_secs(1);
-/// An answer that takes this long will not come.
-const SILENCE: Duration = Duration::from_secs(30);
 /// Batches that may wait to be taken; until then no cursor is read further.
 const QUEUE: usize = 64;
 /// How often to check for new databases.
 const NEW_DATABASES: Duration = Duration::from_secs(5);
 /// Most databases that are followed at once.
 const MOST_DATABASES: usize = 512;
-/// Documents are written almost in the order in which operations end: a new one may be this much older than the
-/// newest.
-const DISORDER_MS: i64 = 10_000;
-
 /// What to follow.
 #[derive(Clone, Debug, Default)]
 pub struct Tailing {
@@ -47,100 +41,6 @@ pub struct Tailing {
     pub databases: Vec<String>,
     /// How many of the documents that already exist come first, for each database.
     pub last: u32,
-}
-
-/// What happens.
-#[derive(Debug)]
-pub enum TailEvent {
-    /// New documents, in the order in which they were written.
-    Documents {
-        /// Their database.
-        database: Arc<str>,
-        /// The documents, with `$recordId`.
-        batch: Batch,
-    },
-    /// The collection wrapped faster than it was read.
-    Missed(Missed),
-    /// The connection was lost; it tries again until it is back.
-    Lost {
-        /// The database that was followed.
-        database: Arc<str>,
-        /// What happened.
-        said: String,
-    },
-    /// Following goes on after a loss.
-    Back {
-        /// The database that is followed.
-        database: Arc<str>,
-        /// The server it is followed on now.
-        address: String,
-        /// It is another server than before: a fail-over.
-        moved: bool,
-    },
-    /// The profiling level has changed: a server that restarts takes the level of its configuration.
-    Level {
-        /// The database.
-        database: Arc<str>,
-        /// Its level before.
-        was: i32,
-        /// Its level now.
-        now: i32,
-    },
-    /// There is no `system.profile` (any more), or its profiler is off; it waits for one.
-    Nothing {
-        /// The database.
-        database: Arc<str>,
-        /// Its level.
-        level: Option<i32>,
-    },
-    /// The collection was recreated: what was last written to the old one is unknown.
-    Replaced {
-        /// The database.
-        database: Arc<str>,
-    },
-    /// A database can no longer be followed.
-    Failed {
-        /// The database; empty: all of them.
-        database: Arc<str>,
-        /// Why.
-        error: ServerError,
-    },
-}
-
-/// Documents that were overwritten before they were read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
-    /// The database.
-    pub database: Arc<str>,
-    /// End of the last operation before the gap.
-    pub from: Option<Timestamp>,
-    /// End of the first operation after the gap.
-    pub to: Option<Timestamp>,
-    /// How many, by record ids; `None` where those are not consecutive. Includes this program's own reads of
-    /// `system.profile`, a few a second at most.
-    pub documents: Option<u64>,
-    /// How many, estimated from the rate before the gap.
-    pub about: Option<u64>,
-}
-
-/// Documents as they came, not copied.
-#[derive(Debug)]
-pub struct Batch {
-    reply: mongodb::raw_batch_cursor::RawBatch,
-    /// Documents at the beginning that were read before.
-    skip: usize,
-}
-
-impl Batch {
-    /// The documents.
-    pub fn documents(&self) -> impl Iterator<Item = &RawDocument> {
-        documents(&self.reply).skip(self.skip)
-    }
-}
-
-fn documents(reply: &mongodb::raw_batch_cursor::RawBatch) -> impl Iterator<Item = &RawDocument> {
-    let array = reply.doc_slices().ok();
-    array.into_iter().flat_map(|array| array.into_iter()).filter_map(|value| value.ok()?.as_document())
 }
 
 /// Databases that are being followed.
@@ -225,42 +125,6 @@ impl Server {
             }
             Ok(count)
         })
-    }
-}
-
-fn collection(link: &Link, database: &str) -> mongodb::Collection<RawDocumentBuf> {
-    let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
-    link.client.database(database).collection_with_options(COLLECTION, options)
-}
-
-/// At level 2 this program's own reads are profiled too: without this every answer would cause the next one.
-fn not_self(database: &str) -> Document {
-    doc! { "ns": { "$ne": format!("{database}.{COLLECTION}") } }
-}
-
-/// What the followers of all databases share.
-#[derive(Clone)]
-struct TailFeed {
-    link: Link,
-    /// Address of the server.
-    address: String,
-    replica_set: bool,
-    sender: mpsc::Sender<TailEvent>,
-    stop: StopFlag,
-}
-
-impl TailFeed {
-    /// Whether somebody still wants events.
-    fn is_wanted(&self) -> bool {
-        !self.stop.is_set() && !self.sender.is_closed()
-    }
-
-    /// Sends an event; returns whether anybody receives it.
-    async fn send(&self, event: TailEvent) -> bool {
-        tokio::select! {
-            sent = self.sender.send(event) => sent.is_ok(),
-            () = self.stop.wait() => false,
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod plan;
 mod records;
+pub(crate) mod skeleton;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -53,19 +54,6 @@ const IGNORED: u32 = u32::MAX;
 /// How long a file's number rests before another file gets it: by then the programs have added what they were about
 /// to add for the old file, and all its records have been read.
 const REST: Duration = Duration::from_millis(200);
-
-/// Maps, settings and records as Rust types, generated from `bpf/io.bpf.c`.
-#[allow(
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    clippy::unwrap_used,
-    missing_docs,
-    unsafe_op_in_unsafe_fn,
-    unused_qualifications
-)]
-pub(crate) mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/io.skel.rs"));
-}
 
 /// What happens to an access.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

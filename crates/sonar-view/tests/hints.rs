@@ -35,7 +35,7 @@ fn digest(calls: &[(&str, &str, u64)]) -> Digest {
 }
 
 fn view(digest: &Digest) -> DigestView<'_> {
-    DigestView::new(digest, Source::Log, None, None, &ViewOptions::default())
+    DigestView::new(digest, Source::Log, &ViewOptions::default())
 }
 
 fn suggested(digest: &Digest) -> Vec<(String, usize)> {
@@ -113,7 +113,7 @@ fn what_could_not_be_parsed_stands_first() {
     let digest = digest(&[(CITY, "COLLSCAN", 10)]);
     let reading = Reading { lines: 1_000, lines_empty: 100, lines_malformed: 90, ..Reading::default() };
     let mut out = Vec::new();
-    let view = DigestView::new(&digest, Source::Log, Some(&reading), None, &ViewOptions::default());
+    let view = DigestView::new(&digest, Source::Log, &ViewOptions::default()).with_reading(Some(&reading));
     logs::text(&view, &mut Fitting::new(&mut out, None)).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use sonar_core::{
-    Digest, DigestSettings, Execution, Identity, InFlightOperations, Notices, Operation, Reading, Record,
-    Role, Source, Timestamp,
+    Digest, DigestSettings, Execution, GroupBy, Identity, InFlightOperations, Notices, Operation, Reading,
+    Record, Role, Source, Timestamp,
 };
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::Bound;
@@ -15,6 +15,7 @@ use sonar_view::queries::ClassSet;
 use super::args::{DigestArgs, When};
 use crate::exit::usage;
 use crate::input;
+use crate::values::ClassArg;
 
 /// Collects the operations that the arguments select.
 pub struct Collector {
@@ -35,6 +36,13 @@ impl Collector {
     pub fn new(source: Source, settings: DigestSettings, classes: ClassSet) -> Self {
         let (digest, hidden) = (Digest::new(settings), Hidden::default());
         Self { digest, source, classes, from: None, to: None, outside: 0, hidden }
+    }
+
+    /// A collector of the operations of `source` that the arguments select.
+    pub fn of(args: &DigestArgs, source: Source) -> Self {
+        let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
+        let settings = DigestSettings { by, points: args.html.is_some() };
+        Self::new(source, settings, ClassArg::classes(&args.class))
     }
 
     /// Only operations that end within `span`, in which times without an offset are of the clock of `zone`.

@@ -1,6 +1,6 @@
 //! `mongosonar compare A B`.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,18 +13,19 @@ use sonar_view::kit::Zone;
 use sonar_view::logs::saved::{self, SavedDigest};
 use sonar_view::queries::ClassSet;
 
+use super::args::CompareArgs;
 use super::captures::{self, Captured};
 use super::collect::{Collector, SourceDigest, TimeRange};
-use super::{CompareArgs, log_files, profiles, whole};
+use super::{log_files, profiles};
 use crate::content::{self, FileContent};
 use crate::exit::{Interrupted, OK, TRUNCATED, WORSE};
 use crate::input;
 use crate::values::ClassArg;
-use crate::{outfile, page, screen};
+use crate::{outfile, page, screen, stop};
 
 /// Runs the command; gives the exit code.
 pub fn run(args: &CompareArgs) -> Result<u8> {
-    let stop = super::stop()?;
+    let stop = stop::flag()?;
     let by = args.by.as_deref().and_then(GroupBy::from_name).unwrap_or_default();
     let settings = DigestSettings { by, points: false };
     let wanted = ClassArg::classes(&args.class);
@@ -190,4 +191,15 @@ pub fn load(
     let SourceDigest { digest, notices, damaged, zone, .. } = gathered;
     let host = notices.as_ref().and_then(sonar_view::logs::hosts);
     Ok(LoadedDigest { digest, host, source, is_whole: !damaged, damaged, zone, shape_rules })
+}
+
+/// Reads a whole file, up to a limit.
+fn whole(path: &Path, stop: &Arc<AtomicBool>) -> Result<Vec<u8>> {
+    /// The largest saved digest.
+    const MOST: u64 = 1 << 30;
+    let name = input::name(path);
+    let (reader, _) = input::open(path, &name, stop)?;
+    let mut bytes = Vec::new();
+    reader.take(MOST).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
+    Ok(bytes)
 }

@@ -242,7 +242,8 @@ mod tests {
         let SourceDigest { digest, reading, notices, .. } = reading.finish(&span);
         assert_eq!(reading.imbalances(), Vec::<String>::new());
         let wanted = ViewOptions::default();
-        let view = DigestView::new(&digest, Source::Log, Some(&reading), notices.as_ref(), &wanted);
+        let view = DigestView::new(&digest, Source::Log, &wanted).with_reading(Some(&reading));
+        let view = DigestView { notices: notices.as_ref(), ..view };
         let mut out = Vec::new();
         json(&view, &mut out).unwrap();
         String::from_utf8(out).unwrap()

@@ -9,12 +9,14 @@ use sonar_core::{Application, Digest, GroupBy, Notices, Reading, Source, Subject
 use sonar_view::kit::{Hidden, Zone};
 use sonar_view::logs::SourceSummary;
 
+use super::args::DigestArgs;
 use super::captures::Captured;
-use super::collect::{SourceDigest, TimeRange};
-use super::{DigestArgs, ShownDigest, captures, collector, log_files, profiles, show};
+use super::collect::{Collector, SourceDigest, TimeRange};
+use super::show::{ShownDigest, show};
+use super::{captures, log_files, profiles};
 use crate::content::{self, FileContent};
 use crate::exit::usage;
-use crate::input;
+use crate::{input, stop};
 
 /// The longest difference between the spans of sources whose figures can be compared, in nanoseconds.
 const MOST_APART_NS: u64 = 60_000_000_000;
@@ -83,7 +85,7 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
         ));
     }
     input::refuse_repeated(&args.files)?;
-    let stop = super::stop()?;
+    let stop = stop::flag()?;
     let inputs = Inputs::of(&args.files, &stop)?;
     let span = TimeRange::of(args)?;
     let mut joined = JoinedSources::default();
@@ -92,14 +94,14 @@ pub fn run(args: &DigestArgs) -> Result<u8> {
     let read_logs = if inputs.logs.is_empty() {
         None
     } else {
-        let read = log_files::read(&inputs.logs, collector(args, Source::Log), &span, &stop)?;
+        let read = log_files::read(&inputs.logs, Collector::of(args, Source::Log), &span, &stop)?;
         read.refuse_nothing(&inputs.logs)?;
         zone.get_or_insert_with(|| read.zone.clone());
         Some(read)
     };
     let covers = read_logs.as_ref().and_then(|read| read.covers);
     let zone = zone.unwrap_or_else(Zone::utc);
-    let within = |source| collector(args, source).within(&span, &zone);
+    let within = |source| Collector::of(args, source).within(&span, &zone);
     if !inputs.captures.is_empty() {
         let read = captures::read(&inputs.captures, &inputs.logs, within(Source::Wire), &stop)?;
         let Captured { collect, coverage, damaged, stopped } = read;

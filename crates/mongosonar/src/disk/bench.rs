@@ -21,9 +21,6 @@ use crate::exit::{self, OK, usage};
 use crate::stop::{self, StopBehavior};
 use crate::{outfile, page, screen};
 
-/// Width of sentences where the terminal does not say.
-const COLUMNS: usize = 100;
-
 /// Runs the command; returns the exit code.
 pub fn run(args: &BenchArgs) -> Result<u8> {
     if let Some(files) = &args.compare {
@@ -93,14 +90,9 @@ fn show(args: &BenchArgs, run: &BenchReport) -> Result<()> {
         if !args.quiet {
             writeln!(out)?;
         }
-        text::text(run, &mut Fitting::new(&mut out, Some(columns())))?;
+        text::text(run, &mut Fitting::new(&mut out, Some(screen::reading_width())))?;
     }
     Ok(out.flush()?)
-}
-
-/// Columns of the terminal, within what reads well.
-pub fn columns() -> usize {
-    screen::width().map_or(COLUMNS, |columns| columns.clamp(40, 120))
 }
 
 /// mongoperf's document: of a file, of standard input, or none.

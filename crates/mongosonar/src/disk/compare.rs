@@ -12,10 +12,9 @@ use sonar_view::disk::run::{BenchReport, MOST_BYTES};
 use sonar_view::kit::Fitting;
 
 use super::args::{BenchArgs, EstimateArgs};
-use super::bench::columns;
 use crate::content::{self, FileContent};
 use crate::exit::{OK, usage};
-use crate::{outfile, page};
+use crate::{outfile, page, screen};
 
 /// Reads a result of `disk bench --json`; - is standard input.
 pub fn read(path: &Path) -> Result<BenchReport> {
@@ -52,7 +51,7 @@ pub fn run(files: &[PathBuf], args: &BenchArgs) -> Result<u8> {
     if args.json {
         comparison.json(&a, &b, &mut out)?;
     } else {
-        comparison.text(&a, &b, &mut Fitting::new(&mut out, Some(columns())))?;
+        comparison.text(&a, &b, &mut Fitting::new(&mut out, Some(screen::reading_width())))?;
     }
     out.flush()?;
     Ok(OK)
@@ -84,7 +83,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<u8> {
     if args.json {
         estimate.json(&mut out)?;
     } else {
-        estimate.text(&mut Fitting::new(&mut out, Some(columns())))?;
+        estimate.text(&mut Fitting::new(&mut out, Some(screen::reading_width())))?;
     }
     out.flush()?;
     Ok(OK)

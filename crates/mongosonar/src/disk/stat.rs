@@ -18,12 +18,12 @@ use super::args::StatArgs;
 use super::place::folder;
 use crate::exit::OK;
 use crate::screen;
-use crate::stop::{self, StopBehavior};
+use crate::stop;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &StatArgs) -> Result<u8> {
     let wanted = WantedDevices::new(args)?;
-    let stop = stop::listen(StopBehavior::Prompt)?.flag().clone();
+    let stop = stop::flag()?;
     let mut out = io::stdout().lock();
     if !args.json {
         for line in &wanted.chain {

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use serde::Serialize;
 use sonar_sys::Host;
 use sonar_sys::capabilities::grant_line;
 use sonar_sys::disk::Uring;
@@ -13,7 +14,6 @@ use sonar_sys::host::listeners::Listener;
 use sonar_sys::host::process::Process;
 use sonar_sys::privileges;
 
-use super::DoctorLine;
 use crate::disk::log_of;
 use crate::servers;
 
@@ -21,6 +21,35 @@ use crate::servers;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The most bytes to read of a configuration file.
 const MOST_BYTES: usize = 1 << 20;
+
+/// The result of one check.
+#[derive(Serialize)]
+pub struct DoctorLine {
+    pub name: String,
+    /// The commands that need it.
+    pub commands: &'static str,
+    pub verdict: &'static str,
+    pub found: String,
+    pub remedy: Option<String>,
+}
+
+impl DoctorLine {
+    pub fn new(name: &str, commands: &'static str) -> Self {
+        Self { name: name.to_owned(), commands, verdict: "ok", found: String::new(), remedy: None }
+    }
+
+    pub fn ok(self, found: String) -> Self {
+        Self { found, ..self }
+    }
+
+    pub fn warning(self, found: String, remedy: String) -> Self {
+        Self { verdict: "warning", found, remedy: Some(remedy), ..self }
+    }
+
+    pub fn problem(self, found: String, remedy: String) -> Self {
+        Self { verdict: "problem", found, remedy: Some(remedy), ..self }
+    }
+}
 
 /// All checks.
 pub fn all(host: &Host, listeners: &[Listener]) -> Vec<DoctorLine> {

@@ -54,7 +54,7 @@ pub fn run(args: &IoLiveArgs) -> Result<u8> {
         LiveState { files: FileTable::of_totals(), looks: 0, disks: Disks::new(), at: Instant::now(), watch };
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
         if confined {
-            super::give_up_privileges(&tracer);
+            crate::privileges::give_up_while_tracing(&tracer);
         }
     })?;
     let stop = stop.flag().clone();

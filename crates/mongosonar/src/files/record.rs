@@ -16,9 +16,8 @@ use super::finder::PathFinder;
 use super::names::FileNames;
 use super::paths::{FoundFile, Paths};
 use super::process::{self, TracedProcesses};
-use super::recording::{RecordingEnd, RecordingFile};
+use super::recording::{DEVICE, HOLDS, RecordingEnd, RecordingFile};
 use super::table::FileTable;
-use super::{DEVICE, HOLDS};
 use crate::exit::OK;
 use crate::outfile;
 use crate::stop::{self, StopBehavior};
@@ -56,7 +55,7 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
     let obstacle = watch.obstacle();
     let stop = stop::listen_confined(StopBehavior::Prompt, || {
         if confined {
-            super::give_up_privileges(&tracer);
+            crate::privileges::give_up_while_tracing(&tracer);
         }
     })?;
     let stop = stop.flag().clone();

@@ -10,6 +10,10 @@ use sonar_core::files::{IoAccess, IoLosses};
 use sonar_decode::io_file::{BlockExtent, FileEntry, RecordingWriter, ThreadEntry};
 use sonar_view::kit::ByteSize;
 
+/// In the information of a recording, the keys of what a file holds: its number follows.
+pub const HOLDS: &str = "holds ";
+/// The keys of what the kernel calls a device, and the disks below it: the number of the device follows.
+pub const DEVICE: &str = "device ";
 /// Bytes to buffer before writing.
 const BUFFER: usize = 1 << 20;
 /// How long bytes may stay in the buffer.

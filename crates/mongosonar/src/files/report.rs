@@ -12,7 +12,7 @@ use sonar_view::files::{DiskBench, Recording, json, text};
 use sonar_view::kit::{Fitting, escape};
 
 use super::args::IoReportArgs;
-use super::{DEVICE, HOLDS};
+use super::recording::{DEVICE, HOLDS};
 use crate::content::{self, FileContent};
 use crate::exit::{OK, TRUNCATED, usage};
 use crate::{input, outfile, page, screen};

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Result;
 use clap::{Args, Subcommand};
-use sonar_mongo::Target;
+use sonar_mongo::control::OWN_DATABASES;
+use sonar_mongo::{Server, Target};
 
 use crate::connection::ServerArgs;
 use crate::digest::{DigestArgs, ZoneArgs};
@@ -23,7 +25,7 @@ pub struct ServerChoice {
 
 impl ServerChoice {
     /// The server that is meant.
-    pub fn target(&self) -> anyhow::Result<Target> {
+    pub fn target(&self) -> Result<Target> {
         match &self.address {
             Some(address) => self.server.complete(Target::from(address)),
             None => self.server.target(),
@@ -40,6 +42,24 @@ pub struct Databases {
     /// All databases but admin, config and local
     #[arg(long)]
     pub all_dbs: bool,
+}
+
+impl Databases {
+    /// The named databases, or all; `own` includes the server's own.
+    ///
+    /// # Errors
+    /// The databases cannot be listed.
+    pub fn names(&self, server: &Server, own: bool) -> Result<Vec<String>> {
+        if !self.db.is_empty() {
+            let mut named = self.db.clone();
+            named.sort();
+            named.dedup();
+            return Ok(named);
+        }
+        let mut names = server.databases()?;
+        names.retain(|name| own || !OWN_DATABASES.contains(&name.as_str()));
+        Ok(names)
+    }
 }
 
 #[derive(Subcommand, Debug)]

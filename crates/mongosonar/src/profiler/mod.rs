@@ -8,10 +8,8 @@ mod status;
 mod tail;
 
 use anyhow::Result;
-use sonar_mongo::Server;
-use sonar_mongo::control::OWN_DATABASES;
 
-use args::{Databases, ProfilerCommand};
+use args::ProfilerCommand;
 
 /// Runs the command; returns the exit code.
 pub fn run(command: &ProfilerCommand) -> Result<u8> {
@@ -22,17 +20,4 @@ pub fn run(command: &ProfilerCommand) -> Result<u8> {
         ProfilerCommand::Report(args) => report::run(args),
         ProfilerCommand::Impact(args) => impact::run(args),
     }
-}
-
-/// The named databases, or all; `own` includes the server's.
-fn databases(server: &Server, asked: &Databases, own: bool) -> Result<Vec<String>> {
-    if !asked.db.is_empty() {
-        let mut named = asked.db.clone();
-        named.sort();
-        named.dedup();
-        return Ok(named);
-    }
-    let mut names = server.databases()?;
-    names.retain(|name| own || !OWN_DATABASES.contains(&name.as_str()));
-    Ok(names)
 }

@@ -57,8 +57,7 @@ fn live(args: &ReportArgs, target: Target) -> Result<u8> {
             follow(&mut tail, || !stop.is_set() && Instant::now() < end, profile, collect)
         }
         None => {
-            let databases =
-                super::databases(&server, &Databases { db: args.db.clone(), all_dbs: false }, false)?;
+            let databases = Databases { db: args.db.clone(), all_dbs: false }.names(&server, false)?;
             for database in &databases {
                 server.profile_documents(database, |document| {
                     profile.document(document.as_bytes(), collect);

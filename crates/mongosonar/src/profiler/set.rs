@@ -21,7 +21,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     }
     let stop = stop::listen(StopBehavior::Careful)?.requests().clone();
     let server = Server::connect(args.connection.target()?, 1)?;
-    let databases = super::databases(&server, &args.databases, false)?;
+    let databases = args.databases.names(&server, false)?;
     if databases.is_empty() {
         bail!("{} has no databases except its own", server.info().label());
     }

@@ -14,7 +14,7 @@ use crate::screen;
 
 pub fn run(args: &StatusArgs) -> Result<u8> {
     let server = Server::connect(args.connection.target()?, 1)?;
-    let databases = super::databases(&server, &args.databases, true)?;
+    let databases = args.databases.names(&server, true)?;
     if let Err(error @ (ServerError::NoProfiler(_) | ServerError::Mongos(_))) = server.profiler("admin") {
         return Err(error.into());
     }

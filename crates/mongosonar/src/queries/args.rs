@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use sonar_core::window::WindowSettings;
+use sonar_decode::Ports;
 use sonar_view::logs::RowOrder;
 use sonar_view::queries::Column;
 
@@ -157,6 +159,26 @@ pub enum ColorArg {
     Auto,
     Always,
     Never,
+}
+
+impl QueriesArgs {
+    /// Whether to write a digest.
+    pub fn makes_digest(&self) -> bool {
+        self.digest || self.html.is_some()
+    }
+
+    /// The ports for the decoder.
+    pub fn decoder_ports(&self) -> Ports {
+        if self.port.is_empty() {
+            Ports::Any
+        } else {
+            Ports::Ranges(self.port.iter().map(|range| (range.0, range.1)).collect())
+        }
+    }
+
+    pub fn window_settings(&self) -> WindowSettings {
+        WindowSettings { sample: self.sample.unwrap_or(1), split_by_order: self.by == Some(ByArg::Order) }
+    }
 }
 
 /// `27017` or `27017-27020`.

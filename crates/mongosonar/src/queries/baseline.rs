@@ -9,8 +9,8 @@ use sonar_core::{Baseline, DigestSettings, Source};
 use sonar_view::kit::Nanos;
 use sonar_view::queries::ClassSet;
 
-use crate::digest::{LoadedDigest, load, stop};
-use crate::input;
+use crate::digest::{LoadedDigest, load};
+use crate::{input, stop};
 
 /// Reads a baseline, and prints what it cannot show.
 ///
@@ -19,7 +19,7 @@ use crate::input;
 pub fn load_from(path: &Path, classes: ClassSet) -> Result<Arc<Baseline>> {
     let name = input::name(path);
     let settings = DigestSettings { by: Baseline::BY, points: false };
-    let loaded = load(path, settings, classes, &stop()?).context("--baseline")?;
+    let loaded = load(path, settings, classes, &stop::flag()?).context("--baseline")?;
     loaded.refuse_other_rules(&name, Some(RULES_VERSION)).context("--baseline")?;
     let LoadedDigest { digest, source, is_whole, .. } = loaded;
     if digest.settings.by != Baseline::BY {

@@ -17,8 +17,8 @@ use super::applications::{self, ReadLogs};
 use super::args::QueriesArgs;
 use super::output::QueriesOutput;
 use super::packets::{self, CaptureEnd, PacketSink};
-use crate::exit::{OK, TRUNCATED};
-use crate::stop::{self, StopBehavior};
+use crate::exit::{self, OK, TRUNCATED};
+use crate::stop;
 
 /// Records operations in the open window, or writes them.
 struct WindowCollector {
@@ -63,14 +63,14 @@ struct FilePass {
 pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8> {
     let name = crate::input::name(path);
     let settings = Settings {
-        ports: super::ports(args),
+        ports: args.decoder_ports(),
         snap_replies: None,
         verify_checksums: args.verify_checksums,
         show_values: args.show_values,
         sample: args.sample.unwrap_or(0),
     };
-    let window_settings = super::window_settings(args);
-    let stop = stop::listen(StopBehavior::Prompt)?.flag().clone();
+    let window_settings = args.window_settings();
+    let stop = stop::flag()?;
     let shared = Arc::new(Shared::default());
     let mut run = FilePass {
         decoder: Decoder::new(settings, shared.clone()),
@@ -100,7 +100,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
         // The reader of the output has gone, as in `| head`: it has all that it wanted.
         CaptureEnd::Stopped(_) if stop::is_abandoned() => return Ok(OK),
         CaptureEnd::Damaged(what) => (what, TRUNCATED),
-        CaptureEnd::Stopped(what) => (what, stop::reason().map_or(OK, |(_, code)| code)),
+        CaptureEnd::Stopped(what) => (what, exit::stopped().map_or(OK, |(_, code)| code)),
     };
     eprintln!("mongosonar: {name}: {what}; all before it has been read and shown");
     Ok(code)

@@ -17,8 +17,6 @@ pub use self::args::QueriesArgs;
 
 use anyhow::Result;
 use sonar_core::Role;
-use sonar_core::window::WindowSettings;
-use sonar_decode::Ports;
 use sonar_view::queries::{Column, Form, Grouping, Selection, Sort};
 
 use self::args::{ByArg, RoleArg};
@@ -54,7 +52,7 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
     let classes = ClassArg::classes(&args.class);
     let column = match &args.sort {
         // A digest has other columns.
-        _ if digest(args) => Column::Load,
+        _ if args.makes_digest() => Column::Load,
         None => Column::Load,
         Some(name) => Column::from_name(name).ok_or_else(|| {
             let names: Vec<_> = Column::ALL.iter().map(|column| column.name()).collect();
@@ -81,24 +79,6 @@ fn selection(args: &QueriesArgs) -> Result<Selection> {
     })
 }
 
-/// Whether to write a digest.
-fn digest(args: &QueriesArgs) -> bool {
-    args.digest || args.html.is_some()
-}
-
-/// The ports for the decoder.
-fn ports(args: &QueriesArgs) -> Ports {
-    if args.port.is_empty() {
-        Ports::Any
-    } else {
-        Ports::Ranges(args.port.iter().map(|range| (range.0, range.1)).collect())
-    }
-}
-
-fn window_settings(args: &QueriesArgs) -> WindowSettings {
-    WindowSettings { sample: args.sample.unwrap_or(1), split_by_order: args.by == Some(ByArg::Order) }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, SocketAddr};
@@ -108,10 +88,8 @@ mod tests {
     use proptest::prelude::*;
     use sonar_core::{Endpoint, Operation, Timestamp};
     use sonar_decode::testing::TestFrame;
-    use sonar_decode::{Decoder, Settings, Shared, Sink};
+    use sonar_decode::{Decoder, Ports, Settings, Shared, Sink};
     use sonar_sys::PacketFilter;
-
-    use super::*;
 
     struct NoOperation;
 

@@ -68,7 +68,7 @@ impl QueriesOutput {
             (_, true) => OutputFormat::Csv,
             _ => OutputFormat::Table,
         };
-        let digest = if super::digest(args) { Some(gathering(args, selection)?) } else { None };
+        let digest = if args.makes_digest() { Some(gathering(args, selection)?) } else { None };
         Ok(Self {
             out: BufWriter::with_capacity(64 * 1024, io::stdout()),
             format,
@@ -137,7 +137,7 @@ impl QueriesOutput {
         }
         if let Some(DigestOutput { digest, wanted, page, sources, host, .. }) = &self.digest {
             if kind == ObjectKind::Summary {
-                let view = DigestView::new(digest, Source::Wire, None, None, wanted);
+                let view = DigestView::new(digest, Source::Wire, wanted);
                 let mut hidden = self.hidden.clone();
                 hidden.snapped = window.coverage.messages_snapped;
                 let coverage = Some(&window.coverage);

@@ -18,7 +18,7 @@ use super::output::QueriesOutput;
 use super::packets::{self, CaptureEnd, PacketSink};
 use crate::exit::OK;
 use crate::exit::usage;
-use crate::stop::{self, StopBehavior};
+use crate::stop;
 
 /// The longest sleep, so that the replay ends soon after Ctrl-C.
 const NAP: Duration = Duration::from_millis(100);
@@ -106,16 +106,16 @@ pub fn run(args: &QueriesArgs, selection: &Selection, path: &Path) -> Result<u8>
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) || path == Path::new("-") {
         return Err(usage!("--replay reads its file again and again, so that it must be a file, not a pipe"));
     }
-    let stop = stop::listen(StopBehavior::Prompt)?.flag().clone();
+    let stop = stop::flag()?;
     let settings = Settings {
-        ports: super::ports(args),
+        ports: args.decoder_ports(),
         snap_replies: None,
         verify_checksums: args.verify_checksums,
         show_values: args.show_values,
         sample: args.sample.unwrap_or(0),
     };
     let interval_ns = args.interval.unwrap_or(Duration::from_secs(1)).as_nanos() as u64;
-    let window_settings = super::window_settings(args);
+    let window_settings = args.window_settings();
     let start = now();
     let first = Window::new(start.floor_to(interval_ns), window_settings);
     let (to, from) = sync_channel(4);

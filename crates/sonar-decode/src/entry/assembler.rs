@@ -1,44 +1,24 @@
 //! Assembles operations: turns each entry of a profile or log into an [`Operation`] and its [`Execution`], with
 //! the shape that the wire would give it, and joins the statements of a write to the command that held them.
 
-mod join;
+mod waiting;
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use foldhash::quality::RandomState;
 use sonar_core::operation::{ErrorCodes, Opcode};
 use sonar_core::{
-    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Reading, Role, ShapeId, ShapeInfo,
+    Application, Class, Endpoint, Execution, Identity, Operation, Outcome, Reading, Role, ShapeInfo,
     Statement, Timestamp,
 };
 
-use self::join::{StatementQueue, WaitingStatement};
-use super::{FieldTable, ParsedEntry, TextField};
-use crate::identity::{Applications, CursorOrigin, Cursors, ShapeTable, other_shape};
-use crate::shape::CommandKind;
+use self::waiting::{Circumstances, Resolved, WaitingStatement, WaitingStatements};
+use super::{EntryContext, FieldTable, ParsedEntry, TextField};
+use crate::identity::{Applications, CursorOrigin, Cursors, ShapeTable, join_texts, mixed, other_shape};
+use crate::shape::{CommandKind, Rendered};
 
 /// The most statements that wait for their command, over all connections.
 pub const MAX_WAITING: usize = 100_000;
 const NS_PER_MS: u64 = 1_000_000;
-
-/// What is known of an operation beside its entry.
-#[derive(Copy, Clone, Debug, Default)]
-pub struct EntryContext<'a> {
-    /// The client, if it is known from its connection.
-    pub app: Option<&'a Arc<Application>>,
-    /// The client is a server.
-    pub from_server: bool,
-    /// No client's connection sent it.
-    pub internal: bool,
-    /// When it ended, for entries that do not contain it.
-    pub end: Option<Timestamp>,
-    /// The connection or thread: statements are joined to its next command. `None`: the source has no commands around
-    /// statements, and each is an operation of its own.
-    pub thread: Option<u64>,
-    /// How many operations the entry stands for, multiplied by its own `rateLimit`.
-    pub weight: u32,
-}
 
 /// Receives operations.
 pub trait EntrySink {
@@ -51,8 +31,6 @@ impl EntrySink for () {
     fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
 }
 
-type Map<K, V> = HashMap<K, V, RandomState>;
-
 /// Makes operations of entries, which it takes in order. It knows the shapes and applications seen so far.
 pub struct OperationAssembler {
     /// What was read. The caller counts entries, files and lines.
@@ -64,12 +42,7 @@ pub struct OperationAssembler {
     apps: Applications,
     other_shape: Arc<ShapeInfo>,
     cursors: Cursors<CursorKey>,
-    waiting: Map<u64, StatementQueue>,
-    waiting_count: usize,
-    /// The threads in the order in which their statements began to wait; some of them no longer wait.
-    waiting_order: VecDeque<(u64, u64)>,
-    /// The number of the last place in that order.
-    places: u64,
+    waiting: WaitingStatements,
     /// [`MAX_WAITING`], or less in tests.
     max_waiting: usize,
 }
@@ -83,38 +56,10 @@ impl Default for OperationAssembler {
             apps: Applications::default(),
             other_shape: Arc::new(other_shape()),
             cursors: Cursors::default(),
-            waiting: Map::default(),
-            waiting_count: 0,
-            waiting_order: VecDeque::new(),
-            places: 0,
+            waiting: WaitingStatements::default(),
             max_waiting: MAX_WAITING,
         }
     }
-}
-
-/// The shape and class of an operation.
-#[derive(Clone, Debug)]
-struct Resolved {
-    shape: Arc<ShapeInfo>,
-    ordered: ShapeId,
-    identity: Identity,
-    statements: Arc<[Statement]>,
-    statement_count: u32,
-    class: Class,
-    kind: CommandKind,
-    /// The name of the command, where it is not that of the shape.
-    command: Option<&'static str>,
-}
-
-/// Who issued an operation, when it ended, and how many operations and entries it stands for.
-#[derive(Clone, Debug)]
-struct Circumstances {
-    app: Arc<Application>,
-    end: Timestamp,
-    weight: u32,
-    entries: u64,
-    /// The cursor that its command named.
-    cursor: Option<i64>,
 }
 
 impl OperationAssembler {
@@ -140,7 +85,7 @@ impl OperationAssembler {
                 let waiting = WaitingStatement { resolved, fields: entry.fields.clone(), circumstances };
                 return self.wait(thread, waiting, sink);
             }
-            if self.waiting_count > 0 && self.waiting.contains_key(&thread) {
+            if self.waiting.has(thread) {
                 if entry.kind.has_statements() || entry.kind == CommandKind::Insert {
                     let command = WaitingStatement { resolved, fields: entry.fields.clone(), circumstances };
                     return self.join(thread, command, entry, sink);
@@ -241,6 +186,145 @@ impl OperationAssembler {
             self.reading.apps_folded += 1;
             self.apps.other.clone()
         })
+    }
+
+    /// Makes one operation of a command, `entry`, and the statements that wait for it.
+    fn join(
+        &mut self,
+        thread: u64,
+        command: WaitingStatement,
+        entry: &ParsedEntry,
+        sink: &mut impl EntrySink,
+    ) {
+        let WaitingStatement { mut resolved, mut fields, mut circumstances } = command;
+        // Statements that ended before the command began belong to another one, which was not logged.
+        let length_ms = fields.millis.unwrap_or(0).saturating_add(1);
+        let begin = circumstances.end.unix_ns().saturating_sub(length_ms.saturating_mul(NS_PER_MS));
+        let is_insert = resolved.kind == CommandKind::Insert;
+        let is_own = |one: &WaitingStatement| {
+            let (shape, wanted) = (&one.resolved.shape, &resolved.shape);
+            let is_statement = one.resolved.kind == resolved.kind && shape.collection == wanted.collection;
+            // An insert into a time series updates its buckets.
+            let buckets = shape.collection.strip_prefix("system.buckets.");
+            let is_bucket = is_insert && buckets == Some(&*wanted.collection);
+            one.circumstances.end.unix_ns() >= begin
+                && shape.database == wanted.database
+                && (is_statement || is_bucket)
+        };
+        let (own, others): (Vec<_>, Vec<_>) = self.waiting.take(thread).into_iter().partition(is_own);
+        self.emit_alone(&others, sink);
+        for one in &own {
+            if is_insert {
+                // The documents are those of the insert, not the buckets that hold them.
+                let buckets =
+                    FieldTable { matched: None, modified: None, upserted: None, ..one.fields.clone() };
+                fields.add(&buckets);
+            } else {
+                fields.add(&one.fields);
+            }
+        }
+        // An insert is its namespace, whatever it did to the buckets below.
+        match own.as_slice() {
+            [] if entry.lacks_statements() => {
+                self.reading.statements_unsaid += 1;
+                resolved.identity = resolved.identity.max(Identity::Unsaid);
+            }
+            [_, ..] if entry.lacks_statements() => self.put_together(&mut resolved, &own, entry.base),
+            _ => {}
+        }
+        self.reading.statements_joined += own.len() as u64;
+        circumstances.entries += own.len() as u64;
+        circumstances.cursor = None;
+        self.emit(&resolved, &fields, &circumstances, sink);
+    }
+
+    /// The shape of a command whose statements were logged one by one: as on the wire.
+    fn put_together(&mut self, resolved: &mut Resolved, own: &[WaitingStatement], base: u64) {
+        let mut distinct: Vec<(&WaitingStatement, u32)> = Vec::new();
+        for one in own {
+            match distinct.iter_mut().find(|(known, _)| known.resolved.shape.id == one.resolved.shape.id) {
+                Some((_, count)) => *count += 1,
+                None => distinct.push((one, 1)),
+            }
+        }
+        resolved.statement_count = own.len() as u32;
+        resolved.identity = own.iter().map(|one| one.resolved.identity).max().unwrap_or_default();
+        if let [(one, _)] = distinct.as_slice() {
+            (resolved.shape, resolved.ordered) = (one.resolved.shape.clone(), one.resolved.ordered);
+            return;
+        }
+        let statements =
+            distinct.iter().map(|(one, count)| Statement { shape: one.resolved.shape.id, count: *count });
+        let ordered = distinct.iter().map(|(one, _)| one.resolved.ordered.0);
+        let ids = mixed(base, statements.collect(), ordered);
+        resolved.ordered = ids.ordered;
+        resolved.shape = match self.shapes.get(ids.shape) {
+            Some(info) => info.clone(),
+            None if self.shapes.is_full() => {
+                self.reading.shapes_folded += 1;
+                self.other_shape.clone()
+            }
+            None => {
+                let rendered = |one: &WaitingStatement| Rendered {
+                    typed: one.resolved.shape.typed.to_string(),
+                    plain: one.resolved.shape.plain.to_string(),
+                    cut: one.resolved.shape.cut,
+                };
+                let text = join_texts(distinct.iter().map(|(one, _)| rendered(one)).collect());
+                let info = ShapeInfo {
+                    id: ids.shape,
+                    command: resolved.shape.command.clone(),
+                    database: resolved.shape.database.clone(),
+                    collection: resolved.shape.collection.clone(),
+                    typed: text.typed.into(),
+                    plain: text.plain.into(),
+                    cut: text.cut,
+                    statements: ids.statements.iter().map(|one| one.shape).collect(),
+                };
+                self.keep(info)
+            }
+        };
+        resolved.statements = ids.statements;
+    }
+
+    /// Lets a statement wait for its command.
+    fn wait(&mut self, thread: u64, statement: WaitingStatement, sink: &mut impl EntrySink) {
+        if self.waiting.has_others(thread, &statement) {
+            // Their command was not logged.
+            self.release(thread, sink);
+        }
+        while self.waiting.count() >= self.max_waiting {
+            let Some(oldest) = self.waiting.take_oldest() else { break };
+            self.reading.statements_unjoined += oldest.len() as u64;
+            self.emit_alone(&oldest, sink);
+        }
+        self.waiting.push(thread, statement);
+    }
+
+    /// Emits the statements that wait on a thread, each alone: their command did not come.
+    fn release(&mut self, thread: u64, sink: &mut impl EntrySink) {
+        let waiting = self.waiting.take(thread);
+        self.emit_alone(&waiting, sink);
+    }
+
+    fn emit_alone(&mut self, statements: &[WaitingStatement], sink: &mut impl EntrySink) {
+        for one in statements {
+            self.emit(&one.resolved, &one.fields, &one.circumstances, sink);
+        }
+    }
+
+    /// Emits all that waits: the source has ended.
+    pub fn finish(&mut self, sink: &mut impl EntrySink) {
+        for thread in self.waiting.threads() {
+            self.release(thread, sink);
+        }
+    }
+
+    /// Emits what waits on a connection, which has ended.
+    pub fn end_thread(&mut self, thread: u64, sink: &mut impl EntrySink) {
+        if self.waiting.has(thread) {
+            self.release(thread, sink);
+        }
     }
 
     fn emit(
@@ -395,4 +479,98 @@ pub(crate) fn endpoint(text: &str) -> Option<Endpoint> {
     // Old servers write IPv6 addresses without brackets.
     let (ip, port) = text.rsplit_once(':')?;
     Some(std::net::SocketAddr::new(ip.parse().ok()?, port.parse().ok()?).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use sonar_core::{Execution, Operation};
+
+    use super::*;
+    use crate::log::{LogReader, LogSettings};
+
+    #[derive(Debug, Default)]
+    struct SeenTexts(Vec<(String, u64)>);
+
+    impl EntrySink for SeenTexts {
+        fn operation(&mut self, op: &Operation<'_>, _: Identity, _: &Execution<'_>, entries: u64) {
+            self.0.push((format!("{} {}", op.shape.typed, op.latency_ns.unwrap_or(0) / NS_PER_MS), entries));
+        }
+    }
+
+    fn statement(connection: u32, ms: u32) -> String {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.100+00:00"}},"s":"I","c":"WRITE","id":51803,"ctx":"conn{connection}","msg":"Slow query","attr":{{"type":"update","ns":"t.d","command":{{"q":{{"_id":1}},"u":{{"$set":{{"a":1}}}},"multi":false,"upsert":false}},"durationMillis":{ms}}}}}"#
+        )
+    }
+
+    fn command(connection: u32) -> String {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.101+00:00"}},"s":"I","c":"COMMAND","id":51803,"ctx":"conn{connection}","msg":"Slow query","attr":{{"type":"command","ns":"t.$cmd","command":{{"update":"d","ordered":true,"$db":"t"}},"durationMillis":50}}}}"#
+        )
+    }
+
+    /// The client of a connection has gone.
+    fn disconnect(connection: u32) -> String {
+        format!(
+            r#"{{"t":{{"$date":"2026-05-01T10:00:00.101+00:00"}},"s":"I","c":"NETWORK","id":22944,"ctx":"conn{connection}","msg":"Connection ended","attr":{{"remote":"10.0.0.2:40000","connectionId":{connection},"connectionCount":1}}}}"#
+        )
+    }
+
+    /// Reads lines with a cap of three waiting statements.
+    fn read(lines: &[String]) -> (SeenTexts, LogReader) {
+        let (mut log, mut seen) = (LogReader::new(LogSettings::default()), SeenTexts::default());
+        log.set_max_waiting(3);
+        for line in lines {
+            log.line(line.as_bytes(), &mut seen);
+        }
+        log.finish(&mut seen);
+        (seen, log)
+    }
+
+    #[test]
+    fn at_the_cap_the_oldest_statements_stop_waiting_and_none_becomes_a_command() {
+        let text = "{q: {_id: ?number}, u: {$set: {a: ?number}}}";
+        let lines = [
+            statement(1, 1),
+            statement(2, 2),
+            statement(3, 3),
+            statement(4, 4),
+            command(4),
+            command(2),
+            command(3),
+        ];
+        let (seen, log) = read(&lines);
+        let expected = [
+            (format!("{text} 1"), 1),
+            (format!("{text} 50"), 2),
+            (format!("{text} 50"), 2),
+            (format!("{text} 50"), 2),
+        ];
+        assert_eq!(seen.0, expected);
+        assert_eq!((log.reading().statements_unjoined, log.reading().statements_joined), (1, 3));
+    }
+
+    #[test]
+    fn a_thread_that_waits_again_has_waited_no_longer_than_the_others() {
+        let text = "{q: {_id: ?number}, u: {$set: {a: ?number}}}";
+        for ends in [command(1), disconnect(1)] {
+            let lines = [statement(1, 1), ends, statement(2, 2), statement(3, 3), statement(1, 4)];
+            let lines: Vec<String> = lines.into_iter().chain([statement(4, 5), command(1)]).collect();
+            let (seen, log) = read(&lines);
+            // The third that is reported is the one that gave way, or the second where the first was joined.
+            let at = seen.0.iter().position(|seen| *seen == (format!("{text} 2"), 1));
+            assert_eq!(at, Some(1), "{seen:?}");
+            assert_eq!(log.reading().statements_unjoined, 1);
+        }
+    }
+
+    #[test]
+    fn a_bulk_of_more_statements_than_can_wait_is_still_one_command() {
+        let mut lines: Vec<String> = (1..=5).map(|ms| statement(1, ms)).collect();
+        lines.push(command(1));
+        let (seen, log) = read(&lines);
+        let entries: Vec<u64> = seen.0.iter().map(|(_, entries)| *entries).collect();
+        assert_eq!(entries, [1, 1, 1, 3]);
+        assert_eq!((log.reading().statements_unjoined, log.reading().statements_joined), (3, 2));
+    }
 }

@@ -349,3 +349,59 @@ pub enum EntrySection {
     /// `flowControl` of 4.2.
     FlowControl,
 }
+
+impl FieldTable {
+    /// Adds what a statement did to what its command did: time is the command's.
+    pub(super) fn add(&mut self, statement: &Self) {
+        let pairs = [
+            (&mut self.keys_examined, statement.keys_examined),
+            (&mut self.docs_examined, statement.docs_examined),
+            (&mut self.inserted, statement.inserted),
+            (&mut self.deleted, statement.deleted),
+            (&mut self.matched, statement.matched),
+            (&mut self.modified, statement.modified),
+            (&mut self.upserted, statement.upserted),
+            (&mut self.yields, statement.yields),
+            (&mut self.write_conflicts, statement.write_conflicts),
+            (&mut self.storage_read_bytes, statement.storage_read_bytes),
+            (&mut self.storage_read_us, statement.storage_read_us),
+            (&mut self.storage_written_bytes, statement.storage_written_bytes),
+            (&mut self.storage_write_us, statement.storage_write_us),
+            (&mut self.storage_wait_us, statement.storage_wait_us),
+            (&mut self.prepare_read_conflicts, statement.prepare_read_conflicts),
+            (&mut self.spills, statement.spills),
+            (&mut self.spilled_bytes, statement.spilled_bytes),
+        ];
+        for (sum, more) in pairs {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0).saturating_add(more));
+            }
+        }
+        // Locks are counted over the whole command where it mentions them at all.
+        self.lock_wait_us = self.lock_wait_us.max(statement.lock_wait_us);
+        if self.plan.is_empty() {
+            self.plan.set(statement.plan.bytes());
+        } else if !statement.plan.is_empty()
+            && self.plan != statement.plan
+            && !self.other_plans.contains(&statement.plan)
+            && self.other_plans.len() < sonar_core::figures::MAX_PLANS
+        {
+            self.other_plans.push(statement.plan.clone());
+        }
+        if self.query_hash.is_empty() {
+            self.query_hash.set(statement.query_hash.bytes());
+        }
+        let (mine, theirs) = (self.flags, statement.flags);
+        self.flags = PlanFlags {
+            collection_scan: mine.collection_scan | theirs.collection_scan,
+            memory_sort: mine.memory_sort | theirs.memory_sort,
+            used_disk: mine.used_disk | theirs.used_disk,
+            multi_planner: mine.multi_planner | theirs.multi_planner,
+            replanned: mine.replanned | theirs.replanned,
+        };
+        if statement.failed {
+            self.failed = true;
+            self.error_code = self.error_code.or(statement.error_code);
+        }
+    }
+}

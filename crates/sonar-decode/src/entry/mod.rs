@@ -10,10 +10,10 @@ mod hint;
 mod parsed;
 mod visit;
 
-pub use assembler::{EntryContext, EntrySink, OperationAssembler};
+pub use assembler::{EntrySink, OperationAssembler};
 pub use fields::{EntrySection, FieldTable, MAX_TEXT, Op, TextField};
 pub(crate) use hint::HintFinder;
-pub use parsed::ParsedEntry;
+pub use parsed::{EntryContext, ParsedEntry};
 
 use sonar_core::Identity;
 use sonar_core::operation::Opcode;

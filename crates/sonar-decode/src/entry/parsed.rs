@@ -1,15 +1,33 @@
-//! What one entry says, read by itself: whatever depends on entries before it is left to the
-//! [`OperationAssembler`](super::OperationAssembler). So entries can be read on several threads.
+//! What one entry says by itself. The [`OperationAssembler`](super::OperationAssembler) adds what depends on earlier
+//! entries, so entries can be read on several threads.
 
 use std::sync::Arc;
 
-use sonar_core::{Class, Identity, ShapeId, ShapeInfo, Statement};
+use sonar_core::{Application, Class, Identity, ShapeId, ShapeInfo, Statement, Timestamp};
 
-use super::{Completeness, Entry, EntryContext, FieldTable, Op};
+use super::{Completeness, Entry, FieldTable, Op};
 use crate::class::{ClassFacts, CommandClass};
 use crate::identity::{base_of, id_in_part, ids_of, info_of};
 use crate::shape::{CommandKind, Rendered};
 use crate::syntax::shell;
+
+/// What is known of an operation beside its entry.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct EntryContext<'a> {
+    /// The client, if it is known from its connection.
+    pub app: Option<&'a Arc<Application>>,
+    /// The client is a server.
+    pub from_server: bool,
+    /// No client's connection sent it.
+    pub internal: bool,
+    /// When it ended, for entries that do not contain it.
+    pub end: Option<Timestamp>,
+    /// The connection or thread: statements are joined to its next command. `None`: the source has no commands around
+    /// statements, and each is an operation of its own.
+    pub thread: Option<u64>,
+    /// How many operations the entry stands for, multiplied by its own `rateLimit`.
+    pub weight: u32,
+}
 
 /// What one entry says; its buffers are used again.
 #[derive(Clone, Debug)]

@@ -2,9 +2,9 @@
 
 use sonar_core::Identity;
 
-use super::parts::{OutputStream, RuntimeLine};
-use super::reader::LineHead;
-use super::{LineKind, LineReader, LogEvent, ParsedLine, decimal, envelope, timestamp};
+use super::envelope;
+use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal, timestamp};
+use super::parts::OutputStream;
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 use crate::entry::{Completeness, Entry, HintFinder, Op};
 use crate::message::ClientDocument;
@@ -88,7 +88,7 @@ pub(crate) fn read_document<T: Text>(document: &[u8], entry: &mut Entry<T>) -> R
 
 /// Everything in a line except its attributes.
 #[derive(Default)]
-struct Top<'a> {
+pub(super) struct Top<'a> {
     ms: Option<i64>,
     offset: Option<i16>,
     severity: u8,
@@ -101,61 +101,43 @@ struct Top<'a> {
     /// Something of the attributes was left out.
     is_truncated: bool,
     /// The output of a container that the line comes from.
-    stream: Option<OutputStream>,
+    pub(super) stream: Option<OutputStream>,
     /// The value that may contain the line, if this is the line of another program.
     inner: Option<(usize, usize)>,
 }
 
-impl<T: Text> LineReader<T> {
-    pub(super) fn json_line(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
-        let top = match top(line) {
-            Ok(top) => top,
-            Err(_) if envelope::looks_like_json(line) => return LineKind::Malformed,
-            Err(_) => return LineKind::Unknown,
-        };
-        let Some(ms) = top.ms else { return self.enveloped(line, &top, depth, parsed) };
-        let head = LineHead {
-            at: timestamp(ms),
-            severity: top.severity,
-            component: top.component,
-            context: top.context,
-            offset: top.offset,
-        };
-        if !self.is_wanted(&head, parsed) {
-            return LineKind::Outside;
+impl<'a> Top<'a> {
+    /// What stands before the message; `None` if this is no log line.
+    pub(super) fn head(&self) -> Option<LineHead<'a>> {
+        Some(LineHead {
+            at: timestamp(self.ms?),
+            severity: self.severity,
+            component: self.component,
+            context: self.context,
+            offset: self.offset,
+        })
+    }
+
+    /// The value that may contain a log line; `unescaped` takes its text if it has escapes.
+    pub(super) fn inner<'b>(&self, line: &'b [u8], unescaped: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+        let (from, to) = self.inner?;
+        match line.get(from) {
+            Some(b'"') => Some(json::text(line, from, unescaped).ok()?.0),
+            _ => Some(&line[from..to]),
         }
-        self.json_message(line, &top, &head, parsed)
     }
 
-    /// An object that is no log line, but may contain one.
-    fn enveloped(&mut self, line: &[u8], top: &Top<'_>, depth: u8, parsed: &mut ParsedLine) -> LineKind {
-        let unknown = if envelope::looks_like_json(line) { LineKind::Malformed } else { LineKind::Unknown };
-        let Some((from, to)) = top.inner.filter(|_| depth < envelope::MAX_DEPTH) else { return unknown };
-        let mut unescaped = Vec::new();
-        let inner = match line.get(from) {
-            Some(b'"') => match json::text(line, from, &mut unescaped) {
-                Ok((text, _)) => text,
-                Err(_) => return unknown,
-            },
-            _ => &line[from..to],
-        };
-        let kind = match top.stream {
-            Some(stream) => self.part(&RuntimeLine::of_docker(inner, stream), depth, parsed),
-            None => self.unwrapped(inner, depth, parsed),
-        };
-        if kind == LineKind::Unknown { unknown } else { kind }
-    }
-
-    fn json_message(
-        &mut self,
+    /// What the line says whose top this is: an operation is read into `entry`, an event into `parsed`.
+    pub(super) fn message<T: Text>(
+        &self,
         line: &[u8],
-        top: &Top<'_>,
         head: &LineHead<'_>,
+        entry: &mut Entry<T>,
         parsed: &mut ParsedLine,
     ) -> LineKind {
-        let event = match (top.id, top.attributes) {
+        let event = match (self.id, self.attributes) {
             (SLOW_QUERY | APPLIED_OP | TRANSACTION, Some(at)) => {
-                return match read_attributes(line, at, top, &mut self.entry) {
+                return match read_attributes(line, at, self, entry) {
                     Ok(()) => LineKind::Operation,
                     Err(_) => LineKind::Malformed,
                 };
@@ -168,18 +150,18 @@ impl<T: Text> LineReader<T> {
                 }
                 LogEvent::Client((&reader).into())
             }
-            (ACCEPTED, _) => LogEvent::Accepted(Attributes::of(line, top).open),
+            (ACCEPTED, _) => LogEvent::Accepted(Attributes::of(line, self).open),
             (ENDED, _) => LogEvent::Ended,
             (STARTING, _) => {
-                let Attributes { pid, port, host, .. } = Attributes::of(line, top);
+                let Attributes { pid, port, host, .. } = Attributes::of(line, self);
                 LogEvent::Started {
                     pid: pid.and_then(|pid| u32::try_from(pid).ok()),
                     port: port.and_then(|port| u16::try_from(port).ok()),
                     host: host.into(),
                 }
             }
-            (BUILD_INFO, _) => head.version(Attributes::of(line, top).version.as_bytes()),
-            _ => match head.message(Some(top.id), top.message) {
+            (BUILD_INFO, _) => head.version(Attributes::of(line, self).version.as_bytes()),
+            _ => match head.message(Some(self.id), self.message) {
                 Some(message) => message,
                 None => return LineKind::Other,
             },
@@ -233,7 +215,7 @@ impl Visitor for Attributes {
 }
 
 /// Reads a line up to its attributes if these are last, as servers write them, else all of it.
-fn top(line: &[u8]) -> Result<Top<'_>, JsonError> {
+pub(super) fn top(line: &[u8]) -> Result<Top<'_>, JsonError> {
     let mut top = Top::default();
     let mut at = json::space(line, 1);
     loop {

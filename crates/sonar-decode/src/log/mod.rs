@@ -7,6 +7,7 @@
 
 mod envelope;
 mod json;
+mod line;
 mod parts;
 mod reader;
 mod remotes;
@@ -19,48 +20,13 @@ use foldhash::quality::RandomState;
 use sonar_core::{Application, Notices, Reading, Timestamp};
 
 pub(crate) use self::json::read_document;
+use self::line::LinePart;
+pub use self::line::{Bound, LineKind, LogEvent, LogSettings, ParsedLine};
 use self::parts::{JoinedLine, UnfinishedLine};
-use self::reader::{LineHead, LinePart};
-pub use self::reader::{LineKind, LineReader, LogEvent, ParsedLine};
-pub use self::remotes::Remotes;
+pub use self::reader::LineReader;
+pub use self::remotes::{MAX_CONNECTIONS, Remotes};
 use crate::entry::{EntryContext, EntrySink, OperationAssembler, ParsedEntry};
 use crate::identity::{Applications, is_server};
-
-/// The most connections that are known at once.
-pub const MAX_CONNECTIONS: usize = 100_000;
-
-/// An end of the time that is asked for.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Bound {
-    /// A point in time.
-    At(Timestamp),
-    /// What the log's own clock shows, in milliseconds since it showed 1970-01-01T00:00:00.
-    Clock(i64),
-}
-
-impl Bound {
-    /// Whether a line comes before it.
-    fn is_after(self, head: &LineHead<'_>) -> bool {
-        match self {
-            Self::At(at) => head.at < at,
-            Self::Clock(ms) => {
-                let utc_ms = i64::try_from(head.at.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
-                utc_ms.saturating_add(i64::from(head.offset.unwrap_or(0)) * 60_000) < ms
-            }
-        }
-    }
-}
-
-/// What is asked of a log.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct LogSettings {
-    /// Lines before this are skipped.
-    pub from: Option<Bound>,
-    /// Lines at this time or later are skipped.
-    pub to: Option<Bound>,
-    /// Milliseconds since the Unix epoch: dates without a year lie before a day after this.
-    pub reference_ms: i64,
-}
 
 /// Who is on a connection.
 #[derive(Clone, Debug)]
@@ -408,16 +374,4 @@ impl LogReader {
         self.abandon_unfinished();
         self.assembler.finish(sink);
     }
-}
-
-/// A number in decimal, all of `bytes`.
-fn decimal(bytes: &[u8]) -> Option<u64> {
-    if bytes.is_empty() || bytes.len() > 19 || !bytes.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    Some(bytes.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
-}
-
-fn timestamp(ms: i64) -> Timestamp {
-    Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(1_000_000))
 }

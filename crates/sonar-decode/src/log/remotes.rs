@@ -11,9 +11,12 @@ use foldhash::quality::RandomState;
 use memchr::memmem;
 use sonar_core::{Application, Endpoint, Timestamp};
 
-use super::{MAX_CONNECTIONS, timestamp};
+use super::line::timestamp;
 use crate::message::ClientDocument;
 use crate::syntax::{json, shell, time};
+
+/// The most connections that are known at once.
+pub const MAX_CONNECTIONS: usize = 100_000;
 
 /// Collects who is on which connection, from lines in the order of the log.
 #[derive(Default)]

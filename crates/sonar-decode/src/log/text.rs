@@ -7,9 +7,7 @@
 use memchr::memmem;
 use sonar_core::Identity;
 
-use super::parts::RuntimeLine;
-use super::reader::LineHead;
-use super::{LineKind, LineReader, LogEvent, ParsedLine, decimal, envelope, timestamp};
+use super::line::{LineHead, LineKind, LogEvent, ParsedLine, decimal, timestamp};
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 use crate::entry::{CommandHint, Completeness, Entry, Op};
 use crate::message::ClientDocument;
@@ -23,48 +21,28 @@ const CUT: &[u8] = b" .......... ";
 /// Begins a line that was cut.
 const CUT_WARNING: &[u8] = b"warning: log line attempted (";
 
-impl<T: Text> LineReader<T> {
-    pub(super) fn text_line(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
-        let Some((head, message)) = head(line, self.settings.reference_ms) else {
-            return self.line_without_head(line, depth, parsed);
-        };
-        if !self.is_wanted(&head, parsed) {
-            return LineKind::Outside;
+/// What a message says: an operation is read into `entry`, an event into `parsed`.
+pub(super) fn message<T: Text>(
+    head: &LineHead<'_>,
+    message: &[u8],
+    entry: &mut Entry<T>,
+    parsed: &mut ParsedLine,
+) -> LineKind {
+    let cut =
+        message.strip_prefix(CUT_WARNING).and_then(|rest| Some(&rest[memmem::find(rest, b" ... ")? + 5..]));
+    let message = cut.unwrap_or(message);
+    match TextEntry::of(message, cut.is_some()) {
+        Some(operation) => {
+            entry.reset();
+            operation.read(entry);
+            LineKind::Operation
         }
-        let cut = message
-            .strip_prefix(CUT_WARNING)
-            .and_then(|rest| Some(&rest[memmem::find(rest, b" ... ")? + 5..]));
-        match TextEntry::of(cut.unwrap_or(message), cut.is_some()) {
-            Some(entry) => {
-                self.entry.reset();
-                entry.read(&mut self.entry);
-                LineKind::Operation
-            }
-            None => text_message(&head, cut.unwrap_or(message), parsed),
-        }
-    }
-
-    /// A line without the head of a log line. It may contain a log line.
-    fn line_without_head(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
-        let may_be_inside = depth < envelope::MAX_DEPTH;
-        if may_be_inside && let Some(part) = RuntimeLine::of_cri(line) {
-            return self.part(&part, depth, parsed);
-        }
-        let reference_ms = self.settings.reference_ms;
-        if may_be_inside
-            && let Some(inner) = envelope::behind_prefix(line, |rest| begins_line(rest, reference_ms))
-        {
-            return self.unwrapped(inner, depth, parsed);
-        }
-        if envelope::is_journal_field(line) {
-            return LineKind::Other;
-        }
-        if envelope::looks_like_text(line) { LineKind::Malformed } else { LineKind::Unknown }
+        None => event(head, message, parsed),
     }
 }
 
-/// The event that a message describes which is not an operation.
-fn text_message(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKind {
+/// The event that a message describes, which is not an operation.
+fn event(head: &LineHead<'_>, message: &[u8], parsed: &mut ParsedLine) -> LineKind {
     let after = |prefixes: &[&[u8]]| prefixes.iter().find_map(|prefix| message.strip_prefix(*prefix));
     let event = if let Some(rest) = after(&[b"connection accepted from "]) {
         // `127.0.0.1:52486 #1 (1 connection now open)`
@@ -109,7 +87,7 @@ pub(super) fn begins_line(text: &[u8], reference_ms: i64) -> bool {
 }
 
 /// The head of a line, and its message.
-fn head(line: &[u8], reference_ms: i64) -> Option<(LineHead<'_>, &[u8])> {
+pub(super) fn head(line: &[u8], reference_ms: i64) -> Option<(LineHead<'_>, &[u8])> {
     let (ms, offset, rest) = match line.first()? {
         b'0'..=b'9' => {
             let end = memchr::memchr(b' ', line.get(..40.min(line.len()))?)?;

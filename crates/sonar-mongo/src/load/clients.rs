@@ -13,7 +13,7 @@ use sonar_core::Histogram;
 use sonar_core::impact::{BUCKET_NS, SplitMix64};
 use tokio_util::sync::CancellationToken;
 
-use super::Measurement;
+use super::measurement::Measurement;
 use crate::error::ServerError;
 use crate::server::Link;
 

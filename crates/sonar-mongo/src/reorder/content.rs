@@ -6,8 +6,8 @@ use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::options::Hint;
 
+use super::collection::{ROLE, Raw};
 use super::watch::StopCheck;
-use super::{ROLE, Raw};
 use crate::error::{Result, ServerError};
 
 /// Documents and bytes that are written at once.

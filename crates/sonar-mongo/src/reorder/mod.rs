@@ -6,38 +6,27 @@
 //! streams, by reading the original again. Until then the original counts: if anything fails before,
 //! [`Server::reorder_clean`] gives it its name back.
 
+mod collection;
 mod content;
 mod plan;
 mod watch;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::Collection;
-use mongodb::options::{CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern};
+use bson::{Bson, doc};
 
 use crate::error::{Result, ServerError};
 use crate::server::Server;
 use crate::stop::StopFlag;
+use collection::{BEFORE, COPY, MAJORITY, Raw, WRITTEN, is_named, is_written, split};
 use content::{ContentSum, Copying, read_all};
 pub use plan::{DeviceBytes, ReorderPlan, Sample};
 use watch::{ChangeWatch, StopCheck, until_aside, written};
 
-/// Suffix of the copy's name.
-const COPY: &str = "_mongosonar_copy";
-/// Suffix of the original, from when the copy takes its name until it is dropped.
-const BEFORE: &str = "_mongosonar_before";
-/// Suffix of a collection that had the name when the original took it back, if it holds other documents.
-const WRITTEN: &str = "_mongosonar_written";
 /// How often to give the original its name back if somebody creates a collection of that name meanwhile.
 const ATTEMPTS: usize = 5;
-/// How long a majority may take to acknowledge.
-const MAJORITY: Duration = Duration::from_secs(60);
 /// NamespaceExists.
 const EXISTS: i32 = 48;
-/// The role that grants all of it; a collection with a validator wants `dbAdmin` beside it.
-const ROLE: &str = "readWrite";
-
 /// The present stage.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ReorderStage {
@@ -75,8 +64,6 @@ impl ReorderStage {
     }
 }
 
-type Raw = Collection<RawDocumentBuf>;
-
 /// What [`Server::reorder_clean`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
@@ -86,32 +73,7 @@ pub struct Cleaned {
     pub kept: Vec<String>,
 }
 
-/// Options and indexes of a collection.
-#[derive(Clone, Debug, PartialEq)]
-struct CollectionSpec {
-    kind: String,
-    options: Document,
-    indexes: Vec<Document>,
-}
-
 impl Server {
-    /// A collection for copying: reads come from the primary and include all its documents, whatever the connection
-    /// string says about reads. In a replica set a write waits for a majority, so that no member falls behind the oplog.
-    fn raw(&self, database: &str, collection: &str) -> Raw {
-        let majority = self.info().replica_set.is_some();
-        let concern = if majority { WriteConcern::majority() } else { WriteConcern::nodes(1) };
-        let options = CollectionOptions::builder()
-            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-            .read_concern(ReadConcern::local())
-            .write_concern(concern)
-            .build();
-        self.link().client.database(database).collection_with_options(collection, options)
-    }
-
-    fn ask(&self, database: &str, command: Document, what: &str) -> Result<Document> {
-        self.runtime().block_on(self.link().command_as(database, command, what, ROLE))
-    }
-
     /// Opens the change stream of a collection; or why there is none.
     fn watch(
         &self,
@@ -121,40 +83,6 @@ impl Server {
     ) -> Result<std::result::Result<ChangeWatch, String>> {
         let database = self.link().client.database(database);
         self.runtime().block_on(ChangeWatch::open(&database, collection, aside))
-    }
-
-    /// Options and indexes; `None` where there is no such collection.
-    fn made(&self, database: &str, collection: &str) -> Result<Option<CollectionSpec>> {
-        let first = |reply: &Document| -> Vec<Document> {
-            let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-            batch.into_iter().flatten().filter_map(Bson::as_document).cloned().collect()
-        };
-        let list = doc! { "listCollections": 1, "filter": { "name": collection } };
-        let listed = self.ask(database, list, "list the collections")?;
-        let Some(entry) = first(&listed).into_iter().find(|entry| is_named(entry, collection)) else {
-            return Ok(None);
-        };
-        let kind = entry.get_str("type").unwrap_or("collection").to_owned();
-        let options = entry.get_document("options").cloned().unwrap_or_default();
-        let mut indexes = Vec::new();
-        if kind == "collection" {
-            // A collection has at most 64.
-            let list = doc! { "listIndexes": collection, "cursor": { "batchSize": 1_000 } };
-            indexes = first(&self.ask(database, list, "list the indexes")?);
-        }
-        for index in &mut indexes {
-            // The namespace, which servers before 4.4 give.
-            index.remove("ns");
-        }
-        indexes.sort_by(|a, b| a.get_str("name").ok().cmp(&b.get_str("name").ok()));
-        Ok(Some(CollectionSpec { kind, options, indexes }))
-    }
-
-    fn reorder_names(&self, database: &str) -> Result<Vec<String>> {
-        let names = self
-            .runtime()
-            .block_on(self.link().client.database(database).list_collection_names().into_future());
-        names.map_err(|error| self.link().error("list the collections", ROLE, &error))
     }
 
     /// Removes what an interrupted run has left, and gives the original its name back if it lost it. A collection that
@@ -454,41 +382,5 @@ impl Server {
             return Err(written("its options or indexes have changed"));
         }
         Ok(())
-    }
-}
-
-fn split(namespace: &str) -> Result<(&str, &str)> {
-    namespace.split_once('.').ok_or_else(|| {
-        ServerError::Refused(format!("{namespace} is no namespace: write it as database.collection"))
-    })
-}
-
-fn is_named(entry: &Document, name: &str) -> bool {
-    entry.get_str("name").is_ok_and(|found| found == name)
-}
-
-/// Whether it is what had the name of a collection for a while.
-fn is_written(name: &str, collection: &str) -> bool {
-    name.strip_prefix(collection)
-        .and_then(|rest| rest.strip_prefix(WRITTEN))
-        .is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_set_aside_is_known_by_its_name() {
-        for (name, is) in [
-            ("orders_mongosonar_written", true),
-            ("orders_mongosonar_written2", true),
-            ("orders_mongosonar_written_off", false),
-            ("orders_mongosonar_copy", false),
-            ("reorders_mongosonar_written", false),
-            ("orders", false),
-        ] {
-            assert_eq!(is_written(name, "orders"), is, "{name}");
-        }
     }
 }

@@ -6,7 +6,7 @@ use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::options::Hint;
 
-use super::{BEFORE, COPY, CollectionSpec, ROLE, Raw, is_named, is_written, split};
+use super::collection::{BEFORE, COPY, CollectionSpec, ROLE, Raw, is_named, is_written, split};
 use crate::error::{Result, ServerError};
 use crate::files;
 use crate::server::{Server, whole};

@@ -7,7 +7,7 @@ use mongodb::change_stream::ChangeStream;
 use mongodb::error::ErrorKind;
 use mongodb::options::{CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria};
 
-use super::{MAJORITY, ROLE, Raw};
+use super::collection::{MAJORITY, ROLE, Raw};
 use crate::error::{Result, ServerError, UNAUTHORIZED};
 use crate::stop::StopFlag;
 

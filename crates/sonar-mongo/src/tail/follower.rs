@@ -8,10 +8,18 @@ use futures_util::{StreamExt, TryStreamExt};
 use mongodb::options::CursorType;
 use tokio::time::Instant;
 
+use super::feed::{Batch, TailEvent, TailFeed, collection, documents, not_self};
 use super::position::{Position, place_of};
-use super::{AWAIT, Batch, DISORDER_MS, SILENCE, TailEvent, TailFeed, collection, documents, not_self};
 use crate::control::{COLLECTION, ROLE};
 use crate::error::{Result, ServerError};
+
+/// How long the server waits for new documents before it answers with none.
+const AWAIT: Duration = Duration::from_secs(1);
+/// An answer that takes this long will not come.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Documents are written almost in the order in which operations end: a new one may be this much older than the
+/// newest.
+const DISORDER_MS: i64 = 10_000;
 
 /// Follows one database.
 pub(super) struct Follower {
@@ -34,7 +42,7 @@ enum CursorEnd {
     /// Stopped, or nobody receives events any more.
     Over,
     /// The server's error.
-    Error(ServerError),
+    ServerError(ServerError),
 }
 
 impl Follower {
@@ -64,7 +72,7 @@ impl Follower {
             match left {
                 Ok(CursorEnd::Over) => return,
                 Ok(CursorEnd::Dead) => wait = Duration::from_millis(100),
-                Err(error) | Ok(CursorEnd::Error(error)) if error.is_passing() => {
+                Err(error) | Ok(CursorEnd::ServerError(error)) if error.is_passing() => {
                     if !std::mem::replace(&mut self.lost, true) {
                         let event =
                             TailEvent::Lost { database: self.database.clone(), said: error.to_string() };
@@ -74,7 +82,7 @@ impl Follower {
                         wait = Duration::from_millis(100);
                     }
                 }
-                Err(error) | Ok(CursorEnd::Error(error)) => {
+                Err(error) | Ok(CursorEnd::ServerError(error)) => {
                     self.feed.send(TailEvent::Failed { database: self.database.clone(), error }).await;
                     return;
                 }
@@ -240,7 +248,7 @@ impl Follower {
             let reply = match next {
                 Err(_) => {
                     let said = format!("no answer for {} s", SILENCE.as_secs());
-                    return Ok(CursorEnd::Error(ServerError::Lost {
+                    return Ok(CursorEnd::ServerError(ServerError::Lost {
                         what: format!("follow {}", self.database),
                         said,
                     }));
@@ -307,7 +315,7 @@ impl Follower {
         // the cursor, or is gone.
         match self.wrong(error) {
             ServerError::Command { code: 43 | 136 | 175 | 237, .. } => CursorEnd::Dead,
-            error => CursorEnd::Error(error),
+            error => CursorEnd::ServerError(error),
         }
     }
 }

@@ -4,9 +4,25 @@ use std::sync::Arc;
 
 use bson::Bson;
 use bson::raw::RawDocument;
+use sonar_core::Timestamp;
 
-use super::Missed;
 use crate::server::time;
+
+/// Documents that were overwritten before they were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// The database.
+    pub database: Arc<str>,
+    /// End of the last operation before the gap.
+    pub from: Option<Timestamp>,
+    /// End of the first operation after the gap.
+    pub to: Option<Timestamp>,
+    /// How many, by record ids; `None` where those are not consecutive. Includes this program's own reads of
+    /// `system.profile`, a few a second at most.
+    pub documents: Option<u64>,
+    /// How many, estimated from the rate before the gap.
+    pub about: Option<u64>,
+}
 
 /// How far a collection was read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,8 +98,6 @@ pub(super) fn place_of(document: &RawDocument) -> (Option<i64>, Option<i64>) {
 
 #[cfg(test)]
 mod tests {
-    use sonar_core::Timestamp;
-
     use super::*;
 
     fn read(records: impl Iterator<Item = i64>) -> Position {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sonar_core::disk::DiskCounters;
 
-use super::small;
+use super::text::small;
 
 /// The most levels of devices made of devices.
 const MOST_LEVELS: usize = 16;

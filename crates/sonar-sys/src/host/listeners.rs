@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use super::Host;
+use super::process::Process;
 
 /// Which processes to search.
 #[derive(Copy, Clone, Debug)]
@@ -75,19 +75,18 @@ pub struct Incomplete {
 /// `TCP_LISTEN`, as `/proc/net/tcp` writes it.
 const STATE_LISTEN: &str = "0A";
 
-/// Searches every process of the host; one that ends meanwhile is left out. Fails only if processes cannot be listed.
-pub(super) fn find(host: &Host, search: ListenerSearch<'_>) -> io::Result<FoundListeners> {
-    fs::read_dir(host.path("proc"))?;
+/// The ports of these processes. One that ends meanwhile is left out.
+pub(super) fn find(processes: Vec<Process>, port_options: &[&str]) -> FoundListeners {
     let mut found = FoundListeners::default();
     let mut tables: HashMap<String, SocketTable> = HashMap::new();
-    for process in host.processes(search.names) {
+    for process in processes {
         let (pid, name, arguments, directory) =
             (process.pid, process.name.clone(), &process.arguments, process.folder());
         let inodes = match socket_inodes(&directory.join("fd")) {
             Ok(inodes) => inodes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
-                found.listeners.extend(ports_of(arguments, search.port_options).map(|port| Listener {
+                found.listeners.extend(ports_of(arguments, port_options).map(|port| Listener {
                     pid,
                     name: name.clone(),
                     address: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
@@ -118,7 +117,7 @@ pub(super) fn find(host: &Host, search: ListenerSearch<'_>) -> io::Result<FoundL
     }
     found.listeners.sort();
     found.listeners.dedup();
-    Ok(found)
+    found
 }
 
 /// Every TCP port on which any process listens, in all network namespaces that can be read. `proc_root` is `/proc`.
@@ -252,6 +251,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
+    use super::super::Host;
     use super::*;
 
     const SEARCH: ListenerSearch<'_> =
@@ -332,7 +332,7 @@ mod tests {
         open_sockets(&other, &[999]);
         fs::write(other.join("net/tcp"), table.concat()).unwrap();
 
-        let found = find(&Host::of_proc(&tree.0), SEARCH).unwrap();
+        let found = Host::of_proc(&tree.0).listeners(SEARCH).unwrap();
         assert_eq!(
             found.listeners,
             [
@@ -357,7 +357,7 @@ mod tests {
             // Root may read everything, so this stands for "cannot be listed": not a directory.
             fs::write(directory.join("fd"), "").unwrap();
         }
-        let found = find(&Host::of_proc(&tree.0), SEARCH).unwrap();
+        let found = Host::of_proc(&tree.0).listeners(SEARCH).unwrap();
         assert_eq!(
             found.listeners,
             [
@@ -379,11 +379,11 @@ mod tests {
             + &row("ééé:6989", "0A", 2)
             + &row("0100007F:16989", "0A", 3);
         fs::write(server.join("net/tcp"), lies).unwrap();
-        let found = find(&Host::of_proc(&tree.0), SEARCH).unwrap();
+        let found = Host::of_proc(&tree.0).listeners(SEARCH).unwrap();
         assert_eq!((found.listeners, found.incomplete), (vec![], vec![]));
         fs::remove_file(server.join("net/tcp")).unwrap();
         assert_eq!(
-            find(&Host::of_proc(&tree.0), SEARCH).unwrap().incomplete[0].reason.split(' ').next(),
+            Host::of_proc(&tree.0).listeners(SEARCH).unwrap().incomplete[0].reason.split(' ').next(),
             Some("net/tcp")
         );
     }
@@ -394,7 +394,7 @@ mod tests {
         let v6 = TcpListener::bind("[::1]:0").ok();
         let executable = std::env::current_exe().unwrap();
         let name = executable.file_name().unwrap().to_str().unwrap();
-        let found = find(&Host::live(), ListenerSearch { names: &[name], port_options: &[] }).unwrap();
+        let found = Host::live().listeners(ListenerSearch { names: &[name], port_options: &[] }).unwrap();
         let mine: Vec<_> =
             found.listeners.iter().filter(|l| l.pid == std::process::id()).map(|l| l.address).collect();
         assert!(mine.contains(&v4.local_addr().unwrap()), "{found:?}");

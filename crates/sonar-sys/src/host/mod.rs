@@ -11,23 +11,22 @@ pub mod listeners;
 pub mod mounts;
 pub mod namespace;
 pub mod process;
+mod processors;
 pub mod regular;
+mod text;
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rustix::param::clock_ticks_per_second;
 use sonar_core::disk::KernelBytes;
 
 use self::devices::{DeviceCounters, Devices};
 use self::listeners::{FoundListeners, ListenerSearch};
 use self::mounts::Mount;
 use self::process::{Process, Stat};
-
-/// The most bytes to read of a small file, or of a table with a line for each processor.
-const MOST_BYTES: u64 = 1 << 20;
+pub use self::processors::Processors;
+use self::text::small;
 
 /// Where `/proc` and `/sys` are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +156,8 @@ impl Host {
     /// # Errors
     /// Processes cannot be listed.
     pub fn listeners(&self, search: ListenerSearch<'_>) -> io::Result<FoundListeners> {
-        listeners::find(self, search)
+        fs::read_dir(&self.proc_root)?;
+        Ok(listeners::find(self.processes(search.names), search.port_options))
     }
 
     /// Every TCP port on which any process listens, in all network namespaces that can be read.
@@ -193,71 +193,12 @@ impl Host {
     }
 }
 
-/// Reads a small text file without its last line feed; `None` if it does not exist or cannot be read.
-pub fn small(path: &Path) -> Option<String> {
-    let mut text = Vec::new();
-    File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
-    Some(String::from_utf8_lossy(&text).trim_end_matches(['\n', '\0']).to_owned())
-}
-
-/// What all processors of a host have done since it started, from `/proc/stat` (proc_stat(5)). In steps of a clock tick
-/// (10 ms as a rule).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Processors {
-    /// Ticks: user, nice, system, idle, waiting for disks, interrupts, software interrupts, stolen. The time of guests
-    /// is in the first two.
-    ticks: [u64; 8],
-    /// How many there are.
-    pub count: u32,
-}
-
-impl Processors {
-    fn parse(stat: &str) -> Option<Self> {
-        let first = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-        let numbers: Vec<u64> = first.split_whitespace().map_while(|number| number.parse().ok()).collect();
-        // Older kernels have fewer; the first five are always there.
-        numbers.get(4)?;
-        let mut ticks = [0; 8];
-        ticks.iter_mut().zip(numbers).for_each(|(to, number)| *to = number);
-        let is_one = |line: &&str| {
-            line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        };
-        Some(Self { ticks, count: stat.lines().filter(is_one).count() as u32 })
-    }
-
-    /// Time that they were not idle, all together.
-    pub fn busy(&self) -> Duration {
-        let [user, nice, system, _, _, interrupts, softirq, stolen] = self.ticks;
-        let busy = [user, nice, system, interrupts, softirq, stolen];
-        duration(busy.into_iter().fold(0, u64::saturating_add))
-    }
-
-    /// Time in software interrupts, all together: where received packets are handled, and copied into rings.
-    pub fn softirq(&self) -> Duration {
-        duration(self.ticks[6])
-    }
-
-    /// All ticks, and those in which there was nothing to do.
-    pub fn all_and_idle_ticks(&self) -> (u64, u64) {
-        let all = self.ticks.into_iter().fold(0, u64::saturating_add);
-        (all, self.ticks[3].saturating_add(self.ticks[4]))
-    }
-}
-
-/// The length of so many clock ticks.
-fn duration(ticks: u64) -> Duration {
-    let per_second = clock_ticks_per_second();
-    Duration::new(ticks / per_second, ((ticks % per_second) * 1_000_000_000 / per_second) as u32)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::tree::TempTree;
-
-    fn ticks(count: u64) -> Duration {
-        Duration::from_nanos(count * 1_000_000_000 / clock_ticks_per_second())
-    }
 
     #[test]
     fn a_copy_is_read_in_its_folder_and_nowhere_else() {
@@ -282,16 +223,6 @@ mod tests {
         let only_proc = Host::of_proc(tree.0.join("proc"));
         assert_eq!(only_proc.name().as_deref(), Some("db1"));
         assert!(only_proc.choice("sys/kernel/mm/transparent_hugepage/enabled").is_none());
-    }
-
-    #[test]
-    fn processors_are_counted_and_guests_are_not_added_twice() {
-        let found =
-            Processors::parse("cpu  100 0 50 900 10 3 50 4 20 9\ncpu0 1 1\ncpu1 1 1\ncpufreq 1\n").unwrap();
-        assert_eq!((found.busy(), found.softirq(), found.count), (ticks(207), ticks(50), 2));
-        assert_eq!(found.all_and_idle_ticks(), (1_117, 910));
-        assert!(Processors::parse("cpu 1 2\n").is_none() && Processors::parse("intr 1\n").is_none());
-        assert!(Processors::parse(&format!("cpu {0} {0} {0} {0} {0}\n", u64::MAX)).is_some());
     }
 
     #[test]

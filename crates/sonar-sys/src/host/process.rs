@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{duration, small};
+use super::text::{duration, small};
 
 /// Most bytes of a file of `/proc` that are read.
 const MOST_BYTES: u64 = 1 << 20;

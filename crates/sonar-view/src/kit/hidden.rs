@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use sonar_core::{Class, Role};
 
-use crate::kit::Count;
+use crate::kit::{Count, scaled};
 
 /// Why an operation is left out of a view. Where several reasons apply the first one counts, except that role and
 /// class together are one reason, because it takes both switches to show the operation.
@@ -146,12 +146,12 @@ impl Hidden {
     pub fn line(&self, sample: u32, reader: HiddenContext) -> Option<String> {
         let mark = if sample > 1 { "~" } else { "" };
         let number = |count: u64| {
-            let scaled = crate::queries::scaled(count, sample);
+            let count = scaled(count, sample);
             // Exact as long as it is short.
-            if scaled < 1_000_000 {
-                format!("{mark}{scaled}")
+            if count < 1_000_000 {
+                format!("{mark}{count}")
             } else {
-                format!("{mark}{}", Count(scaled as f64))
+                format!("{mark}{}", Count(count as f64))
             }
         };
         let (mut reasons, is_one) = (Vec::new(), self.parts.len() == 1);
@@ -228,11 +228,8 @@ impl HiddenObject {
     pub(crate) fn parts(hidden: &Hidden, sample: u32) -> Vec<Self> {
         let part = |part: HiddenPart| Self {
             reason: part.reason.name(),
-            operations: crate::queries::scaled(part.operations(), sample),
-            classes: part
-                .classes()
-                .map(|(class, count)| (class.name(), crate::queries::scaled(count, sample)))
-                .collect(),
+            operations: scaled(part.operations(), sample),
+            classes: part.classes().map(|(class, count)| (class.name(), scaled(count, sample))).collect(),
             show_with: part.reason.switch(),
         };
         hidden.parts().into_iter().map(part).collect()

@@ -19,5 +19,6 @@ pub use hidden::{Hidden, HiddenContext, HiddenPart, Reason};
 pub use table::{Heading, Laid, TextTable};
 pub use units::{
     Brief, ByteSize, Bytes, Count, Grouped, Nanos, Percent, Ratio, UNKNOWN, mean_ns, or_unknown, plural,
+    scaled,
 };
 pub use zone::{Zone, ZonedTime};

@@ -170,6 +170,11 @@ pub fn mean_ns(latency: &sonar_core::Histogram) -> Option<f64> {
     (count > 0).then(|| latency.sum_ns() as f64 / count as f64)
 }
 
+/// `count` scaled up from a sample of one connection in `sample`.
+pub const fn scaled(count: u64, sample: u32) -> u64 {
+    count.saturating_mul(sample as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use sonar_core::{Identity, Row, Subject};
 
-use super::DigestView;
+use super::{DigestView, Indexes};
 
 /// Examined for each document returned, from which on a hint is given.
 pub const MIN_RATIO: f64 = 10.0;
@@ -41,10 +41,6 @@ pub struct Suggestion<'a> {
     /// Their share of the time of all operations, 0 to 1.
     pub share: f64,
 }
-
-/// Indexes that exist, by namespace: fields and directions of each. A namespace that is not in it is not
-/// known.
-pub type Indexes = HashMap<String, Vec<Vec<(String, i8)>>>;
 
 /// Each index that would serve rows of `view` which take at least [`MIN_SHARE`] of the time, once; the one whose
 /// rows take the most time first. Rows behind the limit count too.

@@ -9,7 +9,7 @@ pub mod saved;
 mod text;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub use csv::csv;
 pub use json::json;
@@ -181,6 +181,10 @@ impl SourceSummary {
     }
 }
 
+/// Indexes that exist, by namespace: fields and directions of each. A namespace that is not in it is not
+/// known.
+pub type Indexes = HashMap<String, Vec<Vec<(String, i8)>>>;
+
 /// A digest, ready to be written.
 pub struct DigestView<'a> {
     /// The digest.
@@ -196,7 +200,7 @@ pub struct DigestView<'a> {
     /// What a log tells beside operations.
     pub notices: Option<&'a Notices>,
     /// Indexes that exist, where a server was asked; no index is hinted at where one of them serves.
-    pub indexes: Option<&'a hint::Indexes>,
+    pub indexes: Option<&'a Indexes>,
     /// Which text of a shape.
     pub form: Form,
     /// In which zone times are shown.
@@ -223,13 +227,7 @@ pub struct DigestView<'a> {
 
 impl<'a> DigestView<'a> {
     /// Chooses and sorts rows.
-    pub fn new(
-        digest: &'a Digest,
-        source: Source,
-        reading: Option<&'a Reading>,
-        notices: Option<&'a Notices>,
-        wanted: &ViewOptions,
-    ) -> Self {
+    pub fn new(digest: &'a Digest, source: Source, wanted: &ViewOptions) -> Self {
         let needle = wanted.filter.to_lowercase();
         let mut rows: Vec<_> = digest
             .rows()
@@ -254,13 +252,13 @@ impl<'a> DigestView<'a> {
             digest,
             source,
             summaries: &[],
-            reading,
+            reading: None,
             coverage: None,
-            notices,
+            notices: None,
             indexes: None,
             form: wanted.form,
             zone: wanted.zone.clone(),
-            notes: reading.into_iter().flat_map(notes).collect(),
+            notes: Vec::new(),
             sources: Vec::new(),
             host: None,
             filter: wanted.filter.clone(),
@@ -270,6 +268,13 @@ impl<'a> DigestView<'a> {
             matching,
             rows_total,
         }
+    }
+
+    /// With what was read and what was not, and the notes about that.
+    pub fn with_reading(mut self, reading: Option<&'a Reading>) -> Self {
+        self.reading = reading;
+        self.notes.extend(reading.into_iter().flat_map(notes));
+        self
     }
 
     /// All operations that the rows do not show, not scaled.

@@ -4,9 +4,8 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use crate::kit::escape;
-use crate::queries::Grouping;
-use crate::queries::{ReportKey, ReportRow, WindowReport, scaled};
+use crate::kit::{escape, scaled};
+use crate::queries::{Grouping, ReportKey, ReportRow, WindowReport};
 
 /// The fields that name a row, by grouping.
 const fn key_fields(by: Grouping) -> &'static [&'static str] {
@@ -93,7 +92,7 @@ pub fn rows(
         line.figure(Some(report.sample));
         key(&mut line, row, report);
         figures(&mut line, row, report.sample);
-        let sum = |stats: &crate::queries::report::Stats<'_>| stats.figures.latency.sum_ns() as f64;
+        let sum = |stats: &crate::queries::Stats<'_>| stats.figures.latency.sum_ns() as f64;
         line.figure(Some(format!("{:.6}", sum(&row.stats) / sum(&report.totals).max(1.0))));
         line.figure(row.against.map(|against| against.status.name()));
         line.write(&mut out)?;

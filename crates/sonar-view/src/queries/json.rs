@@ -9,8 +9,8 @@ use sonar_core::figures::Share;
 use sonar_core::{Application, CommandType, Coverage};
 
 use crate::kit::json::{name, write_object};
-use crate::kit::{Hidden, HiddenObject, mean_ns};
-use crate::queries::{Grouping, ReportKey, ReportRow, Silence, Stats, WindowReport, scaled};
+use crate::kit::{Hidden, HiddenObject, mean_ns, scaled};
+use crate::queries::{Grouping, ReportKey, ReportRow, Silence, Stats, WindowReport};
 
 /// Version of the schema: it grows when a field changes its meaning or goes, not when one is added.
 pub const SCHEMA: u32 = 1;

@@ -6,16 +6,19 @@
 pub mod column;
 pub mod csv;
 pub mod each;
+mod grouping;
 pub mod json;
+pub mod layout;
 pub mod live;
 mod report;
+mod row;
 mod selection;
 mod silence;
 pub mod text;
 
 pub use column::{Column, Sort};
-pub use report::{
-    Callers, Differing, InFlightRow, Quantiles, Rates, ReportKey, ReportRow, Stats, WindowReport, scaled,
-};
-pub use selection::{ClassSet, Form, Grouping, NamespaceFilter, Selection};
+pub use grouping::{Form, Grouping};
+pub use report::{Differing, WindowReport};
+pub use row::{Callers, InFlightRow, Quantiles, Rates, ReportKey, ReportRow, Stats};
+pub use selection::{ClassSet, NamespaceFilter, Selection};
 pub use silence::{CapturedNetwork, PacketOrigin, Silence};

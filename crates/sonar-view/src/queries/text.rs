@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{CommandType, Coverage, Timestamp};
 
-use crate::kit::{Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, wrap};
+use crate::kit::{Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, scaled, wrap};
 use crate::queries::WindowReport;
-use crate::queries::column::{self, Column, Placed, place, push_cell};
+use crate::queries::column::Column;
+use crate::queries::layout::{self, Placed, place, push_cell};
 
 /// Writes one interval: a line of totals, the rows, what is not shown, and what was lost. `width` is that
 /// of the terminal; `None` leaves the last column as long as it is.
@@ -58,14 +59,9 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
         ("unacknowledged", figures.unacknowledged),
         ("outcome not known", figures.outcome_unknown),
     ];
-    write!(
-        out,
-        "  {}{} operations",
-        report.mark(),
-        crate::queries::report::scaled(figures.calls, report.sample)
-    )?;
+    write!(out, "  {}{} operations", report.mark(), scaled(figures.calls, report.sample))?;
     for (name, count) in ends.into_iter().filter(|(_, count)| *count > 0) {
-        write!(out, ", {}{} {name}", report.mark(), crate::queries::report::scaled(count, report.sample))?;
+        write!(out, ", {}{} {name}", report.mark(), scaled(count, report.sample))?;
     }
     writeln!(out)?;
     if report.sample > 1 {
@@ -181,7 +177,7 @@ fn rows(
             last.width = usize::MAX;
         }
     }
-    let heading = placed.iter().map(|placed| column::title(placed.column, report)).collect();
+    let heading = placed.iter().map(|placed| layout::title(placed.column, report)).collect();
     for cells in std::iter::once(&heading).chain(&cells) {
         let mut line = String::new();
         for (placed, cell) in placed.iter().zip(cells) {

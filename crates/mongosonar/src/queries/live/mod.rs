@@ -204,7 +204,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
     }
     let interval = args.interval.unwrap_or(Duration::from_secs(1));
     let interval_ns = interval.as_nanos() as u64;
-    let settings = super::window_settings(args);
+    let settings = args.window_settings();
     let shared = Arc::new(Shared::default());
     let origin = listened.origin(&on, &Host::live());
     let mut output = QueriesOutput::new(args, selection, origin.clone())?;
@@ -313,7 +313,7 @@ pub fn run(args: &QueriesArgs, selection: &Selection) -> Result<u8> {
 /// Whether to show the live view rather than a text for each interval.
 pub fn on_screen(args: &QueriesArgs) -> bool {
     !args.each
-        && !super::digest(args)
+        && !args.makes_digest()
         && !args.json
         && !args.csv
         && std::io::stdout().is_terminal()

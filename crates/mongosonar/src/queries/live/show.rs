@@ -108,7 +108,7 @@ impl WindowFeed {
             selection: selection.clone(),
             source: source.to_owned(),
             origin,
-            split_by_order: crate::queries::window_settings(args).split_by_order,
+            split_by_order: args.window_settings().split_by_order,
             color,
             ..Default::default()
         });

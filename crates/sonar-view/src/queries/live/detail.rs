@@ -7,9 +7,9 @@ use sonar_core::figures::{Figures, Share};
 use sonar_core::histogram::{Histogram, upper_bound_ns};
 use sonar_core::row::MAX_ORDERED_IDS;
 
-use super::draw::{Palette, span, window_of};
-use super::history::{HistoryPoint, POINTS};
-use super::{App, History};
+use super::App;
+use super::history::{History, HistoryPoint, POINTS};
+use super::palette::Palette;
 use crate::kit::{Count, Nanos, escape, fit, or_unknown, push_padded, sparkline, width, wrap};
 use crate::queries::{Callers, NamespaceFilter, ReportKey, ReportRow, Selection, WindowReport};
 
@@ -18,13 +18,8 @@ const MAX_BARS: usize = 14;
 /// The most applications, clients, error codes shown.
 const MAX_LISTED: usize = 10;
 
-pub(super) fn lines<'a>(
-    app: &App,
-    shown: Option<&Window>,
-    identity: u64,
-    columns: usize,
-    palette: Palette,
-) -> Vec<Line<'a>> {
+pub(super) fn lines<'a>(app: &App, shown: Option<&Window>, identity: u64, columns: usize) -> Vec<Line<'a>> {
+    let palette = Palette::new(app.settings.color);
     // The row stays open whatever the filters say.
     let selection = Selection {
         text: String::new(),
@@ -38,14 +33,14 @@ pub(super) fn lines<'a>(
             palette.dim,
         )]
     };
-    let Some((window, in_shown)) = window_of(app, shown, &selection, identity) else { return gone() };
+    let Some((window, in_shown)) = app.window_of(shown, &selection, identity) else { return gone() };
     let report = WindowReport::new(window, &selection);
     let Some(row) = report.rows.iter().find(|row| row.identity == identity) else { return gone() };
 
     let mut lines = vec![title(row, palette)];
     let span =
-        if in_shown { span(app, report.elapsed_ns) } else { "silent now; figures since start".to_string() };
-    lines.extend(figures(row, &report, &span, columns, palette));
+        if in_shown { app.span(report.elapsed_ns) } else { "silent now; figures since start".to_string() };
+    lines.extend(fill(&span, figures(row, &report), columns, palette));
     lines.extend(texts(row, columns, palette));
     let history = app.paused.as_ref().unwrap_or(&app.history);
     lines.push(Line::default());
@@ -86,14 +81,8 @@ fn title<'a>(row: &ReportRow<'_>, palette: Palette) -> Line<'a> {
     ])
 }
 
-/// Figures with their names, as many in a line as fit.
-fn figures<'a>(
-    row: &ReportRow<'_>,
-    report: &WindowReport<'_>,
-    span: &str,
-    columns: usize,
-    palette: Palette,
-) -> Vec<Line<'a>> {
+/// The figures of a row, with their names.
+fn figures(row: &ReportRow<'_>, report: &WindowReport<'_>) -> Vec<(&'static str, String)> {
     let (stats, mark) = (&row.stats, report.mark());
     let (rates, figures) = (stats.rates, &stats.figures);
     let marked = |value: f64| format!("{mark}{}", Count(value));
@@ -137,9 +126,19 @@ fn figures<'a>(
             }
         }
     }
+    pairs
+}
+
+/// Figures of a span with their names, as many in a line as fit.
+fn fill<'a>(
+    span: &str,
+    figures: Vec<(&'static str, String)>,
+    columns: usize,
+    palette: Palette,
+) -> Vec<Line<'a>> {
     let mut lines = vec![];
     let mut line = vec![Span::styled(format!(" {span}:"), palette.dim)];
-    for (name, value) in pairs {
+    for (name, value) in figures {
         let used: usize = line.iter().map(Span::width).sum();
         if used + name.len() + width(&value) + 3 > columns && line.len() > 1 {
             lines.push(Line::from(std::mem::take(&mut line)));

@@ -3,65 +3,17 @@
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
-use sonar_core::Window;
 use sonar_core::baseline::BaselineStatus;
 use sonar_core::time::NS_PER_S;
 
+use super::palette::Palette;
 use super::{App, Page, RowFilter, detail};
 use crate::kit::{Brief, Count, HiddenContext, Nanos, escape, fit, or_unknown, width, wrap};
-use crate::queries::column::{self, Column, Placed, place, push_cell};
-use crate::queries::{NamespaceFilter, Selection, WindowReport, text};
-
-/// The few styles that are used; without colours they differ by weight alone.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Palette {
-    pub(super) plain: Style,
-    pub(super) dim: Style,
-    pub(super) strong: Style,
-    pub(super) accent: Style,
-    pub(super) good: Style,
-    pub(super) warning: Style,
-    pub(super) bad: Style,
-    pub(super) heading: Style,
-    pub(super) sorted: Style,
-    pub(super) cursor: Style,
-}
-
-impl Palette {
-    pub(super) fn new(color: bool) -> Self {
-        let plain = Style::new();
-        let strong = plain.add_modifier(Modifier::BOLD);
-        let heading = plain.add_modifier(Modifier::REVERSED);
-        let without = Self {
-            plain,
-            dim: plain,
-            strong,
-            accent: strong,
-            good: plain,
-            warning: strong,
-            bad: strong.add_modifier(Modifier::REVERSED),
-            heading,
-            sorted: heading.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            cursor: heading,
-        };
-        if !color {
-            return without;
-        }
-        Self {
-            dim: plain.fg(Color::Gray).add_modifier(Modifier::DIM),
-            accent: plain.fg(Color::Cyan),
-            good: plain.fg(Color::Green),
-            warning: plain.fg(Color::Yellow),
-            bad: plain.fg(Color::LightRed).add_modifier(Modifier::BOLD),
-            heading: plain.fg(Color::Gray).bg(Color::DarkGray),
-            sorted: plain.fg(Color::White).bg(Color::DarkGray).add_modifier(Modifier::BOLD),
-            cursor: plain.fg(Color::White).bg(Color::Blue),
-            ..without
-        }
-    }
-}
+use crate::queries::column::Column;
+use crate::queries::layout::{self, Placed, place, push_cell};
+use crate::queries::{NamespaceFilter, ReportRow, Selection, WindowReport, text};
 
 /// Puts a line on the screen, cut at the right edge; nothing is drawn outside of `area`.
 pub(super) fn put(buffer: &mut Buffer, area: Rect, row: usize, line: &Line<'_>) {
@@ -71,7 +23,14 @@ pub(super) fn put(buffer: &mut Buffer, area: Rect, row: usize, line: &Line<'_>) 
     }
 }
 
-pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
+impl App {
+    /// Draws the view, at any size.
+    pub fn draw(&mut self, frame: &mut Frame<'_>) {
+        draw(self, frame);
+    }
+}
+
+fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let area = frame.area();
     if area.width == 0 || area.height == 0 {
         return;
@@ -119,9 +78,10 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let below = lines.len() as u16;
     let body =
         Rect { y: area.y + below, height: area.height.saturating_sub(below + footer.len() as u16), ..area };
+    app.page_height = usize::from(body.height);
     match app.page {
         Page::Rows => match &report {
-            Some(report) => rows(app, report, buffer, body, palette),
+            Some(report) => rows(app, report, buffer, body),
             None => put(
                 buffer,
                 body,
@@ -130,10 +90,12 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
             ),
         },
         Page::Detail { identity, scroll } => {
-            let lines = detail::lines(app, window.as_ref(), identity, usize::from(area.width), palette);
-            page(app, &lines, scroll, buffer, body);
+            let lines = detail::lines(app, window.as_ref(), identity, columns);
+            page(app, &lines, scroll, |row, line| put(buffer, body, row, line));
         }
-        Page::Help { scroll } => page(app, &help(usize::from(area.width), palette), scroll, buffer, body),
+        Page::Help { scroll } => {
+            page(app, &help(columns, palette), scroll, |row, line| put(buffer, body, row, line))
+        }
     }
     let first = height - footer.len();
     footer.iter().enumerate().for_each(|(at, line)| put(buffer, area, first + at, line));
@@ -145,12 +107,11 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     }
 }
 
-fn page(app: &mut App, lines: &[Line<'_>], scroll: usize, buffer: &mut Buffer, body: Rect) {
-    app.page_height = usize::from(body.height);
+fn page(app: &mut App, lines: &[Line<'_>], scroll: usize, mut put: impl FnMut(usize, &Line<'_>)) {
     app.page_lines = lines.len();
     let first = scroll.min(lines.len().saturating_sub(app.page_height));
     for (row, line) in lines.iter().skip(first).take(app.page_height).enumerate() {
-        put(buffer, body, row, line);
+        put(row, line);
     }
 }
 
@@ -218,31 +179,25 @@ fn title<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, palet
     ])
 }
 
-/// A figure and what it is.
-fn figure<'a>(before: &str, value: String, after: &str, style: Style, palette: Palette) -> [Span<'a>; 3] {
-    [
-        Span::styled(format!(" {before}"), palette.dim),
-        Span::styled(value, style),
-        Span::styled(format!("{after} "), palette.dim),
-    ]
-}
-
 fn totals<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Palette) -> Line<'a> {
     let Some(report) = report else { return Line::default() };
     let (rates, mark, strong) = (report.totals.rates, report.mark(), palette.strong);
     let shown = |ns: Option<u64>| or_unknown(ns.map(Nanos));
     let marked = |value: f64| format!("{mark}{}", Count(value));
     let errors = if rates.errors > 0.0 { palette.bad } else { strong };
+    let figure = |before: &str, value: String, after: &str, style: Style| {
+        palette.figure(before, Span::styled(value, style), after)
+    };
     whole(
         [
-            figure("", marked(rates.calls), " queries per second", strong, palette),
-            figure("load ", marked(rates.load), "", strong, palette),
-            figure("errors ", marked(rates.errors), "/s", errors, palette),
-            figure("p50 ", shown(report.totals.quantiles.p50), "", strong, palette),
-            figure("p99 ", shown(report.totals.quantiles.p99), "", strong, palette),
-            figure("p99.9 ", shown(report.totals.quantiles.p999), "", strong, palette),
-            figure("in ", marked(rates.request_bytes), "B/s", strong, palette),
-            figure("out ", marked(rates.response_bytes), "B/s", strong, palette),
+            figure("", marked(rates.calls), " queries per second", strong),
+            figure("load ", marked(rates.load), "", strong),
+            figure("errors ", marked(rates.errors), "/s", errors),
+            figure("p50 ", shown(report.totals.quantiles.p50), "", strong),
+            figure("p99 ", shown(report.totals.quantiles.p99), "", strong),
+            figure("p99.9 ", shown(report.totals.quantiles.p999), "", strong),
+            figure("in ", marked(rates.request_bytes), "B/s", strong),
+            figure("out ", marked(rates.response_bytes), "B/s", strong),
         ],
         columns,
     )
@@ -253,7 +208,8 @@ fn types<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Palette
     let Some(report) = report else { return Line::default() };
     let (rates, mark) = (text::type_rates(report), report.mark());
     let wide = rates.iter().map(|(name, rate)| {
-        figure(&format!("{name} "), format!("{mark}{}", Count(*rate)), "/s", palette.strong, palette)
+        let rate = Span::styled(format!("{mark}{}", Count(*rate)), palette.strong);
+        palette.figure(&format!("{name} "), rate, "/s")
     });
     // With the unit once, one space between figures and, if it is still too long, fewer digits.
     let narrow = |before: String, number: &dyn Fn(f64) -> String| {
@@ -309,7 +265,7 @@ fn in_flight<'a>(report: Option<&WindowReport<'_>>, columns: usize, palette: Pal
         waiting.shape.namespace(),
         report.selection.form.of(&waiting.shape)
     );
-    let mut spans = figure("in flight ", count, ",", palette.strong, palette).to_vec();
+    let mut spans = palette.figure("in flight ", Span::styled(count, palette.strong), ",").to_vec();
     spans.extend([
         Span::styled("oldest ", palette.dim),
         Span::styled(Nanos(waiting.oldest_ns).to_string(), style),
@@ -343,15 +299,6 @@ fn coverage<'a>(app: &App, report: Option<&WindowReport<'_>>, columns: usize, pa
     Line::from(spans)
 }
 
-/// How far back the rows look.
-pub(super) fn span(app: &App, elapsed_ns: u64) -> String {
-    if app.since_start {
-        "since start".to_string()
-    } else {
-        format!("last {:.0} s", elapsed_ns as f64 / NS_PER_S as f64)
-    }
-}
-
 fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, palette: Palette) -> Line<'a> {
     if let Some(prompt) = &app.prompt {
         let what = match prompt.what {
@@ -369,13 +316,11 @@ fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, palette: Palette) -> 
     let mut parts = vec![format!("by {}", by.name()), classes.label()];
     parts.extend(role.map(|role| role.name().to_string()));
     if let Some(report) = report {
-        parts.push(span(app, report.elapsed_ns));
+        parts.push(app.span(report.elapsed_ns));
         parts.push(format!("{} rows", report.rows_total));
         if report.selection.baseline.is_some() {
             let count = |since| {
-                let is = |row: &&crate::queries::report::ReportRow<'_>| {
-                    row.against.is_some_and(|one| one.status == since)
-                };
+                let is = |row: &&ReportRow<'_>| row.against.is_some_and(|one| one.status == since);
                 report.rows.iter().filter(is).count()
             };
             parts.push(format!(
@@ -404,14 +349,15 @@ fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, palette: Palette) -> 
     Line::from(spans)
 }
 
-fn rows(app: &mut App, report: &WindowReport<'_>, buffer: &mut Buffer, body: Rect, palette: Palette) {
+fn rows(app: &mut App, report: &WindowReport<'_>, buffer: &mut Buffer, body: Rect) {
+    let palette = Palette::new(app.settings.color);
     let columns = usize::from(body.width);
     let sort = report.selection.sort;
     let placed = place(report, Some(columns));
     let heading = placed.iter().enumerate().flat_map(|(at, placed)| {
         let style = if placed.column == sort.column { palette.sorted } else { palette.heading };
         let mut cell = String::new();
-        push_cell(&mut cell, *placed, &column::title(placed.column, report));
+        push_cell(&mut cell, *placed, &layout::title(placed.column, report));
         [Span::styled(if at == 0 { "" } else { " " }, palette.heading), Span::styled(cell, style)]
     });
     put(buffer, body, 0, &Line::from(heading.collect::<Vec<_>>()));
@@ -440,7 +386,7 @@ fn rows(app: &mut App, report: &WindowReport<'_>, buffer: &mut Buffer, body: Rec
     }
 }
 
-fn style_of(placed: Placed, row: &crate::queries::report::ReportRow<'_>, palette: Palette) -> Style {
+fn style_of(placed: Placed, row: &ReportRow<'_>, palette: Palette) -> Style {
     match placed.column {
         Column::Errors if row.stats.figures.error_count() > 0 => palette.bad,
         Column::Oldest if row.stats.in_flight.and_then(|w| w.oldest_ns).is_some_and(|ns| ns >= NS_PER_S) => {
@@ -545,20 +491,4 @@ fn help<'a>(columns: usize, palette: Palette) -> Vec<Line<'a>> {
         palette.dim,
     ));
     lines
-}
-
-/// The window that has the row, and whether it is the shown one.
-pub(super) fn window_of<'a>(
-    app: &'a App,
-    shown: Option<&'a Window>,
-    selection: &Selection,
-    identity: u64,
-) -> Option<(&'a Window, bool)> {
-    let has = |window: &Window| {
-        WindowReport::new(window, selection).rows.iter().any(|row| row.identity == identity)
-    };
-    match shown {
-        Some(window) if has(window) => Some((window, true)),
-        _ => app.total.as_ref().filter(|total| has(total)).map(|total| (total, false)),
-    }
 }

@@ -7,19 +7,20 @@ pub mod clipboard;
 mod detail;
 mod draw;
 mod history;
+mod palette;
 mod screen;
 
 use std::collections::VecDeque;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::Frame;
 use sonar_core::Window;
 use sonar_core::time::NS_PER_S;
 
 pub use draw::KEYS;
 pub use screen::{Screen, restore as restore_terminal};
 
-use crate::queries::column::{Sort, sortable};
+use crate::queries::column::Sort;
+use crate::queries::layout::sortable;
 use crate::queries::{ClassSet, Grouping, NamespaceFilter, PacketOrigin, ReportKey, Selection, WindowReport};
 use history::History;
 
@@ -241,14 +242,34 @@ impl App {
         if self.since_start { self.total.as_ref() } else { self.recent.as_ref() }
     }
 
+    /// How far back the rows look.
+    fn span(&self, elapsed_ns: u64) -> String {
+        if self.since_start {
+            "since start".to_string()
+        } else {
+            format!("last {:.0} s", elapsed_ns as f64 / NS_PER_S as f64)
+        }
+    }
+
+    /// The window that has the row, and whether it is the shown one.
+    fn window_of<'a>(
+        &'a self,
+        shown: Option<&'a Window>,
+        selection: &Selection,
+        identity: u64,
+    ) -> Option<(&'a Window, bool)> {
+        let has = |window: &Window| {
+            WindowReport::new(window, selection).rows.iter().any(|row| row.identity == identity)
+        };
+        match shown {
+            Some(window) if has(window) => Some((window, true)),
+            _ => self.total.as_ref().filter(|total| has(total)).map(|total| (total, false)),
+        }
+    }
+
     /// What is shown at the moment, after all keys.
     pub fn selection(&self) -> &Selection {
         &self.selection
-    }
-
-    /// Draws the view, at any size.
-    pub fn draw(&mut self, frame: &mut Frame<'_>) {
-        draw::draw(self, frame);
     }
 
     /// Handles a key.
@@ -452,7 +473,7 @@ impl App {
     /// What names a row, and what kind of name it is.
     fn name_of(&self, identity: u64) -> Option<(&'static str, String)> {
         let selection = Selection { text: String::new(), limit: None, ..self.selection.clone() };
-        let (window, _) = draw::window_of(self, self.shown_window(), &selection, identity)?;
+        let (window, _) = self.window_of(self.shown_window(), &selection, identity)?;
         let report = WindowReport::new(window, &selection);
         let row = report.rows.iter().find(|row| row.identity == identity)?;
         Some(match &row.key {

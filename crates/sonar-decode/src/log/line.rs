@@ -1,0 +1,211 @@
+//! What a line of a log says, whatever its format.
+
+use sonar_core::notices::{MAX_MESSAGE, Message, Severity};
+use sonar_core::{Application, Timestamp};
+
+use super::parts::OutputStream;
+
+/// An end of the time that is asked for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// A point in time.
+    At(Timestamp),
+    /// What the log's own clock shows, in milliseconds since it showed 1970-01-01T00:00:00.
+    Clock(i64),
+}
+
+impl Bound {
+    /// Whether a line comes before it.
+    pub(super) fn is_after(self, head: &LineHead<'_>) -> bool {
+        match self {
+            Self::At(at) => head.at < at,
+            Self::Clock(ms) => {
+                let utc_ms = i64::try_from(head.at.unix_ns() / 1_000_000).unwrap_or(i64::MAX);
+                utc_ms.saturating_add(i64::from(head.offset.unwrap_or(0)) * 60_000) < ms
+            }
+        }
+    }
+}
+
+/// What is asked of a log.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct LogSettings {
+    /// Lines before this are skipped.
+    pub from: Option<Bound>,
+    /// Lines at this time or later are skipped.
+    pub to: Option<Bound>,
+    /// Milliseconds since the Unix epoch: dates without a year lie before a day after this.
+    pub reference_ms: i64,
+}
+
+/// What a line is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum LineKind {
+    /// It describes an operation.
+    Operation,
+    /// It describes something else that is shown: a [`LogEvent`].
+    Event,
+    /// It is about something that is not shown.
+    #[default]
+    Other,
+    /// It is outside of the time asked for.
+    Outside,
+    /// It is empty.
+    Empty,
+    /// It is not a line of a MongoDB log of any version.
+    Unknown,
+    /// It looks like a line of a MongoDB log but cannot be parsed.
+    Malformed,
+    /// It is longer than is read.
+    TooLong,
+    /// `{` alone: what follows is an object over several lines, as `jq` writes it.
+    ObjectBegin,
+}
+
+/// What a line says that describes no operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LogEvent {
+    /// A connection was accepted; how many were open then.
+    Accepted(Option<u64>),
+    /// The connection of this line ended.
+    Ended,
+    /// The client of this line's connection identified itself.
+    Client(Application),
+    /// A server started.
+    Started {
+        /// Its process id.
+        pid: Option<u32>,
+        /// Its port.
+        port: Option<u16>,
+        /// The name of its machine; empty where the line does not say.
+        host: Box<str>,
+    },
+    /// A server stated its version.
+    Version {
+        /// The version.
+        version: Box<str>,
+        /// It is starting: it has no connections yet.
+        is_startup: bool,
+    },
+    /// An operation that has not ended is slow.
+    InProgress,
+    /// An error or a warning.
+    Message(Message),
+}
+
+/// One line as it reads by itself. An operation that it describes is a [`ParsedEntry`] beside it.
+#[derive(Clone, Debug, Default)]
+pub struct ParsedLine {
+    /// What it is.
+    pub kind: LineKind,
+    /// Its time; `None` where it has none.
+    pub(super) at: Option<Timestamp>,
+    /// Minutes east of UTC that its time is written with.
+    pub(super) offset: Option<i16>,
+    /// A number for the thread of the server that wrote it.
+    pub(super) thread: u64,
+    /// The number of the connection that this thread serves, if it serves one.
+    pub(super) connection: Option<u64>,
+    /// It was inside a line of another program.
+    pub(super) is_unwrapped: bool,
+    /// The event that it describes.
+    pub(super) event: Option<Box<LogEvent>>,
+    /// What a container runtime wrote in this line, which may be a part of a line of the server.
+    pub(super) part: Option<Box<LinePart>>,
+}
+
+impl ParsedLine {
+    /// The line describes this event.
+    pub(super) fn with(&mut self, event: LogEvent) -> LineKind {
+        self.event = Some(Box::new(event));
+        LineKind::Event
+    }
+}
+
+/// A part of a line, or all of it.
+#[derive(Clone, Debug)]
+pub(super) struct LinePart {
+    pub stream: OutputStream,
+    pub is_last: bool,
+    pub text: Vec<u8>,
+}
+
+/// What stands before the message of a line.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct LineHead<'a> {
+    pub at: Timestamp,
+    pub severity: u8,
+    pub component: &'a [u8],
+    pub context: &'a [u8],
+    /// Minutes east of UTC that its time is written with.
+    pub offset: Option<i16>,
+}
+
+impl LineHead<'_> {
+    /// The event of a server that states its version.
+    pub fn version(&self, version: &[u8]) -> LogEvent {
+        let version = String::from_utf8_lossy(&version[..version.len().min(64)]).into();
+        let is_startup =
+            matches!(self.context, b"initandlisten" | b"main" | b"mongosMain" | b"thread1" | b"-");
+        LogEvent::Version { version, is_startup }
+    }
+
+    /// An error or warning, if the line is one.
+    pub fn message(&self, id: Option<u32>, text: &[u8]) -> Option<LogEvent> {
+        let severity = Severity::of(self.severity)?;
+        // Since 4.4 a message is constant, and its variable parts are attributes.
+        let text = if id.is_some_and(|id| id != 0) { lossy(text) } else { masked(text) };
+        Some(LogEvent::Message(Message {
+            severity,
+            component: lossy(self.component).into(),
+            id,
+            text: text.chars().take(MAX_MESSAGE).collect::<String>().into(),
+        }))
+    }
+}
+
+/// A number in decimal, all of `bytes`.
+pub(super) fn decimal(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 19 || !bytes.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(bytes.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
+}
+
+pub(super) fn timestamp(ms: i64) -> Timestamp {
+    Timestamp::from_unix_ns((ms.max(0) as u64).saturating_mul(1_000_000))
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MAX_MESSAGE)]).into_owned()
+}
+
+/// A message without its variable parts: numbers, addresses, and everything from the first quoted text or document
+/// on. Nothing behind these is provably the server's own text.
+fn masked(text: &[u8]) -> String {
+    let text = lossy(text);
+    let mut out = String::with_capacity(text.len().min(MAX_MESSAGE));
+    for c in text.chars() {
+        let begins_value = match c {
+            '"' | '{' | '`' => true,
+            // `doesn't` is no quote.
+            '\'' | '/' => !out.ends_with(char::is_alphanumeric),
+            _ => false,
+        };
+        if begins_value {
+            out.push('#');
+            break;
+        }
+        if c.is_ascii_digit() {
+            if !out.ends_with('#') {
+                out.push('#');
+            }
+        } else {
+            out.push(c);
+        }
+        if out.len() > MAX_MESSAGE {
+            break;
+        }
+    }
+    out.trim().to_owned()
+}

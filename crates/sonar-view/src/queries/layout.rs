@@ -1,0 +1,167 @@
+//! Which columns fit, and what is in their cells.
+
+use sonar_core::baseline::{BaselineResult, BaselineStatus};
+
+use super::column::Column;
+use super::grouping::Grouping;
+use super::report::{Differing, WindowReport};
+use super::row::ReportRow;
+use super::selection::Selection;
+use crate::kit::{self, Count, Nanos, UNKNOWN, or_unknown, scaled};
+
+impl Column {
+    /// The cell of a row, not escaped and not cut.
+    pub fn cell(self, row: &ReportRow<'_>, report: &WindowReport<'_>) -> String {
+        let stats = &row.stats;
+        match self {
+            Self::Count => Count(scaled(stats.figures.calls, report.sample) as f64).to_string(),
+            Self::Calls => Count(stats.rates.calls).to_string(),
+            Self::Load => Count(stats.rates.load).to_string(),
+            Self::P50 => or_unknown(stats.quantiles.p50.map(Nanos)),
+            Self::P95 => or_unknown(stats.quantiles.p95.map(Nanos)),
+            Self::P99 => or_unknown(stats.quantiles.p99.map(Nanos)),
+            Self::P999 => or_unknown(stats.quantiles.p999.map(Nanos)),
+            Self::Max => or_unknown(stats.quantiles.max.map(Nanos)),
+            Self::In => Count(stats.rates.request_bytes).to_string(),
+            Self::Out => Count(stats.rates.response_bytes).to_string(),
+            Self::Docs => or_unknown(stats.rates.docs_per_call().map(Count)),
+            Self::Errors => Count(stats.figures.error_count() as f64 * f64::from(report.sample)).to_string(),
+            Self::InFlight => {
+                or_unknown(stats.in_flight.map(|w| Count(w.count as f64 * f64::from(report.sample))))
+            }
+            Self::Oldest => or_unknown(stats.in_flight.and_then(|waiting| waiting.oldest_ns).map(Nanos)),
+            Self::Since => since(row.against.as_ref()),
+            _ => self.label(row, report.selection.form),
+        }
+    }
+
+    /// Columns that a name has at least and at most; between them it is as wide as its widest cell.
+    /// `None` for figures, and for names of any length.
+    const fn bounds(self) -> Option<(usize, usize)> {
+        match self {
+            Self::Server => Some((14, 28)),
+            Self::Command => Some((7, 16)),
+            Self::Namespace => Some((9, 40)),
+            _ => None,
+        }
+    }
+}
+
+/// How a row compares with the baseline, in a word.
+fn since(against: Option<&BaselineResult>) -> String {
+    let Some(against) = against else { return UNKNOWN.to_string() };
+    match (against.status, against.shift) {
+        (BaselineStatus::New, _) => "new".to_string(),
+        (BaselineStatus::Slower, Some(shift)) => format!("slower ×{}", Count(shift.factor())),
+        (BaselineStatus::Slower, None) => "slower".to_string(),
+        (BaselineStatus::Same, _) => "same".to_string(),
+        (BaselineStatus::Known, _) => UNKNOWN.to_string(),
+    }
+}
+
+/// A column and how many terminal columns it has.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// Which.
+    pub column: Column,
+    /// How wide; `usize::MAX` for the last one when the width is not bounded.
+    pub width: usize,
+}
+
+/// Rows that are measured to find how wide names are.
+const ROWS_MEASURED: usize = 500;
+
+/// The columns of a grouping, whether they fit or not: those by which rows can be sorted.
+pub fn sortable(selection: &Selection) -> Vec<Column> {
+    let differing = Differing { servers: true, roles: true, classes: true };
+    let wanted = wanted(selection, differing, Column::Calls).0;
+    Column::ALL.into_iter().filter(|column| wanted.contains(column)).collect()
+}
+
+/// The columns of a grouping, the most important first, and how many of them are needed most.
+fn wanted(selection: &Selection, differing: Differing, sorted: Column) -> (Vec<Column>, usize) {
+    use Column::*;
+    let by = selection.by;
+    let (by_shape, knows_in_flight) = (
+        matches!(by, Grouping::Shape | Grouping::Order),
+        matches!(by, Grouping::Shape | Grouping::Order | Grouping::Namespace),
+    );
+    let mut wanted = match by {
+        Grouping::Shape | Grouping::Order => vec![Shape, sorted, Command, Namespace],
+        Grouping::Namespace => vec![Namespace, sorted],
+        Grouping::App => vec![App, sorted],
+        Grouping::Client => vec![Client, sorted],
+    };
+    wanted.extend((knows_in_flight && selection.baseline.is_some()).then_some(Since));
+    wanted.extend([Calls, Load, P99, Errors]);
+    wanted.extend(knows_in_flight.then_some(Oldest));
+    let needed = wanted.len();
+    wanted.extend((by_shape && differing.classes).then_some(Class));
+    wanted.extend((by_shape && differing.roles).then_some(Role));
+    wanted.push(P50);
+    // Without it, rows of several servers look alike.
+    wanted.extend((by_shape && differing.servers).then_some(Server));
+    wanted.extend([Out, Max, P95, Docs, In, P999]);
+    wanted.extend(knows_in_flight.then_some(InFlight));
+    (wanted, needed)
+}
+
+/// Chooses the columns that fit into `width` terminal columns (`None`: all fit), the most important
+/// ones and the one that rows are sorted by first. One space stands between columns.
+pub fn place(report: &WindowReport<'_>, width: Option<usize>) -> Vec<Placed> {
+    let (by, sorted) = (report.selection.by, report.selection.sort.column);
+    let (wanted, needed) = wanted(report.selection, report.differing(), sorted);
+    let wide = |column: Column| {
+        let Some((least, most)) = column.bounds() else { return column.spec().width };
+        let cells = report.rows.iter().take(ROWS_MEASURED).map(|row| column.cell(row, report));
+        cells.map(|cell| kit::width(&kit::escape(&cell))).max().unwrap_or(0).clamp(least, most)
+    };
+    let budget = width.unwrap_or(usize::MAX);
+    // Optional columns must leave room for a text that can be read.
+    let spare = if matches!(by, Grouping::Shape | Grouping::Order) { (budget / 5).min(40) } else { 0 };
+    let (mut chosen, mut used) = (Vec::<Placed>::new(), 0usize);
+    for (at, column) in wanted.into_iter().enumerate() {
+        let budget = if at < needed { budget } else { budget - spare };
+        let wide = wide(column);
+        // A name starts narrow and gets what is left at the end.
+        let width = wide.min(column.spec().width);
+        let needs = width + usize::from(!chosen.is_empty());
+        let is_new = chosen.iter().all(|placed| placed.column != column);
+        if is_new && (used.saturating_add(needs) <= budget || chosen.is_empty()) {
+            chosen.push(Placed { column, width: width.min(budget) });
+            used += needs;
+        }
+    }
+    let mut placed: Vec<_> = Column::ALL
+        .into_iter()
+        .filter_map(|column| chosen.iter().find(|placed| placed.column == column).copied())
+        .collect();
+    if width.is_some() {
+        let mut room = budget.saturating_sub(used);
+        // Names that were cut get up to half of what is left, the last column gets the rest.
+        for placed in &mut placed {
+            let more = wide(placed.column).saturating_sub(placed.width).min(room / 2);
+            placed.width += more;
+            room -= more;
+        }
+        if let Some(last) = placed.last_mut() {
+            last.width += room;
+        }
+    }
+    placed
+}
+
+/// The heading of a column; scaled figures are marked.
+pub fn title(column: Column, report: &WindowReport<'_>) -> String {
+    let mark = if column.is_scaled() { report.mark() } else { "" };
+    format!("{mark}{}", column.title())
+}
+
+/// Appends one cell to a line, escaped, cut and filled.
+pub fn push_cell(line: &mut String, placed: Placed, cell: &str) {
+    if placed.width == usize::MAX {
+        line.push_str(&kit::escape(cell));
+    } else {
+        kit::push_padded(line, cell, placed.width, placed.column.is_figure());
+    }
+}
