@@ -4,7 +4,7 @@
 #
 #   scripts/lint.sh --format    format of Rust, C, Python, Go and shell (`make web` checks TypeScript)
 #   scripts/lint.sh --fix       formats them
-#   scripts/lint.sh --lint      lints Python, Go and shell
+#   scripts/lint.sh --lint      lints Python, Go and shell; checks the structure of the Rust sources
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tools.sh
@@ -46,6 +46,7 @@ case ${1:-} in
 --lint)
     check shellcheck -x -P SCRIPTDIR "${shell[@]}"
     check ruff check --quiet .
+    check scripts/structure.py
     for module in "${modules[@]}"; do
         (cd "$module" && check go vet ./... && exit $failed) || failed=1
     done

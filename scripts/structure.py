@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Checks what no compiler does: each type name is unique in the workspace, no function takes more than four parameters,
+and no file imports one that imports it. Prints every finding; the exit code is 1 if there is one.
+
+Unit tests do not count. A re-exported item counts as an import of the file that defines it."""
+
+import collections
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MAX_PARAMETERS = 4
+VISIBILITY = r"(?:pub(?:\([a-z: ]+\))? )"
+TYPE = re.compile(rf"^{VISIBILITY}?(?:unsafe )?(?:struct|enum|trait|type|union) ([A-Z]\w*)", re.M)
+FUNCTION = re.compile(r"\bfn (\w+)\s*(?:<(?:[^()<>]|<[^<>]*>|\([^()]*\)|->)*>)?\(")
+UNIT_TESTS = re.compile(r"^\s*#\[cfg\((?:all\()?test\b", re.M)
+COMMENT = re.compile(r"(?<!:)//[^\n]*")
+USE = re.compile(rf"^\s*({VISIBILITY})?use ([^;]+);", re.M)
+PATH = re.compile(r"(?<![\w:])\w+(?:::\w+)+")
+
+
+def source(text):
+    """The text of a file without comments and without the unit tests at its end."""
+    text = COMMENT.sub("", text)
+    tests = UNIT_TESTS.search(text)
+    return text[: tests.start()] if tests else text
+
+
+def duplicates(files):
+    places = collections.defaultdict(list)
+    for path, text in files.items():
+        for name in TYPE.findall(text):
+            places[name].append(str(path))
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"type {name} is defined more than once: {', '.join(found)}"
+
+
+def parameters(text, begin):
+    """The parameters of a function whose parenthesis opens before `begin`, except `self`."""
+    depth, start, found = 0, begin, []
+    for at in range(begin, len(text)):
+        char = text[at]
+        if char in "([{<":
+            depth += 1
+        elif char in ")]}" or (char == ">" and text[at - 1] not in "-="):
+            depth -= 1
+        if depth < 0 or (depth == 0 and char == ","):
+            found.append(text[start:at].strip())
+            start = at + 1
+        if depth < 0:
+            break
+    return [one for one in found if one and not re.fullmatch(r"(?:&(?:'\w+ )?)?(?:mut )?self", one)]
+
+
+def long_lists(files):
+    for path, text in files.items():
+        for found in FUNCTION.finditer(text):
+            count = len(parameters(text, found.end()))
+            if count > MAX_PARAMETERS:
+                yield f"{path}: fn {found[1]} takes {count} parameters"
+
+
+def leaves(tree):
+    """The paths that a `use` names: `a::{b, c::d}` is `a::b` and `a::c::d`."""
+    tree = re.sub(r"\s+", " ", tree).strip()
+    brace = tree.find("{")
+    if brace < 0:
+        yield tree.split(" as ")[0].strip()
+        return
+    head, depth, start = tree[:brace], 0, brace + 1
+    for at in range(brace, len(tree)):
+        depth += (tree[at] == "{") - (tree[at] == "}")
+        if (depth == 1 and tree[at] == ",") or depth == 0:
+            part = tree[start:at].strip()
+            start = at + 1
+            if part:
+                yield from (head + leaf for leaf in leaves(part))
+        if depth == 0:
+            return
+
+
+def module_of(path):
+    """`a/b.rs` and `a/b/mod.rs` are both the module (a, b)."""
+    parts = list(path.with_suffix("").parts)
+    if parts[-1] in ("mod", "lib", "main"):
+        parts.pop()
+    return tuple(parts)
+
+
+def resolve(path, module, modules):
+    """The module that a path leads to from `module`, and the item in it; `None` if it leads out of the crate."""
+    words = path.split("::")
+    if words[0] == "crate":
+        place = ()
+    elif words[0] == "self":
+        place = module
+    elif words[0] == "super":
+        place = module[:-1]
+        while words[1:2] == ["super"]:
+            place, words = place[:-1], words[1:]
+    elif (*module, words[0]) in modules:
+        place, words = module, ["self", *words]
+    else:
+        return None
+    words = words[1:]
+    while words and (*place, words[0]) in modules:
+        place, words = (*place, words[0]), words[1:]
+    return place, words[0] if words else None
+
+
+def imports(files):
+    """Which module uses which, of the files of a crate by their paths below `src`."""
+    modules = {module_of(path): text for path, text in files.items()}
+    exported, used = {}, collections.defaultdict(list)
+    for module, text in modules.items():
+        for public, tree in USE.findall(text):
+            for leaf in leaves(tree):
+                target = resolve(leaf, module, modules)
+                if target and public:
+                    exported[module, target[1] or leaf.split("::")[-1]] = target
+                elif target:
+                    used[module].append(target)
+        code = USE.sub("", text)
+        used[module] += filter(None, (resolve(path, module, modules) for path in PATH.findall(code)))
+    edges = collections.defaultdict(set)
+    for module, targets in used.items():
+        for target in targets:
+            passed = set()
+            while target in exported and target not in passed:
+                passed.add(target)
+                target = exported[target]
+            if target[0] != module:
+                edges[module].add(target[0])
+    return edges
+
+
+def cycles(edges):
+    """Strongly connected components of more than one module (Tarjan)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in sorted(edges.get(node, ())):
+            if target not in index:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            component = []
+            while not component or component[-1] != node:
+                component.append(stack.pop())
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for node in sorted(edges):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def import_cycles(crate, files):
+    names = {module_of(path): str(crate / path) for path in files}
+    for component in cycles(imports(files)):
+        yield f"these files import each other: {', '.join(names.get(module, str(crate)) for module in component)}"
+
+
+def check_itself():
+    """Finds one seeded fault of each kind, and nothing in what only looks like one."""
+    seeded = {
+        "lib.rs": "mod a;\nmod b;\nmod c;\npub use b::Same;",
+        "a.rs": "use crate::Same;\npub struct Two;\nfn long<T>(a: (u8, u8), b: &[u8], c: T, d: u8, e: fn(u8) -> u8) {}",
+        "b.rs": "pub struct Same;\nfn of() { super::a::helper() }\n// use crate::c;",
+        "c.rs": "use crate::b::Same;\nstruct Two;\nfn short(&self, a: HashMap<u8, u8>, b: u8, c: u8, d: u8) {}\n"
+        "#[cfg(test)]\nmod tests { struct Same; }",
+    }
+    files = {pathlib.Path(name): source(text) for name, text in seeded.items()}
+    assert list(import_cycles(pathlib.Path("x"), files)) == ["these files import each other: x/a.rs, x/b.rs"]
+    assert list(duplicates(files)) == ["type Two is defined more than once: a.rs, c.rs"]
+    assert list(long_lists(files)) == ["a.rs: fn long takes 5 parameters"]
+
+
+def main():
+    check_itself()
+    everything, findings = {}, []
+    for crate in sorted((ROOT / "crates").iterdir()):
+        src = crate / "src"
+        found = sorted(path for path in src.rglob("*.rs") if path.name != "tests.rs")
+        files = {path.relative_to(src): source(path.read_text()) for path in found}
+        findings += import_cycles(src.relative_to(ROOT), files)
+        everything |= {src.relative_to(ROOT) / path: text for path, text in files.items()}
+    findings += [*duplicates(everything), *long_lists(everything)]
+    print("\n".join(findings), end="\n" if findings else "")
+    return bool(findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
