@@ -1,9 +1,8 @@
-//! The BSON skimmer: walks types and lengths, makes a value only when one is wanted.
+//! The BSON skimmer: walks types and lengths, and reads a value only when it is wanted.
 //!
-//! It takes a document in chunks of any size and calls a [`Visitor`] for each element. The visitor decides
-//! whether to enter each embedded document; what it does not want is skipped by its length. Between chunks only
-//! the position is stored: the caller presents bytes that were not consumed again, with more behind them, and
-//! they are never more than [`MAX_ELEMENT`].
+//! It takes a document in chunks of any size and calls a [`Visitor`] for each element. The visitor decides whether to
+//! enter an embedded document; others are skipped by their length. Only the position is stored between chunks: the
+//! caller presents the bytes that were not consumed, at most [`MAX_ELEMENT`], again with more behind them.
 //!
 //! Specification: <https://bsonspec.org/spec.html>.
 
@@ -14,7 +13,7 @@ pub const MAX_KEY: usize = 4_096;
 /// The most bytes of a string, code or binary value that is handed to the visitor; a longer one is
 /// skipped, and the visitor gets [`BsonValue::Long`].
 pub const MAX_VALUE: usize = 1_024;
-/// The most bytes that the skimmer may want to see at once.
+/// The most bytes that the skimmer needs at once.
 pub const MAX_ELEMENT: usize = MAX_KEY + MAX_VALUE + 64;
 /// The deepest nesting; deeper documents are skipped, not walked. The server allows 100 (and a few
 /// more inside its own messages).
@@ -83,7 +82,7 @@ impl ElementKind {
         }
     }
 
-    /// Bytes of a value where the kind alone decides.
+    /// Bytes of a value, if the kind alone decides.
     #[inline]
     pub(crate) const fn fixed_size(self) -> Option<u8> {
         match FIXED[self.number() as usize] {
@@ -120,7 +119,7 @@ impl ElementKind {
     }
 }
 
-/// Every number on the wire: what it is.
+/// The kind of every number on the wire.
 static KINDS: [Option<ElementKind>; 256] = {
     let mut kinds = [None; 256];
     let mut number = 0;
@@ -131,7 +130,7 @@ static KINDS: [Option<ElementKind>; 256] = {
     kinds
 };
 
-/// Every number on the wire: bytes of the value where that is fixed, else [`VARIABLE`].
+/// Bytes of a value by number on the wire, if that is fixed; else [`VARIABLE`].
 static FIXED: [u8; 256] = {
     let mut sizes = [VARIABLE; 256];
     let mut number = 0;
@@ -154,11 +153,11 @@ static FIXED: [u8; 256] = {
 
 const VARIABLE: u8 = u8::MAX;
 
-/// A scalar as the skimmer hands it out.
+/// A scalar, as the visitor gets it.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum BsonValue<'a> {
-    /// The bytes of the value: for strings, symbols and code without length and terminator, for binary
-    /// the data, for everything else as on the wire.
+    /// The bytes of the value: of strings, symbols and code without length and terminator, of binary values the data,
+    /// of all others as on the wire.
     Bytes(&'a [u8]),
     /// Longer than [`MAX_VALUE`]: skipped.
     Long,
@@ -202,29 +201,28 @@ pub const fn word_of(bytes: &[u8]) -> u64 {
 pub enum ElementStep {
     /// Go on; every byte of the value may matter.
     Next,
-    /// Go on; only this of the value matters, for callers that remember layouts.
+    /// Go on; only this property of the value matters. For callers that remember layouts.
     Using(Use),
-    /// Skip the rest of the document that this element stands in. [`Visitor::close`] is not called
-    /// for that document.
+    /// Skip the rest of the document around this element. [`Visitor::close`] is not called for it.
     Leave,
 }
 
-/// Which part of a value decides what a visitor makes of a document.
+/// The property of a value on which a visitor's result depends.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Use {
     /// Its type alone.
     Type,
-    /// Its type alone, and of an array's elements only which types there are, not how many of each.
+    /// Its type alone; of the elements of an array, only which types occur.
     Member,
     /// Its type, and whether it is zero (false).
     Truth,
-    /// It is a string; and whether it begins with `$`, which it does not.
+    /// It is a string that does not begin with `$`.
     Plain,
-    /// It is a number, which is read from each message.
+    /// It is a number that is read from each message.
     Number(NumberSlot),
 }
 
-/// The numbers that are read from each message, though its layout is known.
+/// The numbers that are read from each message although its layout is known.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum NumberSlot {
     /// The id of a cursor.
@@ -259,18 +257,18 @@ pub enum Opened {
     Enter,
     /// Skip it.
     Skip,
-    /// Skip it; it only matters that one more document is there.
+    /// Skip it; it only matters that there is one more document.
     Count,
     /// Skip it and the rest of the document around it.
     Leave,
 }
 
-/// How far a chunk reached.
+/// How far a chunk was read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Fed {
-    /// The document has ended after so many bytes of the chunk.
+    /// The document ended after this many bytes of the chunk.
     Done(usize),
-    /// So many bytes were consumed; the rest must be presented again with more behind it.
+    /// This many bytes were consumed; present the rest again with more behind it.
     More(usize),
 }
 
@@ -298,7 +296,7 @@ pub struct Skimmer {
     ends: Vec<u64>,
     /// Absolute position of the next byte to be presented.
     position: u64,
-    /// Bytes to pass over before going on.
+    /// Bytes to skip before going on.
     skip: u64,
     started: bool,
 }
@@ -309,7 +307,7 @@ impl Skimmer {
         Self::default()
     }
 
-    /// Forgets where it was; ready for a document.
+    /// Forgets its position; ready for a document.
     pub fn reset(&mut self) {
         self.ends.clear();
         self.position = 0;
@@ -322,8 +320,8 @@ impl Skimmer {
         self.started
     }
 
-    /// Walks on through `chunk`. `limit` is how many bytes the document may have at most (what is left
-    /// of the message or section it stands in).
+    /// Reads on through `chunk`. `limit` is the most bytes that the document may have: what is left of the message or
+    /// section around it.
     ///
     /// # Errors
     /// The document contradicts itself; nothing more can be read from it.
@@ -363,7 +361,7 @@ impl Skimmer {
         base: u64,
         visitor: &mut V,
     ) -> Result<Fed, MalformedBson> {
-        // What was left by its length ends without its terminator being looked at.
+        // A document that was left by its length ends without a look at its terminator.
         if self.skip > 0 && !self.pass(chunk, &mut at, self.skip) {
             return Ok(Fed::More(at));
         }
@@ -390,7 +388,7 @@ impl Skimmer {
             let Some(key) = key_at(after)? else { return Ok(Fed::More(at)) };
             let head = 1 + key.bytes.len() + 1;
             let Some(body) = rest.get(head..) else { return Ok(Fed::More(at)) };
-            // What the document still has after this key, its terminator included.
+            // What is left of the document after this key, with its terminator.
             let Some(room) = end.checked_sub(base + (at + head) as u64) else {
                 return Err(MalformedBson::End);
             };
@@ -450,12 +448,12 @@ impl Skimmer {
         }
     }
 
-    /// Closes the innermost document before its end; gives how much of it is left at `position`.
+    /// Closes the innermost document before its end. Returns how much of it is left at `position`.
     fn leave(&mut self, position: u64) -> u64 {
         self.ends.pop().map_or(0, |end| end - position)
     }
 
-    /// Passes over bytes. False: the chunk ends before them, and what is left is remembered.
+    /// Skips bytes. Returns false if the chunk ends first; the rest is remembered.
     #[inline]
     fn pass(&mut self, chunk: &[u8], at: &mut usize, bytes: u64) -> bool {
         let step = bytes.min((chunk.len() - *at) as u64);
@@ -469,12 +467,12 @@ impl Skimmer {
 struct ValueSize {
     /// All of it.
     total: u64,
-    /// The part that is handed out.
+    /// The part that the visitor gets.
     from: usize,
     to: usize,
 }
 
-/// Size of a scalar whose kind does not determine it; `None` when `body` is too short.
+/// Size of a scalar whose kind does not determine it; `None` if `body` is too short.
 #[inline]
 fn size_of_value(kind: ElementKind, body: &[u8]) -> Result<Option<ValueSize>, MalformedBson> {
     let prefixed = || body.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes));
@@ -515,7 +513,7 @@ fn size_of_value(kind: ElementKind, body: &[u8]) -> Result<Option<ValueSize>, Ma
     }
 }
 
-/// Bytes of the scalar of this kind that `body` begins with; `None` where it is malformed or not all there.
+/// Bytes of the scalar of this kind at the beginning of `body`; `None` if it is malformed or incomplete.
 #[inline]
 pub(crate) fn value_size(kind: ElementKind, body: &[u8]) -> Option<usize> {
     let size = match kind.fixed_size() {
@@ -525,7 +523,7 @@ pub(crate) fn value_size(kind: ElementKind, body: &[u8]) -> Option<usize> {
     (size <= body.len()).then_some(size)
 }
 
-/// Offset after the terminator of the C string at `from`; `None` when it has not come yet.
+/// Offset after the terminator of the C string at `from`; `None` if it has not come yet.
 fn cstring_end(body: &[u8], from: usize) -> Result<Option<usize>, MalformedBson> {
     let window = &body[from..body.len().min(from + MAX_VALUE / 2)];
     match memchr(0, window) {
@@ -535,7 +533,7 @@ fn cstring_end(body: &[u8], from: usize) -> Result<Option<usize>, MalformedBson>
     }
 }
 
-/// The C string at the begin of `bytes`; `None` when its end has not come yet.
+/// The C string at the beginning of `bytes`; `None` if its end has not come yet.
 #[inline(always)]
 pub(crate) fn key_at(bytes: &[u8]) -> Result<Option<Key<'_>>, MalformedBson> {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -590,7 +588,7 @@ mod tests {
         [&(body.len() as u32 + 5).to_le_bytes(), body.as_slice(), &[0]].concat()
     }
 
-    /// Feeds `bytes` in pieces of `piece` bytes, presenting again what was not consumed.
+    /// Feeds `bytes` in pieces of `piece` bytes, and presents again what was not consumed.
     fn walk(bytes: &[u8], piece: usize) -> Result<Vec<String>, MalformedBson> {
         let (mut skimmer, mut log, mut carry) = (Skimmer::new(), CallLog::default(), Vec::new());
         for part in bytes.chunks(piece) {

@@ -17,7 +17,7 @@ pub struct ClassFacts<'a> {
     pub collection: &'a [u8],
 }
 
-/// The class of a command, as far as its text says: who sends it, and whether it waits, is asked later.
+/// The possible classes of a command: its text is known, but not yet who sends it and whether it waits.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct CommandClass {
     /// Sent by an application.
@@ -35,7 +35,7 @@ impl CommandClass {
         Self { by_application: class, by_server }
     }
 
-    /// The class of the command, sent by a server or not, and waiting on purpose or not.
+    /// The class of the command, by whether a server sends it and whether it waits on purpose.
     #[inline]
     pub fn class(self, from_server: bool, waits: bool) -> Class {
         match (self.by_application, waits) {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_told_apart_by_what_they_are_for() {
+    fn commands_are_distinguished_by_purpose() {
         let of = |command: &'static str, namespace: &'static str, from_server, waits| {
             let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
             let classes = CommandClass::of(&ClassFacts {

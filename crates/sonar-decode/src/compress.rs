@@ -1,15 +1,13 @@
-//! Inflates OP_COMPRESSED in bounded memory: takes pieces of any size, hands out pieces, and goes no further
-//! than the consumer wants.
+//! Inflates OP_COMPRESSED in bounded memory: takes pieces of any size, hands out pieces, and stops when the consumer
+//! wants no more.
 //!
-//! No message is ever in memory as a whole, neither compressed nor inflated. snappy has no streaming
-//! decoder in its library; here it is decoded with a window of 64 KiB, which is as far back as the
-//! reference compressor refers (it works in blocks of that size, see
-//! <https://github.com/google/snappy/blob/main/format_description.txt>).
+//! No message is ever in memory as a whole, neither compressed nor inflated. The snappy library has no streaming
+//! decoder, so this module decodes it with a window of 64 KiB: the reference compressor works in blocks of that size
+//! and refers no further back (<https://github.com/google/snappy/blob/main/format_description.txt>).
 //!
-//! The memory of one decoder is known: 0.2 MiB for snappy and zlib, for zstd the window that the data ask
-//! for, which is limited to 8 MiB for the first [`WIDE_WINDOWS`] and to 2 MiB for the others (the
-//! compressors' default levels stay within that). Decoders are used again, since setting one up costs
-//! more than inflating a small message.
+//! The memory of a decoder is bounded: 0.2 MiB for snappy and zlib; for zstd the window that the data ask for, at
+//! most 8 MiB for the first [`WIDE_WINDOWS`] and 2 MiB for the others (the default levels of compressors stay within
+//! that). Decoders are reused, since setting one up costs more than inflating a small message.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -21,8 +19,8 @@ use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 /// The most bytes that are handed out at once.
 pub const CHUNK: usize = 64 * 1024;
-/// The first piece that is handed out has at most this many bytes, and each next one more: a consumer that
-/// wants only the beginning does not pay for the rest.
+/// The first piece has at most this many bytes, and each later one more: a consumer that wants only the beginning
+/// does not pay for the rest.
 const FIRST_CHUNK: usize = 4 * 1024;
 /// The most decoders of one pool in use at once.
 pub const MAX_LIVE: usize = 64;
@@ -30,7 +28,7 @@ pub const MAX_LIVE: usize = 64;
 pub const WIDE_WINDOWS: usize = 4;
 /// 2^23 bytes are 8 MiB, 2^21 are 2 MiB.
 const WINDOW_LOGS: (u32, u32) = (23, 21);
-/// An idle decoder that takes more than this, in bytes, is not kept.
+/// An idle decoder that uses more memory than this, in bytes, is dropped.
 const MAX_IDLE: usize = 1 << 20;
 /// How far back snappy may refer.
 const SNAPPY_WINDOW: usize = 64 * 1024;
@@ -52,10 +50,10 @@ pub enum InflateError {
     #[error("no decoder")]
     Setup,
     /// The real size differs from the one in the message.
-    #[error("message said {said} bytes, and there are {found} or more")]
+    #[error("the message states {stated} bytes, and has {found} or more")]
     SizeMismatch {
         /// `uncompressedSize` of the message.
-        said: u32,
+        stated: u32,
         /// What was found.
         found: u64,
     },
@@ -67,9 +65,9 @@ pub enum InflateError {
 /// How far a message has been inflated.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum InflateStatus {
-    /// More compressed bytes are wanted.
+    /// It needs more compressed bytes.
     More,
-    /// All of it was handed out, and its size is the one in the message.
+    /// All of it was handed out, and its size is the stated one.
     Done,
     /// The consumer wants no more.
     Stopped,
@@ -80,14 +78,14 @@ pub struct Inflater {
     engine: Option<InflateEngine>,
     pool: Option<Inflaters>,
     gate: Gate,
-    /// Compressed bytes that have not come yet.
+    /// Compressed bytes that are still to come.
     left: u32,
     failed: Option<InflateError>,
 }
 
-/// Between decoder and consumer: never exceeds the size in the message.
+/// Passes bytes from the decoder to the consumer, never more than the message states.
 struct Gate {
-    said: u32,
+    stated: u32,
     given: u32,
     stopped: bool,
 }
@@ -95,7 +93,7 @@ struct Gate {
 type InflateOutput<'a> = &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 
 impl Gate {
-    /// How many bytes to make before the next ones are handed out.
+    /// How many bytes to decode before the next ones are handed out.
     const fn chunk(&self) -> usize {
         let grown = self.given as usize;
         if grown < FIRST_CHUNK {
@@ -110,8 +108,8 @@ impl Gate {
     /// Hands bytes out. Returns whether the consumer wants more.
     fn give(&mut self, bytes: &[u8], output: InflateOutput<'_>) -> Result<bool, InflateError> {
         let found = u64::from(self.given) + bytes.len() as u64;
-        if found > u64::from(self.said) {
-            return Err(InflateError::SizeMismatch { said: self.said, found });
+        if found > u64::from(self.stated) {
+            return Err(InflateError::SizeMismatch { stated: self.stated, found });
         }
         self.given = found as u32;
         for piece in bytes.chunks(CHUNK) {
@@ -134,16 +132,16 @@ impl Inflater {
     }
 
     const fn with_engine(engine: InflateEngine, uncompressed: u32, compressed: u32) -> Self {
-        let gate = Gate { said: uncompressed, given: 0, stopped: false };
+        let gate = Gate { stated: uncompressed, given: 0, stopped: false };
         Self { engine: Some(engine), pool: None, gate, left: compressed, failed: None }
     }
 
-    /// Takes more compressed bytes and hands out what they inflate to, in pieces of at most [`CHUNK`]. Bytes
-    /// after the message's own are ignored. After [`InflateStatus::Stopped`] nothing more is done.
+    /// Takes more compressed bytes and hands out what they inflate to, in pieces of at most [`CHUNK`]. Ignores bytes
+    /// after those of the message, and everything after [`InflateStatus::Stopped`].
     ///
     /// # Errors
-    /// The data are damaged, or their size differs from the one in the message; no more than that is ever given
-    /// out. After an error every call gives the same one.
+    /// The data are damaged, or their size differs from the stated one; no more than that is ever handed out. After
+    /// an error every call returns the same one.
     pub fn inflate(
         &mut self,
         input: &[u8],
@@ -164,14 +162,14 @@ impl Inflater {
         let input = &input[..input.len().min(self.left as usize)];
         self.left -= input.len() as u32;
         let whole = engine.run(input, &mut self.gate, output)?;
-        let Gate { said, given, stopped } = self.gate;
+        let Gate { stated, given, stopped } = self.gate;
         if stopped {
             return Ok(InflateStatus::Stopped);
         }
-        match (self.left, given == said, whole) {
+        match (self.left, given == stated, whole) {
             (1.., ..) => Ok(InflateStatus::More),
             (0, true, true) => Ok(InflateStatus::Done),
-            (0, false, true) => Err(InflateError::SizeMismatch { said, found: u64::from(given) }),
+            (0, false, true) => Err(InflateError::SizeMismatch { stated, found: u64::from(given) }),
             (0, _, false) => Err(InflateError::Truncated),
         }
     }
@@ -187,13 +185,13 @@ impl Drop for Inflater {
 
 impl fmt::Debug for Inflater {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Gate { said, given, .. } = self.gate;
-        f.debug_struct("Inflater").field("said", &said).field("given", &given).finish_non_exhaustive()
+        let Gate { stated, given, .. } = self.gate;
+        f.debug_struct("Inflater").field("stated", &stated).field("given", &given).finish_non_exhaustive()
     }
 }
 
-/// Decoders for reuse: one idle decoder of each kind is kept, and the number in use is limited. Clones share
-/// them. Meant for one thread; the lock only allows the pool to move to another one.
+/// Decoders for reuse: keeps one idle decoder of each kind, and limits the number in use. Clones share them. Meant
+/// for one thread; the lock only allows the pool to move to another one.
 #[derive(Clone, Default)]
 pub struct Inflaters(Arc<Mutex<Pool>>);
 
@@ -205,8 +203,8 @@ struct Pool {
 }
 
 impl Inflaters {
-    /// An inflater as of [`Inflater::new`]. `None` when [`MAX_LIVE`] are in use, or it cannot be set up:
-    /// then the message cannot be decoded. Dropping the inflater makes room again.
+    /// An inflater as of [`Inflater::new`]. `None` if [`MAX_LIVE`] are in use or it cannot be set up: the message
+    /// cannot be decoded then. Dropping an inflater makes room again.
     pub fn take(&self, compressor: Compressor, uncompressed: u32, compressed: u32) -> Option<Inflater> {
         let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.live >= MAX_LIVE {
@@ -274,7 +272,7 @@ impl InflateEngine {
         })
     }
 
-    /// Makes it ready for another message. Returns whether that succeeded.
+    /// Prepares it for another message. Returns whether that succeeded.
     fn reset(&mut self, want_wide: bool) -> bool {
         match self {
             Self::Noop => true,
@@ -391,7 +389,7 @@ struct Snappy {
     /// Bytes that are still to be made.
     left: u32,
     state: SnappyState,
-    /// Bytes of a tag, or of the preamble, that have come.
+    /// Bytes of a tag or of the preamble that have come.
     partial: [u8; 5],
     have: usize,
 }
@@ -401,7 +399,7 @@ enum SnappyState {
     /// The preamble: the uncompressed length.
     Length,
     Tag,
-    /// A literal of which so many bytes are still to come.
+    /// A literal with this many bytes still to come.
     Literal(u32),
 }
 
@@ -453,10 +451,10 @@ impl Snappy {
                             .iter()
                             .rev()
                             .fold(0u64, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
-                        if found != u64::from(gate.said) {
-                            return Err(InflateError::SizeMismatch { said: gate.said, found });
+                        if found != u64::from(gate.stated) {
+                            return Err(InflateError::SizeMismatch { stated: gate.stated, found });
                         }
-                        self.left = gate.said;
+                        self.left = gate.stated;
                         self.have = 0;
                         self.state = SnappyState::Tag;
                     }
@@ -487,18 +485,18 @@ impl Snappy {
         Ok(self.left == 0 && self.state == SnappyState::Tag && self.have == 0)
     }
 
-    /// Whether there is room, and no reason yet to hand out what has been made.
+    /// Whether more fits before bytes have to be handed out.
     fn has_room(&self, gate: &Gate) -> bool {
         self.end < SNAPPY_WINDOW + CHUNK && self.end - self.given < gate.chunk()
     }
 
-    /// Decodes elements that are whole in the input, with room to spare on both sides. Returns the rest of the
-    /// input.
+    /// Decodes elements that are complete in the input, while there is room to spare on both sides. Returns the rest
+    /// of the input.
     fn fast<'a>(&mut self, mut input: &'a [u8], gate: &Gate) -> Result<&'a [u8], InflateError> {
         if self.have > 0 {
             return Ok(input);
         }
-        // Where to give out, in the buffer.
+        // Where in the buffer to hand out.
         let limit = (self.given + gate.chunk()).min(SNAPPY_WINDOW + CHUNK);
         while self.end < limit {
             let Some((head, _)) = input.split_first_chunk::<{ 1 + STEP }>() else { break };
@@ -547,12 +545,12 @@ impl Snappy {
         Ok(input)
     }
 
-    /// Counts `len` bytes as made.
+    /// Counts `len` bytes as decoded.
     #[inline]
     fn count(&mut self, len: u64, gate: &Gate) -> Result<(), InflateError> {
         if len > u64::from(self.left) {
-            let found = u64::from(gate.said - self.left) + len;
-            return Err(InflateError::SizeMismatch { said: gate.said, found });
+            let found = u64::from(gate.stated - self.left) + len;
+            return Err(InflateError::SizeMismatch { stated: gate.stated, found });
         }
         self.left -= len as u32;
         Ok(())
@@ -560,7 +558,7 @@ impl Snappy {
 
     #[inline]
     fn copy(&mut self, len: u32, offset: u32, gate: &Gate) -> Result<(), InflateError> {
-        let made = gate.said - self.left;
+        let made = gate.stated - self.left;
         if offset == 0 || offset > made {
             return Err(InflateError::Damaged);
         }
@@ -593,7 +591,7 @@ impl Snappy {
     /// Hands out what is new, and keeps the window.
     fn flush(&mut self, gate: &mut Gate, output: InflateOutput<'_>) -> Result<bool, InflateError> {
         let more = gate.give(&self.buffer[self.given..self.end], output)?;
-        // Not each time, for the window is longer than many a piece.
+        // Not each time: many pieces are shorter than the window.
         if self.end >= SNAPPY_WINDOW + CHUNK / 2 {
             self.buffer.copy_within(self.end - SNAPPY_WINDOW..self.end, 0);
             self.end = SNAPPY_WINDOW;
@@ -603,8 +601,8 @@ impl Snappy {
     }
 }
 
-/// What the tag at the beginning of `bytes` says, and how long it is. With fewer bytes than that, only
-/// the length means anything.
+/// What the tag at the beginning of `bytes` means, and its length. If `bytes` is shorter than that, only the length
+/// is valid.
 #[inline]
 fn element(bytes: [u8; 5]) -> (SnappyElement, usize) {
     let [first, a, b, c, d] = bytes;

@@ -1,10 +1,9 @@
 //! One packet to one TCP segment: link, network and transport headers.
 //!
-//! This runs for every packet that the kernel delivers, so it has a fast path for the ordinary one: Ethernet,
-//! IPv4 or IPv6 without options, TCP. There each header is read from an array whose length was checked once, and
-//! a handful of comparisons decide. Everything else (other links, extension headers, cut packets, lengths that
-//! contradict each other) takes a slow path from the beginning, which gives the same answer for ordinary
-//! packets too.
+//! This runs for every packet that the kernel delivers, so it has a fast path for the usual one: Ethernet, IPv4 or
+//! IPv6 without options, TCP. That path reads each header from an array whose length was checked once, and needs a
+//! few comparisons. Everything else (other links, extension headers, cut packets, lengths that contradict each other)
+//! takes a slow path from the beginning, which gives the same answer for usual packets too.
 //!
 //! Checksums are ignored: a packet that leaves this host has none yet when it is captured.
 
@@ -174,11 +173,10 @@ fn not_captured(packet: &Packet<'_>) -> usize {
     (packet.wire_len as usize).saturating_sub(packet.data.len())
 }
 
-/// Ethernet with two VLAN tags at most, IPv4 or IPv6 without options and not a fragment, TCP, and all
-/// that the IP length says was captured. `None` for everything else.
-// A segment is larger than a few registers: inlined, it is built where the caller wants it; returned, it
-// would be copied from one place in memory to another right after it was written, which costs more than
-// all the rest.
+/// Ethernet with at most two VLAN tags, IPv4 or IPv6 without options, not a fragment, TCP, and captured to the length
+/// that IP states. `None` for everything else.
+// A segment is larger than a few registers. Inlined, it is built where the caller wants it; returned, it would be
+// copied right after it was written, which costs more than all the rest.
 #[inline(always)]
 fn at_once<'a>(packet: &Packet<'a>) -> Option<Segment<'a>> {
     if packet.link != LinkType::Ethernet {
@@ -401,8 +399,8 @@ fn ipv6<'a>(packet: &Packet<'a>, place: u64, data: &'a [u8]) -> Result<Segment<'
 /// The fixed TCP header, then the captured bytes from it on, then their length on the wire.
 type Transport<'a> = (&'a [u8; 20], &'a [u8], usize);
 
-/// Walks the extension headers to TCP: `next` says what stands at the beginning of `data`, `len` how many
-/// bytes follow on the wire. `jumbo`: the length may stand in a hop-by-hop option.
+/// Walks the extension headers to TCP: `next` is the protocol at the beginning of `data`, `len` the number of bytes
+/// that follow on the wire. `jumbo`: the length may be in a hop-by-hop option.
 fn transport(mut next: u8, jumbo: bool, mut data: &[u8], mut len: usize) -> Result<Transport<'_>, Skip> {
     for _ in 0..=MAX_EXTENSION_HEADERS {
         if next == PROTOCOL_TCP {

@@ -1,7 +1,7 @@
 //! Bytes in, events out: packets, TCP streams, MongoDB messages, query shapes.
 //!
-//! What is *absent* here: no I/O, no clock, no threads, no `unsafe`; and no input, however broken or
-//! hostile, makes it panic or grow beyond its caps.
+//! No I/O, no clock, no threads, no `unsafe`. No input, however broken or hostile, makes it panic or grow beyond its
+//! caps.
 #![forbid(unsafe_code)]
 
 pub mod bson;

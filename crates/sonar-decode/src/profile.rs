@@ -20,8 +20,7 @@ fn read_bson<T: Text>(document: &[u8], entry: &mut Entry<T>) -> Result<(), Malfo
     Ok(())
 }
 
-/// The beginning of a command that was cut: the skimmer passes over long strings, and this one is as long as the
-/// server's limit.
+/// The beginning of a command that was cut: a string as long as the server's limit, which the skimmer skips.
 fn cut_command(document: &[u8]) -> Option<&[u8]> {
     const MARK: &[u8] = b"\x02$truncated\0";
     let behind = |mark: &[u8]| memchr::memmem::find(document, mark).map(|at| at + mark.len());
@@ -63,7 +62,7 @@ impl Profile {
         }
     }
 
-    /// Reads one document; what is wrong with it is counted.
+    /// Reads one document; counts what is wrong with it.
     pub fn document(&mut self, bson: &[u8], sink: &mut impl EntrySink) {
         self.entry.reset();
         let is_read = read_bson(bson, &mut self.entry).is_ok();
@@ -72,14 +71,14 @@ impl Profile {
         }
         let text = || {
             let mut entry = Entry::default();
-            // It could be read before.
+            // It was readable before.
             let _ = read_bson(bson, &mut entry);
             entry.into_shape()
         };
         self.assembler.add(&self.parsed, &EntryContext::default(), text, sink);
     }
 
-    /// Reads one document as JSON or as a shell prints it (see [`relaxed`]); what is wrong with it is counted.
+    /// Reads one document as JSON or as a shell prints it (see [`relaxed`]); counts what is wrong with it.
     pub fn printed(&mut self, document: &[u8], sink: &mut impl EntrySink) {
         self.text.clear();
         let Ok(left_out) = relaxed::to_json(document, &mut self.text) else { return self.broken() };
@@ -91,14 +90,14 @@ impl Profile {
         }
         let text = || {
             let mut entry = Entry::default();
-            // It could be read before.
+            // It was readable before.
             let _ = read_document(&self.text, &mut entry);
             entry.into_shape()
         };
         self.assembler.add(&self.parsed, &EntryContext::default(), text, sink);
     }
 
-    /// Counts the document in `entry`; whether it is an operation, which is in `parsed` then.
+    /// Counts the document in `entry`. Returns whether it is an operation, which is in `parsed` then.
     fn is_operation(&mut self, is_read: bool) -> bool {
         self.documents += 1;
         let is_operation = is_read && self.entry.fields.op != Op::None;
@@ -110,7 +109,7 @@ impl Profile {
         is_operation
     }
 
-    /// Counts a document of which no more than its beginning could be found.
+    /// Counts a document whose end could not be found.
     pub fn broken(&mut self) {
         self.documents += 1;
         self.malformed += 1;

@@ -6,8 +6,9 @@
 //! Formats: [pcap](https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html) and
 //! [pcapng](https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html).
 //!
-//! Why not the crate pcap-parser: reading a recording through its own buffer took 3.8 times as long for each packet as
-//! this module takes from memory (one run on a busy machine), and what it leaves to its caller (times, interfaces, directions, limits, offsets of damage) is most of this module.
+//! Why not the crate pcap-parser: reading a recording through its buffer took 3.8 times as long per packet as this
+//! module takes from memory (one run on a busy machine). It leaves most of this module to its caller: times,
+//! interfaces, directions, limits, offsets of damage.
 
 mod pcap;
 mod pcapng;
@@ -28,7 +29,7 @@ pub struct CaptureParser {
 
 #[derive(Debug)]
 enum CaptureFormat {
-    /// What came so far, fewer than four bytes.
+    /// The bytes so far, fewer than four.
     Unknown(Beginning),
     Pcap(pcap::PcapReader),
     Pcapng(pcapng::PcapngReader),
@@ -83,7 +84,8 @@ impl CaptureParser {
         step
     }
 
-    /// Checks whether the file may end here, with `rest` bytes left that [`next`](Self::next) needed more of.
+    /// Checks whether the file may end here, where [`next`](Self::next) needs more than the `rest` bytes that are
+    /// left.
     ///
     /// # Errors
     /// [`Error::Truncated`], or [`Error::NotACapture`] for an empty file.
@@ -110,7 +112,7 @@ impl CaptureParser {
         self.offset
     }
 
-    /// Packets that were dropped while capturing, as far as the file says so (pcapng interface statistics).
+    /// Packets that were dropped while capturing, if the file states it (pcapng interface statistics).
     pub fn dropped(&self) -> u64 {
         match &self.format {
             CaptureFormat::Pcapng(reader) => reader.dropped(),

@@ -116,7 +116,7 @@ impl PcapngReader {
         self.dropped
     }
 
-    /// Where the block begins inside which the file must not end.
+    /// Beginning of the block inside which the file must not end.
     pub(super) fn unfinished(&self) -> Option<u64> {
         self.passing.as_ref().map(|passing| passing.offset)
     }
@@ -262,7 +262,7 @@ impl PcapngReader {
         self.with_options(content, number, high, low)
     }
 
-    /// The obsolete packet block: as the enhanced one, with a drop count beside a shorter number.
+    /// The obsolete packet block: like the enhanced one, with a shorter interface number and a drop count.
     fn packet<'a>(&self, mut content: PcapngBlock<'a>) -> Result<Packet<'a>, Error> {
         let (number, _drops) = (content.u16()?, content.u16()?);
         let (high, low) = (content.u32()?, content.u32()?);
@@ -302,8 +302,7 @@ impl PcapngReader {
         })
     }
 
-    /// It has no time, flags and interface: it belongs to the first interface and has the time of the packet
-    /// before.
+    /// It has no time, flags or interface: it belongs to the first interface and has the time of the packet before.
     fn simple_packet<'a>(&self, mut content: PcapngBlock<'a>) -> Result<Packet<'a>, Error> {
         let wire_len = content.u32()?;
         let interface = self.interface(content.offset, 0)?;
@@ -375,7 +374,7 @@ impl<'a> PcapngBlock<'a> {
         self.take().map(|field| self.order.u32(field))
     }
 
-    /// `len` bytes; after them the padding to a multiple of four is gone too.
+    /// Takes `len` bytes, and the padding to a multiple of four after them.
     #[inline]
     fn padded(&mut self, len: usize) -> Result<&'a [u8], Error> {
         let (data, _) = self.rest.split_at_checked(len).ok_or_else(|| self.too_short())?;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use sonar_core::Packet;
 
-/// The longest packet that is read, in bytes. No link carries one of more than about half a megabyte;
-/// a longer one means that the file is damaged, or that it is no capture file further on.
+/// The longest packet that is read, in bytes. No link carries packets of more than about half a megabyte, so a longer
+/// one means that the file is damaged, or is no capture file further on.
 pub const MAX_PACKET_LEN: u32 = 16 << 20;
 
 /// The longest block or record that has to be in the buffer as a whole, in bytes.
@@ -29,16 +29,15 @@ pub enum Step<'a> {
         /// Bytes to leave behind.
         consumed: usize,
     },
-    /// Nothing can be said before the buffer, from the same beginning, holds this many bytes. At the end
-    /// of the file call [`CaptureParser::end`](super::CaptureParser::end).
+    /// The buffer must hold this many bytes, from the same beginning, before anything can be said. At the end of the
+    /// file call [`CaptureParser::end`](super::CaptureParser::end).
     Need {
         /// More than the buffer held, [`MAX_BLOCK_LEN`] at most.
         at_least: usize,
     },
 }
 
-/// Why a file cannot be read, or not further. Offsets count the bytes of the file from 0, after gzip or
-/// zstd was undone.
+/// Why a file cannot be read, or not further. Offsets count the bytes of the file from 0, after decompression.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// The first bytes are those of neither format.
@@ -47,14 +46,14 @@ pub enum Error {
     /// A format of 1998 or before, or of the future.
     #[error("version {major}.{minor} of the capture format at offset {offset} is not known")]
     Version {
-        /// Where the header stands that says so.
+        /// Where the header is.
         offset: u64,
         /// Before the dot.
         major: u16,
         /// After the dot.
         minor: u16,
     },
-    /// The byte-order mark of a pcapng section is neither way round.
+    /// The byte-order mark of a pcapng section is wrong in both byte orders.
     #[error("damaged capture file: byte-order mark {found:02x?} in the section at offset {offset}")]
     ByteOrder {
         /// Where the section begins.
@@ -94,7 +93,7 @@ pub enum Error {
         /// The length at its end.
         found: u32,
     },
-    /// A pcapng block too short for what it says to hold.
+    /// A pcapng block too short for its stated content.
     #[error(
         "damaged capture file: the block of type {kind:#x} at offset {offset} is too short for its content"
     )]

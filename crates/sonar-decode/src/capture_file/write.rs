@@ -6,7 +6,7 @@ use sonar_core::{LinkType, Packet, Timestamp};
 use super::pcapng::{BYTE_ORDER_MARK, block, option};
 use super::step::{MAX_INTERFACES, MAX_PACKET_LEN};
 
-/// Who captured, as the section header says it. An empty text is left out.
+/// Who captured, for the section header. Empty texts are left out.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct SectionHeader<'a> {
     /// For example `x86_64`.
@@ -171,7 +171,7 @@ fn put_option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(out, value.len());
 }
 
-/// The first 1,024 bytes of a text, up to the end of a character; an empty text not at all.
+/// Writes the first 1,024 bytes of a text, up to the end of a character. Leaves out an empty text.
 fn put_text(out: &mut Vec<u8>, code: u16, text: &str) {
     let len = (0..=text.len().min(1_024)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     if len > 0 {
@@ -179,7 +179,7 @@ fn put_text(out: &mut Vec<u8>, code: u16, text: &str) {
     }
 }
 
-/// Fills up to a multiple of four after `len` bytes.
+/// Pads to a multiple of four after `len` bytes.
 fn pad(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&[0; 3][..len.next_multiple_of(4) - len]);
 }

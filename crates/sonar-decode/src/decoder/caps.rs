@@ -1,12 +1,12 @@
-//! What gives way when a table that all connections share is full? The oldest entries, never the newest.
+//! What is dropped when a table that all connections share is full? The oldest entries, never the newest.
 //!
-//! A whole share of them gives way at once, so that the search for the oldest is rare. Age is the order of
-//! arrival: the times of packets are outside input, and may stand still or go back.
+//! It drops a whole share of them at once, so that it rarely searches for the oldest. Age is the order of arrival:
+//! the times of packets are outside input, and may stand still or go back.
 
-/// One in so many entries gives way.
+/// One in this many entries is dropped.
 const SHARE: usize = 8;
 
-/// What is left of a table of `most` entries, or bytes, after a share of it has given way.
+/// What is left of `most` entries, or bytes, after a share of them was dropped.
 pub(super) const fn without_share(most: usize) -> usize {
     most / SHARE * (SHARE - 1)
 }
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn the_share_that_gives_way_is_the_oldest() {
+    fn the_oldest_share_is_dropped() {
         assert_eq!(age_limit([9, 1, 8, 2, 7, 3, 6, 4].into_iter()), Some(9));
         assert_eq!(age_limit((0..80).rev()), Some(70));
         assert_eq!(age_limit(std::iter::empty()), None);
     }
 
     #[test]
-    fn the_oldest_long_message_gives_way_and_never_the_newest() {
+    fn the_oldest_long_message_is_dropped_and_never_the_newest() {
         let (mut decoder, mut seen) =
             (Decoder::new(Settings::default(), Arc::new(Shared::default())), Collected::default());
         let insert = doc! {"insert": "orders", "documents": [{"a": "x".repeat(40_000)}], "$db": "shop"};
@@ -104,7 +104,7 @@ mod tests {
         let newest = talks.last().unwrap().now();
         decoder.finish(newest, &mut seen);
         assert_eq!(decoder.coverage().imbalances(decoder.in_progress()), []);
-        // Each of the others was answered, the newest among them: what is missing are the first.
+        // Each of the others was answered, the newest among them: the missing ones are the first.
         assert_eq!(decoder.coverage().replies_orphan as usize, evicted);
     }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_give_way_in_the_order_of_their_arrival_whatever_their_time_is() {
+    fn requests_are_dropped_in_the_order_of_arrival_whatever_their_time() {
         let settings = Settings { show_values: true, ..Settings::default() };
         let (mut decoder, mut seen) =
             (Decoder::new(settings, Arc::new(Shared::default())), Collected::default());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn early_replies_give_way_in_the_order_of_their_arrival_whatever_their_time_is() {
+    fn early_replies_are_dropped_in_the_order_of_arrival_whatever_their_time() {
         let (mut decoder, mut seen) =
             (Decoder::new(Settings::default(), Arc::new(Shared::default())), Collected::default());
         let each = super::super::pairing::MAX_EARLY as u32;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_reply_that_waits_for_its_request_gives_way() {
+    fn the_oldest_reply_that_waits_for_its_request_is_dropped() {
         let (mut decoder, mut seen) =
             (Decoder::new(Settings::default(), Arc::new(Shared::default())), Collected::default());
         let each = super::super::pairing::MAX_EARLY;
@@ -199,7 +199,7 @@ mod tests {
             }
             take(&mut decoder, &mut seen, talk);
         }
-        // On one connection the first of nine gives way.
+        // On one connection the first of nine is dropped.
         let newest = talks.last_mut().unwrap();
         newest.send(ConversationEnd::Server, &message(200, 99, &ok));
         take(&mut decoder, &mut seen, newest);

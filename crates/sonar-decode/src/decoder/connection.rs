@@ -1,4 +1,4 @@
-//! What is known of one connection. Each stage has a part of it.
+//! The state of one connection. Each stage owns a part of it.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ pub struct Connection {
 /// Who sends the requests.
 pub struct Client {
     pub app: Arc<Application>,
-    /// The client is itself a server.
+    /// The client is a server.
     pub is_server: bool,
 }
 
 impl Connection {
-    /// A connection of which only this is known.
+    /// A connection with these ends, and nothing else known.
     pub fn new(ends: [Endpoint; 2], server: Option<Side>, app: Arc<Application>) -> Self {
         let joined_late = app.joined_late;
         Self {
@@ -45,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// The side that is taken for the server as long as nothing decides it.
+    /// The side that counts as the server until a message decides it.
     pub fn server_side(&self) -> Side {
         self.server.unwrap_or(Side::Low)
     }
@@ -58,7 +58,7 @@ impl Connection {
         self.ends[self.server_side().other().index()]
     }
 
-    /// Whether `side` is the server; `None` where that is not known.
+    /// Whether `side` is the server; `None` while that is unknown.
     pub fn is_server(&self, side: Side) -> Option<bool> {
         self.server.map(|server| server == side)
     }

@@ -1,5 +1,5 @@
-//! What waits on one connection: requests for their replies, replies for their requests. And what an operation
-//! comes to when it ends.
+//! What waits on one connection: requests for their replies, replies for their requests. And what is known of an
+//! operation when it ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::shape::CommandKind;
 /// A request that waits for its reply.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// In the order of arrival, wrapping; 0 until it waits.
+    /// Number in the order of arrival, which wraps; 0 until it waits.
     pub number: u32,
     /// What the reply's `responseTo` will be.
     pub request_id: u32,
@@ -35,7 +35,7 @@ pub struct Pending {
     pub bytes: u32,
     /// An OP_QUERY that is a find, whose reply has the documents themselves.
     pub legacy_find: bool,
-    /// The cursor it opens, if it does, waits on purpose.
+    /// The cursor that it opens, if any, waits on purpose.
     pub opens_waiting: bool,
     /// Found by a search: it counts once it is answered.
     pub provisional: bool,
@@ -43,7 +43,7 @@ pub struct Pending {
     pub follows: bool,
     /// Sent before the capture began: how long it took is not known.
     pub joined_late: bool,
-    /// When it became known that its reply should have come before.
+    /// When its reply became overdue.
     pub passed: Option<Timestamp>,
     /// Wants a chain of replies (legacy exhaust).
     pub exhaust: bool,
@@ -119,13 +119,13 @@ pub struct Exchange {
     pub early: Vec<Early>,
     /// The connection was open before the capture began.
     pub joined_late: bool,
-    /// A reply has been paired with its request: what answers nothing from now on was lost.
+    /// A reply has been paired with its request: from now on, a reply to nothing means a loss.
     pub paired: bool,
-    /// When the client's stream had a gap, until a request after it is answered: requests in the gap may be
-    /// the ones that the next replies answer.
+    /// When the client's stream had a gap, until a request after it is answered: the next replies may answer requests
+    /// in the gap.
     pub request_gap: Option<Timestamp>,
-    /// A reply that was not whole may have said that more follow, so one is waited for. A client sends nothing
-    /// while more replies come: its next request shows that none will.
+    /// An incomplete reply may have announced more, so one more is awaited. A client sends nothing while replies
+    /// come: its next request shows that none will.
     pub assumes_chain: bool,
     /// A legacy write that a getLastError may follow.
     pub legacy_write: Option<Box<Pending>>,
@@ -144,9 +144,9 @@ impl Exchange {
         }
     }
 
-    /// Where the request stands that a reply to `id` answers. Of several, it is one that is not passed, and a
-    /// request that was sent rather than what follows in a chain: a server chooses the ids of its replies
-    /// without regard to those of its clients.
+    /// Position of the request that a reply to `id` answers. Of several, it prefers one that is not passed, and a
+    /// sent request to what follows in a chain: a server chooses the ids of its replies without regard to those of
+    /// its clients.
     #[inline]
     pub fn waiting_for(&self, id: u32) -> Option<usize> {
         let position = |is_meant: fn(&Pending) -> bool| {
@@ -156,7 +156,7 @@ impl Exchange {
         sent.or_else(|| position(|pending| pending.passed.is_none())).or_else(|| position(|_| true))
     }
 
-    /// Gives back the room of a burst of requests that is over.
+    /// Frees the room of a burst of requests that is over.
     #[inline]
     pub fn give_back_room(&mut self) {
         if self.pending.capacity() > 16 && self.pending.len() * 4 < self.pending.capacity() {
@@ -164,7 +164,7 @@ impl Exchange {
         }
     }
 
-    /// Requests in flight, as the balance of the counters wants them.
+    /// Requests in flight, for the balance of the counters.
     pub fn requests_in_progress(&self) -> u64 {
         let in_flight = self.pending.iter().filter(|pending| !pending.follows);
         in_flight.map(|pending| 1 + u64::from(pending.answers.is_some())).sum::<u64>()
@@ -176,7 +176,7 @@ impl Exchange {
 #[derive(Debug)]
 pub struct EndedOperation {
     pub request: Pending,
-    /// First byte of its reply, or when it was given up.
+    /// Time of the first byte of its reply, or when it was given up.
     pub end: Timestamp,
     pub facts: ReplyFacts,
 }
@@ -184,15 +184,15 @@ pub struct EndedOperation {
 /// What a reply says about its operation.
 #[derive(Clone, Debug)]
 pub struct ReplyFacts {
-    /// The outcome where there are no `codes`.
+    /// The outcome if there are no `codes`.
     pub outcome: Outcome<'static>,
-    /// Error codes, and how often each came.
+    /// Error codes, and how often each occurred.
     pub codes: Vec<(i32, u32)>,
     pub latency_ns: Option<u64>,
     pub transfer_ns: Option<u64>,
     pub bytes: u64,
     pub compressor: Option<Compressor>,
-    /// The cursor it names; 0: there is none any more.
+    /// The cursor that it names; 0: it is closed.
     pub cursor: Option<i64>,
     pub returned: Option<u64>,
     pub matched: Option<u64>,

@@ -1,8 +1,8 @@
 //! Where does a message begin and end? Cuts the stream of one side of a connection into messages, and searches
 //! for the next message after a gap.
 //!
-//! Bytes come in order from [`tcp`](crate::tcp), with gaps where bytes are missing. What a message says is not
-//! looked at here.
+//! Bytes come in order from [`tcp`](crate::tcp), with gaps where bytes are missing. The content of messages is not
+//! read here.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,10 @@ use sonar_core::{Coverage, Timestamp};
 use crate::message::{HEADER, Header, looks_like_message};
 use crate::tcp::{Chunk, Gap, Lost};
 
-/// Memory of all messages that are being put together, over all connections, in bytes.
+/// Memory of all messages that are being assembled, over all connections, in bytes.
 pub const COLLECT_BUDGET: usize = 16 << 20;
 
-/// Messages up to this many bytes are put together when segments split them; longer ones are handed on in
-/// pieces.
+/// Messages up to this many bytes are assembled when segments split them; longer ones are passed on in pieces.
 pub const COLLECT: usize = 16 * 1024;
 
 /// How many bytes of a stream are searched for a first message before it counts as not MongoDB's.
@@ -29,14 +28,14 @@ pub struct MessageStream {
     pub first: Timestamp,
     /// A message has been read.
     pub read: bool,
-    /// The last message was found by a search, and nothing has confirmed it.
+    /// A search found the last message, and nothing has confirmed it.
     pub provisional: bool,
 }
 
-/// What is known of a connection whose streams are cut.
+/// What is known of a connection while its streams are cut.
 #[derive(Copy, Clone, Debug)]
 pub struct StreamFacts {
-    /// A message has been read: it is MongoDB's.
+    /// A message has been read: the connection is MongoDB's.
     pub is_mongodb: bool,
     /// It was open before the capture began.
     pub joined_late: bool,
@@ -46,20 +45,20 @@ pub struct StreamFacts {
 enum StreamPosition {
     /// Before or inside a header.
     Header { have: usize, bytes: [u8; HEADER] },
-    /// In a short message that is put together.
+    /// In a short message that is being assembled.
     Collect { header: Header, opcode: Opcode, body: Vec<u8> },
-    /// In a long message, which is handed on in pieces.
+    /// In a long message, which is passed on in pieces.
     Long { header: Header, opcode: Opcode, left: u64 },
-    /// In a message that has a gap, cannot be read, or was evicted.
+    /// In a message that has a gap, cannot be read, or was dropped.
     Skip { header: Header, left: u64, evicted: bool },
-    /// Searching for the next message, on a stream that was joined late for the first one. The last bytes are
-    /// kept, as segments may split a header. `gap` is the time of the last gap.
+    /// Searching for the next message; on a stream that was joined late, for the first one. The last bytes are kept,
+    /// as segments may split a header. `gap` is the time of the last gap.
     Search { tail: Vec<u8>, searched: u64, joined_late: bool, gap: Timestamp },
 }
 
-/// What the bytes of a stream came to.
+/// What was found in the bytes of a stream.
 pub enum Framed<'a> {
-    /// A message that is all there.
+    /// A complete message.
     Whole { header: Header, opcode: Opcode, body: Cow<'a, [u8]> },
     /// A piece of the body of a long message; `left` bytes are still to come.
     Piece { header: Header, opcode: Opcode, bytes: &'a [u8], left: u64 },
@@ -69,7 +68,7 @@ pub enum Framed<'a> {
     NotMongodb,
 }
 
-/// A message of which only the header is known.
+/// A message whose body was skipped.
 #[derive(Copy, Clone)]
 pub struct Skipped {
     pub header: Header,
@@ -77,13 +76,12 @@ pub struct Skipped {
     pub evicted: bool,
 }
 
-/// What a gap came to.
+/// What a gap ended.
 #[derive(Default)]
 pub struct GapOutcome {
     /// A message that ended inside the gap.
     pub skipped: Option<Skipped>,
-    /// Messages may have begun inside the gap; the gap before it, if nothing was found in between, was at this
-    /// time.
+    /// Messages may have begun inside the gap. The time is that of the first gap since the last message.
     pub hides_messages_since: Option<Timestamp>,
 }
 
@@ -117,7 +115,7 @@ impl MessageStream {
         }
     }
 
-    /// A message has been read; `verified`: its checksum was right, which confirms it.
+    /// A message has been read. `verified`: its checksum was right, which confirms it.
     pub fn has_been_read(&mut self, verified: bool) {
         self.read = true;
         self.provisional &= !verified;
@@ -130,7 +128,7 @@ impl MessageStream {
         Some(Framed::Skipped(Skipped { header, evicted }))
     }
 
-    /// The message that a search found is none: the search goes on behind it.
+    /// What the search found is no message: it goes on behind it.
     pub fn reject(&mut self, facts: StreamFacts) {
         self.position = StreamPosition::search(facts.joined_late && !self.read, self.first);
     }
@@ -157,7 +155,7 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// What comes next in `chunk`, from which it is taken; `None` once all bytes have been used.
+    /// Takes the next part from `chunk`; `None` once all bytes have been used.
     #[inline]
     pub fn next<'a>(
         &mut self,
@@ -209,7 +207,7 @@ impl Framer {
                     } else if self.lose(stream, facts, &head) {
                         return Some(Framed::NotMongodb);
                     } else if let StreamPosition::Search { tail, .. } = &mut stream.position {
-                        // The header's bytes are searched with what comes.
+                        // The search includes the bytes of this header.
                         tail.extend_from_slice(&head);
                     }
                 }
@@ -297,9 +295,9 @@ impl Framer {
         false
     }
 
-    /// Searches for a message, and takes the bytes before it. Returns whether the stream is not MongoDB's.
+    /// Searches for a message, and consumes the bytes before it. Returns whether the stream is not MongoDB's.
     fn search(&mut self, stream: &mut MessageStream, facts: StreamFacts, chunk: &mut Chunk<'_>) -> bool {
-        /// How much of a message must be seen before it counts as one: header, flags, kind, begin of a document.
+        /// How much of a message is needed to recognise it: header, flags, kind, beginning of a document.
         const WANTED: usize = 64;
         let StreamPosition::Search { tail, searched, joined_late, .. } = &mut stream.position else {
             return false;
@@ -307,7 +305,7 @@ impl Framer {
         let coverage = &mut self.coverage;
         let passed = if *joined_late { &mut coverage.joined_late_bytes } else { &mut coverage.resync_bytes };
         let bytes = chunk.bytes;
-        // A message that begins in the bytes that were kept is found by looking at the seam.
+        // A message that begins in the kept bytes is found at the seam.
         if !tail.is_empty() {
             let kept = tail.len();
             let seam: Vec<u8> = tail.iter().chain(&bytes[..bytes.len().min(WANTED)]).copied().collect();
@@ -334,7 +332,7 @@ impl Framer {
                     chunk.bytes = &bytes[at..];
                     return false;
                 }
-                // Too few bytes to decide: kept for the next segment, no more than a header.
+                // Too few bytes to decide: kept for the next segment, at most a header.
                 None if bytes.len() - at < HEADER => break,
                 _ => at += 1,
             }
@@ -355,7 +353,7 @@ impl Framer {
     /// Bytes of a stream are missing.
     pub fn gap(&mut self, stream: &mut MessageStream, facts: StreamFacts, gap: &Gap) -> GapOutcome {
         let Lost::Bytes(missing) = gap.lost else {
-            // Joined in the middle: what comes next may be the middle of a message.
+            // Joined late: what comes next may be the middle of a message.
             self.coverage.messages_cut += u64::from(stream.in_message());
             self.release(stream);
             let joined_late = facts.joined_late && !stream.read;
@@ -370,7 +368,7 @@ impl Framer {
             StreamPosition::Long { header, left, .. } | StreamPosition::Skip { header, left, .. } => {
                 (*header, *left)
             }
-            // The bytes that were kept of what came before are of no use now.
+            // The bytes kept from before the gap are of no use now.
             &StreamPosition::Search { joined_late, gap: before, .. } => {
                 stream.position = StreamPosition::search(joined_late, gap.time);
                 // What was asked before may have been answered in the gap before.
@@ -391,14 +389,14 @@ impl Framer {
         GapOutcome { skipped, ..self.lose_boundary(stream, gap.time) }
     }
 
-    /// A gap lies between messages, or inside a header: where the next message begins is not known.
+    /// A gap between messages or inside a header: it is unknown where the next message begins.
     fn lose_boundary(&mut self, stream: &mut MessageStream, time: Timestamp) -> GapOutcome {
         self.coverage.resyncs += 1;
         stream.position = StreamPosition::search(false, time);
         GapOutcome { skipped: None, hides_messages_since: Some(Timestamp::default()) }
     }
 
-    /// The stream has ended, with the capture or before it.
+    /// The stream ended, with the capture or before it.
     pub fn close(&mut self, stream: &MessageStream, with_capture: bool) {
         if stream.in_message() {
             let coverage = &mut self.coverage;
@@ -409,7 +407,7 @@ impl Framer {
         }
     }
 
-    /// Gives back the memory of a message that is being put together and is about to be dropped.
+    /// Frees the memory of a message that is being assembled and is about to be dropped.
     fn release(&mut self, stream: &MessageStream) {
         if let StreamPosition::Collect { body, .. } = &stream.position {
             self.collecting -= body.capacity();
@@ -417,7 +415,7 @@ impl Framer {
     }
 }
 
-/// Whether what comes behind a message that a search found, if it is there, is a message too.
+/// Whether the bytes behind a message that a search found, if there are any, are a message too.
 fn follows_well(bytes: &[u8]) -> bool {
     Header::read(bytes).is_some_and(|header| match bytes.get(header.length as usize..) {
         None | Some([]) => true,
@@ -451,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_cut_alike_however_segments_split_them() {
+    fn segments_do_not_change_how_messages_are_cut() {
         for mss in [1, 3, 15, 16, 17, 20, 21, 100, 1_460, 9_000] {
             let mut talk = talk(mss);
             let paddings = [0, 1_000, COLLECT - 200, COLLECT, 3 * COLLECT];
@@ -467,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_within_a_message_costs_that_message_alone() {
+    fn a_gap_within_a_message_costs_only_that_message() {
         for padding in [2 * 1_460, 2 * COLLECT] {
             let mut talk = talk(1_460);
             insert(&mut talk, 1, 10);

@@ -30,7 +30,7 @@ pub struct RequestShape {
 /// The shape that a request counts for.
 pub struct RequestSubject {
     pub shape: RequestShape,
-    /// The command, where the shape is that of another command, which opened the cursor.
+    /// The command, if the shape is that of another one, which opened the cursor.
     pub command: Option<&'static str>,
     /// The cursor waits on purpose.
     pub waits: bool,
@@ -81,8 +81,8 @@ impl Identifier {
         Some(RequestSubject { shape, command: Some(command), waits: waits && kind == CommandKind::GetMore })
     }
 
-    /// The shape of a request that has been read. `body` is what it was read from, where that is at hand: a
-    /// request that carries no text is then read again if its shape is new.
+    /// The shape of a request that has been read. `body` is what it was read from, if available: a request without
+    /// text is read again if its shape is new.
     pub fn shape<T: Text + MaybeRendered>(
         &mut self,
         request: &mut Request<T>,
@@ -112,7 +112,7 @@ impl Identifier {
         RequestShape { info, ordered_id: ids.ordered, statements: ids.statements, statement_count }
     }
 
-    /// Remembers a shape; `None` is one beyond the cap. `cut` says that its text was cut.
+    /// Remembers a shape; `None` stands for one beyond the cap. `cut`: its text was cut.
     fn remembered(&mut self, made: Option<(Arc<ShapeInfo>, bool)>) -> Arc<ShapeInfo> {
         let Some((info, cut)) = made else {
             self.coverage.shapes_folded += 1;
@@ -123,12 +123,12 @@ impl Identifier {
         info
     }
 
-    /// Whether a shape is that of all shapes beyond the cap.
+    /// Whether it is the shape that stands for all beyond the cap.
     pub fn is_other_shape(&self, shape: &Arc<ShapeInfo>) -> bool {
         Arc::ptr_eq(shape, &self.other_shape)
     }
 
-    /// Who sent a hello that has a `client` document.
+    /// The sender of a hello that has a `client` document.
     pub fn client<T: Text>(&mut self, request: &Request<T>) -> Client {
         let app = Application::from(&request.client);
         let is_server = is_server(&app, Some(request.internal_client));
@@ -136,19 +136,18 @@ impl Identifier {
         Client { app, is_server }
     }
 
-    /// The application of a connection on which nobody has said who it is.
+    /// The application of a connection on which no client has identified itself.
     pub fn unknown_client(&self, joined_late: bool) -> Arc<Application> {
         if joined_late { self.apps.joined_late.clone() } else { self.apps.unnamed.clone() }
     }
 
-    /// Whether an application is that of all beyond the cap.
+    /// Whether it is the application that stands for all beyond the cap.
     #[inline]
     pub fn is_other_app(&self, app: &Arc<Application>) -> bool {
         Arc::ptr_eq(app, &self.apps.other)
     }
 
-    /// Looks up who is on a connection whose handshake was not captured: somebody else may know, see
-    /// [`Shared::add_clients`].
+    /// Looks up the client of a connection whose handshake was not captured; see [`Shared::add_clients`].
     pub fn look_up_client(&self, conn: &mut Connection) {
         if !Arc::ptr_eq(&conn.client.app, &self.apps.joined_late) {
             return;
@@ -168,7 +167,7 @@ impl Identifier {
         std::mem::replace(&mut self.clients_seen, generation) != generation
     }
 
-    /// Remembers the cursor that an operation opened, and forgets the one that it exhausted.
+    /// Remembers the cursor that an operation opened, or forgets the one that it exhausted.
     #[inline]
     pub fn note_cursor(&mut self, server: Endpoint, ended: &EndedOperation) {
         let request = &ended.request;
@@ -246,9 +245,9 @@ mod tests {
         assert_eq!(apps(&seen), ["served shop"]);
     }
 
-    /// What was known of an older connection from the same port is not said of a new one.
+    /// What is known of an older connection from the same port does not apply to a new one.
     #[test]
-    fn a_connection_seen_from_its_beginning_says_itself_who_it_is() {
+    fn a_connection_seen_from_its_beginning_identifies_itself() {
         let shared = Arc::new(Shared::default());
         let client = "10.0.0.2:40000";
         shared.add_clients(

@@ -1,7 +1,7 @@
-//! What does a long message say? It is read piece by piece while it comes, and never stored.
+//! What does a long message say? It is read piece by piece as it comes, and never stored.
 //!
-//! As long as it is not known which side of its connection is the server, it is read both as a request and as a
-//! reply: only its content decides that, and what decides may stand at its end.
+//! As long as it is unknown which side of its connection is the server, it is read both as a request and as a reply:
+//! only its content decides, and what decides may be at its end.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use crate::tcp::Side;
 
 /// A message that is read while it comes, because it is too long to be put together.
 pub struct LongMessage {
-    /// In the order of arrival, wrapping; 0 where all of the message is there.
+    /// Number in the order of arrival, which wraps; 0 if the message is complete.
     pub number: u32,
     pub request: Request<Rendered>,
     pub reply: Reply,
@@ -25,7 +25,7 @@ pub struct LongMessage {
     pub compressor: Option<Compressor>,
     /// Head of an OP_COMPRESSED body, until it is whole.
     pub compressed_head: Vec<u8>,
-    /// Nothing more of it can be read.
+    /// The rest of it cannot be read.
     pub failed: bool,
     pub opcode: Opcode,
     /// The checksum so far, where it is to be verified.
@@ -38,7 +38,7 @@ pub struct LongMessage {
 #[derive(Default)]
 pub(super) struct LongWalk {
     pub(super) body: MessageBody,
-    /// Bytes that the body wants to see again.
+    /// Bytes that the body needs to see again.
     carry: Vec<u8>,
     /// Read like this, it contradicts itself.
     failed: bool,
@@ -49,9 +49,9 @@ impl LongWalk {
         !self.failed && self.body.left() == 0
     }
 
-    /// Feeds a piece to the body, with what it wanted to see again in front.
+    /// Feeds a piece to the body, behind the bytes that it needs to see again.
     fn feed(&mut self, mut bytes: &[u8], mut content: MessageSource<'_, Rendered>) {
-        /// How much of a piece is put behind a carry at first: mostly enough to end an element.
+        /// How much of a piece is put behind the carried bytes at first: mostly enough to end an element.
         const SEAM: usize = 64;
         let Self { body, carry, failed } = self;
         while !*failed && !bytes.is_empty() {
@@ -102,7 +102,7 @@ impl LongMessage {
         long
     }
 
-    /// Inflates the next bytes and reads what comes out.
+    /// Inflates the next bytes and reads the result.
     pub fn inflate(&mut self, data: &[u8]) {
         if self.has_failed() || data.is_empty() {
             return;
@@ -126,12 +126,12 @@ impl LongMessage {
         self.as_request.iter().chain(&self.as_reply)
     }
 
-    /// Nothing of it can be read any more.
+    /// The rest of it cannot be read.
     fn has_failed(&self) -> bool {
         self.failed || self.walks().all(|walk| walk.failed)
     }
 
-    /// Begins the body, or what came out of an OP_COMPRESSED one.
+    /// Begins the body, or the inflated body of an OP_COMPRESSED.
     pub(super) fn begin(&mut self, opcode: Opcode, length: u64) {
         self.opcode = opcode;
         self.request.reset(opcode);
@@ -149,16 +149,15 @@ impl LongMessage {
         }
     }
 
-    /// Which side is the server, where this message, sent by `side`, proves it.
+    /// Which side is the server, if this message of `side` proves it.
     pub(super) fn server(&self, side: Side) -> Option<Side> {
         let is_reply = matches!(self.opcode, Opcode::Reply | Opcode::CommandReply);
         server_by(side, self.opcode, self.is_whole(is_reply).then_some(self.request.has_database))
     }
 }
 
-/// Which side is the server, after a message of `side` that could be read to its end and names a database or
-/// does not; `None` where it decides nothing. Ports are no evidence: what is decided here is decided for all
-/// messages of the connection.
+/// Which side is the server, after a message of `side` that was read to its end and names a database or does not;
+/// `None` if that proves nothing. Ports are no evidence: the decision holds for all messages of the connection.
 pub(super) fn server_by(side: Side, opcode: Opcode, has_database: Option<bool>) -> Option<Side> {
     let has_database = has_database?;
     Some(match opcode {

@@ -1,4 +1,4 @@
-//! What becomes of requests and replies that the capture lost: tests of the decoder as a whole.
+//! What becomes of requests and replies that the capture lost: tests of the whole decoder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl LossRun {
         Self { decoder, seen: Collected::default(), now: Timestamp::default() }
     }
 
-    /// Takes what the conversation has sent, and lets as much time pass as a gap is waited for.
+    /// Takes what the conversation has sent, and lets pass the time that a gap is waited for.
     fn take(&mut self, talk: &mut Conversation) -> &mut Self {
         for packet in talk.packets.drain(..) {
             self.decoder.packet(&packet.as_packet(), &mut self.seen);
@@ -120,7 +120,7 @@ fn an_acknowledged_gap_ends_the_request_and_not_the_one_behind_it() {
     assert_eq!(seen.coverage.requests_in_flight, 1);
 }
 
-/// The replies to these may be the first of a chain; of one that was cut it is not known.
+/// A reply to one of these may begin a chain; one that was cut does not show whether it does.
 fn may_begin_a_chain() -> [Document; 2] {
     [
         doc! {"getMore": 5_i64, "collection": "orders", "$db": "shop"},
@@ -161,7 +161,7 @@ fn behind_a_reply_that_was_cut_a_lost_reply_ends_its_request() {
 }
 
 #[test]
-fn a_reply_answers_a_request_rather_than_go_on_with_a_chain() {
+fn a_reply_answers_a_request_rather_than_continue_a_chain() {
     let (mut run, mut talk) = (LossRun::new(), talk());
     let [_, hello] = may_begin_a_chain();
     let mut more = message(7, 1, &doc! {"isWritablePrimary": true, "ok": 1.0});
@@ -198,7 +198,7 @@ fn a_connection_that_loses_every_reply_does_not_go_blind() {
 }
 
 #[test]
-fn the_oldest_of_too_many_requests_gives_way() {
+fn the_oldest_of_too_many_requests_is_dropped() {
     let (mut run, mut talk) = (LossRun::new(), talk());
     let many = MAX_PENDING as u32 + 5;
     (1..=many).for_each(|id| {
@@ -310,7 +310,7 @@ impl Model {
         self.requests.iter().filter(|of| of.1 && !of.2).map(|of| (of.0, of.4))
     }
 
-    /// What was captured and may be in flight by all that was captured after it.
+    /// What was captured, and may be in flight by all that was captured after it.
     fn open(&self) -> impl Iterator<Item = u32> {
         let paired = self.requests.iter().rposition(|of| of.1 && of.3).map_or(0, |at| at + 1);
         self.requests[paired..].iter().filter(|of| of.1).map(|of| of.0)

@@ -45,7 +45,7 @@ pub struct Decoder {
     /// Counters of packets and segments.
     coverage: Coverage,
     stages: Stages,
-    /// One connection in so many is kept; `None`: all.
+    /// Keeps one connection in this many; `None`: all.
     sample: Option<NonZeroU32>,
 }
 
@@ -92,7 +92,7 @@ impl Decoder {
         }
     }
 
-    /// Gives up what has waited for too long at `now`. To be called about once a second of the packets' time.
+    /// Gives up what has waited too long at `now`. Call it about once per second of the packets' time.
     pub fn tick(&mut self, now: Timestamp, sink: &mut impl Sink) {
         self.flows.tick(now, &mut self.coverage, &mut Handler { stages: &mut self.stages, sink });
         self.stages.tick(&mut self.flows, now, sink);
@@ -103,7 +103,7 @@ impl Decoder {
         self.flows.finish(now, &mut self.coverage, &mut Handler { stages: &mut self.stages, sink });
     }
 
-    /// Follows these ports from now on. A connection between other ports is no longer followed.
+    /// Follows these ports from now on, and no longer any connection between other ports.
     pub fn set_ports(&mut self, ports: Ports) {
         self.stages.ports = ports;
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_in_flight_are_told_apart_by_shape_and_counted() {
+    fn operations_in_flight_are_counted_by_shape() {
         let mut decoder = Decoder::new(Settings::default(), Arc::new(Shared::default()));
         let mut seen = Collected::default();
         for n in 0..3 {

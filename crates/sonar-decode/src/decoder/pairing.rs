@@ -1,11 +1,11 @@
-//! Which reply answers which request? Keeps the requests that wait and pairs replies with them, also replies
-//! that come first. Follows chains of replies and the getLastError behind a write, and gives up what is never
+//! Which reply answers which request? Keeps the requests that wait and pairs replies with them, including replies
+//! that come first. Follows chains of replies and the getLastError after a write, and gives up what is never
 //! answered.
 //!
-//! A server answers the requests of one connection in order. So once a later request is answered, or a gap
-//! lies where a reply should be, the requests before are no longer in flight: they are *passed*. Their
-//! replies were lost, unless the server, or a proxy, answers out of order. So a passed request can still
-//! be answered for [`PASSED_NS`], and then ends with an unknown outcome.
+//! A server answers the requests of one connection in order. So once a later request is answered, or a gap is where a
+//! reply should be, the earlier requests are no longer in flight: they are *passed*. Their replies were lost, unless
+//! the server or a proxy answers out of order. So a passed request can still be answered for [`PASSED_NS`], and then
+//! ends with an unknown outcome.
 
 use sonar_core::{Class, Coverage, Outcome, Timestamp};
 
@@ -111,7 +111,7 @@ impl Pairing {
         self.answer(exchange, &early.answer(), ended).is_none()
     }
 
-    /// Takes a reply. Gives it back where no request waits for it.
+    /// Takes a reply. Returns it if no request waits for it.
     #[inline]
     pub fn answer(
         &mut self,
@@ -145,7 +145,7 @@ impl Pairing {
         None
     }
 
-    /// Ends an operation with its reply. Returns what waits for the next reply, where one follows.
+    /// Ends an operation with its reply. Returns what waits for the next reply, if one follows.
     #[inline]
     fn complete(
         &mut self,
@@ -165,10 +165,10 @@ impl Pairing {
         let chain = if arrival.whole {
             reply.more_to_come || (pending.exhaust && reply.cursor.is_some_and(|id| id != 0))
         } else {
-            // It does not say. If none follows, nothing is lost by waiting for it.
+            // Unknown. If none follows, waiting for it loses nothing.
             let may_chain =
                 pending.follows || matches!(pending.kind, CommandKind::GetMore | CommandKind::Hello);
-            // No client that waits for a chain sends requests meanwhile.
+            // A client that waits for a chain sends no requests meanwhile.
             may_chain && !exchange.pending.iter().any(|other| !other.follows && other.passed.is_none())
         };
         exchange.assumes_chain = chain && !arrival.whole;
@@ -192,7 +192,7 @@ impl Pairing {
             // The `n` of getLastError is 0 after an insert, however many were inserted.
             let n = if write.kind == CommandKind::Insert { None } else { reply.n };
             (facts.affected, facts.matched) = (n, n);
-            // The server is at work from the write on, not from the getLastError on.
+            // The server works from the write on, not from the getLastError on.
             facts.latency_ns = (arrival.first >= write.start).then(|| arrival.first.since(write.start));
             pending = *write;
         }
@@ -200,8 +200,8 @@ impl Pairing {
         next
     }
 
-    /// Takes a reply of a chain whose beginning was not captured; `pending` is what it answers. The reply after
-    /// it is waited for.
+    /// Takes a reply of a chain whose beginning was not captured; `pending` is what it answers. Waits for the reply
+    /// after it.
     pub fn adopt(
         &mut self,
         exchange: &mut Exchange,
@@ -217,14 +217,13 @@ impl Pairing {
         }
     }
 
-    /// Takes out the early reply that `reply` follows in a chain that began before the capture, if there is
-    /// one.
+    /// Removes the early reply that `reply` follows in a chain that began before the capture, if there is one.
     pub fn predecessor(&mut self, exchange: &mut Exchange, reply: &Early) -> Option<Early> {
         let at = exchange.early.iter().position(|before| before.is_answered_by(reply))?;
         Some(self.take_early(exchange, at))
     }
 
-    /// Keeps a reply whose request may still come. Returns the oldest one where there are too many.
+    /// Keeps a reply whose request may still come. Returns the oldest one if there are too many.
     pub fn keep_early(&mut self, exchange: &mut Exchange, reply: Early) -> Option<Early> {
         let is_full = exchange.early.len() >= MAX_EARLY;
         let oldest = is_full.then(|| self.take_early(exchange, 0));
@@ -254,8 +253,8 @@ impl Pairing {
         *(if late { &mut coverage.replies_joined_late } else { &mut coverage.replies_orphan }) += 1;
     }
 
-    /// The request at `at` is answered: those before it are passed, and given up where they were passed
-    /// before this one was sent. Returns where the request is then.
+    /// The request at `at` is answered: those before it are passed, or given up if they were passed before it was
+    /// sent. Returns its new position.
     #[cold]
     fn pass(
         &mut self,
@@ -278,10 +277,10 @@ impl Pairing {
         kept
     }
 
-    /// Bytes of the server that were not captured began a reply, and the other end had them at `time`: the
-    /// oldest request has been answered, if it was sent before, and not before `from`.
+    /// A reply began in bytes of the server that were not captured, and the other end had it by `time`: the oldest
+    /// request has been answered, if it was sent before then and not before `from`.
     pub fn reply_in_gap(&mut self, exchange: &mut Exchange, from: Timestamp, time: Timestamp) {
-        // A request that was not captured either may be the one that was answered.
+        // Unless it answered a request that was not captured either.
         if exchange.request_gap.is_some() {
             return;
         }
@@ -293,7 +292,7 @@ impl Pairing {
         }
     }
 
-    /// What is waited for as the next reply of a chain is waited for no longer.
+    /// Stops waiting for the next reply of a chain.
     fn end_chains(&mut self, exchange: &mut Exchange) {
         exchange.assumes_chain = false;
         exchange.pending.retain(|pending| {
@@ -319,7 +318,7 @@ impl Pairing {
             coverage.requests_discarded += 1;
             return None;
         }
-        // Of a write and its getLastError it is the write that counts.
+        // Of a write and its getLastError, the write counts.
         coverage.requests_folded += u64::from(pending.answers.is_some());
         let (counter, outcome) = match why {
             _ if pending.passed.is_some() => (&mut coverage.requests_reply_lost, Outcome::Unknown),
@@ -332,7 +331,7 @@ impl Pairing {
         Some(EndedOperation { request, end: time, facts: outcome.into() })
     }
 
-    /// Gives up the requests of one connection that have waited for too long at `now`.
+    /// Gives up the requests of one connection that have waited too long at `now`.
     pub fn expire(&mut self, exchange: &mut Exchange, now: Timestamp, ended: &mut Vec<EndedOperation>) {
         let is_over = |pending: &Pending| match pending.passed {
             Some(passed) => now.since(passed) >= PASSED_NS,

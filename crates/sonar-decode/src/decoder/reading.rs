@@ -33,7 +33,7 @@ const MAX_STATEMENTS: u32 = 8;
 #[derive(Clone, Debug)]
 struct KnownRequest {
     facts: RequestFacts,
-    /// Not known of a getMore or killCursors whose cursor was always opened by a command that was seen.
+    /// `None` for a getMore or killCursors as long as the command that opened its cursor was always seen.
     shape: Option<RequestShape>,
 }
 
@@ -71,8 +71,7 @@ impl MessageReader {
         coverage
     }
 
-    /// Which side is the server, where a message of `side` proves it. One that proves nothing is counted as
-    /// malformed.
+    /// Which side is the server, if a message of `side` proves it. Counts one that proves nothing as malformed.
     pub fn server_of(&mut self, side: Side, plain: &Plain<'_>) -> Option<Side> {
         let Self { request, reply, body, .. } = self;
         request.reset(plain.opcode);
@@ -147,7 +146,7 @@ impl MessageReader {
     fn remember(&mut self, place: TemplatePlace, body: &[u8], read: &ReadRequest) {
         let Self { request, identifier, requests, .. } = self;
         let shape = read.subject.command.is_none().then(|| read.subject.shape.clone());
-        // What is counted each time, or names an application, is walked each time.
+        // Requests that are counted each time, or that name an application, are walked each time.
         let is_other = shape.as_ref().is_some_and(|shape| identifier.is_other_shape(&shape.info));
         let has_many = request.builder.statement_count > MAX_STATEMENTS;
         if !(request.has_client || request.builder.over_cap || is_other || has_many) {
@@ -160,7 +159,7 @@ impl MessageReader {
         }
     }
 
-    /// The text of a request with its values, if that is asked for.
+    /// The text of a request with its values, if requested.
     #[inline]
     fn values(&self, plain: &Plain<'_>) -> Option<Box<str>> {
         let document = if self.show_values { command_document(plain) } else { None };
@@ -222,7 +221,7 @@ impl MessageReader {
         *counter += 1;
     }
 
-    /// What a long message to `server` asks; `None` if it names no command.
+    /// The request in a long message to `server`; `None` if it names no command.
     pub fn long_request(&mut self, long: &mut LongMessage, server: Endpoint) -> Option<ReadRequest> {
         let request = &mut long.request;
         if request.command.bytes().is_empty() {
@@ -233,7 +232,7 @@ impl MessageReader {
         Some(read)
     }
 
-    /// The request of an exhaust chain that began before the capture, as far as one of its replies says.
+    /// The request of an exhaust chain that began before the capture, as far as one of its replies shows it.
     ///
     /// The server sends one reply after another, and each answers the one before it, so the request that began
     /// the chain is never seen. On every replica set from 4.4 on, secondaries fetch the oplog in such a chain,
@@ -424,7 +423,7 @@ mod tests {
         for (document, command, namespace) in [(hello, "hello", "admin"), (batch, "getMore", "shop.orders")] {
             let mut talk = joined_late();
             for n in 0..3 {
-                // The last one says that no more come.
+                // The last one announces no more.
                 talk.send(ConversationEnd::Server, &reply(500 + n, 499 + n, n < 2, &document))
                     .wait(10_000_000_000);
             }
@@ -440,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_which_little_was_copied_is_no_loss_either() {
+    fn a_chain_in_short_copies_is_no_loss_either() {
         let hello = doc! {"hello": 1, "topologyVersion": {"counter": 6_i64}, "maxAwaitTimeMS": 10_000, "$db": "admin"};
         let answer = doc! {"isWritablePrimary": true, "ok": 1.0};
         for late in [false, true] {

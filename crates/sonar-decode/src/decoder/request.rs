@@ -1,4 +1,4 @@
-//! What is asked, and what for? Makes of a request that has been read what waits for its reply.
+//! What is asked, and for what purpose? Turns a request that has been read into what waits for its reply.
 
 use sonar_core::Timestamp;
 use sonar_core::operation::{Compressor, Opcode};
@@ -21,7 +21,7 @@ pub struct RequestFacts {
     unacknowledged: bool,
     get_last_error: bool,
     legacy_find: bool,
-    /// Wants a chain of replies, by OP_QUERY's flag.
+    /// Wants a chain of replies, by the flag of OP_QUERY.
     exhaust: bool,
     /// It waits on purpose.
     waits: bool,
@@ -62,9 +62,9 @@ pub struct ReadRequest {
     pub subject: RequestSubject,
     /// The cursor that it uses.
     pub cursor: Option<i64>,
-    /// Who sends it, where it says so.
+    /// Who sends it, if it says so.
     pub client: Option<Client>,
-    /// Its text with values, if that was asked for.
+    /// Its text with values, if requested.
     pub values: Option<Box<str>>,
 }
 
@@ -87,7 +87,7 @@ pub struct SentRequest {
 }
 
 impl ReadRequest {
-    /// The request as `client` sent it. What it says of the client is noted there.
+    /// The request as `client` sent it. Stores what it says about the client.
     #[inline]
     pub fn sent_by(self, client: &mut Client, sent: &Sent) -> SentRequest {
         let Self { facts, subject, cursor, client: named, values } = self;
@@ -138,7 +138,7 @@ mod tests {
     use crate::identity::MAX_APPLICATIONS;
     use crate::testing::{Conversation, ConversationEnd};
 
-    /// The classes and roles of what a client asks whose hello says this.
+    /// The classes and roles of the requests of a client with this hello.
     fn role_of(hello: bson::Document) -> sonar_core::Role {
         let mut talk = Conversation::new("10.0.0.2:40000", "10.0.0.1:27017");
         talk.handshake();

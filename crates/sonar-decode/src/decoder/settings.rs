@@ -1,4 +1,4 @@
-//! What is asked of a decoder, and who receives what it finds.
+//! What to decode, and who receives the operations.
 
 use sonar_core::Operation;
 
@@ -22,10 +22,10 @@ impl Ports {
     }
 }
 
-/// The smallest useful [`Settings::snap_replies`], in bytes. A message is found on a connection that was joined
-/// late by its header (16 bytes) and the beginning of its OP_MSG body: flags (4), kind of the first section (1),
-/// length of its document (4) and type of the first element (1). With fewer bytes no reply on such a
-/// connection can be paired with its request, and every request seems to wait for ever.
+/// The smallest useful [`Settings::snap_replies`], in bytes. On a connection that was joined late, a message is
+/// recognised by its header (16 bytes) and the beginning of its OP_MSG body: flags (4), kind of the first section
+/// (1), length of its document (4) and type of the first element (1). With fewer bytes no reply on such a connection
+/// can be paired with its request, and every request seems to wait for ever.
 pub const MIN_SNAP_REPLIES: u32 = crate::message::HEADER as u32 + 10;
 
 /// What to decode, and how.
@@ -39,7 +39,7 @@ pub struct Settings {
     pub show_values: bool,
     /// Verify the checksum of every OP_MSG that has one, not only while searching for a message after a gap.
     pub verify_checksums: bool,
-    /// Keep one connection in so many, by [`sample::contains`](sonar_core::sample::contains); 0 and 1 keep all.
+    /// Keep one connection in this many, by [`sample::contains`](sonar_core::sample::contains); 0 and 1 keep all.
     pub sample: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Joins the stages of decoding: what one of them returns is handed to the next.
+//! Joins the stages of decoding: passes the result of one on to the next.
 //!
 //! `framing` cuts a stream into messages, `unpacking` inflates them, `reading` reads them, `identify` finds what
 //! they belong to, and `pairing` joins request and reply to an operation.
@@ -36,7 +36,7 @@ pub struct Stages {
     ended: Vec<EndedOperation>,
 }
 
-/// A message that has come to its end.
+/// A message that has ended.
 #[derive(Copy, Clone)]
 struct Arrived {
     header: Header,
@@ -46,7 +46,7 @@ struct Arrived {
     time: Timestamp,
 }
 
-/// When a reply came of which nothing could be read.
+/// When an unreadable reply came.
 fn unread_arrival(conn: &Connection, at: Arrived) -> Arrival {
     let first = conn.streams[at.side.index()].first;
     Arrival { first, last: at.time, compressor: None, whole: false }
@@ -75,7 +75,7 @@ impl Stages {
         coverage
     }
 
-    /// Whether more is held than the caps allow.
+    /// Whether it holds more than the caps allow.
     #[inline]
     pub fn is_over_caps(&self) -> bool {
         self.pairing.pending_bytes > PENDING_BUDGET
@@ -83,7 +83,7 @@ impl Stages {
             || self.unpacker.long_messages() > MAX_LONG
     }
 
-    /// Takes a message that is all there.
+    /// Takes a complete message.
     #[inline]
     fn message(&mut self, conn: &mut Connection, at: Arrived, message: Packed<'_>) {
         conn.facts.is_mongodb = true;
@@ -149,7 +149,7 @@ impl Stages {
         }
     }
 
-    /// A message whose checksum is wrong: none at all, if it was found by a search.
+    /// A message whose checksum is wrong: no message at all, if a search found it.
     fn wrong_checksum(&mut self, conn: &mut Connection, at: Arrived) {
         let stream = &mut conn.streams[at.side.index()];
         if stream.provisional {
@@ -159,7 +159,7 @@ impl Stages {
         }
     }
 
-    /// A message that cannot be read: a reply at least answers.
+    /// A message that cannot be read; a reply still answers its request.
     fn unread(&mut self, conn: &mut Connection, at: Arrived) {
         if conn.is_server(at.side) == Some(true) {
             self.answer(
@@ -196,7 +196,7 @@ impl Stages {
         }
     }
 
-    /// A reply has come that was not read from a message in one piece.
+    /// A reply that was not read from a message in one piece.
     fn answer(&mut self, conn: &mut Connection, answer: &Answer<'_>) {
         self.coverage.replies += 1;
         let early = self.pairing.answer(&mut conn.exchange, answer, &mut self.ended);
@@ -229,7 +229,7 @@ impl Stages {
         }
     }
 
-    /// The request of this reply will not come any more.
+    /// The request of this reply will not come.
     fn give_up_reply(&mut self, conn: &mut Connection, reply: &Early) {
         if reply.begins_chain() {
             self.adopt(conn, reply);
@@ -244,7 +244,7 @@ impl Stages {
         self.pairing.adopt(&mut conn.exchange, pending, &reply.answer(), &mut self.ended);
     }
 
-    /// Gives up what has waited for too long on a connection.
+    /// Gives up what has waited too long on a connection.
     fn expire(&mut self, conn: &mut Connection, now: Timestamp) {
         let is_over = |early: &Early| now.since(early.arrival.first) >= EARLY_NS;
         while let Some(early) = self.pairing.take_oldest_early(&mut conn.exchange, is_over) {
@@ -299,7 +299,7 @@ impl Stages {
         ended.clear();
     }
 
-    /// Lets time come to `now` on all connections.
+    /// Advances the time of all connections to `now`.
     pub fn tick(&mut self, flows: &mut FlowTable<Connection>, now: Timestamp, sink: &mut impl Sink) {
         let more_is_known = self.reader.identifier.clients_have_changed();
         for (_, conn) in flows.iter_mut() {
@@ -382,7 +382,7 @@ impl Stages {
     }
 }
 
-/// The stages as they are called by the flow table.
+/// The stages, as the flow table calls them.
 pub struct Handler<'a, S> {
     pub stages: &'a mut Stages,
     pub sink: &'a mut S,

@@ -1,5 +1,5 @@
-//! What is inside this message? Verifies its checksum, inflates it where it is compressed, and reads long
-//! messages while they come.
+//! What is inside this message? Verifies its checksum, inflates it if it is compressed, and reads long messages as
+//! they come.
 
 use std::ops::ControlFlow;
 
@@ -11,8 +11,8 @@ use super::long::{Checksum, LongMessage};
 use crate::compress::{InflateStatus, Inflater, Inflaters};
 use crate::message::Header;
 
-/// Long messages that are read at once, over all connections, before the oldest are evicted. Each holds some
-/// 16 KiB, and an inflater.
+/// Long messages that are read at once, over all connections; beyond it the oldest are dropped. Each holds some 16
+/// KiB and an inflater.
 pub const MAX_LONG: usize = 512;
 
 /// The most bytes that are inflated in one piece; a message with more is read while it is inflated.
@@ -33,7 +33,7 @@ pub struct Packed<'a> {
     pub provisional: bool,
 }
 
-/// What a message came to.
+/// The result for a message.
 pub enum Unpacked<'a> {
     /// A body in one piece.
     Plain(Plain<'a>),
@@ -158,7 +158,7 @@ impl Unpacker {
         Some(Unpacked::Long(long))
     }
 
-    /// Takes the nine bytes that say how a message is compressed, which segments may split too.
+    /// Takes the nine bytes that state the compression, which segments may split too.
     fn begin_inflating(&mut self, long: &mut LongMessage, bytes: &[u8], left: u64) {
         let want = (9 - long.compressed_head.len()).min(bytes.len());
         long.compressed_head.extend_from_slice(&bytes[..want]);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn every_checksum_is_verified_where_that_is_asked_for_and_wrong_ones_are_counted() {
+    fn all_checksums_are_verified_on_request_and_wrong_ones_are_counted() {
         for padding in [10, 100_000] {
             for (verify, wrong) in [(false, false), (false, true), (true, false), (true, true)] {
                 let mut talk = talk();

@@ -1,9 +1,8 @@
 //! What decides an application's name?
 //!
-//! On the wire and in logs it is the `client` document of a connection's first `hello`, which
-//! [`ClientDocument`] reads; in profiles it is the field `appName`. Each application is one shared value, so
-//! that operations can be compared by pointer, and there are at most [`MAX_APPLICATIONS`] of them: any that
-//! come later are called `other`.
+//! On the wire and in logs it is the `client` document of a connection's first `hello`, which [`ClientDocument`]
+//! reads; in profiles it is the field `appName`. Each application is one shared value, so that operations can be
+//! compared by pointer, and there are at most [`MAX_APPLICATIONS`] of them: later ones are called `other`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ type RandomState = foldhash::quality::RandomState;
 #[derive(Debug)]
 pub(crate) struct Applications {
     known: HashMap<Application, Arc<Application>, RandomState>,
-    /// Those of which only the name is known, by name.
+    /// Those that are only a name, by name.
     named: HashMap<Box<str>, Arc<Application>, RandomState>,
     /// Stands for clients whose connection was joined late.
     pub joined_late: Arc<Application>,
@@ -56,7 +55,7 @@ impl Applications {
         })
     }
 
-    /// The application of which only this name is known; `None` when there are too many.
+    /// The application that is only this name; `None` when there are too many.
     #[inline]
     pub(crate) fn named(&mut self, name: &str) -> Option<Arc<Application>> {
         if let Some(known) = self.named.get(name) {

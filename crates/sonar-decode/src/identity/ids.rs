@@ -1,5 +1,5 @@
-//! What decides the id of a shape? Its command, its namespace and its body; where the source holds only a part
-//! of these, the id says so too.
+//! What decides the id of a shape? Its command, its namespace and its body. If the source has only a part of these,
+//! the id says so too.
 //!
 //! What counts in a body is decided by [`shape`](crate::shape). A change to any id needs a new
 //! `RULES_VERSION` in `sonar_core::shape`.
@@ -58,8 +58,8 @@ pub(crate) fn base_of<T: Text>(request: &Request<T>) -> u64 {
     hash::mix(hash::mix(hash::SEED, command), namespace)
 }
 
-/// The ids of a request, and the text of its body where it is not made of statements. To be called once
-/// for a request: it takes the body out of the builder.
+/// The ids of a request, and the text of its body unless that is made of statements. Call it once for a request: it
+/// takes the body out of the builder.
 pub(crate) fn ids_of<T: Text>(request: &mut Request<T>) -> (Ids, T) {
     let base = base_of(request);
     if !request.kind.has_statements() || request.builder.statements().is_empty() {
@@ -123,7 +123,7 @@ pub(crate) fn id_in_part(identity: Identity, base: u64, readable: ShapeId, serve
     })
 }
 
-/// What is kept of a request's shape; the request must carry text.
+/// The shape of a request, which must carry text.
 pub(crate) fn info_of<T: Text + MaybeRendered>(request: &mut Request<T>) -> ShapeInfo {
     let (ids, text) = ids_of(request);
     info_with(request, &ids, text)

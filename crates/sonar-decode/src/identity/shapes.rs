@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sonar_core::{ShapeId, ShapeInfo};
 
-/// The most shapes that are remembered; any that come later are called `other`.
+/// The most shapes that are remembered; later ones are called `other`.
 pub(crate) const MAX_SHAPES: usize = 20_000;
 /// Memory of the texts of all shapes, in bytes; texts beyond it are cut.
 const TEXT_BUDGET: usize = 8 << 20;
@@ -32,8 +32,8 @@ impl ShapeTable {
         self.known.len() >= MAX_SHAPES
     }
 
-    /// Adds a shape unless it is known already; there must be room for it. Where its texts are beyond the
-    /// budget they are left out, and the result is marked as cut.
+    /// Adds a shape unless it is known; there must be room for it. Texts beyond the budget are left out, and the
+    /// result is marked as cut.
     pub(crate) fn add(&mut self, mut info: ShapeInfo) -> Arc<ShapeInfo> {
         if let Some(known) = self.known.get(&info.id) {
             return known.clone();

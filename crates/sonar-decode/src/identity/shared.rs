@@ -1,5 +1,5 @@
-//! What do the threads of a capture share? The cursors that are open, the texts of shapes, and the clients
-//! that somebody else named.
+//! What do the threads of a capture share? The open cursors, the texts of shapes, and the clients that a log or a
+//! server named.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::tcp::Twins;
 
 /// The most clients of earlier connections that are remembered.
 const MAX_CLIENTS: usize = 100_000;
-/// The most servers that one client address and port is remembered with; then the oldest gives way.
+/// The most servers that one client address and port is remembered with; then the oldest is dropped.
 const MAX_SERVERS_OF_CLIENT: usize = 8;
 
 /// State shared between decoders. Locked once for a cursor that is opened, used or closed and once for
@@ -54,13 +54,13 @@ impl Shared {
         self.twins.clone()
     }
 
-    /// Takes in who is on connections whose handshake was not captured, by the address and port of each
-    /// client: from a server's log, or from a server that was asked. Connections that are followed already
-    /// take it over at the next [`tick`](crate::Decoder::tick). Returns how many there was no room for
-    /// (`MAX_CLIENTS`, and [`MAX_APPLICATIONS`](super::MAX_APPLICATIONS) applications).
+    /// Adds the clients of connections whose handshake was not captured, by the address and port of each: from a
+    /// server's log, or from a server that was asked. Connections that are followed already take them over at the
+    /// next [`tick`](crate::Decoder::tick). Returns how many did not fit (`MAX_CLIENTS`, and
+    /// [`MAX_APPLICATIONS`](super::MAX_APPLICATIONS) applications).
     ///
-    /// `server_port` is that of the server whose clients they are; `None` where it is not known: then they
-    /// count for connections to any port.
+    /// `server_port` is that of the clients' server; `None` if it is unknown: then they count for connections to any
+    /// port.
     pub fn add_clients(
         &self,
         server_port: Option<u16>,
@@ -87,7 +87,7 @@ impl Shared {
         refused
     }
 
-    /// Who is on the connection from this address and port to that port of a server, if somebody knew.
+    /// Who is on the connection from this address and port to that port of a server, if known.
     pub(crate) fn client(&self, client: Endpoint, server_port: u16) -> Option<KnownClient> {
         let known = self.clients.read().unwrap_or_else(PoisonError::into_inner);
         let is_meant = |port: Option<u16>| port.is_none_or(|port| port == server_port);
@@ -102,7 +102,7 @@ impl Shared {
         self.has_named.load(Ordering::Relaxed)
     }
 
-    /// Another number after each change of the known clients; 0 as long as none is known.
+    /// A number that changes with the known clients; 0 as long as none is known.
     pub(crate) fn clients_generation(&self) -> u64 {
         self.clients_generation.load(Ordering::Acquire)
     }
@@ -122,8 +122,8 @@ impl Shared {
         lock(&self.cursors).close(&(server, id));
     }
 
-    /// The shape with this id, made by `new` where no thread has seen it; `None` when there are too many. The
-    /// flag says that the shape is new and its text was cut.
+    /// The shape with this id, made by `new` if no thread has seen it; `None` when there are too many. The flag says
+    /// that the shape is new and its text was cut.
     pub(crate) fn shape(
         &self,
         id: ShapeId,

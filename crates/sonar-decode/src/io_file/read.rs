@@ -91,9 +91,9 @@ pub struct FileEntry<'a> {
 /// A thread.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ThreadEntry<'a> {
-    /// The kernel's id of it.
+    /// Its id in the kernel.
     pub thread: u32,
-    /// Of its process.
+    /// The id of its process.
     pub process: u32,
     /// Its name.
     pub name: &'a str,
@@ -176,7 +176,7 @@ impl RecordingParser {
         Ok(RecordingStep::Block { block, consumed })
     }
 
-    /// Whether a recording that has no more bytes than `left`, which were not consumed, is whole.
+    /// Checks that the recording is complete, with no more than the `left` bytes unconsumed.
     ///
     /// # Errors
     /// [`RecordingError::Cut`] when it is not.

@@ -8,7 +8,7 @@ use super::layout::{
 };
 use super::read::{FileEntry, ThreadEntry};
 
-/// A block of accesses is written once it has so many bytes.
+/// A block of accesses is written once it has this many bytes.
 const BLOCK: usize = 64 * 1024;
 /// The most bytes of a text; longer ones are cut.
 const MAX_TEXT: usize = 8 * 1024;
@@ -154,7 +154,7 @@ impl RecordingWriter {
         Self::end_after(self.flushed(), losses, out);
     }
 
-    /// Ends a file that holds so much.
+    /// Ends a file with these contents.
     pub fn end_after(extent: BlockExtent, losses: &IoLosses, out: &mut Vec<u8>) {
         let BlockExtent { accesses, blocks } = extent;
         let mut writer = Self { accesses, blocks, ..Self::default() };
