@@ -1,10 +1,10 @@
 //! Synthetic packets for tests and benches; built only for tests or with the feature `testing`.
 //!
-//! [`Frame`] is one packet with every header that can be wished for. [`Conversation`] is a TCP connection
-//! whose sequence numbers are right: say who sends what, take the packets, and then drop, double, reorder
-//! or cut them as the test needs. [`pcap`] makes a capture file of them.
+//! [`TestFrame`] is one packet with any header. [`Conversation`] is a TCP connection with right sequence numbers: say
+//! who sends what, take the packets, and then drop, double, reorder or cut them as the test needs. [`pcap`] makes a
+//! capture file of them.
 //!
-//! Checksums are left 0, as the kernel leaves them in packets on their way out.
+//! Checksums are 0, as the kernel leaves them in outgoing packets.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -256,7 +256,7 @@ pub struct Conversation {
     /// Link type, VLAN tags and options of every packet from now on; addresses, numbers, flags and
     /// payload are set for each.
     pub template: TestFrame,
-    /// Payload bytes in one packet at most, from now on.
+    /// The most payload bytes in one packet, from now on.
     pub mss: usize,
     /// The packets so far.
     pub packets: Vec<OwnedPacket>,
@@ -296,7 +296,7 @@ impl Conversation {
         self
     }
 
-    /// Payload bytes in one packet at most.
+    /// The most payload bytes in one packet.
     pub fn with_mss(mut self, mss: usize) -> Self {
         self.mss = mss;
         self
@@ -328,7 +328,7 @@ impl Conversation {
         )
     }
 
-    /// `bytes` in as many packets as the MSS asks for; PSH on the last.
+    /// `bytes` in as many packets as the MSS requires; PSH on the last.
     pub fn send(&mut self, from: ConversationEnd, bytes: &[u8]) -> &mut Self {
         let chunks = bytes.chunks(self.mss.max(1));
         let last = chunks.len();
@@ -338,7 +338,7 @@ impl Conversation {
         self
     }
 
-    /// `bytes` that the capture does not hold: only the sequence number moves on.
+    /// `bytes` that are not captured: only the sequence number moves on.
     pub fn lose(&mut self, from: ConversationEnd, bytes: usize) -> &mut Self {
         let seq = &mut self.next_seq[from as usize];
         *seq = seq.wrapping_add(bytes as u32);
@@ -415,9 +415,9 @@ pub fn pcap<'a>(packets: impl IntoIterator<Item = &'a OwnedPacket>) -> Vec<u8> {
     out
 }
 
-/// Ethernet frames as a busy server sees them, for measuring: IPv4 and IPv6 (one in four), with and
-/// without TCP timestamps, some in a VLAN or two, payloads from nothing to 1,448 bytes. The same for the
-/// same `count`, in an order that a branch predictor cannot learn.
+/// Ethernet frames as a busy server sees them, for measuring: IPv4 and IPv6 (one in four), with and without TCP
+/// timestamps, some in one or two VLANs, payloads from nothing to 1,448 bytes. The same for the same `count`, in an
+/// order that a branch predictor cannot learn.
 pub fn mixed_frames(count: usize) -> Vec<OwnedPacket> {
     const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

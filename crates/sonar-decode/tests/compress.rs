@@ -120,8 +120,8 @@ proptest! {
                 }
                 let mut inflater = Inflater::new(compressor, said as u32, packed.len() as u32).unwrap();
                 let (status, out) = feed(&mut inflater, &packed, &[cut]);
-                prop_assert!(matches!(status, Err(InflateError::SizeMismatch { said: told, found })
-                    if told as usize == said && (found as usize > said || found as usize == data.len())),
+                prop_assert!(matches!(status, Err(InflateError::SizeMismatch { stated, found })
+                    if stated as usize == said && (found as usize > said || found as usize == data.len())),
                     "{compressor:?} {status:?}");
                 prop_assert!(out.len() <= said && data.starts_with(&out));
                 prop_assert_eq!(inflater.inflate(&packed, &mut |_| unreachable!()), status);
@@ -195,7 +195,7 @@ fn a_bomb_stops_at_the_size_it_told() {
     for compressor in [Compressor::Zlib, Compressor::Zstd] {
         let bomb = deflate(compressor, &vec![0; 50 << 20]);
         let (status, out) = inflate(compressor, &bomb, 1_000);
-        assert!(matches!(status, Err(InflateError::SizeMismatch { said: 1_000, .. })));
+        assert!(matches!(status, Err(InflateError::SizeMismatch { stated: 1_000, .. })));
         assert!(out.len() <= 1_000);
     }
 }

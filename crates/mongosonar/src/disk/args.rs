@@ -6,9 +6,15 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use sonar_sys::disk::MOST_IN_FLIGHT;
 
-use super::config::{MOST_FILE_MB, MOST_PAUSE, MOST_RECORD_KB};
 use crate::outfile;
 use crate::values::{number, parse_duration, parse_scaled};
+
+/// mongoperf's bound of `recSizeKB`.
+pub const MOST_RECORD_KB: u32 = 64_000;
+/// Most MiB of a file: an exbibyte.
+pub const MOST_FILE_MB: u64 = 1 << 40;
+/// The longest `sleepMicros` and `syncDelay`.
+pub const MOST_PAUSE: u64 = u32::MAX as u64;
 
 #[derive(Subcommand, Debug)]
 pub enum DiskCommand {

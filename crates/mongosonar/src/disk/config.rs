@@ -7,17 +7,10 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use sonar_sys::disk::MOST_IN_FLIGHT;
 
-use super::args::BenchArgs;
+use super::args::{BenchArgs, MOST_FILE_MB, MOST_PAUSE, MOST_RECORD_KB};
 
 /// The most bytes of a document. mongoperf accepted a thousand.
 pub const MOST_BYTES: usize = 64 << 10;
-/// mongoperf's bound of `recSizeKB`.
-pub const MOST_RECORD_KB: u32 = 64_000;
-/// Most MiB of a file: an exbibyte.
-pub const MOST_FILE_MB: u64 = 1 << 40;
-/// The longest `sleepMicros` and `syncDelay`.
-pub const MOST_PAUSE: u64 = u32::MAX as u64;
-
 /// mongoperf's options with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {

@@ -1,5 +1,5 @@
-//! Assembles operations: turns each entry of a profile or log into an [`Operation`] and its [`Execution`], with
-//! the shape that the wire would give it, and joins the statements of a write to the command that held them.
+//! Assembles operations: turns each entry of a profile or log into an [`Operation`] and its [`Execution`], with the
+//! same shape as on the wire, and joins the statements of a write to their command.
 
 mod waiting;
 
@@ -26,17 +26,17 @@ pub trait EntrySink {
     fn operation(&mut self, op: &Operation<'_>, identity: Identity, execution: &Execution<'_>, entries: u64);
 }
 
-/// Takes operations and does nothing with them.
+/// Drops operations.
 impl EntrySink for () {
     fn operation(&mut self, _: &Operation<'_>, _: Identity, _: &Execution<'_>, _: u64) {}
 }
 
-/// Makes operations of entries, which it takes in order. It knows the shapes and applications seen so far.
+/// Turns entries, in order, into operations. Knows the shapes and applications seen so far.
 pub struct OperationAssembler {
     /// What was read. The caller counts entries, files and lines.
     pub reading: Reading,
-    /// Each entry counts once whatever its `rateLimit`: Percona Server 4.4 before 4.4.8-9 writes it but
-    /// profiles every operation (<https://perconadev.atlassian.net/browse/PSMDB-876>).
+    /// Each entry counts once whatever its `rateLimit`: Percona Server 4.4 before 4.4.8-9 writes it but profiles
+    /// every operation (<https://perconadev.atlassian.net/browse/PSMDB-876>).
     pub ignores_rate_limit: bool,
     shapes: ShapeTable,
     apps: Applications,
@@ -64,7 +64,7 @@ impl Default for OperationAssembler {
 
 impl OperationAssembler {
     /// Adds the next entry and emits the operations that it ends. `text` reads the entry once more to get the text of
-    /// its shape; it is called where the shape is new.
+    /// its shape; it is called for new shapes.
     pub fn add(
         &mut self,
         entry: &ParsedEntry,
@@ -100,7 +100,7 @@ impl OperationAssembler {
         self.emit(&resolved, &entry.fields, &circumstances, sink);
     }
 
-    /// The shape of an entry: for a getMore or killCursors that of the command that opened the cursor, if that came
+    /// The shape of an entry: for a getMore or killCursors, that of the command that opened the cursor if it came
     /// before; else its own.
     fn resolve(&mut self, entry: &ParsedEntry, class: Class, text: impl FnOnce() -> ShapeInfo) -> Resolved {
         let kind = entry.kind;
@@ -145,7 +145,7 @@ impl OperationAssembler {
         }
     }
 
-    /// The shape of an entry; made where it is not known.
+    /// The shape of an entry; adds it if it is unknown.
     fn shape(&mut self, entry: &ParsedEntry, text: impl FnOnce() -> ShapeInfo) -> Arc<ShapeInfo> {
         if let Some(info) = self.shapes.get(entry.shape) {
             return info.clone();
@@ -174,7 +174,7 @@ impl OperationAssembler {
         self.max_waiting = most;
     }
 
-    /// The client: from its connection, or only the name that is in the entry.
+    /// The client: from its connection, or only the name in the entry.
     fn app(&mut self, fields: &FieldTable, context: &EntryContext<'_>) -> Arc<Application> {
         let name = fields.app.bytes();
         if let Some(app) = context.app
@@ -223,7 +223,7 @@ impl OperationAssembler {
                 fields.add(&one.fields);
             }
         }
-        // An insert is its namespace, whatever it did to the buckets below.
+        // The shape of an insert is its namespace, whatever it did to the buckets below.
         match own.as_slice() {
             [] if entry.lacks_statements() => {
                 self.reading.statements_unsaid += 1;
@@ -238,7 +238,7 @@ impl OperationAssembler {
         self.emit(&resolved, &fields, &circumstances, sink);
     }
 
-    /// The shape of a command whose statements were logged one by one: as on the wire.
+    /// The shape of a command whose statements were logged one by one, as on the wire.
     fn put_together(&mut self, resolved: &mut Resolved, own: &[WaitingStatement], base: u64) {
         let mut distinct: Vec<(&WaitingStatement, u32)> = Vec::new();
         for one in own {
@@ -509,7 +509,7 @@ mod tests {
         )
     }
 
-    /// The client of a connection has gone.
+    /// The client of a connection disconnects.
     fn disconnect(connection: u32) -> String {
         format!(
             r#"{{"t":{{"$date":"2026-05-01T10:00:00.101+00:00"}},"s":"I","c":"NETWORK","id":22944,"ctx":"conn{connection}","msg":"Connection ended","attr":{{"remote":"10.0.0.2:40000","connectionId":{connection},"connectionCount":1}}}}"#
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_cap_the_oldest_statements_stop_waiting_and_none_becomes_a_command() {
+    fn at_the_cap_the_oldest_statements_stop_waiting_and_each_is_an_operation() {
         let text = "{q: {_id: ?number}, u: {$set: {a: ?number}}}";
         let lines = [
             statement(1, 1),
@@ -551,13 +551,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_again_has_waited_no_longer_than_the_others() {
+    fn a_thread_that_waits_again_goes_to_the_end_of_the_order() {
         let text = "{q: {_id: ?number}, u: {$set: {a: ?number}}}";
         for ends in [command(1), disconnect(1)] {
             let lines = [statement(1, 1), ends, statement(2, 2), statement(3, 3), statement(1, 4)];
             let lines: Vec<String> = lines.into_iter().chain([statement(4, 5), command(1)]).collect();
             let (seen, log) = read(&lines);
-            // The third that is reported is the one that gave way, or the second where the first was joined.
+            // The third statement emitted is the one that was dropped, or the second if the first was joined.
             let at = seen.0.iter().position(|seen| *seen == (format!("{text} 2"), 1));
             assert_eq!(at, Some(1), "{seen:?}");
             assert_eq!(log.reading().statements_unjoined, 1);

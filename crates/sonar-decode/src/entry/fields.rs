@@ -1,6 +1,6 @@
-//! The fields of an entry, under the names that they have in profiles and logs of every version.
+//! The fields of an entry, by their names in profiles and logs of every version.
 //!
-//! Names and when they came: <https://www.mongodb.com/docs/manual/reference/database-profiler/>,
+//! Names, and since when: <https://www.mongodb.com/docs/manual/reference/database-profiler/>,
 //! <https://www.mongodb.com/docs/manual/reference/log-messages/>, and the release notes.
 
 use sonar_core::PlanFlags;
@@ -74,7 +74,7 @@ impl TextField {
         &self.0
     }
 
-    /// As text, up to the first byte that is not UTF-8.
+    /// The text up to the first byte that is not UTF-8.
     pub fn text(&self) -> &str {
         match std::str::from_utf8(&self.0) {
             Ok(text) => text,
@@ -82,7 +82,7 @@ impl TextField {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -92,7 +92,7 @@ impl TextField {
     }
 }
 
-/// All fields that are read, except the commands.
+/// All fields that are read, except commands.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct FieldTable {
@@ -150,7 +150,7 @@ pub struct FieldTable {
     pub failed: bool,
     pub rate_limit: Option<u64>,
     pub shards: Option<u64>,
-    /// Has a field that only servers before 3.2 write: an empty query is left out.
+    /// It has a field that only servers before 3.2 write, which leave out an empty query.
     pub is_old: bool,
     /// How a transaction ended.
     pub is_committed: Option<bool>,
@@ -251,7 +251,7 @@ impl FieldTable {
             }
             b"rateLimit" => self.rate_limit = count(),
             b"nShards" => self.shards = count(),
-            // `sortSpills`, `groupSpilledBytes` and their like: one stage of several.
+            // One of several stages that spill: `sortSpills`, `groupSpilledBytes` and the like.
             name if name.ends_with(b"Spills") => add(&mut self.spills, count()),
             name if name.ends_with(b"SpilledBytes") => add(&mut self.spilled_bytes, count()),
             _ => return false,
@@ -259,7 +259,7 @@ impl FieldTable {
         true
     }
 
-    /// Takes the namespace that the server wrote beside the command. What cannot be a namespace is not shown.
+    /// Takes the namespace that the server wrote beside the command. A text that cannot be a namespace is not shown.
     pub fn set_namespace(&mut self, namespace: &[u8]) {
         self.namespace.set(if names::is_namespace(namespace) { namespace } else { names::UNPROVEN });
     }
@@ -351,7 +351,7 @@ pub enum EntrySection {
 }
 
 impl FieldTable {
-    /// Adds what a statement did to what its command did: time is the command's.
+    /// Adds what a statement did to what its command did; the time is the command's.
     pub(super) fn add(&mut self, statement: &Self) {
         let pairs = [
             (&mut self.keys_examined, statement.keys_examined),
@@ -377,7 +377,7 @@ impl FieldTable {
                 *sum = Some(sum.unwrap_or(0).saturating_add(more));
             }
         }
-        // Locks are counted over the whole command where it mentions them at all.
+        // The command's own lock waits cover all statements, if it states any.
         self.lock_wait_us = self.lock_wait_us.max(statement.lock_wait_us);
         if self.plan.is_empty() {
             self.plan.set(statement.plan.bytes());

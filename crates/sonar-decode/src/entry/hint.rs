@@ -1,4 +1,4 @@
-//! Finds the kind, the namespace and the command of an entry, which have to be known before the rest is read.
+//! Finds the kind, the namespace and the command of an entry, which must be known before the rest is read.
 //!
 //! Servers write these first, but programs that forward log lines may sort the keys.
 
@@ -19,7 +19,7 @@ impl HintFinder {
         (self.fields.op, self.fields, self.hint)
     }
 
-    /// Takes a key of the command's document if it names the command: the first one with a value that fits does.
+    /// Takes a key of the command's document if it names the command: the first one with a fitting value does.
     fn command_key(&mut self, key: &Key<'_>, kind: ElementKind, value: BsonValue<'_>) {
         let BsonValue::Bytes(bytes) = value else { return };
         if self.hint.is_some() || !is_known_first(key.bytes) {
@@ -27,7 +27,7 @@ impl HintFinder {
         }
         let number = crate::shape::integer(kind, bytes);
         let text = (kind == ElementKind::String).then(|| bytes.to_vec());
-        // `limit: 5` names nothing, nor does `sort: 1`; `aggregate: 1` does.
+        // `limit: 5` and `sort: 1` name no command; `aggregate: 1` does.
         if text.is_some() || number.is_some() {
             let cursor = number.filter(|_| key.bytes == b"getMore");
             self.hint = Some(CommandHint { command: key.bytes.to_vec(), collection: text, cursor });

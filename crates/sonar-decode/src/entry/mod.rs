@@ -44,7 +44,7 @@ enum EntryPlace {
         section: EntrySection,
         depth: u32,
     },
-    /// In an entry of the oplog; `object`: in the document that says what it did.
+    /// In an entry of the oplog; `object`: in the document that describes the change.
     Oplog {
         object: bool,
     },
@@ -58,21 +58,21 @@ pub enum Completeness {
     Nothing,
     /// All of it.
     Whole,
-    /// All that the version writes, which leaves out whether a write is `multi` or an `upsert`.
+    /// All that the version writes, which does not state whether a write is `multi` or an `upsert`.
     Most,
     /// The beginning.
     Cut,
 }
 
-/// One entry, read element by element; its buffers are used again.
+/// One entry, read element by element; its buffers are reused.
 pub struct Entry<T: Text> {
-    /// The command, or where the entry describes a getMore, the command that opened the cursor.
+    /// The command; for a getMore, the command that opened the cursor if the entry has it.
     pub request: Request<T>,
     /// The other fields.
     pub fields: FieldTable,
     /// How much of the command the entry has.
     pub completeness: Completeness,
-    /// Name of the command that the entry describes, where `request` is another's.
+    /// Name of the command that the entry describes, if `request` is another one.
     pub follows: Option<&'static str>,
     /// The getMore has `maxTimeMS`, which only cursors that wait for data have.
     pub waits: bool,
@@ -88,18 +88,18 @@ pub struct Entry<T: Text> {
     pub withheld: bool,
     /// The source is a log that leaves an empty query out.
     pub leaves_out_empty: bool,
-    /// Why the entry is incomplete or has several readings, if it is or has.
+    /// Why the entry is incomplete or ambiguous, if it is.
     pub doubt: Option<Identity>,
     /// The beginning of a command that was cut, in the shell's syntax.
     pub cut_command: Option<Vec<u8>>,
     /// The command that was found before its document is read, because its keys are not in the server's order.
     hint: Option<CommandHint>,
     filter: OldFilter,
-    /// The letter of what the oplog's entry did; 0 before it is known.
+    /// The letter of the change in an oplog entry; 0 until it is known.
     applied: u8,
     /// The command is the one that opened the cursor.
     in_origin: bool,
-    /// The first value may not be the collection, which is taken from the entry instead.
+    /// The first value may not be the collection; the entry has it.
     collection_unproven: bool,
     single_batch: bool,
     inside: EntryPlace,
@@ -231,7 +231,7 @@ impl<T: Text> Entry<T> {
         }
     }
 
-    /// Names what an entry without a command did.
+    /// Names the operation of an entry without a command.
     fn finish_unsaid(&mut self) {
         let Self { request, fields, hint, applied, .. } = self;
         let (name, completeness): (&[u8], Completeness) = match (self.completeness, fields.op) {
@@ -271,7 +271,7 @@ impl<T: Text> Entry<T> {
         self.completeness = Completeness::Whole;
     }
 
-    /// The open document cannot be read further: the next element stands beside it.
+    /// The open document cannot be read further: the next element is beside it.
     pub fn abandon(&mut self) {
         self.inside = EntryPlace::Top;
     }
@@ -291,8 +291,8 @@ impl<T: Text> Entry<T> {
         Opened::Enter
     }
 
-    /// Decides by its first key whether the document of `command` or `query` is a command, a statement, the filter of a
-    /// query of the old protocol, or an inserted document. Returns whether it is read.
+    /// Decides by its first key whether the document of `command` or `query` is a command, a statement, the filter of
+    /// a query of the old protocol, or an inserted document. Returns whether it is read.
     fn begin(&mut self, key: &Key<'_>, text: Option<&[u8]>) -> bool {
         self.inside = EntryPlace::Command { depth: 0, begun: true };
         self.completeness = Completeness::Whole;
@@ -306,7 +306,7 @@ impl<T: Text> Entry<T> {
         }
         if self.in_origin {
             self.follows = Some("getMore");
-            // It may be a query of the old protocol on a field that has the name of a command.
+            // It may be a query of the old protocol on a field with the name of a command.
             self.collection_unproven = text.is_some() && !names_it;
         }
         match self.fields.op {
@@ -371,7 +371,7 @@ impl<T: Text> Entry<T> {
         self.request.end_part();
     }
 
-    /// Keeps what the command that opened the cursor of a getMore does not have.
+    /// Keeps the fields of a getMore that the command that opened its cursor does not have.
     fn note_cursor(&mut self) {
         if self.request.kind == CommandKind::GetMore {
             self.waits |= self.request.max_time;

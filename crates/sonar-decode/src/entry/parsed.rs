@@ -11,14 +11,14 @@ use crate::identity::{base_of, id_in_part, ids_of, info_of};
 use crate::shape::{CommandKind, Rendered};
 use crate::syntax::shell;
 
-/// What is known of an operation beside its entry.
+/// What is known of an operation beyond its entry.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct EntryContext<'a> {
     /// The client, if it is known from its connection.
     pub app: Option<&'a Arc<Application>>,
     /// The client is a server.
     pub from_server: bool,
-    /// No client's connection sent it.
+    /// It came from no client's connection.
     pub internal: bool,
     /// When it ended, for entries that do not contain it.
     pub end: Option<Timestamp>,
@@ -29,14 +29,14 @@ pub struct EntryContext<'a> {
     pub weight: u32,
 }
 
-/// What one entry says; its buffers are used again.
+/// What one entry says; its buffers are reused.
 #[derive(Clone, Debug)]
 pub struct ParsedEntry {
     /// Figures, names and texts.
     pub fields: FieldTable,
     /// The shape's id.
     pub(super) shape: ShapeId,
-    /// The id with every order as sent; 0 where the shape is not known in full.
+    /// The id with every order as sent; 0 if the shape is not known in full.
     pub(super) ordered: ShapeId,
     /// How much of the shape the entry has.
     pub(super) identity: Identity,
@@ -44,20 +44,20 @@ pub struct ParsedEntry {
     pub(super) base: u64,
     /// The statements of a bulk of several shapes.
     pub(super) statements: Arc<[Statement]>,
-    /// Statements that the entry holds; 0 where it leaves them out.
+    /// Statements in the entry; 0 if it leaves them out.
     pub(super) statement_count: u32,
     /// The shape has more distinct children, or is deeper, than the caps.
     pub(super) is_over_cap: bool,
     /// The text of the beginning of a command that was cut.
     pub(super) cut: Option<Box<ShapeInfo>>,
     pub(super) kind: CommandKind,
-    /// Name of the command that the entry describes, where the shape is that of another.
+    /// Name of the command that the entry describes, if the shape is that of another one.
     pub(super) follows: Option<&'static str>,
     /// It is a statement of an update or remove, not the command around it.
     pub(super) is_statement: bool,
     /// The cursor that the command names.
     pub(super) cursor: Option<i64>,
-    /// The cursor that a getMore named whose opener the entry describes.
+    /// The cursor of a getMore, if the entry describes the command that opened it.
     pub(super) used_cursor: Option<i64>,
     classes: CommandClass,
     waits: bool,
@@ -92,7 +92,7 @@ impl Default for ParsedEntry {
 }
 
 impl ParsedEntry {
-    /// Takes what `entry` says, which has been read to its end; the entry has to be reset after that.
+    /// Takes what `entry` says, which has been read to its end; reset the entry after that.
     pub fn take(&mut self, entry: &mut Entry<()>) {
         entry.finish();
         let request = &mut entry.request;
@@ -110,7 +110,7 @@ impl ParsedEntry {
             _ => false,
         };
         self.is_from_server = request.from_server || entry.by_server;
-        // The time of a transaction is that of its operations, which are logged one by one, and of the client.
+        // The time of a transaction is that of its operations, which are logged one by one, and that of the client.
         let is_of_server = matches!(entry.fields.op, Op::Internal | Op::Transaction);
         self.is_internal = is_of_server || request.is_get_last_error();
         self.is_statement = entry.is_statement;
@@ -131,7 +131,7 @@ impl ParsedEntry {
         std::mem::swap(&mut self.fields, &mut entry.fields);
     }
 
-    /// What the operation was for.
+    /// The purpose of the operation.
     pub(super) fn class(&self, context: &EntryContext<'_>) -> Class {
         match self.classes.class(self.is_from_server || context.from_server, self.waits) {
             _ if self.fields.op == Op::Applied => Class::Replication,
@@ -140,7 +140,7 @@ impl ParsedEntry {
         }
     }
 
-    /// Whether it is a command of which the statements are not known.
+    /// Whether it is a command whose statements are unknown.
     pub(super) fn lacks_statements(&self) -> bool {
         self.kind.has_statements() && self.statement_count == 0
     }
@@ -156,7 +156,7 @@ fn identity_of(entry: &Entry<()>) -> Identity {
         Completeness::Nothing => Identity::Unsaid,
     };
     let Some(worse) = entry.doubt else { return identity };
-    // The body of these has no say in the shape, so it may have several readings.
+    // The body of these does not affect the shape, so it may be ambiguous.
     let by_name = matches!(kind, CommandKind::Other | CommandKind::Hello | CommandKind::Insert);
     let is_unsaid = entry.fields.op == Op::Applied && entry.fields.namespace.is_empty();
     if !by_name || is_unsaid || entry.request.command.bytes().is_empty() {
@@ -166,7 +166,7 @@ fn identity_of(entry: &Entry<()>) -> Identity {
     }
 }
 
-/// Reads the beginning of a command that was cut, as far as it goes.
+/// Reads the beginning of a command that was cut.
 fn read_cut(entry: &Entry<()>) -> Option<ShapeInfo> {
     let mut again = Entry::<Rendered>::default();
     again.fields.op = entry.fields.op;
@@ -180,7 +180,7 @@ fn read_cut(entry: &Entry<()>) -> Option<ShapeInfo> {
 }
 
 impl Entry<Rendered> {
-    /// The shape of the entry, which has been read to its end, with its text.
+    /// The shape, with its text, of an entry that has been read to its end.
     pub fn into_shape(mut self) -> ShapeInfo {
         self.finish();
         info_of(&mut self.request)

@@ -178,7 +178,7 @@ impl<T: Text> Entry<T> {
         }
     }
 
-    /// `op` and `ns` of an entry of the oplog, which stand before what it did.
+    /// `op` and `ns` of an entry of the oplog, which come before the change.
     fn oplog_element(&mut self, key: &Key<'_>, value: BsonValue<'_>, object: bool) -> ElementStep {
         let BsonValue::Bytes(bytes) = value else { return ElementStep::Next };
         if object {
@@ -196,7 +196,7 @@ impl<T: Text> Entry<T> {
         ElementStep::Next
     }
 
-    /// The document at `depth` is passed over without being closed.
+    /// The document at `depth` is left without being closed.
     fn left(&mut self, at: u32) {
         if at == 0 {
             self.inside = EntryPlace::Top;

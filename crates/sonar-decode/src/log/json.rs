@@ -22,7 +22,7 @@ const ENDED: u32 = 22_944;
 const STARTING: u32 = 4_615_611;
 const BUILD_INFO: u32 = 23_403;
 
-/// Finds what has to be known before an object is read, unless it begins with `first`, as servers write it.
+/// Finds what must be known before an object is read, unless it begins with `first`, as servers write it.
 fn foresee<T: Text>(line: &[u8], at: usize, first: &[u8], entry: &mut Entry<T>) -> Result<(), JsonError> {
     if line[at..].starts_with(first) {
         return Ok(());
@@ -56,7 +56,7 @@ fn read_attributes<T: Text>(
     }
     entry.no_lock_waits = memchr::memmem::find(&line[at..], b"timeAcquiringMicros").is_none();
     let end = json::walk(line, at, entry)?;
-    // Behind the attributes stands `truncated` where something of them was left out.
+    // `truncated` follows the attributes if the server left some of them out.
     let rest = &line[end..];
     let is_truncated = rest.len() > 2 && memchr::memmem::find(rest, b"\"truncated\"").is_some();
     entry.doubt = (top.is_truncated || is_truncated).then_some(Identity::Partial);
@@ -98,11 +98,11 @@ pub(super) struct Top<'a> {
     message: &'a [u8],
     /// Where the attributes begin.
     attributes: Option<usize>,
-    /// Something of the attributes was left out.
+    /// Attributes were left out.
     is_truncated: bool,
     /// The output of a container that the line comes from.
     pub(super) stream: Option<OutputStream>,
-    /// The value that may contain the line, if this is the line of another program.
+    /// The value that may contain the log line, if another program wrote this one.
     inner: Option<(usize, usize)>,
 }
 
@@ -127,7 +127,7 @@ impl<'a> Top<'a> {
         }
     }
 
-    /// What the line says whose top this is: an operation is read into `entry`, an event into `parsed`.
+    /// What the line with this top says: an operation is read into `entry`, an event into `parsed`.
     pub(super) fn message<T: Text>(
         &self,
         line: &[u8],
@@ -170,7 +170,7 @@ impl<'a> Top<'a> {
     }
 }
 
-/// What is wanted of the attributes of lines that describe no operation.
+/// What is read of the attributes of lines that describe no operation.
 #[derive(Default)]
 struct Attributes {
     open: Option<u64>,
@@ -184,7 +184,7 @@ impl Attributes {
     fn of(line: &[u8], top: &Top<'_>) -> Self {
         let mut attributes = Self::default();
         if let Some(at) = top.attributes {
-            // Those before damage stand.
+            // Those before the damage count.
             let _ = json::walk(line, at, &mut attributes);
         }
         attributes
@@ -214,7 +214,7 @@ impl Visitor for Attributes {
     fn close(&mut self) {}
 }
 
-/// Reads a line up to its attributes if these are last, as servers write them, else all of it.
+/// Reads a line up to its attributes if they come last, as servers write them, else all of it.
 pub(super) fn top(line: &[u8]) -> Result<Top<'_>, JsonError> {
     let mut top = Top::default();
     let mut at = json::space(line, 1);

@@ -5,7 +5,7 @@ use sonar_core::{Application, Timestamp};
 
 use super::parts::OutputStream;
 
-/// An end of the time that is asked for.
+/// One end of a time range.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Bound {
     /// A point in time.
@@ -27,14 +27,14 @@ impl Bound {
     }
 }
 
-/// What is asked of a log.
+/// Which lines of a log to read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogSettings {
     /// Lines before this are skipped.
     pub from: Option<Bound>,
     /// Lines at this time or later are skipped.
     pub to: Option<Bound>,
-    /// Milliseconds since the Unix epoch: dates without a year lie before a day after this.
+    /// Milliseconds since the Unix epoch: dates without a year are at most a day later than this.
     pub reference_ms: i64,
 }
 
@@ -48,7 +48,7 @@ pub enum LineKind {
     /// It is about something that is not shown.
     #[default]
     Other,
-    /// It is outside of the time asked for.
+    /// It is outside of the time range.
     Outside,
     /// It is empty.
     Empty,
@@ -56,16 +56,16 @@ pub enum LineKind {
     Unknown,
     /// It looks like a line of a MongoDB log but cannot be parsed.
     Malformed,
-    /// It is longer than is read.
+    /// It is too long to be read.
     TooLong,
-    /// `{` alone: what follows is an object over several lines, as `jq` writes it.
+    /// `{` alone: an object over several lines follows, as `jq` writes it.
     ObjectBegin,
 }
 
-/// What a line says that describes no operation.
+/// What a line says, if it describes no operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogEvent {
-    /// A connection was accepted; how many were open then.
+    /// A connection was accepted; the number of open connections.
     Accepted(Option<u64>),
     /// The connection of this line ended.
     Ended,
@@ -77,7 +77,7 @@ pub enum LogEvent {
         pid: Option<u32>,
         /// Its port.
         port: Option<u16>,
-        /// The name of its machine; empty where the line does not say.
+        /// The name of its host; empty if the line does not state it.
         host: Box<str>,
     },
     /// A server stated its version.
@@ -93,14 +93,14 @@ pub enum LogEvent {
     Message(Message),
 }
 
-/// One line as it reads by itself. An operation that it describes is a [`ParsedEntry`] beside it.
+/// What one line says by itself. If it describes an operation, a [`ParsedEntry`] beside it has that.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedLine {
     /// What it is.
     pub kind: LineKind,
-    /// Its time; `None` where it has none.
+    /// Its time, if it has one.
     pub(super) at: Option<Timestamp>,
-    /// Minutes east of UTC that its time is written with.
+    /// Offset of its time from UTC, in minutes east.
     pub(super) offset: Option<i16>,
     /// A number for the thread of the server that wrote it.
     pub(super) thread: u64,
@@ -110,12 +110,12 @@ pub struct ParsedLine {
     pub(super) is_unwrapped: bool,
     /// The event that it describes.
     pub(super) event: Option<Box<LogEvent>>,
-    /// What a container runtime wrote in this line, which may be a part of a line of the server.
+    /// What a container runtime wrote into this line: a part of a line of the server, or all of it.
     pub(super) part: Option<Box<LinePart>>,
 }
 
 impl ParsedLine {
-    /// The line describes this event.
+    /// Adds the event that the line describes.
     pub(super) fn with(&mut self, event: LogEvent) -> LineKind {
         self.event = Some(Box::new(event));
         LineKind::Event
@@ -130,14 +130,14 @@ pub(super) struct LinePart {
     pub text: Vec<u8>,
 }
 
-/// What stands before the message of a line.
+/// What comes before the message of a line.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct LineHead<'a> {
     pub at: Timestamp,
     pub severity: u8,
     pub component: &'a [u8],
     pub context: &'a [u8],
-    /// Minutes east of UTC that its time is written with.
+    /// Offset of its time from UTC, in minutes east.
     pub offset: Option<i16>,
 }
 
@@ -181,14 +181,14 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 /// A message without its variable parts: numbers, addresses, and everything from the first quoted text or document
-/// on. Nothing behind these is provably the server's own text.
+/// on. What comes after that is not provably the server's own text.
 fn masked(text: &[u8]) -> String {
     let text = lossy(text);
     let mut out = String::with_capacity(text.len().min(MAX_MESSAGE));
     for c in text.chars() {
         let begins_value = match c {
             '"' | '{' | '`' => true,
-            // `doesn't` is no quote.
+            // `doesn't` is not a quotation.
             '\'' | '/' => !out.ends_with(char::is_alphanumeric),
             _ => false,
         };

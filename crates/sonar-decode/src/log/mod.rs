@@ -1,9 +1,9 @@
-//! Log lines of mongod and mongos, 2.4 to 8.x: text and JSON, distinguished line by line.
+//! Log lines of mongod and mongos, 2.4 to 8.x: text and JSON, recognised line by line.
 //!
 //! Formats: <https://www.mongodb.com/docs/manual/reference/log-messages/> for 4.4 and later; the servers' sources and
-//! recorded logs for earlier versions. A [`LineReader`] reads each line by itself. A [`LogReader`] takes the lines in order: a
-//! line that describes an operation goes to the [`OperationAssembler`]; connections, clients, starts, errors and warnings to
-//! [`Notices`]; what cannot be read is counted by reason.
+//! recorded logs for earlier versions. A [`LineReader`] reads each line by itself. A [`LogReader`] takes the lines in
+//! order: operations go to the [`OperationAssembler`]; connections, clients, starts, errors and warnings to
+//! [`Notices`]; unreadable lines are counted by reason.
 
 mod envelope;
 mod json;
@@ -28,7 +28,7 @@ pub use self::remotes::{MAX_CONNECTIONS, Remotes};
 use crate::entry::{EntryContext, EntrySink, OperationAssembler, ParsedEntry};
 use crate::identity::{Applications, is_server};
 
-/// Who is on a connection.
+/// The client of a connection.
 #[derive(Clone, Debug)]
 struct LogConnection {
     app: Arc<Application>,
@@ -44,7 +44,7 @@ pub struct LogReader {
     notices: Notices,
     connections: HashMap<u64, LogConnection, RandomState>,
     apps: Applications,
-    /// Counts servers, so that connections of several are kept apart.
+    /// Counts servers, to distinguish their connections.
     server: u64,
     /// The lines so far of an object over several lines, as `jq` writes it.
     spread: UnfinishedLine,
@@ -62,7 +62,7 @@ impl LogReader {
         Self { settings, ..Self::default() }
     }
 
-    /// The settings, with which its lines are read.
+    /// The settings for reading its lines.
     pub fn settings(&self) -> LogSettings {
         self.settings
     }
@@ -72,7 +72,7 @@ impl LogReader {
         LineReader::new(self.settings)
     }
 
-    /// The next lines are from another server, or from one about which nothing is known.
+    /// The next lines come from another server, or from an unknown one.
     pub fn next_server(&mut self) {
         self.abandon_unfinished();
         self.server += 1;
@@ -85,7 +85,7 @@ impl LogReader {
         self.assembler.set_max_waiting(most);
     }
 
-    /// Dates without a year lie before a day after this.
+    /// Dates without a year are at most a day later than this.
     pub fn set_reference(&mut self, reference_ms: i64) {
         self.settings.reference_ms = reference_ms;
     }
@@ -95,7 +95,7 @@ impl LogReader {
         self.last
     }
 
-    /// The times of the first and the last line that had one, also outside of the time asked for.
+    /// The times of the first and the last line that had one, also outside of the time range.
     pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
         self.first.zip(self.last)
     }
@@ -124,7 +124,7 @@ impl LogReader {
         self.add(line, &parsed, &entry, sink);
     }
 
-    /// Adds the next line, which a [`reader`](Self::reader) of this log has read.
+    /// Adds the next line, as read by a [`reader`](Self::reader) of this log.
     pub fn add(&mut self, line: &[u8], parsed: &ParsedLine, entry: &ParsedEntry, sink: &mut impl EntrySink) {
         let kind = self.apply(line, parsed, entry, sink);
         *self.counter(kind) += 1;
@@ -138,12 +138,12 @@ impl LogReader {
         entry: &ParsedEntry,
         sink: &mut impl EntrySink,
     ) {
-        // Lines before it that it may have ended are counted as what they are.
+        // Earlier lines that it may have ended are counted as what they are.
         let kind = self.apply(line, parsed, entry, sink);
         let is_cut = match kind {
             LineKind::Unknown | LineKind::Malformed => true,
             LineKind::Operation | LineKind::Outside | LineKind::Empty => false,
-            // JSON that could be parsed is whole. A text shows its end only where it describes an operation.
+            // JSON that could be parsed is complete. A text shows its end only if it describes an operation.
             _ => text::begins_line(line, self.settings.reference_ms),
         };
         *(if is_cut { &mut self.reading.lines_unfinished } else { self.counter(kind) }) += 1;
@@ -169,7 +169,7 @@ impl LogReader {
         }
     }
 
-    /// Adds a line, unless it is a part of something over several lines. Returns what it turned out to be.
+    /// Adds a line, unless it is part of something over several lines. Returns its kind.
     fn apply(
         &mut self,
         line: &[u8],
@@ -194,7 +194,7 @@ impl LogReader {
         }
     }
 
-    /// A line that follows one of an object over several lines; `None`: it is not a part of that object.
+    /// A line after one of an object over several lines; `None`: it is not part of that object.
     fn spread_line(&mut self, line: &[u8], sink: &mut impl EntrySink) -> Option<LineKind> {
         let is_end = matches!(line.trim_ascii_end(), b"}" | b"},");
         let is_inside = line.first().is_none_or(|byte| matches!(byte, b' ' | b'\t'));
@@ -216,18 +216,18 @@ impl LogReader {
         kind
     }
 
-    /// Whether the part of a line is all of it.
+    /// Whether the part of a line is the whole line.
     fn is_whole(&mut self, part: &LinePart) -> bool {
         let at = part.stream as usize;
         if !self.parts[at].is_empty() && self.begins_line(&part.text) {
-            // The server was ended within the line before.
+            // The server ended within the line before.
             let (lines, _) = self.parts[at].abandon();
             self.recount(lines, true);
         }
         part.is_last && self.parts[at].is_empty()
     }
 
-    /// Adds what lines came to that belong together.
+    /// Adds the line that several parts make up.
     fn apply_joined(&mut self, joined: &JoinedLine, sink: &mut impl EntrySink) -> LineKind {
         match joined {
             JoinedLine::Pending => LineKind::Other,
@@ -249,13 +249,13 @@ impl LogReader {
         text.starts_with(b"{\"t\":{\"$date\"") || text::begins_line(text, self.settings.reference_ms)
     }
 
-    /// Takes lines back that were counted as about something else, because more was to come.
+    /// Takes back lines that were counted as others because more was to come.
     fn take_from_other(&mut self, lines: u64) -> u64 {
         self.reading.lines_other -= lines.min(self.reading.lines_other);
         lines
     }
 
-    /// Lines that were counted as about something else could not be read after all.
+    /// Lines that were counted as others could not be read after all.
     fn recount(&mut self, lines: u64, is_of_server: bool) {
         let lines = self.take_from_other(lines);
         if is_of_server {
@@ -265,13 +265,13 @@ impl LogReader {
         }
     }
 
-    /// The lines so far of an object over several lines are not one object.
+    /// The lines of an object over several lines make up no object.
     fn abandon_spread(&mut self) {
         let (lines, text) = self.spread.abandon();
         self.recount(lines, envelope::looks_like_json(&text));
     }
 
-    /// What takes several lines does not go on.
+    /// Nothing follows what began on the lines before.
     fn abandon_unfinished(&mut self) {
         self.abandon_spread();
         for at in 0..self.parts.len() {
@@ -319,7 +319,7 @@ impl LogReader {
         parsed.kind
     }
 
-    /// Notes an event at `at`, which the thread of this connection wrote.
+    /// Notes an event at `at`, written by the thread of this connection.
     fn note(&mut self, at: Timestamp, connection: Option<u64>, event: &LogEvent) {
         match event {
             LogEvent::Accepted(open) => self.notices.accept(at, *open),

@@ -50,7 +50,7 @@ impl<'a> RuntimeLine<'a> {
         let rest = &line[space + 1..];
         let stream = OutputStream::of(rest.get(..6)?)?;
         let (tag, text) = match rest.get(6..)? {
-            // Further tags may follow behind a colon.
+            // Further tags may follow a colon.
             [b' ', tag @ (b'P' | b'F'), b' ', text @ ..] => (*tag, text),
             [b' ', tag @ (b'P' | b'F'), b':', rest @ ..] => (*tag, &rest[memchr::memchr(b' ', rest)? + 1..]),
             _ => return None,
@@ -58,7 +58,7 @@ impl<'a> RuntimeLine<'a> {
         Some(Self { stream, is_last: tag == b'F', text })
     }
 
-    /// The `log` and the `stream` of an object of docker's.
+    /// The `log` and the `stream` of an object that docker wrote.
     pub(super) fn of_docker(text: &'a [u8], stream: OutputStream) -> Self {
         let (text, has_end) = match text.strip_suffix(b"\n") {
             Some(text) => (text, true),
@@ -73,18 +73,18 @@ impl<'a> RuntimeLine<'a> {
 pub(super) struct UnfinishedLine {
     text: Vec<u8>,
     lines: u64,
-    /// It is longer than [`MAX_LINE`], and is not kept.
+    /// It is longer than [`MAX_LINE`] and was dropped.
     is_too_long: bool,
 }
 
-/// What adding a line gives.
+/// The result of adding a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum JoinedLine {
     /// More parts follow.
     Pending,
-    /// This was the last one: the whole line.
+    /// This was the last part: the whole line.
     Line(Vec<u8>),
-    /// This was the last one of something longer than [`MAX_LINE`], which began so many lines before.
+    /// This was the last part of something longer than [`MAX_LINE`], which began this many lines before.
     TooLong(u64),
 }
 
@@ -115,7 +115,7 @@ impl UnfinishedLine {
         if is_too_long { JoinedLine::TooLong(lines) } else { JoinedLine::Line(text) }
     }
 
-    /// Forgets what is waiting; gives how many lines it took, and its text.
+    /// Forgets what is waiting; returns how many lines it took, and its text.
     pub(super) fn abandon(&mut self) -> (u64, Vec<u8>) {
         let Self { text, lines, .. } = std::mem::take(self);
         (lines, text)

@@ -1,4 +1,4 @@
-//! Reads one line by itself: whatever depends on lines before it is left to [`LogReader`](super::LogReader). So lines can be read
+//! Reads one line by itself. [`LogReader`](super::LogReader) adds what depends on earlier lines, so lines can be read
 //! on several threads.
 
 use sonar_core::ShapeInfo;
@@ -16,7 +16,7 @@ pub struct LineReader<T: Text = ()> {
 }
 
 impl LineReader {
-    /// Reads one line, without its line feed; the operation that it describes, if it does, into `entry`.
+    /// Reads one line, without its line feed. If it describes an operation, `entry` takes that.
     pub fn read(&mut self, line: &[u8], entry: &mut ParsedEntry) -> ParsedLine {
         let parsed = self.parse(line);
         if parsed.kind == LineKind::Operation {
@@ -40,7 +40,7 @@ impl<T: Text> LineReader<T> {
         Self { settings, entry: Box::default() }
     }
 
-    /// Reads one line; the operation that it describes is in `entry` then.
+    /// Reads one line; `entry` then has the operation that it describes.
     fn parse(&mut self, line: &[u8]) -> ParsedLine {
         let mut parsed = ParsedLine::default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -56,7 +56,7 @@ impl<T: Text> LineReader<T> {
         parsed
     }
 
-    /// A line, or what was inside the line of another program.
+    /// A line, or the content of another program's line.
     fn inner_line(&mut self, line: &[u8], depth: u8, parsed: &mut ParsedLine) -> LineKind {
         match line.first() {
             Some(b'{') => self.json_line(line, depth, parsed),
@@ -120,14 +120,14 @@ impl<T: Text> LineReader<T> {
         kind
     }
 
-    /// A line of a container runtime: its text is read as if it were whole.
+    /// A line of a container runtime; its text is read as if it were complete.
     fn part(&mut self, part: &RuntimeLine<'_>, depth: u8, parsed: &mut ParsedLine) -> LineKind {
         let RuntimeLine { stream, is_last, text } = *part;
         parsed.part = Some(Box::new(LinePart { stream, is_last, text: text.to_vec() }));
         if is_last { self.unwrapped(text, depth, parsed) } else { LineKind::Other }
     }
 
-    /// Notes the head of a line; whether it is inside the time asked for.
+    /// Notes the head of a line. Returns whether it is inside the time range.
     fn is_wanted(&self, head: &LineHead<'_>, parsed: &mut ParsedLine) -> bool {
         (parsed.at, parsed.offset) = (Some(head.at), head.offset);
         parsed.connection = head.context.strip_prefix(b"conn").and_then(decimal);

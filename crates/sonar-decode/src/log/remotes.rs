@@ -1,8 +1,8 @@
-//! Which application is on which client address and port: read from a server's log, for connections whose
-//! handshake was not captured.
+//! Which application has which client address and port: read from a server's log, for connections whose handshake was
+//! not captured.
 //!
-//! Only four kinds of lines matter, and in a busy log they are few, so all others are skipped without being parsed: a
-//! connection was accepted, a client named itself (from 3.4 on), a connection ended, the server started.
+//! Only four kinds of lines matter, and they are few in a busy log, so all others are skipped without being parsed: a
+//! connection was accepted, a client identified itself (since 3.4), a connection ended, the server started.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::syntax::{json, shell, time};
 /// The most connections that are known at once.
 pub const MAX_CONNECTIONS: usize = 100_000;
 
-/// Collects who is on which connection, from lines in the order of the log.
+/// Collects the clients of connections, from lines in the order of the log.
 #[derive(Default)]
 pub struct Remotes {
     /// Lines at this time or later do not count.
@@ -87,7 +87,7 @@ impl Remotes {
         self.span.take()
     }
 
-    /// Who is on the connections that are open at the end of the log.
+    /// The clients of connections that are open at the end of the log.
     pub fn into_known(self) -> impl Iterator<Item = (Endpoint, Application)> {
         self.known.into_iter()
     }
@@ -97,18 +97,18 @@ impl Remotes {
         self.known.len()
     }
 
-    /// Whether nothing is known.
+    /// Whether no client is known.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// Connections that were not kept because there were too many.
+    /// Connections that did not fit.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 }
 
-/// What a server writes into a log that it goes on with.
+/// What a server writes into an existing log when it starts.
 const RESTARTED: &[u8] = b"***** SERVER RESTARTED *****";
 
 /// The event, where its document begins, and the address of the client, of a line of 4.4 and later. A server that
@@ -116,7 +116,7 @@ const RESTARTED: &[u8] = b"***** SERVER RESTARTED *****";
 fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
     const ATTRIBUTES: &[u8] = b"\"attr\":{";
     let end = memmem::find(line, ATTRIBUTES).unwrap_or(line.len());
-    // What stands before the attributes is the server's own; what a client chose comes after.
+    // What comes before the attributes is the server's own; what a client chose comes after.
     let head = &line[..end];
     let message = &head[memmem::find(head, b"\"msg\":\"")? + 7..];
     let event = match &message[..memchr::memchr(b'"', message)?] {
@@ -139,7 +139,7 @@ fn json_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
 
 /// The same of a line of 4.2 and earlier: `… [conn12] received client metadata from 10.0.0.9:51234 conn12: {…}`.
 fn text_event(line: &[u8]) -> Option<(RemoteEvent, usize, Option<SocketAddr>)> {
-    // The context is the server's own, and stands near the beginning.
+    // The context is the server's own, and comes near the beginning.
     let begin = memmem::find(&line[..line.len().min(120)], b"] ")? + 2;
     let message = &line[begin..];
     if message.starts_with(b"MongoDB starting : ") || message.starts_with(RESTARTED) {
@@ -243,12 +243,12 @@ mod tests {
             "\"command\":{\"find\":\"c\",\"filter\":{\"msg\":\"MongoDB starting\"}}",
         );
         assert_eq!(known(&[&metadata, &query], None).len(), 1);
-        // 2024-05-01T10:00:02Z: it started when the capture had begun.
+        // 2024-05-01T10:00:02Z: it started after the capture began.
         assert_eq!(known(&[&metadata, restarted], Some(1_714_557_602)).len(), 1);
     }
 
     #[test]
-    fn lines_of_4_2_and_earlier_say_the_same() {
+    fn lines_of_4_2_and_earlier_are_read_too() {
         let text = |message: &str| format!("2018-05-01T10:00:01.000+0000 I NETWORK  [conn7] {message}");
         let metadata = text(
             "received client metadata from 10.0.0.9:51234 conn7: { driver: { name: \"nodejs\", version: \"3.1\" }, \

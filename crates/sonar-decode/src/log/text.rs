@@ -1,8 +1,8 @@
 //! Lines of 4.2 and earlier.
 //!
-//! `<time> <severity> <COMPONENT> [<context>] <verb> <ns> … NNNms`, the severity and component from 3.0
-//! on, the time as ctime before 2.6. An operation is described by `key:value` and `key: { document }`; strings in
-//! documents are not escaped, see [`shell`].
+//! `<time> <severity> <COMPONENT> [<context>] <verb> <ns> … NNNms`, the severity and component since 3.0, the time as
+//! ctime before 2.6. An operation is described by `key:value` and `key: { document }`; strings in documents are not
+//! escaped, see [`shell`].
 
 use memchr::memmem;
 use sonar_core::Identity;
@@ -16,7 +16,7 @@ use crate::shape::Text;
 use crate::syntax::shell::{self, ShellError};
 use crate::syntax::time;
 
-/// Marks the place where a server cut the middle of a line out.
+/// Marks where a server cut out the middle of a line.
 const CUT: &[u8] = b" .......... ";
 /// Begins a line that was cut.
 const CUT_WARNING: &[u8] = b"warning: log line attempted (";
@@ -105,7 +105,7 @@ pub(super) fn head(line: &[u8], reference_ms: i64) -> Option<(LineHead<'_>, &[u8
         [b'D', b' ', rest @ ..] | [b'D', b'1'..=b'5', b' ', rest @ ..] => (b'D', component(rest)?, rest),
         _ => return None,
     };
-    // The context stands in brackets behind the padding of the component.
+    // The context is in brackets after the padding of the component.
     let open = memchr::memchr(b'[', rest.get(..32.min(rest.len()))?)?;
     let close = open + memchr::memchr(b']', &rest[open..])?;
     let message = rest.get(close + 1..)?;
@@ -124,14 +124,14 @@ fn component(rest: &[u8]) -> Option<&[u8]> {
 /// A line of 4.2 or earlier that describes an operation.
 struct TextEntry<'a> {
     op: Op,
-    /// Behind the verb.
+    /// After the verb.
     rest: &'a [u8],
     millis: u64,
     was_cut: bool,
 }
 
 impl<'a> TextEntry<'a> {
-    /// `None` when the message describes no operation that has ended.
+    /// `None` if the message describes no operation that has ended.
     #[inline]
     fn of(message: &'a [u8], was_cut: bool) -> Option<Self> {
         let before = message.strip_suffix(b"ms")?;
@@ -229,7 +229,7 @@ impl<'a> TextEntry<'a> {
                 self.document(open, b"CRUD", entry);
                 return;
             }
-            // `parameters:{ … }, readTimestamp:… `: no strings in them but the read concern.
+            // `parameters:{ … }, readTimestamp:… `: they contain no strings but the read concern.
             Op::Transaction => shell::end_of_plain(rest, b"parameters:{".len()).unwrap_or(rest.len()),
             _ => {
                 let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
@@ -251,7 +251,7 @@ impl<'a> TextEntry<'a> {
                 (Some(b':'), Some(b' ')) => at = self.spaced(key, after + 2, entry),
                 (Some(b':'), Some(b'{')) => at = self.document(after + 1, known(key), entry),
                 (Some(b':'), Some(b'"')) => {
-                    // `errMsg:"…"`: the text may hold anything.
+                    // `errMsg:"…"`: the text may contain anything.
                     let text = &rest[after + 2..];
                     entry.fields.scalar(key, ElementKind::String, BsonValue::Bytes(b""));
                     let end = memmem::find(text, b"\" err").or_else(|| memmem::find(text, b"\" numYields:"));
@@ -280,7 +280,7 @@ impl<'a> TextEntry<'a> {
             (b"planSummary", _) => {
                 let end = at + plan_length(value);
                 let plan = &rest[at..end];
-                // Behind a document with several readings, patterns may be part of one of its strings.
+                // After an ambiguous document, patterns may be part of one of its strings.
                 let is_certain = entry.doubt.is_none();
                 let shown =
                     if is_certain { plan.len() } else { memchr::memchr(b'{', plan).unwrap_or(plan.len()) };
@@ -349,7 +349,7 @@ fn known(key: &[u8]) -> &'static [u8] {
 }
 
 fn scalar<T: Text>(entry: &mut Entry<T>, key: &[u8], value: &[u8]) {
-    // Text lines have no such keys, but strings in their documents may.
+    // Text lines have no such keys, but strings in their documents may contain them.
     if matches!(key, b"op" | b"type" | b"ns" | b"ts" | b"appName" | b"client" | b"remote") {
         return;
     }
@@ -363,8 +363,7 @@ fn scalar<T: Text>(entry: &mut Entry<T>, key: &[u8], value: &[u8]) {
     };
 }
 
-/// Length of a plan summary: names in capitals, each with its key pattern where it has one, joined by
-/// commas.
+/// Length of a plan summary: names in capitals, each with its key pattern if it has one, separated by commas.
 fn plan_length(text: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -373,7 +372,7 @@ fn plan_length(text: &[u8]) -> usize {
             .take_while(|byte| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'0'..=b'9'))
             .count();
         if text[at..].starts_with(b" { ") {
-            // Mostly a pattern of directions: no document in it, and no string.
+            // Mostly a pattern of directions, without documents and strings.
             let inside = &text[at + 3..];
             let near = memchr::memchr3(b'}', b'{', b'"', inside);
             match near {

@@ -12,7 +12,7 @@ pub enum BodyError {
     /// In a document.
     #[error(transparent)]
     Document(#[from] MalformedBson),
-    /// A flag of OP_MSG that must be understood and is not.
+    /// Unknown flags of OP_MSG that must be understood.
     #[error("OP_MSG has unknown required flags 0x{0:x}")]
     Flags(u32),
     /// A section kind that the protocol does not define.
@@ -21,7 +21,7 @@ pub enum BodyError {
     /// A length that does not fit into the message.
     #[error("section of {0} bytes does not fit")]
     Size(u32),
-    /// A name without an end.
+    /// A name that does not end.
     #[error("name is too long")]
     Name,
     /// The message ends inside something.
@@ -29,11 +29,11 @@ pub enum BodyError {
     Short,
 }
 
-/// Whose words a message is.
+/// Who sent a message.
 pub enum MessageSource<'a, T: Text> {
-    /// A client's.
+    /// A client.
     Request(&'a mut Request<T>),
-    /// A server's.
+    /// A server.
     Reply(&'a mut Reply),
 }
 
@@ -45,7 +45,7 @@ enum BodyPart {
     Section1Head,
     Section1(MessageSection),
     Section2,
-    /// Before a document of a legacy message; how many come.
+    /// Before a document of a legacy message.
     LegacyHead,
     Legacy(Legacy),
     CommandHead,
@@ -76,8 +76,8 @@ enum Legacy {
     Arguments,
 }
 
-/// The position in a body. Holds no bytes: what [`feed`](Self::feed) did not consume is presented again
-/// with more behind it, and is never more than [`MAX_ELEMENT`](crate::bson::MAX_ELEMENT) bytes.
+/// The position in a body. Holds no bytes: what [`feed`](Self::feed) did not consume, at most
+/// [`MAX_ELEMENT`](crate::bson::MAX_ELEMENT) bytes, is presented again with more behind it.
 #[derive(Debug)]
 pub struct MessageBody {
     skimmer: Skimmer,
@@ -90,7 +90,7 @@ pub struct MessageBody {
     checksum: bool,
     /// Bits of a legacy update or delete.
     legacy_flags: u32,
-    /// Bytes to pass over.
+    /// Bytes to skip.
     skip: u64,
 }
 
@@ -137,8 +137,7 @@ impl MessageBody {
         self.left
     }
 
-    /// Reads on through `chunk`, which must not reach beyond the body. Returns how many bytes were
-    /// consumed.
+    /// Reads on through `chunk`, which must not reach beyond the body. Returns how many bytes were consumed.
     ///
     /// # Errors
     /// The body contradicts itself; the rest of it must be skipped by its length.
@@ -164,7 +163,7 @@ impl MessageBody {
             }
             let used = self.part(rest, content)?;
             if used == 0 && self.skip == 0 {
-                // A part wants more than there is: that is for the next chunk, unless there is none.
+                // A part needs more bytes: they are in the next chunk, unless there is none.
                 if rest.len() as u64 >= self.left {
                     return Err(BodyError::Short);
                 }
@@ -180,7 +179,7 @@ impl MessageBody {
         used
     }
 
-    /// Reads one part, or as much of it as is there; 0: it wants more bytes.
+    /// Reads one part, or as much of it as is there; 0: it needs more bytes.
     fn part<T: Text>(&mut self, rest: &[u8], content: &mut MessageSource<'_, T>) -> Result<usize, BodyError> {
         let word =
             |at: usize| rest.get(at..at + 4).and_then(|w| w.first_chunk().map(|w| u32::from_le_bytes(*w)));
@@ -261,7 +260,7 @@ impl MessageBody {
         }
     }
 
-    /// Walks on in a document; `next` is the part after it.
+    /// Reads on in a document; `next` is the part after it.
     fn document<T: Text>(
         &mut self,
         rest: &[u8],
@@ -300,7 +299,7 @@ impl MessageBody {
         let section = match (&rest[4..end], &mut *content) {
             (b"updates" | b"deletes" | b"ops", MessageSource::Request(request)) => {
                 if rest[4] == b'o' {
-                    // Before the kind-0 section has come, the builder must know what a statement is.
+                    // Before the kind-0 section, the builder must know what a statement is.
                     request.builder.set_command(crate::shape::CommandKind::BulkWrite);
                 }
                 MessageSection::Statements
@@ -322,7 +321,7 @@ impl MessageBody {
     ) -> Result<usize, BodyError> {
         if self.section_left == 0 {
             self.part = BodyPart::SectionKind;
-            // Nothing was consumed, yet something was done.
+            // Nothing was consumed, but the part changed.
             return if self.left > 0 { self.part(rest, content) } else { Ok(0) };
         }
         let MessageSource::Request(request) = content else {
@@ -385,7 +384,7 @@ impl MessageBody {
             reply.query_failure = flags & 2 != 0;
             reply.cursor = cursor;
             reply.returned = Some(u64::from(count));
-            // One document may be a command's reply or an error; more are results.
+            // A single document may be a command's reply or an error; several are results.
             self.part = if count == 1 { BodyPart::Legacy(Legacy::Reply) } else { BodyPart::Skip };
             return Ok(20);
         }
@@ -419,7 +418,7 @@ impl MessageBody {
                 if skip > 0 {
                     request.mark(4, "skip", Field::Presence);
                 }
-                // A positive number is the size of a batch; a negative one (and 1) is a limit.
+                // A positive number is a batch size; a negative one (and 1) is a limit.
                 if limit < 0 || limit == 1 {
                     request.mark(5, "limit", Field::Presence);
                     request.mark(9, "singleBatch", Field::Flag);
@@ -525,7 +524,7 @@ impl MessageBody {
     }
 }
 
-/// Offset of the end of the name that begins at `from`; `None` when it has not come yet.
+/// Offset of the end of the name that begins at `from`; `None` if it has not come yet.
 fn name_at(bytes: &[u8], from: usize) -> Result<Option<usize>, BodyError> {
     let Some(name) = bytes.get(from..) else { return Ok(None) };
     let window = &name[..name.len().min(512)];

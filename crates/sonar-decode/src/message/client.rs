@@ -1,9 +1,9 @@
-//! Who a client is: the `client` document of its first `hello`, on the wire or as a log repeats it.
+//! Who a client is: the `client` document of its first `hello`, on the wire or repeated in a log.
 
 use super::name::Name;
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Visitor};
 
-/// What a `client` document says; its buffers are used again.
+/// What a `client` document says; its buffers are reused.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ClientDocument {
     /// `application.name`.
@@ -20,7 +20,7 @@ pub struct ClientDocument {
 enum ClientPart {
     Application,
     Driver,
-    /// The document itself, where it is an attribute of a log line.
+    /// The document itself, if it is an attribute of a log line.
     Document,
 }
 

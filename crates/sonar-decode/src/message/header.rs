@@ -1,4 +1,4 @@
-//! Headers of messages, and what a message looks like where nothing before it vouches for it.
+//! Headers of messages, and how to recognise a message when nothing before it vouches for it.
 
 use sonar_core::operation::Opcode;
 
@@ -21,8 +21,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads a header; `None` when `bytes` has fewer than [`HEADER`] bytes, or when the length cannot
-    /// be that of a message, or the opcode no opcode.
+    /// Reads a header; `None` if `bytes` has fewer than [`HEADER`] bytes, or the length or the opcode is impossible.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| bytes.get(at..at + 4)?.first_chunk().map(|word| u32::from_le_bytes(*word));
         let header =
@@ -48,9 +47,8 @@ impl Header {
     }
 }
 
-/// Whether `bytes` can be the begin of a message when nothing before it vouches for it: the header has
-/// a known opcode, and as much of the body as is there is consistent with it. `None`: too few bytes to
-/// decide.
+/// Whether `bytes` can be the beginning of a message when nothing before it vouches for it: the header has a known
+/// opcode, and the available part of the body is consistent with it. `None`: too few bytes to decide.
 pub fn looks_like_message(bytes: &[u8]) -> Option<bool> {
     if bytes.len() < HEADER {
         return None;
@@ -63,8 +61,8 @@ pub fn looks_like_message(bytes: &[u8]) -> Option<bool> {
     match opcode {
         Opcode::Msg => {
             let flags = word(0)?;
-            // checksumPresent, moreToCome, exhaustAllowed; bits 2 to 15 must be zero, the upper ones
-            // are zero in all that has been seen.
+            // checksumPresent, moreToCome, exhaustAllowed; bits 2 to 15 must be zero, and the upper ones have been
+            // zero in all messages seen.
             if flags & !0x1_0003 != 0 {
                 return Some(false);
             }
@@ -119,8 +117,7 @@ pub fn looks_like_message(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether a document that begins here fits into `room` bytes and its first element has a type and a
-/// key.
+/// Whether a document that begins here fits into `room` bytes, and its first element has a type and a key.
 fn document_fits(bytes: &[u8], room: usize) -> Option<bool> {
     let length = u32::from_le_bytes(*bytes.first_chunk::<4>()?) as usize;
     if length < 5 || length > room {

@@ -1,4 +1,4 @@
-//! A name in a buffer that is used again.
+//! A name in a buffer that is reused.
 
 /// The most bytes of a name that are kept: the server allows no longer namespaces.
 const MAX_NAME: usize = 255;
@@ -24,7 +24,7 @@ impl Name {
         &self.0
     }
 
-    /// The text, with what is not UTF-8 replaced.
+    /// The text; invalid UTF-8 is replaced.
     pub fn text(&self) -> Box<str> {
         String::from_utf8_lossy(&self.0).into()
     }

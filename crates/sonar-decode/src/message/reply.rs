@@ -1,4 +1,4 @@
-//! What is read out of a reply: outcome, documents, cursor.
+//! What is read of a reply: outcome, documents, cursor.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::bson::{BsonValue, ElementKind, ElementStep, Key, NumberSlot, Opened, 
 const TYPE: ElementStep = ElementStep::Using(Use::Type);
 /// The longest namespace that is kept; the server allows 255 bytes.
 const MAX_NAMESPACE: usize = 255;
-/// The most distinct error codes of one reply that are kept; further ones count as code 0.
+/// The most distinct error codes of one reply that are kept; others count as code 0.
 const MAX_CODES: usize = 16;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -26,7 +26,7 @@ enum ReplyPart {
     LastErrorObject,
 }
 
-/// What a reply says, read element by element; its buffers are used again.
+/// What a reply says, read element by element; its buffers are reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     /// `ok`, where it was seen.
@@ -59,13 +59,13 @@ pub struct Reply {
     pub cursor_not_found: bool,
     /// OP_REPLY: the query failed.
     pub query_failure: bool,
-    /// More replies follow without being asked for.
+    /// More replies follow without a request.
     pub more_to_come: bool,
-    /// `cursor.ns`, where more replies follow: it says what was asked when that was not seen.
+    /// `cursor.ns`, if more replies follow: it shows the request, if that was not seen.
     pub namespace: Option<Arc<str>>,
-    /// It answers a hello: read where more replies follow.
+    /// It answers a hello; read if more replies follow.
     pub hello: bool,
-    /// It answers a server: read where more replies follow.
+    /// It answers a server; read if more replies follow.
     pub to_server: bool,
     inside: ReplyPart,
 }
@@ -78,12 +78,12 @@ impl Reply {
         *self = Self { codes, ..Self::default() };
     }
 
-    /// Begins a document that the message's layout begins.
+    /// Begins a document of a legacy reply.
     pub fn begin(&mut self) {
         self.inside = ReplyPart::Top;
     }
 
-    /// Becomes a reply of the layout of `known`, with the numbers read from it.
+    /// Becomes a reply with the layout of `known` and the numbers read from it.
     pub fn become_known(&mut self, known: &Self, numbers: &SlotValues) {
         let count = |slot| numbers.get(slot).map(|number| number as u64);
         self.clone_from(known);

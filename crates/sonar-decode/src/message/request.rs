@@ -1,4 +1,4 @@
-//! What is read out of a request: the command, its namespace, its shape, who asks.
+//! What is read of a request: the command, its namespace, its shape, its sender.
 
 use sonar_core::operation::Opcode;
 
@@ -23,11 +23,11 @@ enum RequestPart {
     Client,
 }
 
-/// What a request says, read element by element; its buffers are used again.
+/// What a request says, read element by element; its buffers are reused.
 pub struct Request<T: Text> {
     /// Builder of the shape.
     pub builder: Builder<T>,
-    /// Opcode, as it was inside any compression.
+    /// Opcode, after decompression.
     pub opcode: Opcode,
     /// Which command.
     pub kind: CommandKind,
@@ -37,30 +37,30 @@ pub struct Request<T: Text> {
     pub database: Name,
     /// The collection.
     pub collection: Name,
-    /// Whether `$db` was seen: the mark of a request.
+    /// Whether `$db` was seen: only requests have it.
     pub has_database: bool,
     /// The cursor that is used or killed.
     pub cursor: Option<i64>,
-    /// The client does not want an answer (`moreToCome`, legacy writes).
+    /// The client wants no answer (`moreToCome`, legacy writes).
     pub unacknowledged: bool,
     /// `hello` that waits for a change of topology.
     pub awaits_topology: bool,
     /// A tailable cursor that waits for data is opened.
     pub await_data: bool,
-    /// Replies follow without being asked for (flag `exhaust` of OP_QUERY).
+    /// Replies follow without further requests (flag `exhaust` of OP_QUERY).
     pub exhaust: bool,
     tailable: bool,
     /// getMore with `maxTimeMS`, which only cursors that wait may have.
     pub max_time: bool,
     /// Sent by a server, not by an application.
     pub from_server: bool,
-    /// `explain` was asked for.
+    /// `explain` was requested.
     pub explain: bool,
     /// The `client` document of a hello.
     pub client: ClientDocument,
     /// Whether there is one.
     pub has_client: bool,
-    /// Whether the hello has `internalClient`, as that of a server does.
+    /// Whether the hello has `internalClient`, as a server's does.
     pub internal_client: bool,
     /// Namespaces of bulkWrite, by index.
     pub namespaces: Vec<Name>,
@@ -137,14 +137,14 @@ impl<T: Text> Request<T> {
         self.legacy_find = false;
     }
 
-    /// Sets the command's name where the layout of the message implies it.
+    /// Sets the command's name if the layout of the message implies it.
     pub fn set_command(&mut self, name: &[u8]) {
         self.command.set(name);
         self.kind = CommandKind::of(name);
         self.builder.set_command(self.kind);
     }
 
-    /// Takes a legacy namespace apart. Returns whether it is that of a command (`db.$cmd`).
+    /// Splits a legacy namespace. Returns whether it is that of a command (`db.$cmd`).
     pub fn set_namespace(&mut self, namespace: &[u8]) -> bool {
         let dot = memchr::memchr(b'.', namespace).unwrap_or(namespace.len());
         self.database.set(&namespace[..dot]);
@@ -157,7 +157,7 @@ impl<T: Text> Request<T> {
         false
     }
 
-    /// Takes the command from a key that is not the first one: its document's keys come in another order.
+    /// Takes the command from a key that is not the first one, in a document whose keys are in another order.
     pub fn name_command(&mut self, name: &[u8], collection: Option<&[u8]>) {
         self.first_key_seen = true;
         self.set_command(name);
@@ -166,7 +166,7 @@ impl<T: Text> Request<T> {
         }
     }
 
-    /// Corrects the collection, where the source itself names it.
+    /// Corrects the collection, if the source itself names it.
     pub fn set_collection(&mut self, collection: &[u8]) {
         self.collection.set(collection);
     }
@@ -205,20 +205,20 @@ impl<T: Text> Request<T> {
         }
     }
 
-    /// Ends a document that was begun from outside.
+    /// Ends a document that the caller began.
     pub fn end_part(&mut self) {
         if self.inside == RequestPart::Shape && self.builder.is_open() {
             self.builder.close();
         }
         if self.legacy_query && self.explain {
-            // A find with `$explain` is what the `explain` command does today.
+            // A find with `$explain` is today's `explain` command.
             self.command.set(b"explain");
         }
         self.legacy_query = false;
         self.inside = if self.builder.is_open() { RequestPart::Shape } else { RequestPart::Top };
     }
 
-    /// Whether this is a getLastError, reported with the write before it.
+    /// Whether this is a getLastError, which reports on the write before it.
     pub fn is_get_last_error(&self) -> bool {
         self.command.bytes().eq_ignore_ascii_case(b"getlasterror")
     }
@@ -364,7 +364,7 @@ impl<T: Text> Visitor for Request<T> {
             RequestPart::Shape => {
                 let key = self.legacy_key(key);
                 if self.legacy_query && self.builder.depth() == 2 && key.is_operator() {
-                    // Modifiers of legacy queries that are no part of the shape.
+                    // Modifiers of legacy queries that are not part of the shape.
                     match key.bytes {
                         b"$explain" => {
                             let BsonValue::Bytes(bytes) = value else { return ElementStep::Next };
@@ -441,7 +441,7 @@ impl<T: Text> Request<T> {
         self.builder.add_mark(rank, name, field);
     }
 
-    /// Whether this is a find of the legacy protocol, whose reply has the documents themselves.
+    /// Whether this is a find of the legacy protocol, whose reply consists of the documents.
     pub fn is_legacy_find(&self) -> bool {
         self.legacy_find
     }

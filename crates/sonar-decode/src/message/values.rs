@@ -1,11 +1,10 @@
-//! A document with its values, as text: only where the user asked for values.
+//! A document with its values, as text: only if the user asked for values.
 
 use std::fmt::Write;
 
 use crate::bson::{BsonValue, ElementKind, ElementStep, Key, Opened, Skimmer, Visitor};
 
-/// Writes a document as one line of relaxed extended JSON, at most about `budget` bytes; what is left
-/// out is `…`.
+/// Writes a document as one line of relaxed extended JSON, of at most about `budget` bytes; `…` stands for the rest.
 pub fn to_text(document: &[u8], budget: usize) -> String {
     let mut writer = ValuesWriter { out: "{".into(), budget, closers: vec!['}'], first: true };
     let whole = Skimmer::new().feed(document, document.len() as u64, &mut writer);

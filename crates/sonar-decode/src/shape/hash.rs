@@ -1,7 +1,7 @@
 //! The arithmetic of shape ids: a Merkle hash over 64-bit words.
 //!
-//! It is not cryptographic: it is fixed, the same on every platform, and quick enough to run on every
-//! element of every query. All input bytes are read as little-endian words.
+//! It is not cryptographic. It is fixed, the same on every platform, and quick enough for every element of every
+//! query. All input bytes are read as little-endian words.
 
 use sonar_core::shape::RULES_VERSION;
 
@@ -11,10 +11,10 @@ use crate::bson::Key;
 const SALT: [u64; 4] =
     [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
 
-/// What every id begins with.
+/// The beginning of every id.
 pub const SEED: u64 = mix(SALT[3], RULES_VERSION as u64);
 
-/// Mixes two words, order kept: the two halves of their 128-bit product, folded.
+/// Mixes two words, whose order matters: the two halves of their 128-bit product, folded.
 #[inline]
 pub const fn mix(a: u64, b: u64) -> u64 {
     let product = ((a ^ SALT[0]) as u128).wrapping_mul((b.rotate_left(23) ^ SALT[1]) as u128);
@@ -26,7 +26,7 @@ pub const fn tag(number: u64) -> u64 {
     mix(SEED, number)
 }
 
-/// Hash of a key as it stands.
+/// Hash of a key as it is.
 #[inline]
 pub fn key(key: &Key<'_>) -> u64 {
     let first = mix(key.word, key.bytes.len() as u64);
@@ -47,8 +47,8 @@ fn words(mut hash: u64, rest: &[u8]) -> u64 {
     mix(hash, crate::bson::word_of(chunks.remainder()))
 }
 
-/// Hash of a path in which numbers and object ids stand for any such: `users.507f….3` gives the same
-/// as `users.<id>.<n>`.
+/// Hash of a path in which numbers and object ids stand for any other: `users.507f….3` gives the same as
+/// `users.<id>.<n>`.
 #[inline]
 pub fn path(path: &Key<'_>) -> u64 {
     if may_hold_variable_parts(path) && path.bytes.split(|&byte| byte == b'.').any(is_variable) {
@@ -58,7 +58,7 @@ pub fn path(path: &Key<'_>) -> u64 {
     }
 }
 
-/// Whether a path can have a part that is a number or an object id: cheap, and wrong only towards yes.
+/// Whether a path may have a part that is a number or an object id. Cheap; only a yes can be wrong.
 #[inline]
 fn may_hold_variable_parts(path: &Key<'_>) -> bool {
     let first = path.word as u8;
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_id_of_known_bytes_never_changes() {
-        // Worked out once; a change of these is a change of every id, and wants a new RULES_VERSION.
+        // Computed once. A change of these changes every id, and needs a new RULES_VERSION.
         assert_eq!(bytes(b""), mix(0, 0));
         assert_eq!(bytes(b"country"), mix(u64::from_le_bytes(*b"country\0"), 7));
         assert_ne!(bytes(b"abcdefgh"), bytes(b"abcdefgh\0"));

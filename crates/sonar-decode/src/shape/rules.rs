@@ -2,8 +2,7 @@
 
 use crate::bson::Key;
 
-/// The commands whose bodies have a shape of their own. Every other command's shape is its name and
-/// its namespace.
+/// The commands whose bodies have a shape of their own. The shape of every other command is its name and namespace.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
 pub enum CommandKind {
@@ -55,28 +54,28 @@ impl CommandKind {
     }
 }
 
-/// How a document or array is read. Each open container has one.
+/// How a document or array is read. Each open container has a mode.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ContainerMode {
     /// The command itself: a set of fields.
     Command,
     /// A match expression: collects conditions.
     Filter,
-    /// The value of a path in a filter, before its first key decides what it is.
+    /// The value of a path in a filter, before its first key decides the mode.
     Undecided,
-    /// `{a: {$gt: …}}`: its conditions go to the filter around it.
+    /// `{a: {$gt: …}}`: its conditions belong to the filter around it.
     Conditions,
     /// A document of operators that is a value of its own: `$not`, `$each`, `$text` …
     Operators,
     /// The value of `$elemMatch`, before its first key decides whether it is a filter or operators.
     ElemMatch,
-    /// The array of `$and`: its filters are those of the filter around it.
+    /// The array of `$and`: its filters belong to the filter around it.
     And,
     /// The array of `$or` or `$nor`: a set of filters.
     Branches,
-    /// An array of literals, of which operators may be elements (`$all` with `$elemMatch`).
+    /// An array of literals that may contain operators (`$all` with `$elemMatch`).
     Literals,
-    /// A document in an array of literals, before its first key decides what it is.
+    /// A document in an array of literals, before its first key decides the mode.
     LiteralOrOperators,
     /// An aggregation expression.
     Expression,
@@ -88,18 +87,18 @@ pub enum ContainerMode {
     Stage,
     /// `$facet`: names and pipelines.
     Facet,
-    /// `$lookup`, `$graphLookup`, `$unionWith`, `$merge`, `$out`, `$unwind`: names kept, pipelines and
-    /// filters inside.
+    /// `$lookup`, `$graphLookup`, `$unionWith`, `$merge`, `$out`, `$unwind`: names are kept; pipelines and filters
+    /// may be inside.
     Kept,
     /// `$geoNear`: literals, and a filter.
     GeoNear,
     /// `$setWindowFields`, `$fill`: expressions, and a sort.
     WindowFields,
-    /// Sort, index keys: order and directions kept.
+    /// Sort, index keys: order and directions are kept.
     Sort,
-    /// `min`, `max`: order kept, values masked.
+    /// `min`, `max`: order is kept, values are masked.
     Bounds,
-    /// Projection: 0 and 1 kept.
+    /// Projection: 0 and 1 are kept.
     Projection,
     /// An update document, before its first key decides between operators and a replacement.
     Update,
@@ -111,7 +110,7 @@ pub enum ContainerMode {
     Pull,
     /// `arrayFilters`: a list of filters.
     ArrayFilters,
-    /// Collation, hint: every literal kept.
+    /// Collation, hint: every literal is kept.
     Literal,
     /// The array of statements.
     Statements,
@@ -125,24 +124,24 @@ pub enum ContainerMode {
     Masked,
 }
 
-/// What becomes of a field of a command.
+/// How a field of a command counts.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Field {
-    /// It is no part of the shape.
+    /// It is not part of the shape.
     Ignore,
-    /// A document or array, read so; an empty one counts as absent.
+    /// A document or array, read in this mode; an empty one counts as absent.
     Part(ContainerMode),
     /// Counts as present or absent; 0 is absent.
     Presence,
     /// A flag; false is absent.
     Flag,
-    /// A literal that is kept, or a document whose literals are.
+    /// A literal that is kept, or a document of such literals.
     Literal,
     /// A typed placeholder.
     Masked,
 }
 
-/// What field `key` of a command means, and where it is written among the others.
+/// How field `key` of a command counts, and its rank in the text.
 pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
     use CommandKind as C;
     use Field::{Flag, Ignore, Literal, Masked, Part, Presence};
@@ -177,7 +176,7 @@ pub fn field(command: CommandKind, key: &Key<'_>) -> (u8, Field) {
     }
 }
 
-/// What a field of a statement of update, delete or bulkWrite means, and where it is written.
+/// How a field of a statement of update, delete or bulkWrite counts, and its rank in the text.
 pub fn statement_field(key: &Key<'_>) -> (u8, Field) {
     match key.bytes {
         b"q" | b"filter" => (1, Field::Part(ContainerMode::Filter)),
@@ -207,7 +206,7 @@ pub fn stage(name: &[u8]) -> ContainerMode {
     }
 }
 
-/// Whether a `$` key begins a database reference, which is a literal, and not an operator.
+/// Whether a `$` key begins a database reference, which is a literal, not an operator.
 pub fn is_reference(key: &Key<'_>) -> bool {
     matches!(key.bytes, b"$ref" | b"$id" | b"$db")
 }

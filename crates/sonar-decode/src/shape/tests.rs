@@ -1,4 +1,4 @@
-//! The rules by example: each line is a command as a driver sends it, and what it comes to.
+//! The rules by example: each line is a command as a driver sends it, and its shape.
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 use sonar_core::operation::Opcode;
@@ -80,7 +80,7 @@ fn literals_become_typed_placeholders() {
 }
 
 #[test]
-fn order_without_a_meaning_is_taken_out() {
+fn order_without_a_meaning_is_removed() {
     same(&find(doc! {"a": 1, "b": "x"}), &find(doc! {"b": "y", "a": 2}));
     same(&find(doc! {"a": 5}), &find(doc! {"a": {"$eq": 7}}));
     same(&find(doc! {"$and": [{"a": 1}, {"b": 1}]}), &find(doc! {"b": 1, "a": 1}));
@@ -153,7 +153,7 @@ fn operators_keep_their_structure() {
 }
 
 #[test]
-fn the_plain_form_masks_all_and_goes_into_sub_documents() {
+fn the_plain_form_masks_all_and_enters_sub_documents() {
     let query = doc! {"find": "people", "filter": {"country": "RU", "city": "Moscow"}, "sort": {"age": -1}, "$db": "x"};
     assert_eq!(read(&query, 99).2, "{$orderby: {age: ?}, city: ?, country: ?}");
     assert_eq!(
@@ -195,7 +195,7 @@ fn a_legacy_query_has_the_shape_of_the_modern_command() {
 }
 
 #[test]
-fn statements_of_a_bulk_are_told_apart() {
+fn statements_of_a_bulk_are_distinguished() {
     let one = |n: i32| doc! {"q": {"_id": n}, "u": {"$set": {"a": n, "b": 1}}};
     let other = doc! {"q": {"_id": 1}, "u": {"$inc": {"a": 1}}, "multi": true, "upsert": false};
     let update = |updates: Vec<Document>| doc! {"update": "c", "updates": updates, "$db": "x"};

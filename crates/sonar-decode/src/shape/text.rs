@@ -1,30 +1,30 @@
-//! The two readable forms of a shape, built beside the hash when a shape is first seen.
+//! The two readable forms of a shape, built beside the hash when a shape is new.
 //!
-//! The builder is generic over [`Text`]: with `()` it does no text at all and the compiler leaves
-//! nothing of it; with [`Rendered`] it gives the same ids and both forms.
+//! The builder is generic over [`Text`]: with `()` it makes no text and the compiler removes all of it; with
+//! [`Rendered`] it gives the same ids and both forms.
 
-/// The longest text of any part of a shape, in bytes; longer ones are cut and say so.
+/// The longest text of any part of a shape, in bytes; longer ones are cut and marked.
 pub const MAX_TEXT: usize = 4_096;
-/// All text made while reading one message, in bytes.
+/// The most text, in bytes, that is made while reading one message.
 pub const MESSAGE_BUDGET: usize = 512 * 1024;
 
 /// How the children of a container are written.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// `{key: value, …}`, sorted by key; children of one key that are operators are put together.
+    /// `{key: value, …}`, sorted by key; operators of one key are put together.
     Document,
-    /// `{key: value, …}` in the order as sent.
+    /// `{key: value, …}` in the order sent.
     Sequence,
-    /// `[value, …]` in the order as sent.
+    /// `[value, …]` in the order sent.
     List,
     /// `[value, …]`, sorted.
     Set,
 }
 
-/// A child of a container, with what it needs for either form.
+/// A child of a container, with what either form needs.
 #[derive(Debug)]
 pub struct TextElement<T: Text> {
-    /// Its hash, order left out.
+    /// Its hash without order.
     pub hash: u64,
     /// Its key and, for a condition, its operator.
     pub label: T::Label,
@@ -32,7 +32,7 @@ pub struct TextElement<T: Text> {
     pub text: T,
 }
 
-/// What a builder carries along beside the hashes.
+/// What a builder makes in addition to the hashes.
 pub trait Text: Sized + Default {
     /// A key with an operator.
     type Label: Default;
@@ -44,17 +44,17 @@ pub trait Text: Sized + Default {
     fn leaf(typed: &str, plain: &str) -> Self;
     /// A kept literal or field path: itself in the typed form, masked in the plain one if `masked`.
     fn literal(text: &[u8], masked: bool) -> Self;
-    /// A container. The children's texts are taken out of it.
+    /// A container. Takes the texts of the children.
     fn container(style: Style, children: &mut [TextElement<Self>]) -> Self;
     /// How many bytes it holds.
     fn bytes(&self) -> usize;
     /// The plain form of a find: its filter with sort, hint and so on as `$orderby`, `$hint` … inside.
     fn as_query(fields: &[TextElement<Self>]) -> Self;
-    /// The same with the plain form of another.
+    /// The same, with the plain form of `other`.
     fn with_plain(self, other: Self) -> Self;
-    /// The same with an action in front, as statements of bulkWrite have.
+    /// The same behind an action, as in the statements of bulkWrite.
     fn named(self, action: &str) -> Self;
-    /// Cuts it down to a mark that something stood here.
+    /// A mark that something was cut here.
     fn cut() -> Self;
 }
 
@@ -85,10 +85,10 @@ pub struct Rendered {
     pub cut: bool,
 }
 
-/// Where a child stands and what it is called.
+/// The place of a child, and its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChildLabel {
-    /// Before everything of a higher rank, whatever its key.
+    /// Lower ranks come first, whatever the key.
     rank: u8,
     path: String,
     operator: String,
@@ -165,7 +165,7 @@ impl Text for Rendered {
     }
 }
 
-/// Writes the children between brackets, no more than fits; returns whether all of them did.
+/// Writes the children between brackets, as many as fit. Returns whether some were cut.
 fn join<'a>(
     keyed: bool,
     children: &'a [TextElement<Rendered>],
@@ -229,7 +229,7 @@ fn is_equality(operator: &str) -> bool {
     operator.as_bytes() == EQUALITY
 }
 
-/// A key as it is written: as it stands where that can be read without doubt, else quoted.
+/// A key: as it is if that is unambiguous, else quoted.
 fn name(key: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_$.<>=-[]".contains(byte);
     if key.iter().all(plain) {
@@ -240,7 +240,7 @@ fn name(key: &[u8]) -> String {
     }
 }
 
-/// Characters that could move the cursor or end the quotes are written as escapes.
+/// Escapes characters that could move the cursor or end the quotes.
 fn escaped(c: char) -> impl Iterator<Item = char> {
     let escape = c.is_control()
         || c == '"'

@@ -1,11 +1,11 @@
-//! What does a single value come to? Its number, its placeholder, and how much of it decides a shape.
+//! What does a single value contribute? Its number, its placeholder, and how much of it decides a shape.
 
 use crate::bson::{BsonValue, ElementKind, ElementStep, Use};
 
 /// Only the type of the value was used.
 pub(crate) const TYPE: ElementStep = ElementStep::Using(Use::Type);
 
-/// What is used of a value where only matters whether it is zero.
+/// What is used of a value if it only matters whether it is zero.
 pub(crate) const fn truth_of(kind: ElementKind) -> ElementStep {
     match kind {
         ElementKind::Double | ElementKind::Int32 | ElementKind::Int64 | ElementKind::Boolean => {
@@ -15,7 +15,7 @@ pub(crate) const fn truth_of(kind: ElementKind) -> ElementStep {
     }
 }
 
-/// What is used of a literal that is kept where it is short.
+/// What is used of a literal that is kept if it is short.
 pub(crate) const fn literal_of(kind: ElementKind) -> ElementStep {
     match kind {
         ElementKind::String
@@ -28,7 +28,7 @@ pub(crate) const fn literal_of(kind: ElementKind) -> ElementStep {
     }
 }
 
-/// What is used of a leaf of an expression, which is a path or not.
+/// What is used of a leaf of an expression, by whether it is a path.
 pub(crate) const fn expression_of(kind: ElementKind, path: bool) -> ElementStep {
     match kind {
         ElementKind::String if path => ElementStep::Next,
@@ -44,7 +44,7 @@ pub(crate) fn bytes_of(value: BsonValue<'_>) -> &[u8] {
     }
 }
 
-/// The number that a scalar is; a boolean is 0 or 1. Decimal128 is not worked out.
+/// The number that a scalar is; a boolean is 0 or 1. `None` for Decimal128.
 pub(crate) fn number(kind: ElementKind, bytes: &[u8]) -> Option<f64> {
     Some(match kind {
         ElementKind::Double => f64::from_le_bytes(*bytes.first_chunk()?),
@@ -68,7 +68,7 @@ pub(crate) fn count(kind: ElementKind, bytes: &[u8]) -> Option<u64> {
     number(kind, bytes).map(|number| number.max(0.0) as u64)
 }
 
-/// A number as it is kept: whole ones without a point, so that 1, 1.0 and true are one.
+/// A number as text: whole ones without a point, so that 1, 1.0 and true are the same.
 pub(crate) fn decimal(number: f64) -> String {
     format!("{number}")
 }

@@ -1,8 +1,8 @@
-//! Finds the documents in what a shell or an export tool printed: one a line, pretty-printed, in arrays, with
-//! prompts, comments and `Type "it" for more` between them. The text may come in pieces of any size; one document
-//! at a time is kept.
+//! Finds the documents in the output of a shell or an export tool: one per line, pretty-printed, or in arrays, with
+//! prompts, comments and `Type "it" for more` between them. The text may come in pieces of any size; only one
+//! document is kept at a time.
 
-/// The longest document that is kept, in bytes. A document of 16 MiB takes less than this as text.
+/// The longest document that is kept, in bytes. A document of 16 MiB is shorter than this as text.
 pub const MAX_DOCUMENT: usize = 64 << 20;
 /// The deepest nesting that is followed.
 const MAX_NESTING: usize = 512;
@@ -12,7 +12,7 @@ const MAX_NESTING: usize = 512;
 pub enum FoundDocument<'a> {
     /// A document with balanced brackets, from its `{` to its `}`.
     Document(&'a [u8]),
-    /// The beginning of one that does not end, is too long or too deep.
+    /// The beginning of one that does not end, or is too long or too deep.
     Broken,
 }
 
@@ -28,25 +28,25 @@ enum ScanState {
     /// Between documents.
     #[default]
     Between,
-    /// In a line with something else. Set: the last thing in it was the `> ` of a prompt.
+    /// In a line with something else. Set: its last bytes are the `> ` of a prompt.
     Line(bool),
-    /// Behind a `[` between documents: it may begin an array of documents, a prompt, or a list of something else.
+    /// After a `[` between documents: it may begin an array of documents, a prompt, or another list.
     Bracket,
     /// In a document.
     Inside,
-    /// In a string that ends with this quote. Set: the byte before was a backslash.
+    /// In a string that ends with this quote. Set: after a backslash.
     Text(u8, bool),
-    /// Behind a slash, which begins a comment or a regular expression.
+    /// After a slash, which begins a comment or a regular expression.
     Slash,
-    /// In a regular expression. The first: in a class (`[…]`); the second: behind a backslash.
+    /// In a regular expression. The first: in a class (`[…]`); the second: after a backslash.
     Regex(bool, bool),
-    /// In a comment. Set: the byte before was an asterisk.
+    /// In a comment. Set: after an asterisk.
     Comment(bool),
-    /// Behind an error, until a document begins at the margin.
+    /// After an error, until a document begins at the margin.
     Lost,
 }
 
-/// Finds documents; keeps where in the text it is.
+/// Finds documents; keeps its position in the text.
 #[derive(Default, Debug)]
 pub struct Documents {
     state: ScanState,
@@ -56,9 +56,9 @@ pub struct Documents {
     open: Vec<u8>,
     /// Arrays that are open around documents.
     arrays: usize,
-    /// The last byte of the document that is no white space.
+    /// The last byte of the document that is not white space.
     last: u8,
-    /// Bytes since the line began; `None` once one of them was no white space.
+    /// Bytes since the beginning of the line; `None` after one that is not white space.
     column: Option<usize>,
     /// The column in which the document began, or 0.
     margin: usize,
@@ -67,12 +67,12 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Reads `bytes` up to the end of the next document, and leaves in `bytes` what follows it; `None`: they hold no
-    /// further end of a document.
+    /// Reads `bytes` up to the end of the next document, and leaves the rest in `bytes`; `None`: no document ends in
+    /// them.
     pub fn next(&mut self, bytes: &mut &[u8]) -> Option<FoundDocument<'_>> {
         while let Some((&byte, rest)) = bytes.split_first() {
             if let ScanState::Text(quote, false) = self.state {
-                // Most of a document is inside its strings.
+                // Most of a document is in its strings.
                 let plain = memchr::memchr3(quote, b'\\', b'\n', bytes).unwrap_or(bytes.len());
                 if plain > 0 {
                     self.keep(&bytes[..plain]);
@@ -226,7 +226,7 @@ impl Documents {
         None
     }
 
-    /// Whether the document that is open may hold another one here.
+    /// Whether the open document may contain another one here.
     fn may_stand(&self) -> bool {
         matches!((self.open.last(), self.last), (_, b':' | b'[' | b'(') | (Some(b'[' | b'('), b','))
     }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_found_in_whatever_stands_around_them() {
+    fn documents_are_found_in_any_surroundings() {
         let cases: [(&str, &[&str], bool); 18] = [
             ("{\"a\":1}\n{\"a\":2}\n", &["{\"a\":1}", "{\"a\":2}"], false),
             ("[{\"a\":1},\n{\"a\":2}]\n", &["{\"a\":1}", "{\"a\":2}"], false),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_costs_no_document_but_itself() {
+    fn a_broken_document_costs_no_other_one() {
         for text in [
             "{ a: 'cut\n{ a: 2 }\n",
             "{ a: { b: 1\n{ a: 2 }\n",
@@ -346,13 +346,13 @@ mod tests {
             assert_eq!((found, broken), (vec!["{ a: 2 }".to_owned()], 1), "{text}");
             assert!(!cut || text.starts_with('['), "{text}");
         }
-        // Without any indentation a nested document stands at the margin too.
+        // Without indentation a nested document is at the margin too.
         let (found, broken, _) = split("{\n\"a\": [\n{\n\"b\": 1\n},\n{\n\"b\": 2\n}\n]\n}\n", 7);
         assert_eq!((found.len(), broken), (1, 0));
     }
 
     #[test]
-    fn what_is_too_deep_is_given_up() {
+    fn a_document_that_is_too_deep_is_given_up() {
         let (found, broken, _) = split(&format!("{{ a: {}\n{{ a: 2 }}\n", "[".repeat(2_000)), 100);
         assert_eq!((found, broken), (vec!["{ a: 2 }".to_owned()], 1));
     }

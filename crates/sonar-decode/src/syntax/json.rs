@@ -20,7 +20,7 @@ pub enum JsonError {
     Cut,
 }
 
-/// The open containers around the place that is read.
+/// The open containers around the current place.
 struct Stack {
     open: [Open; MAX_DEPTH],
     depth: usize,
@@ -44,7 +44,7 @@ impl Stack {
         self.depth += 1;
     }
 
-    /// Whether containers are open still.
+    /// Whether containers are open.
     fn pop(&mut self) -> bool {
         self.depth -= 1;
         self.depth > 0
@@ -174,7 +174,7 @@ fn unexpected(bytes: &[u8], at: usize) -> JsonError {
     if at >= bytes.len() { JsonError::Cut } else { JsonError::Unexpected(at) }
 }
 
-/// The number that begins at `at`, and where it ends.
+/// The number at `at`, and where it ends.
 #[inline]
 fn numeric(bytes: &[u8], at: usize) -> Option<(Number, usize)> {
     let (mut value, mut end) = (0i64, at);
@@ -194,7 +194,7 @@ const fn is_numeric(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
 }
 
-/// The first byte from `at` on that is no white space.
+/// Position of the first byte from `at` on that is not white space.
 #[inline]
 pub fn space(bytes: &[u8], mut at: usize) -> usize {
     while matches!(bytes.get(at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
@@ -222,7 +222,7 @@ pub fn text<'a>(
     unescape(bytes, from, found, scratch)
 }
 
-/// Where the first quote or backslash is. Reads eight bytes at a time: most strings are too short for a call of
+/// Position of the first quote or backslash. Reads eight bytes at a time: most strings are too short for a call of
 /// memchr to pay off.
 #[inline]
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
@@ -232,7 +232,7 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*chunk);
-        // The lowest mark is right; those above it may come from a borrow.
+        // The lowest mark is right; higher ones may come from a borrow.
         let marks = zeros(word ^ (LOW * b'"' as u64)) | zeros(word ^ (LOW * b'\\' as u64));
         if marks != 0 {
             return Some(at + (marks.trailing_zeros() / 8) as usize);
@@ -372,7 +372,7 @@ enum Extended<'a> {
 /// A value of a type that JSON does not have: `{"$oid": "…"}` and its like. `None`: it is a plain object.
 #[inline]
 fn extended(bytes: &[u8], at: usize) -> Option<(ElementKind, Extended<'_>, usize)> {
-    // Most objects do not begin with `{"$`, and this excludes them quickly.
+    // Excludes most objects quickly: they do not begin with `{"$`.
     let inner = space(bytes, at + 1);
     if bytes.get(inner..inner + 2)? != b"\"$" {
         return None;

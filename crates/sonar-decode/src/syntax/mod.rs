@@ -20,7 +20,7 @@ fn string(bytes: &[u8]) -> BsonValue<'_> {
     if bytes.len() + 5 <= MAX_VALUE { BsonValue::Bytes(bytes) } else { BsonValue::Long }
 }
 
-/// The key of an element of an array: its index in decimal, in a buffer of its own.
+/// The key of an array element: its index in decimal, in its own buffer.
 #[derive(Default)]
 struct Index {
     digits: [u8; 10],
@@ -62,7 +62,7 @@ fn number(text: &[u8]) -> Option<Number> {
         let value = digits.iter().fold(0i64, |value, digit| value * 10 + i64::from(digit - b'0'));
         return Some(Number::Long((if negative { -value } else { value }).to_le_bytes()));
     }
-    // `inf.0` and `nan.0` are how old servers write them.
+    // Old servers write `inf.0` and `nan.0`.
     let text = std::str::from_utf8(text).ok()?;
     if let Ok(value) = text.parse::<i64>() {
         return Some(Number::Long(value.to_le_bytes()));
@@ -77,7 +77,7 @@ fn number(text: &[u8]) -> Option<Number> {
     Some(Number::Double(value.to_le_bytes()))
 }
 
-/// What [`number`] gives.
+/// The result of [`number`].
 #[derive(Copy, Clone, Debug, PartialEq)]
 enum Number {
     Long([u8; 8]),

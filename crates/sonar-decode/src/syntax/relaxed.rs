@@ -1,5 +1,5 @@
-//! Turns a document as a shell prints it, or as any tool writes JSON, into extended JSON: keys without quotes,
-//! strings in single quotes, trailing commas, `ISODate(…)`, `NumberLong(…)`, `Long('…')`, regular expressions.
+//! Turns a document as a shell prints it, or any tool writes JSON, into extended JSON: keys without quotes, strings
+//! in single quotes, trailing commas, `ISODate(…)`, `NumberLong(…)`, `Long('…')`, regular expressions.
 //!
 //! mongo prints this with `tojson`, mongosh with Node's `util.inspect`, which leaves out what is nested deeply
 //! (`[Object]`) and what is long (`... 20 more items`): <https://www.mongodb.com/docs/mongodb-shell/reference/data-types/>,
@@ -8,7 +8,7 @@
 /// The deepest nesting that is read.
 const MAX_NESTING: usize = 250;
 
-/// What stands for a value that the shell left out.
+/// Stands for a value that the shell left out.
 const LEFT_OUT: &[u8] = b"null";
 
 /// Names of the fields that hold a command.
@@ -19,8 +19,7 @@ const COMMANDS: [&[u8]; 4] = [b"command", b"originatingCommand", b"query", b"upd
 #[error("byte {0} cannot be read")]
 pub struct PrintedError(pub usize);
 
-/// Writes `document` as extended JSON behind what `out` holds. Returns whether the shell left out a part of a
-/// command.
+/// Appends `document` to `out` as extended JSON. Returns whether the shell left out a part of a command.
 ///
 /// # Errors
 /// It is not a document of a known form.
@@ -63,7 +62,7 @@ impl<'a> Converter<'a, '_> {
         }
     }
 
-    /// Takes `byte` if it comes next, white space aside.
+    /// Takes `byte` if it comes next, after white space.
     fn take(&mut self, byte: u8) -> bool {
         self.space();
         let is_next = self.peek() == Some(byte);
@@ -85,7 +84,7 @@ impl<'a> Converter<'a, '_> {
                 return Ok(());
             }
             if self.take(b',') {
-                // Also behind the last field.
+                // Also after the last field.
                 continue;
             }
             if !std::mem::replace(&mut first, false) {
@@ -187,7 +186,7 @@ impl<'a> Converter<'a, '_> {
         }
     }
 
-    /// A string, or several joined with `+`, as Node breaks one with line feeds.
+    /// A string, or several joined with `+`, as Node breaks one at line feeds.
     fn text(&mut self) -> Result<(), PrintedError> {
         self.out.push(b'"');
         loop {
@@ -289,9 +288,9 @@ impl<'a> Converter<'a, '_> {
                 self.code(if letter == b'v' { 11 } else { 0 });
                 self.at = from;
             }
-            // A line that goes on.
+            // A line continuation.
             b'\n' => self.at = from,
-            // `\'` and all else stand for themselves.
+            // `\'` and all others are the character itself.
             other if other >= b' ' => {
                 self.at = from - 1;
                 if other < 0x80 {
@@ -318,7 +317,7 @@ impl<'a> Converter<'a, '_> {
         }
         self.at = end + 1;
         self.at += self.rest().iter().take_while(|byte| byte.is_ascii_lowercase()).count();
-        // The pattern is a value, of which only the type matters.
+        // Only the type of a value matters, not its pattern.
         self.out.extend_from_slice(b"{\"$regularExpression\":{\"pattern\":\"\",\"options\":\"\"}}");
         Ok(())
     }
@@ -343,7 +342,7 @@ impl<'a> Converter<'a, '_> {
         if is_whole && !text.is_empty() {
             self.out.extend_from_slice(text);
         } else {
-            // JavaScript also writes what JSON does not know: `.5`, `5.`.
+            // JavaScript also writes numbers that are not JSON: `.5`, `5.`.
             let value = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
             let value = value.filter(|value| value.is_finite() && text[0] != b'-' && text[0] != b'+');
             let value = value.ok_or(self.wrong())?;
@@ -353,7 +352,7 @@ impl<'a> Converter<'a, '_> {
         Ok(())
     }
 
-    /// `true`, `ISODate("…")`, `new Date(…)`, `Binary.createFromBase64('…', 4)` and their like.
+    /// `true`, `ISODate("…")`, `new Date(…)`, `Binary.createFromBase64('…', 4)` and the like.
     fn named(&mut self) -> Result<(), PrintedError> {
         if self.rest().starts_with(b"new ") {
             self.at += 4;
@@ -378,9 +377,9 @@ impl<'a> Converter<'a, '_> {
         known.ok_or(PrintedError(begin))
     }
 
-    /// Writes the value of a call of `name`; `None`: it is not known.
+    /// Writes the value of a call of `name`; `None`: it is unknown.
     fn call(&mut self, name: &[u8]) -> Option<()> {
-        // `Long.fromString`, `Binary.createFromBase64`: the type is what counts.
+        // `Long.fromString`, `Binary.createFromBase64`: the type counts.
         let kind = name.split(|byte| *byte == b'.').next()?;
         if !matches!(kind, b"MinKey" | b"MaxKey") || self.peek() == Some(b'(') {
             self.arguments(kind)
@@ -435,8 +434,7 @@ impl<'a> Converter<'a, '_> {
         Some(())
     }
 
-    /// Writes a value of a type that JSON does not have; `first` is the first argument, and whether it is in
-    /// quotes.
+    /// Writes a value of a type that JSON does not have; `first` is the first argument, and whether it is quoted.
     fn typed(&mut self, kind: &[u8], first: Option<(&[u8], bool)>) -> Option<()> {
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
         let text = match (kind, first) {
@@ -487,7 +485,7 @@ mod tests {
         let mut out = Vec::new();
         let left_out = to_json(text.as_bytes(), &mut out).ok()?;
         let value = serde_json::from_slice(&out);
-        // Half a surrogate pair is what it was before; all else must be JSON.
+        // Half a surrogate pair stays as it is; all else must be JSON.
         let is_half = value.as_ref().is_err_and(|error| error.to_string().contains("surrogate"));
         if is_half {
             return None;
@@ -533,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_shell_left_out_of_a_command_is_said_and_nothing_else() {
+    fn only_what_the_shell_left_out_of_a_command_is_reported() {
         assert!(converted("{command: {find: 'a', filter: {x: [Object]}}}").unwrap().1);
         assert!(
             converted("{command: {find: 'a', filter: {x: {$in: [1, 2, ... 90 more items]}}}}").unwrap().1
@@ -542,7 +540,7 @@ mod tests {
             let document = format!("{{command: {{find: 'a', filter: {{x: {mark}}}}}}}");
             assert!(converted(&document).unwrap().1, "{mark}");
         }
-        // A value that begins like a mark is none, whether or not a space stands before it.
+        // A value that begins like a mark is none, with or without a space before it.
         let oid = json!({"$oid": "000000000000000000000000"});
         for list in
             ["[ObjectId('507f1f77bcf86cd799439011'), 1]", "[ ObjectId('507f1f77bcf86cd799439011'), 1 ]"]
@@ -558,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_no_document() {
+    fn an_unknown_form_is_no_document() {
         for text in [
             "",
             "[1]",

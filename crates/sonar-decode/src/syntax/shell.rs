@@ -1,9 +1,9 @@
 //! The shell's syntax, as servers up to 4.2 write documents into their logs: keys without quotes,
 //! `ObjectId('…')`, `new Date(…)`, and strings **without any escapes**.
 //!
-//! So a string that contains a quote has more than one reading. A string ends at its first quote; if what follows
-//! cannot follow a string, the text is [`ShellError::Ambiguous`]. A string that contains text which looks like the rest
-//! of a document (`x", b: "y`) cannot be distinguished from two strings: it is read as two.
+//! So a string that contains a quote is ambiguous. A string ends at its first quote; if what follows cannot follow a
+//! string, the text is [`ShellError::Ambiguous`]. A string that contains text like the rest of a document (`x", b:
+//! "y`) cannot be distinguished from two strings, and is read as two.
 //!
 //! Written by `BSONObj::toString` of the servers; checked against recorded logs.
 
@@ -36,7 +36,7 @@ pub fn walk<V: Visitor>(bytes: &[u8], at: usize, visitor: &mut V) -> Result<usiz
 pub fn beginning<V: Visitor>(text: &[u8], visitor: &mut V) {
     let Some(at) = memchr(b'{', text) else { return };
     if visitor.open(Key::new(b"command"), false) == Opened::Enter {
-        // An error means that it ends here; what came before is right.
+        // An error means that it ends here; what came before counts.
         if walk(text, at, visitor).is_ok() {
             visitor.close();
         }
@@ -119,7 +119,7 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
                     return Err(ShellError::Ambiguous(self.at));
                 }
                 if depth == 1 && matches!(key, b"lsid" | b"$clusterTime") {
-                    // Drivers make these and servers check them: they contain no strings.
+                    // Drivers create these and servers check them: they contain no strings.
                     self.at = end_of_plain(self.bytes, self.at).ok_or(ShellError::Cut)?;
                     continue;
                 }
@@ -132,7 +132,7 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
                 match opened {
                     Opened::Enter => {}
                     Opened::Skip | Opened::Count => muted += 1,
-                    // Both this and the one around it end without a call to the visitor.
+                    // This one and the one around it end without a call to the visitor.
                     Opened::Leave => muted += 2,
                 }
                 open[depth] = Open { array, next: 0 };
@@ -157,7 +157,7 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
         }
     }
 
-    /// Whether the container ends here; else goes to its next element.
+    /// Whether the container ends here; else moves to its next element.
     fn ends(&mut self, array: bool, first: bool) -> Result<bool, ShellError> {
         let rest = &self.bytes[self.at.min(self.bytes.len())..];
         let end = if array { b']' } else { b'}' };
@@ -320,7 +320,7 @@ impl<'a, V: Visitor> ShellWalk<'a, '_, V> {
                 return Ok((kind, Scalar::Other, word.len() + length));
             }
         }
-        // Code is written without quotes, so where it ends is not known.
+        // Code is written without quotes, so its end is unknown.
         let is_cut = rest.len() < 14 && memchr(b' ', rest).is_none();
         Err(if is_cut { ShellError::Cut } else { ShellError::Ambiguous(self.at) })
     }

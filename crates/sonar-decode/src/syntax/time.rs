@@ -23,7 +23,7 @@ pub fn iso(text: &[u8]) -> Option<i64> {
     iso_with_offset(text).map(|(ms, _)| ms)
 }
 
-/// The same, and its offset from UTC in minutes; `None` if it has none.
+/// The same, with its offset from UTC in minutes; `None` if it has none.
 #[inline]
 pub fn iso_with_offset(text: &[u8]) -> Option<(i64, Option<i16>)> {
     let (year, month, day) = (digits(text.get(..4)?)?, digits(text.get(5..7)?)?, digits(text.get(8..10)?)?);
@@ -70,8 +70,8 @@ const MONTHS: [&[u8]; 12] =
 const DAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
 const DAY_MS: i64 = 86_400_000;
 
-/// Milliseconds since the Unix epoch of `Mon Aug  5 20:21:43.100`, as 2.4 and earlier write it, and its length. It has
-/// neither year nor time zone: it is taken as UTC, in the last year that does not put it more than a day after
+/// Milliseconds since the Unix epoch of `Mon Aug  5 20:21:43.100`, as 2.4 and earlier write it, and its length. It
+/// has neither year nor time zone: it counts as UTC, in the last year that puts it at most a day after
 /// `reference_ms`.
 pub fn ctime(text: &[u8], reference_ms: i64) -> Option<(i64, usize)> {
     let head = text.get(..19)?;

@@ -1,4 +1,4 @@
-//! One flow of the table: where each of its directions is captured, and what it hands to the handler.
+//! One flow of the table: where each of its directions is captured, and what it passes to the handler.
 
 use sonar_core::{Coverage, Timestamp};
 
@@ -8,7 +8,7 @@ use super::limits::FlowLimits;
 use super::twin::{Pulse, TwinWatch};
 use crate::frame::Segment;
 
-/// How long a place may be silent before a flow is captured at another one, in nanoseconds.
+/// How long a place may be silent before another one replaces it for a flow, in nanoseconds.
 const REPIN_NS: u64 = 1_000_000_000;
 /// The place where one direction of a flow is captured.
 #[derive(Copy, Clone, Debug, Default)]
@@ -22,8 +22,7 @@ pub(super) enum FlowState {
     Live,
     /// The handler wants no more of it.
     Ignored,
-    /// The same conversation as another flow; and since when that one has been silent while this one
-    /// was not.
+    /// It is the same conversation as another flow; and since when that one has been silent while this one was not.
     Twin {
         of: TwinWatch,
         lonely: Option<Timestamp>,
@@ -40,17 +39,17 @@ pub(super) struct FlowEntry<C> {
     pub(super) state: FlowState,
     /// It is in the list of flows that wait for time to pass.
     pub(super) waiting: bool,
-    /// The handler knows of it.
+    /// The handler has seen it.
     pub(super) opened: bool,
-    /// FIN was seen; kept for flows whose bytes are not followed.
+    /// FIN was seen; for flows whose bytes are not followed.
     pub(super) fins: [bool; 2],
-    /// Segments noted as evidence for twins, by direction.
+    /// Segments noted as evidence of twins, by direction.
     pub(super) noted: [u8; 2],
     pub(super) pulse: Option<Pulse>,
     pub(super) conn: Option<C>,
 }
 
-/// What a call of the table needs beside the flow.
+/// What a call of the table needs in addition to the flow.
 pub(super) struct Env<'a, H> {
     pub(super) coverage: &'a mut Coverage,
     pub(super) handler: &'a mut H,
@@ -92,8 +91,8 @@ impl<C> FlowEntry<C> {
         !self.opened && matches!(self.state, FlowState::Live)
     }
 
-    /// Runs `work` on the two directions and hands on what they give out; the handler is called for the flow
-    /// with the first of it.
+    /// Runs `work` on the two directions and passes on what they deliver. The first of it opens the flow at the
+    /// handler.
     #[inline]
     pub(super) fn drive<H: StreamHandler<Connection = C>>(
         &mut self,
@@ -156,8 +155,8 @@ impl<C> FlowEntry<C> {
     }
 }
 
-/// Hands the payload of a segment to its direction and the acknowledgement to the other one. Returns whether
-/// the segment resets the connection.
+/// Passes the payload of a segment to its direction and the acknowledgement to the other one. Returns whether the
+/// segment resets the connection.
 #[inline]
 pub(super) fn take(
     own: &mut HalfFlow,
@@ -168,7 +167,7 @@ pub(super) fn take(
     let seq = segment.seq.wrapping_add(u32::from(segment.flags.syn()));
     let empty = segment.payload.is_empty() && segment.missing == 0;
     if segment.flags.rst() {
-        // What a RST carries is an explanation for people, not part of the stream.
+        // The payload of a RST is an explanation for people, not part of the stream.
         *(if empty { &mut cx.coverage.segments_empty } else { &mut cx.coverage.segments_duplicate }) += 1;
         return own.is_near(seq);
     }
@@ -199,7 +198,7 @@ pub(super) fn take(
 mod tests {
     use super::*;
 
-    /// A flow that is in order has nothing on the heap but this.
+    /// A flow without gaps has nothing else on the heap.
     #[test]
     fn a_flow_is_small() {
         assert!(size_of::<HalfFlow>() <= 56, "{}", size_of::<HalfFlow>());

@@ -1,10 +1,9 @@
 //! Flows: which connection a segment belongs to, and where it was seen.
 //!
-//! Two ways of losing one's place shape this table. A frame may be seen more than once: on another
-//! interface or VLAN (each direction is pinned to the place where it was first seen), or under other
-//! addresses (see [`Twins`]). And there may be more flows than there is room for: flows of which nothing
-//! was delivered yet (half-open handshakes, scans) queue apart, so that a flood of them pushes out one
-//! another and not the connections that matter.
+//! Two problems shape this table. A frame may be seen more than once: on another interface or VLAN (each direction is
+//! pinned to the place where it was first seen), or under other addresses (see [`Twins`]). And there may be more
+//! flows than fit: flows that have not delivered anything yet (half-open handshakes, scans) have a queue of their
+//! own, so that a flood of them drops one another and not the connections that matter.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -21,18 +20,18 @@ use super::slab::{FlowQueue, NONE, Slab};
 use super::twin::{self, Pulse, Twins};
 use crate::frame::Segment;
 
-/// How long the twin of a flow must be silent before the flow counts as no twin, in nanoseconds.
+/// How long the twin of a flow must be silent before the flow no longer counts as a twin, in nanoseconds.
 const LONELY_NS: u64 = 3_000_000_000;
-/// A flow moves to the back of its queue at most once in so many nanoseconds, because a move touches its
-/// neighbours in the queue.
+/// A flow moves to the back of its queue at most once in this many nanoseconds, because a move touches its neighbours
+/// in the queue.
 const REQUEUE_NS: u64 = 1_000_000_000;
-/// A SYN that comes at most so many nanoseconds after the flow's first segment, and fits its bytes, was
-/// overtaken by them.
+/// A SYN that comes at most this many nanoseconds after the flow's first segment, and fits its bytes, was overtaken
+/// by them.
 const LATE_SYN_NS: u64 = 1_000_000_000;
 /// The most flows that one tick forgets.
 const TICK_FLOWS: usize = 8_192;
 
-/// All flows. `C` is what the handler keeps for each.
+/// All flows. `C` is the handler's state for each.
 #[derive(Debug)]
 pub struct FlowTable<C> {
     limits: FlowLimits,
@@ -70,9 +69,9 @@ impl<C> FlowTable<C> {
         }
     }
 
-    /// Takes one segment, and counts it exactly once: as a twin in `frames_twin_interface` or
-    /// `frames_twin_nat`, or else in `frames_decoded` and in one of the `segments_` counters (those that
-    /// are held back come to theirs later, see [`Self::in_progress_segments`]).
+    /// Takes one segment and counts it exactly once: as a twin in `frames_twin_interface` or `frames_twin_nat`, or
+    /// else in `frames_decoded` and in one of the `segments_` counters (for those that are held back later, see
+    /// [`Self::in_progress_segments`]).
     pub fn segment<H: StreamHandler<Connection = C>>(
         &mut self,
         segment: &Segment<'_>,
@@ -125,7 +124,7 @@ impl<C> FlowTable<C> {
         self.follow(at, side, segment, &mut env);
     }
 
-    /// A segment of a flow that is followed.
+    /// A segment of a followed flow.
     #[inline]
     fn follow<H: StreamHandler<Connection = C>>(
         &mut self,
@@ -166,8 +165,8 @@ impl<C> FlowTable<C> {
         }
     }
 
-    /// A segment of a flow that is ignored or a twin: counts it, and ends the flow with its connection.
-    /// Returns whether the flow is to be followed from now on.
+    /// A segment of a flow that is ignored or a twin: counts it, and ends the flow with its connection. Returns
+    /// whether to follow the flow from now on.
     #[cold]
     fn take_unfollowed<H: StreamHandler<Connection = C>>(
         &mut self,
@@ -262,7 +261,7 @@ impl<C> FlowTable<C> {
             }
             _ => {}
         }
-        // Nothing to learn from; a flow opens with its SYN or with bytes.
+        // Shows nothing new: a flow opens with its SYN or with bytes.
         if is_stray || (!segment.flags.syn() && (empty || segment.flags.rst())) {
             env.coverage.frames_decoded += 1;
             *(if empty { &mut env.coverage.segments_empty } else { &mut env.coverage.segments_duplicate }) +=
@@ -331,7 +330,7 @@ impl<C> FlowTable<C> {
         self.flows.requeue(at, queue);
     }
 
-    /// Stops following a flow that lives on, and frees what is kept for it.
+    /// Stops following a flow that goes on, and frees its state.
     #[cold]
     fn unfollow<H: StreamHandler<Connection = C>>(
         &mut self,
@@ -355,7 +354,7 @@ impl<C> FlowTable<C> {
         self.flows.requeue(at, FlowQueue::Open);
     }
 
-    /// Ends a flow: delivers what is held, takes it out of the table, and remembers it for a while.
+    /// Ends a flow: delivers what is held, removes it from the table, and remembers it for a while.
     #[cold]
     fn end_flow<H: StreamHandler<Connection = C>>(
         &mut self,
@@ -400,8 +399,8 @@ impl<C> FlowTable<C> {
         }
     }
 
-    /// Makes room: the flow that was silent longest goes, one of which nothing was delivered first when
-    /// there are many of them.
+    /// Makes room: drops the flow that was silent longest, or first one that delivered nothing if there are many of
+    /// them.
     #[cold]
     fn evict<H: StreamHandler<Connection = C>>(&mut self, now: Timestamp, env: &mut Env<'_, H>) {
         let many = self.flows.queue_len(FlowQueue::Embryonic) > self.limits.flows / 8;
@@ -415,10 +414,10 @@ impl<C> FlowTable<C> {
         }
     }
 
-    /// Puts a flow on the list of those that the next tick looks at.
+    /// Adds a flow to the list for the next tick.
     #[cold]
     fn wait(&mut self, at: u32) {
-        // Flows that ended leave their number behind.
+        // Flows that ended leave their number in the list.
         if self.waiting.len() >= 2 * self.flows.end() as usize + 64 {
             let Self { flows, waiting, .. } = self;
             waiting.retain(|&at| flows.get(at).is_some_and(|entry| entry.waiting));
@@ -428,8 +427,8 @@ impl<C> FlowTable<C> {
         self.waiting.push(at);
     }
 
-    /// Gives up gaps and flows that have waited too long. `now` is on the clock of the segments. The cost
-    /// grows with the flows that have gaps and those that are forgotten (a bounded number) only.
+    /// Gives up gaps and flows that have waited too long. `now` is on the clock of the segments. The cost grows only
+    /// with the flows that have gaps and those that are forgotten, whose number is bounded.
     pub fn tick<H: StreamHandler<Connection = C>>(
         &mut self,
         now: Timestamp,
@@ -509,17 +508,17 @@ impl<C> FlowTable<C> {
         self.last = NONE;
     }
 
-    /// Flows that the handler knows of and that are followed, with what it keeps for them.
+    /// Flows that the handler has seen and that are followed, with its state.
     pub fn iter(&self) -> impl Iterator<Item = (&Flow, &C)> {
         self.flows.iter().filter_map(|entry| Some((&entry.flow, entry.conn.as_ref()?)))
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Flow, &mut C)> {
         self.flows.iter_mut().filter_map(|entry| Some((&entry.flow, entry.conn.as_mut()?)))
     }
 
-    /// Flows in the table, those included that are ignored or have only begun.
+    /// Flows in the table, including those that are ignored or have only begun.
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -534,7 +533,7 @@ impl<C> FlowTable<C> {
         self.totals.segments
     }
 
-    /// Memory of the table, in bytes: an estimate, without what is behind the handler's `C`.
+    /// Memory of the table, in bytes: an estimate, without what the handler's `C` refers to.
     pub fn heap_bytes(&self) -> usize {
         self.flows.heap_bytes()
             + self.index.capacity() * (size_of::<u32>() + 1)
@@ -544,7 +543,7 @@ impl<C> FlowTable<C> {
     }
 }
 
-/// Hash of the two ends. Keyed at random, for ends are chosen by whoever sends.
+/// Hash of the two ends. Keyed at random, since senders choose the ends.
 #[inline]
 fn hash(hasher: &RandomState, ends: &[Endpoint; 2]) -> u64 {
     let mut state = hasher.build_hasher();

@@ -1,9 +1,9 @@
 //! One direction of a flow: sequence numbers, order, gaps.
 //!
-//! A gap in a captured stream has one of two reasons. The network lost a segment: then the sender sends it
-//! again, and what came behind it waits. Or the capture lost it: then it never comes, and the other end
-//! acknowledges bytes that were not captured. The acknowledgement can overtake the bytes by a little on
-//! its way here, so it counts only after [`ReorderLimits::acked_ns`] or with three segments waiting.
+//! A gap in a captured stream has one of two reasons. The network lost a segment: then the sender repeats it, and
+//! later segments wait. Or the capture lost it: then it never comes, and the other end acknowledges bytes that were
+//! not captured. The acknowledgement may arrive here slightly before the bytes, so it counts only after
+//! [`ReorderLimits::acked_ns`] or with three segments waiting.
 
 use std::collections::VecDeque;
 
@@ -12,15 +12,14 @@ use sonar_core::{Coverage, Timestamp};
 use super::handler::{Lost, Side, Verdict};
 use super::limits::ReorderLimits;
 
-/// A segment further ahead or behind than this is none of this stream. Above the largest receive
-/// windows that are in use.
+/// A segment further ahead or behind than this is not part of the stream. Larger than the largest receive windows in
+/// use.
 pub(super) const WINDOW: i32 = 16 << 20;
-/// So many segments outside the window, each beginning where the one before ended, mean that
-/// the window is wrong.
+/// This many segments outside the window, each beginning where the one before ended, show that the window is wrong.
 const LOST_AFTER: u8 = 3;
-/// So many segments behind a gap that the other end has acknowledged prove that it will not be filled.
+/// This many segments behind a gap that the other end has acknowledged prove that it will not be filled.
 const GAP_PROVED_BY: usize = 3;
-/// What a held segment costs beside its bytes.
+/// The cost of a held segment in addition to its bytes.
 const HELD_OVERHEAD: usize = 96;
 
 /// What all directions of all flows hold back.
@@ -39,7 +38,7 @@ pub(super) struct Context<'a> {
     pub total_bytes: usize,
     pub totals: &'a mut Totals,
     pub coverage: &'a mut Coverage,
-    /// What the handler answered; after [`Verdict::Ignore`] nothing more is delivered.
+    /// The handler's answer; after [`Verdict::Ignore`] nothing more is delivered.
     pub verdict: Verdict,
     pub out: &'a mut dyn FnMut(Side, StreamPiece<'_>) -> Verdict,
 }
@@ -75,7 +74,7 @@ pub(super) struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// Bytes that it was long on the wire.
+    /// Bytes that it had on the wire.
     fn len(&self) -> u64 {
         self.bytes.len() as u64 + u64::from(self.missing)
     }
@@ -92,7 +91,7 @@ impl Input<'_> {
     }
 }
 
-/// A segment that came before its turn. One without bytes is a FIN, and not counted as held.
+/// A segment that came too early. One without bytes is a FIN, and does not count as held.
 #[derive(Debug)]
 struct HeldSegment {
     seq: u32,
@@ -113,7 +112,7 @@ struct HeldSegments {
     /// Sorted by sequence number; they may overlap.
     segments: VecDeque<HeldSegment>,
     bytes: usize,
-    /// Time of what was delivered last: what was held back is not delivered with an earlier one.
+    /// Time of the last delivery: what was held back is not delivered with an earlier one.
     delivered: Timestamp,
 }
 
@@ -121,7 +120,7 @@ struct HeldSegments {
 #[derive(Debug)]
 pub(super) struct HalfFlow {
     side: Side,
-    /// Whether `next` means anything yet.
+    /// Whether `next` is valid.
     known: bool,
     /// FIN was reached.
     finished: bool,
@@ -172,13 +171,13 @@ impl HalfFlow {
         self.finished
     }
 
-    /// Whether something waits: for bytes, or for time to pass.
+    /// Whether something waits, for bytes or for time to pass.
     #[inline]
     pub const fn is_waiting(&self) -> bool {
         self.held.is_some() || self.acked_ahead
     }
 
-    /// Whether there are segments that wait behind a gap which begins inside of this segment.
+    /// Whether segments wait behind a gap that begins inside of this segment.
     pub fn is_filled_by(&self, segment_seq: u32, len: u32) -> bool {
         self.held.is_some() && self.next.wrapping_sub(segment_seq) < len
     }
@@ -195,7 +194,7 @@ impl HalfFlow {
         self.expect(isn.wrapping_add(1));
     }
 
-    /// Begins at `next`, unless it is known already where the stream is.
+    /// Begins at `next`, unless the position of the stream is known.
     pub fn expect(&mut self, next: u32) {
         if !self.known {
             self.known = true;
@@ -203,7 +202,7 @@ impl HalfFlow {
         }
     }
 
-    /// A segment with payload or FIN: delivers what it brings, and counts it.
+    /// A segment with payload or FIN: delivers its new bytes, and counts it.
     #[inline]
     pub fn push(&mut self, input: Input<'_>, cx: &mut Context<'_>) {
         if self.known && self.next == input.seq && self.held.is_none() && !input.fin && !self.finished {
@@ -250,8 +249,8 @@ impl HalfFlow {
         }
     }
 
-    /// A segment far from where the stream is. One is an accident; several that fit each other mean that
-    /// the stream is there and we are not.
+    /// A segment far from the position of the stream. One is an accident; several that fit each other mean that the
+    /// stream is there.
     fn stray(&mut self, input: Input<'_>, cx: &mut Context<'_>) {
         let len = input.len();
         if len == 0 {
@@ -301,7 +300,7 @@ impl HalfFlow {
         self.drop_held(cx.totals, &mut cx.coverage.segments_duplicate);
     }
 
-    /// Keeps a segment until the ones before it come. Without room the first gap is given up.
+    /// Keeps a segment until those before it come. Gives up the first gap if there is no room.
     fn hold(&mut self, input: Input<'_>, cx: &mut Context<'_>) {
         let len = input.len();
         let end = input.seq.wrapping_add(len as u32);
@@ -333,7 +332,7 @@ impl HalfFlow {
                     &mut cx.coverage.segments_empty
                 }) += 1;
             } else {
-                // Each round takes a gap away, so this ends.
+                // Each round removes a gap, so this ends.
                 self.push(input, cx)
             };
         }
@@ -357,7 +356,7 @@ impl HalfFlow {
         );
     }
 
-    /// Delivers what is held and now has its turn.
+    /// Delivers held segments whose turn has come.
     fn release(&mut self, reordered: bool, cx: &mut Context<'_>) {
         while let Some(held) = &mut self.held {
             let Some(first) = held.segments.front() else {
@@ -390,7 +389,7 @@ impl HalfFlow {
         }
     }
 
-    /// Takes what lies before `seq` as lost.
+    /// Gives up what is missing before `seq`.
     fn skip_to(&mut self, seq: u32, time: Timestamp, cx: &mut Context<'_>) {
         let bytes = u64::from(seq.wrapping_sub(self.next));
         cx.coverage.gaps += 1;
@@ -399,7 +398,7 @@ impl HalfFlow {
         self.next = seq;
     }
 
-    /// Takes the first gap as lost.
+    /// Gives up the first gap.
     fn give_up(&mut self, cx: &mut Context<'_>) {
         let Some(held) = &self.held else { return };
         let Some(first) = held.segments.front() else {
@@ -414,7 +413,7 @@ impl HalfFlow {
         self.release(false, cx);
     }
 
-    /// The other end has acknowledged all before `ack`.
+    /// The other end has acknowledged everything before `ack`.
     #[inline]
     pub fn acknowledged(&mut self, ack: u32, now: Timestamp) {
         if ack.wrapping_sub(self.next) as i32 > 0 && self.known {
@@ -436,7 +435,7 @@ impl HalfFlow {
         }
     }
 
-    /// Gives up the gaps that will not be filled any more.
+    /// Gives up the gaps that will not be filled.
     pub fn settle(&mut self, now: Timestamp, cx: &mut Context<'_>) {
         while cx.verdict == Verdict::Continue {
             self.acked_ahead = self.acked_ahead && is_before(self.next, self.acked);
@@ -486,7 +485,7 @@ impl HalfFlow {
     }
 }
 
-/// Counts a segment that brought nothing new.
+/// Counts a segment without new bytes.
 fn count_old(len: u64, cx: &mut Context<'_>) {
     *(if len > 0 { &mut cx.coverage.segments_duplicate } else { &mut cx.coverage.segments_empty }) += 1;
 }

@@ -2,7 +2,7 @@
 
 use sonar_core::{Endpoint, Timestamp};
 
-/// The ends of a flow, and what is known of how it began.
+/// The ends of a flow, and how it began.
 #[derive(Copy, Clone, Debug)]
 pub struct Flow {
     /// The two ends, sorted.
@@ -15,7 +15,7 @@ pub struct Flow {
     pub last: Timestamp,
 }
 
-/// Which end of a flow sent something: the flow's ends are sorted, the lower one first.
+/// Which end of a flow sent something: the ends are sorted, the lower one first.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
     /// The lower of the two endpoints.
@@ -25,7 +25,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// 0 or 1, as the ends stand in [`Flow::ends`].
+    /// 0 or 1: the index into [`Flow::ends`].
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -53,31 +53,31 @@ impl Side {
 pub enum Verdict {
     /// Go on.
     Continue,
-    /// It is not MongoDB's: nothing more of this flow is to be delivered.
+    /// It is not MongoDB's: deliver nothing more of this flow.
     Ignore,
 }
 
 /// How much of a stream will never come.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Lost {
-    /// Exactly so many bytes.
+    /// Exactly this many bytes.
     Bytes(u64),
-    /// Not known: the stream was joined in the middle.
+    /// Unknown: the stream was joined late.
     Unknown,
 }
 
-/// Bytes of one side, in order, never none.
+/// Bytes of one side, in order, never empty.
 #[derive(Copy, Clone, Debug)]
 pub struct Chunk<'a> {
     /// Who sent them.
     pub side: Side,
-    /// When they could be read.
+    /// When the receiver could read them.
     pub time: Timestamp,
     /// The bytes.
     pub bytes: &'a [u8],
 }
 
-/// A place in the stream of one side where bytes are missing that will never come.
+/// A place in the stream of one side where bytes are missing for good.
 #[derive(Copy, Clone, Debug)]
 pub struct Gap {
     /// Who sent the bytes.
@@ -109,15 +109,15 @@ pub enum Close {
 
 /// Receives the streams.
 ///
-/// For each flow: `open` once, with the first bytes or the first gap (a flow that never has any is not
-/// reported); then `data` and `gap` in the order of the stream of each side; then `close` once.
+/// For each flow: `open` once, with the first bytes or the first gap (a flow without any is not reported); then
+/// `data` and `gap` in the order of the stream of each side; then `close` once.
 ///
-/// Times are those of the frame that brought the bytes. For bytes that came before their turn it is the
-/// time at which their turn came: that of the frame which filled the gap before them, since only then
-/// the receiver could read them; when the gap was given up, that of their own frame. The time of a gap is
-/// that of the first frame which shows that its bytes were sent: the one behind it, or an acknowledgement.
+/// Times are those of the frame that brought the bytes. Bytes that came too early have the time of the frame that
+/// filled the gap before them, since the receiver could not read them earlier; if the gap was given up, the time of
+/// their own frame. A gap has the time of the first frame which shows that its bytes were sent: the one behind it, or
+/// an acknowledgement.
 pub trait StreamHandler {
-    /// What is kept for each flow.
+    /// The state of each flow.
     type Connection;
     /// A flow begins.
     fn open(&mut self, flow: &Flow) -> Self::Connection;

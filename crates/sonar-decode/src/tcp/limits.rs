@@ -3,12 +3,11 @@
 /// Caps of the flow table.
 #[derive(Copy, Clone, Debug)]
 pub struct FlowLimits {
-    /// Flows; when there are more, the one that was silent longest goes.
+    /// Flows; if there are more, the one that was silent longest is dropped.
     pub flows: usize,
-    /// A flow without segments for so long is forgotten, in nanoseconds.
+    /// A flow without segments for this long is forgotten, in nanoseconds.
     pub idle_ns: u64,
-    /// A closed flow is remembered for so long, so that stray segments do not open it again, in
-    /// nanoseconds.
+    /// A closed flow is remembered for this long, so that stray segments do not open it again, in nanoseconds.
     pub linger_ns: u64,
     /// Memory of all segments held back in all flows.
     pub held_bytes: usize,

@@ -1,7 +1,7 @@
 //! TCP: segments in, the bytes of each direction in order out.
 //!
-//! A passive listener sees what the two ends cannot: frames that it lost itself, the same frame on two
-//! interfaces, a connection joined in its middle. Each of these is put right or counted.
+//! A passive listener sees what the two ends cannot: frames that it lost itself, the same frame on two interfaces, a
+//! connection that it joined late. Each of these is corrected or counted.
 
 mod entry;
 mod flow;

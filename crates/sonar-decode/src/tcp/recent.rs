@@ -1,4 +1,4 @@
-//! Connections that have just ended: what still comes of them is no new connection.
+//! Connections that have just ended: late segments of them open no new connection.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,9 +19,9 @@ pub(super) struct EndedFlow {
     pub time: Timestamp,
     /// Where each direction was captured.
     pub places: [Option<u64>; 2],
-    /// The sequence number each direction had come to.
+    /// The last sequence number of each direction.
     pub next: [Option<u32>; 2],
-    /// The sequence number each direction began with, where its SYN was seen.
+    /// The first sequence number of each direction, if its SYN was seen.
     pub isn: [Option<u32>; 2],
     /// It was the twin of another one.
     pub twin: bool,
@@ -33,9 +33,9 @@ impl EndedFlow {
         self.next[side].is_none_or(|next| (-WINDOW..=WINDOW).contains(&(seq.wrapping_sub(next) as i32)))
     }
 
-    /// Whether a SYN with the number `seq` is the one that opened the connection that has ended: seen once
-    /// more, or so late that it is seen for the first time. The next connection between the same ends
-    /// begins beyond what this one had come to (RFC 6191).
+    /// Whether a SYN with the number `seq` is the one that opened the connection that has ended: a repetition, or so
+    /// late that it is seen for the first time. The next connection between the same ends begins beyond the numbers
+    /// of this one (RFC 6191).
     pub fn has_syn(&self, side: usize, seq: u32) -> bool {
         match (self.isn[side], self.next[side]) {
             (Some(isn), _) => isn == seq,
@@ -48,7 +48,7 @@ impl EndedFlow {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     known: HashMap<[Endpoint; 2], EndedFlow, RandomState>,
-    /// By time of the end; an entry whose time is not the one in `known` was replaced or removed.
+    /// By time of the end; an entry with another time than in `known` was replaced or removed.
     order: VecDeque<([Endpoint; 2], Timestamp)>,
 }
 

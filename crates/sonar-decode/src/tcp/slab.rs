@@ -1,12 +1,12 @@
-//! Flows by number, each in one of two queues that keep the one which was silent longest in front.
+//! Flows by number, each in one of two queues, whose front was silent longest.
 
 /// No number.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The queue that a flow stands in.
+/// The queue of a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum FlowQueue {
-    /// Nothing was delivered of it: a handshake, or a port scan.
+    /// It has delivered nothing: a handshake, or a port scan.
     Embryonic,
     /// All others.
     Open,
@@ -27,10 +27,10 @@ struct QueueEnds {
     len: usize,
 }
 
-/// Values that are reached by number; a number is used again after its value was removed.
+/// Values by number; the number of a removed value is reused.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
-    // Boxed: growing the table must not move (nor reserve) what is kept for each flow.
+    // Boxed: growing the table must neither move nor reserve the state of each flow.
     slots: Vec<Option<Box<SlabSlot<T>>>>,
     free: Vec<u32>,
     queues: [QueueEnds; 2],
@@ -95,7 +95,7 @@ impl<T> Slab<T> {
         self.queues[queue as usize].len
     }
 
-    /// Numbers that were ever given out are below this.
+    /// All numbers that were ever given out are below this.
     pub fn end(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -150,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against two plain lists.
+        /// Compared with two plain lists.
         #[test]
         fn queues_keep_their_order(steps in proptest::collection::vec((0u8..4, any::<usize>()), 0..200)) {
             let mut slab = Slab::default();

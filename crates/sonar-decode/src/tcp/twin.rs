@@ -1,11 +1,10 @@
-//! Twins: one conversation seen twice under different addresses, because something between the two
-//! sights translates them (eth0 and docker0).
+//! Twins: one conversation seen twice under different addresses, because something between the two places translates
+//! them (eth0 and docker0).
 //!
-//! Address translation leaves sequence numbers, acknowledgement numbers and payload as they are. So the
-//! first telling segments of each flow are noted by all three: a SYN-ACK, which holds both initial
-//! sequence numbers, and segments with payload. A flow that shows a segment which another, living flow
-//! showed a moment before is that flow's twin. Two numbers of 32 bits that each end drew at random have
-//! to agree, so that chance does not bring it about.
+//! Address translation keeps sequence numbers, acknowledgement numbers and payload. So the first significant segments
+//! of each flow are noted by all three: a SYN-ACK, which contains both initial sequence numbers, and segments with
+//! payload. A flow that shows a segment which another, living flow showed a moment before is that flow's twin. Two
+//! 32-bit numbers that the ends drew at random would have to agree for this to happen by chance.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -23,13 +22,13 @@ pub(super) const NOTED: u8 = 8;
 const FRESH_NS: u64 = 2_000_000_000;
 /// The most sightings that are kept; past half of it, or of the time, the older half is forgotten.
 const MAX_SIGHTINGS: usize = 32_768;
-/// A payload shorter than this is no evidence.
+/// A payload shorter than this proves nothing.
 const MIN_PAYLOAD: usize = 16;
 /// Bytes of the payload that are compared.
 const MAX_PAYLOAD: usize = 64;
 
-/// Sightings of the first segments of flows; clones share them, so that tables of several threads find
-/// twins of each other.
+/// Sightings of the first segments of flows; clones share them, so that the tables of several threads find each
+/// other's twins.
 #[derive(Clone, Debug, Default)]
 pub struct Twins(Arc<SharedTwin>);
 
@@ -53,7 +52,7 @@ struct Sighting {
     flow: Weak<AtomicU64>,
 }
 
-/// Sign of life of a flow: it lives as long as this does, and had a segment at about the time in it.
+/// Sign of life of a flow: it lives as long as this does, and had a segment at about this time.
 #[derive(Debug, Default)]
 pub(super) struct Pulse(Arc<AtomicU64>);
 
@@ -68,20 +67,20 @@ impl Pulse {
 }
 
 impl TwinWatch {
-    /// When the other flow last gave a sign of life; `None` when it has ended.
+    /// When the other flow last gave a sign of life; `None` if it has ended.
     pub fn last(&self) -> Option<Timestamp> {
         self.0.upgrade().map(|at| Timestamp::from_unix_ns(at.load(Ordering::Relaxed)))
     }
 }
 
-/// Whether a segment holds enough to be distinguished from any other.
+/// Whether a segment contains enough to be unique.
 pub(super) fn is_evidence(segment: &Segment<'_>) -> bool {
     segment.flags.ack() && (segment.flags.syn() || segment.payload.len() >= MIN_PAYLOAD)
 }
 
 impl Twins {
-    /// Notes a segment of the flow that `pulse` belongs to. Returns the living flow that showed the same
-    /// segment a moment before, if another one did.
+    /// Notes a segment of the flow of `pulse`. Returns the living flow that showed the same segment a moment before,
+    /// if another one did.
     pub(super) fn see(&self, segment: &Segment<'_>, pulse: &Pulse) -> Option<TwinWatch> {
         let payload = &segment.payload[..segment.payload.len().min(MAX_PAYLOAD)];
         let mark = self.0.hasher.hash_one((segment.seq, segment.ack, segment.flags.syn(), payload));
@@ -104,7 +103,7 @@ impl Twins {
     }
 }
 
-/// Between two times whichever is the earlier: threads do not see frames in one order.
+/// Whichever of two times is earlier is the beginning: threads see frames in different orders.
 fn distance(a: Timestamp, b: Timestamp) -> u64 {
     a.unix_ns().abs_diff(b.unix_ns())
 }

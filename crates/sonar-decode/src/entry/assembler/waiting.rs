@@ -19,7 +19,7 @@ pub(super) struct Resolved {
     pub(super) statement_count: u32,
     pub(super) class: Class,
     pub(super) kind: CommandKind,
-    /// The name of the command, where it is not that of the shape.
+    /// The name of the command, if it is not that of the shape.
     pub(super) command: Option<&'static str>,
 }
 

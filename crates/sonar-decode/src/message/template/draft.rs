@@ -1,4 +1,4 @@
-//! Draws the layout of a message that has been walked: the bytes that matter, and what stands between them.
+//! Draws the layout of a message that has been walked: the bytes that matter, and what is between them.
 
 use sonar_core::operation::Opcode;
 
@@ -17,12 +17,12 @@ pub(super) struct Draft {
     literals: Vec<u8>,
     masks: Vec<u8>,
     parts: Vec<TemplatePart>,
-    /// Where the bytes begin that stand before the next action.
+    /// Where the bytes before the next action begin.
     from: usize,
     open: Vec<Container>,
     /// The numbers that are read.
     numbers: [bool; 4],
-    /// No template can be made of this.
+    /// No template can be made of this message.
     unfit: bool,
 }
 
@@ -34,9 +34,9 @@ struct Container {
     literals: usize,
     /// Elements in it.
     elements: u32,
-    /// Those of them that are documents of which only the number is read.
+    /// How many of them are documents that are only counted.
     documents: u32,
-    /// Those of them that [`Use::Member`] was said of, all with this placeholder.
+    /// How many of them had [`Use::Member`], all with this placeholder.
     members: u32,
     placeholder: u8,
 }
@@ -58,8 +58,8 @@ impl Draft {
         for part in &self.parts {
             let end = at + usize::from(part.length);
             for word in 1..=usize::from(part.words) {
-                // The last one ends with the part, wherever it begins: what is before the part is not
-                // compared, what is compared already is compared again.
+                // The last word ends with the part, wherever it begins: bytes before the part are not compared,
+                // others may be compared twice.
                 let from = (at + 8 * word).min(end) as isize - 8;
                 let bytes = |of: &[u8]| {
                     std::array::from_fn(|i| match from + i as isize {
@@ -75,7 +75,7 @@ impl Draft {
         (words.into(), self.parts.into())
     }
 
-    /// Bytes that are compared.
+    /// Adds bytes to compare.
     fn compare(&mut self, bytes: &[u8]) {
         if self.literals.len() + bytes.len() > MAX_LITERALS {
             self.unfit = true;
@@ -105,7 +105,7 @@ impl Draft {
         }
     }
 
-    /// Draws a container and all its content as one.
+    /// Draws a container with all its content as one action.
     fn replace_content(&mut self, container: &Container, action: TemplateAction) {
         self.forget_content(container);
         if let Some(part) = self.parts.last_mut() {
@@ -113,7 +113,7 @@ impl Draft {
         }
     }
 
-    /// Takes back what was drawn of the content of a container.
+    /// Removes what was drawn of the content of a container.
     fn forget_content(&mut self, container: &Container) {
         self.parts.truncate(container.part + 1);
         self.literals.truncate(container.literals);
@@ -136,7 +136,7 @@ impl Draft {
         self.compare(&[0]);
     }
 
-    /// A value of which only the type matters.
+    /// A value whose type alone matters.
     fn pass(&mut self, kind: ElementKind) {
         match kind.fixed_size() {
             Some(size) => {
@@ -177,12 +177,12 @@ impl Draft {
         self.act(TemplateAction::Number { kind, slot });
     }
 
-    /// A template cannot read what occurs twice.
+    /// A template cannot read a number that occurs twice.
     fn read_number(&mut self, slot: NumberSlot) {
         self.unfit |= std::mem::replace(&mut self.numbers[slot as usize], true);
     }
 
-    /// A document of which only the presence matters.
+    /// A document that is only counted.
     fn document(&mut self) {
         self.act(TemplateAction::Pass);
         if let Some(container) = self.open.pop() {
@@ -268,15 +268,15 @@ impl<R: Visitor> Visitor for TemplateRecorder<'_, R> {
     }
 }
 
-/// What reads a message, and what a template of that message can be drawn with.
+/// Reads a message while a template of it is drawn.
 pub trait DraftedRead: Visitor {
-    /// Forgets all; ready for an OP_MSG.
+    /// Forgets everything; ready for an OP_MSG.
     fn begin(&mut self);
-    /// A section of kind 1 begins. Gives how its documents are read; `None`: no template is made.
+    /// Begins a section of kind 1. Returns how its documents are read; `None`: no template is made.
     fn begin_section(&mut self, name: &[u8]) -> Option<SectionLayout>;
-    /// A document of that section begins.
+    /// Begins a document of that section.
     fn begin_document(&mut self, section: SectionLayout);
-    /// It has ended.
+    /// Ends it.
     fn end_document(&mut self);
 }
 
@@ -337,7 +337,7 @@ impl DraftedRead for Reply {
     fn end_document(&mut self) {}
 }
 
-/// Draws the layout of an OP_MSG; `None` where it has something that no template can express.
+/// Draws the layout of an OP_MSG; `None` if no template can express it.
 pub(super) fn draw<R: DraftedRead>(body: &[u8], reader: &mut R) -> Option<Draft> {
     reader.begin();
     let mut skimmer = Skimmer::new();
@@ -351,7 +351,7 @@ pub(super) fn draw<R: DraftedRead>(body: &[u8], reader: &mut R) -> Option<Draft>
         skimmer.reset();
         let fed = skimmer.feed(&body[*at..end], (end - *at) as u64, recorder);
         let Ok(Fed::Done(used)) = fed else { return None };
-        // The skimmer does not speak of the outermost document's end. Where that was left, it is closed.
+        // The skimmer does not report the end of the outermost document, so it is closed here if it was left.
         if !recorder.draft.open.is_empty() {
             recorder.draft.close();
         }
@@ -360,7 +360,7 @@ pub(super) fn draw<R: DraftedRead>(body: &[u8], reader: &mut R) -> Option<Draft>
     };
     while at < end {
         let kind = *body.get(at)?;
-        // The first one stands in the template's head.
+        // The kind of the first one is in the head of the template.
         if at > 4 {
             recorder.draft.compare(&[kind]);
         }

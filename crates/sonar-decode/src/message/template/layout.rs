@@ -6,14 +6,14 @@ use crate::bson::{ElementKind, NumberSlot};
 pub(super) const MAX_PARTS: usize = 96;
 /// The most bytes that a template compares.
 pub(super) const MAX_LITERALS: usize = 1_024;
-/// The most documents open at once in a request of which a template is made.
+/// The most documents open at once in a request with a template.
 pub(super) const MAX_OPEN: usize = 16;
 /// The most elements of an array that are drawn one by one.
 pub(super) const FEW: u32 = 8;
-/// What stands behind bytes that are compared.
+/// What follows bytes that are compared.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum TemplateAction {
-    /// A value that begins with a number, at least this, that is its length; and so many bytes more.
+    /// A value that begins with its length, at least this, and has this many bytes more.
     Counted { least: u8, more: u8 },
     /// A regular expression.
     Regex,
@@ -23,9 +23,9 @@ pub(super) enum TemplateAction {
     Plain,
     /// A number that is read.
     Number { kind: ElementKind, slot: NumberSlot },
-    /// An array of documents, whose number is read.
+    /// An array of documents, which are counted.
     Batch,
-    /// A document or array that is gone into.
+    /// A document or array that is entered.
     Open,
     /// The end of one.
     Close,
@@ -33,19 +33,19 @@ pub(super) enum TemplateAction {
     Leave,
     /// A document or array that is skipped.
     Pass,
-    /// An array of one or more values that all have the placeholder of this number.
+    /// An array of one or more values that all have the placeholder with this number.
     List(u8),
-    /// The size of a section of kind 1, which is gone into.
+    /// The size of a section of kind 1 that is entered.
     Section,
     /// The end of one.
     EndSection,
     /// Documents up to the end of the section, which ends with them.
     Documents,
-    /// The end of the message, so many bytes of checksum left out.
+    /// The end of the message, before this many bytes of checksum.
     End(u8),
 }
 
-/// Bytes that are compared, and what comes behind them.
+/// Bytes to compare, and what follows them.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct TemplatePart {
     /// How many bytes.
@@ -55,7 +55,7 @@ pub(super) struct TemplatePart {
     pub(super) action: TemplateAction,
 }
 
-/// Eight bytes as they must be, and which bits of them.
+/// Eight bytes to compare, and which of their bits.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Word {
     pub(super) literal: u64,
@@ -74,7 +74,7 @@ impl SlotValues {
     }
 }
 
-/// The length of the document (or section) at `at`; `None` where it cannot be one, or is not all there.
+/// The length of the document (or section) at `at`; `None` if it is impossible, or the document is incomplete.
 #[inline]
 pub(super) fn document_at(body: &[u8], at: usize) -> Option<usize> {
     let rest = body.get(at..)?;

@@ -1,16 +1,16 @@
-//! Messages whose layout was seen before, recognised without being walked.
+//! Recognises messages with a known layout, without walking them.
 //!
-//! Theory of operation. Applications send few kinds of request, each many times: the same keys in the same
-//! order with other values; and their replies are alike too. Once a message has been walked, a [`Template`] may
-//! be made of it ([`draft`]): its bytes, with blanks where only the type of a value matters, or where the value
-//! is a number that is read, as [`Visitor`](crate::bson::Visitor) says by [`ElementStep`](crate::bson::ElementStep). A later
-//! message that fits has the same result by construction: each byte that matters is compared, each other one is
-//! skipped by type and length as the skimmer would, and the ends of all documents must meet. Nothing is guessed;
-//! what does not fit is walked.
+//! Theory of operation. Applications send few kinds of request, each many times: the same keys in the same order with
+//! other values; and their replies are alike too. Once a message has been walked, a [`Template`] may be made of it
+//! ([`draft`]): its bytes, with blanks where only the type of a value matters or where the value is a number to read,
+//! as the [`Visitor`](crate::bson::Visitor) answers by [`ElementStep`](crate::bson::ElementStep). A later message
+//! that fits has the same result by construction: every byte that matters is compared, all others are skipped by type
+//! and length as the skimmer would, and the ends of all documents must meet. Nothing is guessed; a message that does
+//! not fit is walked.
 //!
-//! Templates stand in a table of sets; the set is found by an [`outline`] of the message: its command,
-//! its collection and the first keys. Memory: at most [`SETS`] × [`WAYS`] templates of some 2 KiB each.
-//! Traffic that never repeats is found out ([`TemplateSet::misses`]) and pays little.
+//! Templates are in a table of sets; an [`outline`] of the message selects the set: its command, its collection and
+//! the first keys. Memory: at most [`SETS`] × [`WAYS`] templates of some 2 KiB each. Traffic that never repeats is
+//! noticed ([`TemplateSet::misses`]) and costs little.
 
 mod draft;
 mod layout;
@@ -27,26 +27,25 @@ pub use layout::SlotValues;
 const SETS: usize = 512;
 /// Templates of one set.
 const WAYS: usize = 8;
-/// Hints of where a template stands.
+/// Hints to the place of a template.
 const HINTS: usize = 1_024;
-/// After so many misses without a hit a set is asked, and added to, only now and then.
+/// After this many misses without a hit, a set is searched and extended only now and then.
 const PATIENCE: u8 = 64;
-/// That is, once in so many times.
+/// Once in this many times.
 const NOW_AND_THEN: u64 = 64;
 
-/// A layout, and what a request of that layout comes to.
+/// A layout, and what a request with that layout says.
 #[derive(Debug)]
 pub struct Template<F> {
-    /// Flags and kind of the first section, which stand before all parts.
+    /// Flags and kind of the first section, which come before all parts.
     head: [u8; 5],
-    /// What the bytes of all parts must be, part after part; no bit is compared of values whose type alone
-    /// matters.
+    /// The bytes of all parts, one part after another. No bit is compared of values whose type alone matters.
     words: Box<[Word]>,
     parts: Box<[TemplatePart]>,
     facts: F,
 }
 
-/// Templates whose outlines fall together, the ones that fit most often in front.
+/// Templates with the same part of the outline, the most frequent ones in front.
 #[derive(Debug)]
 struct TemplateSet<F> {
     ways: Vec<(u32, Box<Template<F>>)>,
@@ -54,11 +53,11 @@ struct TemplateSet<F> {
     misses: u8,
 }
 
-/// Templates by outline; `F` is what one knows of a request of that layout.
+/// Templates by outline; `F` is what is known of a request with that layout.
 #[derive(Debug)]
 pub struct Templates<F> {
     sets: Box<[TemplateSet<F>]>,
-    /// Where the template stands that a message with such a companion fitted last.
+    /// The place of the template that fitted the last message with such a companion.
     hints: Box<[TemplatePlace]>,
     turn: u64,
 }
@@ -68,13 +67,13 @@ pub struct Templates<F> {
 pub enum TemplateMatch<'t, F> {
     /// The message has a known layout; with the numbers read from it.
     Known(&'t F, SlotValues),
-    /// It has not; once it has been walked, its template is wanted.
+    /// It has an unknown one, whose template is wanted once it has been walked.
     Wanted(TemplatePlace),
-    /// It has not, and its template is not wanted.
+    /// It has an unknown one, whose template is not wanted.
     Unknown,
 }
 
-/// Where a template is put.
+/// The place for a template.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemplatePlace {
     set: usize,
@@ -92,8 +91,8 @@ impl<F> Default for Templates<F> {
 }
 
 impl<F> Templates<F> {
-    /// Like [`find`](Self::find), for a message that mostly has the layout of the last one with the same
-    /// `companion`, a hash: as replies to the same request have. Where it does, no outline is made.
+    /// Like [`find`](Self::find), for a message that mostly has the layout of the last one with the same `companion`,
+    /// a hash: as replies to the same request do. If it has, no outline is made.
     #[inline]
     pub fn find_beside(&mut self, companion: u64, body: &[u8]) -> TemplateMatch<'_, F> {
         let slot = companion as usize % HINTS;
@@ -107,18 +106,18 @@ impl<F> Templates<F> {
         self.look_up(body, slot)
     }
 
-    /// What is known of the layout of `body`, an OP_MSG that is all there.
+    /// What is known of the layout of `body`, a complete OP_MSG.
     #[inline]
     pub fn find(&mut self, body: &[u8]) -> TemplateMatch<'_, F> {
-        // The command, mostly with the beginning of its collection's name; and messages of one layout have
-        // few lengths.
+        // The command, mostly with the beginning of its collection's name; and messages of one layout have few
+        // lengths.
         let [command, collection, more] = [9, 17, 25].map(|at| {
             body.get(at..at + 8).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
         });
         self.find_beside(mix(command ^ body.len() as u64, mix(collection, more)), body)
     }
 
-    /// `hint`: where the place of the layout is to be noted.
+    /// `hint`: where to note the place of the layout.
     fn look_up(&mut self, body: &[u8], hint: usize) -> TemplateMatch<'_, F> {
         let Some(outline) = outline(body) else { return TemplateMatch::Unknown };
         let place = TemplatePlace { set: outline as usize % SETS, tag: (outline >> 32) as u32 };
@@ -154,11 +153,11 @@ impl<F> Templates<F> {
 }
 
 impl<F> Template<F> {
-    /// Makes a template of `body`, a message that has been walked without an error and of which `facts` are
-    /// known; `None` if none can be made. `reader` is used to walk it once more.
+    /// Makes a template of `body`, a message that was walked without an error and whose `facts` are known; `None` if
+    /// none can be made. `reader` is used to walk it once more.
     ///
     /// The numbers that the template reads from `body` must be those that the walk found. If they are not, the
-    /// message says something twice, no template can know which one counts, and this one must not be added.
+    /// message has something twice, no template can know which one counts, and this one must not be added.
     pub fn new(body: &[u8], reader: &mut impl DraftedRead, facts: F) -> Option<(Self, SlotValues)> {
         let (words, parts) = draft::draw(body, reader)?.finish();
         let template = Self { head: *body.first_chunk()?, words, parts, facts };
@@ -272,7 +271,7 @@ fn integer(kind: ElementKind, slot: NumberSlot, bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// The end of the array at `at`, if it holds values with the placeholder of this number and nothing else.
+/// The end of the array at `at`, if it contains only values with the placeholder of this number.
 fn list_end(body: &[u8], at: usize, number: u8) -> Option<usize> {
     let end = at + document_at(body, at)?;
     let first = at + 4;
@@ -290,7 +289,7 @@ fn list_end(body: &[u8], at: usize, number: u8) -> Option<usize> {
     (at > first && at + 1 == end).then_some(end)
 }
 
-/// The end of the array at `at`, if it holds documents and nothing else, and how many.
+/// The end of the array at `at`, if it contains only documents, and their number.
 fn batch_end(body: &[u8], at: usize) -> Option<(usize, i64)> {
     let end = at + document_at(body, at)?;
     let (mut at, mut documents) = (at + 4, 0);
@@ -305,8 +304,8 @@ fn batch_end(body: &[u8], at: usize) -> Option<(usize, i64)> {
     (at + 1 == end).then_some((end, documents))
 }
 
-/// Whether the bytes from `at` to `end` are those of `words`: one for each eight bytes, and the last one
-/// for the eight bytes before `end`. No branch a word, as there are few and they mostly fit.
+/// Whether the bytes from `at` to `end` are those of `words`: one for each eight bytes, and the last one for the
+/// eight bytes before `end`. Without a branch for each word, as there are few and they mostly fit.
 #[inline(always)]
 fn same(body: &[u8], at: usize, end: usize, words: &[Word]) -> Option<bool> {
     let Some((last, before)) = words.split_last() else { return Some(true) };
@@ -318,15 +317,15 @@ fn same(body: &[u8], at: usize, end: usize, words: &[Word]) -> Option<bool> {
     Some(wrong == 0)
 }
 
-/// The number at `at`, which is the length of what comes behind it.
+/// The number at `at`, which is the length of what follows it.
 #[inline(always)]
 fn counted(body: &[u8], at: usize, least: usize) -> Option<usize> {
     let length = i32::from_le_bytes(*body.get(at..)?.first_chunk()?);
     usize::try_from(length).ok().filter(|length| *length >= least)
 }
 
-/// A hash of what mostly distinguishes layouts: the command, its collection, the first keys of its first
-/// part, and those of the first statement of a section. `None`: no template is wanted.
+/// A hash of what mostly distinguishes layouts: the command, its collection, the first keys of its first part, and
+/// those of the first statement of a section. `None`: no template is wanted.
 #[inline]
 fn outline(body: &[u8]) -> Option<u64> {
     let flags = u64::from(u32::from_le_bytes(*body.first_chunk()?));
@@ -349,7 +348,7 @@ fn outline(body: &[u8]) -> Option<u64> {
     outline = first_keys(body, next, outline);
     let end = 5 + document_at(body, 5)?;
     if body.get(end) == Some(&1) {
-        // The name is that of documents or statements, which follow from their command; then the first one.
+        // The name of a section of documents or statements follows from the command, so the first one is skipped.
         let name = body.get(end + 5..)?;
         let document = end + 5 + key_at(name).ok()??.bytes.len() + 1;
         outline = first_keys(body, document + 4, outline);
@@ -362,7 +361,7 @@ fn outline(body: &[u8]) -> Option<u64> {
     Some(outline)
 }
 
-/// Adds the keys that come first from `at` on, from the outermost document to the innermost.
+/// Adds the first keys from `at` on, from the outermost document to the innermost.
 #[inline]
 fn first_keys(body: &[u8], mut at: usize, mut outline: u64) -> u64 {
     for _ in 0..4 {

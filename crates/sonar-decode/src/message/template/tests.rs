@@ -1,5 +1,5 @@
-//! A request that fits a template comes to what a walk of it comes to: for every request of the
-//! recordings, for one of each kind of command, and for all of them with bytes changed at random.
+//! A request that fits a template gives the same as a walk of it: for every request of the recordings, for one of
+//! each kind of command, and for all of them with random changes of bytes.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ use crate::message::{HEADER, Header, MessageBody, MessageSource, Reply, Request}
 
 const RECORDINGS: [&str; 2] = ["mongod-4.0-mixed", "mongod-4.0-sharded"];
 
-/// All that a walk finds in a request, except the cursor.
+/// Everything that a walk finds in a request, except the cursor.
 fn walk(body: &[u8], request: &mut Request<()>) -> Option<(String, Option<i64>)> {
     let mut reader = MessageBody::default();
     request.reset(Opcode::Msg);
@@ -113,7 +113,7 @@ impl ReplyChecker {
     }
 }
 
-/// The bodies of the requests, or of the replies, of a recording that stand in one frame each.
+/// The bodies of the requests, or of the replies, of a recording that are in one frame each.
 fn messages(recording: &str, requests: bool) -> Vec<Vec<u8>> {
     let path = format!("{}/../../fixtures/{recording}/wire.pcap.gz", env!("CARGO_MANIFEST_DIR"));
     let mut bytes = Vec::new();
@@ -152,7 +152,7 @@ fn with_section(command: &Document, name: &str, documents: &[Document]) -> Vec<u
     [&message(command), &[1][..], &size.to_le_bytes(), name.as_bytes(), &[0], &documents].concat()
 }
 
-/// One or more of each kind of command, with what their shapes can have.
+/// One or more of each kind of command, with all that shapes can contain.
 fn commands() -> Vec<Vec<u8>> {
     let id = bson::oid::ObjectId::from_bytes([7; 12]);
     let session = doc! {"id": Bson::Binary(bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16] })};
@@ -242,7 +242,7 @@ fn every_reply_of_the_recordings_is_recognised_as_what_it_is() {
     assert!(known > 9 * walked, "{known} known, {walked} walked");
 }
 
-/// What servers answer, and what none would.
+/// Replies of servers, and some that no server would send.
 fn replies() -> Vec<Vec<u8>> {
     let one = doc! {"_id": 1, "x": "y"};
     let cursor = |batch: &str, id: i64, documents: Vec<Document>| {
@@ -273,7 +273,7 @@ fn replies() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_known_reply_tells_its_own_numbers() {
+fn a_known_reply_has_its_own_numbers() {
     let reply_with = |documents: usize, id: i64| {
         message(
             &doc! {"cursor": {"firstBatch": vec![doc! {"a": 1}; documents], "id": id, "ns": "shop.orders"}, "ok": 1.0},

@@ -1,5 +1,4 @@
-//! Leaves: what a scalar, a kept literal or an array of literals comes to, and how much of a value has a
-//! say in it.
+//! Leaves: the nodes of a scalar, a kept literal or an array of literals, and how much of a value affects the shape.
 
 use super::Builder;
 use super::node::{EMPTY_ARRAY, FIELD_PATH, KEPT, MIXED_ARRAY, Node, PLACEHOLDER, TYPED_ARRAY, Types};
@@ -34,7 +33,7 @@ impl<T: Text> Builder<T> {
         }
     }
 
-    /// A literal kept by its value where it is short, by its type otherwise.
+    /// A literal: kept if it is short, else its type.
     pub(super) fn literal(&self, kind: ElementKind, value: BsonValue<'_>) -> Node<T> {
         let BsonValue::Bytes(bytes) = value else { return self.placeholder(kind) };
         match kind {
@@ -55,8 +54,8 @@ impl<T: Text> Builder<T> {
         }
     }
 
-    /// A literal where a name is expected: kept if it is no string or provably a name, else a placeholder. Also
-    /// returns what was used of the value.
+    /// A literal where a name is expected: kept unless it is a string that is not provably a name, then a
+    /// placeholder. Also returns what was used of the value.
     pub(super) fn name(
         &self,
         kind: ElementKind,

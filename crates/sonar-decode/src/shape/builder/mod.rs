@@ -1,10 +1,10 @@
-//! The shape builder: takes elements, and returns ids, and text where that is wanted.
+//! The shape builder: takes elements, and returns ids, and text if it is wanted.
 //!
-//! Theory of operation. Each open container is a [`Frame`]. A leaf or a closed container is a [`Node`]
-//! of two hashes, one without and one with the order as sent. A node goes to its frame's *collector*:
-//! the frame itself, or, where a container only groups (`$and`, `{a: {$gt: …, $lt: …}}`), the filter
-//! around it. So a filter is a flat set of conditions (path, operator, operand), and the explicit and
-//! the implicit forms of one query meet without any rewriting.
+//! Theory of operation. Each open container is a [`Frame`]. A leaf or a closed container is a [`Node`] of two hashes,
+//! one without and one with the order sent. A node goes to its frame's *collector*: the frame itself, or, if a
+//! container only groups (`$and`, `{a: {$gt: …, $lt: …}}`), the filter around it. So a filter is a flat set of
+//! conditions (path, operator, operand), and the explicit and the implicit forms of a query become the same without
+//! any rewriting.
 //!
 //! A *set* keeps the hashes of its distinct children, at most [`MAX_CHILDREN`], and is hashed sorted; a
 //! *sequence* keeps a running hash only. Nothing here grows with text or with the number of children.
@@ -30,25 +30,25 @@ pub const MAX_CHILDREN: usize = 1_024;
 pub const MAX_DEPTH: usize = 128;
 /// The most distinct statements of one command.
 pub const MAX_STATEMENTS: usize = 256;
-/// What a label counts for in the budget of texts, in bytes.
+/// What a label costs of the budget for texts, in bytes.
 const LABEL_COST: usize = 64;
-/// The children of a set that may stand unsorted behind the sorted ones.
+/// The most unsorted children of a set behind the sorted ones.
 const UNSORTED: usize = 32;
 
 /// Builds the shape of one command after another; keeps its buffers.
 pub struct Builder<T: Text> {
     frames: Vec<Frame>,
     elements: Vec<TextElement<T>>,
-    /// For each frame: path (or key) and operator that it stands under; only where text is wanted.
+    /// For each frame: the path (or key) and the operator before it; only if text is wanted.
     labels: Vec<(Vec<u8>, Vec<u8>)>,
     statements: Vec<StatementBody<T>>,
-    /// Fields of the command that stood inside its filter: `$orderby` and its like.
+    /// Fields of the command that were inside its filter: `$orderby` and the like.
     deferred: Vec<(&'static str, u8, Node<T>)>,
     command: CommandKind,
     text_left: usize,
     /// Namespace index and action of the bulkWrite statement that is open.
     bulk: Option<(u64, i64, &'static str)>,
-    /// Whether a cap was met: too deep, or too many distinct children.
+    /// Whether a cap was reached: too deep, or too many distinct children.
     pub over_cap: bool,
     /// Whether a `$changeStream` stage was seen.
     pub change_stream: bool,
@@ -93,7 +93,7 @@ impl<T: Text> Builder<T> {
         self.push(Opening::new(ContainerMode::Command, 0, NO_LABEL));
     }
 
-    /// Sets which command it is.
+    /// Sets the command.
     pub fn set_command(&mut self, command: CommandKind) {
         self.command = command;
     }
@@ -104,7 +104,7 @@ impl<T: Text> Builder<T> {
         self.frames.len()
     }
 
-    /// Whether a field of the command is open: events belong to the builder.
+    /// Whether a field of the command is open: further events belong to the builder.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.frames.len() > 1
@@ -115,15 +115,15 @@ impl<T: Text> Builder<T> {
         self.field_element(rules::field(self.command, &key), key, kind, value)
     }
 
-    /// A document or array that is a field of the command itself; [`Opened::Enter`] when it belongs to
-    /// the shape: then the events inside come to this builder until it is closed.
+    /// A document or array that is a field of the command itself. [`Opened::Enter`] if it belongs to the shape: then
+    /// the events inside come to this builder until it is closed.
     pub fn command_open(&mut self, key: Key<'_>, array: bool) -> Opened {
         let (rank, field) = rules::field(self.command, &key);
         self.field_open(rank, field, key, array)
     }
 
-    /// Opens a part of the command that no field of this message names: legacy messages, and the
-    /// statements of kind-1 sections. It is closed by [`Visitor::close`].
+    /// Opens a part of the command that no field of this message names: in legacy messages, and for statements of
+    /// kind-1 sections. [`Visitor::close`] closes it.
     pub fn open_part(&mut self, rank: u8, name: &'static str, mode: ContainerMode) {
         self.push(Opening::new(mode, hash::bytes(name.as_bytes()), (rank, name.as_bytes(), &[])));
     }
@@ -151,7 +151,7 @@ impl<T: Text> Builder<T> {
         );
     }
 
-    /// The distinct statements, in the order in which they were first seen.
+    /// The distinct statements, in the order in which they first came.
     pub fn statements(&mut self) -> &mut Vec<StatementBody<T>> {
         &mut self.statements
     }
@@ -210,7 +210,7 @@ impl<T: Text> Builder<T> {
         self.enter_at(Opening::new(mode, edge, label))
     }
 
-    /// Opens a field of the command from inside its filter, where legacy queries have them.
+    /// Opens a field of the command inside its filter, where legacy queries have them.
     fn enter_for_command(&mut self, mode: ContainerMode, name: &'static str, rank: u8) -> Opened {
         let opened = self.enter(mode, 0, (rank, name.as_bytes(), &[]));
         if let (Opened::Enter, Some(frame)) = (opened, self.frames.last_mut()) {
@@ -253,7 +253,7 @@ impl<T: Text> Builder<T> {
             return;
         }
         let (start, sorted) = (frame.start as usize, frame.sorted as usize);
-        // A collector's children are all that stand behind its start: what it groups has none of its own.
+        // The children of a collector are all behind its start: the containers that it groups have none of their own.
         let children = &self.elements[start..];
         let (head, tail) = children.split_at(sorted);
         if tail.iter().any(|child| child.hash == hash)
@@ -286,7 +286,7 @@ impl<T: Text> Builder<T> {
         self.elements.push(TextElement { hash, label, text });
     }
 
-    /// Drops the elements from `start` on, and gives their text back to the budget.
+    /// Drops the elements from `start` on, and returns their text to the budget.
     fn drop_elements(&mut self, start: usize) {
         if T::WANTED {
             self.text_left +=
@@ -295,7 +295,7 @@ impl<T: Text> Builder<T> {
         self.elements.truncate(start);
     }
 
-    /// Takes the children of frame `at` out and makes a node of them.
+    /// Makes a node of the children of frame `at`.
     fn fold(&mut self, at: usize, style: Style) -> Node<T> {
         let frame = &self.frames[at];
         let start = frame.start as usize;
@@ -351,7 +351,7 @@ impl<T: Text> Builder<T> {
         self.give(edge, node, label, Some(ElementKind::Document));
     }
 
-    /// Gives a closed container to what is around it.
+    /// Adds a closed container to the one around it.
     fn give(&mut self, edge: u64, node: Node<T>, label: T::Label, literal: Option<ElementKind>) {
         let parent = self.frames.len() - 1;
         match (self.frames[parent].mode, literal) {
@@ -438,7 +438,7 @@ impl<T: Text> Visitor for Builder<T> {
             _ => {}
         }
         if collector != top {
-            // It only grouped; its children are where they belong.
+            // It only grouped; its children are with their collector.
             self.pop_label();
             self.frames.pop();
             return;
@@ -493,7 +493,7 @@ impl<T: Text> Visitor for Builder<T> {
 }
 
 impl<T: Text> Builder<T> {
-    /// Once the filter is closed, gives the command what stood inside it.
+    /// Gives the command the fields that were inside its filter, which is closed.
     fn attach_deferred(&mut self) {
         if self.frames.len() > 1 {
             return;
@@ -558,7 +558,7 @@ const fn is_sequence(mode: ContainerMode) -> bool {
     )
 }
 
-/// Sorts by hash: by insertion where there are few, as there mostly are.
+/// Sorts by hash: by insertion if there are few, as is usual.
 fn sort<T: Text>(children: &mut [TextElement<T>]) {
     if children.len() > 20 {
         children.sort_unstable_by_key(|child| child.hash);

@@ -1,10 +1,9 @@
-//! What a shape is built from: nodes, the containers that are open, and the words that hashes begin with.
+//! The parts of a shape: nodes, the open containers, and the words that hashes begin with.
 
 use crate::shape::hash::tag;
 use crate::shape::rules::ContainerMode;
 
-// What hashes are made of beside the command's own words; each has a number of its own, and they are part
-// of the rules.
+// The beginnings of hashes beside the words of the command; each has its own number, which is part of the rules.
 pub(super) const EMPTY_SET: u64 = tag(1);
 pub(super) const EMPTY_SEQUENCE: u64 = tag(2);
 pub(super) const TOO_MANY: u64 = tag(3);
@@ -37,7 +36,7 @@ pub(super) enum Types {
     Mixed,
 }
 
-/// What the text of a container stands under: its rank, its path or key, and its operator.
+/// The label before the text of a container: its rank, its path or key, and its operator.
 pub(super) type BorrowedLabel<'a> = (u8, &'a [u8], &'a [u8]);
 pub(super) const NO_LABEL: BorrowedLabel<'static> = (0, &[], &[]);
 
@@ -45,9 +44,9 @@ pub(super) const NO_LABEL: BorrowedLabel<'static> = (0, &[], &[]);
 #[derive(Copy, Clone)]
 pub(super) struct Opening<'a> {
     pub(super) mode: ContainerMode,
-    /// The edge by which it hangs on its collector: key, path, operator.
+    /// Its edge to the collector: key, path, operator.
     pub(super) edge: u64,
-    /// Hash of the path that its conditions stand under.
+    /// Hash of the path of its conditions.
     pub(super) path: u64,
     /// The frame that collects its children; `None`: the container itself.
     pub(super) collector: Option<usize>,
@@ -69,13 +68,13 @@ pub(super) struct Frame {
     pub(super) start: u32,
     /// How many of them are sorted and distinct.
     pub(super) sorted: u32,
-    /// The edge by which the container hangs on its collector: key, path, operator.
+    /// The edge to the collector: key, path, operator.
     pub(super) edge: u64,
-    /// Hash of the path that conditions stand under.
+    /// Hash of the path of its conditions.
     pub(super) path: u64,
     /// Running hash of the children in the order as sent.
     pub(super) ordered: u64,
-    /// Running hash of the children of a sequence, their own order taken out.
+    /// Running hash of the children of a sequence, without their own order.
     pub(super) sequence: u64,
     /// Children seen, equal ones included.
     pub(super) count: u32,
@@ -87,7 +86,7 @@ pub(super) struct Frame {
     pub(super) opaque: bool,
     /// Where the label of this container begins in the stack of labels.
     pub(super) rank: u8,
-    /// The field of the command that this container is, though it stands inside another one.
+    /// The field of the command that this container is, though it is inside another one.
     pub(super) belongs_to_command: Option<&'static str>,
 }
 
@@ -100,13 +99,13 @@ pub struct StatementBody<T> {
     pub ordered: u64,
     /// Index into `nsInfo` for bulkWrite; `None` for the command's own namespace.
     pub namespace: Option<i64>,
-    /// How many of them.
+    /// Their number.
     pub count: u32,
     /// Its text.
     pub text: T,
 }
 
-/// The body of a command: what its fields come to.
+/// The body of a command: all its fields.
 #[derive(Debug)]
 pub struct CommandBody<T> {
     /// Hash without order.

@@ -1,4 +1,4 @@
-//! Reading: what an element means where it stands, by the mode of the container around it.
+//! Reading: what an element means in its place, by the mode of the container around it.
 
 use super::Builder;
 use super::node::{BorrowedLabel, EQUAL, NO_LABEL, Node, Opening, PRESENT, REGEX_LITERAL, REPLACEMENT};
@@ -55,7 +55,7 @@ impl<T: Text> Builder<T> {
         self.enter(mode, hash::key(&key), (rank, key.bytes, &[]))
     }
 
-    /// Whether the top frame's document is decided by this, its first key.
+    /// Whether this key, the first one, decides the mode of the top frame.
     pub(super) fn decide(&mut self, key: &Key<'_>) -> Option<ElementStep> {
         let top = self.frames.len() - 1;
         let operator = key.is_operator() && !rules::is_reference(key);
@@ -85,7 +85,7 @@ impl<T: Text> Builder<T> {
             }
             ContainerMode::Undecided | ContainerMode::LiteralOrOperators | ContainerMode::UpdateValue => {
                 if T::WANTED {
-                    // The plain form goes into sub-documents, so their keys are wanted.
+                    // The plain form enters sub-documents, so their keys are needed.
                     let frame = &mut self.frames[top];
                     frame.collector = top as u32;
                     ContainerMode::Masked
@@ -100,7 +100,7 @@ impl<T: Text> Builder<T> {
         None
     }
 
-    /// A scalar, the frame on top being decided. Returns what was used of its value.
+    /// A scalar, when the mode of the top frame is decided. Returns what was used of its value.
     pub(super) fn place_element(
         &mut self,
         key: Key<'_>,
@@ -205,7 +205,7 @@ impl<T: Text> Builder<T> {
                 let node = self.placeholder(kind);
                 self.add_keyed(&key, node);
             }
-            // Scalars where only documents can be: nothing that a server would accept.
+            // Scalars where only documents can be: no server would accept this.
             ContainerMode::And
             | ContainerMode::Branches
             | ContainerMode::Pipeline
@@ -233,7 +233,7 @@ impl<T: Text> Builder<T> {
                 let (node, step, _) = self.expression_leaf(key, kind, value);
                 (node, step)
             }
-            // Members of `$unset` and `on`, the only arrays that are kept.
+            // Elements of `$unset` and `on`, the only arrays that are kept.
             (ContainerMode::Kept, key) if key.iter().all(u8::is_ascii_digit) => {
                 self.name(kind, value, |_| true)
             }
@@ -281,7 +281,7 @@ impl<T: Text> Builder<T> {
         }
     }
 
-    /// The label of a condition: the path of the frame on top, and the operator.
+    /// The label of a condition: the path of the top frame, and the operator.
     pub(super) fn condition_label(&self, operator: &[u8]) -> T::Label {
         if !T::WANTED {
             return T::Label::default();
@@ -312,7 +312,7 @@ impl<T: Text> Builder<T> {
         self.field_element(statement_field(&key), key, kind, value)
     }
 
-    /// A document or array, the frame on top being decided.
+    /// A document or array, when the mode of the top frame is decided.
     pub(super) fn place_open(&mut self, key: Key<'_>, array: bool) -> Opened {
         let top = self.frames.len() - 1;
         let mode = self.frames[top].mode;
@@ -488,7 +488,7 @@ impl<T: Text> Builder<T> {
         let label = (1, &*normal, EQUALITY);
         let (mode, collector) = match array {
             true => (ContainerMode::Literals, None),
-            // The conditions of an undecided document go to whoever collects for the frame on top.
+            // The conditions of an undecided document go to the collector of the top frame.
             false => (ContainerMode::Undecided, Some(collector)),
         };
         self.enter_at(Opening { path, collector, ..Opening::new(mode, mix(path, EQUAL), label) })
