@@ -6,7 +6,7 @@ fn main() {
     let source = "../../bpf/io.bpf.c";
     println!("cargo:rerun-if-changed=../../bpf");
     let skeleton = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("io.skel.rs");
-    // The third version of the instructions has atomic ones that return the previous value.
+    // Version 3 of the instruction set has atomic operations that return the previous value.
     let built = libbpf_cargo::SkeletonBuilder::new()
         .source(source)
         .clang_args(["-mcpu=v3"])

@@ -142,7 +142,7 @@ counters! {
         messages_cut: loss,
         /// Messages that the end of the capture cut.
         messages_unfinished,
-        /// Replies of which only the beginning was read (--snap-replies).
+        /// Replies that were read only in part (--snap-replies).
         messages_snapped: skipped,
         /// Messages whose checksum was verified (also counted elsewhere).
         checksums_verified,

@@ -1,5 +1,5 @@
-//! Inflation of one long message as it comes in, 64 KiB at a time, beside the libraries that are given
-//! all at once; and of a small message, with a decoder of its own and with one that is used again.
+//! Inflation of one long message in pieces of 64 KiB, beside the libraries, which get all of it at once; and of a
+//! small message, with a new decoder and with a reused one.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -13,7 +13,7 @@ use sonar_decode::compress::{InflateStatus, Inflater, Inflaters};
 const LONG: usize = 8 << 20;
 const SMALL: usize = 600;
 
-/// Something like documents: repeated keys, values that differ.
+/// Similar to documents: repeated keys, different values.
 fn documents(len: usize) -> Vec<u8> {
     let mut state = 88_172_645_463_325_252u64;
     let mut data = Vec::with_capacity(len + 200);

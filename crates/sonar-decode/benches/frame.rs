@@ -1,9 +1,9 @@
-//! Headers of one frame: ours beside etherparse, on the same mixed frames in the same run.
+//! Headers of one frame: this crate beside etherparse, on the same mixed frames in the same run.
 //!
-//! `etherparse` is measured for its slicing alone, and for what a program has to do with it to know as
-//! much as our [`Segment`] says; the ratio is to the slicing alone. Two sets of frames: one whose headers
-//! stay in the cache, so that the decoders are measured, and one that is larger than the cache and whose
-//! order no branch predictor learns, where every decoder waits for memory too.
+//! `etherparse` is measured for slicing alone, and for what a program must add to know as much as our [`Segment`];
+//! the ratio is to slicing alone. There are two sets of frames: one whose headers stay in the cache, which measures
+//! the decoders, and one that is larger than the cache and whose order no branch predictor learns, where every
+//! decoder waits for memory too.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -29,8 +29,8 @@ fn main() {
     lines.into_iter().flatten().for_each(|line| println!("{line}"));
 }
 
-/// Measures every decoder on these frames; what to print at the end, unless a filter on the command line
-/// left some out.
+/// Measures every decoder on these frames. Returns what to print at the end, unless a filter on the command line
+/// excluded some.
 fn compare(criterion: &mut Criterion, set: &str, frames: &[OwnedPacket]) -> Option<String> {
     let frames: Vec<Packet<'_>> = frames.iter().map(OwnedPacket::as_packet).collect();
     for frame in &frames {
@@ -59,7 +59,7 @@ fn compare(criterion: &mut Criterion, set: &str, frames: &[OwnedPacket]) -> Opti
     ))
 }
 
-/// Nanoseconds a frame in the best sample; `None` when a filter on the command line left it out.
+/// Nanoseconds per frame in the best sample; `None` if a filter on the command line excluded it.
 fn measure(
     criterion: &mut Criterion,
     set: &str,
@@ -88,7 +88,7 @@ fn measure(
     best.get()
 }
 
-/// What a program that uses etherparse has to do to know as much.
+/// What a program that uses etherparse must add to know as much.
 fn with_etherparse<'a>(frame: &Packet<'a>) -> Option<Segment<'a>> {
     let packet = SlicedPacket::from_ethernet(frame.data).ok()?;
     let Some(TransportSlice::Tcp(tcp)) = &packet.transport else { return None };

@@ -1,5 +1,5 @@
-//! What each stage costs: the shape of a known find, and the way of a recording's frames from packet to
-//! figures, one stage more at a time.
+//! The cost of each stage: the shape of a known find, and a recording's frames from packet to figures, one stage more
+//! at a time.
 //!
 //! `cargo bench -p sonar-decode --bench stages`
 
@@ -59,7 +59,7 @@ fn shape(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Takes what it is given and does nothing with it.
+/// Drops everything.
 struct Nothing(u64);
 
 impl StreamHandler for Nothing {

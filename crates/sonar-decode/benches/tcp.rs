@@ -1,4 +1,4 @@
-//! What following TCP streams costs a segment: in order, across one flow and many, and out of order.
+//! The cost of following TCP streams, per segment: in order, across one flow and many, and out of order.
 //!
 //! The segments carry 200 bytes and alternate between the two directions, each acknowledging the other.
 //! With many flows the next segment is hardly ever of the same flow as the last.
@@ -15,7 +15,7 @@ const PAYLOAD: usize = 200;
 const ACK: u8 = 0x10;
 const BATCH: usize = 40_000;
 
-/// Adds up what it is given.
+/// Adds up what it gets.
 #[derive(Default)]
 struct Sum(u64);
 
@@ -39,7 +39,7 @@ impl StreamHandler for Sum {
     fn close(&mut self, _: &Flow, _: u64, _: Timestamp, _: Close) {}
 }
 
-/// Sends segments of so many flows in turn; at one time a second for all, as a busy server would see.
+/// Sends segments of this many flows in turn, at one time per second for all, as on a busy server.
 struct Wire {
     table: FlowTable<u64>,
     coverage: Coverage,
@@ -68,7 +68,7 @@ impl Wire {
             turn: 0,
             now: 1_700_000_000_000_000_000,
         };
-        // Past the first segments of each flow, which are noted for twins.
+        // After the first segments of each flow, which are noted for twins.
         (0..flows * 2 * 10).for_each(|_| wire.segment(0));
         wire
     }
@@ -120,7 +120,7 @@ fn main() {
         assert_eq!((counted.segments_data, counted.gaps), (counted.frames_decoded, 0));
         println!("  {flows} flows take {} KiB", wire.table.heap_bytes() / 1024);
     }
-    // Of each flow's two directions the client's segments come in pairs whose order is wrong.
+    // In each flow the client's segments come in pairs in the wrong order.
     let mut wire = Wire::new(1);
     let before = wire.coverage;
     group.bench_function("client's segments swapped, flows/1", |bencher| {

@@ -1,6 +1,6 @@
-//! Decodes the mixed frames of the bench ROUNDS times, for a tool that counts instructions:
-//! `frame_instructions ours|etherparse|nothing ROUNDS`, or `frame_instructions pcap FILE` to write them as
-//! a capture file for other programs. The difference of two runs of unlike ROUNDS is free of the start-up.
+//! Decodes the mixed frames of the bench ROUNDS times, for a tool that counts instructions: `frame_instructions
+//! ours|etherparse|nothing ROUNDS`, or `frame_instructions pcap FILE` to write them as a capture file for other
+//! programs. The difference between runs with different ROUNDS does not include the start-up.
 
 use std::error::Error;
 use std::hint::black_box;

@@ -1,6 +1,6 @@
-//! Reads a log from memory to its final digest, on one thread, and says how quickly: what `bench/logs.py`
-//! compares with others. `log_rate FILE [TIMES]`; with `serde` after that, each line is read by serde_json
-//! into a value instead, and its duration added up.
+//! Reads a log from memory to its final digest, on one thread, and prints how quickly: `bench/logs.py` compares this
+//! with other programs. `log_rate FILE [TIMES]`; with `serde` after that, serde_json parses each line into a value
+//! instead, and the durations are added up.
 
 use std::time::Instant;
 

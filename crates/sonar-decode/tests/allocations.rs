@@ -26,7 +26,7 @@ fn message(id: u32, answers: u32, command: &Document) -> Vec<u8> {
     [&header, &[0][..], &command].concat()
 }
 
-/// A round of a find of ten fields, an update, an insert and a getMore, each with its answer.
+/// A round of a find of ten fields, an update, an insert and a getMore, each with its reply.
 fn round(talk: &mut Conversation, n: i32) {
     let find = doc! {"find": "orders", "filter": {"customer": n, "status": "open".repeat(n as usize % 5), "total": {"$gt": 5.0},
     "city": "Oslo", "country": "NO", "tags": {"$in": vec!["a"; 1 + n as usize % 30]}, "paid": true,

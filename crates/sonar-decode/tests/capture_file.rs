@@ -1,5 +1,4 @@
-//! Capture files: real bytes, every variant of the formats, damage, and tshark as the judge of what we
-//! write.
+//! Capture files: real bytes, every variant of the formats, damage; and tshark checks what this crate writes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::process::Command;
@@ -14,7 +13,7 @@ use sonar_decode::capture_file::{
 use sonar_decode::frame;
 use sonar_decode::testing::{Conversation, ConversationEnd, OwnedPacket, hex, pcap};
 
-/// Feeds the file in pieces of these sizes, over and over, as a caller with a growing buffer does.
+/// Feeds the file in pieces of these sizes, again and again, as a caller with a growing buffer does.
 fn read_in_pieces(file: &[u8], sizes: &[usize]) -> (Vec<OwnedPacket>, Result<(), Error>, CaptureParser) {
     let mut parser = CaptureParser::new();
     let mut packets = Vec::new();
@@ -57,7 +56,7 @@ fn read_whole(file: &[u8]) -> Vec<OwnedPacket> {
     packets
 }
 
-/// In the byte order wished for.
+/// In the requested byte order.
 struct Bytes {
     big: bool,
     out: Vec<u8>,
@@ -128,7 +127,7 @@ impl Bytes {
 
 #[test]
 fn a_real_pcap() {
-    // Header and first packet of what tcpdump kept of a mongod.
+    // Header and first packet of a tcpdump capture of a mongod.
     let file = hex("d4c3b2a1 0200 0400 00000000 00000000 00000400 01000000
          50e8006b 2b890000 4a000000 4a000000
          00000000000000000000000008004500003cf3ef4000400648ca7f0000017f000001
@@ -146,7 +145,7 @@ fn every_pcap_magic() {
     for big in [false, true] {
         for (magic, fraction, ns) in [(0xa1b2_c3d4, 7, 7_000), (0xa1b2_3c4d, 7, 7), (0xa1b2_cd34, 7, 7_000)] {
             let mut file = Bytes::new(big);
-            // The upper half of the link type tells of four bytes of frame check sequence.
+            // The upper half of the link type describes four bytes of frame check sequence.
             file.u32(magic).u16(2).u16(4).u32(0).u32(0).u32(65_535).u32(0x4400_0001);
             file.u32(1_777_629_600).u32(fraction).u32(3).u32(90);
             if magic == 0xa1b2_cd34 {
@@ -247,7 +246,7 @@ fn counter(big: bool, value: u64) -> [u8; 8] {
 }
 
 #[test]
-fn what_is_no_capture_file_is_told_by_its_first_bytes() {
+fn other_files_are_recognised_by_their_first_bytes() {
     for (file, text) in [
         (&br#"{"format":1}"#[..], "not a capture file (pcap or pcapng): begins with 7b 22 66 6f"),
         (b"\x1f\x8b", "not a capture file (pcap or pcapng): begins with 1f 8b"),
@@ -266,7 +265,7 @@ fn what_is_no_capture_file_is_told_by_its_first_bytes() {
 }
 
 #[test]
-fn damage_is_told_with_its_offset() {
+fn damage_is_reported_with_its_offset() {
     let file = |damage: fn(&mut Bytes)| {
         let mut file = Bytes::new(false);
         file.section().interface(1, 0, &[]).enhanced(0, 1, 3, b"abc", None);
@@ -308,7 +307,7 @@ fn damage_is_told_with_its_offset() {
 }
 
 #[test]
-fn a_file_cut_anywhere_gives_all_that_is_before_the_cut() {
+fn a_file_cut_anywhere_gives_everything_before_the_cut() {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     talk.handshake().send(ConversationEnd::Client, b"hello").send(ConversationEnd::Server, b"hi").close();
     let mut ng = Vec::new();
@@ -360,7 +359,7 @@ fn interfaces_are_capped() {
     assert_eq!(read(&file).1, Err(Error::TooManyInterfaces { offset }));
 }
 
-/// A file of ours with two interfaces, all directions, a VLAN tag to put back, a cut packet.
+/// A file of our own with two interfaces, all directions, a VLAN tag to restore, a cut packet.
 fn written() -> (Vec<OwnedPacket>, Vec<u8>) {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     talk.handshake().send(ConversationEnd::Client, &[b'x'; 3_001]).ack(ConversationEnd::Server).close();
@@ -394,7 +393,7 @@ fn written() -> (Vec<OwnedPacket>, Vec<u8>) {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_written_file_is_read_back() {
     let (packets, file) = written();
     let (read, result, parser) = read_in_pieces(&file, &[100]);
     assert_eq!(result, Ok(()));

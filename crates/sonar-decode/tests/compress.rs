@@ -1,4 +1,4 @@
-//! Inflation, against the compressors of the libraries.
+//! Inflation, compared with the compressors of the libraries.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ fn deflate(compressor: Compressor, data: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Feeds `data` in pieces whose lengths are `cuts`, over and over.
+/// Feeds `data` in pieces whose lengths are `cuts`, again and again.
 fn feed(
     inflater: &mut Inflater,
     data: &[u8],
@@ -61,7 +61,7 @@ fn inflate(
     feed(&mut Inflater::new(compressor, said as u32, data.len() as u32).unwrap(), data, &[data.len().max(1)])
 }
 
-/// Bytes with repetitions near and far, and stretches that repeat nothing.
+/// Bytes with near and far repetitions, and stretches without any.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         (any::<u8>(), 1usize..3_000).prop_map(|(byte, len)| vec![byte; len]),
@@ -129,7 +129,7 @@ proptest! {
         }
     }
 
-    /// No panic, no more than told, and snappy agrees with the library on what is valid.
+    /// No panic, no more bytes than stated, and snappy agrees with the library on valid data.
     #[test]
     fn rubbish_does_no_harm(data in proptest::collection::vec(any::<u8>(), 0..400), said in 0usize..2_000) {
         for compressor in ALL {
@@ -161,7 +161,7 @@ fn every_flipped_byte_gives_an_answer() {
                 let (status, out) = inflate(compressor, &damaged, data.len());
                 assert!(out.len() <= data.len());
                 if compressor == Compressor::Zlib {
-                    // It has a checksum over all but the padding of its last bits.
+                    // It has a checksum over everything but the padding of its last bits.
                     assert!(status.is_err() || out == data, "byte {at} ^ {flip}");
                 }
                 if compressor == Compressor::Snappy {
@@ -175,7 +175,7 @@ fn every_flipped_byte_gives_an_answer() {
 }
 
 #[test]
-fn every_beginning_alone_is_truncated() {
+fn every_cut_message_is_truncated() {
     let data = [b"abcabcabcabc".repeat(30), noise(3, 100)].concat();
     for compressor in [Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
         let packed = deflate(compressor, &data);
@@ -191,7 +191,7 @@ fn every_beginning_alone_is_truncated() {
 }
 
 #[test]
-fn a_bomb_stops_at_the_size_it_told() {
+fn a_bomb_stops_at_its_stated_size() {
     for compressor in [Compressor::Zlib, Compressor::Zstd] {
         let bomb = deflate(compressor, &vec![0; 50 << 20]);
         let (status, out) = inflate(compressor, &bomb, 1_000);
@@ -201,7 +201,7 @@ fn a_bomb_stops_at_the_size_it_told() {
 }
 
 #[test]
-fn no_more_is_inflated_than_is_wanted() {
+fn only_wanted_bytes_are_inflated() {
     let data = vec![7; 1 << 20];
     for compressor in ALL {
         let packed = deflate(compressor, &data);
@@ -234,7 +234,7 @@ fn a_large_message_in_small_pieces() {
 
 #[test]
 fn a_snappy_reference_beyond_the_window_is_refused_however_it_is_fed() {
-    // 70,000 bytes as they are, then four from 66,000 bytes back.
+    // 70,000 literal bytes, then four from 66,000 bytes back.
     let data = noise(9, 70_000);
     let mut block = vec![0xf4, 0xa2, 0x04, 61 << 2, 0xff, 0xff];
     block.extend_from_slice(&data[..65_536]);
@@ -263,7 +263,7 @@ fn bytes_of_the_next_message_are_left_alone() {
 }
 
 #[test]
-fn a_pool_limits_what_is_at_work() {
+fn a_pool_limits_the_inflaters_in_use() {
     let pool = Inflaters::default();
     let packed = deflate(Compressor::Snappy, b"abc");
     let mut taken: Vec<Inflater> =
@@ -271,7 +271,7 @@ fn a_pool_limits_what_is_at_work() {
     assert!(pool.take(Compressor::Noop, 3, 3).is_none());
     taken.pop();
     assert!(pool.take(Compressor::Noop, 3, 3).is_some());
-    // One that was left in the middle is as good as new.
+    // An inflater that was dropped in the middle is as good as new.
     for inflater in &mut taken {
         inflater.inflate(&packed[..2], &mut |_| ControlFlow::Continue(())).unwrap();
     }
@@ -283,7 +283,7 @@ fn a_pool_limits_what_is_at_work() {
 
 #[test]
 fn only_a_few_may_have_a_wide_window() {
-    // Four MiB with a window of that size: without a told size the whole window is asked for.
+    // Four MiB with a window of that size: without a stated size the whole window is needed.
     let data = noise(5, 4 << 20);
     let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
     encoder.window_log(22).unwrap();

@@ -1,4 +1,4 @@
-//! Headers of packets: real bytes, synthetic ones against etherparse, and every way to break them.
+//! Headers of packets: real bytes, synthetic ones compared with etherparse, and every kind of damage.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::net::SocketAddr;
@@ -55,7 +55,7 @@ fn assert_whole(frame: &TestFrame, segment: &Segment<'_>) {
     assert_eq!(segment.missing, 0);
 }
 
-/// Frames that Linux sent to a mongod on loopback, as tcpdump kept them.
+/// Frames that Linux sent to a mongod on loopback, as tcpdump captured them.
 #[test]
 fn real_frames() {
     // MSS, SACK, timestamps and window scale.
@@ -78,7 +78,7 @@ fn real_frames() {
     assert_eq!((segment.seq, segment.ack), (0x6a91_0c10, 0x7ce9_fe71));
     assert_eq!(format!("{:?}", segment.flags), "[S.]");
 
-    // A broken-off connection: 20 bytes of TCP, the shortest whole frame.
+    // An aborted connection: 20 bytes of TCP, the shortest complete frame.
     let bytes = hex("000000000000 000000000000 0800 450000280000400040063cce7f0000017f000001
          bfda6a52c8864c9b0000000050040000728f0000");
     let segment = decode(&ethernet(&bytes)).unwrap();
@@ -119,7 +119,7 @@ fn bsd_null_takes_either_byte_order_and_every_number_of_ipv6() {
 }
 
 #[test]
-fn vlan_tags_are_passed_and_tell_places_apart() {
+fn vlan_tags_are_skipped_and_distinguish_places() {
     let place = |vlans: &[(u16, u16)], stripped: Option<u16>, interface: u32| {
         let frame = TestFrame { vlans: vlans.to_vec(), ..v4() };
         let mut packet = OwnedPacket::new(Timestamp::default(), LinkType::Ethernet, frame.bytes());
@@ -135,7 +135,7 @@ fn vlan_tags_are_passed_and_tell_places_apart() {
     assert_ne!(plain, seven);
     assert_ne!(plain, place(&[], None, 1));
     assert_ne!(seven, place(&[(0x8100, 8)], None, 0));
-    // Priority bits are not part of the place, nor is who took the tag out, nor the kind of tag.
+    // Priority bits, the kind of the tag and whether the kernel removed it do not change the place.
     assert_eq!(seven, place(&[(0x8100, 0xe007)], None, 0));
     assert_eq!(seven, place(&[], Some(0x6007), 0));
     assert_eq!(seven, place(&[(0x9100, 7)], None, 0));
@@ -165,7 +165,7 @@ fn linux_cooked_v2_names_the_interface() {
 }
 
 #[test]
-fn options_and_extension_headers_are_passed() {
+fn options_and_extension_headers_are_skipped() {
     let options = [1; 12].to_vec();
     for frame in [
         TestFrame { tcp_options: options.clone(), ..v4() },
@@ -205,7 +205,7 @@ fn padding_of_short_frames_is_no_payload() {
 fn frames_above_the_mtu_are_whole() {
     for frame in [v4(), v6()] {
         for len in [9_000, 65_000, 200_000] {
-            // 200,000 bytes do not fit the length field, which is then 0.
+            // 200,000 bytes do not fit into the length field, which is then 0.
             let frame = TestFrame { payload: vec![7; len], ..frame.clone() };
             assert_whole(&frame, &decode(&ethernet(&frame.bytes())).unwrap());
         }
@@ -227,7 +227,7 @@ fn a_jumbo_payload_option_gives_the_length() {
 }
 
 #[test]
-fn a_snap_length_leaves_what_is_missing() {
+fn a_snap_length_leaves_the_number_of_missing_bytes() {
     for frame in [v4(), v6(), TestFrame { tcp_options: vec![1; 12], ..v4() }] {
         let whole = frame.bytes();
         let payload_at = whole.len() - frame.payload.len();
@@ -257,7 +257,7 @@ fn a_snap_length_leaves_what_is_missing() {
 }
 
 #[test]
-fn what_is_not_a_tcp_segment_says_why() {
+fn other_packets_are_refused_with_a_reason() {
     let change = |frame: TestFrame, at: usize, to: u8| {
         let mut bytes = frame.bytes();
         bytes[at] = to;
@@ -380,7 +380,7 @@ proptest! {
     }
 }
 
-/// Whatever the bytes are, the payload lies in the packet.
+/// Whatever the bytes are, the payload is inside the packet.
 fn check(packet: &Packet<'_>) -> Result<(), TestCaseError> {
     if let Ok(segment) = decode(packet) {
         let packet = packet.data.as_ptr_range();

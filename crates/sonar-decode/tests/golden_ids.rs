@@ -1,5 +1,5 @@
-//! The ids of a table of commands, which must not change without a new `RULES_VERSION`: reports that were saved and
-//! scripts that look for an id rely on them.
+//! The ids of a table of commands, which must not change without a new `RULES_VERSION`: saved reports and scripts
+//! that search for an id rely on them.
 //!
 //! `golden/ids-vN.tsv` has a row for each command: how it is sent, what is sent, its id, its id with the order as
 //! sent, and its text. Lines that begin with `#` are headings.
@@ -22,7 +22,7 @@ use sonar_decode::{Decoder, Settings, Shared, Sink, entry, log};
 /// Set to `write`, the test fills in ids that the table has as `?`.
 const SWITCH: &str = "GOLDEN_IDS";
 
-/// What one row comes to: its id, its id with the order as sent, its text.
+/// The result of a row: its id, its id with the order as sent, its text.
 type Ids = (String, String, String);
 
 #[derive(Default)]
@@ -141,7 +141,7 @@ fn ids(kind: &str, input: &str) -> Ids {
     operations.0.remove(0)
 }
 
-/// How to go on where the table does not fit.
+/// What to do if the table does not fit.
 fn advice() -> String {
     format!(
         "If this is meant: raise RULES_VERSION in crates/sonar-core/src/shape.rs, copy the newest table to \
@@ -182,7 +182,7 @@ fn no_id_changes_without_a_new_version_of_the_rules() {
             }
             writeln!(out, "{line}").unwrap();
         }
-        // One id has one text, whichever way it came; commands with aliases are named as they were sent.
+        // One id has one text, however it was sent; commands with aliases keep the name that was sent.
         let first = texts.entry(now.0.clone()).or_insert_with(|| now.2.clone());
         assert!(first.eq_ignore_ascii_case(&now.2), "{} has two texts: {first} and {}", now.0, now.2);
     }

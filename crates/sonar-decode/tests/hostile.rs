@@ -1,6 +1,5 @@
-//! Streams that are made to do harm stay within the caps: what the decoder, the shared tables and a window
-//! hold is counted by the allocator (and, for what C code takes, by the kernel), and what was turned away
-//! is counted by the coverage.
+//! Hostile streams stay within the caps: the allocator counts what the decoder, the shared tables and a window hold
+//! (for C code, the kernel counts), and the coverage counts what was turned away.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +20,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// The allocator counts for the whole process, so tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// To be taken before a test allocates anything.
+/// Take it before a test allocates anything.
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -41,7 +40,7 @@ impl Sink for Sunk {
     }
 }
 
-/// A decoder with a window behind it, and where memory stood before.
+/// A decoder with a window behind it, and the memory in use before.
 struct Victim {
     decoder: Decoder,
     sunk: Sunk,
@@ -61,7 +60,7 @@ impl Victim {
         }
     }
 
-    /// A microsecond passes; every second of them is told.
+    /// Advances by a microsecond; every second is reported to the decoder.
     fn pass(&mut self) {
         let before = self.now;
         self.now = self.now.plus_ns(1_000);
@@ -70,8 +69,8 @@ impl Victim {
         }
     }
 
-    /// A segment of the client with this number, or of the server to it. Sequence numbers count from an
-    /// initial one of the connection's own: with the same ones for all they would be twins of each other.
+    /// A segment from the client with this number, or from the server to it. Sequence numbers begin at a number of
+    /// the connection's own: with the same ones for all they would be twins of each other.
     fn segment(&mut self, client: u32, from: ConversationEnd, flags: u8, at: u32, payload: &[u8]) {
         self.pass();
         let [_, a, b, c] = client.to_be_bytes();
@@ -97,7 +96,7 @@ impl Victim {
         self.segment(client, ConversationEnd::Server, SYN | ACK, 0, &[]);
     }
 
-    /// Bytes of one end, from sequence number `at` on; gives the next one.
+    /// Bytes of one end, from sequence number `at` on; returns the next one.
     fn say(&mut self, client: u32, from: ConversationEnd, mut at: u32, bytes: &[u8]) -> u32 {
         for chunk in bytes.chunks(60_000) {
             self.segment(client, from, PSH | ACK, at, chunk);
@@ -111,8 +110,8 @@ impl Victim {
     }
 }
 
-/// Runs `attack` on a fresh decoder. Its peak must stay below `cap` bytes; afterwards the counters balance,
-/// at the end of the capture too, and all memory is given back.
+/// Runs `attack` on a fresh decoder. Its peak must stay below `cap` bytes; afterwards the counters balance, also
+/// after the end of the capture, and all memory is freed.
 fn within(name: &str, cap: usize, attack: impl FnOnce(&mut Victim)) -> Coverage {
     let before = ALLOCATOR.current_usage();
     let resident = resident();
@@ -130,7 +129,7 @@ fn within(name: &str, cap: usize, attack: impl FnOnce(&mut Victim)) -> Coverage 
     let left = ALLOCATOR.current_usage().saturating_sub(before);
     eprintln!("{name}: at most {} KiB, resident {} KiB more", peak >> 10, grown >> 10);
     assert!(peak < cap, "{name}: {} KiB, and {} KiB are the most", peak >> 10, cap >> 10);
-    // What the allocator keeps for itself, and what C code takes, is seen only here.
+    // Only this shows what the allocator keeps for itself and what C code takes.
     assert!(grown < cap * 2 + 32 * MIB, "{name}: resident {} KiB more", grown >> 10);
     assert!(left < 64 << 10, "{name}: {left} bytes are left behind");
     coverage
@@ -161,7 +160,7 @@ fn hello(name: &str) -> RawDocumentBuf {
     rawdoc! { "hello": 1, "client": client, "$db": "admin" }
 }
 
-/// Where `what` begins, each time that nothing of it stands right before.
+/// Every place where `what` begins, unless it directly follows itself.
 fn places(bytes: &[u8], what: &[u8]) -> Vec<usize> {
     (1..bytes.len()).filter(|at| bytes[*at..].starts_with(what) && bytes[at - 1] != what[0]).collect()
 }
@@ -171,7 +170,7 @@ fn lengths_beyond_all_bounds() {
     let _turn = turn();
     let coverage = within("huge lengths", 4 * MIB, |victim| {
         victim.open(1);
-        // A message of 48 MB, that is a document of one string, that is never ended.
+        // A message of 48 MB, a document of one string, that never ends.
         let length = 48_000_000_u32;
         let mut head = vec![0; 5];
         head.extend((length - 21).to_le_bytes());
@@ -181,8 +180,8 @@ fn lengths_beyond_all_bounds() {
         for _ in 0..600 {
             at = victim.say(1, ConversationEnd::Client, at, &[b'x'; 60_000]);
         }
-        // A document whose length is above that of its message, strings of negative length, a length of
-        // 2 GiB, of 0, of 15, each on a connection of its own.
+        // A document longer than its message, strings of negative length, a length of 2 GiB, of 0, of 15, each on its
+        // own connection.
         for (client, length) in (2..).zip([0x7fff_ffff, 0xffff_ffff, 0, 15, 16, 17, 48_000_001]) {
             victim.open(client);
             let mut at = victim.say(client, ConversationEnd::Client, 1, &find(1));
@@ -212,7 +211,7 @@ fn documents_of_any_depth_and_breadth() {
         victim.open(1);
         let mut at = 1;
         for (kind, depth) in [(3_u8, 150), (4, 150), (3, 100_000), (4, 100_000)] {
-            // A filter of documents or arrays inside one another.
+            // A filter of nested documents or arrays.
             let mut filter = vec![5, 0, 0, 0, 0];
             for _ in 0..depth {
                 let inner = [&[kind, b'a', 0][..], &filter].concat();
@@ -231,7 +230,7 @@ fn documents_of_any_depth_and_breadth() {
                 &message(1, 0, 2013, 16 + body.len() as u32, &body),
             );
         }
-        // Branches, each another one, of 40 MB; fields of 16 MB; keys as long as they may be and longer.
+        // Different branches, 40 MB of them; fields of 16 MB; keys of the maximum length and longer.
         for (branch, length) in [(true, 40_000_000), (false, 16_000_000)] {
             let mut head = vec![0; 5];
             head.extend((length as u32 - 21).to_le_bytes());
@@ -282,7 +281,7 @@ fn bomb(compressor: u8, size: usize) -> Vec<u8> {
 fn compressed_bombs() {
     let _turn = turn();
     let bombs: Vec<Vec<u8>> = [1, 2, 3].map(|compressor| bomb(compressor, 48_000_000)).to_vec();
-    // And some that say that they are small, and are not.
+    // And some that state a small size, but are large.
     let liars: Vec<Vec<u8>> = bombs
         .iter()
         .map(|bomb| {
@@ -330,14 +329,14 @@ fn compressed_bombs() {
 fn endless_half_messages() {
     let _turn = turn();
     let coverage = within("half messages", 96 * MIB, |victim| {
-        // Short ones are put together, up to a budget; long ones are walked, up to a number.
+        // Short ones are assembled, up to a budget; long ones are walked, up to a number.
         for client in 0..60_000 {
             victim.open(client);
             let length = if client % 2 == 0 { 16_000 } else { 1_000_000 };
             let at = victim.say(client, ConversationEnd::Client, 1, &find(1));
             victim.say(client, ConversationEnd::Client, at, &message(2, 0, 2013, length, &[0; 5]));
         }
-        // They go on a little, again and again.
+        // They continue a little, again and again.
         for client in 0..60_000_u32 {
             let at = 1 + find(1).len() as u32 + 21;
             victim.say(client, ConversationEnd::Client, at, b"\x00\x10\x00\x00\x02find\0\x02\0\0\0c\0");
@@ -388,14 +387,14 @@ fn requests_that_are_never_answered() {
             victim.open(client);
             victim.say(client, ConversationEnd::Client, 1, &requests);
         }
-        // And answers to what nobody asked.
+        // And replies that nobody requested.
         let answers: Vec<u8> = (0..20).flat_map(|n| msg(n, 5_000_000 + n, &rawdoc! { "ok": 1.0 })).collect();
         for client in 1_000..11_000 {
             victim.say(client, ConversationEnd::Server, 1, &answers);
         }
     });
     assert!(coverage.requests_evicted > 500_000 && coverage.replies_joined_late > 150_000, "{coverage:?}");
-    // Bursts that are answered, but for their last request, leave no room behind.
+    // Bursts that are answered, except for the last request, leave no room behind.
     let coverage = within("bursts", 24 * MIB, |victim| {
         let requests: Vec<u8> = (0..1_000).flat_map(find).collect();
         let answers: Vec<u8> = (0..999).flat_map(|n| msg(n, n, &rawdoc! { "ok": 1.0 })).collect();
@@ -429,9 +428,9 @@ fn a_million_shapes_and_cursors() {
     assert_eq!(coverage.requests_answered, 1_000_000);
 }
 
-/// None of it changes what is found of others.
+/// None of it changes what is found on other connections.
 #[test]
-fn a_conversation_among_hostile_ones_is_decoded_as_it_is() {
+fn a_conversation_among_hostile_ones_is_decoded_correctly() {
     let _turn = turn();
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     talk.handshake();

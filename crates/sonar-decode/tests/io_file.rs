@@ -1,4 +1,4 @@
-//! Recordings: what is written is read, and what is damaged is never taken for whole.
+//! Recordings: what is written is read, and a damaged file never counts as complete.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -129,7 +129,7 @@ proptest! {
         prop_assert_eq!(content.accesses, accesses);
     }
 
-    /// Blocks whose checksum is right and whose content is anything.
+    /// Blocks with a right checksum and any content.
     #[test]
     fn any_payload_is_read_or_refused(kind in 0u8..8, payload in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut file = b"MSONARIO\x01\0\0\0".to_vec();
@@ -163,7 +163,7 @@ fn some() -> Vec<IoAccess> {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_is_told() {
+fn every_cut_and_every_flipped_bit_is_reported() {
     let file = write(&some(), &IoLosses { ring_full: 5, ..IoLosses::default() });
     for length in 0..file.len() {
         let (content, end) = read(&file[..length], 1_000);
@@ -174,17 +174,17 @@ fn every_cut_and_every_flipped_bit_is_told() {
         let mut file = file.clone();
         file[bit / 8] ^= 1 << (bit % 8);
         let (content, end) = read(&file, 1_000);
-        // The two spare bytes of the header are all that no checksum covers.
+        // Only the two spare bytes of the header have no checksum.
         assert!(end.is_err() || (10..12).contains(&(bit / 8)), "{bit}");
         assert!(some().starts_with(&content.accesses), "{bit}");
     }
 }
 
 #[test]
-fn a_file_of_a_later_version_and_a_foreign_one_are_told_apart() {
+fn a_later_version_and_another_file_are_distinguished() {
     assert_eq!(read(b"MSONARIO\x03\0\0\0", 99).1, Err(RecordingError::Version(3)));
-    // One without pages that were brought in is read by programs that know none; one with them is refused by
-    // its version there.
+    // Older programs can read a recording without pages that were brought in; they refuse one with them by its
+    // version.
     let page_in = IoAccess { kind: AccessKind::PageIn, ..some()[0] };
     assert_eq!(write(&some(), &IoLosses::default())[8], 1);
     assert_eq!(write(&[page_in], &IoLosses::default())[8], 2);

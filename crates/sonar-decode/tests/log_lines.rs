@@ -1,4 +1,4 @@
-//! Lines of logs, one kind after another: what each comes to.
+//! Lines of logs, one kind after another, and what each gives.
 
 #![allow(clippy::unwrap_used)]
 
@@ -100,7 +100,7 @@ fn a_rotated_log_repeats_version_and_pid_without_a_start() {
     ];
     let (_, log) = read(&lines);
     assert_eq!((log.notices().starts.len(), log.notices().versions()), (1, vec!["4.0.3"]));
-    // A mongos says no more than its version when it starts.
+    // A mongos logs only its version when it starts.
     let (_, log) = read(&["2019-05-01T10:00:00.000+0000 I SHARDING [mongosMain] mongos version v4.0.3"]);
     assert_eq!(log.notices().starts.len(), 1);
 }
@@ -158,7 +158,7 @@ fn what_a_secondary_applied_is_replication() {
             "applied command shop {}",
             Identity::Exact,
         ),
-        // A group of inserts, of which the namespace was cut off.
+        // A group of inserts whose namespace was cut off.
         (
             r#"{"CRUD":{"ts":[1,2],"t":[1,1],"o":[{"_id":1}]},"durationMillis":43},"truncated":{"CRUD":{}},"size":{"CRUD":70000}"#,
             "applied op  {}",
@@ -178,7 +178,7 @@ fn what_a_secondary_applied_is_replication() {
         (seen.text.as_str(), seen.class, seen.ms),
         ("applied insert test.t {}", Class::Replication, Some(120))
     );
-    // A string with quotes in it comes after all that counts.
+    // A string with quotes comes after everything that matters.
     let seen = one(&text.replace("\"a\"", "\"a \"b\" c\""));
     assert_eq!((seen.text.as_str(), seen.identity), ("applied insert test.t {}", Identity::Exact));
 }
@@ -212,7 +212,7 @@ fn an_insert_into_a_time_series_is_one_operation() {
     let text = "insert iot.temps {}";
     assert_eq!(found, [(text, 3, Some(5), Some(2)), (text, 1, Some(5), None)]);
     assert_eq!((all[0].id, log.reading().statements_joined), (all[1].id, 2));
-    // Another connection's, and another collection's, are not its own.
+    // Statements of another connection or another collection do not belong to it.
     let (all, _) = read(&[&update.replace("conn7", "conn8"), &insert]);
     assert_eq!(all.len(), 2);
     let (all, _) = read(&[&update.replace("buckets.temps", "buckets.other"), &insert]);
@@ -363,7 +363,7 @@ fn integers_of_64_bits_stay_exact() {
             assert_eq!(all[1].id, all[0].id, "{written}");
         }
     }
-    // A profile of 3.2 to 4.4 has the cursor as a double, of which the last digits are lost.
+    // A profile of 3.2 to 4.4 has the cursor as a double, without its last digits.
     let (mut profile, mut all) = (Profile::default(), All::default());
     profile.printed(br#"{"op":"query","ns":"t.d","command":{"find":"d","filter":{"a":1},"$db":"t"},"cursorid":{"$numberDouble":"9007199254740992.0"},"millis":5}"#, &mut all);
     profile.printed(br#"{"op":"getmore","ns":"t.d","command":{"getMore":{"$numberLong":"9007199254740993"},"collection":"d","$db":"t"},"millis":5}"#, &mut all);
@@ -383,7 +383,7 @@ fn each_line_s_own_offset_is_kept() {
     assert_eq!(log.notices().offsets.at(log.last_time().unwrap()), None);
 }
 
-/// How other programs hand a line on.
+/// How other programs pass a line on.
 fn wrapped(line: &str) -> Vec<(&'static str, String)> {
     let quoted = serde_json::Value::from(line).to_string();
     let with_feed = serde_json::Value::from(format!("{line}\n")).to_string();
@@ -419,7 +419,7 @@ fn wrapped(line: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn lines_that_other_programs_passed_on_are_read() {
+fn lines_passed_on_by_other_programs_are_read() {
     for plain in [FIND, TEXT] {
         let expected = one(plain);
         for (how, line) in wrapped(plain) {
@@ -428,7 +428,7 @@ fn lines_that_other_programs_passed_on_are_read() {
             assert_eq!(log.reading().unparsed(), None, "{how}");
         }
     }
-    // The other fields of an exported journal are nobody's loss.
+    // The other fields of an exported journal are no loss.
     let message = format!("MESSAGE={FIND}");
     let (all, log) = read(&["__CURSOR=s=1;i=2", "_PID=123", "PRIORITY=6", &message, ""]);
     assert_eq!((all.len(), log.reading().lines_unknown, log.reading().lines_unwrapped), (1, 0, 1));
@@ -460,7 +460,7 @@ fn keys_may_come_in_any_order_with_white_space_anywhere() {
     }
     let (all, log) = read(&["{", "  \"a\": 1", "}", "{", "  \"b\": 1", FIND, "{", "  \"c\": 1"]);
     assert_eq!((all, log.reading().lines_unknown), (vec![expected.clone()], 7));
-    // What was cut out of the attributes may be stated before them.
+    // The part that was cut out of the attributes may be stated before them.
     let cut = sorted.replacen('{', r#"{"a":1,"truncated":{"command":{}},"#, 1).replacen(r#"{"a":1,"#, "{", 1);
     let moved = format!(r#"{{"truncated":{{"command":{{}}}},{}"#, &FIND[1..]);
     assert_eq!((one(&cut).identity, one(&moved).identity), (Identity::Partial, Identity::Partial));
@@ -484,7 +484,7 @@ fn keys_may_come_in_any_order_with_white_space_anywhere() {
 }
 
 #[test]
-fn lines_that_look_like_mongodb_s_and_cannot_be_parsed_are_stated() {
+fn unreadable_lines_that_look_like_mongodb_s_are_counted() {
     let reading = |lines: &[&str]| -> Reading { read(lines).1.reading() };
     let cut = &FIND[..FIND.len() - 40];
     let envelope = format!(r#"{{"log":{},"stream":"stdout"}}"#, serde_json::Value::from(cut));
@@ -525,7 +525,7 @@ fn long_lines() -> [String; 2] {
     ]
 }
 
-/// A line as a container runtime writes it that cuts after so many bytes.
+/// A line as written by a container runtime that cuts after this many bytes.
 fn cut(line: &str, runtime: &str, size: usize) -> Vec<String> {
     let parts: Vec<_> = line.as_bytes().chunks(size).map(|part| std::str::from_utf8(part).unwrap()).collect();
     let last = parts.len() - 1;
@@ -563,13 +563,13 @@ fn a_line_that_a_container_runtime_cut_is_one_line() {
 }
 
 #[test]
-fn a_part_that_is_never_finished_is_counted_and_takes_nothing_along() {
+fn a_part_without_an_end_is_counted_and_affects_no_other_line() {
     for plain in long_lines() {
         for runtime in ["CRI", "docker"] {
             let lines = cut(&plain, runtime, 16 << 10);
             let whole = cut(FIND, runtime, 16 << 10);
             let begun: Vec<&str> = lines[..2].iter().map(String::as_str).collect();
-            // The log ends, or the server is started again and writes its next line.
+            // The log ends, or the server starts again and writes its next line.
             for (rest, operations) in [(&whole[..0], 0), (&whole[..], 1)] {
                 let all: Vec<&str> = begun.iter().copied().chain(rest.iter().map(String::as_str)).collect();
                 let (seen, log) = read(&all);
@@ -580,7 +580,7 @@ fn a_part_that_is_never_finished_is_counted_and_takes_nothing_along() {
             }
         }
     }
-    // More than is kept of a line; what follows is read again.
+    // More than is kept of a line; the lines after it are read again.
     let part = format!("2026-05-01T10:00:01Z stdout P {}", "x".repeat(1 << 20));
     let (last, next) = ("2026-05-01T10:00:01Z stdout F x", format!("2026-05-01T10:00:01Z stdout F {FIND}"));
     let mut lines = vec![part.as_str(); 9];
@@ -591,7 +591,7 @@ fn a_part_that_is_never_finished_is_counted_and_takes_nothing_along() {
 
 #[test]
 fn a_range_by_the_log_s_clock_follows_its_offset() {
-    // The end of daylight saving time: 02:30 comes twice.
+    // End of daylight saving time: 02:30 occurs twice.
     let line = |time: &str| FIND.replace("2026-05-01T12:00:00.120+02:00", time);
     let lines = [
         line("2026-10-25T01:30:00.000+02:00"),
@@ -616,10 +616,10 @@ fn a_range_by_the_log_s_clock_follows_its_offset() {
 }
 
 #[test]
-fn the_last_line_is_judged_by_itself_and_not_by_what_it_leaves_unfinished() {
+fn the_last_line_is_judged_by_itself_not_by_unfinished_ones() {
     let operation = "2026-05-01T10:00:00.120+0000 I COMMAND  [conn7] command shop.orders command: find { find: \"orders\", filter: { a: 1 } } planSummary: COLLSCAN keysExamined:0 docsExamined:9 numYields:0 nreturned:3 reslen:100 locks:{} protocol:op_msg 131ms";
     let part = |tag: char, text: &str| format!("2026-05-01T10:00:00.120000000Z stdout {tag} {text}");
-    // An object over two lines, and a part of a line, neither of which goes on.
+    // An object over two lines, and a part of a line, neither of which continues.
     let spread = vec!["{".to_owned(), "  \"a\": 1,".to_owned()];
     let cut = vec![part('P', "2026-05-01T10:00:00.119+0000 I COMMAND  [conn7] command shop.orders comm")];
     for (before, last) in [(spread, operation.to_owned()), (cut, part('F', operation))] {

@@ -22,7 +22,7 @@ fn told(name: &str, settings: LogSettings) -> (Shapes, LogReader) {
     (shapes, log)
 }
 
-/// What only the one or only the other has, with its reason.
+/// What only one of the two has, and why.
 struct Differ {
     recording: &'static str,
     log: &'static str,
@@ -42,8 +42,8 @@ const DIFFER: [Differ; 4] = [
             ("find shop.people {filter: {city: ?string}, projection: {age: 1}}", 1),
             ("noSuchCommand shop {}", 4),
         ],
-        // A getLastError is told with its write on the wire; a transaction has no message of its own; the rest
-        // the server asked of itself.
+        // On the wire a getLastError is reported with its write; a transaction has no message of its own; the server
+        // itself issued the rest.
         told: &[
             ("find config.transactions {filter: {_id: ?object}, limit: ?number, singleBatch: true}", 11),
             ("find shop.people {filter: {city: ?string}}", 1),
@@ -56,7 +56,7 @@ const DIFFER: [Differ; 4] = [
         recording: "mongod-4.0-sharded",
         log: "27217",
         port: 27_217,
-        // A mongos logs a bulk, and none of its statements: 30 of each of six bulks' shapes …
+        // A mongos logs a bulk, but none of its statements: 30 of each shape of six bulks …
         wire: &[
             ("", 30),
             ("", 30),
@@ -69,7 +69,7 @@ const DIFFER: [Differ; 4] = [
             ("update shop.carts {q: {user: ?number}, u: {$inc: {v: ?number}}, multi: true}", 30),
         ],
         told: &[],
-        // … so these are rows of their own, and say so.
+        // … so these are separate rows, marked as such.
         unsaid: &[("delete shop.carts", 30), ("update shop.carts", 210)],
     },
     Differ {
@@ -131,7 +131,7 @@ fn log_and_wire_have_the_same_shapes_statement_by_statement() {
                 wrong.push(format!("{} only {what}: {found:#?}", differ.log));
             }
         }
-        // The ordered ids too; OP_UPDATE and OP_DELETE, on stats.old, have no order of their flags.
+        // Also the ordered ids; OP_UPDATE and OP_DELETE, on stats.old, have no order of their flags.
         for ((id, order), count) in &wire.ordered {
             let has_no_order = wire.texts[id].contains(" stats.old ");
             if !has_no_order
@@ -151,7 +151,7 @@ type Latency = (Option<u64>, String);
 /// Latencies in order, by the client's port and the shape.
 #[derive(Default)]
 struct Latencies {
-    /// Of the wire: those of this server. Of a log: that of the connection whose line is read.
+    /// On the wire: those of this server. In a log: that of the line's connection.
     port: u16,
     all: BTreeMap<(u16, u64), Vec<Latency>>,
 }
@@ -177,8 +177,8 @@ impl entry::EntrySink for Latencies {
     }
 }
 
-/// Operation by operation: connections of the log are those of the wire by the client's port, and the n-th of a
-/// shape on a connection is the same in both, where both have as many.
+/// Operation by operation: connections are matched by the client's port, and the n-th operation of a shape on a
+/// connection is the same in both, if both have as many.
 #[test]
 fn the_wire_takes_at_least_as_long_as_the_server_says() {
     for (recording, name, port, least) in [
@@ -257,7 +257,7 @@ fn read(lines: &[&str]) -> (Vec<String>, LogReader) {
     (said.0, log)
 }
 
-/// Lines of every format, as the documentation and recorded logs have them.
+/// Lines of every format, from the documentation and recorded logs.
 #[test]
 fn every_version_is_read() {
     for (line, expected) in [
@@ -300,7 +300,7 @@ fn every_version_is_read() {
             r#"{"t":{"$date":"2026-05-01T10:00:00.120+00:00"},"s":"I","c":"WRITE","id":51803,"svc":"S","ctx":"conn7","msg":"Slow query","attr":{"type":"update","isFromUserConnection":true,"ns":"shop.orders","collectionType":"normal","appName":"api","command":{"q":{"_id":{"$in":[1,2,3]}},"u":{"$set":{"a":"b\u00e4"}},"multi":true,"upsert":false},"planSummary":"EXPRESS_IXSCAN { _id: 1 },EXPRESS_UPDATE","planCacheShapeHash":"AB","queryShapeHash":"CD","keysExamined":3,"docsExamined":3,"nMatched":3,"nModified":3,"queues":{"execution":{"admissions":1,"totalTimeQueuedMicros":12}},"workingMillis":4,"durationMillis":5}}"#,
             r#"exact update shop.orders {q: {_id: {$in: ?array<?number>}}, u: {$set: {a: ?string}}, multi: true} 5ms app="api" keys=Some(3) docs=Some(3) returned=None plan="EXPRESS_IXSCAN { _id: 1 },EXPRESS_UPDATE" entries=1 statements=1"#,
         ),
-        // Strings without escapes: two readings.
+        // Strings without escapes: ambiguous.
         (
             r#"2018-11-03T18:28:32.450+0000 I COMMAND  [conn7] command t.d command: find { find: "d", filter: { a: "he said "b", c: { $gt: 5 } }", z: 2 }, $db: "t" } planSummary: COLLSCAN keysExamined:0 docsExamined:12 numYields:0 nreturned:1 reslen:100 locks:{} protocol:op_msg 150ms"#,
             r#"ambiguous find t.d  150ms app="" keys=Some(0) docs=Some(12) returned=Some(1) plan="COLLSCAN" entries=1 statements=1"#,
@@ -322,7 +322,7 @@ fn every_version_is_read() {
 }
 
 #[test]
-fn statements_are_told_with_their_command_and_time_is_counted_once() {
+fn statements_are_reported_with_their_command_and_time_counts_once() {
     let statement = |value: u32| {
         format!(
             r#"2026-05-01T10:00:00.120+0000 I WRITE    [conn7] update t.d command: {{ q: {{ _id: {value} }}, u: {{ $set: {{ a: 1 }} }}, multi: false, upsert: false }} planSummary: IDHACK keysExamined:1 docsExamined:1 nMatched:1 nModified:1 numYields:0 locks:{{}} 4ms"#
@@ -338,7 +338,7 @@ fn statements_are_told_with_their_command_and_time_is_counted_once() {
         ]
     );
     assert_eq!(log.reading().statements_joined, 2);
-    // Another connection's command is not theirs.
+    // The command of another connection is not theirs.
     let (said, _) = read(&[&one, &command.replace("conn7", "conn8")]);
     assert_eq!(said.len(), 2);
     assert!(said.iter().any(|line| line.starts_with("unsaid update t.d")), "{said:?}");
@@ -348,7 +348,7 @@ fn statements_are_told_with_their_command_and_time_is_counted_once() {
     );
 }
 
-/// What else a server says of an operation.
+/// What else a server reports about an operation.
 #[derive(Default)]
 struct More(Vec<String>);
 
@@ -407,7 +407,7 @@ fn waits_spills_and_every_plan_of_a_bulk_are_read() {
 }
 
 #[test]
-fn rubbish_is_counted_by_reason() {
+fn unparsed_lines_are_counted_by_reason() {
     let lines = [
         "",
         "\u{1}\u{2}binary",
@@ -436,10 +436,10 @@ fn rubbish_is_counted_by_reason() {
 }
 
 #[test]
-fn connections_clients_and_starts_are_told() {
+fn connections_clients_and_starts_are_noted() {
     let (_, log) = told("mongod-4.0-mixed/mongod.log.gz", LogSettings::default());
     let notices = log.notices();
-    // By grep over the same file.
+    // From grep over the same file.
     assert_eq!((notices.accepted, notices.ended, notices.most_open), (28, 28, Some(22)));
     assert_eq!(notices.versions(), ["4.0.3"]);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Recordings of a real server with frames doubled, late, lost and cut on purpose. What is found stays
-//! right; what is no longer found has raised a counter; and nothing is invented.
+//! Recordings of a real server with frames doubled, delayed, lost and cut on purpose. Everything that is found stays
+//! right; everything that is no longer found raises a counter; and nothing is invented.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use sonar_decode::frame::decode;
 use sonar_decode::testing::{Conversation, ConversationEnd};
 use support::{Recorded, Seen, operations, packets};
 
-/// A packet and where it belongs.
+/// A packet and its place.
 struct Frame {
     packet: Recorded,
     /// The two ports, the sender's first.
@@ -22,11 +22,11 @@ struct Frame {
     seq: u32,
     payload: u32,
     syn: bool,
-    /// Nothing with payload or FIN comes behind it in its direction, so that nothing would tell of its loss.
+    /// Nothing with payload or FIN follows in its direction, so nothing would show its loss.
     last: bool,
 }
 
-/// Whole connections of the mixed recording with no very long messages: many small exchanges.
+/// Whole connections of the mixed recording without very long messages: many small exchanges.
 struct Original {
     frames: Vec<Frame>,
     seen: Vec<Seen>,
@@ -66,7 +66,7 @@ static ORIGINAL: LazyLock<Original> = LazyLock::new(|| {
         .collect();
     assert!(kept.len() >= 3, "{kept:?}");
     frames.retain(|frame| kept.contains(&frame.ports.0.max(frame.ports.1)));
-    // Backwards: the first two frames of each direction that are met are its end (data, FIN).
+    // Backwards: the first two frames of each direction are its end (data, FIN).
     let mut ends: HashMap<(u16, u16), u32> = HashMap::new();
     for frame in frames.iter_mut().rev() {
         let seen = ends.entry(frame.ports).or_default();
@@ -84,17 +84,17 @@ static ORIGINAL: LazyLock<Original> = LazyLock::new(|| {
 #[derive(Copy, Clone, Debug)]
 enum Fate {
     Lost,
-    /// Comes again so many places later.
+    /// It comes again this many places later.
     Doubled(usize),
-    /// Comes so many places later.
+    /// It comes this many places later.
     Late(usize),
-    /// Only so many bytes of its payload are captured; or of its headers, when it is below 0.
+    /// Only this many bytes of its payload are captured; below 0: of its headers.
     Cut(i32),
 }
 
-/// The frames after what befell them. Times stay in order: they belong to the place.
+/// The frames with these faults. Times stay in order: they belong to the place.
 fn mangle(frames: &[Frame], fates: &HashMap<usize, Fate>) -> Vec<Recorded> {
-    // Where each copy stands: the place, and behind what stands there already.
+    // Where each copy goes: the place, and behind what is there already.
     let mut places: Vec<(usize, usize, Recorded)> = Vec::new();
     for (at, frame) in frames.iter().enumerate() {
         let packet = &frame.packet;
@@ -126,15 +126,15 @@ fn mangle(frames: &[Frame], fates: &HashMap<usize, Fate>) -> Vec<Recorded> {
         .collect()
 }
 
-/// Who asked, and what: request ids of a driver are unique on a connection.
+/// Who sent it, and what: request ids of a driver are unique on a connection.
 type Key = (u16, u32, String);
 
 fn key(op: &Seen) -> Key {
     (op.client, op.request_id, op.command.clone())
 }
 
-/// Operations of the original that are not there, and those that do not tell all. Panics when an operation
-/// is there that never was, is there twice, or tells something that is not so.
+/// Operations of the original that are missing, and those with missing facts. Panics if an operation was invented,
+/// occurs twice, or has wrong facts.
 fn compare(seen: &[Seen], what: &dyn std::fmt::Debug) -> (Vec<Key>, Vec<Key>) {
     let mut waiting: HashMap<Key, Vec<&Seen>> = HashMap::new();
     for op in ORIGINAL.seen.iter().rev() {
@@ -143,14 +143,14 @@ fn compare(seen: &[Seen], what: &dyn std::fmt::Debug) -> (Vec<Key>, Vec<Key>) {
     let mut poorer = Vec::new();
     for op in seen {
         if op.command == "getlasterror" {
-            // Told by itself only where its write was lost, or something between them.
+            // On its own only if its write was lost, or something between them.
             continue;
         }
         let Some(truth) = waiting.get_mut(&key(op)).and_then(Vec::pop) else {
             panic!("invented: {op:?} by {what:?}");
         };
-        // What stands in the request itself. A getMore's shape is that of its cursor, which may be lost; and
-        // with a hello its application is.
+        // What the request itself contains. The shape of a getMore is that of its cursor, which may be lost; and an
+        // application is lost with its hello.
         let of_cursor = ["getMore", "killCursors"].contains(&&*op.command);
         assert_eq!(op.bytes[0], truth.bytes[0], "{op:?} by {what:?}");
         assert!(
@@ -176,7 +176,7 @@ fn compare(seen: &[Seen], what: &dyn std::fmt::Debug) -> (Vec<Key>, Vec<Key>) {
         );
         let all = (op.returned, op.matched, op.affected, op.outcome, &op.typed);
         if all != (truth.returned, truth.matched, truth.affected, truth.outcome, &truth.typed) {
-            // It says itself that it does not know.
+            // It is marked as unknown.
             assert!(!told || of_cursor || op.outcome == truth.outcome, "{op:?} was {truth:?} by {what:?}");
             poorer.push(key(op));
         }
@@ -185,7 +185,7 @@ fn compare(seen: &[Seen], what: &dyn std::fmt::Debug) -> (Vec<Key>, Vec<Key>) {
     (missing, poorer)
 }
 
-/// The names of counters that tell of a loss.
+/// The names of counters that report a loss.
 fn losses(coverage: &Coverage) -> Vec<&'static str> {
     coverage.losses().map(|(name, _, _)| name).collect()
 }
@@ -202,7 +202,7 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// Copies, at once and much later, change nothing: neither a figure nor a time.
+    /// Copies, at once and much later, change nothing: no figure and no time.
     #[test]
     fn doubled_frames_change_nothing(fates in fates(200, (0usize..40).prop_map(Fate::Doubled))) {
         let (seen, coverage) = operations(&mangle(&ORIGINAL.frames, &fates));
@@ -213,10 +213,10 @@ proptest! {
         prop_assert_eq!(losses(&coverage), Vec::<&str>::new());
     }
 
-    /// Frames that come some places later are put in order again: every figure is the same, times apart.
+    /// Frames that come some places later are put in order again: every figure is the same, except times.
     #[test]
     fn late_frames_are_put_in_order(fates in fates(60, (1usize..4).prop_map(Fate::Late))) {
-        // Not later than a few milliseconds: what is acknowledged and does not come counts as lost.
+        // At most a few milliseconds later: acknowledged bytes that do not come count as lost.
         let frames = &ORIGINAL.frames;
         let soon = |at: usize, by: usize| {
             let until = &frames[(at + by).min(frames.len() - 1)].packet;
@@ -233,7 +233,7 @@ proptest! {
         prop_assert_eq!(coverage.segments_data, ORIGINAL.coverage.segments_data);
     }
 
-    /// Every byte that was lost is counted, exactly; and with it what cannot be found any more.
+    /// Every lost byte is counted exactly, and with it what can no longer be found.
     #[test]
     fn lost_frames_are_counted(fates in fates(60, Just(Fate::Lost))) {
         let frames = &ORIGINAL.frames;
@@ -246,7 +246,7 @@ proptest! {
         if bytes == 0 {
             prop_assert_eq!((missing, poorer), (vec![], vec![]));
         } else {
-            // One frame takes two operations at most: one that ends and one that begins in it.
+            // A frame affects at most two operations: one that ends and one that begins in it.
             let lost = fates.keys().filter(|at| frames[**at].payload > 0).count();
             prop_assert!(missing.len() + poorer.len() <= 2 * lost, "{lost} frames took {missing:?} {poorer:?}");
         }
@@ -256,7 +256,7 @@ proptest! {
         }
     }
 
-    /// Frames cut by a snap length: what they still tell is right, the rest is null and counted.
+    /// Frames cut by a snap length: what they still contain is right, the rest is null and counted.
     #[test]
     fn cut_frames_are_counted(fates in fates(60, (-60i32..200).prop_map(Fate::Cut))) {
         let (seen, coverage) = operations(&mangle(&ORIGINAL.frames, &fates));
@@ -269,7 +269,7 @@ proptest! {
         }
     }
 
-    /// All of it at once, handshakes and ends too: nothing is invented, and no operation is lost in silence.
+    /// All of it at once, including handshakes and ends: nothing is invented, and no operation is lost silently.
     #[test]
     fn whatever_happens_is_counted(
         fates in fates(400, prop_oneof![
@@ -281,15 +281,15 @@ proptest! {
     ) {
         let (seen, coverage) = operations(&mangle(&ORIGINAL.frames, &fates));
         let (missing, _) = compare(&seen, &fates);
-        // Nothing can tell of a connection's last frames, where they are all lost.
+        // Nothing can show the last frames of a connection if all of them are lost.
         let end_lost = fates.keys().any(|at| ORIGINAL.frames[*at].last);
         prop_assert!(missing.is_empty() || end_lost || !losses(&coverage).is_empty(), "{missing:?}");
     }
 }
 
-/// Each frame by itself: if an operation is missing, or tells less, a counter of loss has risen.
+/// Each frame by itself: if an operation is missing or incomplete, a counter of losses has risen.
 #[test]
-fn no_frame_can_be_lost_in_silence() {
+fn no_frame_can_be_lost_silently() {
     let frames = &ORIGINAL.frames;
     let mut noticed = 0;
     for at in (0..frames.len()).step_by(7) {
@@ -321,7 +321,7 @@ fn message(id: u32, response_to: u32, opcode: u32, body: &[u8]) -> Vec<u8> {
     [&words.map(u32::to_le_bytes).concat(), body].concat()
 }
 
-/// Operations of hand-made packets: request id, command, outcome.
+/// Operations of handmade packets: request id, command, outcome.
 fn told(packets: &[sonar_decode::testing::OwnedPacket]) -> (Vec<(u32, String, &'static str)>, Coverage) {
     let packets: Vec<Recorded> = packets
         .iter()
@@ -332,7 +332,7 @@ fn told(packets: &[sonar_decode::testing::OwnedPacket]) -> (Vec<(u32, String, &'
 }
 
 #[test]
-fn a_connection_seen_again_from_its_syn_after_its_end_is_no_new_one() {
+fn a_repeated_syn_after_the_end_opens_no_connection() {
     let ping = bson::rawdoc! { "ping": 1, "$db": "admin" };
     let ok = bson::rawdoc! { "ok": 1.0 };
     let body = |document: &bson::RawDocument| [&[0; 5], document.as_bytes()].concat();
@@ -357,7 +357,7 @@ fn a_syn_that_comes_after_the_end_opens_nothing() {
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     let body = [&[0; 5], ping.as_bytes()].concat();
     talk.handshake().send(ConversationEnd::Client, &message(1, 0, 2013, &body)).close();
-    // Its SYN overtaken by all of it, and then the request once more.
+    // All of it overtook its SYN; then the request again.
     let [syn, rest @ ..] = &*talk.packets else { panic!("no packets") };
     let request = rest.iter().max_by_key(|packet| packet.data.len()).unwrap();
     let late = [rest, &[syn.clone(), request.clone()]].concat();
@@ -386,7 +386,7 @@ fn the_answer_of_a_get_last_error_is_that_of_its_own_write() {
     };
     let mut talk = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     talk.handshake();
-    // Three writes without waiting, the one in the middle wants no answer; answers come after all of them.
+    // Three writes without waiting, of which the second wants no reply; replies come after all of them.
     talk.send(ConversationEnd::Client, &write(1, 1)).send(ConversationEnd::Client, &get_last_error(2));
     talk.send(ConversationEnd::Client, &write(3, 2));
     talk.send(ConversationEnd::Client, &write(4, 3)).send(ConversationEnd::Client, &get_last_error(5));

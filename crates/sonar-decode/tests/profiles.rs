@@ -19,9 +19,9 @@ fn told(name: &str) -> Shapes {
     shapes
 }
 
-/// What the profile cannot hold, and what it holds otherwise: commands that ran before profiling was on, or
-/// that 4.0 does not profile (`createIndexes`, pipelines it cannot parse, unknown commands, a change
-/// stream, whose aggregate is on `local.oplog.rs` to the server); and of OP_QUERY the projection.
+/// What a profile does not contain, or contains differently: commands that ran before profiling was on, or that 4.0
+/// does not profile (`createIndexes`, pipelines that it cannot parse, unknown commands, a change stream, whose
+/// aggregate is on `local.oplog.rs` for the server); and the projection of OP_QUERY.
 const ONLY_ON_THE_WIRE: [(&str, &[(&str, u64)]); 4] = [
     (
         "mongod-4.0-mixed/profile/shop.bson.gz",
@@ -53,7 +53,7 @@ const ONLY_ON_THE_WIRE: [(&str, &[(&str, u64)]); 4] = [
     ),
     ("mongod-4.0-sharded/profile/27220-shop.bson.gz", &[]),
 ];
-/// The same OP_QUERY as the profile has it.
+/// The same OP_QUERY as in the profile.
 const ONLY_IN_THE_PROFILE: [(&str, u64); 1] = [("find shop.people {filter: {city: ?string}}", 1)];
 /// OP_UPDATE and OP_DELETE have no order of their flags, so their ordered ids differ.
 const NO_ORDER: [&str; 2] = [
@@ -115,7 +115,7 @@ fn a_damaged_document_is_an_error_and_never_a_panic() {
     }
 }
 
-/// Documents of versions that were not recorded, as the documentation has their fields.
+/// Documents of versions that were not recorded, with the fields in the documentation.
 #[test]
 fn every_version_is_read() {
     use bson::{Document, doc};
@@ -161,7 +161,7 @@ fn every_version_is_read() {
             "lockStats": {"timeLockedMicros": {"r": 5i64}, "timeAcquiringMicros": {"r": 7i64, "w": 2i64}}, "millis": 3},
             "exact t.d {filter: {a: ?number}} keys=Some(9) docs=None lock_us=Some(9) read=None queued_us=None",
         ),
-        // 3.0: nothing of multi and upsert.
+        // 3.0: without multi and upsert.
         (
             doc! {"op": "update", "ns": "t.d", "query": {"_id": 1}, "updateobj": {"$set": {"a": 2}}, "nscanned": 1,
             "nscannedObjects": 1, "nMatched": 1, "nModified": 1, "millis": 3},

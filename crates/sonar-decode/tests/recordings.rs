@@ -1,5 +1,5 @@
-//! The driver as oracle: what the decoder finds on a recorded wire is compared with what the driver
-//! itself wrote down of the same minutes, request id by request id.
+//! The driver as oracle: what the decoder finds on a recorded wire is compared with what the driver itself recorded
+//! at the same time, request id by request id.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,9 +16,9 @@ fn commands(recording: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Joins the driver's commands with what was seen; every difference is a line.
+/// Joins the driver's commands with the decoder's; every difference is a line.
 fn differences(commands: &[Value], seen: &[Seen]) -> Vec<String> {
-    // Request ids are random; an id may come on two connections, so port, command and id together.
+    // Request ids are random; an id may occur on two connections, so port, command and id together.
     let mut by_id: HashMap<(u32, &str), Vec<&Seen>> = HashMap::new();
     for op in seen {
         by_id.entry((op.request_id, op.command.as_str())).or_default().push(op);
@@ -55,7 +55,7 @@ fn differences(commands: &[Value], seen: &[Seen]) -> Vec<String> {
             _ if command["n"].is_null() && matches!(name, "update" | "insert" | "delete") => {
                 expect("unacknowledged", op.outcome == "unacknowledged" && op.latency_ns.is_none());
             }
-            // Dropping what is not there: the server says NamespaceNotFound, and this driver lets it pass.
+            // Dropping a missing collection: the server answers NamespaceNotFound, and this driver ignores it.
             _ if name == "drop" => expect("outcome of drop", op.outcome == "ok" || op.codes == [(26, 1)]),
             _ => expect("outcome", op.outcome == "ok"),
         }
@@ -91,7 +91,7 @@ fn the_mixed_recording_is_what_the_driver_recorded() {
     assert_eq!(commands.len(), 4_206);
     let wrong = differences(&commands, &seen);
     assert!(wrong.is_empty(), "{} differences, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
-    // None extra: what the driver does not tell of is handshakes, monitoring and what was made by hand.
+    // None extra: the driver does not report handshakes, monitoring and handmade messages.
     for name in ["aggregate", "findAndModify", "distinct", "count", "commitTransaction", "noSuchCommand"] {
         let told = commands.iter().filter(|command| command["command"] == name).count();
         assert_eq!(count(&seen, name), told, "{name}");
@@ -107,7 +107,7 @@ fn the_sharded_recording_is_what_the_driver_recorded() {
     assert_eq!(commands.len(), 1_567);
     let wrong = differences(&commands, &seen);
     assert!(wrong.is_empty(), "{} differences, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
-    // Seen by its server, a user's operation is served once: what mongos sends on is issued.
+    // Seen at its server, a user's operation is served once: what mongos passes on is issued.
     let users = seen.iter().filter(|op| op.class == Class::User && op.role == Role::Served).count();
     let told = commands.len();
     assert!(users >= told && users - told < 40, "{users} served for {told} of the driver");
@@ -125,8 +125,8 @@ fn the_fetch_of_the_oplog_that_began_before_the_capture_is_replication_and_no_lo
     assert!(wrong.is_empty(), "{} differences, the first: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
     let losses: Vec<_> = coverage.losses().collect();
     assert!(losses.is_empty(), "{losses:?}");
-    // Counted by their headers: on this connection the server sent 51 messages of 55,136 bytes in all,
-    // each an answer to the one before.
+    // Counted by headers: on this connection the server sent 51 messages, 55,136 bytes in all, each in reply to the
+    // one before.
     let fetched: Vec<_> = seen.iter().filter(|op| (op.port, op.client) == (27_117, 44_408)).collect();
     assert_eq!((fetched.len(), coverage.replies_exhaust), (51, 51));
     assert_eq!(fetched.iter().map(|op| op.bytes[1]).sum::<u64>(), 55_136);
@@ -141,7 +141,7 @@ fn the_fetch_of_the_oplog_that_began_before_the_capture_is_replication_and_no_lo
 fn one_missing_frame_is_noticed() {
     let all = packets("mongod-4.0-mixed");
     let commands = commands("mongod-4.0-mixed");
-    // The frame of some find in the middle of the recording.
+    // The frame of a find in the middle of the recording.
     let find = all
         .iter()
         .enumerate()
@@ -166,7 +166,7 @@ fn ports(packet: &Recorded) -> [u16; 2] {
     ports
 }
 
-/// The packet as two, its payload cut after `at` bytes (or as it is, when it has no more than that).
+/// The packet as two, its payload split after `at` bytes (unchanged if it has no more than that).
 fn split(packet: &Recorded, at: usize) -> Vec<Recorded> {
     let data = &packet.data;
     let (ip, v6) = (14, data[12..14] == [0x86, 0xdd]);
@@ -196,8 +196,8 @@ fn split_all(packets: &[Recorded], at: impl Fn(usize) -> usize) -> Vec<Recorded>
 #[test]
 fn messages_split_at_every_point_give_the_same_operations() {
     let all = packets("mongod-4.0-mixed");
-    // Connections of small packets only, whole: a missing packet would be given up at another moment when
-    // there are more segments.
+    // Only whole connections of small packets: with more segments, a missing packet would be given up at another
+    // time.
     let large: HashSet<[u16; 2]> =
         all.iter().filter(|packet| packet.data.len() >= 4_000).map(ports).collect();
     let small: Vec<Recorded> =

@@ -1,5 +1,5 @@
-//! One query in three forms, as BSON in a profile, as extended JSON in a log of 4.4, as the shell's text in
-//! a log of 4.2: one shape, both ids. And what a text cannot say for certain has none.
+//! One query in three forms, as BSON in a profile, as extended JSON in a log of 4.4, and as the shell's text in a log
+//! of 4.2: one shape, both ids. And an ambiguous text has none.
 
 #![allow(clippy::unwrap_used)]
 
@@ -127,7 +127,7 @@ fn literal() -> impl Strategy<Value = Bson> {
         any::<i32>().prop_map(Bson::Int32),
         any::<i64>().prop_map(Bson::Int64),
         (-1e6f64..1e6).prop_map(Bson::Double),
-        // No quotes and no braces: of those it cannot be known where they end.
+        // Without quotes and braces, which make the end of a string unclear.
         "[^\"{}\\p{C}]{0,40}".prop_map(Bson::String),
         "a{1000,1040}".prop_map(Bson::String),
         any::<bool>().prop_map(Bson::Boolean),
@@ -196,8 +196,8 @@ proptest! {
         prop_assert_eq!(&from_line(&text_line("update", &shell(&command))), &expected);
     }
 
-    /// A string with one quote, or with quotes and braces as they come in texts of people: the shape of
-    /// the text is the true one, or there is none.
+    /// A string with one quote, or with quotes and braces as in people's texts: the shape of the text is the right
+    /// one, or there is none.
     #[test]
     fn a_quote_in_a_string_never_makes_a_wrong_shape(
         before in "[a-z ,:{}]{0,8}", after in "[a-z:{}]{0,3}[a-z ,:{}]{0,6}", last in value(),

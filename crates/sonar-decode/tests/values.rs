@@ -1,5 +1,5 @@
-//! No value of a document comes out of the decoder: marked strings are put wherever a document can have one,
-//! in every format and version, and looked for in every text that is handed out.
+//! No value of a document leaves the decoder: marked strings are put wherever a document can have one, in every
+//! format and version, and searched in every text that it gives out.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use sonar_decode::profile::Profile;
 use sonar_decode::testing::{Conversation, ConversationEnd};
 use sonar_decode::{Decoder, Shared, entry};
 
-/// What marks a value.
+/// The mark of a value.
 const MARK: &str = "ZQX7";
 
 /// Values, some of which look like something else.
@@ -30,7 +30,7 @@ const VALUES: [&str; 10] = [
     " ns:ZQX7 appName: ZQX7 ",
 ];
 
-/// Every text that is handed out.
+/// Every text that is given out.
 #[derive(Default)]
 struct Texts {
     all: Vec<String>,
@@ -103,7 +103,7 @@ fn user_document() -> impl Strategy<Value = Document> {
         .prop_map(|all| all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// Commands with the user's document and value in every place that can hold one.
+/// Commands with the user's document and value in every place that can have one.
 fn commands(user: &Document, value: &str) -> Vec<Document> {
     // `{find: "x"}` as a command names a collection.
     let is_command =
@@ -173,7 +173,7 @@ fn message(opcode: i32, body: &[u8]) -> Vec<u8> {
     [header.as_slice(), body].concat()
 }
 
-/// What the wire decoder makes of messages.
+/// The output of the wire decoder.
 fn wire(messages: &[Vec<u8>]) -> Texts {
     let mut conversation = Conversation::new("10.0.0.9:51234", "10.0.0.1:27017");
     conversation.handshake();
@@ -443,7 +443,7 @@ fn an_insert_that_is_logged_with_its_document_is_an_insert() {
 }
 
 #[test]
-fn what_the_server_left_out_is_no_query() {
+fn a_query_that_the_server_left_out_is_unknown() {
     let texts = log(&[
         r#"2014-11-03T18:28:32.450-0500 [conn1] command t.$cmd command: insert { $msg: "query not recording (too large)" } keyUpdates:0 reslen:40 120ms"#.to_owned(),
         r#"2014-11-03T18:28:32.450-0500 [conn1] query t.d query: { $msg: "query not recording (too large)" } ntoreturn:0 keyUpdates:0 reslen:40 120ms"#.to_owned(),

@@ -1,5 +1,5 @@
-//! Who is connected to a server: the `$currentOp` stage with idle connections, or the `currentOp` command on servers
-//! without the stage. <https://www.mongodb.com/docs/manual/reference/operator/aggregation/currentOp/>
+//! The clients of a server: by the `$currentOp` stage with idle connections, or by the `currentOp` command on servers
+//! without that stage. <https://www.mongodb.com/docs/manual/reference/operator/aggregation/currentOp/>
 
 use std::net::SocketAddr;
 
@@ -19,8 +19,8 @@ const UNKNOWN_STAGE: i32 = 40_324;
 const UNSUPPORTED: [i32; 3] = [COMMAND_NOT_FOUND, UNKNOWN_STAGE, 238];
 
 impl Server {
-    /// Every open connection, idle ones too: address and port of the client as the server sees it, and its
-    /// application. Connections through a Unix socket have no address and are left out, as are those beyond
+    /// Every open connection, including idle ones: address and port of the client as the server sees it, and its
+    /// application. Leaves out connections through a Unix socket, which have no address, and those beyond
     /// [`MAX_CLIENTS`].
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Server {
     fn clients_by_stage(&self) -> Result<Vec<(Endpoint, Application)>> {
         let mut stage = doc! { "allUsers": true, "idleConnections": true };
         if self.info().mongos {
-            // Of the mongos itself, not of the shards behind it.
+            // That of the mongos itself, not of the shards behind it.
             stage.insert("localOps", true);
         }
         let fields = doc! { "client": 1, "client_s": 1, "appName": 1, "clientMetadata": 1 };
@@ -67,7 +67,7 @@ impl Server {
             }
             if batch.is_empty() || clients.len() >= MAX_CLIENTS {
                 let kill = doc! { "killCursors": "$cmd.aggregate", "cursors": [id] };
-                // It ends by itself too.
+                // The server also ends it.
                 let _ = self.command("admin", kill, WHAT);
                 return Ok(clients);
             }
@@ -77,7 +77,7 @@ impl Server {
     }
 }
 
-/// The driver inside of servers, as they name it since 4.4 where they connect to each other.
+/// The driver inside of servers, as they name it since 4.4 when they connect to each other.
 const INTERNAL_DRIVER: &str = "MongoDB Internal Client";
 
 const WHAT: &str = "list the connections";
@@ -115,9 +115,9 @@ fn client(operation: &Bson) -> Option<(Endpoint, Application)> {
     Some((address.into(), app))
 }
 
-/// The mongos on a connection, where it is one. What it passes on to a shard carries the metadata of its own client,
-/// with a part about the mongos, while the address is that of the mongos. On the mongos itself the metadata has that
-/// part too, and the address in it is that of the connection.
+/// The mongos on a connection, if it is one. A request that it passes on to a shard has the metadata of its own
+/// client, with a part about the mongos, but the address of the mongos. On the mongos itself the metadata has that
+/// part too, and the address is that of the connection.
 fn mongos(part: &Document, address: SocketAddr) -> Option<Application> {
     let behind: SocketAddr = part.get_str("client").ok()?.parse().ok()?;
     let version = part.get_str("version").unwrap_or_default();
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_mongos_passes_on_is_a_connection_of_the_mongos() {
+    fn a_request_passed_on_by_a_mongos_is_a_connection_of_the_mongos() {
         let of = |address: &str| {
             let operation = doc! {
                 "client": address,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_its_address_and_its_application() {
+    fn a_connection_has_an_address_and_an_application() {
         let of = |document: Document| client(&Bson::Document(document)).map(shown);
         let metadata =
             doc! { "application": { "name": "shop" }, "driver": { "name": "nodejs", "version": "6.3" } };
@@ -166,7 +166,7 @@ mod tests {
                 .unwrap(),
             "10.0.0.9:51234 shop nodejs 6.3"
         );
-        // Of a mongos, by IPv6; of a server that gives no metadata.
+        // A mongos with IPv6; a server without metadata.
         assert_eq!(
             of(doc! { "client_s": "[::1]:5", "clientMetadata": metadata }).unwrap(),
             "[::1]:5 shop nodejs 6.3"

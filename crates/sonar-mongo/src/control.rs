@@ -1,7 +1,7 @@
 //! Reads, sets and restores the settings of the profiler.
 //!
-//! `level` and `filter` belong to a database, `slowms`, `sampleRate` and Percona's `rateLimit` to the
-//! whole server: <https://www.mongodb.com/docs/manual/reference/command/profile/>.
+//! `level` and `filter` belong to a database; `slowms`, `sampleRate` and Percona's `rateLimit` to the whole server:
+//! <https://www.mongodb.com/docs/manual/reference/command/profile/>.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::stop::StopFlag;
 /// The collection that a profiler writes to.
 pub const COLLECTION: &str = "system.profile";
 /// The built-in role that may read and set the profiler of a database, list its collections, and read and size
-/// `system.profile`, which `read` and `clusterMonitor` may not.
+/// `system.profile`; `read` and `clusterMonitor` may not.
 pub(crate) const ROLE: &str = "dbAdmin";
 /// How many of the last documents the present rate is computed from.
 const RECENT: i64 = 1_000;
 /// Size of the collection when the server creates it.
 pub const DEFAULT_BYTES: u64 = 1 << 20;
-/// The server's own databases, which "all databases" leaves out.
+/// The server's own databases, which "all databases" excludes.
 pub const OWN_DATABASES: [&str; 3] = ["admin", "config", "local"];
 
 /// The settings of the profiler of one database.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProfilerSettings {
-    /// 0 off, 1 slow operations (or what the filter takes), 2 all.
+    /// 0 off, 1 slow operations (or those that match the filter), 2 all.
     pub level: i32,
     /// Operations that take longer are slow, in milliseconds. It applies to the whole server.
     pub slow_ms: Option<i64>,
@@ -50,11 +50,11 @@ pub struct ProfilerState {
     pub database: String,
     /// Its settings.
     pub settings: ProfilerSettings,
-    /// Its `system.profile`; `None` where there is none.
+    /// Its `system.profile`; `None` if there is none.
     pub collection: Option<Fill>,
 }
 
-/// The settings to change; `None` leaves one as it is.
+/// The settings to change; `None` leaves a setting unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SettingsChange {
     /// See [`ProfilerSettings::level`].
@@ -85,7 +85,7 @@ pub enum SettingsStep {
 /// Reads a find expression in (relaxed) extended JSON.
 ///
 /// # Errors
-/// It is no JSON object, or it cannot be expressed in BSON.
+/// It is not a JSON object, or BSON cannot express it.
 pub fn parse_filter(text: &str) -> Result<Document> {
     let json: serde_json::Value =
         serde_json::from_str(text).map_err(|error| ServerError::Filter(error.to_string()))?;
@@ -101,7 +101,7 @@ pub fn json(document: &Document) -> String {
 }
 
 impl ProfilerSettings {
-    /// These settings with the wanted changes.
+    /// These settings with the requested changes.
     pub fn with(&self, wanted: &SettingsChange) -> Self {
         Self {
             level: wanted.level.unwrap_or(self.level),
@@ -112,8 +112,8 @@ impl ProfilerSettings {
         }
     }
 
-    /// The command that sets them where they were `before`. It leaves out what the server does not know, and a
-    /// filter if there is none to remove.
+    /// The command that sets them, from the settings `before`. It leaves out settings that the server does not know,
+    /// and the filter if there is none to remove.
     pub fn command(&self, before: &Self) -> Document {
         let mut command = doc! { "profile": self.level };
         if let Some(ms) = self.slow_ms {
@@ -146,9 +146,8 @@ impl ProfilerSettings {
     }
 }
 
-/// The steps from a state to the wanted settings, in the only order that works: a capped `system.profile`
-/// cannot be made smaller or larger in place, and is dropped only while the profiler of its database is
-/// off.
+/// The steps from a state to the requested settings, in the only order that works: a capped `system.profile` cannot
+/// be resized in place, and can be dropped only while the profiler of its database is off.
 pub fn plan(state: &ProfilerState, wanted: &SettingsChange) -> Vec<SettingsStep> {
     let goal = state.settings.with(wanted);
     let has = state.collection.map(|fill| fill.max_bytes);
@@ -169,8 +168,8 @@ pub fn plan(state: &ProfilerState, wanted: &SettingsChange) -> Vec<SettingsStep>
     steps
 }
 
-/// The steps that restore a state from `now`. `size`: whether to restore the size too, which drops what was
-/// collected.
+/// The steps that restore a state from `now`. `size`: whether to restore the size too, which drops the collected
+/// documents.
 pub fn plan_back(was: &ProfilerState, now: &ProfilerState, size: bool) -> Vec<SettingsStep> {
     let mut steps = Vec::new();
     let bytes = |state: &ProfilerState| state.collection.map(|fill| fill.max_bytes);
@@ -193,7 +192,7 @@ pub fn plan_back(was: &ProfilerState, now: &ProfilerState, size: bool) -> Vec<Se
 
 /// The shell commands that restore settings by hand.
 pub fn by_hand(was: &ProfilerState) -> String {
-    // As if there were a filter now: it is removed if there was none.
+    // As if there were a filter now, so that the command removes it if there was none.
     let command = was
         .settings
         .command(&ProfilerSettings { filter: Some(Document::new()), ..ProfilerSettings::default() });
@@ -211,15 +210,15 @@ impl Server {
     /// The present state of the profiler of a database.
     ///
     /// # Errors
-    /// The server has no profiler, the user may not, or the connection is lost.
+    /// The server has no profiler, the user is not authorized, or the connection is lost.
     pub fn profiler(&self, database: &str) -> Result<ProfilerState> {
         self.runtime().block_on(state(self.link(), self.info(), database))
     }
 
-    /// Checks whether this server supports the wanted settings, before anything is changed.
+    /// Checks that this server supports the requested settings, before anything is changed.
     ///
     /// # Errors
-    /// What it does not support.
+    /// The server does not support one of them.
     pub fn can(&self, state: &ProfilerState, wanted: &SettingsChange) -> Result<()> {
         let info = self.info();
         let lacks = |what, since| {
@@ -242,10 +241,10 @@ impl Server {
         Ok(())
     }
 
-    /// Takes the steps on a database, from settings `before`, and calls `done` after each.
+    /// Applies the steps to a database, from settings `before`, and calls `done` after each.
     ///
     /// # Errors
-    /// As the server says; the steps before the failing one are done.
+    /// The server's; the steps before the failed one are done.
     pub fn take(
         &self,
         database: &str,
@@ -265,7 +264,7 @@ impl Server {
     }
 
     /// Restores each of these states. While the connection is lost it tries again until `stop` is set, and calls
-    /// `lost` each time. Returns the restored databases in order; for the others the error says why.
+    /// `lost` each time. Returns the restored databases in order; the error gives the reason for the others.
     pub fn put_back(
         &self,
         was: &[ProfilerState],
@@ -327,7 +326,7 @@ async fn state(link: &Link, info: &ServerInfo, database: &str) -> Result<Profile
     Ok(ProfilerState { database: database.to_owned(), settings, collection: fill(link, database).await? })
 }
 
-/// What is known of the `system.profile` of a database.
+/// The state of the `system.profile` of a database.
 pub(crate) async fn fill(link: &Link, database: &str) -> Result<Option<Fill>> {
     let what = format!("look at {database}.{COLLECTION}");
     let list = doc! { "listCollections": 1, "filter": { "name": COLLECTION } };
@@ -355,7 +354,7 @@ pub(crate) async fn fill(link: &Link, database: &str) -> Result<Option<Fill>> {
 type ProfileEnds =
     (Option<sonar_core::Timestamp>, Option<sonar_core::Timestamp>, Option<sonar_core::Timestamp>, u64);
 
-/// Times of the first, the last, and the first of the last documents, with the number of the latter.
+/// Times of the first, of the last, and of the first of the last documents, with the number of the latter.
 async fn ends(link: &Link, database: &str) -> mongodb::error::Result<ProfileEnds> {
     let options = CollectionOptions::builder().selection_criteria(link.criteria.clone()).build();
     let collection = link.client.database(database).collection_with_options::<Document>(COLLECTION, options);
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_stops_drops_makes_and_only_then_profiles() {
+    fn a_resize_stops_drops_creates_and_only_then_profiles() {
         let wanted =
             SettingsChange { level: Some(2), size_bytes: Some(64 << 20), ..SettingsChange::default() };
         assert_eq!(kinds(&plan(&state(1, Some(1 << 20)), &wanted)), ["off", "drop", "create", "on"]);
@@ -429,14 +428,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_wanted_and_what_is_so_already_take_no_step() {
+    fn unchanged_settings_take_no_step() {
         assert!(plan(&state(1, None), &SettingsChange::default()).is_empty());
         let same = SettingsChange { level: Some(1), slow_ms: Some(100), ..SettingsChange::default() };
         assert!(plan(&state(1, None), &same).is_empty());
     }
 
     #[test]
-    fn what_was_comes_back_and_the_size_too() {
+    fn all_settings_are_restored_and_the_size_too() {
         let was = state(0, None);
         let wanted = SettingsChange {
             level: Some(2),
@@ -464,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_does_not_know_is_not_sent_to_it() {
+    fn unknown_settings_are_not_sent_to_a_server() {
         let old = ProfilerSettings { level: 1, slow_ms: Some(100), ..ProfilerSettings::default() };
         assert_eq!(old.command(&old), doc! { "profile": 1, "slowms": 100_i64 });
         let percona = ProfilerSettings { rate_limit: Some(50), ..old.clone() };
@@ -490,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_to_put_it_back_by_hand_holds_the_filter() {
+    fn the_command_to_restore_by_hand_has_the_filter() {
         let mut was = state(1, None);
         assert_eq!(
             by_hand(&was),

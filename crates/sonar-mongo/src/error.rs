@@ -1,10 +1,10 @@
-//! Errors, with messages that say what to do.
+//! Errors, with messages that suggest what to do.
 
 use mongodb::error::{Error as Driver, ErrorKind, WriteFailure};
 
 use crate::unreachable::{ReachObstacle, Unreachable, plain};
 
-/// Result of talking to a server.
+/// Result of a request to a server.
 pub type Result<T> = std::result::Result<T, ServerError>;
 
 /// Why a request failed. Each message names one cause, once, and the next step if there is one.
@@ -58,58 +58,58 @@ pub enum ServerError {
         "{0} is a mongos, which has no profiler: operations are profiled by the mongod of each shard; connect to those"
     )]
     Mongos(String),
-    /// The server cannot do what was asked.
+    /// The server cannot do it.
     #[error("{server} (MongoDB {version}) has no {what}, which came with {since}")]
     NotSupported {
         /// Its address.
         server: String,
         /// Its version.
         version: String,
-        /// What was asked for.
+        /// What was requested.
         what: &'static str,
-        /// Which version has it.
+        /// The version that has it.
         since: &'static str,
     },
     /// It was refused, and why.
     #[error("{0}")]
     Refused(String),
-    /// A filter is no find expression.
+    /// A filter is not a find expression.
     #[error("the filter is no find expression in JSON: {0}")]
     Filter(String),
-    /// The database to be created exists.
+    /// The database to create exists.
     #[error(
         "the database {0} exists on the server; this makes a database of its own and drops it at the end, so it never \
          uses one that is there: name another with --db"
     )]
     DatabaseExists(String),
-    /// A database was named that does not exist.
+    /// A named database does not exist.
     #[error("the server has no database {0}")]
     NoDatabase(String),
     /// The runtime could not be started.
     #[error("cannot start the driver's runtime: {0}")]
     Runtime(#[from] std::io::Error),
     /// A command failed.
-    #[error("cannot {what}: {said}")]
+    #[error("cannot {what}: {reason}")]
     Command {
         /// What was to be done.
         what: String,
-        /// The server's words.
-        said: String,
-        /// The server's code; 0 when it gave none.
+        /// The server's message.
+        reason: String,
+        /// The server's code; 0 if it gave none.
         code: i32,
     },
     /// A reply lacks a required field.
     #[error("the server's reply to {0} cannot be read")]
     Reply(&'static str),
     /// The connection was lost, or the server is starting or stopping.
-    #[error("cannot {what}: {said}")]
+    #[error("cannot {what}: {reason}")]
     Lost {
         /// What was to be done.
         what: String,
         /// What happened.
-        said: String,
+        reason: String,
     },
-    /// It was stopped before it was done.
+    /// It was stopped before the end.
     #[error("stopped")]
     Stopped,
 }
@@ -129,7 +129,7 @@ const AUTHENTICATION_FAILED: i32 = 18;
 const PASSING: [i32; 11] = [6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436];
 
 impl ServerError {
-    /// Of the driver, while `what` was done (`read the version`); `role` grants it.
+    /// From an error of the driver, during `what` (`read the version`); `role` grants it.
     pub(crate) fn of(what: impl Into<String>, role: &'static str, error: &Driver) -> Self {
         let what = what.into();
         match &*error.kind {
@@ -148,7 +148,7 @@ impl ServerError {
                 Self::of_reply(what, role, write.or(concern).unwrap_or((0, "the server refused the write")))
             }
             ErrorKind::BulkWrite(_) => {
-                Self::Command { what, said: "the server refused the write".to_owned(), code: 0 }
+                Self::Command { what, reason: "the server refused the write".to_owned(), code: 0 }
             }
             ErrorKind::Authentication { message, .. } => Self::of_authentication(message),
             ErrorKind::InvalidArgument { message, .. } | ErrorKind::InvalidTlsConfig { message, .. } => {
@@ -159,28 +159,28 @@ impl ServerError {
             }
             ErrorKind::ServerSelection { .. } => Self::Unreachable(Unreachable::gone()),
             ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } => {
-                Self::Lost { what, said: "the connection to the server was lost".to_owned() }
+                Self::Lost { what, reason: "the connection to the server was lost".to_owned() }
             }
             ErrorKind::InvalidResponse { .. } => {
-                Self::Command { what, said: "the server's reply cannot be read".to_owned(), code: 0 }
+                Self::Command { what, reason: "the server's reply cannot be read".to_owned(), code: 0 }
             }
-            other => Self::Command { what, said: plain(&other.to_string()), code: 0 },
+            other => Self::Command { what, reason: plain(&other.to_string()), code: 0 },
         }
     }
 
-    /// Of a server's reply: its code and message.
+    /// From a server's reply: its code and message.
     fn of_reply(what: String, role: &'static str, (code, message): (i32, &str)) -> Self {
         match code {
             UNAUTHORIZED if message.contains("requires authentication") => Self::Nobody,
             UNAUTHORIZED => Self::Unauthorized { what, role },
             AUTHENTICATION_FAILED => Self::of_authentication(message),
-            code if PASSING.contains(&code) => Self::Lost { what, said: plain(message) },
-            code => Self::Command { what, said: plain(message), code },
+            code if PASSING.contains(&code) => Self::Lost { what, reason: plain(message) },
+            code => Self::Command { what, reason: plain(message), code },
         }
     }
 
     fn of_authentication(message: &str) -> Self {
-        // Servers and the driver say no more than this when the password or the user is wrong.
+        // Servers and the driver state no more than this if the password or the user is wrong.
         if message.contains("uthentication fail") {
             return Self::Authentication;
         }
@@ -189,7 +189,7 @@ impl ServerError {
         Self::Mechanism(plain(text.unwrap_or(message)))
     }
 
-    /// Whether it may pass by itself: the connection was lost, or no server answers at present.
+    /// Whether it may pass by itself: the connection was lost, or no server answers at the moment.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Lost { .. } => true,
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// A reply of a server as the driver makes an error of it.
+    /// A reply of a server, as an error of the driver.
     fn reply(code: i32, message: &str) -> Driver {
         let reply = bson::doc! { "code": code, "codeName": "Name", "errmsg": message };
         let command: mongodb::error::CommandError = bson::deserialize_from_document(reply).unwrap();

@@ -5,7 +5,7 @@ use bson::{Bson, Document, doc};
 use crate::error::Result;
 use crate::server::Server;
 
-/// The most collections to ask about. Files of further ones go by their own names.
+/// The most collections to ask about. Files of others keep their own names.
 pub const MAX_COLLECTIONS: usize = 10_000;
 
 /// A file of WiredTiger, and the collection or index in it.
@@ -15,7 +15,7 @@ pub struct StoredFile {
     pub ident: String,
     /// `database.collection`.
     pub namespace: String,
-    /// The key of the index as MongoDB writes it, `{customer: 1}`; `None` of the collection itself.
+    /// The key of the index as MongoDB writes it, `{customer: 1}`; `None` for the collection itself.
     pub index: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl StoredFile {
 }
 
 impl Server {
-    /// The files of its collections and indexes. Those that the user may not see are left out, as is everything on a
+    /// The files of its collections and indexes. Leaves out those that the user may not see, and everything on a
     /// server without WiredTiger.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ pub(crate) fn key(key: &Document) -> String {
 mod tests {
     use super::*;
 
-    /// Replies as the manual has them for `collStats` (6.0) and `listIndexes`.
+    /// Replies as in the manual, for `collStats` (6.0) and `listIndexes`.
     #[test]
     fn files_are_named_as_the_server_says() {
         let stats = doc! {

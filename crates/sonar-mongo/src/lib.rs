@@ -1,7 +1,7 @@
 //! Talks to MongoDB servers through the official driver.
 //!
-//! The driver is asynchronous and needs a runtime; both stay in this crate. Public functions block, take a [`StopFlag`] if
-//! they may take long, and return an [`ServerError`] whose message says what to do.
+//! The driver is asynchronous and needs a runtime; both stay in this crate. Public functions block, take a
+//! [`StopFlag`] if they may take long, and return a [`ServerError`] whose message suggests what to do.
 //!
 //! *Absent*: signals, files, output, arguments. Only [`control`], [`load`] and [`reorder`] change a server, as their
 //! documentation says.

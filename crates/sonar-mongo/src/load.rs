@@ -1,7 +1,7 @@
-//! A load in the manner of sysbench, to measure what profiling costs.
+//! A load like sysbench's, to measure what profiling costs.
 //!
-//! It changes a server: it creates one database that did not exist, sets the profiling level of that database and, on
-//! request, Percona Server's rate limit. At the end it undoes all of it, however it ends.
+//! It changes a server: it creates a database, sets the profiling level of that database and, on request, Percona
+//! Server's rate limit. At the end it undoes all of it, however it ends.
 
 mod clients;
 mod measurement;
@@ -25,7 +25,7 @@ use crate::stop::StopFlag;
 pub use self::measurement::{DOCUMENTS, Measurement};
 pub use self::meter::{MachineProbe, ServerFacts};
 
-/// Time after each change of a setting that is not measured.
+/// Time after each change of a setting, which is not measured.
 const SETTLE: Duration = Duration::from_millis(300);
 /// The most lost slices before the measurement is abandoned.
 const LOST_SLICES: u32 = 10;
@@ -54,12 +54,12 @@ pub enum Progress<'a> {
 }
 
 impl Server {
-    /// Measures what settings of the profiler cost, in alternation. Everything it created or changed is undone when it
-    /// returns, with a result or an error.
+    /// Measures what settings of the profiler cost, in alternation. When it returns, with a result or an error, it
+    /// has undone everything that it created or changed.
     ///
     /// # Errors
-    /// The database exists, the server has no profiler (unless all levels are 0), it was stopped, or the
-    /// server failed. Where not all could be undone, that is the error.
+    /// The database exists, the server has no profiler (unless all levels are 0), it was stopped, or the server
+    /// failed. If it could not undo everything, that is the error.
     pub fn measure(
         &self,
         what: &Measurement,
@@ -92,18 +92,18 @@ impl Server {
     }
 }
 
-/// A measurement under way.
+/// A measurement in progress.
 struct LoadJob<'a> {
     server: &'a Server,
     what: &'a Measurement,
-    /// The profiler of the database as it was; `None` where the server has no profiler.
+    /// The former profiler of the database; `None` if the server has no profiler.
     was: Option<ProfilerState>,
     stop: &'a StopFlag,
     progress: &'a mut dyn FnMut(Progress<'_>),
 }
 
 impl<'a> LoadJob<'a> {
-    /// Checks, and changes nothing.
+    /// Checks the server, and changes nothing.
     fn new(
         server: &'a Server,
         what: &'a Measurement,
@@ -190,7 +190,7 @@ impl<'a> LoadJob<'a> {
         if self.stop.sleep(SETTLE).await {
             return Err(ServerError::Stopped);
         }
-        // Errors while the setting changed are no part of the slice.
+        // Errors during the change of a setting are not part of the slice.
         clients.failure();
         Ok(())
     }
@@ -357,7 +357,7 @@ impl<'a> LoadJob<'a> {
     }
 }
 
-/// What a setting is on this server.
+/// The settings of a variant on this server.
 fn settings_of(was: &ProfilerState, variant: Variant) -> ProfilerSettings {
     ProfilerSettings {
         level: variant.level,
@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_changes_only_what_it_is_about() {
+    fn a_variant_changes_only_its_own_settings() {
         let was = ProfilerState {
             settings: ProfilerSettings {
                 slow_ms: Some(50),

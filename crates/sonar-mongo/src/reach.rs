@@ -1,7 +1,7 @@
-//! Explains in a DBA's words why no server can be reached.
+//! Explains why no server can be reached.
 //!
-//! When the driver finds no server in time, its error is a dump of all it knows about the deployment. The events of
-//! its monitors have the typed error of each server; this module keeps them.
+//! If the driver finds no server in time, its error is a dump of all it knows about the deployment. The events of its
+//! monitors have the typed error of each server; this module keeps them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,14 +28,14 @@ const RELEASES: [&str; 9] = ["2.4", "2.6", "2.6", "3.0", "3.2", "3.4", "3.6", "4
 #[derive(Clone, Debug)]
 enum Seen {
     Failed(ReachObstacle),
-    /// It answered; its kind, its replica set, and the newest wire version that it speaks.
+    /// It answered: its kind, its replica set, and the newest wire version that it speaks.
     Reached(ServerType, Option<String>, Option<i32>),
 }
 
 #[derive(Debug, Default)]
 struct ReachState {
     servers: BTreeMap<String, Seen>,
-    /// Those that the driver dropped: they are not of the replica set.
+    /// Those that the driver dropped: they do not belong to the replica set.
     dropped: BTreeSet<String>,
 }
 
@@ -95,7 +95,7 @@ impl Reach {
         }
     }
 
-    /// Why no server was found, when the driver gives up with this message.
+    /// Why no server was found, after the driver gave up with this message.
     pub(crate) fn explain(&self, message: &str) -> ServerError {
         // The events come from a task of the driver, possibly a moment after its error.
         for _ in 0..EVENT_TRIES {

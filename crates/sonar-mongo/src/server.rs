@@ -1,4 +1,4 @@
-//! A connection to one server: which server it is, and commands to it.
+//! A connection to a server: which server it is, and commands to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::reach::Reach;
 use crate::target::Target;
 use crate::unreachable::ReachObstacle;
 
-/// How long to search for a server where the connection string does not say.
+/// How long to search for a server, unless the connection string states it.
 const SELECTION: Duration = Duration::from_secs(10);
-/// How long a TCP connection may take to open where the connection string does not say.
+/// How long a TCP connection may take to open, unless the connection string states it.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long a server may take to answer in TLS that does not answer without.
+/// How long a server that does not answer without TLS may take to answer in TLS.
 const TLS_PROBE: Duration = Duration::from_secs(3);
 
 /// Identity and version of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// `host:port` as the replica set's configuration or the connection string has it.
+    /// `host:port` as in the replica set's configuration or the connection string.
     pub address: String,
-    /// `version` of `buildInfo`, like `7.0.5`; empty when not known.
+    /// `version` of `buildInfo`, like `7.0.5`; empty if unknown.
     pub version: String,
     /// The version as numbers.
     pub numbers: (u32, u32, u32),
@@ -67,20 +67,20 @@ impl ServerInfo {
 }
 
 /// A connection, through the driver's pool. All commands go to the address of the server that was found when it was
-/// opened, also after a fail-over: what was changed on a server must be restored on that server.
+/// opened, also after a fail-over: a change on a server must be undone on that server.
 pub struct Server {
     runtime: Runtime,
     link: Link,
     info: ServerInfo,
 }
 
-/// The state of the asynchronous parts.
+/// The state of the asynchronous part.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub client: Client,
     /// Where commands go: the server that was found.
     pub criteria: SelectionCriteria,
-    /// Which server the connection string asks for.
+    /// The server that the connection string asks for.
     pub asked: SelectionCriteria,
     /// The errors of servers that do not answer.
     pub reach: Reach,
@@ -91,7 +91,7 @@ impl Server {
     /// connections open at once.
     ///
     /// # Errors
-    /// The connection string cannot be used, no server was reached in time, or it refused.
+    /// The connection string cannot be used, no server was reached in time, or the server refused.
     pub fn connect(target: impl Into<Target>, connections: u32) -> Result<Self> {
         let target = target.into();
         let runtime = Builder::new_multi_thread()
@@ -133,9 +133,8 @@ impl Server {
         self.runtime.block_on(self.link.databases())
     }
 
-    /// The indexes of a collection, each as its fields with their directions, that can serve any query: not
-    /// those that are hidden, partial, sparse, or of another kind (text, hashed, geo). Empty where there is no
-    /// such collection.
+    /// The indexes of a collection that can serve any query, each as its fields with their directions: not those that
+    /// are hidden, partial, sparse, or of another kind (text, hashed, geo). Empty if there is no such collection.
     ///
     /// # Errors
     /// The server did not answer, or the user may not list indexes.
@@ -197,7 +196,7 @@ impl Link {
         }
     }
 
-    /// The server of a replica set that the connection string asks for at this moment, and its address.
+    /// The server of a replica set that the connection string asks for now, and its address.
     pub async fn chosen(&self) -> Result<(SelectionCriteria, String)> {
         let asked = Self { criteria: self.asked.clone(), ..self.clone() };
         let hello = asked.command("admin", doc! { "hello": 1 }, "find the server").await?;
@@ -279,7 +278,7 @@ async fn connect(target: &Target, connections: u32) -> Result<(Link, ServerInfo)
         link.criteria = at(me.to_owned());
     }
     let build = link.command("admin", doc! { "buildInfo": 1 }, "read the version").await?;
-    // Percona Server appends its own number, like `4.4.8-9`; some builds identify themselves only by it.
+    // Percona Server appends its own number, like `4.4.8-9`; some builds are recognised only by it.
     let version = build.get_str("psmdbVersion").or_else(|_| build.get_str("version"));
     info.version = version.unwrap_or_default().to_owned();
     info.numbers = numbers(&info.version);
@@ -303,7 +302,7 @@ async fn hello(link: &Link) -> Result<Document> {
     }
 }
 
-/// Whether a server that hangs up on plain connections answers in TLS. Nothing secret is sent to it: neither the
+/// Whether a server that hangs up on plain connections answers in TLS. Nothing secret is sent to it, neither the
 /// user's name nor the password.
 async fn wants_tls(mut options: ClientOptions) -> bool {
     let mut tls = TlsOptions::default();
@@ -325,7 +324,7 @@ async fn wants_tls(mut options: ClientOptions) -> bool {
     }
 }
 
-/// `4.4.2-rc0` as numbers; what is no number is 0.
+/// `4.4.2-rc0` as numbers; anything else is 0.
 fn numbers(version: &str) -> (u32, u32, u32) {
     let mut parts = version.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0);
@@ -342,13 +341,13 @@ fn product(build: &Document) -> &'static str {
     }
 }
 
-/// A BSON date as a point in time; times before the epoch as the epoch.
+/// A BSON date as a point in time; the epoch if it is earlier.
 pub(crate) fn time(date: &bson::DateTime) -> Timestamp {
     let ms = u64::try_from(date.timestamp_millis()).unwrap_or(0);
     Timestamp::from_unix_ns(ms.saturating_mul(1_000_000))
 }
 
-/// A number of any BSON type, where it is a whole one at least 0.
+/// A number of any BSON type, if it is whole and not negative.
 pub(crate) fn whole(document: &Document, key: &str) -> Option<u64> {
     match document.get(key)? {
         Bson::Int32(n) => u64::try_from(*n).ok(),
@@ -400,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_serves_only_some_queries_is_none() {
+    fn an_index_for_some_queries_only_is_left_out() {
         let plain = |index: Document| plain_index(&index).map(|fields| fields.len());
         assert_eq!(plain(doc! { "key": { "a": 1, "b": -1.0 }, "name": "a_1" }), Some(2));
         assert_eq!(plain_index(&doc! { "key": { "b": -1_i64 } }), Some(vec![("b".to_owned(), -1)]));

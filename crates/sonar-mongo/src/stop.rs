@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Requests to stop, from a person as a rule.
+/// Requests to stop, usually from a person.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag {
     asked: CancellationToken,
@@ -12,7 +12,7 @@ pub struct StopFlag {
 }
 
 impl StopFlag {
-    /// Asks to stop: for the first time, or once more.
+    /// Asks to stop: the first time, or again.
     pub fn ask(&self) {
         if self.asked.is_cancelled() { self.again.cancel() } else { self.asked.cancel() }
     }
@@ -22,7 +22,7 @@ impl StopFlag {
         self.asked.is_cancelled()
     }
 
-    /// For cleaning up: whether somebody asks from now on.
+    /// For cleaning up: the requests from now on.
     pub fn later(&self) -> Self {
         if self.is_set() { Self { asked: self.again.clone(), ..Self::default() } } else { self.clone() }
     }

@@ -1,10 +1,10 @@
-//! Following `system.profile` of one or all databases with tailable cursors.
+//! Follows `system.profile` of one or all databases with tailable cursors.
 //!
 //! The position of a cursor is a record id (`showRecordId`), which a capped collection increments by one for each
-//! document. After a cursor was lost, reading continues behind the last record that was read: nothing comes twice,
-//! and the distance to the oldest remaining record is the number of documents that were overwritten unread. Where
-//! record ids are not consecutive (servers that only speak MongoDB's protocol), times show how long the gap was, and
-//! the number of missed documents is an estimate.
+//! document. After a cursor was lost, reading continues after the last record that was read: nothing comes twice, and
+//! the distance to the oldest remaining record is the number of documents that were overwritten unread. If record ids
+//! are not consecutive (servers that only speak MongoDB's protocol), times show the length of the gap, and the number
+//! of missed documents is an estimate.
 
 mod feed;
 mod follower;
@@ -28,18 +28,18 @@ use crate::error::{Result, ServerError};
 use crate::server::Server;
 use crate::stop::StopFlag;
 
-/// Batches that may wait to be taken; until then no cursor is read further.
+/// The most batches that wait to be taken; then the cursors wait too.
 const QUEUE: usize = 64;
 /// How often to check for new databases.
 const NEW_DATABASES: Duration = Duration::from_secs(5);
-/// Most databases that are followed at once.
+/// The most databases that are followed at once.
 const MOST_DATABASES: usize = 512;
 /// What to follow.
 #[derive(Clone, Debug, Default)]
 pub struct Tailing {
     /// The databases; empty: all but the server's own.
     pub databases: Vec<String>,
-    /// How many of the documents that already exist come first, for each database.
+    /// How many of the existing documents come first, for each database.
     pub last: u32,
 }
 
@@ -97,11 +97,11 @@ impl Server {
         Ok(Tail { server: self, events })
     }
 
-    /// Passes every document that `system.profile` of a database holds now to `each`, in order, until that returns
+    /// Passes every document that `system.profile` of a database contains now to `each`, in order, until that returns
     /// `false`. Returns how many it passed.
     ///
     /// # Errors
-    /// The server did not answer, or the user may not read.
+    /// The server did not answer, or the user may not read it.
     pub fn profile_documents(
         &self,
         database: &str,
@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-/// Follows the databases in `found`, and those that come later.
+/// Follows the databases in `found`, and later ones.
 async fn follow_all(feed: TailFeed, last: u32, found: Vec<String>) {
     let mut known = BTreeSet::new();
     let mut found = Some(found);
@@ -141,14 +141,14 @@ async fn follow_all(feed: TailFeed, last: u32, found: Vec<String>) {
             }
             if known.len() == MOST_DATABASES {
                 if !std::mem::replace(&mut full, true) {
-                    let said = format!("more than {MOST_DATABASES} databases: the others are not followed");
+                    let reason = format!("more than {MOST_DATABASES} databases: the others are not followed");
                     let error =
-                        ServerError::Command { what: "follow all databases".to_owned(), said, code: 0 };
+                        ServerError::Command { what: "follow all databases".to_owned(), reason, code: 0 };
                     feed.send(TailEvent::Failed { database: Arc::from(""), error }).await;
                 }
                 break;
             }
-            // Nothing of a new database has been shown: all of it is.
+            // Nothing of a new database has been shown yet, so all of it is new.
             let follower = Follower::new(&feed, &name).quietly();
             tokio::spawn(follower.run(if first { last } else { u32::MAX }));
             known.insert(name);

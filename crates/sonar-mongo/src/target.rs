@@ -10,13 +10,13 @@ use crate::error::{Result, ServerError};
 
 /// Scheme of a connection string with a list of hosts.
 const SCHEME: &str = "mongodb://";
-/// Scheme of a connection string whose hosts DNS knows.
+/// Scheme of a connection string whose hosts are in DNS.
 const SCHEME_SRV: &str = "mongodb+srv://";
 
 /// A server: a connection string, and what command-line options add to it.
 ///
-/// Where both give a value they must not differ; [`crate::Server::connect`] checks that before it connects. In a replica
-/// set the primary answers, whichever members are named, unless the connection string has `readPreference` or
+/// If both give a value, the values must not differ; [`crate::Server::connect`] checks that before it connects. In a
+/// replica set the primary answers, whichever members are named, unless the connection string has `readPreference` or
 /// `directConnection=true`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Target {
@@ -25,7 +25,7 @@ pub struct Target {
     pub username: Option<String>,
     /// Password of the user.
     pub password: Option<String>,
-    /// Database that knows the user; `admin` where nothing says otherwise.
+    /// Database of the user; `admin` if nothing states it.
     pub auth_database: Option<String>,
     /// Whether to use TLS; `false` leaves it to the connection string.
     pub tls: bool,
@@ -35,7 +35,7 @@ pub struct Target {
     pub tls_key_file: Option<PathBuf>,
 }
 
-/// Shows neither password nor connection string, which may hold one.
+/// Shows neither password nor connection string, which may contain one.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Target")
@@ -46,15 +46,16 @@ impl fmt::Debug for Target {
 }
 
 impl<T: AsRef<str>> From<T> for Target {
-    /// A connection string, or as MongoDB's own tools take it `host`, `host:port`, `host:port/database`.
+    /// A connection string, or `host`, `host:port`, `host:port/database` as for MongoDB's own tools.
     fn from(text: T) -> Self {
         Self { uri: connection_string(text.as_ref()), ..Self::default() }
     }
 }
 
 impl Target {
-    /// `host` and `port` as `--host` and `--port` of MongoDB's tools take them: a name or address, several
-    /// separated by commas, each with a port or not, and before them the name of their replica set (`rs0/a,b`).
+    /// `host` and `port` as `--host` and `--port` of MongoDB's tools take them: a name or address, or several
+    /// separated by commas, each with or without a port, and optionally the name of their replica set before them
+    /// (`rs0/a,b`).
     ///
     /// # Errors
     /// `port` contradicts a port in `host`; the text is the message.
@@ -68,19 +69,19 @@ impl Target {
         Ok(Self { uri: format!("{SCHEME}{}{options}", list.join(",")), ..Self::default() })
     }
 
-    /// Whether a `--host` says a port for any of its hosts.
+    /// Whether a `--host` has a port for any of its hosts.
     pub fn has_port(host: &str) -> bool {
         let hosts = host.split_once('/').map_or(host, |(_, hosts)| hosts);
         hosts.split(',').any(|host| split_port(host.trim()).1.is_some())
     }
 
-    /// The connection string, without what options add to it. It may hold a password.
+    /// The connection string, without what options add to it. It may contain a password.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// The user whose password is missing: one is named, by an option or in the connection string, and neither
-    /// a password nor a mechanism that wants none.
+    /// The user whose password is missing: an option or the connection string names one, but neither a password nor a
+    /// mechanism without one.
     pub fn user_without_password(&self) -> Option<&str> {
         let (_, authority, rest) = parts(&self.uri);
         let options = rest.get(1..).unwrap_or("");
@@ -100,8 +101,8 @@ impl Target {
     /// What the driver needs to connect.
     pub(crate) async fn options(&self) -> Result<ClientOptions> {
         if has_stray_percent(&self.uri) {
-            let said = "a % in it must begin an escape like %40; a % itself is %25";
-            return Err(ServerError::ConnectionString(said.to_owned()));
+            let reason = "a % in it must begin an escape like %40; a % itself is %25";
+            return Err(ServerError::ConnectionString(reason.to_owned()));
         }
         let uri = self.uri_with_user();
         let mut options = ClientOptions::parse(uri.as_ref())
@@ -112,8 +113,8 @@ impl Target {
         Ok(options)
     }
 
-    /// The connection string, with the user of the options where it names none: the driver passes over `authSource`
-    /// and the default database of a string without a user.
+    /// The connection string, with the user of the options if it names none: the driver ignores `authSource` and the
+    /// default database of a string without a user.
     fn uri_with_user(&self) -> Cow<'_, str> {
         let (scheme, authority, rest) = parts(&self.uri);
         match &self.username {
@@ -217,7 +218,7 @@ fn parts(uri: &str) -> (&str, &str, &str) {
     (scheme, authority, rest)
 }
 
-/// A user name or a password as it stands in a connection string.
+/// A user name or a password, as in a connection string.
 fn escaped(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let escape = |byte| match is_plain(byte) {
@@ -247,7 +248,7 @@ fn with_port(host: &str, port: Option<u16>) -> std::result::Result<String, Strin
     }
 }
 
-/// A host as it stands in a connection string, and its port if it says one.
+/// A host as in a connection string, and its port if it has one.
 fn split_port(host: &str) -> (String, Option<&str>) {
     // `[::1]:27017`, `[::1]`, `::1`, `name:27017`, `name`
     match (host.starts_with('['), host.rsplit_once(':')) {
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn host_and_port_are_those_of_the_tools() {
+    fn host_and_port_are_read_as_by_the_tools() {
         let uri = |host, port| Target::of_host(host, port).map(|target| target.uri);
         assert_eq!(uri("db1", None).unwrap(), "mongodb://db1");
         assert_eq!(uri("db1", Some(27_018)).unwrap(), "mongodb://db1:27018");
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_that_knows_the_user_is_that_of_the_connection_string() {
+    fn the_authentication_database_comes_from_the_connection_string() {
         let credential = |uri: &str, auth_database: Option<&str>| {
             let target = Target {
                 username: Some("d@b:a é".to_owned()),
@@ -370,13 +371,13 @@ mod tests {
     #[test]
     fn an_error_names_the_option_that_was_given() {
         let off = Target::from("mongodb://db1/?tls=false");
-        let said = |target: &Target| options(target).unwrap_err().to_string();
+        let message = |target: &Target| options(target).unwrap_err().to_string();
         let both = Target { tls: true, tls_ca_file: Some("/ca.pem".into()), ..off.clone() };
-        assert!(said(&both).contains("--tls needs TLS"), "{}", said(&both));
+        assert!(message(&both).contains("--tls needs TLS"), "{}", message(&both));
         let authority = Target { tls_ca_file: Some("/ca.pem".into()), ..off.clone() };
-        assert!(said(&authority).contains("--tlsCAFile needs TLS"), "{}", said(&authority));
+        assert!(message(&authority).contains("--tlsCAFile needs TLS"), "{}", message(&authority));
         let own = Target { tls_key_file: Some("/me.pem".into()), ..off };
-        assert!(said(&own).contains("--tlsCertificateKeyFile needs TLS"), "{}", said(&own));
+        assert!(message(&own).contains("--tlsCertificateKeyFile needs TLS"), "{}", message(&own));
     }
 
     #[test]
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_told_from_a_file() {
+    fn an_address_is_distinguished_from_a_file() {
         for address in ["localhost:27017", "10.0.0.1:1", "[::1]:27017", "db-1.example.net:65535"] {
             assert!(is_host_and_port(address), "{address}");
         }

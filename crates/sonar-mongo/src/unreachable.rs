@@ -1,11 +1,11 @@
-//! Why a server cannot be reached, in a DBA's words.
+//! Why a server cannot be reached, in words for a DBA.
 
 use std::fmt;
 use std::io;
 
 use mongodb::error::{Error as Driver, ErrorKind};
 
-/// The most characters of a text from outside to show.
+/// The most characters to show of a text from outside.
 const MOST_CHARACTERS: usize = 400;
 
 /// A text from a server or the driver as one line of plain characters, cut if it is long.
@@ -28,7 +28,7 @@ pub fn without_number(text: &str) -> String {
     text
 }
 
-/// What keeps a connection from a server.
+/// What prevents a connection to a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReachObstacle {
     /// Its certificate is signed by an authority that is not trusted.
@@ -41,7 +41,8 @@ pub(crate) enum ReachObstacle {
     Certificate(String),
     /// It requires a certificate of the client.
     ClientCertificate,
-    /// It ends the handshake without a reason: for want of a client certificate in TLS 1.2, or of a common cipher.
+    /// It ends the handshake without a reason: because there is no client certificate in TLS 1.2, or no common
+    /// cipher.
     Handshake,
     /// It accepts only TLS.
     WantsTls,
@@ -55,7 +56,7 @@ pub(crate) enum ReachObstacle {
     HangsUp,
     /// Nothing listens on the port.
     Refused,
-    /// Nobody knows the host name.
+    /// The host name is unknown.
     UnknownHost,
     /// No name server answers.
     NoDns,
@@ -65,12 +66,12 @@ pub(crate) enum ReachObstacle {
     NoSocket,
     /// No answer came in time.
     Timeout,
-    /// Something else, in the words of its source.
+    /// Something else, as its source puts it.
     Other(String),
 }
 
 impl ReachObstacle {
-    /// What an error on a connection means, with or without TLS.
+    /// The meaning of an error on a connection, with or without TLS.
     pub(crate) fn of(error: &Driver, tls: bool) -> Self {
         match &*error.kind {
             ErrorKind::Io(error) => Self::of_io(error, tls),
@@ -101,7 +102,7 @@ impl ReachObstacle {
         }
     }
 
-    /// What rustls says.
+    /// The meaning of a message of rustls.
     fn of_tls(text: &str) -> Self {
         let has = |part: &str| text.contains(part);
         if has("UnknownIssuer") || has("UnknownCA") && has("certificate") {
@@ -157,13 +158,13 @@ pub(crate) enum Why {
     Obstacle(ReachObstacle),
     /// Members were reached, none of them the primary.
     NoPrimary(String),
-    /// Servers were reached, but none that the read preference allows.
+    /// Servers were reached, but the read preference allows none of them.
     Unsuitable,
     /// They belong to another replica set, or to none.
     OtherSet,
     /// Nothing is known.
     Silent,
-    /// It was there before.
+    /// It was reached before.
     Gone,
 }
 
@@ -172,7 +173,7 @@ impl Unreachable {
         Self { servers: servers.into(), why: Why::Obstacle(obstacle) }
     }
 
-    /// Of a server that was there before.
+    /// For a server that was reached before.
     pub(crate) fn gone() -> Self {
         Self { servers: String::new(), why: Why::Gone }
     }
@@ -186,7 +187,7 @@ impl Unreachable {
         self.why == Why::Obstacle(ReachObstacle::HangsUp)
     }
 
-    /// Whether it answered in TLS, if only with a demand.
+    /// Whether it answered in TLS, even if only to refuse.
     pub(crate) fn speaks_tls(&self) -> bool {
         matches!(
             &self.why,
@@ -285,7 +286,7 @@ mod tests {
         io::Error::from(kind).into()
     }
 
-    fn said(text: &str) -> Driver {
+    fn driver_error(text: &str) -> Driver {
         io::Error::new(io::ErrorKind::InvalidData, text.to_owned()).into()
     }
 
@@ -293,7 +294,7 @@ mod tests {
         Unreachable::new("db1:27017", ReachObstacle::of(error, tls)).to_string()
     }
 
-    /// Each error of the driver, the words that name its cause, and those of others that must not appear.
+    /// Each error of the driver, the words that name its cause, and words of other causes that must not appear.
     #[test]
     fn each_error_of_a_connection_has_its_own_words() {
         use io::ErrorKind as Kind;
@@ -316,28 +317,32 @@ mod tests {
             (resolver("Name does not resolve"), false, "unknown host name"),
             (resolver("Try again"), false, "no name server answers"),
             (
-                said("received fatal alert: CertificateRequired"),
+                driver_error("received fatal alert: CertificateRequired"),
                 true,
                 "asks for a client certificate; give one",
             ),
-            (said("received fatal alert: HandshakeFailure"), true, "shares no TLS version or cipher"),
+            (driver_error("received fatal alert: HandshakeFailure"), true, "shares no TLS version or cipher"),
             (
-                said("received corrupt message of type InvalidContentType"),
+                driver_error("received corrupt message of type InvalidContentType"),
                 true,
                 "does not answer the TLS handshake",
             ),
-            (said("invalid peer certificate: UnknownIssuer"), true, "unknown authority"),
+            (driver_error("invalid peer certificate: UnknownIssuer"), true, "unknown authority"),
             (
-                said(
+                driver_error(
                     "invalid peer certificate: certificate not valid for name \"a\"; certificate is only valid for x",
                 ),
                 true,
                 "another host name",
             ),
-            (said("invalid peer certificate: certificate expired: verification time 5"), true, "has expired"),
-            (said("invalid peer certificate: BadEncoding"), true, "cannot be used: BadEncoding"),
-            (said("received fatal alert: CertificateRequired"), true, "client certificate"),
-            (said("received fatal alert: ProtocolVersion"), true, "ended the TLS handshake"),
+            (
+                driver_error("invalid peer certificate: certificate expired: verification time 5"),
+                true,
+                "has expired",
+            ),
+            (driver_error("invalid peer certificate: BadEncoding"), true, "cannot be used: BadEncoding"),
+            (driver_error("received fatal alert: CertificateRequired"), true, "client certificate"),
+            (driver_error("received fatal alert: ProtocolVersion"), true, "ended the TLS handshake"),
             (io::Error::from_raw_os_error(13).into(), false, "Permission denied"),
         ];
         let mut texts = Vec::new();
@@ -353,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_waiting_helps_against_is_not_waited_for() {
+    fn permanent_obstacles_are_not_waited_for() {
         for (obstacle, passing) in
             [(ReachObstacle::Refused, true), (ReachObstacle::Issuer, false), (ReachObstacle::NotMongo, false)]
         {

@@ -1,7 +1,7 @@
-//! Sends TCP frames on an interface at a given rate, to try a ring with: many connections of one client
-//! to port 27017, both directions, sizes as small operations have them.
+//! Sends TCP frames on an interface at a given rate, to try a ring with: many connections of one client to port
+//! 27017, in both directions, with the sizes of small operations.
 //!
-//! `blast INTERFACE PACKETS_PER_SECOND SECONDS [PAYLOAD_BYTES]`. Addresses are those of documentation
+//! `blast INTERFACE PACKETS_PER_SECOND SECONDS [PAYLOAD_BYTES]`. Its addresses are reserved for documentation
 //! (192.0.2.0/24), so nobody answers; meant for veth pairs.
 
 use std::error::Error;
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Frame `n`: Ethernet, IPv4, TCP with time stamps. Odd ones are replies.
+/// Frame `n`: Ethernet, IPv4, TCP with time stamps. Odd frames are replies.
 fn frame(n: u16, payload: usize) -> Vec<u8> {
     let (client, server) = (([192, 0, 2, 1], 40_000 + n / 2), ([192, 0, 2, 2], 27_017u16));
     let (source, destination) = if n.is_multiple_of(2) { (client, server) } else { (server, client) };

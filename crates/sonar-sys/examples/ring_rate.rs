@@ -1,5 +1,5 @@
-//! How fast a ring takes packets, and what that costs: a line a second with packets, drops, this
-//! process's processor time, and that of all software interrupts of the host.
+//! How fast a ring takes packets, and what that costs: each second a line with packets, drops, the processor time of
+//! this process, and that of all software interrupts of the host.
 //!
 //! `ring_rate INTERFACE PORT[,PORT…] [SECONDS [RETIRE_MS [BLOCK_KIB [RING_MIB [THREADS]]]]]`; INTERFACE may be `any`.
 

@@ -1,8 +1,8 @@
 //! One block of a TPACKET_V3 ring: a descriptor and a chain of packets.
 //!
-//! Layouts are those of `linux/if_packet.h`, integers in the byte order of the machine. Nothing in a block
-//! is believed: an offset or a length that leads out of the block ends it as malformed. This module is
-//! safe code over a byte slice, so that it can be tried with any bytes.
+//! Layouts are those of `linux/if_packet.h`, integers in the byte order of the machine. Nothing in a block is
+//! trusted: an offset or a length that leads out of the block ends it as malformed. This module is safe code over a
+//! byte slice, so that tests can try any bytes.
 
 use sonar_core::packet::Direction;
 use sonar_core::{LinkType, Packet, Timestamp};
@@ -12,7 +12,7 @@ use crate::{hardware, sys};
 /// A block whose chain of packets leads out of it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MalformedBlock {
-    /// Packets that were handed over before it was noticed.
+    /// Packets passed on before the damage was noticed.
     pub(crate) packets_before: u64,
 }
 
@@ -37,19 +37,18 @@ mod header {
     pub(super) const ADDR_INTERFACE: usize = 52;
     pub(super) const ADDR_HARDWARE: usize = 56;
     pub(super) const ADDR_PACKET_TYPE: usize = 58;
-    /// Up to and with `sll_addr`.
+    /// Up to the end of `sll_addr`.
     pub(super) const SIZE: usize = 68;
 }
 
-/// A number for frames of a link layer without one, that carry no IP: the first of those that
+/// The link type of frames without IP on a link layer that has no number: the first one that
 /// <https://www.tcpdump.org/linktypes.html> leaves to private use.
 const LINKTYPE_USER0: u16 = 147;
 
-/// Cache lines of the next packet that are fetched while one is decoded: its headers, and the beginning of a
-/// message.
+/// Cache lines of the next packet to fetch while one is decoded: its headers, and the beginning of a message.
 const AHEAD_LINES: usize = 16;
 
-/// Lends every packet of the block, in the order of their arrival; gives their number.
+/// Lends every packet of the block, in the order of arrival; returns their number.
 #[inline]
 pub(crate) fn for_each(block: &[u8], mut each: impl FnMut(Packet<'_>)) -> Result<u64, MalformedBlock> {
     let malformed = |packets_before| MalformedBlock { packets_before };
@@ -83,7 +82,7 @@ fn packet<'a>(header: &[u8; header::SIZE], bytes: &'a [u8]) -> Option<Packet<'a>
     let (link, skipped) = if hardware::ETHERNET.contains(&hardware_type) {
         (LinkType::Ethernet, 0)
     } else {
-        // Whatever the link layer, the kernel says where the network header begins.
+        // The kernel states where the network header begins, whatever the link layer.
         let protocol = i32::from(u16::from_be(half(header, header::ADDR_PROTOCOL)));
         let skipped = usize::from(half(header, header::NETWORK_OFFSET)).checked_sub(link_offset)?;
         match protocol {
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_are_those_of_the_kernel() {
+    fn offsets_match_the_kernel() {
         use libc::{sockaddr_ll, tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket3_hdr};
         let v1 = offset_of!(tpacket_block_desc, hdr);
         assert_eq!(v1 + offset_of!(tpacket_hdr_v1, block_status), sys::BLOCK_STATUS_OFFSET);
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_lent_as_the_kernel_described_them() {
+    fn packets_are_lent_as_the_kernel_describes_them() {
         let block = block(&[
             PacketEntry { vlan: Some(0xe00a), wire_len: 1500, ..entry(&[1; 60]) },
             PacketEntry {
@@ -220,7 +219,7 @@ mod tests {
                 ..entry(&[2; 70])
             },
             PacketEntry { hardware: libc::ARPHRD_NONE, link_offset: 96, ..entry(&[3; 40]) },
-            // 24 bytes of link-layer header, of which nothing is known.
+            // A link-layer header of 24 bytes, of an unknown kind.
             PacketEntry {
                 hardware: libc::ARPHRD_INFINIBAND,
                 link_offset: 88,
@@ -262,7 +261,7 @@ mod tests {
     #[test]
     fn no_block_leads_out_of_itself() {
         let good = block(&[entry(&[1; 60]), entry(&[2; 61]), entry(&[3; 62])]);
-        // Cut anywhere, and with every 32-bit field set to values that lie.
+        // Cut anywhere, and with every 32-bit field set to false values.
         for cut in 0..good.len() {
             let mut handed = 0;
             if let Err(malformed) = for_each(&good[..cut], |_| handed += 1) {

@@ -1,4 +1,4 @@
-//! What this process may do, and how to get leave for the rest.
+//! What this process may do, and how to get permission for the rest.
 
 use std::fmt;
 use std::io;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::sys::PacketSocket;
 
 /// The capabilities that all commands together need, as `setcap` takes them: packets (`NET_RAW`); eBPF programs
-/// (`BPF`, `PERFMON`); which files and ports another user's process has open (`SYS_PTRACE`), and the folders of those
-/// (`DAC_READ_SEARCH`). One set, because `setcap` replaces what was granted before.
+/// (`BPF`, `PERFMON`); which files and ports the processes of other users have open (`SYS_PTRACE`), and the folders
+/// of those files (`DAC_READ_SEARCH`). One set, because `setcap` replaces what was granted before.
 pub const GRANTED: &str = "cap_bpf,cap_dac_read_search,cap_net_raw,cap_perfmon,cap_sys_ptrace+ep";
 
-/// The command that grants this program all that it needs.
+/// The command that grants this program everything it needs.
 pub fn grant_line() -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("mongosonar"));
     grant_line_for(&program)
@@ -35,23 +35,23 @@ pub enum CaptureError {
     System(#[source] io::Error),
 }
 
-/// A capability that is missing, and why.
+/// A missing capability, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingCapability {
     /// As `capabilities(7)` writes it, for example `CAP_NET_RAW`.
     pub capability: &'static str,
-    /// What stands in the way.
+    /// Why it is missing.
     pub obstacle: CapabilityObstacle,
-    /// The program that would be granted it.
+    /// The program to grant it to.
     pub program: PathBuf,
 }
 
-/// What stands in the way of a capability.
+/// Why a capability is missing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum CapabilityObstacle {
-    /// It was not granted to the program or the user.
+    /// Nobody granted it to the program or the user.
     NotGranted,
-    /// It is not even in the bounding set: a container was started without it.
+    /// It is not in the bounding set: a container was started without it.
     Bounded,
     /// The process has it, but in a user namespace that does not own this network.
     ForeignNetwork,
@@ -94,12 +94,12 @@ impl fmt::Display for MissingCapability {
     }
 }
 
-/// Whether this process can open a packet socket. Found by opening one.
+/// Whether this process can open a packet socket; opens one to find out.
 pub fn capture() -> Result<(), CaptureError> {
     PacketSocket::open().map(drop).map_err(|error| classify(error, Path::new("/proc")))
 }
 
-/// Says what a failure to open a packet socket means.
+/// The reason of a failure to open a packet socket.
 pub(crate) fn classify(error: io::Error, proc_root: &Path) -> CaptureError {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
@@ -120,7 +120,7 @@ pub(crate) fn classify(error: io::Error, proc_root: &Path) -> CaptureError {
 /// From `linux/capability.h`.
 const CAP_NET_RAW: u32 = 13;
 
-/// What the capability sets of a `/proc/PID/status` say about a capability that did not work.
+/// Why a capability is missing, from the capability sets of a `/proc/PID/status`.
 fn obstacle(status: &str, capability: u32) -> CapabilityObstacle {
     let holds = |set: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(set));
@@ -134,7 +134,7 @@ fn obstacle(status: &str, capability: u32) -> CapabilityObstacle {
     }
 }
 
-/// The text as one word of a POSIX shell.
+/// The text as one word for a POSIX shell.
 pub fn shell_quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:=,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_obstacle_is_told_with_what_removes_it() {
+    fn each_obstacle_is_reported_with_its_remedy() {
         let missing = |obstacle, program: &str| MissingCapability {
             capability: "CAP_NET_RAW",
             obstacle,

@@ -1,8 +1,8 @@
 //! A small assembler for classic BPF, the language of socket filters.
 //!
-//! Conditional jumps of classic BPF reach 255 instructions forward and no further. A program here names
-//! its targets with labels; a jump that turns out too long is led over an unconditional one, whose
-//! offset has 32 bits. Jumps go forward only, as the kernel demands.
+//! Conditional jumps of classic BPF reach only 255 instructions forward. A program here names its targets with
+//! labels; a jump that is too long goes through an unconditional one, whose offset has 32 bits. All jumps go forward,
+//! as the kernel requires.
 //!
 //! The machine: an accumulator A, an index X, sixteen words of memory M, all of 32 bits
 //! (<https://www.kernel.org/doc/html/latest/networking/filter.html>).
@@ -17,7 +17,7 @@ pub(crate) const MAX_INSTRUCTIONS: usize = 4096;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct JumpLabel(usize);
 
-/// The condition of a jump, about A.
+/// The condition of a jump, on A.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Condition {
     /// A = k.
@@ -26,7 +26,7 @@ pub(crate) enum Condition {
     Greater,
     /// A ≥ k, unsigned.
     GreaterOrEqual,
-    /// A and k have a bit in common.
+    /// A and k have a common bit.
     AnyBit,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Width {
     Word,
 }
 
-/// What is done to A, with a constant or with X.
+/// An operation on A, with a constant or with X.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Arithmetic {
     Add,
@@ -74,7 +74,7 @@ enum Item {
 #[derive(Default)]
 pub(crate) struct BpfAssembler {
     items: Vec<Item>,
-    /// The item that each label stands before.
+    /// The item after each label.
     labels: Vec<Option<usize>>,
 }
 
@@ -94,7 +94,7 @@ impl BpfAssembler {
         JumpLabel(self.labels.len() - 1)
     }
 
-    /// The label stands before what is emitted next.
+    /// Places the label before the next item.
     pub(crate) fn place(&mut self, label: JumpLabel) {
         self.labels[label.0] = Some(self.items.len());
     }
@@ -103,7 +103,7 @@ impl BpfAssembler {
         self.items.push(Item::Plain(Instruction { code: code as u16, jt: 0, jf: 0, k }));
     }
 
-    /// A = bytes at the fixed offset `k`, or what the kernel's ancillary offset `k` stands for.
+    /// A = bytes at the fixed offset `k`, or the value of the kernel's ancillary offset `k`.
     pub(crate) fn load(&mut self, width: Width, k: u32) {
         self.plain(libc::BPF_LD | width.code() | libc::BPF_ABS, k);
     }
@@ -167,33 +167,33 @@ impl BpfAssembler {
         self.plain(libc::BPF_MISC | libc::BPF_TXA, 0);
     }
 
-    /// Ends: keep `k` bytes of the packet, or drop it when 0.
+    /// Ends: keeps `k` bytes of the packet, or drops it if `k` is 0.
     pub(crate) fn return_constant(&mut self, k: u32) {
         self.plain(libc::BPF_RET | libc::BPF_K, k);
     }
 
-    /// Ends: keep A bytes of the packet, or drop it when 0.
+    /// Ends: keeps A bytes of the packet, or drops it if A is 0.
     pub(crate) fn return_a(&mut self) {
         self.plain(libc::BPF_RET | libc::BPF_A, 0);
     }
 
-    /// Goes on at `label`.
+    /// Continues at `label`.
     pub(crate) fn jump(&mut self, label: JumpLabel) {
         self.items.push(Item::Jump(label));
     }
 
-    /// Goes on at `yes` when the condition holds, else with the next instruction.
+    /// Continues at `yes` if the condition holds, else with the next instruction.
     pub(crate) fn when(&mut self, condition: Condition, k: u32, yes: JumpLabel) {
         self.items.push(Item::Branch { condition, k, yes: Some(yes), no: None });
     }
 
-    /// Goes on at `no` unless the condition holds.
+    /// Continues at `no` unless the condition holds.
     pub(crate) fn unless(&mut self, condition: Condition, k: u32, no: JumpLabel) {
         self.items.push(Item::Branch { condition, k, yes: None, no: Some(no) });
     }
 
-    /// The program. Its length is found by widening: all conditional jumps begin as short ones, those
-    /// that do not reach are made long, which moves others apart, until nothing changes.
+    /// The program. Its jumps are found by widening: all conditional jumps begin as short ones, those that do not
+    /// reach become long, which moves others apart, until nothing changes.
     pub(crate) fn finish(self) -> Result<Vec<Instruction>, AssembleError> {
         let Self { items, labels } = self;
         let mut long = vec![[false; 2]; items.len()];
@@ -305,7 +305,7 @@ impl Arithmetic {
     }
 }
 
-/// An interpreter, so that programs can be tried without a kernel and beside other compilers' programs.
+/// An interpreter, to try programs without a kernel and beside programs of other compilers.
 #[cfg(test)]
 pub(crate) mod machine {
     use super::Instruction;
@@ -320,11 +320,12 @@ pub(crate) mod machine {
         pub(crate) packet_type: u32,
         pub(crate) interface: u32,
         pub(crate) hardware: u16,
-        /// The tag that the kernel took out.
+        /// The tag that the kernel removed.
         pub(crate) tag: Option<u16>,
     }
 
-    /// What the program returns; 0 where the kernel would give up. Panics on what the kernel would not load.
+    /// The result of the program; 0 where the kernel would give up. Panics on a program that the kernel would not
+    /// load.
     pub(crate) fn run(program: &[Instruction], seen: &FilterPacket) -> u32 {
         let load = |width: u32, offset: u32| -> Option<u32> {
             let signed = offset as i32;
@@ -465,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_assembled_is_refused() {
+    fn impossible_programs_are_refused() {
         let mut asm = BpfAssembler::default();
         let label = asm.label();
         asm.jump(label);

@@ -1,8 +1,8 @@
 //! Traces accesses to files of chosen processes, by eBPF.
 //!
-//! The programs in the kernel (`bpf/io.bpf.c`) pair the beginning and the end of each call. They skip what is no
-//! regular file, calls of other processes and files that were ignored. They put a record of each access into a ring,
-//! or add it to the figures of its file, and count what they lose. [`Tracer`] loads them and reads the ring.
+//! The programs in the kernel (`bpf/io.bpf.c`) pair the beginning and the end of each call. They skip calls of other
+//! processes, ignored files, and everything but regular files. They put a record of each access into a ring, or add
+//! it to the figures of its file, and count what they lose. [`Tracer`] loads them and reads the ring.
 
 mod plan;
 mod records;
@@ -51,11 +51,11 @@ const DRAIN: Duration = Duration::from_millis(100);
 pub const MAX_TOTALS: usize = 16_384;
 /// Number of an ignored file.
 const IGNORED: u32 = u32::MAX;
-/// How long a file's number rests before another file gets it: by then the programs have added what they were about
-/// to add for the old file, and all its records have been read.
+/// How long the number of a file rests before another file gets it: by then the programs have added everything to the
+/// old file, and all its records have been read.
 const REST: Duration = Duration::from_millis(200);
 
-/// What happens to an access.
+/// What the kernel does with an access.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum TraceMode {
     /// Each is reported as an [`KernelEvent`].
@@ -66,14 +66,14 @@ pub enum TraceMode {
     Totals,
 }
 
-/// What is to be traced.
+/// What to trace.
 #[derive(Copy, Clone, Debug)]
 pub struct Trace<'a> {
     /// Processes, by their ids in the initial process namespace.
     pub processes: &'a [u32],
-    /// Also processes with this name, or whose program has it, from their start on; only 15 bytes count.
+    /// Also processes with this name, or whose program has it, from their start on; only the first 15 bytes count.
     pub program: Option<&'a str>,
-    /// What happens to an access.
+    /// What the kernel does with an access.
     pub mode: TraceMode,
     /// Where accesses are seen; by default at the functions of the VFS if the kernel allows it, else at the system
     /// calls.
@@ -105,7 +105,7 @@ impl Tracer {
         if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(TraceError::NoBtf);
         }
-        // libbpf writes the verifier's log to standard error otherwise.
+        // Otherwise libbpf writes the verifier's log to standard error.
         libbpf_rs::set_print(None);
         let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(|error| load_error(&error))?;
         let has = |name: &str| types.type_by_name::<libbpf_rs::btf::BtfType<'_>>(name).is_some();
@@ -138,7 +138,7 @@ impl Tracer {
         let load = |refused: &[&str]| {
             let mut plan = ProgramPlan::new(way, refused, has)?;
             if trace.mode == TraceMode::EachAndPages {
-                // The user wants it, so nothing is traced without it.
+                // The user asked for it, so nothing is traced without it.
                 if !has(PAGES.1) || !has("folio") {
                     return Some(Err(TraceError::Load(
                         "pages that are brought in are seen from kernel 5.16 on, and this one does not report them: leave --readahead out".into(),
@@ -187,7 +187,7 @@ impl Tracer {
         let name = trace.program.unwrap_or_default().bytes().take(room);
         settings.program_name.iter_mut().zip(name).for_each(|(to, byte)| *to = byte);
         if mode != TraceMode::Totals {
-            // It takes its memory at once, and nothing would be added up in it.
+            // It would take its memory at once, and nothing would use it.
             open.maps.usages.set_max_entries(1).map_err(error)?;
         }
         let mut tracer = Self {
@@ -202,7 +202,7 @@ impl Tracer {
             without: plan.without.clone(),
         };
         tracer.changed(tracer.control.get())?;
-        // Not by the skeleton: where one program is refused, it leaves the others attached for good.
+        // Not by the skeleton: if one program is refused, it leaves the others attached for good.
         let mut links = Vec::new();
         for program in tracer.skeleton.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -243,7 +243,7 @@ impl Tracer {
         self.changed(self.control.get())
     }
 
-    /// Ignores a file from now on, in the kernel, and gives its number back.
+    /// Ignores a file from now on, in the kernel, and frees its number.
     ///
     /// # Errors
     /// The table of files cannot be changed.
@@ -254,8 +254,8 @@ impl Tracer {
         self.changed(self.control.get())
     }
 
-    /// Forgets files, and gives their numbers to later ones; an ignored file has none. A file that is accessed again
-    /// comes as a new [`KernelEvent::File`].
+    /// Forgets files, and frees their numbers for later ones; an ignored file has none. A file that is accessed again
+    /// is reported as a new [`KernelEvent::File`].
     ///
     /// # Errors
     /// The table of files cannot be changed.
@@ -268,7 +268,7 @@ impl Tracer {
         self.changed(self.control.get())
     }
 
-    /// Gives numbers that have rested to the programs.
+    /// Gives numbers that have rested back to the programs.
     fn give_back(&self) -> Result<(), TraceError> {
         let mut resting = self.resting.borrow_mut();
         let (rested, rest): (Vec<_>, Vec<_>) =
@@ -285,7 +285,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Tells the programs that what they remember of processes and files is out of date.
+    /// Tells the programs that their memory of processes and files is out of date.
     fn changed(&self, mut control: types::control) -> Result<(), TraceError> {
         control.generation += 1;
         self.control.set(control);
@@ -300,7 +300,7 @@ impl Tracer {
         let (files, figures) = (&self.skeleton.maps.files, &self.skeleton.maps.usages);
         let mut usages = Vec::new();
         for key in files.keys() {
-            // A file for which there was no room has no figures; its accesses count as lost.
+            // A file without room has no figures; its accesses count as lost.
             let Some(number) = lookup(files, &key)? else { continue };
             let value = lookup(figures, &number)?;
             if let (Some(key), Some(usage)) = (sys_bpf::read(&key), value.as_deref().and_then(usage))
@@ -376,7 +376,7 @@ impl Tracer {
         loop {
             until.set(Some(Instant::now() + DRAIN));
             drained(ring.poll(Duration::from_millis(100)))?;
-            // The programs wake us only if the ring fills quickly.
+            // The programs wake this process only if the ring fills quickly.
             drained(ring.consume())?;
             self.give_back().map_err(io::Error::other)?;
             if !tick(*state.borrow_mut()) {
@@ -400,7 +400,7 @@ fn is_over(until: Option<Instant>) -> bool {
     until.is_some_and(|until| Instant::now() >= until)
 }
 
-/// The outcome of reading the ring; an interruption or the end of [`DRAIN`] is no error.
+/// The result of reading the ring; an interruption or the end of [`DRAIN`] is no error.
 fn drained(outcome: libbpf_rs::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error)
@@ -429,9 +429,10 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
 
-    /// Of our own reads, with the program that sees their ends detached for one of them: as where the kernel skips it.
+    /// Of this thread's own reads, with the program that sees their ends detached for one of them: as if the kernel
+    /// skipped it.
     #[test]
-    fn an_access_whose_end_was_missed_gives_way_to_the_next() {
+    fn an_access_whose_end_was_missed_is_replaced_by_the_next() {
         for way in [AttachMode::Vfs, AttachMode::Calls] {
             let trace = Trace {
                 processes: &[std::process::id()],

@@ -1,13 +1,13 @@
-//! Which packets the kernel hands over, and how much of each: a socket filter in classic BPF.
+//! Which packets the kernel passes on, and how much of each: a socket filter in classic BPF.
 //!
 //! Other packets cost a few instructions in the kernel and nothing here. The program knows Ethernet with up to two
-//! VLAN tags in the frame (tags that the kernel removed are not there), interfaces without a link-layer header, and
+//! VLAN tags in the frame (not counting tags that the kernel removed), interfaces without a link-layer header, and
 //! all others by the kernel's offset of the network header; IPv4, and IPv6 with up to two extension headers. An IPv6
-//! packet with more of them is handed over whole, and the decoder decides. Of a fragmented packet only the first
-//! fragment has the ports and is handed over, so that fragments are counted.
+//! packet with more of them is passed on whole, and the decoder decides. Of a fragmented packet only the first
+//! fragment has the ports and is passed on, so that fragments are counted.
 //!
-//! Loads use offsets from the beginning of the frame wherever those are known: the kernels before 6.16
-//! refuse loads by network offset (`SKF_NET_OFF`) that reach into a packet's page fragments, and drop it.
+//! Loads use offsets from the beginning of the frame if those are known: kernels before 6.16 refuse loads by network
+//! offset (`SKF_NET_OFF`) that reach into a packet's page fragments, and drop the packet.
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -25,15 +25,14 @@ pub const WHOLE: u32 = 0x7fff_ffff;
 /// What to keep of the traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketFilter {
-    /// Ports of servers; a TCP packet is kept when its source or its destination is one of them. Empty:
-    /// every TCP packet.
+    /// Ports of servers: keep TCP packets whose source or destination is one of them. Empty: every TCP packet.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Keep one connection in this many, both directions of it or none (see [`PacketFilter::keeps`]).
     pub sample: Option<NonZeroU32>,
-    /// Keep of a packet from a server only its headers and this many bytes of payload. A packet both of
-    /// whose ports are servers' is kept whole. Needs `ports`.
+    /// Of a packet from a server, keep only the headers and this many bytes of payload. A packet between two servers'
+    /// ports is kept whole. Needs `ports`.
     pub snap_replies: Option<u32>,
-    /// Keep no more of any packet than this many bytes, from its link-layer header on.
+    /// Keep at most this many bytes of any packet, from its link-layer header on.
     pub snap_len: u32,
 }
 
@@ -44,7 +43,7 @@ impl Default for PacketFilter {
     }
 }
 
-/// Why a filter cannot be made into a program.
+/// Why no program can be made of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// The kernel takes programs of 4096 instructions at most.
@@ -63,18 +62,18 @@ pub enum FilterError {
     Inconsistent,
 }
 
-/// What the program needs to know of the place it is attached to.
+/// What the program needs to know of the place where it is attached.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
     /// Interfaces by index; empty: all.
     pub(crate) interfaces: Vec<u32>,
-    /// Leave out the outgoing sight of what passes a loopback interface.
+    /// Leave out the outgoing copy of packets on a loopback interface.
     pub(crate) loopback_once: bool,
 }
 
 impl PacketFilter {
-    /// Whether a sample keeps the connection between these two, by [`sample::contains`]: exactly what the
-    /// program in the kernel decides. True for all when there is no `sample`.
+    /// Whether a sample keeps the connection between these two, by [`sample::contains`]: exactly as the program in
+    /// the kernel decides. True for all if there is no `sample`.
     pub fn keeps(&self, source: &Endpoint, destination: &Endpoint) -> bool {
         let Some(every) = self.sample else { return true };
         sample::contains(every, source, destination, |port| {
@@ -109,7 +108,7 @@ pub(crate) fn drop_all() -> [Instruction; 1] {
     [Instruction { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }]
 }
 
-/// The ranges in order, none touching another; empty when all ports are meant.
+/// The ranges in order, without overlaps or neighbours; empty if all ports are meant.
 fn merged(ports: &[RangeInclusive<u16>]) -> Vec<RangeInclusive<u16>> {
     let mut sorted: Vec<_> = ports.iter().filter(|range| !range.is_empty()).cloned().collect();
     sorted.sort_by_key(|range| *range.start());
@@ -135,7 +134,7 @@ mod slot {
     pub(super) const FAMILY: u32 = 2;
     /// What to add to an offset to get a number of bytes to keep.
     pub(super) const BIAS: u32 = 3;
-    /// A value on its way.
+    /// A temporary value.
     pub(super) const SCRATCH: u32 = 4;
 }
 
@@ -144,12 +143,12 @@ mod slot {
 enum NetworkOffset {
     /// At this offset in the frame.
     At(u32),
-    /// Where the kernel says (`SKF_NET_OFF`).
+    /// Where the kernel states it (`SKF_NET_OFF`).
     Kernel,
 }
 
 impl NetworkOffset {
-    /// To be added to an offset within the network header.
+    /// To add to an offset within the network header.
     const fn base(self) -> u32 {
         match self {
             Self::At(offset) => offset,
@@ -157,8 +156,8 @@ impl NetworkOffset {
         }
     }
 
-    /// From `base() + n` to a number of bytes that holds the frame up to `n` of the network header. The
-    /// length of an unknown link-layer header is taken to be at most 64 bytes.
+    /// From `base() + n` to the number of bytes that contains the frame up to `n` of the network header. An unknown
+    /// link-layer header counts as 64 bytes.
     const fn bias(self) -> u32 {
         match self {
             Self::At(_) => 0,
@@ -172,14 +171,14 @@ impl NetworkOffset {
 enum Servers {
     Source,
     Destination,
-    /// Both, or it is not known.
+    /// Both, or it is unknown.
     Either,
 }
 
 const ANCILLARY: u32 = libc::SKF_AD_OFF as u32;
 const ETHERTYPE_IPV4: u32 = libc::ETH_P_IP as u32;
 const ETHERTYPE_IPV6: u32 = libc::ETH_P_IPV6 as u32;
-/// 802.1Q, 802.1ad, and what was used for the outer tag before that.
+/// 802.1Q, 802.1ad, and an earlier number of the outer tag.
 const ETHERTYPES_VLAN: [u32; 3] = [libc::ETH_P_8021Q as u32, libc::ETH_P_8021AD as u32, 0x9100];
 const PROTOCOL_TCP: u32 = libc::IPPROTO_TCP as u32;
 const PROTOCOL_FRAGMENT: u32 = libc::IPPROTO_FRAGMENT as u32;
@@ -188,7 +187,7 @@ const PROTOCOL_AUTHENTICATION: u32 = libc::IPPROTO_AH as u32;
 /// not counted: hop-by-hop, routing, destination options, mobility, host identity, shim6 (RFC 8200 and
 /// the IANA list).
 const PROTOCOLS_OPTIONS: [u32; 6] = [0, 43, 60, 135, 139, 140];
-/// Extension headers that are looked through.
+/// The most extension headers that are followed.
 const EXTENSIONS: usize = 2;
 
 struct Labels {
@@ -208,7 +207,7 @@ struct FilterWriter<'a> {
 }
 
 impl FilterWriter<'_> {
-    /// Interfaces that were not asked for, and twins on loopback.
+    /// Drops packets of other interfaces, and the second copy on loopback.
     fn scope(&mut self, scope: &Scope) {
         let asm = &mut self.asm;
         if !scope.interfaces.is_empty() {
@@ -252,7 +251,7 @@ impl FilterWriter<'_> {
         }
     }
 
-    /// From the network header to TCP. A is the ethertype; goes on behind when that is a VLAN tag's and
+    /// From the network header to TCP. A is the ethertype; continues after this if it is that of a VLAN tag and
     /// `may_be_tagged`.
     fn network(&mut self, network: NetworkOffset, may_be_tagged: bool) {
         let (v4, v6, tag) = (self.asm.label(), self.asm.label(), self.asm.label());
@@ -289,7 +288,7 @@ impl FilterWriter<'_> {
         self.asm.place(tag);
     }
 
-    /// Keeps what only the network header says and the end of the program needs.
+    /// Stores what only the network header states and the end of the program needs.
     fn remember(&mut self, network: NetworkOffset, addresses: u32, family: u32) {
         if self.sampled {
             self.asm.load_constant(network.base() + addresses);
@@ -376,7 +375,7 @@ impl FilterWriter<'_> {
         self.verdict(Servers::Source);
     }
 
-    /// Is A in one of the ranges, which are in order?
+    /// Whether A is in one of the ranges, which are in order.
     fn port_in(&mut self, ports: &[RangeInclusive<u16>], yes: JumpLabel, no: JumpLabel) {
         for range in ports {
             let (first, last) = (u32::from(*range.start()), u32::from(*range.end()));
@@ -386,7 +385,7 @@ impl FilterWriter<'_> {
                 let above = self.asm.label();
                 self.asm.when(Condition::Greater, last, above);
                 self.asm.when(Condition::GreaterOrEqual, first, yes);
-                // Below this range is below all that follow.
+                // A port below this range is below all the following.
                 self.asm.jump(no);
                 self.asm.place(above);
             }
@@ -435,7 +434,7 @@ impl FilterWriter<'_> {
                 Servers::Source => words..2 * words,
                 Servers::Either => 0..2 * words,
             };
-            // A and X are the only registers, so the sum waits in memory while X holds the offset.
+            // A and X are the only registers, so the sum is stored in memory while X is the offset.
             for (count, word) in wanted.enumerate() {
                 asm.load_x_memory(slot::ADDRESSES);
                 asm.load_at_x(Width::Word, 4 * word);
@@ -445,7 +444,7 @@ impl FilterWriter<'_> {
                 }
                 asm.store(slot::SCRATCH);
             }
-            // Of two IPv4 addresses the mappings cancel each other out.
+            // The mappings of two IPv4 addresses cancel each other out.
             if words == 1 && !matches!(servers, Servers::Either) {
                 asm.arithmetic(Arithmetic::Xor, Operand::Constant(sample::MAPPED));
             }
@@ -460,7 +459,7 @@ impl FilterWriter<'_> {
             Servers::Destination => asm.load_at_x(Width::Half, 0),
             Servers::Source => asm.load_at_x(Width::Half, 2),
             Servers::Either => {
-                // FAMILY is not needed any more.
+                // FAMILY is no longer needed.
                 asm.load_at_x(Width::Half, 0);
                 asm.store(slot::FAMILY);
                 asm.load_at_x(Width::Half, 2);

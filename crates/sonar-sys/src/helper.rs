@@ -1,4 +1,4 @@
-//! A helper process that keeps privileges which this process gives up.
+//! A helper process that keeps privileges which this process drops.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -28,8 +28,8 @@ pub struct Helper {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Helper {
-    /// Starts a helper, which runs `serve` on its end of a socket until that returns. Call it before any thread is
-    /// started, and before opening descriptors that the helper must not have.
+    /// Starts a helper, which runs `serve` on its end of a socket until that returns. Call it before starting any
+    /// thread, and before opening descriptors that the helper must not have.
     ///
     /// # Errors
     /// There are threads already, or no process can be created.
@@ -48,7 +48,7 @@ impl Helper {
             None => {
                 drop(ours);
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
-                // The parent ends it by closing the socket; Ctrl-C goes to the whole group.
+                // The parent ends it by closing the socket; Ctrl-C reaches the whole process group.
                 if std::os::unix::process::parent_id() == parent {
                     sys_process::ignore_signals();
                     let _ = catch_unwind(AssertUnwindSafe(|| serve(theirs)));
@@ -134,7 +134,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             sys_process::interrupt(thread);
         }
-        // Where it has given up, nobody receives it.
+        // Nobody receives it after the other side has given up.
         let _ = send_file(&one, &File::open("/dev/null").unwrap());
         assert!(waiting.join().unwrap().unwrap().is_some());
     }

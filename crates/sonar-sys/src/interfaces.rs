@@ -12,9 +12,9 @@ pub struct Interface {
     pub index: u32,
     /// Its name, for example `eth0`.
     pub name: String,
-    /// Whether it is switched on.
+    /// Whether it is up.
     pub up: bool,
-    /// Whether it is a loopback interface, on which every packet is seen going out and coming in.
+    /// Whether it is a loopback interface, on which every packet is seen twice: outgoing and incoming.
     pub loopback: bool,
     /// Whether its frames begin with an Ethernet header; else they are captured from the IP header on.
     pub ethernet: bool,
@@ -29,7 +29,7 @@ pub fn list() -> io::Result<Vec<Interface>> {
     let query = sys::InterfaceQuery::open()?;
     let mut interfaces: Vec<Interface> = Vec::new();
     for (index, name) in sys::interface_names()? {
-        // An interface can disappear in between.
+        // An interface can disappear in the meantime.
         let (Ok(flags), Ok(hardware)) = (query.flags(&name), query.hardware(&name)) else { continue };
         interfaces.push(Interface {
             index,
@@ -52,11 +52,11 @@ pub fn list() -> io::Result<Vec<Interface>> {
     Ok(interfaces)
 }
 
-/// Names of interfaces by number, also of those that appear later, without opening anything again.
+/// Names of interfaces by number, also of later ones, without opening anything again.
 pub struct InterfaceNames(sys::InterfaceQuery);
 
 impl InterfaceNames {
-    /// Opens the socket for the questions.
+    /// Opens the socket that it needs.
     ///
     /// # Errors
     /// No socket can be opened.
@@ -70,7 +70,7 @@ impl InterfaceNames {
     }
 }
 
-/// The addresses of all interfaces of this host: they show whether a query was served or issued here.
+/// The addresses of all interfaces of this host: they show whether this host served or issued a query.
 pub fn local_addresses() -> io::Result<Vec<IpAddr>> {
     Ok(list()?.into_iter().flat_map(|interface| interface.addresses).collect())
 }

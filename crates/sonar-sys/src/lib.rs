@@ -1,9 +1,9 @@
 //! All of mongosonar that touches the Linux kernel: capture, disk tests, and what `/proc` and `/sys` say.
 //!
-//! Knows nothing of MongoDB: names of processes and ports are arguments. Imports nothing of ours but
-//! `sonar-core`. This is the one crate with `unsafe`, and all of it is in `sys`, `sys_bpf`, `sys_disk`, `sys_process` and
-//! `sys_uring`, which wrap the system calls; the rest is safe code. Nothing here prints, and nothing starts a
-//! thread but the engines of the disk test, which end theirs before they return.
+//! It knows nothing about MongoDB: names of processes and ports are arguments. Of our crates it imports only
+//! `sonar-core`. It is the only crate with `unsafe`, all of it in `sys`, `sys_bpf`, `sys_disk`, `sys_process` and
+//! `sys_uring`, which wrap the system calls, and in the generated skeleton. Nothing here prints, and only the engines
+//! of the disk test start threads, which end before the engines return.
 
 mod block;
 pub mod capabilities;

@@ -1,7 +1,7 @@
-//! Gives up privileges for good, once everything that needs them is open.
+//! Drops privileges for good, once everything that needs them is open.
 //!
-//! Each step binds the calling thread and the threads that it starts later. So it comes before threads are started,
-//! and a thread that needs less confines itself further. Nothing can be undone.
+//! Each step binds the calling thread and the threads that it starts later. So call it before starting threads; a
+//! thread that needs less confines itself further. Nothing can be undone.
 //!
 //! `calls` lists the system calls that each duty may or may not make.
 
@@ -23,44 +23,44 @@ use crate::sys_process::{self, Ruleset};
 
 /// Numbers of capabilities, from `linux/capability.h`.
 pub mod capability {
-    /// Reading files and searching folders whatever their permissions.
+    /// Read files and search folders whatever their permissions.
     pub const DAC_READ_SEARCH: u32 = 2;
-    /// Writing files and making files in folders whatever their permissions.
+    /// Write files and create files in folders whatever their permissions.
     pub const DAC_OVERRIDE: u32 = 1;
-    /// Looking into other users' processes.
+    /// Inspect processes of other users.
     pub const SYS_PTRACE: u32 = 19;
-    /// Loading eBPF programs; before Linux 5.19 also reading their maps.
+    /// Load eBPF programs; before Linux 5.19 also read their maps.
     pub const BPF: u32 = 39;
 }
 
 /// What a thread or a process does from now on.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Duty {
-    /// Any work that starts no program, inspects no memory of others and changes nothing of the machine.
+    /// Any work that starts no program, inspects no memory of others and changes nothing on the machine.
     General,
-    /// The same, and it reads files but changes none; it connects to servers but is none.
+    /// The same, but it reads files and changes none; it connects to servers but is none.
     Client,
     /// Like [`Duty::General`], and it opens no socket.
     Writing,
-    /// The same, and it reads files but changes none, of eBPF it uses the maps that it has.
+    /// The same, but it reads files and changes none; of eBPF it uses only maps that are open.
     Reading,
-    /// The same, and it opens no files: it draws, prints and waits.
+    /// The same, but it opens no files: it draws, prints and waits.
     Showing,
     /// Reading an open ring, decoding its packets and writing to open files: only the calls that this needs.
     Decoding,
 }
 
-/// Drops all capabilities of the calling thread but these, from every set, and forbids that a program it starts
-/// gains any (`no_new_privs`).
+/// Drops all capabilities of the calling thread but these, from every set, and forbids programs that it starts to
+/// gain any (`no_new_privs`).
 ///
 /// # Errors
-/// When the kernel refuses. That the bounding set cannot be changed is no error: it takes `CAP_SETPCAP`, and with
+/// The kernel refuses. It is no error if the bounding set cannot be changed: that needs `CAP_SETPCAP`, and with
 /// `no_new_privs` the set has no use.
 pub fn drop_capabilities(keep: &[u32]) -> io::Result<()> {
     let keep = keep.iter().fold(CapabilitySet::empty(), |set, number| set | one_capability(*number));
-    // Before anything else: what follows cannot be undone then.
+    // First of all: nothing after this can be undone then.
     set_no_new_privs(true)?;
-    // Linux before 4.3 has no ambient set, and nothing in it.
+    // Linux before 4.3 has no ambient set.
     let _ = clear_ambient_capability_set();
     for capability in (0..64).map(one_capability).filter(|capability| !keep.contains(*capability)) {
         if capability_is_in_bounding_set(capability).is_ok() {
@@ -80,20 +80,20 @@ fn one_capability(number: u32) -> CapabilitySet {
 /// Which files a thread may still use.
 #[derive(Copy, Clone, Debug)]
 pub enum FileAccess<'a> {
-    /// It reads files below these folders, and uses no network.
+    /// It reads files below these folders, and does not use the network.
     Below(&'a [&'a Path]),
     /// It reads all files, and uses the network.
     ReadOnly,
 }
 
-/// Gives up everything but the capabilities `keep`, these files and the system calls of the duty, for the calling
-/// thread and those it starts from now on. Each step is tried even if another one fails; returns what failed, and why.
+/// Drops everything but the capabilities `keep`, these files and the system calls of the duty, for the calling thread
+/// and those it starts from now on. Tries each step even if another one fails; returns what failed, and why.
 pub fn give_up(duty: Duty, files: FileAccess<'_>, keep: &[u32]) -> Vec<(&'static str, io::Error)> {
     let limit = || match files {
         FileAccess::Below(folders) => limit_files(folders, &[]),
         FileAccess::ReadOnly => refuse_changes(),
     };
-    // The last may forbid what the others need; the first sets what they need.
+    // The last step may forbid what the others need; the first sets what they need.
     let steps: [(&'static str, &dyn Fn() -> io::Result<()>); 3] = [
         ("capabilities", &|| drop_capabilities(keep)),
         ("files, by Landlock", &limit),
@@ -115,7 +115,7 @@ pub fn works_without(works: impl FnOnce() -> bool) -> bool {
     worked
 }
 
-/// Rights of Landlock to files, from `linux/landlock.h`.
+/// Rights to files in Landlock, from `linux/landlock.h`.
 mod right {
     pub const WRITE_FILE: u64 = 1 << 1;
     pub const READ_FILE: u64 = 1 << 2;
@@ -128,13 +128,13 @@ mod right {
     pub const TRUNCATE: u64 = 1 << 14;
     pub const READING: u64 = READ_FILE | READ_DIR;
 
-    /// All that this version of Landlock knows.
+    /// All rights of this version of Landlock.
     pub fn known(version: u32) -> u64 {
         ALL | if version >= 2 { REFER } else { 0 } | if version >= 3 { TRUNCATE } else { 0 }
     }
 }
 
-/// The kernel's version of Landlock; `None` where it has none, or it is switched off.
+/// The kernel's version of Landlock; `None` if it has none, or it is switched off.
 pub fn landlock() -> Option<u32> {
     sys_process::landlock_version().ok()
 }
@@ -144,8 +144,8 @@ fn landlock_version() -> io::Result<u32> {
         .map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error.to_string()))
 }
 
-/// Limits the calling thread, by Landlock, to reading files, anywhere. It may use the network, and open files stay
-/// usable.
+/// Limits the calling thread, by Landlock, to reading files, anywhere. It may use the network and files that are
+/// open.
 ///
 /// # Errors
 /// As [`limit_files`].
@@ -155,11 +155,11 @@ pub fn refuse_changes() -> io::Result<()> {
     sys_process::landlock_restrict(&rules)
 }
 
-/// Limits the calling thread, by Landlock, to reading below some folders, and to creating, writing and removing regular
-/// files below others. Open files stay usable. TCP is refused too where the kernel can do that.
+/// Limits the calling thread, by Landlock, to reading below some folders, and to creating, writing and removing
+/// regular files below others. Open files stay usable. TCP is refused too if the kernel can do that.
 ///
 /// # Errors
-/// [`io::ErrorKind::Unsupported`] where the kernel has no Landlock or it is switched off; else when it refuses.
+/// [`io::ErrorKind::Unsupported`] if the kernel has no Landlock or it is switched off; else the kernel refuses.
 pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
     let version = landlock_version()?;
     let all = right::known(version);
@@ -187,7 +187,7 @@ pub fn limit_files(read: &[&Path], write: &[&Path]) -> io::Result<()> {
 /// Needs `no_new_privs`, which [`drop_capabilities`] sets.
 ///
 /// # Errors
-/// When the kernel has no seccomp filters or refuses this one.
+/// The kernel has no seccomp filters or refuses this one.
 pub fn confine(duty: Duty) -> io::Result<()> {
     let program = match duty {
         Duty::General => refuse(&[ESCALATION]),
@@ -206,12 +206,12 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// A filter that allows these calls where their tests hold, and nothing else.
+/// A filter that allows these calls if their tests hold, and nothing else.
 fn allow_only(calls: &[Call]) -> io::Result<Vec<Instruction>> {
     filter(&[calls], false)
 }
 
-/// A filter that refuses these calls where their tests do not hold, and allows everything else.
+/// A filter that refuses these calls unless their tests hold, and allows everything else.
 fn refuse(groups: &[&[Call]]) -> io::Result<Vec<Instruction>> {
     filter(groups, true)
 }
@@ -231,7 +231,7 @@ fn filter(groups: &[&[Call]], others: bool) -> io::Result<Vec<Instruction>> {
         // So do those of x32.
         program.when(Condition::GreaterOrEqual, 0x4000_0000, refused);
     }
-    // Of several rules about one call the last and strictest one is last; each must be met.
+    // Of several rules about one call the strictest comes last; all must be met.
     let mut rules: Vec<(u32, Vec<Test>)> = Vec::new();
     for (number, test) in groups.iter().flat_map(|group| group.iter()) {
         let number = u32::try_from(*number).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -262,7 +262,7 @@ fn filter(groups: &[&[Call]], others: bool) -> io::Result<Vec<Instruction>> {
     program.finish().map_err(|error| io::Error::other(format!("the filter cannot be assembled: {error:?}")))
 }
 
-/// Goes on with the next instruction where the test holds, else at `refused`. The low half of an argument comes first
+/// Continues with the next instruction if the test holds, else at `refused`. The low half of an argument comes first
 /// on both architectures.
 fn met_or(program: &mut BpfAssembler, test: Test, arguments: u32, refused: JumpLabel) {
     let next = program.label();
@@ -309,7 +309,7 @@ mod tests {
         memory: bool,
     }
 
-    /// Tries everything, in a thread of its own after `confined`.
+    /// Tries everything, in its own thread after `confined`.
     fn after(confined: impl FnOnce() + Send + 'static) -> Able {
         let file = std::env::temp_dir().join(format!(
             "sonar-sys-privileges-{}-{:?}",
@@ -322,7 +322,7 @@ mod tests {
             let write = |file| File::create(file).is_ok();
             assert!(write(&file), "before it is confined");
             confined();
-            // Results first: a failed assertion would want to open files.
+            // Results first: a failed assertion would open files.
             Able {
                 read: File::open("/proc/self/maps").is_ok(),
                 write: write(&file),
@@ -374,8 +374,8 @@ mod tests {
         assert!(able.read && able.write && able.socket && able.run && able.memory, "{able:?}");
     }
 
-    /// The error of each call, in a thread of its own after `confined`. All arguments but those given are ones that
-    /// the kernel refuses by itself: where the filter lets a call pass, nothing happens.
+    /// The error of each call, in its own thread after `confined`. The kernel itself refuses all arguments but the
+    /// given ones: if the filter lets a call pass, nothing happens.
     fn errors_after(
         confined: impl FnOnce() + Send + 'static,
         calls: &'static [(libc::c_long, [libc::c_long; 2])],
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn no_way_to_more_is_left_beside_the_usual_one() {
+    fn unusual_ways_to_more_privileges_are_closed_too() {
         const NAMESPACE: libc::c_long = (libc::CLONE_NEWUSER | libc::CLONE_FS) as _;
         const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
             (libc::SYS_clone, [NAMESPACE, 0]),
@@ -415,7 +415,7 @@ mod tests {
         }
         const OTHERS: &[(libc::c_long, [libc::c_long; 2])] = &[
             (libc::SYS_clone3, [0, 0]),
-            // CLONE_THREAD wants CLONE_SIGHAND.
+            // CLONE_THREAD needs CLONE_SIGHAND.
             (libc::SYS_clone, [libc::CLONE_THREAD as _, 0]),
             (libc::SYS_ioctl, [-1, libc::TIOCGWINSZ as _]),
         ];
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_change_no_file_changes_no_attribute_of_one_either() {
+    fn a_thread_that_may_change_no_file_may_change_no_attribute_either() {
         const CALLS: &[(libc::c_long, [libc::c_long; 2])] = &[
             (libc::SYS_utimensat, [-1, 0]),
             (libc::SYS_fchmod, [-1, 0]),
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_dropped_does_not_keep_the_rest() {
+    fn a_failed_step_does_not_keep_the_others() {
         let able = after(|| {
             set_no_new_privs(true).unwrap();
             sys_process::filter_calls(&refuse(&[&[(libc::SYS_capset, Test::Among(0, &[]))]]).unwrap())
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_only_changes_nothing_by_landlock_either() {
+    fn landlock_too_limits_a_reader_to_reading() {
         let folder = std::env::temp_dir().join(format!("sonar-sys-read-only-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("file");

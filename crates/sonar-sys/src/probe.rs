@@ -11,20 +11,20 @@ use crate::sys::PacketSocket;
 pub struct ProbeCheck {
     /// Stable name, for example `packet-socket`.
     pub name: &'static str,
-    /// How it went.
+    /// Its result.
     pub verdict: ProbeVerdict,
-    /// What was found, in one line; with a warning or a problem, what is lost by it.
+    /// What was found, in one line; for a warning or a problem, what does not work because of it.
     pub found: String,
-    /// The command that fixes it, where there is one.
+    /// The command that fixes it, if there is one.
     pub remedy: Option<String>,
 }
 
-/// How a check went.
+/// The result of a check.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProbeVerdict {
     /// As it should be.
     Ok,
-    /// It works, at a cost or with a loss.
+    /// It works, but at a cost or with losses.
     Warning,
     /// Capture does not work.
     Problem,
@@ -40,8 +40,8 @@ impl ProbeCheck {
     }
 }
 
-/// Every check, in the order in which a person would look. Opens sockets and rings of `config` for a
-/// moment (without promiscuous mode); changes nothing.
+/// Every check, in the order in which a person would check. Opens sockets and rings of `config` for a moment (without
+/// promiscuous mode); changes nothing.
 pub fn all(config: &RingConfig, host: &Host) -> Vec<ProbeCheck> {
     let config = RingConfig { promiscuous: false, ..config.clone() };
     let mut checks = vec![kernel()];
@@ -161,7 +161,7 @@ fn interfaces_up(config: &RingConfig) -> ProbeCheck {
     ProbeCheck::new(NAME, ProbeVerdict::Ok, format!("up: {up}"))
 }
 
-/// Whether the kernel compiles filters. `None` when it does not say.
+/// Whether the kernel compiles filters. `None` if it does not state it.
 fn filter_compiler(host: &Host) -> Option<ProbeCheck> {
     Some(match host.text("proc/sys/net/core/bpf_jit_enable")?.as_str() {
         "0" => ProbeCheck::new(
@@ -174,8 +174,8 @@ fn filter_compiler(host: &Host) -> Option<ProbeCheck> {
     })
 }
 
-/// Packets that the kernel dropped before it looked at them: `/proc/net/softnet_stat`, a line for each
-/// processor, hexadecimal, the second number.
+/// Packets that the kernel dropped before it looked at them: `/proc/net/softnet_stat`, one line for each processor,
+/// hexadecimal, the second number.
 fn backlog(host: &Host) -> Option<ProbeCheck> {
     let stat = host.text("proc/net/softnet_stat")?;
     let dropped: u64 =
@@ -197,7 +197,7 @@ fn backlog(host: &Host) -> Option<ProbeCheck> {
     Some(check)
 }
 
-/// What time stamps are made of: some clocks cost a microsecond a packet.
+/// The clock of time stamps: some cost a microsecond per packet.
 fn clock(host: &Host) -> Option<ProbeCheck> {
     let of = |name: &str| host.text(&format!("sys/devices/system/clocksource/clocksource0/{name}"));
     let current = of("current_clocksource")?;
@@ -223,7 +223,7 @@ mod tests {
     use crate::tree::TempTree;
 
     #[test]
-    fn what_slows_capture_is_reported_with_its_remedy() {
+    fn slow_capture_is_reported_with_its_remedy() {
         let tree = TempTree::new(
             "slow",
             &[
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_well_has_no_remedy() {
+    fn a_good_result_has_no_remedy() {
         let tree = TempTree::new(
             "well",
             &[

@@ -10,20 +10,20 @@ use rustix::param::page_size;
 
 use crate::sys;
 
-/// What this process has used since it began, and holds now.
+/// What this process has used since it began, and what it holds now.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// Processor time in user mode, all threads.
     pub user: Duration,
     /// Processor time in the kernel on its behalf, all threads.
     pub system: Duration,
-    /// Memory that is in RAM, in bytes; a mapped ring counts as far as it was read. 0 when not known.
+    /// Memory that is in RAM, in bytes; a mapped ring counts as far as it was read. 0 if unknown.
     pub resident_bytes: u64,
 }
 
 impl ResourceUsage {
-    /// Now. The first call opens a file, which the later ones read again: a process that gives up opening files
-    /// calls it once before.
+    /// The present values. The first call opens a file, which later ones read again: a process that will not be able
+    /// to open files must call it once before.
     pub fn now() -> io::Result<Self> {
         let (user, system) = sys::process_time()?;
         Ok(Self { user, system, resident_bytes: resident_bytes().unwrap_or(0) })

@@ -1,11 +1,11 @@
 //! Capture: an AF_PACKET socket with a TPACKET_V3 ring, read in place.
 //!
-//! The kernel copies what the [`PacketFilter`] keeps into one block after the other and hands a block over when
-//! it is full, or when [`RingConfig::retire`] has passed with something in it. So there is a wake-up a block
-//! at most and none a packet; what is captured is about twice `retire` old at most when it is read. The kernel
-//! stamps each packet with `CLOCK_REALTIME` in nanoseconds.
+//! The kernel copies what the [`PacketFilter`] keeps into one block after another. It passes a block on when it is
+//! full, or when [`RingConfig::retire`] has passed and it is not empty. So there is at most one wake-up per block and
+//! none per packet; a packet is at most about twice `retire` old when it is read. The kernel stamps each packet with
+//! `CLOCK_REALTIME` in nanoseconds.
 //!
-//! A ring sees the packets of the network namespace that the opening thread was in.
+//! A ring sees the packets of the network namespace of the thread that opened it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,21 +27,21 @@ use crate::sys::{PacketSocket, RingMap};
 /// What to capture, and with how much memory.
 #[derive(Clone, Debug)]
 pub struct RingConfig {
-    /// Names of interfaces; empty: all, those that come later too.
+    /// Names of interfaces; empty: all, including later ones.
     pub interfaces: Vec<String>,
     /// Which packets, and how much of each.
     pub filter: PacketFilter,
-    /// Memory for packets in bytes, of all rings of a group together; rounded to blocks, at least two
-    /// for each ring. Unswappable kernel memory.
+    /// Memory for packets in bytes, of all rings of a group together; rounded to blocks, at least two for each ring.
+    /// Kernel memory that is not swapped.
     pub size_bytes: usize,
     /// Bytes of a block: a power of two of at least 64 KiB. No packet larger than a block is captured whole.
     pub block_bytes: usize,
-    /// A block that is not full is handed over after this time, in whole milliseconds, at least one.
+    /// A block that is not full is passed on after this time, in whole milliseconds, at least one.
     pub retire: Duration,
-    /// Ask the interfaces for packets that are not addressed to them, as on a mirror port. With no
-    /// interface named: all but loopback that exist when the ring is opened.
+    /// Ask the interfaces for packets that are not addressed to them, as on a mirror port. If no interface is named:
+    /// all but loopback that exist when the ring is opened.
     pub promiscuous: bool,
-    /// Capture packets on loopback going out too. They are the same ones that come in a moment later.
+    /// Capture outgoing packets on loopback too. The same packets come in a moment later.
     pub loopback_twins: bool,
 }
 
@@ -66,7 +66,7 @@ pub enum RingError {
     /// No permission, or no packet sockets.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// An interface that was asked for does not exist.
+    /// A requested interface does not exist.
     #[error(transparent)]
     Interface(#[from] NoSuchInterface),
     /// The filter cannot be made.
@@ -82,10 +82,10 @@ pub enum RingError {
         /// As configured.
         block_bytes: usize,
     },
-    /// The kernel has no such memory to give.
+    /// The kernel cannot provide the memory.
     #[error("no memory for a capture ring of {} MiB: {source}; a smaller ring may do", bytes >> 20)]
     Memory {
-        /// What was asked for.
+        /// The requested size.
         bytes: usize,
         /// What the kernel said.
         source: io::Error,
@@ -108,24 +108,24 @@ pub enum RingError {
     },
 }
 
-/// What happened to the packets that the filter kept, since the ring was opened.
+/// What happened, since the ring was opened, to the packets that the filter kept.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Packets that the kernel had for the ring, those it dropped among them.
+    /// Packets for the ring, including dropped ones.
     pub packets: u64,
-    /// Of them: dropped, because the ring was full.
+    /// Dropped ones, because the ring was full.
     pub drops: u64,
     /// Times the ring became full.
     pub freezes: u64,
-    /// Blocks whose content contradicted itself; the rest of such a block is lost. Never seen.
+    /// Blocks that contradicted themselves; the rest of such a block is lost. Never seen in practice.
     pub malformed_blocks: u64,
 }
 
-/// How long the end of a capture waits for a block that the kernel should have handed over.
+/// How long the end of a capture waits for a block that the kernel should have passed on.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Statistics {
-    /// Adds those of another ring.
+    /// Adds the counts of another ring.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.drops += other.drops;
@@ -139,23 +139,23 @@ impl Statistics {
 pub enum Wake {
     /// There are packets to read.
     Packets,
-    /// The time is over (or a signal came).
+    /// The time is over (or a signal arrived).
     TimedOut,
     /// [`Stopper::stop`] was called.
     Stopped,
-    /// The interface that the ring listens on went down or away. It captures again when the same interface
-    /// comes up again; one that was removed and recreated needs a new ring. Reported once each time.
+    /// The interface that the ring listens on went down or disappeared. The ring captures again when the same
+    /// interface comes up; one that was removed and recreated needs a new ring. Reported once each time.
     InterfaceDown,
 }
 
-/// Ends the waiting of every ring of a group, for good; from any thread.
+/// Ends the waiting of every ring of a group for good, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<OwnedFd>);
 
 impl Stopper {
-    /// From now on [`Ring::poll`] gives [`Wake::Stopped`], at once.
+    /// From now on [`Ring::poll`] returns [`Wake::Stopped`] at once.
     pub fn stop(&self) {
-        // It fails only when the counter is full, and then it can be read already.
+        // This fails only if the counter is full, which wakes the reader anyway.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }
@@ -186,18 +186,18 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Opens `count` rings (at least one) that share the packets: all of one connection, in both
-    /// directions, come to the same ring (`PACKET_FANOUT_HASH`). One thread each.
+    /// Opens `count` rings (at least one) that share the packets: all packets of a connection, in both directions, go
+    /// to the same ring (`PACKET_FANOUT_HASH`). One thread each.
     ///
-    /// Fragments are not put together for it (`PACKET_FANOUT_FLAG_DEFRAG`), so a group captures what one ring
-    /// would.
+    /// Fragments are not reassembled for it (`PACKET_FANOUT_FLAG_DEFRAG`), so a group captures the same as a single
+    /// ring.
     pub fn open_group(config: &RingConfig, count: usize) -> Result<Vec<Self>, RingError> {
         if count <= 1 {
             return Ok(vec![Self::open(config)?]);
         }
         let plan = RingPlan::new(config, count)?;
-        // A socket must be bound before it can join a group, and would capture everything until it has
-        // joined: packets of others would be seen twice. So all drop everything until all have joined.
+        // A socket must be bound before it can join a group, and would capture everything until it has joined, so
+        // packets of others would be seen twice. So all drop everything until all have joined.
         let nothing = filter::drop_all();
         let mut rings: Vec<Self> = Vec::with_capacity(count);
         let mut group = 0;
@@ -237,19 +237,19 @@ impl Ring {
         self.socket.attach_filter(program).map_err(failed)
     }
 
-    /// Keeps from now on what `filter` says. What came before stays in the ring. Each ring of a group has
-    /// its own filter: all of them must be updated.
+    /// Applies `filter` from now on. Earlier packets stay in the ring. Each ring of a group has its own filter:
+    /// update all of them.
     ///
     /// # Errors
-    /// When the filter cannot be made or the kernel refuses it; the one before stays.
+    /// The filter cannot be made or the kernel refuses it; the old one stays.
     pub fn set_filter(&mut self, filter: &PacketFilter) -> Result<(), RingError> {
         self.attach(&filter.assemble(&self.scope)?)
     }
 
-    /// Waits until there is something to read, for at most `timeout`.
+    /// Waits at most `timeout` until there is something to read.
     ///
-    /// When blocks fill faster than they are handed over by time, it first lets some more fill: one wake-up
-    /// for several of them, which matters at hundreds of megabytes a second.
+    /// If blocks fill faster than they are passed on by time, it lets some more fill first: one wake-up for several
+    /// blocks, which matters at hundreds of megabytes per second.
     pub fn poll(&mut self, timeout: Duration) -> Result<Wake, RingError> {
         let failed = |source| RingError::System { call: "poll", source };
         let (stop, socket) = (self.stop.as_fd(), self.socket.as_fd());
@@ -276,8 +276,8 @@ impl Ring {
         Ok(if socket.contains(PollFlags::IN) { Wake::Packets } else { Wake::TimedOut })
     }
 
-    /// Lends every packet that the kernel has handed over, in the order of their arrival, without waiting;
-    /// gives their number. Returns after one turn of the ring even when more have come meanwhile.
+    /// Lends every packet that the kernel has passed on, in the order of arrival, without waiting; returns their
+    /// number. It goes round the ring once, even if more packets arrive meanwhile.
     #[inline]
     pub fn for_each(&mut self, mut each: impl FnMut(Packet<'_>)) -> u64 {
         let count = self.map.block_count();
@@ -286,7 +286,7 @@ impl Ring {
         for _ in 0..count {
             let Some(block) = self.map.take(self.next_block) else { break };
             self.blocks_read += 1;
-            // Before the packets are lent: should `each` panic, the block counts as read.
+            // Before the packets are lent: if `each` panics, the block counts as read.
             self.next_block = (self.next_block + 1) % count;
             match block::for_each(block.bytes(), &mut each) {
                 Ok(read) => packets += read,
@@ -300,9 +300,8 @@ impl Ring {
         packets
     }
 
-    /// Stops capturing and lends what came before, waiting for the last block to be handed over: at most
-    /// about twice [`RingConfig::retire`], and two seconds more where the kernel is late. Gives the number
-    /// of packets.
+    /// Stops capturing and lends the packets so far. Waits for the last block: at most about twice
+    /// [`RingConfig::retire`], and two seconds more if the kernel is late. Returns the number of packets.
     pub fn finish(&mut self, mut each: impl FnMut(Packet<'_>)) -> Result<u64, RingError> {
         self.attach(&filter::drop_all())?;
         let usual = Instant::now() + 2 * self.retire + Duration::from_millis(20);
@@ -311,7 +310,7 @@ impl Ring {
             packets += self.for_each(&mut each);
             let Statistics { packets: had, drops, malformed_blocks, .. } = self.statistics()?;
             let late = Instant::now().saturating_duration_since(usual);
-            // What a malformed block held cannot be counted.
+            // The packets of a malformed block cannot be counted.
             let patience = if malformed_blocks == 0 { PATIENCE } else { Duration::ZERO };
             if self.lent >= had.saturating_sub(drops) || late > patience {
                 return Ok(packets);
@@ -330,14 +329,14 @@ impl Ring {
         Ok(self.statistics)
     }
 
-    /// A handle to end the waiting with.
+    /// A handle that ends the waiting.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
     }
 }
 
-/// Waits until one of two descriptors is readable or in error. Gives the events of both; none when the time is over or
-/// a signal came.
+/// Waits until one of two descriptors is readable or in error. Returns the events of both; none if the time is over
+/// or a signal arrived.
 fn poll(fds: [BorrowedFd<'_>; 2], timeout: Duration) -> io::Result<[PollFlags; 2]> {
     let mut entries = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
@@ -390,7 +389,7 @@ impl RingPlan {
             scope,
             bind_to: if let [one] = named.as_slice() { one.index } else { 0 },
             promiscuous,
-            // On any other interface what goes out is not seen coming in.
+            // On any other interface outgoing packets do not come in again.
             ignore_outgoing: loopback_once && !named.is_empty() && named.iter().all(|i| i.loopback),
             blocks,
             block_bytes,
@@ -398,7 +397,7 @@ impl RingPlan {
         })
     }
 
-    /// A socket with its ring and filter, not bound: nothing comes yet.
+    /// A socket with its ring and filter, not bound: it receives nothing yet.
     fn ring(&self, program: &[libc::sock_filter]) -> Result<Ring, RingError> {
         let socket =
             PacketSocket::open().map_err(|error| capabilities::classify(error, Path::new("/proc")))?;
@@ -410,11 +409,11 @@ impl RingPlan {
             .attach_filter(program)
             .map_err(|source| RingError::System { call: "SO_ATTACH_FILTER", source })?;
         if self.ignore_outgoing {
-            // It saves the kernel a copy of each packet. Where it is refused, the filter does the same.
+            // It saves the kernel a copy of each packet. If it is refused, the filter does the same.
             let _ = socket.set_packet_option(libc::PACKET_IGNORE_OUTGOING, 1);
         }
         let bytes = self.blocks * self.block_bytes;
-        // The kernel checks frame size and number against the blocks, and then packs as it likes.
+        // The kernel checks frame size and number against the blocks, but packs as it likes.
         let frame_bytes = 2048;
         let request = libc::tpacket_req3 {
             tp_block_size: self.block_bytes as u32,
@@ -423,7 +422,7 @@ impl RingPlan {
             tp_frame_nr: (self.block_bytes / frame_bytes as usize * self.blocks) as u32,
             tp_retire_blk_tov: self.retire.as_millis().clamp(1, 60_000) as u32,
             tp_sizeof_priv: 0,
-            // No hash of each packet: it would be computed for nothing.
+            // No hash of each packet: nothing uses it.
             tp_feature_req_word: 0,
         };
         socket.set_rx_ring(&request).map_err(|source| match source.raw_os_error() {

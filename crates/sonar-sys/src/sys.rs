@@ -1,6 +1,6 @@
 //! Packet sockets, their rings, and the network interfaces: system calls that `rustix` does not wrap.
 //!
-//! A wrapper adds no policy: it owns what it opens, turns `-1` into [`io::Error`], and lets no pointer out.
+//! A wrapper adds no policy: it owns what it opens, turns `-1` into [`io::Error`], and exposes no pointer.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -100,7 +100,7 @@ impl PacketSocket {
         self.set(libc::SOL_PACKET, libc::PACKET_RX_RING, request)
     }
 
-    /// What was received and dropped since the last call: the kernel starts again at 0.
+    /// Packets received and dropped since the last call: the kernel resets the counts.
     pub(crate) fn take_statistics(&self) -> io::Result<libc::tpacket_stats_v3> {
         let zero = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, zero)
@@ -120,7 +120,7 @@ impl PacketSocket {
     /// Replaces the socket's filter program.
     pub(crate) fn attach_filter(&self, program: &[libc::sock_filter]) -> io::Result<()> {
         let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // The kernel only reads the program, although its structure says `*mut`.
+        // The kernel only reads the program, although its structure has `*mut`.
         let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
@@ -136,8 +136,8 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// A receive ring mapped into this process: `block_count` blocks of `block_size` bytes, each at any
-/// time either the kernel's or ours, as the status word in its descriptor says.
+/// A receive ring mapped into this process: `block_count` blocks of `block_size` bytes. Each belongs either to the
+/// kernel or to this process, as the status word in its descriptor states.
 #[derive(Debug)]
 pub(crate) struct RingMap {
     start: NonNull<u8>,
@@ -180,8 +180,8 @@ impl RingMap {
         self.block_count
     }
 
-    /// Block `index`, if the kernel has handed it over; it goes back when the guard is dropped. The
-    /// exclusive borrow makes sure that nobody looks at a block that was given back.
+    /// Block `index`, if the kernel has passed it on; dropping the guard returns it. The exclusive borrow makes sure
+    /// that nobody reads a block that was returned.
     pub(crate) fn take(&mut self, index: usize) -> Option<RingBlock<'_>> {
         if index >= self.block_count {
             return None;
@@ -205,7 +205,7 @@ impl Drop for RingMap {
     }
 }
 
-/// A block that the kernel handed over.
+/// A block that the kernel passed on.
 pub(crate) struct RingBlock<'a> {
     start: NonNull<u8>,
     size: usize,
@@ -213,7 +213,7 @@ pub(crate) struct RingBlock<'a> {
 }
 
 impl RingBlock<'_> {
-    /// The block, descriptor and all.
+    /// The block with its descriptor.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the block is mapped and `size` long. It was handed over (its status was read with
         // acquire ordering), and the kernel writes nothing to it until it is given back, which takes
@@ -348,7 +348,7 @@ impl InterfaceQuery {
         Ok(netdevice::index_to_name(&self.0, index)?)
     }
 
-    /// One of the questions above; no other may be asked.
+    /// Asks one of the questions above; no other is allowed.
     fn ask(&self, question: libc::Ioctl, name: &str) -> io::Result<libc::ifreq> {
         // SAFETY: ifreq is bytes and a union of plain values: all zero is a value of it.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -365,12 +365,12 @@ impl InterfaceQuery {
     }
 }
 
-/// What `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds, modulo 2^64.
+/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds, modulo 2^64.
 pub(crate) fn realtime_minus_monotonic_ns() -> u64 {
     nanoseconds(ClockId::Realtime).wrapping_sub(nanoseconds(ClockId::Monotonic))
 }
 
-/// Nanoseconds of a clock; without a system call where the clock source allows it.
+/// Nanoseconds of a clock; without a system call if the clock source allows it.
 #[inline]
 pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);

@@ -1,4 +1,4 @@
-//! The bytes of what the eBPF programs share with us, and what the kernel says of a program.
+//! The bytes of what the eBPF programs share with this process, and the kernel's information about a program.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -28,7 +28,7 @@ unsafe impl KernelShared for types::usage {}
 // SAFETY: as above.
 unsafe impl KernelShared for types::control {}
 
-/// The structure at the beginning of these bytes; `None` where they are too few.
+/// The structure at the beginning of these bytes; `None` if there are too few.
 pub(crate) fn read<T: KernelShared>(bytes: &[u8]) -> Option<T> {
     let bytes = bytes.get(..size_of::<T>())?;
     // SAFETY: there are as many bytes as the structure has, and any bytes are a value of it.
@@ -41,7 +41,7 @@ pub(crate) fn bytes_of<T: KernelShared>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
-/// How often the kernel skipped the program, as another run of it was under way on the same processor.
+/// How often the kernel skipped the program because another run of it was in progress on the same processor.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,8 +1,7 @@
 //! The system calls of the disk test, wrapped so that the engines are safe Rust.
 //!
-//! A wrapper adds no policy. Memory that requests read into and write from is never borrowed as a Rust
-//! slice: the kernel and other threads change it at any time, so it is reached by system calls and
-//! volatile accesses only.
+//! A wrapper adds no policy. Memory of requests is never borrowed as a Rust slice: the kernel and other threads
+//! change it at any time, so only system calls and volatile accesses reach it.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -17,7 +16,7 @@ use rustix::io::retry_on_intr;
 use rustix::param::page_size;
 use rustix::time::ClockId;
 
-/// Nanoseconds on `CLOCK_MONOTONIC`; without a system call where the clock source allows it.
+/// Nanoseconds on `CLOCK_MONOTONIC`; without a system call if the clock source allows it.
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
     crate::sys::nanoseconds(ClockId::Monotonic)
@@ -71,13 +70,13 @@ impl Buffers {
         libc::iovec { iov_base: self.start.as_ptr().cast(), iov_len: self.length }
     }
 
-    /// Where buffer `index` begins, counted round.
+    /// Address of buffer `index`, modulo the count.
     pub(crate) fn address(&self, index: usize) -> *mut u8 {
         // SAFETY: the index is below the count, so the buffer lies inside the mapping.
         unsafe { self.start.as_ptr().add(index % self.count * self.each) }
     }
 
-    /// Fills every buffer with the words that `next` gives.
+    /// Fills every buffer with the words that `next` returns.
     pub(crate) fn fill(&self, mut next: impl FnMut() -> u64) {
         for word in 0..self.length / 8 {
             // SAFETY: inside the mapping and aligned to 8; a volatile store makes no reference.
@@ -85,8 +84,8 @@ impl Buffers {
         }
     }
 
-    /// Writes `value` into the first word of each 4 KiB of the first `bytes` of buffer `index`, so that no
-    /// two records on disk are alike.
+    /// Writes `value` into the first word of each 4 KiB of the first `bytes` of buffer `index`, so that no two
+    /// records on disk are the same.
     #[inline]
     pub(crate) fn stamp(&self, index: usize, bytes: usize, value: u64) {
         let start = self.address(index);
@@ -96,7 +95,7 @@ impl Buffers {
         }
     }
 
-    /// `pread` of `bytes` into buffer `index`. What comes in parts is read on.
+    /// `pread` of `bytes` into buffer `index`. Continues after a partial read.
     #[inline]
     pub(crate) fn read(&self, file: &File, index: usize, bytes: usize, offset: u64) -> io::Result<()> {
         self.whole(index, bytes, |address, at, left| {
@@ -108,8 +107,8 @@ impl Buffers {
         })
     }
 
-    /// `pwrite` of `bytes` from buffer `index`. What is taken in part is written on: the reason, as no space
-    /// or a quota, comes with the rest.
+    /// `pwrite` of `bytes` from buffer `index`. Continues after a partial write: the reason, such as no space or a
+    /// quota, comes with the rest.
     #[inline]
     pub(crate) fn write(&self, file: &File, index: usize, bytes: usize, offset: u64) -> io::Result<()> {
         self.whole(index, bytes, |address, at, left| {
@@ -120,8 +119,7 @@ impl Buffers {
         })
     }
 
-    /// Calls `transfer` with where it goes on, the bytes that are done and those that are left, until all
-    /// are done.
+    /// Calls `transfer` with the offset, the bytes done and the bytes left, until all are done.
     #[inline]
     fn whole(
         &self,
@@ -168,12 +166,12 @@ pub(crate) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     Ok(fcntl_setfl(file, flags)?)
 }
 
-/// Asks the kernel to drop the cached pages of a file; advice that is not taken does no harm.
+/// Asks the kernel to drop the cached pages of a file; it does no harm if the kernel ignores that.
 pub(crate) fn drop_pages(file: &File) {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
-/// What a file system says of itself.
+/// What a file system states about itself.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSystemState {
     /// Magic number of its type (`statfs`'s `f_type`).
@@ -184,10 +182,10 @@ pub struct FileSystemState {
     pub free_bytes: u64,
 }
 
-/// Magic number of tmpfs and ramfs: file systems in memory.
+/// Magic numbers of tmpfs and ramfs: file systems in memory.
 pub(crate) const IN_MEMORY: [u64; 2] = [libc::TMPFS_MAGIC as u64, 0x8584_58f6];
 
-/// `statfs` of the file system on which `path` lies.
+/// `statfs` of the file system of `path`.
 pub fn file_system_state(path: &Path) -> io::Result<FileSystemState> {
     let state = statfs(path)?;
     let unit = u64::try_from(state.f_frsize).ok().filter(|n| *n > 0).unwrap_or(state.f_bsize as u64);
@@ -210,18 +208,18 @@ unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
-/// The mapping whose faults are caught, 0 when there is none: one at a time.
+/// The mapping whose faults are caught, 0 if there is none: one at a time.
 static GUARDED_START: AtomicUsize = AtomicUsize::new(0);
 /// Its end. 0 until the mapping is whole, so that no address lies inside.
 static GUARDED_END: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of a page, for the handler, which may not ask.
+/// Bytes of a page, for the handler, which may not ask for it.
 static PAGE: AtomicUsize = AtomicUsize::new(4096);
 /// A page of it could not be read or written.
 static FAULTED: AtomicBool = AtomicBool::new(false);
 
-/// A device that goes away, or a file system that fills, shows in a mapping as SIGBUS. A page of zeroes is
-/// put where the fault was, so that the access that faulted can be made again, and the engine sees the
-/// flag. Faults anywhere else end the process as they would have.
+/// A device that disappears, or a file system that is full, causes SIGBUS in a mapping. The handler puts a page of
+/// zeroes at the fault, so that the access can be repeated, and sets the flag for the engine. Faults anywhere else
+/// end the process as usual.
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
     // SAFETY: the kernel gives a valid siginfo to a handler installed with SA_SIGINFO.
     let address = unsafe { (*info).si_addr() } as usize;
@@ -243,7 +241,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, _context: 
         }
         FAULTED.store(true, Ordering::Release);
     } else {
-        // SAFETY: with the default action the same fault comes again and ends the process.
+        // With the default action the same fault occurs again and ends the process.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
@@ -252,7 +250,7 @@ impl Mapped {
     /// Maps the first `bytes` of `file` and catches its faults. Only one mapping at a time.
     pub(crate) fn new(file: &File, bytes: u64) -> io::Result<Self> {
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        // 1 is no address of a mapping, and marks that one is being made.
+        // 1 is no address of a mapping; it marks that one is being made.
         if GUARDED_START.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
@@ -296,7 +294,7 @@ impl Mapped {
         FAULTED.load(Ordering::Relaxed)
     }
 
-    /// Reads one byte of each page of a record; the record must lie inside (what does not is left out).
+    /// Reads one byte of each page of a record; skips what is not inside the mapping.
     #[inline]
     pub(crate) fn touch(&self, offset: usize, bytes: usize) {
         for at in (offset..offset.saturating_add(bytes).min(self.length)).step_by(4096) {

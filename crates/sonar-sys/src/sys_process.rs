@@ -1,7 +1,7 @@
-//! What this process is and may do: job control, copies of it, filters of system calls, Landlock. System calls that
-//! `rustix` does not wrap.
+//! What this process is and may do: job control, forks, filters of system calls, Landlock. System calls that `rustix`
+//! does not wrap.
 //!
-//! As in `sys`, a wrapper adds no policy, turns `-1` into [`io::Error`], and lets no pointer out.
+//! As in `sys`, a wrapper adds no policy, turns `-1` into [`io::Error`], and exposes no pointer.
 
 use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
@@ -19,8 +19,8 @@ fn check_long(result: c_long) -> io::Result<c_int> {
     check(c_int::try_from(result).unwrap_or(c_int::MAX))
 }
 
-/// Stops the process group as Ctrl-Z does, whatever this process does with SIGTSTP otherwise; returns when it goes on.
-/// Where nobody could continue it, the kernel does not stop it.
+/// Stops the process group as Ctrl-Z does, whatever this process does with SIGTSTP otherwise; returns when it
+/// continues. The kernel does not stop it if nobody could continue it.
 pub(crate) fn stop_group() -> io::Result<()> {
     // SAFETY: sigaction is integers and a pointer to a handler: all zero is the default action. Both structures live
     // through the calls; the second call puts back what the first one gave.
@@ -34,7 +34,7 @@ pub(crate) fn stop_group() -> io::Result<()> {
     }
 }
 
-/// Makes a copy of this process, which must have no thread but the calling one. `None` in the copy.
+/// Forks this process, which must have no other thread. `None` in the child.
 pub(crate) fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: with one thread the copy is as whole as the original: no lock is held by a thread that it lacks.
     let id = check(unsafe { libc::fork() })?;
@@ -49,7 +49,7 @@ pub(crate) fn ignore_signals() {
     }
 }
 
-/// Ends this process without running what is registered for its end.
+/// Ends this process without running exit handlers.
 pub(crate) fn exit_now(code: c_int) -> ! {
     // SAFETY: does not return.
     unsafe { libc::_exit(code) }
@@ -58,7 +58,7 @@ pub(crate) fn exit_now(code: c_int) -> ! {
 /// Puts the calling thread, and those it starts from now on, under a filter of system calls.
 pub(crate) fn filter_calls(program: &[Instruction]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // The kernel only reads the program, although its structure says `*mut`.
+    // The kernel only reads the program, although its structure has `*mut`.
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
     // SAFETY: `program` and what it points to live through the call.
     check_long(unsafe {
@@ -84,7 +84,7 @@ pub(crate) fn landlock_version() -> io::Result<u32> {
     Ok(check_long(version)?.unsigned_abs())
 }
 
-/// A new set of rules, which refuses what it names until a rule allows it.
+/// A new set of rules, which refuses these rights until a rule allows them.
 pub(crate) fn landlock_ruleset(ruleset: &Ruleset, bytes: usize) -> io::Result<OwnedFd> {
     let bytes = bytes.min(size_of::<Ruleset>()) as c_ulong;
     // SAFETY: the structure lives through the call and is no shorter than is said; the descriptor is new and owned by
@@ -100,7 +100,7 @@ pub(crate) fn landlock_ruleset(ruleset: &Ruleset, bytes: usize) -> io::Result<Ow
     }
 }
 
-/// Allows `access` to all below a folder.
+/// Allows `access` to everything below a folder.
 pub(crate) fn landlock_allow(ruleset: &OwnedFd, folder: BorrowedFd<'_>, access: u64) -> io::Result<()> {
     #[repr(C, packed)]
     struct Beneath {
@@ -131,7 +131,7 @@ pub(crate) fn landlock_restrict(ruleset: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The calling thread, whose waiting system calls [`interrupt`] ends from now on.
+/// The calling thread; [`interrupt`] ends its waiting system calls from now on.
 #[cfg(test)]
 pub(crate) fn interruptible() -> libc::pthread_t {
     extern "C" fn nothing(_: c_int) {}
@@ -151,7 +151,7 @@ pub(crate) fn interrupt(thread: libc::pthread_t) {
     unsafe { libc::pthread_kill(thread, libc::SIGUSR2) };
 }
 
-/// The error of a system call whose further arguments are null; `None` where it succeeds.
+/// The error of a system call whose further arguments are null; `None` if it succeeds.
 #[cfg(test)]
 pub(crate) fn fails(number: c_long, arguments: [c_long; 2]) -> Option<i32> {
     const NULL: c_long = 0;

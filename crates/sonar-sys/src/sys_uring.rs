@@ -1,7 +1,7 @@
 //! An io_uring with one file and its buffers registered, wrapped so that the engine is safe Rust.
 //!
-//! What makes it safe: the ring owns the file and the buffers that requests point to, counts what is in
-//! flight, and waits for all of it before it lets go of them.
+//! It is safe because the ring owns the file and the buffers that requests point to, counts the requests in flight,
+//! and waits for all of them before it frees anything.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use crate::sys_disk::Buffers;
 
-/// A request that ended: its slot, and bytes moved or the error number as a negative number.
+/// A request that has ended: its slot, and the bytes moved or the negated error number.
 pub(crate) type Completion = (u32, i32);
 
 /// A ring for one file.
@@ -21,28 +21,28 @@ pub(crate) struct DiskRing {
     file: Arc<File>,
     reads: Arc<Buffers>,
     writes: Arc<Buffers>,
-    /// What every pause takes; at a fixed address, because the kernel reads it at submission.
+    /// The time of every pause; at a fixed address, because the kernel reads it at submission.
     pause: Box<types::Timespec>,
     in_flight: u32,
     fixed_buffers: bool,
     fixed_file: bool,
 }
 
-/// Tries to create a ring; fails where there is no io_uring.
+/// Tries to create a ring; fails if there is no io_uring.
 pub(crate) fn try_ring() -> io::Result<()> {
     IoUring::new(2).map(drop)
 }
 
 fn build(entries: u32) -> io::Result<IoUring> {
-    // One thread submits and reaps, and completions are run when it waits: fewer interrupts (6.1).
+    // One thread submits and reaps, and completions run when it waits: fewer interrupts (6.1).
     let best = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
     let good = best.or_else(|_| IoUring::builder().setup_coop_taskrun().build(entries));
     good.or_else(|_| IoUring::new(entries))
 }
 
 impl DiskRing {
-    /// A ring for `entries` requests in flight, with memory for reads and for writes. Must be created on the thread
-    /// that uses it.
+    /// A ring for `entries` requests in flight, with memory for reads and for writes. Create it on the thread that
+    /// uses it.
     pub(crate) fn new(
         entries: u32,
         file: Arc<File>,
@@ -50,8 +50,8 @@ impl DiskRing {
         pause_ns: u64,
     ) -> io::Result<Self> {
         let ring = build(entries)?;
-        // Where a limit on locked memory or on descriptors forbids it, requests name their memory and
-        // their file each time: a little slower, nothing else.
+        // If a limit on locked memory or on descriptors forbids it, each request names its memory and file: a little
+        // slower, nothing else.
         // SAFETY: both mappings are owned by this struct and outlive the ring (see Drop).
         let fixed_buffers =
             unsafe { ring.submitter().register_buffers(&[reads.iovec(), writes.iovec()]) }.is_ok();
@@ -131,26 +131,26 @@ impl DiskRing {
         self.push(&entry.user_data(u64::from(slot)))
     }
 
-    /// Hands over what was queued, without waiting.
+    /// Submits the queue, without waiting.
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         match self.ring.submit() {
             Err(error) if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
                 Err(error)
             }
-            // What was not taken is handed over with the next wait.
+            // The rest is submitted with the next wait.
             _ => Ok(()),
         }
     }
 
-    /// Hands over what was queued, waits for at least one request to end, and appends those that ended to
-    /// `ended`, at most as many as it has room for.
+    /// Submits the queue, waits for at least one request to end, and appends those that ended to `ended`, at most as
+    /// many as it has room for.
     #[inline]
     pub(crate) fn wait(&mut self, ended: &mut Vec<Completion>) -> io::Result<()> {
         loop {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => break,
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-                // Completions are waiting that must be taken first.
+                // There are completions to take first.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => break,
                 Err(error) => return Err(error),
             }
@@ -170,7 +170,7 @@ impl Drop for DiskRing {
         while self.in_flight > 0 {
             ended.clear();
             if self.wait(&mut ended).is_err() {
-                // The kernel may still write there: the memory is kept for good.
+                // The kernel may still write there: the memory is never freed.
                 std::mem::forget(self.reads.clone());
                 std::mem::forget(self.writes.clone());
                 return;

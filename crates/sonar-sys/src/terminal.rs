@@ -13,12 +13,12 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin, stdout}
 
 use crate::sys_process;
 
-/// What ended a wait.
+/// Why a wait ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Woken {
     /// The terminal of a standard stream has gone, or nobody reads standard output any more.
     Gone,
-    /// Nobody reads standard error any more, which is a pipe.
+    /// Standard error is a pipe that nobody reads any more.
     ErrorUnread,
     /// The other descriptor can be read.
     Readable,
@@ -27,10 +27,10 @@ pub enum Woken {
 }
 
 /// The standard streams that can go away while the program runs. A stream that has gone is replaced by a silent one:
-/// writing to it succeeds, and reading from it finds nothing. So nothing that still uses it fails or spins.
+/// writing to it succeeds, and reading finds nothing. So nothing that still uses it fails or spins.
 #[derive(Debug)]
 pub struct Streams {
-    /// Each with whether the program ends when it goes away. Replacements never go away.
+    /// Each with whether the program ends if it goes away. Replacements never go away.
     watched: Vec<(BorrowedFd<'static>, bool)>,
     null: File,
     /// Replaces standard input. It never ends, because its other end stays open.
@@ -49,7 +49,7 @@ impl Streams {
                 .is_ok_and(|found| found.file_type().is_fifo() || found.file_type().is_socket())
         };
         let mut watched = Vec::new();
-        // A pipe that is read from ends in the ordinary way.
+        // A pipe that is read from ends as usual.
         if stdin().is_terminal() {
             watched.push((stdin(), true));
         }
@@ -63,8 +63,8 @@ impl Streams {
         Ok(Self { watched, null, empty: pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)? })
     }
 
-    /// Waits until one of them goes away, or until `other` can be read, at most `timeout`. Call [`Self::silence`] once
-    /// everything that needs to know has been told.
+    /// Waits at most `timeout` until one of them goes away, or `other` can be read. Call [`Self::silence`] once
+    /// everything that needs to know has been notified.
     ///
     /// # Errors
     /// `poll` fails.
@@ -111,12 +111,12 @@ impl Streams {
         Ok(self.gone(&entries))
     }
 
-    /// For `poll`, which reports errors and hang-ups unasked.
+    /// For `poll`, which always reports errors and hang-ups.
     fn entries(&self) -> Vec<PollFd<'static>> {
         self.watched.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::empty())).collect()
     }
 
-    /// Those at whose other end there is nobody, by what `poll` found.
+    /// The streams whose other end has gone, by the result of `poll`.
     fn gone(&self, entries: &[PollFd<'_>]) -> Vec<(BorrowedFd<'static>, bool)> {
         let signs = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         let streams = self.watched.iter().zip(entries);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// Removed with all that is in it when it goes.
+/// Removed with its content when dropped.
 pub(crate) struct TempTree(pub(crate) PathBuf);
 
 impl TempTree {

@@ -1,4 +1,4 @@
-//! The engines on a real file, against the kernel's own counts.
+//! The engines on a real file, compared with the kernel's own counts.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use sonar_sys::disk::{
     Access, DiskEngine, DiskError, EngineStep, Live, Mmap, TestFile, TestFileSettings, Threads, Uring,
 };
 
-/// Counts of the process are of all tests in it: one at a time.
+/// Counts are those of the whole process: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const BYTES: u64 = 16 << 20;
@@ -43,7 +43,7 @@ fn step(in_flight: u32) -> EngineStep {
     }
 }
 
-/// The engines with direct I/O; without io_uring on this machine, the one that is left.
+/// The engines with direct I/O; without io_uring on this machine, only the other one.
 fn engines(file: &Arc<TestFile>) -> Vec<Box<dyn DiskEngine>> {
     let mut engines: Vec<Box<dyn DiskEngine>> = vec![Box::new(Threads::new(file.clone()))];
     match Uring::new(file.clone(), 2) {
@@ -73,7 +73,7 @@ fn the_kernel_counts_as_many_bytes_as_the_engine() {
             assert_eq!(done.reads.bytes, done.reads.count() * u64::from(record_bytes));
             assert_eq!(live.operations(), done.reads.count() + done.writes.count());
             assert!(done.reads.count() >= done.writes.count() && done.writes.count() > 0);
-            // One read for each write, but for those whose round the end cut.
+            // One read for each write, except in rounds that the end cut.
             assert!(done.reads.count() - done.writes.count() <= u64::from(in_flight));
         }
     }
@@ -98,7 +98,7 @@ fn each_write_is_flushed_when_asked_for() {
 }
 
 #[test]
-fn a_thousand_in_flight_are_that_many() {
+fn a_thousand_requests_are_in_flight() {
     let _alone = ALONE.lock().unwrap();
     let dir = folder("many");
     let file = file(&dir, true);
@@ -106,7 +106,7 @@ fn a_thousand_in_flight_are_that_many() {
         let done = engine.run(&EngineStep { writes: false, ..step(1_024) }, &Live::new(1_024)).unwrap();
         assert!(done.reads.count() >= 1_024, "{} {}", engine.name(), done.reads.count());
         assert!(done.threads == 1_024 || done.threads <= 2);
-        // The largest record there is, for all of them: they share memory and say so.
+        // The largest record for all of them: they share memory and say so.
         let large = EngineStep { record_bytes: 1 << 20, writes: false, ..step(1_024) };
         let done = engine.run(&large, &Live::new(1_024)).unwrap();
         assert!(done.shared_buffers && done.reads.count() > 0);
@@ -116,7 +116,7 @@ fn a_thousand_in_flight_are_that_many() {
 }
 
 #[test]
-fn sequential_requests_pass_over_the_file_in_order() {
+fn sequential_requests_follow_the_order_of_the_file() {
     let _alone = ALONE.lock().unwrap();
     let dir = folder("sequential");
     let file = file(&dir, false);
@@ -129,7 +129,7 @@ fn sequential_requests_pass_over_the_file_in_order() {
 }
 
 #[test]
-fn a_pause_holds_a_step_back_and_does_not_outlast_it() {
+fn a_pause_slows_a_step_and_does_not_outlast_it() {
     let _alone = ALONE.lock().unwrap();
     let dir = folder("pause");
     let file = file(&dir, true);
@@ -173,7 +173,7 @@ fn a_mapped_page_that_is_gone_is_an_error_not_the_end() {
     let dir = folder("gone");
     let file = file(&dir, false);
     let mut engine = Mmap::new(file.clone()).unwrap();
-    // Pages past the end of a file fault as those of a lost device do.
+    // Pages past the end of a file fault like those of a lost device.
     std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(4096).unwrap();
     let failed = engine.run(&step(2), &Live::new(2)).unwrap_err();
     assert!(matches!(failed, DiskError::Fault), "{failed}");

@@ -1,4 +1,4 @@
-//! Rings on real interfaces of network namespaces made for each test.
+//! Rings on real interfaces, in network namespaces made for each test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ fn config(interfaces: &[&str], ports: &[u16]) -> RingConfig {
             ports: ports.iter().map(|port| *port..=*port).collect(),
             ..PacketFilter::default()
         },
-        // Nobody reads while the test talks, and each period uses up a block: enough for three seconds.
+        // Nobody reads while the test sends, and each period uses up a block: enough for three seconds.
         size_bytes: 16 << 20,
         block_bytes: 256 << 10,
         retire: Duration::from_millis(50),
@@ -46,7 +46,7 @@ struct Kept {
     data: Vec<u8>,
 }
 
-/// Without the payload, so that a failure can be read.
+/// Without the payload, so that a failure is readable.
 impl std::fmt::Debug for Kept {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (source, destination, _) = self.parse();
@@ -79,7 +79,7 @@ impl Kept {
         if self.link == LinkType::Raw { 0 } else { 14 }
     }
 
-    /// Source, destination, offset of the payload; the tags were taken out.
+    /// Source, destination, offset of the payload; tags were removed.
     fn parse(&self) -> (SocketAddr, SocketAddr, usize) {
         let ip = &self.data[self.network()..];
         let address = |at: usize, size: usize| -> IpAddr {
@@ -112,7 +112,7 @@ impl Kept {
     }
 }
 
-/// Bytes of the streams in these packets, each counted once: under load, TCP sends some again.
+/// Bytes of the streams in these packets, each counted once: under load, TCP retransmits some.
 fn stream_bytes<'a>(packets: impl IntoIterator<Item = &'a Kept>) -> u64 {
     let mut flows: BTreeMap<(SocketAddr, SocketAddr), BTreeMap<u32, u32>> = BTreeMap::new();
     for packet in packets {
@@ -120,7 +120,7 @@ fn stream_bytes<'a>(packets: impl IntoIterator<Item = &'a Kept>) -> u64 {
         let tcp = payload - packet.tcp_header();
         let seq = u32::from_be_bytes(packet.data[tcp + 4..tcp + 8].try_into().unwrap());
         let segments = flows.entry((source, destination)).or_default();
-        // The first packet of a flow is its SYN: positions are counted from there.
+        // The first packet of a flow is its SYN: positions count from there.
         let first = *segments.entry(u32::MAX).or_insert(seq);
         let length = segments.entry(seq.wrapping_sub(first)).or_default();
         *length = (*length).max(packet.payload() as u32);
@@ -138,8 +138,8 @@ fn stream_bytes<'a>(packets: impl IntoIterator<Item = &'a Kept>) -> u64 {
     sum
 }
 
-/// Two rings captured the same. Not in the same order: packets that two processors handle at once can reach
-/// one ring this way round and the other that way.
+/// Two rings captured the same, but perhaps in a different order: packets that two processors handle at once can
+/// reach each ring in another order.
 #[track_caller]
 fn assert_same(one: &[Kept], other: &[Kept]) {
     let sorted = |packets: &[Kept]| {
@@ -177,7 +177,7 @@ fn serve(at: SocketAddr, connections: usize, request: usize, reply: usize) -> (S
     (address, move || thread.join().unwrap())
 }
 
-/// One connection: sends `request` bytes, reads `reply` bytes. Gives its own address.
+/// One connection: sends `request` bytes, reads `reply` bytes. Returns its own address.
 fn ask(server: SocketAddr, request: usize, reply: usize) -> SocketAddr {
     let mut stream = TcpStream::connect(server).unwrap();
     stream.write_all(&vec![9; request]).unwrap();
@@ -188,7 +188,7 @@ fn ask(server: SocketAddr, request: usize, reply: usize) -> SocketAddr {
     address
 }
 
-/// `connections` connections from inside `client` to inside `server`; gives their client addresses.
+/// `connections` connections from inside `client` to inside `server`; returns their client addresses.
 fn talk(
     client: &Namespace,
     server: &Namespace,
@@ -228,14 +228,14 @@ fn loopback_is_captured_once_unless_twins_are_asked_for() {
             twice.into_iter().partition(|p| p.direction == Direction::Outgoing);
         assert_same(&back, &once);
         assert_eq!(out.len(), once.len());
-        // On two processors, what is sent and what is received can be seen in different order.
+        // On two processors, sent and received packets can be seen in a different order.
         let bytes = |p: &[Kept]| p.iter().map(|p| p.data.clone()).collect::<BTreeSet<_>>();
         assert!(bytes(&out) == bytes(&once));
     }
 }
 
 #[test]
-fn both_ends_of_a_link_and_any_hear_the_same() {
+fn both_ends_of_a_link_and_any_see_the_same() {
     let (Some(client), Some(server)) = (Namespace::new(), Namespace::new()) else { return };
     client.join(&server);
     let mut rings = [
@@ -244,7 +244,7 @@ fn both_ends_of_a_link_and_any_hear_the_same() {
         open(&client, config(&["va", "lo"], &[27017])),
         open(&server, config(&["vb"], &[27017])),
         open(&server, config(&[], &[27017])),
-        // Deaf: the other interface, and another port.
+        // These capture nothing: the other interface, and another port.
         open(&client, config(&["lo"], &[27017])),
         open(&client, config(&["va"], &[27018])),
     ];
@@ -269,12 +269,12 @@ fn both_ends_of_a_link_and_any_hear_the_same() {
         }
         assert_eq!((stream_bytes(there), stream_bytes(back)), (10 * 50_000, 10 * 300_000));
     }
-    // Segments are not cut to the MTU on their way through a veth pair: large frames come whole.
+    // Segments are not cut to the MTU on a veth pair: large frames arrive whole.
     assert!(captured[3].iter().any(|p| p.data.len() > 9000), "no frame above the MTU");
 }
 
 #[test]
-fn the_kernel_runs_the_filter_as_it_was_meant() {
+fn the_kernel_runs_the_filter_as_intended() {
     let (Some(here), Some(there)) = (Namespace::new(), Namespace::new()) else { return };
     here.join(&there);
     let mut rings = [
@@ -313,7 +313,7 @@ fn the_kernel_runs_the_filter_as_it_was_meant() {
     assert_eq!(sent.len(), wanted.len());
     assert_eq!(received.len(), wanted.len());
     for ((wanted, sent), received) in wanted.iter().zip(&sent).zip(&received) {
-        // Going out, tags are in the frame; coming in, the kernel has taken the outer one out.
+        // Outgoing frames contain their tags; for incoming ones, the kernel has removed the outer tag.
         assert_eq!((&sent.data, sent.vlan_tci), (&wanted.bytes(), None));
         let inner = Frame { tags: wanted.tags.iter().skip(1).copied().collect(), ..wanted.clone() };
         let outer = wanted.tags.first().map(|tag| tag.1);
@@ -387,7 +387,7 @@ fn an_interface_without_link_layer_gives_raw_packets() {
             let (source, _, payload) = whole.parse();
             let expected =
                 if source.port() == 27017 { whole.data.len().min(payload + 10) } else { whole.data.len() };
-            // Where the kernel alone knows the link layer, a little more is kept.
+            // If only the kernel knows the link layer, a little more is kept.
             let slack = if kind == "gre" { 64 } else { 0 };
             assert!(
                 (expected..=expected + slack).contains(&cut.data.len()),
@@ -470,7 +470,7 @@ fn a_sample_is_of_whole_connections() {
 }
 
 #[test]
-fn replies_are_cut_and_their_length_is_known() {
+fn replies_are_cut_but_their_length_is_known() {
     let Some(here) = Namespace::new() else { return };
     for at in ["127.0.0.1:27017", "[::1]:27017"] {
         let filter = PacketFilter { snap_replies: Some(100), ..config(&[], &[27017]).filter };
@@ -487,7 +487,7 @@ fn replies_are_cut_and_their_length_is_known() {
 }
 
 #[test]
-fn what_a_full_ring_drops_is_counted() {
+fn drops_of_a_full_ring_are_counted() {
     let (Some(here), Some(there)) = (Namespace::new(), Namespace::new()) else { return };
     here.join(&there);
     let small = RingConfig { size_bytes: 1, block_bytes: 64 << 10, ..config(&["vb"], &[27017]) };
@@ -501,7 +501,7 @@ fn what_a_full_ring_drops_is_counted() {
     assert_eq!(statistics.packets - statistics.drops, read);
     assert!(read >= 50 && statistics.drops > 4000, "{statistics:?}");
     assert!(statistics.freezes > 0);
-    // The counts are of the whole life of the ring, and it goes on.
+    // The counts cover the whole life of the ring, and it goes on.
     assert_eq!(ring.statistics().unwrap(), statistics);
 }
 
@@ -527,7 +527,7 @@ fn a_group_shares_packets_by_connection() {
 fn a_group_that_opens_under_load_captures_nothing_twice() {
     let (Some(here), Some(there)) = (Namespace::new(), Namespace::new()) else { return };
     here.join(&there);
-    // Every frame is another: by client port and length.
+    // Every frame is different, by client port and length.
     let frames: Vec<Vec<u8>> = (0..200)
         .flat_map(|payload| (0..500).map(move |n| (payload, 10_000 + n)))
         .map(|(payload, port)| Frame { payload, ..frame(("192.0.2.1", port), ("192.0.2.2", 27017)) }.bytes())
@@ -536,7 +536,7 @@ fn a_group_that_opens_under_load_captures_nothing_twice() {
     let sender = std::thread::spawn(move || {
         begin.send(()).unwrap();
         here.send("va", frames);
-        // Back to the test, or the link would be gone with its namespace.
+        // Returned to the test: otherwise the link would disappear with its namespace.
         here
     });
     begun.recv().unwrap();
@@ -572,7 +572,7 @@ fn waiting_ends_for_packets_time_and_stop() {
 }
 
 #[test]
-fn an_interface_that_goes_down_is_told_and_captured_again() {
+fn an_interface_that_goes_down_is_reported_and_captured_again() {
     let (Some(here), Some(there)) = (Namespace::new(), Namespace::new()) else { return };
     here.join(&there);
     let mut ring = open(&there, config(&["vb"], &[27017]));
@@ -586,7 +586,7 @@ fn an_interface_that_goes_down_is_told_and_captured_again() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_told() {
+fn failures_to_open_a_ring_are_reported() {
     let Some(here) = Namespace::new() else { return };
     let error = |config: RingConfig| here.run(move || Ring::open(&config)).unwrap_err();
     let unknown = error(config(&["eth9"], &[]));
@@ -631,7 +631,7 @@ fn a_new_filter_and_a_new_interface_are_followed_by_an_open_ring() {
     let more = PacketFilter { ports: vec![27017..=27018], ..PacketFilter::default() };
     ring.set_filter(&more).unwrap();
     group.iter_mut().for_each(|ring| ring.set_filter(&more).unwrap());
-    // Made when the rings have long been open.
+    // Made long after the rings were opened.
     here.join(&there);
     talk(&there, &here, "10.77.0.1:27018", 2, 100, 100);
     talk(&there, &here, "10.77.0.1:27019", 2, 100, 100);

@@ -104,7 +104,8 @@ fn done<T>(measured: sonar_mongo::Result<T>) -> Result<T> {
     }
 }
 
-/// The settings to compare: as asked, else levels 0, 1, 2, and with a rate limit where there is one.
+/// The settings to compare: the requested ones, else levels 0, 1, 2, and level 2 with a rate limit if the server has
+/// one.
 fn variants(args: &ImpactArgs, server: &Server) -> Result<Vec<Variant>> {
     let plain = |level| Variant { level, rate_limit: None };
     let mut variants: Vec<Variant> = if args.level.is_empty() {
@@ -125,7 +126,7 @@ fn variants(args: &ImpactArgs, server: &Server) -> Result<Vec<Variant>> {
         }
         None => {}
     }
-    // Level 2 alone is at the limit that the server has; beside one that is limited it means all.
+    // Level 2 alone keeps the server's rate limit; beside a limited level 2 it means every operation.
     if variants.iter().any(|variant| variant.rate_limit.is_some()) {
         for variant in variants.iter_mut().filter(|v| v.level == 2 && v.rate_limit.is_none()) {
             variant.rate_limit = Some(1);
@@ -139,8 +140,7 @@ fn variants(args: &ImpactArgs, server: &Server) -> Result<Vec<Variant>> {
     Ok(variants)
 }
 
-/// The server's process id, where it runs on this host: then its host has this one's name, and there is
-/// a process with that id.
+/// The server's process id, if it runs on this host: its host has this host's name, and a process has that id.
 fn here(facts: &ServerFacts) -> Option<u32> {
     let host = Host::live();
     let same = facts.host.is_some() && facts.host == host.name();
@@ -166,12 +166,12 @@ fn counters(facts: &ServerFacts) -> ImpactCounters {
     }
 }
 
-/// Time that the busiest disk was busy with requests since the host started.
+/// Time since the host started that the busiest disk was busy.
 fn busiest(disks: &[DeviceCounters]) -> u64 {
     disks.iter().map(|disk| disk.counters.busy_ms).max().unwrap_or(0).saturating_mul(1_000_000)
 }
 
-/// How far the measurement is, on standard error.
+/// The progress of the measurement, on standard error.
 struct ProgressLine(ProgressBar);
 
 impl ProgressLine {

@@ -35,7 +35,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     }
 }
 
-/// A connection string or `host:port`, where the argument is one and no file of that name exists.
+/// A connection string or `host:port`, if the argument is one and no such file exists.
 fn address(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let is_address = is_connection_string(text) || (is_host_and_port(text) && !path.exists());
@@ -69,7 +69,7 @@ fn live(args: &ReportArgs, target: Target) -> Result<u8> {
     })
 }
 
-/// Reads what is written, as long as `goes_on` says so.
+/// Reads what is written, as long as `goes_on` returns true.
 fn follow(
     tail: &mut Tail<'_>,
     goes_on: impl Fn() -> bool,

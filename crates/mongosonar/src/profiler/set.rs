@@ -1,4 +1,4 @@
-//! `mongosonar profiler set`: says what was, sets it, and with `--duration` puts it back.
+//! `mongosonar profiler set`: shows the settings, changes them, and with `--duration` restores them.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     if databases.is_empty() {
         bail!("{} has no databases except its own", server.info().label());
     }
-    // All is read, and nothing changed, before the first command that changes something.
+    // Everything is read before the first command that changes something.
     let mut was = Vec::with_capacity(databases.len());
     for database in &databases {
         let state = server.profiler(database)?;
@@ -44,11 +44,11 @@ pub fn run(args: &SetArgs) -> Result<u8> {
         }
     }
     let set = set(&server, &was, &wanted, &stop);
-    // What an error or a signal left half done is not held against what was wanted.
+    // Settings that an error or a signal left half done are not compared with the requested ones.
     let is_done = set.is_ok() && !stop.is_set();
-    let said = say_state(&server, &was, "now", |state| is_done.then(|| state.settings.with(&wanted)));
-    let Some(duration) = args.duration else { return set.and(said).map(|()| OK) };
-    if let (Ok(()), Err(error)) = (&set, said) {
+    let shown = say_state(&server, &was, "now", |state| is_done.then(|| state.settings.with(&wanted)));
+    let Some(duration) = args.duration else { return set.and(shown).map(|()| OK) };
+    if let (Ok(()), Err(error)) = (&set, shown) {
         // Not a reason to leave it set.
         eprintln!("cannot read the new state of the server: {error}");
     }
@@ -67,7 +67,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     let back: Vec<ProfilerState> =
         was.iter().filter(|state| done.contains(&state.database)).cloned().collect();
     if let Some(error) = failed {
-        // What was put back counts, also where its state cannot be read any more.
+        // What was restored counts, even if its state can no longer be read.
         say_state(&server, &back, "again", |state| Some(state.settings.clone())).ok();
         eprintln!("NOT restored; shell commands that do it:");
         for state in was.iter().filter(|state| !done.contains(&state.database)) {
@@ -79,7 +79,7 @@ pub fn run(args: &SetArgs) -> Result<u8> {
     set.map(|()| OK)
 }
 
-/// Prints the profiler of each database as the server has it at this moment, and what of it is not as `expected`.
+/// Prints the present profiler of each database, and its differences from `expected`.
 ///
 /// # Errors
 /// The server did not answer.
@@ -99,7 +99,7 @@ fn say_state(
     Ok(())
 }
 
-/// Which settings are not as they were set, in words.
+/// Which settings differ from the requested ones, in words.
 fn differences(wanted: &ProfilerSettings, is: &ProfilerSettings) -> Option<String> {
     fn of<T: PartialEq>(name: &str, wanted: &T, is: &T) -> Option<String> {
         (wanted != is).then(|| name.to_owned())
@@ -123,14 +123,14 @@ fn set(server: &Server, was: &[ProfilerState], wanted: &SettingsChange, stop: &S
         if stop.is_set() {
             return Ok(());
         }
-        // Another database before this one may have changed what is the whole server's.
+        // A change for a database before this one may have changed settings of the whole server.
         let now = server.profiler(&state.database)?;
         let steps = control::plan(&now, wanted);
         let resized = steps.iter().any(|step| matches!(step, SettingsStep::Create(_)));
         let taken = server.take(&state.database, &now.settings, &steps, |_| {});
         if let Err(error) = taken {
             if resized {
-                // Not left switched off half-way.
+                // It must not stay off half-way.
                 let off = ProfilerSettings { level: 0, ..now.settings.clone() };
                 server.take(&state.database, &off, &[SettingsStep::Set(now.settings.clone())], |_| {}).ok();
             }
@@ -176,7 +176,7 @@ fn what_level_2_writes(version: (u32, u32, u32), settings: &ProfilerSettings) ->
     format!("level 2: every operation is written to system.profile, {log}")
 }
 
-/// What it costs, before it costs it.
+/// Warns what level 2 costs.
 fn warn(server: &Server, was: &[ProfilerState], wanted: &SettingsChange, args: &SetArgs) {
     if wanted.level == Some(2) && was.iter().any(|state| state.settings.level != 2) {
         let settings = was.first().map(|state| state.settings.with(wanted)).unwrap_or_default();
@@ -213,7 +213,7 @@ fn warn(server: &Server, was: &[ProfilerState], wanted: &SettingsChange, args: &
     }
 }
 
-/// In one line.
+/// A state in one line.
 fn describe(settings: &ProfilerSettings, state: &ProfilerState) -> String {
     let mut text = format!("level {}", settings.level);
     if let Some(ms) = settings.slow_ms {
@@ -231,7 +231,7 @@ fn describe(settings: &ProfilerSettings, state: &ProfilerState) -> String {
     }
     match state.collection {
         None if settings.level == 0 => text.push_str(", no system.profile"),
-        // The server makes it when it writes to it first.
+        // The server creates it when it first writes to it.
         None => text.push_str(&format!(", no system.profile yet (made with {})", ByteSize(DEFAULT_BYTES))),
         Some(fill) => {
             text.push_str(", system.profile");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_did_not_take_is_named() {
+    fn settings_that_a_server_did_not_accept_are_named() {
         let wanted = ProfilerSettings { level: 2, slow_ms: Some(20), ..ProfilerSettings::default() };
         assert_eq!(differences(&wanted, &wanted), None);
         let is = ProfilerSettings {

@@ -22,7 +22,7 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
     for database in databases {
         rows.push(match server.profiler(&database) {
             Ok(state) => row(state),
-            // Of one database only; anything else is true of the server.
+            // Of one database only; anything else applies to the server.
             Err(error @ (ServerError::Unauthorized { .. } | ServerError::Command { .. })) => {
                 DatabaseProfile { database, error: Some(error.to_string()), ..DatabaseProfile::default() }
             }
@@ -38,7 +38,7 @@ pub fn run(args: &StatusArgs) -> Result<u8> {
     Ok(OK)
 }
 
-/// As it is shown.
+/// The profiler of a database, as it is shown.
 pub fn row(state: ProfilerState) -> DatabaseProfile {
     DatabaseProfile {
         database: state.database,

@@ -18,7 +18,7 @@ use crate::digest::IGNORED_RATE_LIMIT;
 use crate::exit::OK;
 use crate::stop::{self, StopBehavior};
 
-/// How long what is written may wait to be shown.
+/// How long a written document may wait to be shown.
 const FLUSH: Duration = Duration::from_millis(200);
 
 pub fn run(args: &TailArgs) -> Result<u8> {
@@ -97,7 +97,7 @@ pub fn run(args: &TailArgs) -> Result<u8> {
         eprintln!("{} documents read  {missed}{}", reading.documents, lost.join("  "));
     }
     match failed {
-        // Others may have been followed to the end; alone it is the failure of the whole.
+        // Others may have been followed to the end; if it is the only one, the whole command failed.
         Some(error) if !stop.is_set() => Err(error.into()),
         _ => Ok(OK),
     }
@@ -107,7 +107,7 @@ fn prefix(database: &str) -> String {
     if database.is_empty() { String::new() } else { format!("{}: ", escape(database)) }
 }
 
-/// What was missed, in one line.
+/// A line about missed documents.
 fn describe(gap: &Missed) -> String {
     let mut text = format!("{}: system.profile wrapped faster than it was read: ", escape(&gap.database));
     match (gap.documents, gap.about) {
@@ -120,12 +120,12 @@ fn describe(gap: &Missed) -> String {
     text
 }
 
-/// The message about an event; empty for an operation.
+/// The message about an event; empty for documents.
 pub fn message(event: &TailEvent) -> String {
     match event {
         TailEvent::Missed(gap) => describe(gap),
-        TailEvent::Lost { database, said } => {
-            format!("{}connection lost ({}); trying again", prefix(database), escape(said))
+        TailEvent::Lost { database, reason } => {
+            format!("{}connection lost ({}); trying again", prefix(database), escape(reason))
         }
         TailEvent::Back { database, address, moved: false } => {
             format!("{}following continues at {}", prefix(database), escape(address))

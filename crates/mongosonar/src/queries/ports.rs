@@ -202,7 +202,7 @@ mod tests {
             Self(root)
         }
 
-        /// A process of which only the command line can be read.
+        /// A process with a readable command line and nothing else.
         fn start(&self, pid: u32, arguments: &[&str]) {
             let directory = self.0.join(pid.to_string());
             fs::create_dir_all(&directory).unwrap();

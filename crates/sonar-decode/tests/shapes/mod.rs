@@ -28,12 +28,12 @@ pub struct Shapes {
     pub counts: BTreeMap<u64, u64>,
     pub ordered: BTreeMap<(u64, u64), u64>,
     pub texts: BTreeMap<u64, String>,
-    /// Commands of which the source does not say the statements.
+    /// Commands whose statements the source leaves out.
     pub unsaid: BTreeMap<String, u64>,
     /// Begin of the first operation and end of the last, in nanoseconds.
     pub first: u64,
     pub last: u64,
-    /// Of the wire, only operations on this database and port are wanted; empty for all.
+    /// On the wire, only operations on this database and port; empty for all.
     pub database: &'static str,
     pub port: u16,
 }
@@ -101,7 +101,7 @@ pub fn decode(name: &str, sink: &mut impl Sink) {
     decoder.finish(last, sink);
 }
 
-/// Wants nothing.
+/// Drops everything.
 pub struct Nobody;
 
 impl entry::EntrySink for Nobody {

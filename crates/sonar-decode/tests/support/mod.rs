@@ -25,7 +25,7 @@ pub fn unpacked(name: &str) -> Vec<u8> {
     out
 }
 
-/// The packets of a recording: little-endian pcap with microseconds, which is what these files are.
+/// The packets of a recording, which is a little-endian pcap file with microseconds.
 pub fn packets(recording: &str) -> Vec<Recorded> {
     let file = unpacked(&format!("{recording}/wire.pcap.gz"));
     assert_eq!(file[..4], [0xd4, 0xc3, 0xb2, 0xa1]);

@@ -108,7 +108,7 @@ pub struct Bench {
     pub now: u64,
 }
 
-/// What a test changes of a segment.
+/// The changes of a test to a segment.
 #[derive(Clone, Copy)]
 pub struct Send<'a> {
     pub client: u16,
@@ -119,7 +119,7 @@ pub struct Send<'a> {
     pub bytes: &'a [u8],
 }
 
-/// An ordinary segment.
+/// A segment with usual fields.
 pub const PLAIN: Send<'static> =
     Send { client: 50_000, server: 1, place: 1, flags: ACK, missing: 0, bytes: &[] };
 /// The client has the higher address.

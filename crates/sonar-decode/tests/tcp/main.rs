@@ -39,13 +39,13 @@ fn a_connection_joined_in_the_middle_begins_with_an_unknown_gap() {
     b.data(CLIENT, 1_001, b"request");
     assert_eq!(b.log.gaps(), [(SERVER, Lost::Unknown), (CLIENT, Lost::Unknown)]);
     assert_eq!((b.coverage.streams, b.coverage.streams_joined_late, b.coverage.gaps), (1, 1, 0));
-    // A stray acknowledgement of a stream that is not known opens nothing.
+    // A stray acknowledgement opens no stream.
     b.send(CLIENT, 5, 5, Send { client: 50_001, ..PLAIN });
     assert_eq!((b.coverage.streams, b.table.len()), (1, 1));
 }
 
 #[test]
-fn a_handshake_of_which_a_part_was_lost_is_still_one() {
+fn a_handshake_with_a_lost_part_is_still_one() {
     for lost in 0..3 {
         let mut b = Bench::new();
         if lost != 0 {
@@ -75,7 +75,7 @@ fn data_in_the_syn_are_data() {
 }
 
 #[test]
-fn what_was_sent_again_is_delivered_once() {
+fn retransmitted_bytes_are_delivered_once() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_001, b"abcdef");
@@ -90,7 +90,7 @@ fn what_was_sent_again_is_delivered_once() {
 }
 
 #[test]
-fn order_is_put_right_and_time_does_not_run_back() {
+fn order_is_restored_and_time_does_not_run_back() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_004, b"def");
@@ -124,7 +124,7 @@ fn a_gap_that_was_acknowledged_is_lost() {
     b.handshake();
     b.data(CLIENT, 1_101, b"xyz");
     b.flags(SERVER, 5_001, 1_104, ACK);
-    // The bytes may still be on their way to us.
+    // The bytes may still arrive.
     assert_eq!(b.log.gaps(), []);
     b.data(CLIENT, 1_104, b"u");
     assert_eq!(b.log.gaps(), []);
@@ -215,7 +215,7 @@ fn a_fin_that_came_too_early_waits_for_its_turn() {
 }
 
 #[test]
-fn a_fin_inside_of_what_was_delivered_ends_nothing() {
+fn a_fin_inside_of_delivered_bytes_ends_nothing() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_001, b"abcdef");
@@ -271,7 +271,7 @@ fn all_flows_together_hold_back_no_more_than_the_budget() {
 }
 
 #[test]
-fn what_a_snap_length_cut_is_an_exact_gap() {
+fn bytes_cut_by_a_snap_length_are_an_exact_gap() {
     let mut b = Bench::new();
     b.handshake();
     b.send(CLIENT, 1_001, 0, Send { bytes: b"abc", missing: 97, ..PLAIN });
@@ -296,7 +296,7 @@ fn sequence_numbers_wrap_around() {
 }
 
 #[test]
-fn one_stray_segment_is_left_out_and_three_that_fit_are_followed() {
+fn one_stray_segment_is_dropped_and_three_that_fit_are_followed() {
     let mut b = Bench::new();
     b.handshake();
     b.data(CLIENT, 1_001, b"abc");
@@ -381,7 +381,7 @@ fn a_flow_that_is_not_for_us_is_dropped_until_its_ends_connect_anew() {
 }
 
 #[test]
-fn each_direction_is_listened_to_at_one_place() {
+fn each_direction_is_read_at_one_place() {
     let mut b = Bench::new();
     b.data(CLIENT, 1_001, b"abc");
     b.send(CLIENT, 1_001, 0, Send { place: 2, bytes: b"abc", ..PLAIN });
@@ -450,7 +450,7 @@ fn the_twin_of_a_connection_joined_late_is_found_by_its_bytes() {
     b.send(SERVER, 77, 1_101, Send { bytes: &long, ..PLAIN });
     assert_eq!((b.coverage.streams, b.coverage.frames_twin_nat), (1, 2));
     assert_eq!((b.log.bytes(CLIENT).len(), b.log.bytes(SERVER).len()), (100, 100));
-    // The first sight ends; after a while the second one is all there is.
+    // The first sight ends; after a while only the second one is left.
     b.send(CLIENT, 1_101, 177, Send { flags: RST, ..PLAIN });
     for i in 0..6 {
         b.now += S;
@@ -493,7 +493,7 @@ fn idle_flows_are_forgotten() {
 }
 
 #[test]
-fn a_flood_of_syns_stays_within_the_caps_and_pushes_out_no_connection() {
+fn a_flood_of_syns_stays_within_the_caps_and_drops_no_connection() {
     let mut b = Bench::with(FlowLimits { flows: 1_000, ..FlowLimits::default() }, Twins::default());
     b.handshake();
     b.data(CLIENT, 1_001, b"abc");

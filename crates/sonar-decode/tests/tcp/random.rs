@@ -1,16 +1,16 @@
-//! Random streams against the bytes they were cut from.
+//! Random streams, compared with the bytes they were cut from.
 
 use proptest::prelude::*;
 use sonar_decode::tcp::{FlowLimits, Lost, Side, Twins};
 
 use super::bench::{ACK, Bench, CLIENT, Event, SERVER, SYN, Send};
 
-/// How a stream is cut and mangled on its way.
+/// How a stream is cut and mangled.
 #[derive(Clone, Debug)]
 struct Plan {
     /// Initial sequence numbers.
     isn: [u32; 2],
-    /// Per segment: side, length, and what becomes of it.
+    /// Per segment: side, length, and its fate.
     segments: Vec<(bool, usize, u8, usize)>,
     drops: bool,
 }
@@ -74,7 +74,7 @@ fn run(plan: &Plan) -> (Bench, [usize; 2], usize) {
     (b, sent, dropped)
 }
 
-/// Walks what was told of a side and compares it with what was sent; returns where it ended.
+/// Compares what was delivered of a side with what was sent; returns where it ended.
 fn replay(b: &Bench, side: Side) -> usize {
     let mut at = 0;
     for event in &b.log.events {

@@ -1,4 +1,4 @@
-//! The clients that make the load, and what they count.
+//! The clients that make the load, and their counts.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,16 +24,16 @@ const TABLE: &str = "sbtest1";
 /// No slice: operations that end now are not counted.
 pub(super) const IDLE: u32 = 0;
 
-/// Shared by the clients and their controller.
+/// The state that the clients and their controller share.
 struct LoadShared {
-    /// Which slice it is; [`IDLE`] for none.
+    /// The number of the slice; [`IDLE`] for none.
     slot: AtomicU32,
-    /// Its beginning, in nanoseconds from that of the measurement.
+    /// Its beginning, in nanoseconds since the beginning of the measurement.
     slot_start_ns: AtomicU64,
     begin: Instant,
     stop: CancellationToken,
     documents: u32,
-    /// The first error that was not expected.
+    /// The first unexpected error.
     failed: Mutex<Option<ServerError>>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn table(link: &Link, database: &str) -> Collection<Document> {
     link.client.database(database).collection_with_options(TABLE, options)
 }
 
-/// A document in sysbench's manner: 119 characters in ten groups of digits, 59 in five.
+/// A document like sysbench's: 119 characters in ten groups of digits, 59 in five.
 pub(super) fn document(id: u32, random: &mut SplitMix64, documents: u32) -> Document {
     doc! { "_id": id as i32, "k": random.below(u64::from(documents)) as i32, "c": digits(random, 10), "pad": digits(random, 5) }
 }
@@ -110,12 +110,12 @@ impl LoadClients {
         self.shared.slot.store(IDLE, Ordering::Release);
     }
 
-    /// When the slice began, in nanoseconds from the beginning of the measurement.
+    /// When the slice began, in nanoseconds since the beginning of the measurement.
     pub(super) fn slice_start_ns(&self) -> u64 {
         self.shared.slot_start_ns.load(Ordering::Relaxed)
     }
 
-    /// What all clients counted since the last call.
+    /// The counts of all clients since the last call.
     pub(super) fn take(&self) -> LoadCounts {
         let mut all = LoadCounts::default();
         for counted in &self.counted {
@@ -150,7 +150,7 @@ pub(super) fn since(begin: Instant) -> u64 {
     u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// One client: asks, waits for the answer, asks again.
+/// One client: sends a request, waits for the reply, sends the next.
 async fn client(
     table: Collection<Document>,
     shared: Arc<LoadShared>,
@@ -188,8 +188,8 @@ async fn client(
 /// Operations of one round of the mix: sysbench's `oltp_read_write` without its transaction.
 const OPERATIONS: u64 = 18;
 
-/// One operation of the mix: ten point reads, four ranges (plain, sum, ordered, distinct), an update of
-/// an indexed and of an unindexed field, a delete, and an insert of what was deleted.
+/// One operation of the mix: ten point reads, four ranges (plain, sum, ordered, distinct), updates of an indexed and
+/// of an unindexed field, a delete, and an insert of the deleted document.
 async fn ask(
     table: &Collection<Document>,
     step: usize,
@@ -219,7 +219,7 @@ async fn ask(
             table.delete_one(doc! { "_id": id }).await?;
         }
         _ => {
-            // Another client may have put it back meanwhile.
+            // Another client may have inserted it again meanwhile.
             if let Err(error) = table.insert_one(document(id.unsigned_abs(), random, documents)).await
                 && !is_duplicate(&error)
             {
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_are_those_of_sysbench() {
+    fn documents_are_like_those_of_sysbench() {
         let document = document(7, &mut SplitMix64(1), 100);
         assert_eq!(document.get_i32("_id").unwrap(), 7);
         assert!((0..100).contains(&document.get_i32("k").unwrap()));

@@ -1,29 +1,28 @@
-//! What a server and its host count during a slice.
+//! Counts of a server and its host during a slice.
 
 use bson::{Bson, Document, doc};
 use sonar_core::impact::ImpactCounters;
 
 use crate::server::{Link, Server, whole};
 
-/// Reads what only the machine knows: this program's processor time, and the server's where it runs
-/// here.
+/// Reads what only this machine knows: the processor time of this program, and of the server if it runs here.
 pub type MachineProbe<'a> = &'a mut dyn FnMut(&ServerFacts) -> ImpactCounters;
 
-/// What a server says about its process.
+/// What a server reports about its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerFacts {
     /// Process id on its host.
     pub pid: Option<u32>,
     /// Name of its host, without the port.
     pub host: Option<String>,
-    /// Where it writes its log.
+    /// Path of its log.
     pub log_path: Option<String>,
     /// Its data directory.
     pub data_path: Option<String>,
 }
 
 impl Server {
-    /// What this server says about its process; `None` for what it does not say.
+    /// What this server reports about its process; `None` for what it does not report.
     pub fn facts(&self) -> ServerFacts {
         self.runtime().block_on(facts(self.link()))
     }

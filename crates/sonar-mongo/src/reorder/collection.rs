@@ -1,4 +1,4 @@
-//! A collection that is rewritten: how it is read and written, what it consists of, and what its copies are called.
+//! A collection that is rewritten: how it is read and written, its options and indexes, and the names of its copies.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::server::Server;
 pub(super) const COPY: &str = "_mongosonar_copy";
 /// Suffix of the original, from when the copy takes its name until it is dropped.
 pub(super) const BEFORE: &str = "_mongosonar_before";
-/// Suffix of a collection that had the name when the original took it back, if it holds other documents.
+/// Suffix of a collection that had the name when the original took it back, if it has other documents.
 pub(super) const WRITTEN: &str = "_mongosonar_written";
 /// How long a majority may take to acknowledge.
 pub(super) const MAJORITY: Duration = Duration::from_secs(60);
-/// The role that grants all of it; a collection with a validator wants `dbAdmin` beside it.
+/// The role that grants all of it; a collection with a validator needs `dbAdmin` too.
 pub(super) const ROLE: &str = "readWrite";
 
 pub(super) type Raw = Collection<RawDocumentBuf>;
 
-/// What a collection was made with.
+/// Options and indexes of a collection.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CollectionSpec {
     pub(super) kind: String,
@@ -31,8 +31,9 @@ pub(super) struct CollectionSpec {
 }
 
 impl Server {
-    /// A collection for copying: reads come from the primary and include all its documents, whatever the connection
-    /// string says about reads. In a replica set a write waits for a majority, so that no member falls behind the oplog.
+    /// A collection for copying: reads come from the primary and include all documents, whatever the connection
+    /// string says about reads. In a replica set, writes wait for a majority, so that no member falls behind the
+    /// oplog.
     pub(super) fn raw(&self, database: &str, collection: &str) -> Raw {
         let majority = self.info().replica_set.is_some();
         let concern = if majority { WriteConcern::majority() } else { WriteConcern::nodes(1) };
@@ -48,7 +49,7 @@ impl Server {
         self.runtime().block_on(self.link().command_as(database, command, what, ROLE))
     }
 
-    /// Options and indexes; `None` where there is no such collection.
+    /// Options and indexes; `None` if there is no such collection.
     pub(super) fn made(&self, database: &str, collection: &str) -> Result<Option<CollectionSpec>> {
         let first = |reply: &Document| -> Vec<Document> {
             let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
@@ -68,7 +69,7 @@ impl Server {
             indexes = first(&self.ask(database, list, "list the indexes")?);
         }
         for index in &mut indexes {
-            // The namespace, which servers before 4.4 give.
+            // The namespace, which servers before 4.4 add.
             index.remove("ns");
         }
         indexes.sort_by(|a, b| a.get_str("name").ok().cmp(&b.get_str("name").ok()));
@@ -93,7 +94,7 @@ pub(super) fn is_named(entry: &Document, name: &str) -> bool {
     entry.get_str("name").is_ok_and(|found| found == name)
 }
 
-/// Whether it is what had the name of a collection for a while.
+/// Whether this is the name of a collection that had the original's name for a while.
 pub(super) fn is_written(name: &str, collection: &str) -> bool {
     name.strip_prefix(collection)
         .and_then(|rest| rest.strip_prefix(WRITTEN))
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_set_aside_is_known_by_its_name() {
+    fn a_collection_set_aside_is_known_by_its_name() {
         for (name, is) in [
             ("orders_mongosonar_written", true),
             ("orders_mongosonar_written2", true),

@@ -1,4 +1,4 @@
-//! The content of a collection, as it is copied and read.
+//! The content of a collection, while it is copied and read.
 
 use std::hash::Hasher;
 
@@ -14,7 +14,7 @@ use crate::error::{Result, ServerError};
 const BATCH: usize = 1_000;
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Number, size and content of documents, whatever their order: the sum of their hashes.
+/// Number, size and content of documents, in any order: the sum of their hashes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct ContentSum {
     pub(super) documents: u64,
@@ -40,14 +40,14 @@ impl ContentSum {
 pub(super) struct Copying<'a> {
     pub(super) from: &'a Raw,
     pub(super) to: &'a Raw,
-    /// Name and key of the index whose order the copy takes.
+    /// Name and key of the index that gives the copy its order.
     pub(super) order: (&'a str, Document),
     /// The collection has a validator.
     pub(super) validated: bool,
 }
 
 impl Copying<'_> {
-    /// Copies; returns what was read.
+    /// Copies; returns the content that was read.
     ///
     /// # Errors
     /// The server's; it was stopped, or the original was written to.
@@ -74,7 +74,7 @@ impl Copying<'_> {
                 return Ok(content);
             }
             let insert = self.to.insert_many(batch).ordered(true);
-            // Not everybody who may write may bypass validation.
+            // Not every user who may write may bypass validation.
             let insert = if self.validated { insert.bypass_document_validation(true) } else { insert };
             insert.await.map_err(failed)?;
             progress(content.documents);
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_is_that_of_the_documents_in_any_order() {
+    fn content_does_not_depend_on_the_order_of_documents() {
         let of = |documents: &[&[u8]]| {
             let mut content = ContentSum::default();
             documents.iter().for_each(|document| content.add(document));

@@ -1,10 +1,10 @@
 //! Rewrites a collection so that its order on the disk is that of an index.
 //!
-//! It writes a copy in order, with the same options and indexes, and reads it completely. Then it renames the original,
-//! and the copy takes its name. The original is dropped only when it is certain that nobody wrote to it before it was
-//! renamed: by a change stream that was opened before the first document was read, or, on a server without change
-//! streams, by reading the original again. Until then the original counts: if anything fails before,
-//! [`Server::reorder_clean`] gives it its name back.
+//! It writes a copy in order, with the same options and indexes, and reads it completely. Then it renames the
+//! original, and the copy takes its name. It drops the original only when it is certain that nobody wrote to it
+//! before it was renamed: by a change stream that was opened before the first document was read, or, on a server
+//! without change streams, by reading the original again. Until then the original is the valid one: if anything fails
+//! before, [`Server::reorder_clean`] gives it its name back.
 
 mod collection;
 mod content;
@@ -23,7 +23,7 @@ use content::{ContentSum, Copying, read_all};
 pub use plan::{DeviceBytes, ReorderPlan, Sample};
 use watch::{ChangeWatch, StopCheck, until_aside, written};
 
-/// How often to give the original its name back if somebody creates a collection of that name meanwhile.
+/// How often to try to give the original its name back if somebody creates a collection of that name meanwhile.
 const ATTEMPTS: usize = 5;
 /// NamespaceExists.
 const EXISTS: i32 = 48;
@@ -32,7 +32,7 @@ const EXISTS: i32 = 48;
 pub enum ReorderStage {
     /// Documents are copied in order.
     Copying,
-    /// Indexes are made.
+    /// Indexes are created.
     Indexes,
     /// The copy is read.
     Verifying,
@@ -44,7 +44,8 @@ pub enum ReorderStage {
     Deciding,
     /// The original is dropped.
     Dropping,
-    /// A collection that had the name when the original took it back is read, to see whether it holds anything else.
+    /// A collection that had the name when the original took it back is read, to see whether it has any other
+    /// content.
     Fixing,
 }
 
@@ -74,7 +75,7 @@ pub struct Cleaned {
 }
 
 impl Server {
-    /// Opens the change stream of a collection; or why there is none.
+    /// Opens the change stream of a collection; or returns why there is none.
     fn watch(
         &self,
         database: &str,
@@ -85,8 +86,8 @@ impl Server {
         self.runtime().block_on(ChangeWatch::open(&database, collection, aside))
     }
 
-    /// Removes what an interrupted run has left, and gives the original its name back if it lost it. A collection that
-    /// has the name then is renamed, and dropped if it holds the same documents as the original (both are read for
+    /// Removes what an interrupted run has left, and gives the original its name back if it lost it. A collection
+    /// that has the name then is renamed, and dropped if it has the same documents as the original (both are read for
     /// that); else it is kept.
     ///
     /// # Errors
@@ -183,12 +184,12 @@ impl Server {
         Ok(hello.get("electionId").cloned())
     }
 
-    /// Rewrites the collection. `progress` gets each stage with the number of documents done and in all. If writes
-    /// meanwhile cannot be followed, `writers_stopped` has to say that there are none.
+    /// Rewrites the collection. `progress` gets each stage with the number of documents done and in all.
+    /// `writers_stopped` must confirm that there are no writers if writes during the run cannot be followed.
     ///
     /// # Errors
-    /// Anything unexpected, also a write meanwhile; then the copy is dropped, and the original has its name. If even
-    /// that failed, the error says what is left.
+    /// Anything unexpected, including a write during the run; then the copy is dropped, and the original has its
+    /// name. If even that failed, the error states what is left.
     pub fn reorder(
         &self,
         plan: &ReorderPlan,
@@ -254,10 +255,11 @@ impl Server {
     }
 
     /// Creates the copy; in a replica set it waits for a majority. Then all earlier writes are on this server, in the
-    /// order of the oplog: the copy reads every write that began before the change stream was opened and is not in it.
+    /// order of the oplog: the copy reads every write that began before the change stream was opened and is not in
+    /// it.
     fn make_copy(&self, plan: &ReorderPlan, majority: bool) -> Result<()> {
         let mut create = doc! { "create": plan.named(COPY) };
-        // The server gives its own; an `_id` index comes by itself.
+        // The server adds its own; an `_id` index is created automatically.
         create.extend(
             plan.options
                 .iter()
@@ -321,7 +323,7 @@ impl Server {
             .filter(|index| !is_named(index, "_id_"))
             .map(|index| {
                 let mut spec = index.clone();
-                // The version that indexes have by themselves; not every server takes it as an option.
+                // The default version of indexes; not every server accepts it as an option.
                 if matches!(spec.get("v"), Some(Bson::Int32(2))) {
                     spec.remove("v");
                 }
@@ -374,7 +376,7 @@ impl Server {
                 return Err(written("its content has changed"));
             }
         }
-        // Neither of those shows an index or a validator that was made meanwhile.
+        // Neither of those shows an index or a validator that was created meanwhile.
         let same = self
             .made(database, &before_name)?
             .is_some_and(|made| made.options == plan.options && made.indexes == plan.indexes);

@@ -11,24 +11,24 @@ use crate::error::{Result, ServerError};
 use crate::files;
 use crate::server::{Server, whole};
 
-/// Documents that are read in each order to compare them, and of those the documents that are timed together.
+/// Documents to read in each order for the comparison, and how many of them are timed together.
 const SAMPLE: i64 = 2_000;
 const CHUNK: u32 = 200;
 
-/// Time that a sample of the documents took to read.
+/// The time to read a sample of the documents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Documents.
     pub documents: u64,
     /// All of them together.
     pub time: Duration,
-    /// Seconds for a document in the quickest and in the slowest part of it.
+    /// Seconds per document in the fastest and in the slowest part of it.
     pub pace: (f64, f64),
-    /// Bytes that the server read from its devices meanwhile, also for others; `None` where that is not known.
+    /// Bytes that the server read from its devices meanwhile, for any reason; `None` if unknown.
     pub device_bytes: Option<u64>,
 }
 
-/// Bytes that the server has read from its devices so far; `None` where that is not known.
+/// Bytes that the server has read from its devices so far; `None` if unknown.
 pub type DeviceBytes<'a> = &'a dyn Fn() -> Option<u64>;
 
 /// What rewriting would do.
@@ -41,21 +41,21 @@ pub struct ReorderPlan {
     pub(super) order: String,
     /// Documents.
     pub documents: u64,
-    /// Bytes that they have, as BSON.
+    /// Their size as BSON, in bytes.
     pub bytes: u64,
     /// Bytes on the disk.
     pub storage_bytes: u64,
     /// Bytes of all its indexes on the disk.
     pub index_bytes: u64,
-    /// Bytes that are free where the server keeps its files; `None` where it does not say.
+    /// Bytes that are free on the server's file system; `None` if it does not report them.
     pub free_bytes: Option<u64>,
     /// Documents read in the order of the index, and in the collection's own.
     pub sample: (Sample, Sample),
-    /// Why writes in between cannot be followed, in words; `None` where they are, by a change stream.
+    /// Why writes during the run cannot be followed, in words; `None` if they can, by a change stream.
     pub unwatched: Option<String>,
-    /// Documents expire by an index, which is a write too.
+    /// An index expires documents, which is a write too.
     pub expires: bool,
-    /// Path of its file under the dbpath without `.wt`, where the server says.
+    /// Path of its file under the dbpath without `.wt`, if the server reports it.
     pub ident: Option<String>,
     /// Leftover of an interrupted run.
     pub leftover: Option<String>,
@@ -83,7 +83,7 @@ impl ReorderPlan {
     }
 
     /// Time for all reading, at the fastest and at the slowest pace of the sample. Writing is not included: a sample
-    /// that changes nothing cannot show it.
+    /// that changes nothing cannot measure it.
     pub fn reading(&self) -> (Duration, Duration) {
         let (index, own) = (self.sample.0.pace, self.sample.1.pace);
         let all = |index: f64, own: f64| {
@@ -93,7 +93,7 @@ impl ReorderPlan {
         (all(index.0, own.0), all(index.1, own.1))
     }
 
-    /// The key of the index whose order it takes, as `{customer: 1}`.
+    /// The key of the index that gives the order, as `{customer: 1}`.
     pub fn key(&self) -> String {
         let index = self.indexes.iter().find(|index| is_named(index, &self.order));
         index.and_then(|index| index.get_document("key").ok()).map(files::key).unwrap_or_default()
@@ -109,11 +109,11 @@ impl ReorderPlan {
 }
 
 impl Server {
-    /// Plans rewriting a collection in the order of the index `order`. Changes nothing. `device_bytes` is called before
+    /// Plans rewriting a collection in the order of the index `order`. Changes nothing. Calls `device_bytes` before
     /// and after each sample of documents.
     ///
     /// # Errors
-    /// It is not there, is in a sharded cluster, is no plain collection, or has no such index; or the server is
+    /// It does not exist, is in a sharded cluster, is not a plain collection, or has no such index; or the server is
     /// a secondary.
     pub fn reorder_plan(
         &self,
@@ -166,7 +166,7 @@ impl Server {
         }
         let raw = self.raw(database, collection);
         let sample = self.runtime().block_on(async {
-            // Each reads what the other did not bring in, as far as orders differ.
+            // Each reads what the other did not bring in, as far as the orders differ.
             let own = walk(&raw, Hint::Keys(doc! { "$natural": 1 }), device_bytes).await?;
             let index = walk(&raw, Hint::Name(order.to_owned()), device_bytes).await?;
             Ok((index, own))
@@ -200,7 +200,8 @@ impl Server {
         })
     }
 
-    /// Refuses what is in a sharded cluster, behind a mongos or on a member of a shard, and says what to do there.
+    /// Refuses a collection in a sharded cluster, behind a mongos or on a member of a shard, and suggests what to do
+    /// there.
     fn refuse_cluster(&self, namespace: &str, stats: &Document) -> Result<()> {
         let behind = self.info().mongos;
         let sharded = stats.get_bool("sharded").unwrap_or(false);
@@ -222,8 +223,8 @@ impl Server {
         )))
     }
 
-    /// Whether this mongod belongs to a sharded cluster. A user who may not ask learns it from what members of
-    /// shards add to each reply.
+    /// Whether this mongod belongs to a sharded cluster. If the user may not ask, the fields that members of shards
+    /// add to each reply show it.
     fn in_cluster(&self) -> Result<bool> {
         let state = self.ask("admin", doc! { "shardingState": 1 }, "ask for its cluster");
         if state.is_ok_and(|state| state.get_bool("enabled").unwrap_or(false)) {
@@ -265,7 +266,7 @@ async fn walk(raw: &Raw, hint: Hint, device_bytes: DeviceBytes<'_>) -> mongodb::
             sample.documents += 1;
             chunk += 1;
         }
-        // A part that is much shorter than the others says little.
+        // A part that is much shorter than the others means little.
         if chunk == CHUNK || (!more && chunk > 0 && pace.is_none()) {
             let each = since.elapsed().as_secs_f64() / f64::from(chunk);
             let (low, high) = pace.unwrap_or((each, each));

@@ -1,4 +1,4 @@
-//! Whether the original was written to until it stepped aside, from its change stream.
+//! Whether the original was written to before it was renamed, from its change stream.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,12 @@ use crate::stop::StopFlag;
 const LOOK: Duration = Duration::from_secs(1);
 const AWAIT: Duration = Duration::from_millis(20);
 
-/// What the change stream of the original says.
+/// What the change stream of the original shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum SeenWrites {
     /// Nothing until now.
     Nothing,
-    /// It stepped aside, and nothing was written until then.
+    /// It was renamed, and nothing was written before.
     Aside,
     /// It was written to; how.
     Write(String),
@@ -33,13 +33,13 @@ pub(super) struct ChangeWatch {
 }
 
 impl ChangeWatch {
-    /// Opens it; or why there is none.
+    /// Opens it; or returns why there is none.
     pub(super) async fn open(
         database: &mongodb::Database,
         collection: &str,
         aside: String,
     ) -> Result<std::result::Result<Self, String>> {
-        // The only read concern that servers take for a change stream, whatever the connection string says.
+        // The only read concern that servers accept for a change stream, whatever the connection string says.
         let options = CollectionOptions::builder()
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .read_concern(ReadConcern::majority())
@@ -60,7 +60,7 @@ impl ChangeWatch {
         }
     }
 
-    /// What has come since the last look, or comes within [`AWAIT`].
+    /// The events since the last look, or within [`AWAIT`].
     async fn look(&mut self) -> Result<SeenWrites> {
         let unknown = |why: &dyn std::fmt::Display| {
             ServerError::Refused(format!(
@@ -76,7 +76,7 @@ impl ChangeWatch {
     }
 }
 
-/// What an event of the change stream means, where the original steps aside as `aside`.
+/// The meaning of an event of the change stream, if the original is renamed to `aside`.
 fn seen(event: &Document, aside: &str) -> SeenWrites {
     let operation = event.get_str("operationType").unwrap_or("an event without a type");
     let to = event.get_document("to").and_then(|to| to.get_str("coll"));
@@ -93,7 +93,7 @@ pub(super) fn written(how: &str) -> ServerError {
     ))
 }
 
-/// Looks now and then whether to go on.
+/// Checks now and then whether to go on.
 pub(super) struct StopCheck<'a> {
     pub(super) stop: &'a StopFlag,
     pub(super) watch: Option<ChangeWatch>,
@@ -151,9 +151,9 @@ pub(super) async fn until_aside(watch: &mut ChangeWatch, stop: &StopFlag) -> Res
 mod tests {
     use super::*;
 
-    /// Events as the manual has them ("Change Events").
+    /// Events as in the manual ("Change Events").
     #[test]
-    fn only_its_own_rename_is_no_write() {
+    fn only_the_expected_rename_is_no_write() {
         let aside = "orders_mongosonar_before";
         let ns = doc! { "db": "shop", "coll": "orders" };
         let event =

@@ -13,7 +13,7 @@ use crate::error::ServerError;
 use crate::server::Link;
 use crate::stop::StopFlag;
 
-/// What happens.
+/// What happened.
 #[derive(Debug)]
 pub enum TailEvent {
     /// New documents, in the order in which they were written.
@@ -25,23 +25,23 @@ pub enum TailEvent {
     },
     /// The collection wrapped faster than it was read.
     Missed(Missed),
-    /// The connection was lost; it tries again until it is back.
+    /// The connection was lost; it is tried again until it is back.
     Lost {
         /// The database that was followed.
         database: Arc<str>,
         /// What happened.
-        said: String,
+        reason: String,
     },
-    /// Following goes on after a loss.
+    /// Following continues after a loss.
     Back {
         /// The database that is followed.
         database: Arc<str>,
-        /// The server it is followed on now.
+        /// The server on which it is followed now.
         address: String,
         /// It is another server than before: a fail-over.
         moved: bool,
     },
-    /// The profiling level has changed: a server that restarts takes the level of its configuration.
+    /// The profiling level has changed: after a restart a server takes the level of its configuration.
     Level {
         /// The database.
         database: Arc<str>,
@@ -50,23 +50,23 @@ pub enum TailEvent {
         /// Its level now.
         now: i32,
     },
-    /// There is no `system.profile` (any more), or its profiler is off; it waits for one.
+    /// There is no `system.profile`, or its profiler is off; the follower waits for one.
     Nothing {
         /// The database.
         database: Arc<str>,
         /// Its level.
         level: Option<i32>,
     },
-    /// The collection was recreated: what was last written to the old one is unknown.
+    /// The collection was recreated: the last documents of the old one are unknown.
     Replaced {
         /// The database.
         database: Arc<str>,
     },
     /// A database can no longer be followed.
     Failed {
-        /// The database; empty: all of them.
+        /// The database; empty for all of them.
         database: Arc<str>,
-        /// Why.
+        /// The reason.
         error: ServerError,
     },
 }
@@ -96,7 +96,7 @@ pub(super) fn collection(link: &Link, database: &str) -> mongodb::Collection<Raw
     link.client.database(database).collection_with_options(COLLECTION, options)
 }
 
-/// At level 2 this program's own reads are profiled too: without this every answer would cause the next one.
+/// At level 2 this program's own reads are profiled too: without this, every answer would cause the next one.
 pub(super) fn not_self(database: &str) -> Document {
     doc! { "ns": { "$ne": format!("{database}.{COLLECTION}") } }
 }
@@ -113,7 +113,7 @@ pub(super) struct TailFeed {
 }
 
 impl TailFeed {
-    /// Whether somebody still wants events.
+    /// Whether anybody still wants events.
     pub(super) fn is_wanted(&self) -> bool {
         !self.stop.is_set() && !self.sender.is_closed()
     }

@@ -13,12 +13,12 @@ use super::position::{Position, place_of};
 use crate::control::{COLLECTION, ROLE};
 use crate::error::{Result, ServerError};
 
-/// How long the server waits for new documents before it answers with none.
+/// How long the server waits for new documents before it sends an empty answer.
 const AWAIT: Duration = Duration::from_secs(1);
 /// An answer that takes this long will not come.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Documents are written almost in the order in which operations end: a new one may be this much older than the
-/// newest.
+/// Documents are written almost in the order in which operations end: a new one may be older than the newest by this
+/// much.
 const DISORDER_MS: i64 = 10_000;
 
 /// Follows one database.
@@ -26,7 +26,7 @@ pub(super) struct Follower {
     feed: TailFeed,
     database: Arc<str>,
     level: Option<i32>,
-    said_nothing: bool,
+    reported_nothing: bool,
     /// The connection was lost, which was reported.
     lost: bool,
     /// Another server is read, which was not reported yet.
@@ -35,11 +35,11 @@ pub(super) struct Follower {
     quiet: bool,
 }
 
-/// Why a cursor was left.
+/// Why a cursor ended.
 enum CursorEnd {
-    /// It is dead, or was overrun: open another.
+    /// It is dead, or was overrun: open another one.
     Dead,
-    /// Stopped, or nobody receives events any more.
+    /// The program stops, or nobody receives events any more.
     Over,
     /// The server's error.
     ServerError(ServerError),
@@ -51,7 +51,7 @@ impl Follower {
             feed: feed.clone(),
             database: Arc::from(database),
             level: None,
-            said_nothing: false,
+            reported_nothing: false,
             lost: false,
             moved: false,
             quiet: false,
@@ -75,7 +75,7 @@ impl Follower {
                 Err(error) | Ok(CursorEnd::ServerError(error)) if error.is_passing() => {
                     if !std::mem::replace(&mut self.lost, true) {
                         let event =
-                            TailEvent::Lost { database: self.database.clone(), said: error.to_string() };
+                            TailEvent::Lost { database: self.database.clone(), reason: error.to_string() };
                         if !self.feed.send(event).await {
                             return;
                         }
@@ -102,7 +102,7 @@ impl Follower {
             if !self.report_back().await {
                 return Ok(CursorEnd::Over);
             }
-            if !std::mem::replace(&mut self.said_nothing, true) && !self.quiet {
+            if !std::mem::replace(&mut self.reported_nothing, true) && !self.quiet {
                 let event = TailEvent::Nothing { database: self.database.clone(), level: self.level };
                 if !self.feed.send(event).await {
                     return Ok(CursorEnd::Over);
@@ -150,7 +150,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Reports that reading goes on after a loss, or on another server. `false` when nobody receives events.
+    /// Reports that reading continues after a loss, or on another server. Returns false if nobody receives events.
     async fn report_back(&mut self) -> bool {
         let (lost, moved) = (self.lost, self.moved);
         (self.lost, self.moved) = (false, false);
@@ -171,8 +171,8 @@ impl Follower {
         let level = match self.feed.link.command(&self.database, doc! { "profile": -1 }, &what).await {
             Ok(reply) => crate::server::number(&reply, "was").map(|level| level as i32),
             Err(error) if error.is_passing() => return Err(error),
-            // Reading the collection needs only the role `read`, and a server without a profiler may hold what another
-            // server wrote.
+            // Reading the collection needs only the role `read`, and a server without a profiler may have what
+            // another server wrote.
             Err(_) => None,
         };
         if let (Some(was), Some(now)) = (self.level, level)
@@ -184,7 +184,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The UUID of `system.profile`; `None` where there is none, `Some(None)` where it has none.
+    /// The UUID of `system.profile`; `None` if there is no collection, `Some(None)` if it has no UUID.
     async fn uuid(&self) -> Result<Option<Option<Bson>>> {
         let what = format!("look at {}.{COLLECTION}", self.database);
         let list = doc! { "listCollections": 1, "filter": { "name": COLLECTION } };
@@ -217,12 +217,12 @@ impl Follower {
         let Some(first) = found.first() else { return Ok(()) };
         let (record, ts) = place_of(first);
         position.newest = ts;
-        // It is shown itself, unless none is wanted.
+        // It is shown too, unless no documents are wanted.
         position.record = record.unwrap_or(0).saturating_sub(i64::from(last > 0));
         Ok(())
     }
 
-    /// Reads behind `position` until the cursor ends.
+    /// Reads after `position` until the cursor ends.
     async fn read(&mut self, position: &mut Position, mut resumed: bool) -> Result<CursorEnd> {
         let collection = collection(&self.feed.link, &self.database);
         let mut filter = not_self(&self.database);
@@ -247,10 +247,10 @@ impl Follower {
             };
             let reply = match next {
                 Err(_) => {
-                    let said = format!("no answer for {} s", SILENCE.as_secs());
+                    let reason = format!("no answer for {} s", SILENCE.as_secs());
                     return Ok(CursorEnd::ServerError(ServerError::Lost {
                         what: format!("follow {}", self.database),
-                        said,
+                        reason,
                     }));
                 }
                 Ok(None) => return Ok(CursorEnd::Dead),
@@ -274,7 +274,7 @@ impl Follower {
                 position.advance(record, ts);
             }
             let Some((record, ts)) = first else { continue };
-            // A gap: checked always after a cursor was lost, and now and then otherwise, for servers that let a cursor
+            // A gap: always checked after a cursor was lost, and otherwise now and then, for servers whose cursors
             // jump silently.
             let jumped = before.record > 0 && record > before.record.saturating_add(1);
             let due = resumed || checked.elapsed() > Duration::from_secs(1);
@@ -306,7 +306,7 @@ impl Follower {
             .await
             .map_err(|error| self.wrong(&error))?;
         let oldest = found.first().and_then(|document| place_of(document).0);
-        // What is the oldest now may have been overwritten after the batch was read.
+        // The oldest now may have been overwritten after the batch was read.
         Ok(oldest.is_some_and(|oldest| oldest > before.saturating_add(1) && oldest >= record))
     }
 

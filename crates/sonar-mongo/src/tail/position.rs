@@ -17,8 +17,8 @@ pub struct Missed {
     pub from: Option<Timestamp>,
     /// End of the first operation after the gap.
     pub to: Option<Timestamp>,
-    /// How many, by record ids; `None` where those are not consecutive. Includes this program's own reads of
-    /// `system.profile`, a few a second at most.
+    /// How many, by record ids; `None` if those are not consecutive. Includes this program's own reads of
+    /// `system.profile`, at most a few per second.
     pub documents: Option<u64>,
     /// How many, estimated from the rate before the gap.
     pub about: Option<u64>,
@@ -68,7 +68,7 @@ impl Position {
         self.seen > 1 && ids <= self.seen.saturating_mul(4).saturating_add(100)
     }
 
-    /// How many documents come in `ms` milliseconds at the rate so far.
+    /// How many documents come in `ms` milliseconds, at the rate so far.
     fn about(&self, ms: i64) -> Option<u64> {
         let span = self.newest?.saturating_sub(self.first?);
         (span > 0 && ms >= 0).then(|| (self.seen as f64 / span as f64 * ms as f64).round() as u64)
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn running_numbers_say_exactly_how_many_were_missed() {
+    fn consecutive_record_ids_give_the_exact_number_of_missed_documents() {
         let position = read(1..=100);
         let missed = position.missed(&Arc::from("shop"), 151, Some(2_510));
         assert_eq!(missed.documents, Some(50));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn record_ids_that_do_not_count_give_an_estimate_only() {
+    fn other_record_ids_give_an_estimate_only() {
         let position = read((1..=100).map(|n| n * 4_294_967_296));
         let missed = position.missed(&Arc::from("shop"), i64::MAX, None);
         assert_eq!((missed.documents, missed.about), (None, None));

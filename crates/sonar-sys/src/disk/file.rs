@@ -1,4 +1,4 @@
-//! The file that is tested: its own name, really allocated, filled, and gone at the end.
+//! The file that is tested: has a name of its own, is fully allocated and filled, and is removed at the end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -28,15 +28,15 @@ pub struct TestFileSettings {
     pub dir: PathBuf,
     /// Bytes; rounded up to 4 KiB.
     pub bytes: u64,
-    /// Bytes of a record, to see whether the device can read such ones directly.
+    /// Bytes of a record, to check that the device can read such records directly.
     pub record_bytes: u64,
-    /// Whether requests go past the page cache.
+    /// Whether requests bypass the page cache.
     pub direct: bool,
     /// Seed of the contents.
     pub seed: u64,
 }
 
-/// A file of our own, removed when this is dropped.
+/// A test file, removed when this is dropped.
 #[derive(Debug)]
 pub struct TestFile {
     path: PathBuf,
@@ -54,7 +54,7 @@ pub struct Leftover {
     pub bytes: u64,
 }
 
-/// Test files in `dir` whose process has ended. They are reported, never changed.
+/// Test files in `dir` whose process has ended. They are only reported.
 pub fn leftovers(dir: &Path, host: &Host) -> Vec<Leftover> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut found: Vec<Leftover> = entries
@@ -88,13 +88,13 @@ impl TestFile {
         let dir = &settings.dir;
         let cannot = |source| DiskError::Create { path: dir.clone(), source };
         let state = file_system_state(dir).map_err(cannot)?;
-        // Other users of the device need some space too.
+        // Leave some space for other users of the device.
         let needed = bytes.saturating_add(bytes / 64).saturating_add(16 << 20);
         if state.free_bytes < needed {
             return Err(DiskError::Space { path: dir.clone(), needed, free: state.free_bytes });
         }
         if settings.direct && IN_MEMORY.contains(&state.magic) {
-            // Since Linux 6.6 it takes the flag, and copies all the same.
+            // Since Linux 6.6 it takes the flag, but still copies.
             return Err(DiskError::NoDirectIo { path: dir.clone() });
         }
         let made = Self::make(dir, bytes).map_err(cannot)?;
@@ -148,7 +148,7 @@ impl TestFile {
         let failed = |offset, source| DiskError::Fill { path: self.path.clone(), offset, source };
         match allocate(&self.file, self.bytes) {
             Ok(()) => {}
-            // Some file systems cannot; the writes below allocate as well.
+            // Some file systems cannot; then the writes below allocate.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
                 self.file.set_len(self.bytes).map_err(|source| failed(0, source))?;
             }
@@ -173,7 +173,7 @@ impl TestFile {
         Ok(())
     }
 
-    /// Reads one record: a device whose blocks are larger than it refuses here, and not in mid-run.
+    /// Reads one record: a device with larger blocks refuses here, not in the middle of the run.
     fn try_record(&self, record: u64) -> Result<(), DiskError> {
         let each = usize::try_from(record).unwrap_or(usize::MAX);
         let buffer = Buffers::new(1, each)
@@ -188,7 +188,7 @@ impl TestFile {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -198,33 +198,33 @@ impl TestFile {
         self.bytes
     }
 
-    /// Number of the device that it lies on: major, minor.
+    /// Major and minor number of its device.
     pub fn device(&self) -> (u32, u32) {
         let device = self.identity.0;
         (libc::major(device), libc::minor(device))
     }
 
-    /// Bytes that the file system has given it.
+    /// Bytes that the file system has allocated for it.
     pub fn allocated_bytes(&self) -> Option<u64> {
         Some(self.file.metadata().ok()?.blocks().saturating_mul(512))
     }
 
-    /// Removes it, and waits until its folder is on the device without it.
+    /// Removes it, and waits until the device has its folder without it.
     ///
     /// # Errors
-    /// Where it could not be removed, or the device did not take it: then the file may be there again when
-    /// the device is back.
+    /// It could not be removed, or the device did not store that: then the file may be there again when the device is
+    /// back.
     pub fn remove(self) -> io::Result<()> {
         self.unlink()?;
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         match File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
-            // Not every file system lets a folder be synced.
+            // Not every file system can sync a folder.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             done => done,
         }
     }
 
-    /// Only if it is still ours: somebody may have put something else in its place.
+    /// Only if it is still the test file: somebody may have replaced it.
     fn unlink(&self) -> io::Result<()> {
         match fs::symlink_metadata(&self.path) {
             Ok(metadata) if (metadata.dev(), metadata.ino()) == self.identity => fs::remove_file(&self.path),
@@ -271,7 +271,7 @@ mod tests {
         assert!(file.allocated_bytes().unwrap() >= 5 << 20);
         let contents = fs::read(file.path()).unwrap();
         assert_eq!(contents.len(), 5 << 20);
-        // Every byte value about as often as the others: nothing to compress.
+        // Every byte value is about as frequent as the others: the file does not compress.
         let mut counts = [0u32; 256];
         contents.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
         assert!(counts.iter().all(|n| (19_500..21_500).contains(n)), "{counts:?}");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_its_place_is_left_alone() {
+    fn a_file_put_in_its_place_is_left_alone() {
         let dir = folder("replaced");
         let file = TestFile::create(&settings(&dir), &AtomicBool::new(false), &mut |_| ()).unwrap();
         let path = file.path().to_path_buf();

@@ -1,5 +1,5 @@
-//! The file mapped into memory: each request touches one byte of every page of its record, as mongoperf's
-//! `mmf: true` did. The page cache is in between, and serves what it holds.
+//! The file mapped into memory: each request touches one byte of every page of its record, as mongoperf's `mmf: true`
+//! did. The page cache is in between, and serves what it contains.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,15 +18,15 @@ use crate::sys_disk::{Mapped, monotonic_ns};
 pub struct Mmap {
     file: Arc<TestFile>,
     map: Mapped,
-    /// Changes made by [`EngineStep::writes`] get another value each step.
+    /// [`EngineStep::writes`] writes another value in each step.
     rounds: u8,
 }
 
 impl Mmap {
-    /// On this file, which is mapped until this is dropped. One at a time in a process.
+    /// An engine on this file, which is mapped until it is dropped. One at a time in a process.
     ///
     /// # Errors
-    /// Where it cannot be mapped.
+    /// It cannot be mapped.
     pub fn new(file: Arc<TestFile>) -> Result<Self, DiskError> {
         let map = Mapped::new(file.io(), file.bytes())
             .map_err(|source| DiskError::Resource { what: "a mapping of the file".into(), source })?;
@@ -84,7 +84,7 @@ impl DiskEngine for Mmap {
     }
 }
 
-/// `msync` again and again until the step is over, and once more then.
+/// Repeats `msync` until the step is over, and then once more.
 fn sync(map: &Mapped, delay: Duration, live: &Live, over: &AtomicBool) -> Result<super::Requests, DiskError> {
     let mut flushes = requests();
     loop {
@@ -112,7 +112,7 @@ struct MappedWorker<'a> {
     step: &'a EngineStep,
     live: &'a Live,
     number: u32,
-    /// What it writes.
+    /// The value to write.
     value: u8,
 }
 

@@ -1,9 +1,8 @@
-//! The disk test: a file of its own, and engines that read and write it with a fixed number of requests in
-//! flight.
+//! The disk test: a file of its own, and engines that read and write it with a fixed number of requests in flight.
 //!
-//! An [`DiskEngine`] runs one step at a time and returns what it did. It knows nothing of ramps, output or the meaning of
-//! the figures. Inside the loop it allocates nothing, takes no lock, and makes no system call but those of the requests
-//! and of pauses.
+//! A [`DiskEngine`] runs one step at a time and returns what it did. It knows nothing of ramps, output or the meaning
+//! of the figures. Its loop allocates nothing, takes no lock, and makes no system calls except those of the requests
+//! and pauses.
 
 mod file;
 mod mapped;
@@ -24,11 +23,11 @@ pub use mapped::Mmap;
 pub use threads::Threads;
 pub use uring::{Uring, UringRefused};
 
-/// Most requests that may be in flight: io_uring's own bound for a ring.
+/// The most requests in flight: io_uring's own limit for a ring.
 pub const MOST_IN_FLIGHT: u32 = 32_768;
 
-/// Memory for the buffers of reads, and as much again for writes. When the records of all requests in
-/// flight need more, requests share buffers.
+/// Memory for the buffers of reads, and as much for writes. If the records of all requests in flight need more,
+/// requests share buffers.
 pub const BUFFER_BYTES: usize = 64 << 20;
 
 /// Why a test failed.
@@ -57,7 +56,7 @@ pub enum DiskError {
     Fill {
         /// The file.
         path: PathBuf,
-        /// How far it came.
+        /// How far it was filled.
         offset: u64,
         /// Why.
         source: io::Error,
@@ -68,7 +67,7 @@ pub enum DiskError {
         /// The folder.
         path: PathBuf,
     },
-    /// Records are no multiple of what the device can read.
+    /// Records are not a multiple of what the device can read.
     #[error("records of {record} bytes cannot be read directly here: it must be a multiple of {block}")]
     Alignment {
         /// Bytes of a record.
@@ -107,8 +106,8 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    /// Whether a request came back with what the kernel says of a device that failed or went away (the
-    /// errors of its block layer; a file system that lost its device says `EIO`).
+    /// Whether a request failed as the kernel reports it for a device that failed or was removed (the errors of its
+    /// block layer; a file system without its device reports `EIO`).
     pub fn is_of_the_device(&self) -> bool {
         let (Self::Request { source, .. } | Self::Fill { source, .. }) = self else { return false };
         matches!(
@@ -136,7 +135,7 @@ pub enum Access {
     Sequential,
 }
 
-/// What one step does.
+/// What a step does.
 #[derive(Copy, Clone, Debug)]
 pub struct EngineStep {
     /// Requests in flight, 1 to [`MOST_IN_FLIGHT`].
@@ -151,17 +150,17 @@ pub struct EngineStep {
     pub flush: bool,
     /// Where.
     pub access: Access,
-    /// How long requests are begun; those in flight then are waited for.
+    /// How long new requests begin; those in flight are then awaited.
     pub duration: Duration,
-    /// Pause of each of those in flight after each round.
+    /// Pause after each round, for each of those in flight.
     pub pause: Duration,
-    /// Time between two `msync`; zero is never. The mapped engine alone looks at it.
+    /// Time between two `msync`; zero is never. Only for the mapped engine.
     pub sync_delay: Duration,
-    /// Offsets follow from this alone.
+    /// Determines the offsets.
     pub seed: u64,
 }
 
-/// What an engine did in one step.
+/// What an engine did in a step.
 #[derive(Clone, Debug, Default)]
 pub struct StepResult {
     /// Reads.
@@ -174,9 +173,9 @@ pub struct StepResult {
     pub elapsed_ns: u64,
     /// Threads that made the requests.
     pub threads: u32,
-    /// Whether each request had memory of its own (false: the records were too many and too large).
+    /// Whether each request had its own memory (false: the records were too many and too large).
     pub shared_buffers: bool,
-    /// Whether buffers and file were registered with the kernel; `None` where there is no such thing.
+    /// Whether buffers and file were registered with the kernel; `None` if the engine registers nothing.
     pub registered: Option<bool>,
 }
 
@@ -188,16 +187,16 @@ pub trait DiskEngine: Send {
     /// Runs one step. Returns early, without an error, when [`Live::stop`] was called.
     ///
     /// # Errors
-    /// The first request that failed; others in flight are waited for.
+    /// The first failed request; others in flight are awaited.
     fn run(&mut self, step: &EngineStep, live: &Live) -> Result<StepResult, DiskError>;
 }
 
-/// On a cache line of its own, so that threads do not wait for each other.
+/// On its own cache line, so that threads do not wait for each other.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct CacheLine(AtomicU64);
 
-/// What can be seen of a step while it runs, and the way to end it. One writer for each place.
+/// What can be seen of a running step, and how to end it. One writer for each place.
 #[derive(Debug)]
 pub struct Live {
     operations: Box<[CacheLine]>,
@@ -222,7 +221,7 @@ impl Live {
         self.operations.iter().map(|line| line.0.load(Ordering::Relaxed)).sum()
     }
 
-    /// How many `msync` have ended, and what the last one took in nanoseconds.
+    /// How many `msync` have ended, and how long the last one took, in nanoseconds.
     pub fn syncs(&self) -> (u64, u64) {
         (self.sync_count.load(Ordering::Acquire), self.sync_ns.load(Ordering::Relaxed))
     }
@@ -281,7 +280,7 @@ impl Tally {
 }
 
 impl StepResult {
-    /// Puts together what threads counted.
+    /// Adds up what threads counted.
     fn merge(tallies: impl IntoIterator<Item = Tally>) -> Self {
         let mut done = Self::default();
         let (mut begin, mut end) = (u64::MAX, 0);
@@ -307,15 +306,15 @@ impl StepResult {
     }
 }
 
-/// The next offsets of one of the requests in flight. Random ones follow from the seed and the number of
-/// that request alone, whatever the others do; sequential ones are handed out in order to whoever asks.
+/// The next offsets of one of the requests in flight. Random ones depend only on the seed and the number of that
+/// request; sequential ones are given out in order to whoever asks.
 struct Aim<'a> {
     offsets: Offsets,
     random: SplitMix,
     sequence: Option<&'a Sequence>,
 }
 
-/// Counters of sequential access. On lines of their own.
+/// Counters of sequential access, on cache lines of their own.
 #[derive(Default)]
 struct Sequence {
     read: CacheLine,
@@ -351,7 +350,7 @@ impl<'a> Aim<'a> {
     }
 }
 
-/// A pause as equal parts short enough that a step can end in the middle: length and number of the parts.
+/// A pause as equal parts, short enough that a step can end in between: length and number of the parts.
 fn pause_slices(pause: Duration) -> (Duration, u32) {
     const LONGEST_NS: u128 = 100_000_000;
     if pause.is_zero() {
@@ -361,12 +360,12 @@ fn pause_slices(pause: Duration) -> (Duration, u32) {
     (pause / parts, parts)
 }
 
-/// How many buffers of `record_bytes` requests get: one each, as far as [`BUFFER_BYTES`] reaches.
+/// How many buffers requests of `record_bytes` get: one each, as far as [`BUFFER_BYTES`] allows.
 fn buffer_count(in_flight: u32, record_bytes: u32) -> usize {
     (BUFFER_BYTES / (record_bytes.max(1) as usize).next_multiple_of(4096)).clamp(1, in_flight.max(1) as usize)
 }
 
-/// What every engine checks before it begins.
+/// The checks of every engine before it begins.
 fn offsets(step: &EngineStep, file_bytes: u64) -> Result<Offsets, DiskError> {
     let invalid = |what: &str| DiskError::Resource {
         what: what.to_owned(),

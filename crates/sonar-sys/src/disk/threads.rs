@@ -47,7 +47,7 @@ impl Memory {
         };
         let (reads, writes) = (make(step.reads)?, make(step.writes)?);
         if step.writes {
-            // What is written cannot be compressed away.
+            // What is written must not be compressible.
             let mut random = sonar_core::disk::SplitMix::part(step.seed, u64::MAX);
             writes.fill(|| random.next());
         }
@@ -69,7 +69,8 @@ impl DiskEngine for Threads {
         let (file, memory_ref, sequence_ref, start_ref) = (&*self.file, &memory, &sequence, &start);
         let results: Result<Vec<_>, DiskError> = thread::scope(|scope| {
             let mut threads = Vec::with_capacity(step.in_flight as usize);
-            // If a thread cannot be started the others must not wait at the barrier: they first wait for a channel,
+            // If a thread cannot be started, the others must not wait at the barrier: they first wait for a channel,
+            // which is then closed.
             // which is closed then.
             let mut gates = Vec::with_capacity(step.in_flight as usize);
             for number in 0..step.in_flight {
@@ -136,7 +137,7 @@ impl ThreadWorker<'_> {
         let mut now = monotonic_ns();
         tally.begin_ns = now;
         let end = now.saturating_add(step.duration.as_nanos() as u64);
-        // A clock is read once for each request: where one ends the next begins.
+        // One reading of the clock for each request: the next one begins where one ends.
         while now < end && !live.stopped() {
             if step.reads {
                 let offset = aim.read();

@@ -1,8 +1,7 @@
 //! Many requests in flight from few threads, with io_uring.
 //!
-//! Each of those in flight goes through the same round as a thread of mongoperf: a read, a write, a flush,
-//! a pause, as far as asked for. One thread serves 128 of them or more; a clock is read once for each batch
-//! of completions.
+//! Each of those in flight makes the same rounds as a thread of mongoperf: a read, a write, a flush, a pause, as
+//! requested. One thread serves 128 of them or more; it reads the clock once for each batch of completions.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,13 +14,13 @@ use super::{
 use crate::sys_disk::monotonic_ns;
 use crate::sys_uring::{Completion, DiskRing, try_ring};
 
-/// From this many in flight on, a further thread is worth having.
+/// From this many in flight on, another thread pays off.
 const IN_FLIGHT_PER_THREAD: u32 = 128;
 
-/// Requests that are handed over together. The kernel holds back (plugs) what comes in larger batches and
-/// gives it to the device at once; then all in flight go round in step, and the device has nothing to do in
-/// between. Measured on a virtual disk with 16 in flight, larger batches do a tenth less; single requests do
-/// no more than pairs and cost a fifth more processor time.
+/// Requests that are submitted together. The kernel holds back (plugs) larger batches and gives them to the device at
+/// once; then all in flight move in step, and the device idles in between. Measured on a virtual disk with 16 in
+/// flight, larger batches do a tenth less; single requests do no more than pairs and cost a fifth more processor
+/// time.
 const BATCH: usize = 2;
 
 /// The engine `uring`.
@@ -40,19 +39,19 @@ pub struct UringRefused {
 }
 
 impl Uring {
-    /// On this file, with at most `most_threads` threads.
+    /// An engine on this file, with at most `most_threads` threads.
     ///
     /// # Errors
-    /// Where the kernel refuses a ring.
+    /// The kernel refuses a ring.
     pub fn new(file: Arc<TestFile>, most_threads: u32) -> Result<Self, UringRefused> {
         Self::available()?;
         Ok(Self { file, most_threads: most_threads.max(1) })
     }
 
-    /// Whether the kernel gives this process a ring. Found by asking for one.
+    /// Whether the kernel gives this process a ring; asks for one to find out.
     ///
     /// # Errors
-    /// Where it refuses.
+    /// It refuses.
     pub fn available() -> Result<(), UringRefused> {
         try_ring().map(drop).map_err(|source| UringRefused {
             reason: match source.raw_os_error() {
@@ -68,7 +67,7 @@ impl Uring {
     }
 }
 
-/// Threads for so many in flight.
+/// Threads for this many in flight.
 fn thread_count(in_flight: u32, most: u32) -> u32 {
     (in_flight / IN_FLIGHT_PER_THREAD).clamp(1, most)
 }
@@ -210,7 +209,7 @@ impl Submitter<'_> {
         Ok(round.tally)
     }
 
-    /// Counts a request that has ended and begins the next. False when the slot is done.
+    /// Counts a request that has ended and begins the next. Returns false if the slot is done.
     #[inline]
     fn ended(
         &self,

@@ -1,4 +1,4 @@
-//! Which programs are loaded: those that this kernel has the functions and tracepoints for, less those that it refuses.
+//! Which programs are loaded: those whose functions and tracepoints this kernel has, without those that it refuses.
 
 /// Where accesses are seen.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ impl AttachMode {
         }
     }
 
-    /// The optional parts: what is seen beside reads, writes and flushes.
+    /// The optional parts: what is seen in addition to reads, writes and flushes.
     pub(super) fn optional_parts(self) -> Vec<&'static str> {
         let mut parts: Vec<_> = self.programs().1.iter().map(|(_, _, part)| *part).collect();
         parts.dedup();
@@ -47,7 +47,7 @@ impl AttachMode {
 
 /// A program, what it needs in the kernel, and what is not seen without it.
 type Optional = (&'static str, &'static str, &'static str);
-/// The optional part that both ways have.
+/// The optional part of both ways.
 const URING: &str = "io_uring";
 
 /// Programs of each way, with what they need in the kernel; optional ones also with what is not seen without them.
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_that_is_refused_or_absent_takes_no_other_with_it() {
+    fn a_refused_or_absent_part_does_not_affect_others() {
         let all = ProgramPlan::new(AttachMode::Vfs, &[], &|_| true).unwrap();
         assert!(all.without.is_empty());
         for part in AttachMode::Vfs.optional_parts() {

@@ -8,14 +8,14 @@ use sonar_core::files::{AccessKind, FileUsage};
 use super::skeleton::types;
 use crate::sys_bpf;
 
-/// A file as the kernel knows it.
+/// A file as the kernel identifies it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct FileKey {
     /// Inode.
     pub inode: u64,
     /// Device, in the kernel's own encoding.
     pub device: u64,
-    /// Which of the files that this inode has been; 0 on file systems that do not number them.
+    /// Distinguishes the files that have had this inode; 0 on file systems that do not number them.
     pub generation: u32,
 }
 
@@ -44,64 +44,64 @@ impl From<FileKey> for types::file_key {
     }
 }
 
-/// The folders above a file of a pseudo file system (`/proc`, `/sys` and their like), which may be closed before
-/// its path can be looked up.
+/// The folders above a file of a pseudo file system (`/proc`, `/sys` and their like), which may be closed before its
+/// path is looked up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PseudoFolders<'a>(&'a [u8]);
 
 impl<'a> PseudoFolders<'a> {
-    /// Their names below the root of the file system, the topmost first. At most six, the nearest; a long name
-    /// comes cut.
+    /// Their names below the root of the file system, the topmost first. At most the six nearest ones; long names are
+    /// cut.
     pub fn names(self) -> impl Iterator<Item = &'a [u8]> {
         let folders = self.0.chunks_exact(PARENT_NAME);
         folders.rev().map(until_zero).filter(|name| !name.is_empty())
     }
 }
 
-/// What became of a process.
+/// What happened to a process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ProcessChange {
-    /// It started under the name that was asked for, and is followed.
+    /// It started with the requested name, and is followed.
     Started,
     /// It exited, or runs another program now; it is no longer followed.
     Ended,
-    /// It started, and the kernel's table of processes has no room for it.
+    /// It started, but the kernel's table of processes has no room for it.
     Refused,
 }
 
-/// What the kernel hands on.
+/// What the kernel reports.
 #[derive(Copy, Clone, Debug)]
 pub enum KernelEvent<'a> {
-    /// A file that was not seen before.
+    /// A new file.
     File {
-        /// Its number, by which accesses name it until [`Tracer::release`](super::Tracer::release) gives it
-        /// back: later another file has it.
+        /// Its number, which its accesses use until [`Tracer::release`](super::Tracer::release) frees it: later
+        /// another file has it.
         file: u32,
         /// Which.
         key: FileKey,
         /// Process that uses it.
         process: u32,
-        /// By which number it has it open; -1 where that is not known.
+        /// The descriptor by which that process has it open; -1 if unknown.
         fd: i32,
         /// Last part of its path.
         name: &'a [u8],
-        /// The folders above it, where it is of a pseudo file system.
+        /// The folders above it, on a pseudo file system.
         pseudo: Option<PseudoFolders<'a>>,
     },
     /// A process started or ended.
     Process {
         /// Which.
         process: u32,
-        /// What became of it.
+        /// What happened to it.
         change: ProcessChange,
     },
-    /// A thread that was not seen before, or may have another name since.
+    /// A thread that is new, or may have a new name.
     Thread {
         /// Which.
         thread: u32,
         /// Its process.
         process: u32,
-        /// What it is called.
+        /// Its name.
         name: &'a [u8],
     },
     /// An access that has ended.
@@ -118,9 +118,9 @@ pub enum KernelEvent<'a> {
         offset: u64,
         /// Bytes asked for.
         asked: u64,
-        /// Bytes that came of it, or the negated error number.
+        /// Bytes transferred, or the negated error number.
         result: i64,
-        /// Bytes that the thread caused to be fetched from the device meanwhile.
+        /// Bytes that the thread caused to be read from the device meanwhile.
         device_bytes: Option<u64>,
         /// Thread.
         thread: u32,
@@ -130,7 +130,7 @@ pub enum KernelEvent<'a> {
 /// The figures of a file.
 pub(super) fn usage(bytes: &[u8]) -> Option<FileUsage> {
     let sums: types::usage = sys_bpf::read(bytes)?;
-    // A read that is added while this is copied may be in one figure and not yet in another.
+    // A read that is added during the copy may be in one figure and not yet in another.
     let known = sums.reads.saturating_sub(sums.unknown);
     Some(FileUsage {
         reads: sums.reads,
@@ -163,7 +163,7 @@ fn until_zero(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or(field)
 }
 
-/// The text that a field of a record holds, up to a zero.
+/// The text in a field of a record, up to a zero.
 macro_rules! text {
     ($bytes:expr, $record:ty, $field:ident, $length:expr) => {
         until_zero($bytes.get(offset_of!($record, $field)..)?.get(..$length)?)
@@ -225,7 +225,7 @@ mod tests {
     use crate::sys_bpf::bytes_of;
 
     #[test]
-    fn what_is_cut_is_no_record() {
+    fn a_record_that_is_cut_is_refused() {
         let file = types::file_record { record: 1, ..types::file_record::default() };
         for record in [
             bytes_of(&types::access_record::default()),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_the_kernel_does_not_count_follow_from_those_that_it_counts() {
+    fn other_figures_follow_from_those_that_the_kernel_counts() {
         let sums = types::usage {
             reads: 10,
             read_bytes: 1_000,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_survives_the_way_to_the_kernel_and_back() {
+    fn a_key_survives_the_round_trip_to_the_kernel() {
         let key = FileKey { inode: 7, device: 8 << 20 | 1, generation: 0xdead_beef };
         assert_eq!(FileKey::from(&types::file_key::from(key)), key);
     }

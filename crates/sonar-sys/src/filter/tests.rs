@@ -1,4 +1,4 @@
-//! Runs the programs over packets, beside tcpdump where there is one.
+//! Runs the programs over packets, and compares them with tcpdump if it is installed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::classic_bpf::machine::{FilterPacket, run};
 
-/// A frame to be built: TCP unless set otherwise.
+/// A frame to build: TCP by default.
 #[derive(Clone)]
 struct FrameSpec {
     tags: Vec<(u16, u16)>,
@@ -167,7 +167,7 @@ fn every_layout_of_a_tcp_packet_is_recognised() {
             vec![(44, 8)],
             vec![(0, 8), (51, 24)],
             vec![(135, 8), (139, 8)],
-            // More than the program looks through: handed over unseen.
+            // More than the program follows: passed on whole.
             vec![(0, 8), (43, 8), (60, 8)],
         ] {
             layouts.push(FrameSpec { extensions, ..plain.clone() });
@@ -185,7 +185,7 @@ fn every_layout_of_a_tcp_packet_is_recognised() {
 }
 
 #[test]
-fn what_was_not_asked_for_is_dropped() {
+fn other_packets_are_dropped() {
     let program = program(&port(27017, 27019));
     let plain = frame((C4, 40000), (S4, 27018));
     let v6 = frame((C6, 40000), (S6, 27018));
@@ -237,7 +237,7 @@ fn without_ports_every_tcp_packet_is_kept() {
 }
 
 #[test]
-fn ports_are_asked_for_in_any_order_and_number() {
+fn ports_may_come_in_any_order_and_number() {
     assert_eq!(merged(&[5..=9, 1..=2, 3..=3, 8..=20, 30..=30]), [1..=3, 5..=20, 30..=30]);
     assert_eq!(merged(&[0..=65535, 9..=9]), [0..=65535]);
     let odd =
@@ -293,10 +293,10 @@ fn replies_are_cut_behind_their_headers() {
     assert_eq!(run(&program, &request.reversed().on(libc::ARPHRD_PPP, &[])), 40 + 64);
     let v6 = FrameSpec { extensions: vec![(0, 16)], tcp_options: 3, ..frame((S6, 27018), (C6, 40000)) };
     assert_eq!(run(&program, &v6.ethernet()), 14 + 40 + 16 + 32 + 64);
-    // An unknown link-layer header: room for it is left.
+    // An unknown link-layer header: there is room for it.
     let cut = run(&program, &request.reversed().on(libc::ARPHRD_INFINIBAND, &[0; 24]));
     assert!((24 + 40 + 64..24 + 40 + 64 + 64).contains(&cut), "{cut}");
-    // Who of the two is the server is not known.
+    // It is unknown which of the two is the server.
     assert_eq!(run(&program, &frame((C4, 27018), (S4, 27017)).ethernet()), WHOLE);
     // The general limit is above it.
     let short = PacketFilter { snap_len: 100, ..filter };
@@ -339,7 +339,7 @@ fn a_sample_keeps_whole_connections() {
     }
 }
 
-/// Two addresses of one family; IPv4-mapped ones, which no wire should have, among them.
+/// Two addresses of one family; some are IPv4-mapped, which no packet should have.
 fn addresses() -> impl Strategy<Value = (IpAddr, IpAddr)> {
     let v4 = any::<[u8; 4]>();
     let v6 = prop_oneof![
@@ -380,7 +380,7 @@ proptest! {
     }
 }
 
-/// The judgement of somebody else's compiler on the same frames.
+/// Compares with tcpdump's compiler on the same frames.
 #[test]
 fn agrees_with_tcpdump() {
     for (expression, filter, tagged) in [

@@ -1,8 +1,8 @@
-//! Block devices: what each is, what it is made of, how its queue is set, and its counters.
+//! Block devices: their kind, members, queue settings and counters.
 //!
-//! Everything is read below a folder that stands for `/sys` or `/proc`, so it works on trees of other machines too. A
-//! tree is not trusted: files are read up to a bound, names that lead elsewhere are left out, and members of members are
-//! followed up to a bound.
+//! Everything is read below a folder that stands for `/sys` or `/proc`, so trees of other machines work too. A tree
+//! is not trusted: files are read up to a limit, names that lead elsewhere are left out, and members of members are
+//! followed up to a limit.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use sonar_core::disk::DiskCounters;
 
 use super::text::small;
 
-/// The most levels of devices made of devices.
+/// The most levels of devices that consist of devices.
 const MOST_LEVELS: usize = 16;
 
 /// A name that is one component of a path and nothing else.
@@ -30,7 +30,7 @@ pub struct Device {
     pub number: (u32, u32),
     /// The disk that it is a partition of, if it is one.
     pub partition_of: Option<String>,
-    /// The devices that it is made of.
+    /// The devices that it consists of.
     pub members: Vec<String>,
     /// 512-byte sectors.
     pub sectors: Option<u64>,
@@ -43,7 +43,7 @@ pub struct Device {
 pub enum DeviceKind {
     /// A disk, or what the kernel considers one.
     Disk {
-        /// As the device names itself.
+        /// The name that the device gives itself.
         model: Option<String>,
     },
     /// A partition.
@@ -59,7 +59,7 @@ pub enum DeviceKind {
     Md {
         /// `raid0`, `raid5`, `raid10`, `linear` …
         level: String,
-        /// Bytes of a chunk; 0 where the level has none.
+        /// Bytes of a chunk; 0 if the level has none.
         chunk_bytes: u64,
         /// Disks that it should have.
         disks: Option<u32>,
@@ -90,7 +90,7 @@ pub struct DeviceQueue {
     pub write_cache: Option<String>,
     /// Bytes of a logical and of a physical block.
     pub block_bytes: Option<(u64, u64)>,
-    /// The smallest and the best size of a request in bytes, for a RAID chunk and stripe; 0 where it has none.
+    /// The smallest and the best size of a request in bytes, for a RAID chunk and stripe; 0 if there is none.
     pub io_bytes: Option<(u64, u64)>,
 }
 
@@ -144,16 +144,15 @@ impl Devices {
         self.iter().find(|device| device.number == number)
     }
 
-    /// The device on which a mount lies: by its number, or by its source where the file system spreads
-    /// over devices (btrfs).
+    /// The device of a mount: by its number, or by its source if the file system spreads over devices (btrfs).
     pub fn of_mount(&self, mount: &super::mounts::Mount) -> Option<&Device> {
         self.numbered(mount.device).or_else(|| {
             (mount.device.0 == 0 && mount.source.starts_with("/dev/")).then(|| self.named(&mount.source))?
         })
     }
 
-    /// The devices that `device` is made of, level by level, each once and without itself. A partition is made of its
-    /// disk.
+    /// The devices that `device` consists of, level by level, each once and without itself. A partition consists of
+    /// its disk.
     pub fn below<'a>(&'a self, device: &'a Device) -> Vec<&'a Device> {
         let mut found: Vec<&Device> = Vec::new();
         let mut level = vec![device];
@@ -176,13 +175,13 @@ impl Devices {
         found
     }
 
-    /// The disks at the bottom; the device itself where it is one.
+    /// The disks at the bottom; the device itself if it is one.
     pub fn disks<'a>(&'a self, device: &'a Device) -> Vec<&'a Device> {
         let all = std::iter::once(device).chain(self.below(device));
         all.filter(|d| d.members.is_empty() && d.partition_of.is_none()).collect()
     }
 
-    /// The disk whose queue serves `device`: itself, or that of which it is a partition.
+    /// The disk whose queue serves `device`: itself, or the disk of the partition.
     pub fn whole<'a>(&'a self, device: &'a Device) -> &'a Device {
         device.partition_of.as_ref().and_then(|name| self.devices.get(name)).unwrap_or(device)
     }
@@ -256,7 +255,7 @@ pub struct DeviceCounters {
     pub number: (u32, u32),
     /// Its name.
     pub name: String,
-    /// What the kernel has counted.
+    /// The kernel's counts.
     pub counters: DiskCounters,
 }
 
@@ -308,7 +307,7 @@ mod tests {
                 ("block/dm-0/dm/name", "vg-data\n"),
                 ("block/dm-0/dm/uuid", "LVM-abc\n"),
                 ("block/dm-0/slaves/md0", ""),
-                // A tree may be broken: made of itself, or without a number.
+                // A tree may be broken: a device may contain itself, or have no number.
                 ("block/dm-1/dev", "253:1\n"),
                 ("block/dm-1/slaves/dm-1", ""),
                 ("block/bad/dev", "x"),
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_has_no_counters() {
+    fn broken_tables_have_no_counters() {
         let tree = TempTree::new("tables", &[("diskstats", "no\n")]);
         assert!(counters(&tree.0).unwrap().is_empty());
     }

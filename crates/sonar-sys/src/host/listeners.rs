@@ -1,8 +1,8 @@
-//! Which TCP ports the processes of given names listen on.
+//! The TCP ports on which processes with given names listen.
 //!
-//! A port is found by matching the sockets among the open files of a process with the listening sockets of its network
-//! namespace, so a server in a container is found with the port that it has there. Without permission to see the open
-//! files of another user, the port is taken from the command line, and the result says so.
+//! A port is found by matching the open sockets of a process with the listening sockets of its network namespace, so
+//! a server in a container is found with its port there. Without permission to see the open files of another user,
+//! the port is taken from the command line, and the result says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
@@ -130,7 +130,7 @@ pub(super) fn open_ports(proc_root: &Path) -> io::Result<BTreeSet<u16>> {
         if entry.file_name().to_str().is_none_or(|name| name.parse::<u32>().is_err()) {
             continue;
         }
-        // Without permission to see which one it is, it may be one that was read already: then it is read again.
+        // Without permission to see which one it is, it may have been read already: then it is read again.
         let namespace = fs::read_link(entry.path().join("ns/net")).ok();
         if namespace.is_none_or(|namespace| namespaces.insert(namespace)) {
             let table = SocketTable::read(&entry.path().join("net"));
@@ -158,7 +158,7 @@ fn socket_inodes(directory: &Path) -> io::Result<HashSet<u64>> {
     for entry in fs::read_dir(directory)? {
         let target = match fs::read_link(entry?.path()) {
             Ok(target) => target,
-            // Closed meanwhile.
+            // Closed in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
@@ -168,7 +168,7 @@ fn socket_inodes(directory: &Path) -> io::Result<HashSet<u64>> {
     Ok(inodes)
 }
 
-/// Ports behind the given options.
+/// The ports that follow the given options.
 fn ports_of<'a>(arguments: &'a [String], options: &'a [&str]) -> impl Iterator<Item = u16> + 'a {
     arguments.iter().enumerate().filter_map(move |(index, argument)| {
         options.iter().find_map(|option| {
@@ -197,7 +197,7 @@ impl SocketTable {
                 .and_then(|file| BufReader::new(file).lines().try_for_each(|line| table.line(&line?)));
             match result {
                 Ok(()) => {}
-                // A kernel without IPv6, or one where it is switched off.
+                // A kernel without IPv6, or with IPv6 switched off.
                 Err(error) if file == "tcp6" && error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     table.failure = Some(format!("net/{file} cannot be read ({})", brief(&error)));
@@ -208,7 +208,7 @@ impl SocketTable {
     }
 
     /// `sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode …`:
-    /// proc_net_tcp.rst. Lines of another form are passed over, the heading first.
+    /// proc_net_tcp.rst. Skips lines of another form, such as the heading.
     fn line(&mut self, line: &str) -> io::Result<()> {
         let mut fields = line.split_whitespace();
         let (Some(local), Some(state)) = (fields.nth(1), fields.nth(1)) else { return Ok(()) };
@@ -323,7 +323,7 @@ mod tests {
         let v6 = row("00000000000000000000000001000000:699A", "0A", 102);
         fs::write(server.join("net/tcp6"), HEADING.to_string() + &v6).unwrap();
 
-        // In a container: the same inode is somebody else's there.
+        // In a container: another socket has the same inode there.
         let container = tree.process(20, "conn-handler", &["mongos"]);
         open_sockets(&container, &[100]);
         fs::write(container.join("net/tcp"), HEADING.to_string() + &row("00000000:6979", "0A", 100)).unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn without_permission_the_command_line_counts_and_the_result_says_so() {
+    fn without_permission_the_port_comes_from_the_command_line() {
         let tree = SocketTree::new("cmdline");
         for (pid, arguments) in [
             (1, ["mongod", "--port", "27018"].as_slice()),

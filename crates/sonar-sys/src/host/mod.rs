@@ -1,10 +1,10 @@
-//! A host: its processes, mounts, block devices, ports, and what it has counted. Real, or a copy of its `/proc` and
-//! `/sys` in a folder.
+//! A host: its processes, mounts, block devices, ports and counters. Real, or a copy of its `/proc` and `/sys` in a
+//! folder.
 //!
-//! A copy is not trusted: files are read up to a bound, and a line that cannot be parsed is skipped.
+//! A copy is not trusted: files are read up to a limit, and lines that cannot be parsed are skipped.
 //!
-//! The crate `procfs` (0.18) is not used: `Stat` panics on `)(`, one bad line of `net/tcp` fails the whole table, `Limits`
-//! wants every limit to be there, and mount points keep their `\040`.
+//! The crate `procfs` (0.18) is not used: `Stat` panics on `)(`, one bad line of `net/tcp` fails the whole table,
+//! `Limits` needs every limit, and mount points keep their `\040`.
 
 pub mod devices;
 pub mod listeners;
@@ -69,7 +69,7 @@ impl Host {
         &self.root
     }
 
-    /// Where a path of the host is found here.
+    /// The path here of a path of the host.
     pub fn path(&self, path: &str) -> PathBuf {
         let path = Path::new(path.trim_start_matches('/'));
         match path.strip_prefix("proc") {
@@ -84,7 +84,7 @@ impl Host {
         small(&self.path(path)).map(|text| text.trim().to_owned())
     }
 
-    /// A file that holds one number.
+    /// The number in a file.
     pub fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
@@ -106,8 +106,8 @@ impl Host {
         self.text("proc/sys/kernel/osrelease")
     }
 
-    /// Running processes of these programs, the lowest number first: those of which the program's file, the first
-    /// argument or the short name is one of `names`.
+    /// Running processes of these programs, the lowest number first: those whose program file, first argument or
+    /// short name is one of `names`.
     pub fn processes(&self, names: &[&str]) -> Vec<Process> {
         let entries = fs::read_dir(&self.proc_root).into_iter().flatten().flatten();
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -122,7 +122,7 @@ impl Host {
         process::identify(&self.proc_root, pid, names)
     }
 
-    /// State and times of a process; `None` if there is none with this number.
+    /// State and times of a process; `None` if none has this number.
     pub fn stat(&self, pid: u32) -> Option<Stat> {
         process::stat(&self.proc_root, pid)
     }
@@ -187,7 +187,7 @@ impl Host {
         bytes.map(|(read, written)| KernelBytes { read, written }).ok_or(io::ErrorKind::InvalidData.into())
     }
 
-    /// Bytes that all threads of a process have caused to be read from storage; `None` if that may not be read.
+    /// Bytes that all threads of a process have caused to be read from storage; `None` without permission.
     pub fn bytes_read(&self, pid: u32) -> Option<u64> {
         process::counted(&self.text(&format!("proc/{pid}/io"))?, "read_bytes")
     }

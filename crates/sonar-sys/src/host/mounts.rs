@@ -1,4 +1,4 @@
-//! Which file system a path lies on: `/proc/PID/mountinfo`.
+//! The file system of a path: `/proc/PID/mountinfo`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// One mount (proc_pid_mountinfo(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Number of the device that `stat` gives: major, minor. Major 0 where there is no one device.
+    /// Number of the device as in `stat`: major, minor. Major 0 if there is no single device.
     pub device: (u32, u32),
     /// Where it is mounted.
     pub point: PathBuf,
@@ -88,8 +88,7 @@ pub(super) fn all(proc_root: &Path, pid: &str) -> io::Result<Vec<Mount>> {
     Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
 }
 
-/// The mount on which an absolute path lies: the longest one that leads to it, and of those the last,
-/// which covers the others.
+/// The mount of an absolute path: the longest one that leads to it, and of those the last, which covers the others.
 pub fn of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts
         .iter()
@@ -127,7 +126,7 @@ broken line
     }
 
     #[test]
-    fn escapes_and_broken_escapes_do_not_confuse() {
+    fn escapes_and_broken_escapes_are_read() {
         assert_eq!(unescape("a\\040b\\134c\\"), "a b\\c\\");
         assert_eq!(unescape("\\04"), "\\04");
         assert_eq!(unescape("\\999"), "\\999");

@@ -10,8 +10,8 @@ pub fn inside(process: u32, path: &Path) -> PathBuf {
     Path::new(&format!("/proc/{process}/root")).join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Where the paths of a process begin, as seen from here: `/` if it has our root folder and mount namespace, so that
-/// its files can be found when it has ended, too. Also of a process that has ended already, about which nothing is known.
+/// Where the paths of a process begin, as seen from here: `/` if it has the same root folder and mount namespace as
+/// this process, so that its files can be found after it has ended. Also `/` for a process that has ended already.
 pub fn root(process: u32) -> PathBuf {
     let of = |process: &str, what: &str| fs::read_link(format!("/proc/{process}/{what}")).ok();
     let pid = process.to_string();
@@ -45,7 +45,7 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         let found = fs::metadata(&path).unwrap();
         let key = FileKey { inode: found.ino(), device: FileKey::device_of_stat(found.dev()), generation: 0 };
-        // On file systems whose devices differ from those that the kernel shows there is nothing to compare.
+        // On file systems with other device numbers than the kernel shows there is nothing to compare.
         assert!(mapped_file(own, key).is_none_or(|mapped| mapped == path));
         assert_eq!(mapped_file(own, FileKey { inode: 0, ..key }), None);
         assert_eq!(root(own), Path::new("/"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::text::{duration, small};
 
-/// Most bytes of a file of `/proc` that are read.
+/// The most bytes to read of a file of `/proc`.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// A running process.
@@ -22,27 +22,26 @@ pub struct Process {
     folder: PathBuf,
 }
 
-/// What `/proc/PID/stat` says of a process (proc_pid_stat(5)).
+/// The content of `/proc/PID/stat` (proc_pid_stat(5)).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// `R`, `S`, `D`, `Z` and so on.
     pub state: u8,
-    /// Threads that it has.
+    /// Its number of threads.
     pub threads: u64,
     /// When it started, in clock ticks since boot: distinguishes it from a later process with its number.
     pub started: u64,
-    /// Processor time that it has used, all its threads, in user and kernel mode. In steps of a clock tick (10 ms as a
-    /// rule).
+    /// Processor time of all its threads, in user and kernel mode. In steps of a clock tick (usually 10 ms).
     pub cpu: Duration,
 }
 
 impl Stat {
     fn parse(text: &[u8]) -> Option<Self> {
-        // The name, in parentheses, may hold anything.
+        // The name, in parentheses, may contain anything.
         let after = text.iter().rposition(|byte| *byte == b')')? + 1;
         let fields: Vec<&str> =
             std::str::from_utf8(text.get(after..)?).ok()?.split_ascii_whitespace().collect();
-        // Behind the name come fields 3 and following.
+        // Fields 3 and later follow the name.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         Some(Self {
             state: *fields.first()?.as_bytes().first()?,
@@ -52,7 +51,7 @@ impl Stat {
         })
     }
 
-    /// Whether it runs. A zombie does not, unless other threads than the first go on.
+    /// Whether it runs. A zombie does not, unless threads other than the first go on.
     pub fn runs(&self) -> bool {
         !matches!(self.state, b'Z' | b'X') || self.threads > 1
     }
@@ -72,18 +71,18 @@ pub(super) fn counted(text: &str, name: &str) -> Option<u64> {
 pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Process> {
     let folder = proc_root.join(pid.to_string());
     let mut line = Vec::new();
-    // It may be hidden if the process is another user's.
+    // It may be hidden if the process belongs to another user.
     if let Ok(file) = File::open(folder.join("cmdline")) {
         file.take(MOST_BYTES).read_to_end(&mut line).ok()?;
     }
     let line = String::from_utf8_lossy(&line);
     let arguments: Vec<String> =
         line.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect();
-    // The link takes permission, the first argument can be anything, the short name is cut at 15 bytes and
-    // some servers rename their main thread: any of them will do.
+    // The link needs permission, the first argument can be anything, the short name is cut at 15 bytes and some
+    // servers rename their main thread: any of them is enough.
     let program = fs::read_link(folder.join("exe")).ok().map(|path| {
         let path = path.to_string_lossy().into_owned();
-        // What the kernel appends after an upgrade replaced the file.
+        // The kernel appends this after an upgrade replaced the file.
         path.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(path)
     });
     let short = small(&folder.join("comm"));
@@ -100,7 +99,7 @@ pub(super) fn identify(proc_root: &Path, pid: u32, names: &[&str]) -> Option<Pro
 }
 
 impl Process {
-    /// The folder of `/proc` that stands for it.
+    /// Its folder in `/proc`.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -119,8 +118,8 @@ impl Process {
         })
     }
 
-    /// Its open files by number, with the path as the process sees it, or what else the kernel calls it
-    /// (`socket:[5]`); those that may not be seen are left out.
+    /// Its open files by number, with the path as the process sees it, or another name of the kernel's
+    /// (`socket:[5]`); leaves out those without permission.
     pub fn open_files(&self) -> Vec<(u32, PathBuf)> {
         let entries = fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten();
         let mut files: Vec<_> = entries
@@ -132,8 +131,7 @@ impl Process {
         files
     }
 
-    /// Soft limits by name, as `/proc/PID/limits` has them; `None` is unlimited. An error of reading gives
-    /// `None` for all.
+    /// Soft limits by name, as in `/proc/PID/limits`; `None` is unlimited. `None` for all if they cannot be read.
     pub fn limits(&self) -> Option<Vec<(String, Option<u64>)>> {
         let text = small(&self.folder.join("limits"))?;
         // The columns are 26, 21, 21 and 10 wide: fs/proc/base.c.
@@ -148,8 +146,8 @@ impl Process {
         Some(limits.collect())
     }
 
-    /// Whether its memory is spread over all NUMA nodes, by the policy of its mappings in
-    /// `/proc/PID/numa_maps`; `None` where that may not be read.
+    /// Whether its memory is spread over all NUMA nodes, by the policy of its mappings in `/proc/PID/numa_maps`;
+    /// `None` without permission.
     pub fn is_interleaved(&self) -> Option<bool> {
         let mut text = Vec::new();
         File::open(self.folder.join("numa_maps")).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
@@ -206,7 +204,7 @@ broken
     }
 
     #[test]
-    fn a_program_is_known_by_its_file_its_first_argument_or_its_short_name_while_it_runs() {
+    fn a_running_program_is_found_by_its_file_its_first_argument_or_its_short_name() {
         let root = std::env::temp_dir().join(format!("sonar-sys-programs-{}", std::process::id()));
         let process = |pid: u32, program: &str, argument: &str, short: &str, state: &str| {
             let folder = root.join(pid.to_string());

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::text::duration;
 
-/// What all processors of a host have done since it started, from `/proc/stat` (proc_stat(5)). In steps of a clock tick
-/// (10 ms as a rule).
+/// What all processors of a host have done since it started, from `/proc/stat` (proc_stat(5)). In steps of a clock
+/// tick (usually 10 ms).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Processors {
     /// Ticks: user, nice, system, idle, waiting for disks, interrupts, software interrupts, stolen. The time of guests
@@ -29,19 +29,19 @@ impl Processors {
         Some(Self { ticks, count: stat.lines().filter(is_one).count() as u32 })
     }
 
-    /// Time that they were not idle, all together.
+    /// Busy time of all of them together.
     pub fn busy(&self) -> Duration {
         let [user, nice, system, _, _, interrupts, softirq, stolen] = self.ticks;
         let busy = [user, nice, system, interrupts, softirq, stolen];
         duration(busy.into_iter().fold(0, u64::saturating_add))
     }
 
-    /// Time in software interrupts, all together: where received packets are handled, and copied into rings.
+    /// Time of all of them in software interrupts, where received packets are handled and copied into rings.
     pub fn softirq(&self) -> Duration {
         duration(self.ticks[6])
     }
 
-    /// All ticks, and those in which there was nothing to do.
+    /// All ticks, and the idle ones.
     pub fn all_and_idle_ticks(&self) -> (u64, u64) {
         let all = self.ticks.into_iter().fold(0, u64::saturating_add);
         (all, self.ticks[3].saturating_add(self.ticks[4]))

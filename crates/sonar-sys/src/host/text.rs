@@ -17,7 +17,7 @@ pub(super) fn small(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&text).trim_end_matches(['\n', '\0']).to_owned())
 }
 
-/// The length of so many clock ticks.
+/// The length of this many clock ticks.
 pub(super) fn duration(ticks: u64) -> Duration {
     let per_second = clock_ticks_per_second();
     Duration::new(ticks / per_second, ((ticks % per_second) * 1_000_000_000 / per_second) as u32)

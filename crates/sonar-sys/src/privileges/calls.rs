@@ -1,4 +1,4 @@
-//! Which system calls lead where: the lists that the filters of [`super::confine`] are made of.
+//! The lists of system calls for the filters of [`super::confine`].
 
 /// When a rule about a system call applies.
 #[derive(Copy, Clone)]
@@ -10,11 +10,11 @@ pub(super) enum Test {
     Except(u32, &'static [u32]),
     /// It has none of these bits.
     Without(u32, u32),
-    /// Never, and the answer is that of a kernel without this call: callers know what to do then.
+    /// Never, and it fails as in a kernel without this call: callers handle that.
     Absent,
 }
 
-/// A system call; the rule is met where the test holds.
+/// A system call; the rule is met if the test holds.
 pub(super) type Call = (libc::c_long, Test);
 
 const NEVER: Test = Test::Among(0, &[]);
@@ -23,8 +23,8 @@ const fn always(number: libc::c_long) -> Call {
     (number, Test::Always)
 }
 
-/// Flags of `clone` that make namespaces: cgroup, IPC, mount, network, process id, user, UTS. That for time exists
-/// only for `clone3` and `unshare`.
+/// Flags of `clone` that create namespaces: cgroup, IPC, mount, network, process id, user, UTS. The one for time
+/// exists only for `clone3` and `unshare`.
 const NAMESPACES: u32 = (libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWNS
@@ -33,13 +33,13 @@ const NAMESPACES: u32 = (libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS) as u32;
 
-/// Types into a terminal for somebody else; pastes into the console.
+/// Types into a terminal for another user; pastes into the console.
 const TYPING: &[u32] = &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
-/// Sets attributes of a file, of ext2 and of XFS, from `linux/fs.h`: neither wants a descriptor for writing.
+/// Sets attributes of a file, of ext2 and of XFS, from `linux/fs.h`: neither needs a descriptor for writing.
 const SETTING_FLAGS: &[u32] = &[0x4008_6602, 0x401c_5820];
 
-/// Calls that are newer than what the libc crate knows on both architectures; their numbers are the same there.
+/// Calls that the libc crate does not know on both architectures; their numbers are the same there.
 mod new {
     use libc::c_long;
 
@@ -50,15 +50,15 @@ mod new {
     pub const FILE_SETATTR: c_long = 469;
 }
 
-/// The calls of eBPF that use maps: look up, update, delete, next key, and the same in batches; and what a
-/// descriptor is.
+/// The calls of eBPF that use maps: look up, update, delete, next key, and the same in batches; and the kind of a
+/// descriptor.
 const MAP_COMMANDS: &[u32] = &[1, 2, 3, 4, 15, 24, 25, 26, 27];
 
-/// What turns a foothold into more: other programs, other processes' memory, the kernel's own code, mounts and
+/// Calls that turn a foothold into more: other programs, other processes' memory, the kernel's own code, mounts and
 /// namespaces, keys; and the ways around a filter of calls. Each is refused unless its test holds.
 pub(super) const ESCALATION: &[Call] = &[
     (libc::SYS_bpf, Test::Among(0, MAP_COMMANDS)),
-    // Threads are started by clone3 where there is one, else by clone. Its flags are behind a pointer.
+    // Threads are started by clone3 if there is one, else by clone. Its flags are behind a pointer.
     (libc::SYS_clone3, Test::Absent),
     (libc::SYS_clone, Test::Without(0, NAMESPACES)),
     (libc::SYS_ioctl, Test::Except(1, TYPING)),
@@ -108,7 +108,7 @@ pub(super) const ESCALATION: &[Call] = &[
     (libc::SYS_personality, NEVER),
 ];
 
-/// Ways out by a network, or to another process. A pair of sockets leads nowhere, and is not among them.
+/// Ways out over a network, or to another process. A pair of sockets leads nowhere, so it is not among them.
 pub(super) const SOCKETS: &[Call] = &[
     (libc::SYS_socket, NEVER),
     (libc::SYS_connect, NEVER),
@@ -124,7 +124,7 @@ const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TR
 pub(super) const SERVING: &[Call] =
     &[(libc::SYS_listen, NEVER), (libc::SYS_accept, NEVER), (libc::SYS_accept4, NEVER)];
 
-/// What changes files and folders by name, or through a descriptor that is open for reading only.
+/// Calls that change files and folders by name, or through a descriptor that is open for reading only.
 pub(super) const CHANGES: &[Call] = &[
     (libc::SYS_openat, Test::Without(2, WRITING)),
     // Its flags are behind a pointer.
@@ -195,15 +195,15 @@ pub(super) const OPENING: &[Call] = &[
 /// From `asm-generic/mman-common.h`; the argument of `mmap` and `mprotect` is their third.
 const EXECUTABLE: Test = Test::Without(2, libc::PROT_EXEC as u32);
 
-/// What a decoder thread calls: it waits for its ring and reads its figures, has the ring's filter replaced, takes
-/// and gives back memory, waits for other threads, writes to what is open, and ends.
+/// The calls of a decoder thread: it waits for its ring and reads its figures, has the filter of the ring replaced,
+/// allocates and frees memory, waits for other threads, writes to open files, and ends.
 pub(super) const DECODING: &[Call] = &[
     always(libc::SYS_ppoll),
     #[cfg(target_arch = "x86_64")]
     always(libc::SYS_poll),
     (libc::SYS_getsockopt, Test::Among(1, &[libc::SOL_SOCKET as u32, libc::SOL_PACKET as u32])),
     (libc::SYS_setsockopt, Test::Among(2, &[libc::SO_ATTACH_FILTER as u32])),
-    // The name of an interface by its number, at a socket that is open.
+    // The name of an interface by its number, at an open socket.
     (libc::SYS_ioctl, Test::Among(1, &[libc::SIOCGIFNAME as u32])),
     always(libc::SYS_futex),
     always(libc::SYS_write),

@@ -1,7 +1,7 @@
 //! Network namespaces, links between them and hand-made frames.
 //!
-//! A namespace here has no name: it belongs to a thread and is gone, with its links, when that ends. So
-//! nothing is left behind and tests do not meet.
+//! A namespace here has no name: it belongs to a thread and disappears, with its links, when that ends. So nothing is
+//! left behind and tests do not affect each other.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::any::Any;
@@ -23,7 +23,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// `None`, after saying why, where there is no leave or no `ip`.
+    /// `None`, after printing why, without permission or without `ip`.
     pub fn new() -> Option<Self> {
         let (jobs, queue) = channel::<(Job, Sender<Outcome>)>();
         let (ready, id) = channel();
@@ -69,7 +69,7 @@ impl Namespace {
         self.try_ip(arguments).unwrap_or_else(|error| panic!("ip {arguments}: {error}"))
     }
 
-    /// `ip ARGUMENTS`: what it prints, or its complaint.
+    /// `ip ARGUMENTS`: its output, or its error message.
     pub fn try_ip(&self, arguments: &str) -> Result<String, String> {
         let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
         self.run(move || {
@@ -79,7 +79,7 @@ impl Namespace {
         })
     }
 
-    /// Joins this namespace (`va`, 10.77.0.1, fd77::1) and `other` (`vb`, 10.77.0.2, fd77::2) with a veth pair.
+    /// Connects this namespace (`va`, 10.77.0.1, fd77::1) and `other` (`vb`, 10.77.0.2, fd77::2) with a veth pair.
     pub fn join(&self, other: &Self) {
         self.ip(&format!("link add va type veth peer name vb netns {}", other.id));
         for (namespace, name, number) in [(self, "va", 1), (other, "vb", 2)] {
@@ -104,7 +104,7 @@ impl Namespace {
     }
 }
 
-/// The other end of a tun interface: what is written to it comes in there.
+/// The other end of a tun interface: what is written to it arrives there.
 pub struct Tun(std::fs::File);
 
 impl Tun {
@@ -165,7 +165,7 @@ fn send_frames(index: u32, frames: &[Vec<u8>]) -> io::Result<()> {
     result
 }
 
-/// A frame to be made.
+/// A frame to build.
 #[derive(Clone)]
 pub struct Frame {
     pub tags: Vec<(u16, u16)>,

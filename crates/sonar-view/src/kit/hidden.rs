@@ -92,8 +92,8 @@ pub struct Hidden {
     parts: Vec<HiddenPart>,
     /// The selected role; `None` for all.
     role: Option<Role>,
-    /// Replies of which only the beginning was read (`--snap-replies`): their operations are shown, but not
-    /// the documents, cursors and errors beyond it. Not scaled.
+    /// Replies that were read only in part (`--snap-replies`): their operations are shown, but not the documents,
+    /// cursors and errors after that part. Not scaled.
     pub snapped: u64,
 }
 

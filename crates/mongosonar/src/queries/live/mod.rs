@@ -88,10 +88,10 @@ impl CaptureThread {
             let wait = Duration::from_nanos(until.since(now())).clamp(Duration::from_millis(1), LONG_NAP);
             let wake = self.ring.poll(wait)?;
             if wake == Wake::InterfaceDown {
-                let said = "an interface went down; capture resumes once it is up, but not if it is removed \
+                let text = "an interface went down; capture resumes once it is up, but not if it is removed \
                             and created again: then restart mongosonar"
                     .into();
-                self.complaints.send(Notice::Complaint(said)).ok();
+                self.complaints.send(Notice::Complaint(text)).ok();
             }
             self.count_drops();
             self.read();
@@ -124,8 +124,8 @@ impl CaptureThread {
                     self.pipeline.decoder.set_ports(listened.ports());
                 }
                 Err(error) => {
-                    let said = format!("cannot listen on {listened}: {error}");
-                    self.complaints.send(Notice::Complaint(said)).ok();
+                    let text = format!("cannot listen on {listened}: {error}");
+                    self.complaints.send(Notice::Complaint(text)).ok();
                 }
             }
         }

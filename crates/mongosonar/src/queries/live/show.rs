@@ -76,8 +76,8 @@ impl WindowFeed {
     pub fn print(&mut self, output: &mut QueriesOutput) -> Result<Option<Window>> {
         let mut total = None;
         while !self.is_over() {
-            for said in self.news.try_iter() {
-                match said {
+            for notice in self.news.try_iter() {
+                match notice {
                     Notice::Source { news, .. } => eprintln!("mongosonar: listening on {news}"),
                     Notice::Complaint(what) | Notice::WritingEnded(what) => eprintln!("mongosonar: {what}"),
                 }
@@ -120,8 +120,8 @@ impl WindowFeed {
         let mut drawn = stop::unless_gone(screen.draw(&mut app))?;
         while drawn.is_some() && !self.is_over() {
             let mut changed = false;
-            for said in self.news.try_iter() {
-                match said {
+            for notice in self.news.try_iter() {
+                match notice {
                     Notice::Source { source, origin, .. } => app.source(source, origin),
                     Notice::Complaint(what) => complaints.push(what),
                     Notice::WritingEnded(what) => app.problem(what),
