@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
+use sonar_core::words::plural;
 use sonar_sys::host::listeners::FoundListeners;
 use sonar_sys::probe::{self, ProbeVerdict};
 use sonar_sys::{Host, RingConfig};
@@ -97,7 +98,9 @@ fn configuration(named: Option<&Path>) -> DoctorLine {
 
 fn terminal() -> DoctorLine {
     let found = match (io::stdout().is_terminal(), crossterm::terminal::size()) {
-        (true, Ok((columns, rows))) => format!("{columns} columns, {rows} rows: live view"),
+        (true, Ok((columns, rows))) => {
+            format!("{}, {}: live view", plural(columns, "column"), plural(rows, "row"))
+        }
         _ => "standard output is no terminal: a table for each interval".to_owned(),
     };
     DoctorLine::new("terminal", "queries, io live").ok(found)

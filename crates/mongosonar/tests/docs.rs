@@ -279,27 +279,89 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn no_message_uses_a_word_that_confused() {
+/// The lines of all sources without their tests, with where they stand.
+fn messages() -> Vec<(String, String)> {
     let mut files = Vec::new();
     for package in fs::read_dir(root().join("crates")).unwrap() {
         sources(&package.unwrap().path().join("src"), &mut files);
     }
     assert!(files.len() > 100);
-    let mut wrong = String::new();
+    let mut found = Vec::new();
     for file in files {
         let source = fs::read_to_string(&file).unwrap();
         // Texts of tests are for nobody but us.
         let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
         for (number, line) in source.lines().enumerate() {
             // An attribute names a file or a feature.
-            let is_message = !line.trim_start().starts_with('#');
-            for word in confusing(&quoted(line)).into_iter().filter(|_| is_message) {
-                writeln!(wrong, "{}:{}: {word:?} in: {line}", file.display(), number + 1).unwrap();
+            if !line.trim_start().starts_with('#') {
+                found.push((format!("{}:{}", file.display(), number + 1), line.to_owned()));
             }
         }
     }
+    found
+}
+
+#[test]
+fn no_message_uses_a_word_that_confused() {
+    let mut wrong = String::new();
+    for (place, line) in messages() {
+        for word in confusing(&quoted(&line)) {
+            writeln!(wrong, "{place}: {word:?} in: {line}").unwrap();
+        }
+    }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Nouns that messages count.
+const COUNTED: [&str; 26] = [
+    "operations",
+    "rows",
+    "files",
+    "documents",
+    "connections",
+    "packets",
+    "clients",
+    "reads",
+    "accesses",
+    "lines",
+    "shapes",
+    "steps",
+    "rounds",
+    "slices",
+    "warnings",
+    "problems",
+    "indexes",
+    "entries",
+    "starts",
+    "kinds",
+    "blocks",
+    "buffers",
+    "threads",
+    "databases",
+    "statements",
+    "messages",
+];
+
+/// The first noun that is plural whatever its number is: `{} rows`, but not `{} reads/s`.
+fn fixed_plural(message: &str) -> Option<&str> {
+    // A constant is never 1.
+    let is_constant = |before: &str| before.ends_with(|c: char| c.is_ascii_uppercase());
+    let places = message.match_indices("} ").filter(|(at, _)| !is_constant(&message[..*at]));
+    let after = places.map(|(at, _)| message[at + 2..].trim_start_matches("more "));
+    let noun = |rest: &'_ str| {
+        COUNTED
+            .into_iter()
+            .find(|noun| rest.strip_prefix(noun).is_some_and(|end| !end.starts_with(['/', '_'])))
+    };
+    after.filter(|rest| !rest.is_empty()).find_map(noun)
+}
+
+#[test]
+fn no_message_says_1_rows() {
+    assert_eq!(fixed_plural("… and {} more rows"), Some("rows"));
+    assert_eq!(fixed_plural("{} reads/s of {}"), None);
+    let wrong: Vec<_> = messages().into_iter().filter(|(_, line)| fixed_plural(line).is_some()).collect();
+    assert!(wrong.is_empty(), "use sonar_core::words::plural: {wrong:#?}");
 }
 
 #[test]

@@ -278,7 +278,7 @@ fn a_rate_limit_of_a_file_is_said_to_be_assumed() {
     let limited = PROFILE.replace("\"millis\":7", "\"rateLimit\":10,\"millis\":7");
     let output = program(["profiler", "report"]).arg(folder.file("p", limited.as_bytes())).output().unwrap();
     let told = text(&output.stdout);
-    assert!(told.contains("NOTE: 1 entries carry") && told.contains("PSMDB-876"), "{told}");
+    assert!(told.contains("rateLimit is in 1 entry") && told.contains("PSMDB-876"), "{told}");
     assert!(told.contains("10 operations in"), "{told}");
 }
 
@@ -306,12 +306,12 @@ fn times_are_those_of_the_logs_own_clock_unless_asked_otherwise() {
     assert!(shown("--timezone America/New_York").contains("2026-05-01T06:00:00.120-04:00"));
     // A time without an offset is that of the clock whose times are shown.
     assert!(
-        shown("--from 2026-05-01T12:15").starts_with("1 operations"),
+        shown("--from 2026-05-01T12:15").starts_with("1 operation in "),
         "{}",
         shown("--from 2026-05-01T12:15")
     );
     assert!(shown("--utc --from 2026-05-01T12:15").contains("\nNo operations."));
-    assert!(shown("--from 2026-05-01T10:15:00Z").starts_with("1 operations"));
+    assert!(shown("--from 2026-05-01T10:15:00Z").starts_with("1 operation in "));
     let wrong = program(["logs", "report", "--timezone", "Mars"]).arg(&path).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("Europe/Berlin"), "{}", text(&wrong.stderr));

@@ -179,7 +179,7 @@ fn text_and_csv_show_what_is_unknown_as_unknown() {
     let [recording, _] = recordings();
     let shown = run("report --width 0 --limit 5", &recording.files());
     let shown = text(&shown.stdout);
-    for words in ["wire     4.", "profile  ", "log      ", "nothing lost", "server", "locks", "docs"] {
+    for words in ["wire     4.", "profile  ", "log      ", "nothing lost", "server", "locks", "examined"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     let csv = run("report --csv", &[recording.wire.clone(), recording.log.clone()]);

@@ -31,6 +31,7 @@ pub mod table;
 pub mod time;
 pub mod timeline;
 pub mod window;
+pub mod words;
 
 pub use baseline::Baseline;
 pub use command_types::{CommandType, CommandTypes};

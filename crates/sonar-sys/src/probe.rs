@@ -190,7 +190,7 @@ fn backlog(host: &Host) -> Option<ProbeCheck> {
         )
     } else {
         let larger = limit.unwrap_or(1000).max(1000).saturating_mul(4);
-        let found = format!("{dropped} packets were dropped before anybody saw them, since the start{queue}");
+        let found = format!("packets dropped since the start, before anybody saw them: {dropped}{queue}");
         ProbeCheck::new("backlog", ProbeVerdict::Warning, found)
             .remedy(format!("sudo sysctl net.core.netdev_max_backlog={larger}"))
     };

@@ -36,7 +36,7 @@ Examples:
   mongosonar report wire.pcap mongod.log             latency, and documents examined
   mongosonar report wire.pcap mongod.log.*.gz mongod.log system.profile.bson
   mongosonar report wire.pcap mongod.log --from 2026-05-01T10:00 --to 2026-05-01T10:05
-  mongosonar report wire.pcap mongod.log --by namespace --sort docs
+  mongosonar report wire.pcap mongod.log --by namespace --sort examined
   mongosonar report wire.pcap mongod.log --html report.html
   mongosonar report wire.pcap mongod.log --json > monday.json   for `mongosonar compare`";
 

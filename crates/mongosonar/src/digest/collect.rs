@@ -9,7 +9,7 @@ use sonar_core::{
 };
 use sonar_decode::entry::EntrySink;
 use sonar_decode::log::Bound;
-use sonar_view::kit::{Hidden, Reason, Zone};
+use sonar_view::kit::{Hidden, Reason, Zone, plural};
 use sonar_view::queries::ClassSet;
 
 use super::args::{DigestArgs, When};
@@ -201,12 +201,12 @@ impl SourceDigest {
             if self.notices.is_some() { (self.reading.lines, "line") } else { (documents, "document") };
         match (bytes, self.notices.is_some()) {
             (0, _) if files.len() == 1 => bail!("{names} is empty"),
-            (0, _) => bail!("all {} files are empty", files.len()),
-            (_, true) => bail!("{names}: no line of a MongoDB log among {all} lines"),
+            (0, _) => bail!("all {} are empty", plural(files.len(), "file")),
+            (_, true) => bail!("{names}: no line of a MongoDB log among {}", plural(all, "line")),
             (_, false) if documents == documents_malformed => {
-                bail!("{names}: no document could be read ({all} {what}s began)")
+                bail!("{names}: no document could be read ({} began)", plural(all, what))
             }
-            (_, false) => bail!("{names}: none of {all} documents is of system.profile"),
+            (_, false) => bail!("{names}: none of {} is of system.profile", plural(all, "document")),
         }
     }
 }

@@ -68,7 +68,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         _ if signal != 0 => {
             let when = match run.steps.len() {
                 0 => "before the first step was measured".to_owned(),
-                steps => format!("after {steps} of {}", plural(bench.ramp().len() as u64, "step")),
+                steps => format!("after {steps} of {}", plural(bench.ramp().len(), "step")),
             };
             run.notes.push(format!("Stopped by {} {when}; the test file is removed.", signal_name(signal)));
         }

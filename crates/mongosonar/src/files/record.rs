@@ -9,6 +9,7 @@ use sonar_core::files::IoAccess;
 use sonar_decode::io_file::{FileEntry, RecordingWriter, ThreadEntry};
 use sonar_sys::Host;
 use sonar_sys::ebpf::{FileKey, KernelEvent, Trace, TraceMode, Tracer};
+use sonar_view::kit::plural;
 
 use super::args::IoRecordArgs;
 use super::devices::DeviceNames;
@@ -84,13 +85,14 @@ pub fn run(args: &IoRecordArgs) -> Result<u8> {
         .context("cannot read what the kernel hands on")?;
     let unplaced = recorder.paths.unplaced();
     let RecordingEnd { accesses, losses, failed } = recorder.recording.end(tracer.losses());
-    eprintln!("mongosonar: {accesses} accesses recorded, {} lost", losses.total());
+    eprintln!("mongosonar: {} recorded, {} lost", plural(accesses, "access"), losses.total());
     for (_, name, count) in losses.iter().filter(|(_, _, count)| *count > 0) {
         eprintln!("mongosonar: lost: {name} {count}");
     }
     if unplaced > 0 {
         eprintln!(
-            "mongosonar: {unplaced} files left out: closed before it could be found out whether they are in the folder"
+            "mongosonar: {} left out: closed before it could be determined whether they are in the folder",
+            plural(unplaced, "file")
         );
     }
     match failed {

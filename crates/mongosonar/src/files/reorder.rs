@@ -11,7 +11,7 @@ use sonar_core::files::worth::{MIN_DOCUMENTS, WORTH_FROM};
 use sonar_core::files::{FileRole, FilesVerdict, SampleRead, Worth, judge_file, worth};
 use sonar_mongo::Server;
 use sonar_mongo::reorder::{ReorderPlan, ReorderStage, Sample};
-use sonar_view::kit::{Count, Nanos, escape};
+use sonar_view::kit::{Count, Nanos, escape, plural};
 
 use super::args::IoReorderArgs;
 use super::device_reads::DeviceReads;
@@ -60,10 +60,10 @@ pub fn run(args: &IoReorderArgs) -> Result<u8> {
     shown.bar.finish_and_clear();
     writeln!(
         out,
-        "{} documents of {} lie in the order of {} now.",
-        done?,
+        "{} lies in the order of {} now: {}.",
         escape(&args.namespace),
-        escape(&args.index)
+        escape(&args.index),
+        plural(done?, "document")
     )?;
     Ok(OK)
 }
@@ -92,8 +92,8 @@ fn sampled((index, own): &(Sample, Sample), args: &IoReorderArgs) -> Option<Stri
     };
     (own.documents > 0).then(|| {
         format!(
-            "A sample of {} documents took {}{} in the order of {}, {}{} in the collection's own.",
-            own.documents,
+            "A sample of {} took {}{} in the order of {}, {}{} in the collection's own.",
+            plural(own.documents, "document"),
             nanos(index.time),
             from(index),
             escape(&args.index),
@@ -134,13 +134,13 @@ fn advised(worth: Worth, args: &IoReorderArgs) -> String {
 /// What it would do and take.
 fn describe(plan: &ReorderPlan, args: &IoReorderArgs, server: &str) -> Vec<String> {
     let mut lines = vec![format!(
-        "{} on {}: {} documents, {}B, {}B on the disk, {} indexes beside _id, {}B all indexes",
+        "{} on {}: {}, {}B, {}B on the disk, {} beside _id, {}B all indexes",
         escape(&args.namespace),
         escape(server),
-        plan.documents,
+        plural(plan.documents, "document"),
         Count(plan.bytes as f64),
         Count(plan.storage_bytes as f64),
-        plan.indexes(),
+        plural(plan.indexes(), "index"),
         Count(plan.index_bytes as f64),
     )];
     lines.extend(sampled(&plan.sample, args));
@@ -164,9 +164,9 @@ fn describe(plan: &ReorderPlan, args: &IoReorderArgs, server: &str) -> Vec<Strin
     };
     let passes = plan.passes();
     lines.push(format!(
-        "Reading it takes {range}, estimated from the fastest and slowest parts of the sample (once in the order of {}, {passes} more {} in its own); longer if the sample came from the cache. Writing it and its indexes takes additional time, which a sample cannot show.",
+        "Reading it takes {range}, estimated from the fastest and slowest parts of the sample (once in the order of {}, {} in its own); longer if the sample came from the cache. Writing it and its indexes takes additional time, which a sample cannot show.",
         escape(&args.index),
-        if passes == 1 { "time" } else { "times" },
+        plural(passes, "more time"),
     ));
     lines.push(match &plan.unwatched {
         None => "A change stream watches for writes during the copy; a write stops it.".to_owned(),
@@ -238,8 +238,12 @@ fn advice(loaded: &LoadedRecording, file: u32, namespace: &str, key: &str) -> Op
         .max_by_key(|&(_, other, reads)| (reads, other))
         .map(|(_, other, _)| other);
     let waited = u64::try_from(verdict.read_ns).unwrap_or(u64::MAX);
-    let mut evidence =
-        format!("{} reads of {} for {} different blocks", verdict.reads, escape(namespace), verdict.blocks);
+    let mut evidence = format!(
+        "{} of {} for {}",
+        plural(verdict.reads, "read"),
+        escape(namespace),
+        plural(verdict.blocks, "different block")
+    );
     if let (Some(times), Some(randomness)) = (verdict.amplification, verdict.randomness) {
         let _ = write!(evidence, ", {times:.1} bytes read for each byte touched, randomness {randomness:.2}");
     }
@@ -257,8 +261,11 @@ fn advice(loaded: &LoadedRecording, file: u32, namespace: &str, key: &str) -> Op
         }
         (Finding::ReadAgain, _) => "It was read in the order in which it lies, and again and again: a larger cache helps, another order does not.".to_owned(),
         _ if !is_measured(&verdict) => format!(
-            "Cannot tell whether rewriting it is worth it: {} reads are known to have waited for the device, and it takes {MIN_DOCUMENTS}. Record for longer.",
-            verdict.device_reads.unwrap_or(0)
+            "Cannot tell whether rewriting it is worth it: only {} known to have waited for the device, and it takes {MIN_DOCUMENTS}. Record for longer.",
+            match verdict.device_reads.unwrap_or(0) {
+                1 => "1 read is".to_owned(),
+                reads => format!("{} are", plural(reads, "read")),
+            }
         ),
         (_, Some(ns)) if (ns as f64) * WORTH_FROM < waited as f64 => format!(
             "It was fetched{through} in an order that is not the disk's: in order the same bytes would take about {}, at the {}B/s of this recording's own reads in order. Rewriting it is worth it.",

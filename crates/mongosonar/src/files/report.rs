@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use sonar_core::files::{Analysis, Density, IoAccess, IoLosses};
 use sonar_decode::io_file::{RecordingBlock, RecordingParser, RecordingStep};
 use sonar_view::files::{DiskBench, Recording, json, text};
-use sonar_view::kit::{Fitting, escape};
+use sonar_view::kit::{Fitting, escape, plural};
 
 use super::args::IoReportArgs;
 use super::recording::{DEVICE, HOLDS};
@@ -333,7 +333,7 @@ impl LoadedRecording {
                 let held = self.analysis.accesses() + self.left_out;
                 if accesses != held {
                     self.damage.get_or_insert_with(|| {
-                        format!("its end counts {accesses} accesses, and it holds {held}")
+                        format!("its end counts {}, and it holds {held}", plural(accesses, "access"))
                     });
                 }
             }

@@ -10,7 +10,7 @@ use sonar_mongo::load::{Measurement, Progress, ServerFacts};
 use sonar_mongo::{Server, ServerError};
 use sonar_sys::Host;
 use sonar_sys::host::devices::DeviceCounters;
-use sonar_view::kit::{Count, Fitting, Nanos, escape};
+use sonar_view::kit::{Count, Fitting, Nanos, escape, plural};
 use sonar_view::profiler::impact::{self, ImpactReport, Site};
 
 use super::args::ImpactArgs;
@@ -73,7 +73,7 @@ pub fn run(args: &ImpactArgs) -> Result<u8> {
     }
     let slices = what.clients.len() * what.variants.len() * what.rounds;
     let seconds = (args.slice.as_secs_f64() + 0.4) * slices as f64;
-    eprintln!("{}: {slices} slices, about {}", escape(&label), Nanos((seconds * 1e9) as u64));
+    eprintln!("{}: {}, about {}", escape(&label), plural(slices, "slice"), Nanos((seconds * 1e9) as u64));
     let measured =
         server.measure(&what, &stop, &mut |facts| counters(facts), &mut |progress| line.show(&progress));
     line.end();
@@ -179,7 +179,11 @@ impl ProgressLine {
         let line = match progress {
             Progress::Filling(done, all) => format!("filling the table: {done} of {all}"),
             Progress::Measured(slice, done, all) => {
-                format!("{done} of {all}: {} clients, {} ops/s", slice.clients, Count(slice.throughput()))
+                format!(
+                    "{done} of {all}: {}, {} ops/s",
+                    plural(slice.clients, "client"),
+                    Count(slice.throughput())
+                )
             }
             Progress::Second(operations) => format!("{operations} ops/s"),
             Progress::Wrapped => return self.say("system.profile is full and begins to wrap"),

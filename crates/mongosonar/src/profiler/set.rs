@@ -8,7 +8,7 @@ use sonar_mongo::control::{
     self, DEFAULT_BYTES, ProfilerSettings, ProfilerState, SettingsChange, SettingsStep,
 };
 use sonar_mongo::{Server, StopFlag};
-use sonar_view::kit::{ByteSize, Nanos, escape};
+use sonar_view::kit::{ByteSize, Nanos, escape, plural};
 
 use super::args::SetArgs;
 use crate::exit::{OK, usage};
@@ -200,9 +200,9 @@ fn warn(server: &Server, was: &[ProfilerState], wanted: &SettingsChange, args: &
             state.collection.filter(|fill| fill.max_bytes != Some(bytes) && fill.documents > 0)
         {
             eprintln!(
-                "{}: another size drops the {} documents that system.profile holds",
+                "{}: another size drops what system.profile holds: {}",
                 escape(&state.database),
-                fill.documents
+                plural(fill.documents, "document")
             );
         }
     }

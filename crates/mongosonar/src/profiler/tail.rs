@@ -9,7 +9,7 @@ use sonar_decode::entry::EntrySink;
 use sonar_decode::profile::Profile;
 use sonar_mongo::Server;
 use sonar_mongo::tail::{Missed, TailEvent, Tailing};
-use sonar_view::kit::{Nanos, UNKNOWN, Zone, escape, or_unknown};
+use sonar_view::kit::{Nanos, UNKNOWN, Zone, escape, or_unknown, plural};
 use sonar_view::profiler::tail::{self as view, MissedDocuments, Profiled};
 use sonar_view::queries::Form;
 
@@ -93,8 +93,9 @@ pub fn run(args: &TailArgs) -> Result<u8> {
     let reading = profile.reading();
     let lost: Vec<_> = reading.losses().map(|(name, _, count)| format!("{name} {count}")).collect();
     if missed > 0 || !lost.is_empty() {
-        let missed = if missed > 0 { format!("about {missed} documents missed  ") } else { String::new() };
-        eprintln!("{} documents read  {missed}{}", reading.documents, lost.join("  "));
+        let missed =
+            if missed > 0 { format!("about {} missed  ", plural(missed, "document")) } else { String::new() };
+        eprintln!("{} read  {missed}{}", plural(reading.documents, "document"), lost.join("  "));
     }
     match failed {
         // Others may have been followed to the end; if it is the only one, the whole command failed.
@@ -111,8 +112,10 @@ fn prefix(database: &str) -> String {
 fn describe(gap: &Missed) -> String {
     let mut text = format!("{}: system.profile wrapped faster than it was read: ", escape(&gap.database));
     match (gap.documents, gap.about) {
-        (Some(count), _) => text.push_str(&format!("{count} documents missed")),
-        (None, Some(about)) => text.push_str(&format!("about {about} documents missed, at the rate before")),
+        (Some(count), _) => text.push_str(&format!("{} missed", plural(count, "document"))),
+        (None, Some(about)) => {
+            text.push_str(&format!("about {} missed, at the rate before", plural(about, "document")))
+        }
         (None, None) => text.push_str("documents missed, how many is not known"),
     }
     let span = gap.from.zip(gap.to).map(|(from, to)| Nanos(to.since(from)));

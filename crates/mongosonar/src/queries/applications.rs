@@ -209,7 +209,8 @@ pub fn read_logs(
 /// In a line, how many connections there was no room for.
 fn left_out(connections: u64) -> Option<String> {
     (connections > 0).then(|| {
-        format!("applications of open connections: {connections} connections are left out, the table is full")
+        let connections = plural(connections, "connection");
+        format!("applications of open connections: the table is full, {connections} left out")
     })
 }
 

@@ -4,6 +4,8 @@
 //! gives advice only if the machine offers a choice. No remedy destroys data: if another file system or array is
 //! needed, the remedy describes the migration.
 
+use crate::words::{binary_size, plural};
+
 /// MongoDB's production notes.
 pub const NOTES: &str = "https://www.mongodb.com/docs/manual/administration/production-notes/";
 /// MongoDB's manual about the memory allocator.
@@ -326,8 +328,7 @@ fn space(fs: &FileSystem) -> Option<CheckFinding> {
         5.0..15.0 => Grade::Warning,
         _ => Grade::Ok,
     };
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    let found = format!("{:.1} GiB of {:.1} GiB are free ({share:.0} %)", gib(free), gib(total));
+    let found = format!("{} of {} are free ({share:.0} %)", binary_size(free), binary_size(total));
     let made = Rule("free-space", WHY, OWN).finds(grade, found);
     Some(if grade == Grade::Ok {
         made
@@ -683,7 +684,7 @@ fn map_count(facts: &MachineFacts) -> Option<CheckFinding> {
     // mongod uses four fifths of its descriptors for connections.
     let connections = open.unwrap_or(64_000).saturating_mul(4) / 5;
     let least = connections.saturating_mul(2);
-    let found = format!("vm.max_map_count is {count}; {least} for {connections} connections");
+    let found = format!("vm.max_map_count is {count}; {least} for {}", plural(connections, "connection"));
     Some(if count >= least {
         Rule("max-map-count", WHY, ULIMIT).finds(Grade::Ok, found)
     } else {

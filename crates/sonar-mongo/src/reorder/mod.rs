@@ -14,6 +14,7 @@ mod watch;
 use std::time::Instant;
 
 use bson::{Bson, doc};
+use sonar_core::words::plural;
 
 use crate::error::{Result, ServerError};
 use crate::server::Server;
@@ -163,9 +164,9 @@ impl Server {
                 cleaned.done.push(format!("dropped {database}.{name}, which held nothing of its own"));
             } else {
                 cleaned.kept.push(format!(
-                    "{database}.{name} had the name {namespace} for a while, and its {} documents are not those of the \
-                     original: what was written then is in it. Look at it, take over what is wanted, and drop it",
-                    held.documents
+                    "{database}.{name} had the name {namespace} for a while, and what it holds now ({}) is not \
+                     the original: what was written then is in it. Look at it, take over what is wanted, and drop it",
+                    plural(held.documents, "document")
                 ));
             }
         }
@@ -342,8 +343,9 @@ impl Server {
         let made = read(ReorderStage::Verifying, &copy, check)?;
         if made != copied {
             return Err(ServerError::Refused(format!(
-                "the copy does not hold what was read ({} documents of {}): nothing was changed",
-                made.documents, copied.documents
+                "the copy does not hold what was read ({} of {}): nothing was changed",
+                made.documents,
+                plural(copied.documents, "document")
             )));
         }
         if check.watch.is_some() {

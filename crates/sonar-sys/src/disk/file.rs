@@ -301,6 +301,8 @@ mod tests {
         let large = TestFileSettings { bytes: 1 << 60, ..settings(&dir) };
         let error = TestFile::create(&large, &AtomicBool::new(false), &mut |_| ()).unwrap_err();
         assert!(matches!(error, DiskError::Space { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains(" GiB are needed") && said.ends_with("iB are free"), "{said}");
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         fs::remove_dir_all(&dir).unwrap();
         let gone = TestFile::create(&settings(&dir), &AtomicBool::new(false), &mut |_| ()).unwrap_err();

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use sonar_core::words::plural;
+
 use super::threads::died;
 use super::{
     Aim, DiskEngine, DiskError, EngineStep, Live, Sequence, StepResult, Tally, TestFile, offsets,
@@ -62,7 +64,7 @@ impl DiskEngine for Mmap {
                     Ok(thread) => running.push(thread),
                     Err(source) => {
                         live.stop();
-                        let what = format!("{} threads (got {number})", step.in_flight);
+                        let what = format!("{} (got {number})", plural(step.in_flight, "thread"));
                         failure = Some(DiskError::Resource { what, source });
                         break;
                     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use sonar_core::Histogram;
 use sonar_core::disk::{Offsets, Requests, SplitMix};
+use sonar_core::words::binary_size;
 
 pub use crate::sys_disk::{FileSystemState, file_system_state};
 pub use file::{Leftover, TestFile, TestFileSettings, leftovers};
@@ -42,7 +43,7 @@ pub enum DiskError {
         source: io::Error,
     },
     /// There is not enough space.
-    #[error("not enough space in {}: {needed} bytes are needed, {free} are free", path.display())]
+    #[error("not enough space in {}: {} are needed, {} are free", path.display(), binary_size(*needed), binary_size(*free))]
     Space {
         /// The folder.
         path: PathBuf,

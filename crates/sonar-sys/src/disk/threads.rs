@@ -3,6 +3,8 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use sonar_core::words::plural;
+
 use super::{
     Aim, DiskEngine, DiskError, EngineStep, Live, Sequence, StepResult, Tally, TestFile, buffer_count,
     offsets, pause_slices,
@@ -40,7 +42,7 @@ impl Memory {
             let count = if wanted { count } else { 1 };
             Buffers::new(count, step.record_bytes as usize).map(Arc::new).map_err(|source| {
                 DiskError::Resource {
-                    what: format!("{count} buffers of {} bytes", step.record_bytes),
+                    what: format!("{} of {} KiB", plural(count, "buffer"), step.record_bytes >> 10),
                     source,
                 }
             })
@@ -99,7 +101,7 @@ impl DiskEngine for Threads {
                     }
                     Err(source) => {
                         drop(gates);
-                        let what = format!("{} threads (got {number})", step.in_flight);
+                        let what = format!("{} (got {number})", plural(step.in_flight, "thread"));
                         return Err(DiskError::Resource { what, source });
                     }
                 }

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::thread;
 
+use sonar_core::words::plural;
+
 use super::threads::{Memory, died};
 use super::{
     Aim, DiskEngine, DiskError, EngineStep, Live, Sequence, StepResult, Tally, TestFile, offsets,
@@ -101,7 +103,7 @@ impl DiskEngine for Uring {
                     Ok(thread) => running.push(thread),
                     Err(source) => {
                         live.stop();
-                        return Err(DiskError::Resource { what: format!("{threads} threads"), source });
+                        return Err(DiskError::Resource { what: plural(threads, "thread"), source });
                     }
                 }
             }
@@ -165,7 +167,7 @@ impl Submitter<'_> {
         let memory = (self.memory.reads.clone(), self.memory.writes.clone());
         let mut ring = DiskRing::new(entries, self.file.shared_io(), memory, slice.as_nanos() as u64)
             .map_err(|source| DiskError::Resource {
-                what: format!("an io_uring of {} requests", aims.len()),
+                what: format!("an io_uring of {}", plural(aims.len(), "request")),
                 source,
             })?;
         let mut tally = Tally::new();

@@ -6,7 +6,7 @@ use serde_json::json;
 use sonar_core::disk::check::{CheckFinding, Grade};
 
 use super::run::SCHEMA;
-use crate::kit::escape;
+use crate::kit::{escape, plural};
 
 /// What a check came to.
 #[derive(Clone, Debug)]
@@ -81,10 +81,10 @@ impl CheckReport {
         writeln!(out)?;
         writeln!(
             out,
-            "{} ok, {} warnings, {} problems, {} not seen",
+            "{} ok, {}, {}, {} not seen",
             count(Grade::Ok),
-            count(Grade::Warning),
-            count(Grade::Problem),
+            plural(count(Grade::Warning), "warning"),
+            plural(count(Grade::Problem), "problem"),
             self.unseen.len()
         )
     }

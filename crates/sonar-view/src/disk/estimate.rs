@@ -6,7 +6,7 @@ use serde::Serialize;
 use sonar_core::disk::estimate::{Work, duration_ns};
 
 use super::run::BenchReport;
-use crate::kit::{Bytes, Count, Fitting, Heading, Nanos, TextTable};
+use crate::kit::{Bytes, Count, Fitting, Heading, Nanos, TextTable, plural};
 
 /// One way to read it all.
 #[derive(Clone, Debug, Serialize, PartialEq)]
@@ -135,10 +135,10 @@ impl Estimate {
     pub fn text<W: Write>(&self, out: &mut Fitting<W>) -> io::Result<()> {
         writeln!(
             out,
-            "{} documents of {} bytes: {} reads at random, or {} in order",
-            Count(self.documents as f64),
-            self.document_bytes,
-            Count(self.random_reads as f64),
+            "{} of {}: {} at random, or {} in order",
+            plural(Count(self.documents as f64), "document"),
+            plural(self.document_bytes, "byte"),
+            plural(Count(self.random_reads as f64), "read"),
             Bytes(self.bytes as f64)
         )?;
         writeln!(out)?;

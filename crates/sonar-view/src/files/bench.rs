@@ -7,7 +7,7 @@ use sonar_core::{Timestamp, files};
 
 use super::Recording;
 use crate::disk::run::BenchReport;
-use crate::kit::{Bytes, Count, Grouped, Nanos, escape};
+use crate::kit::{Bytes, Count, Grouped, Nanos, escape, plural};
 
 /// A run of `disk bench`, as far as it measured reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,10 +126,10 @@ impl DiskBench {
         }
         if let (Some(once), Some(all)) = (estimates.random_once_ns, estimates.random_all_ns) {
             parts.push(format!(
-                "each of the {} blocks once at random {}, and all {} reads at random {} with nothing in the page cache ({} reads/s with {:.1} in flight, as seen)",
-                Grouped(verdict.blocks),
+                "each block once at random ({}) {}, and each read at random ({}) {} with nothing in the page cache ({} reads/s with {:.1} in flight, as seen)",
+                plural(Grouped(verdict.blocks), "block"),
                 Nanos(once),
-                Grouped(verdict.reads),
+                plural(Grouped(verdict.reads), "read"),
                 Nanos(all),
                 Count(self.speeds.random_per_second(estimates.depth).unwrap_or(0.0)),
                 estimates.depth,

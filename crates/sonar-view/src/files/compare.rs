@@ -10,7 +10,7 @@ use sonar_core::files::FilePattern;
 use super::json::document;
 use super::text::{FIGURES, figures, time_ns};
 use super::{Recording, SCHEMA};
-use crate::kit::{Fitting, Grouped, Heading, Nanos, Ratio, TextTable, UNKNOWN, fit, or_unknown};
+use crate::kit::{Fitting, Grouped, Heading, Nanos, Ratio, TextTable, UNKNOWN, fit, or_unknown, plural};
 
 /// A file of one recording or of both, by its name.
 struct FilePair<'a> {
@@ -48,9 +48,9 @@ pub fn text<W: Write>(
         let span = side.analysis.span().map(|(first, last)| Nanos(last.since(first)));
         writeln!(
             out,
-            "{letter}: {} ({} accesses in {}, {} lost)",
+            "{letter}: {} ({} in {}, {} lost)",
             fit(name, 80),
-            Grouped(side.analysis.accesses()),
+            plural(Grouped(side.analysis.accesses()), "access"),
             or_unknown(span),
             Grouped(side.losses.total()),
         )?;

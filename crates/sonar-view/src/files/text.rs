@@ -9,6 +9,7 @@ use super::Recording;
 use super::verdict::readahead;
 use crate::kit::{
     Bytes, Count, Fitting, Grouped, Heading, Nanos, Percent, Ratio, TextTable, UNKNOWN, escape, or_unknown,
+    plural,
 };
 
 /// The figures of a file.
@@ -70,7 +71,7 @@ pub fn text<W: Write>(recording: &Recording<'_>, limit: usize, out: &mut Fitting
 
 /// What was recorded, and what of it is missing.
 fn head(recording: &Recording<'_>, out: &mut impl Write) -> io::Result<()> {
-    write!(out, "{} accesses", Grouped(recording.analysis.accesses()))?;
+    write!(out, "{}", plural(Grouped(recording.analysis.accesses()), "access"))?;
     if let Some((first, last)) = recording.analysis.span() {
         write!(out, " in {}: {first} to {last}", Nanos(last.since(first)))?;
     }
@@ -82,11 +83,8 @@ fn head(recording: &Recording<'_>, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  not distinguished: {name} {}", Grouped(count))?;
     }
     if recording.left_out > 0 {
-        let count = Grouped(recording.left_out);
-        writeln!(
-            out,
-            "  left out: {count} accesses to files of /proc and /sys (--pseudo-filesystems shows them)"
-        )?;
+        let count = plural(Grouped(recording.left_out), "access");
+        writeln!(out, "  left out: {count} to files of /proc and /sys (--pseudo-filesystems shows them)")?;
     }
     if let Some(damage) = recording.damage {
         writeln!(out, "  incomplete: {}", escape(damage))?;
@@ -125,11 +123,11 @@ fn phases(recording: &Recording<'_>, file: u32, out: &mut impl Write) -> io::Res
     for phase in phases.iter().take(SHOWN) {
         let _ = write!(
             line,
-            "{} at {} for {} ({} reads); ",
+            "{} at {} for {} ({}); ",
             phase.path.name(),
             Nanos(phase.first as u64 * slice_ns),
             Nanos((phase.last - phase.first + 1) as u64 * slice_ns),
-            Count(phase.total.reads as f64)
+            plural(Count(phase.total.reads as f64), "read")
         );
     }
     if phases.len() > SHOWN {

@@ -5,7 +5,7 @@ use sonar_core::files::{FilePattern, FilesVerdict, judge};
 
 use super::Recording;
 use super::bench::by_whom;
-use crate::kit::{Bytes, Grouped, Nanos, Percent};
+use crate::kit::{Bytes, Grouped, Nanos, Percent, plural};
 
 /// A verdict mentions bytes that readahead fetched for nothing from this share on,
 const LARGE_WASTE: f64 = 0.25;
@@ -54,9 +54,9 @@ impl Recording<'_> {
         });
         if let (Some(times), Some(randomness)) = (verdict.amplification, verdict.randomness) {
             words.push(format!(
-                "Evidence: {} reads for {} different blocks, {times:.1} bytes read for each byte of the file that was touched, randomness {randomness:.2} (jumps among consecutive reads).",
-                Grouped(verdict.reads),
-                Grouped(verdict.blocks),
+                "Evidence: {} for {}, {times:.1} bytes read for each byte of the file that was touched, randomness {randomness:.2} (jumps among consecutive reads).",
+                plural(Grouped(verdict.reads), "read"),
+                plural(Grouped(verdict.blocks), "different block"),
             ));
         }
         words.extend(
@@ -100,7 +100,7 @@ impl Recording<'_> {
                 Grouped(device),
                 Grouped(verdict.reads)
             ),
-            _ => format!("No verdict: {} reads of {name} are too few.", verdict.reads),
+            _ => format!("No verdict: too few reads of {name}, {}.", verdict.reads),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Operations that a view leaves out, by reason, with the switch that shows them.
 
+use sonar_core::words::plural;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -158,7 +159,7 @@ impl Hidden {
         for part in self.parts() {
             let count = part.operations();
             // The noun stands once.
-            let count = if is_one { operations(count, &number) } else { number(count) };
+            let count = if is_one { plural(number(count), "operation") } else { number(count) };
             let what = self.what(&part, &count, &number);
             let how = match reader {
                 HiddenContext::CommandLine => part.reason.switch(),
@@ -170,7 +171,7 @@ impl Hidden {
         let mut line = match (reasons.len(), total) {
             (0, _) => String::new(),
             (1, _) => format!("Not shown: {}", reasons[0]),
-            _ => format!("Not shown: {}: {}", operations(total, &number), reasons.join(", ")),
+            _ => format!("Not shown: {}: {}", plural(number(total), "operation"), reasons.join(", ")),
         };
         if self.snapped > 0 {
             let between = if line.is_empty() { "Not shown: " } else { "; " };
@@ -208,10 +209,6 @@ impl Hidden {
             Reason::Limit => format!("{count} in further rows"),
         }
     }
-}
-
-fn operations(count: u64, number: &impl Fn(u64) -> String) -> String {
-    format!("{} {}", number(count), if count == 1 { "operation" } else { "operations" })
 }
 
 /// Operations that are left out for one reason.

@@ -16,9 +16,9 @@ pub use escape::{Escaped, escape, is_safe};
 pub use fit::{Fitting, fit, fit_end, fold, push_fit, push_padded, width, wrap};
 pub(crate) use hidden::HiddenObject;
 pub use hidden::{Hidden, HiddenContext, HiddenPart, Reason};
+pub use sonar_core::words::plural;
 pub use table::{Heading, Laid, TextTable};
 pub use units::{
-    Brief, ByteSize, Bytes, Count, Grouped, Nanos, Percent, Ratio, UNKNOWN, mean_ns, or_unknown, plural,
-    scaled,
+    Brief, ByteSize, Bytes, Count, Grouped, Nanos, Percent, Ratio, UNKNOWN, mean_ns, or_unknown, scaled,
 };
 pub use zone::{Zone, ZonedTime};

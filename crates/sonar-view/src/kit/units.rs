@@ -154,11 +154,6 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// A number and its noun: `1 client`, `2 clients`.
-pub fn plural(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
 /// `Some` as its figure, `None` as [`UNKNOWN`].
 pub fn or_unknown<T: fmt::Display>(value: Option<T>) -> String {
     value.map_or_else(|| UNKNOWN.to_string(), |value| value.to_string())
@@ -245,7 +240,6 @@ mod tests {
             [0, 999, 1_000, 1_234_567].map(|n| Grouped(n).to_string()),
             ["0", "999", "1,000", "1,234,567"]
         );
-        assert_eq!([1, 2].map(|n| plural(n, "client")), ["1 client", "2 clients"]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use sonar_core::figures::Figures;
 use sonar_core::{Coverage, Digest, Identity, Notices, Reading, Row, Subject};
 pub use text::text;
 
-use crate::kit::{About, Count, Hidden, Percent, Reason, Zone, sparkline};
+use crate::kit::{About, Count, Hidden, Percent, Reason, Zone, plural, sparkline};
 use crate::queries::Form;
 
 /// The figure by which rows are sorted, the largest first.
@@ -35,7 +35,7 @@ pub enum RowOrder {
     P99,
     Max,
     Keys,
-    Docs,
+    Examined,
     Returned,
     Ratio,
     Yields,
@@ -58,7 +58,7 @@ const ORDERS: [(RowOrder, &str); 19] = [
     (RowOrder::P99, "p99"),
     (RowOrder::Max, "max"),
     (RowOrder::Keys, "keys"),
-    (RowOrder::Docs, "docs"),
+    (RowOrder::Examined, "examined"),
     (RowOrder::Returned, "returned"),
     (RowOrder::Ratio, "ratio"),
     (RowOrder::Yields, "yields"),
@@ -82,15 +82,16 @@ impl RowOrder {
         ORDERS[self as usize].1
     }
 
-    /// From its stable name, or from the heading of the table. Case does not matter.
+    /// From its stable name or the other one. Case does not matter.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_lowercase();
-        ORDERS.iter().map(|(one, _)| *one).find(|one| one.name() == name || one.heading() == Some(&name))
+        ORDERS.iter().map(|(one, _)| *one).find(|one| one.name() == name || one.other_name() == Some(&name))
     }
 
-    /// The heading of its column in the text report, where that is not its name.
-    const fn heading(self) -> Option<&'static str> {
+    /// Another name: the heading of its column in the text report, or an earlier name.
+    const fn other_name(self) -> Option<&'static str> {
         match self {
+            Self::Examined => Some("docs"),
             Self::Returned => Some("ret"),
             Self::Ratio => Some("ex/ret"),
             Self::Errors => Some("err"),
@@ -111,7 +112,7 @@ impl RowOrder {
             Self::P99 => quantile(0.99),
             Self::Max => figures.latency.max_ns().map(|ns| ns as f64),
             Self::Keys => total(server.keys_examined),
-            Self::Docs => total(server.docs_examined),
+            Self::Examined => total(server.docs_examined),
             Self::Returned => total(figures.returned),
             Self::Ratio => row.examined_per_returned(),
             Self::Yields => total(server.yields),
@@ -357,10 +358,10 @@ pub fn notes(reading: &Reading) -> Vec<String> {
 pub fn assumed_weights(reading: &Reading) -> Option<String> {
     (reading.entries_weighted > 0).then(|| {
         format!(
-            "{} entries carry Percona Server's rateLimit, and each counts for as many operations. That is assumed: \
+            "Percona Server's rateLimit is in {}, and each of them counts for as many operations. That is assumed: \
              Percona Server 4.4 before 4.4.8-9 writes it but profiles every operation (PSMDB-876), and then these \
              figures are too high.",
-            Count(reading.entries_weighted as f64)
+            plural(Count(reading.entries_weighted as f64), "entry")
         )
     })
 }
@@ -430,9 +431,12 @@ mod tests {
         for (order, name) in ORDERS {
             assert_eq!((order.name(), RowOrder::from_name(name)), (name, Some(order)));
         }
-        for (heading, by) in
-            [("ret", RowOrder::Returned), ("ex/ret", RowOrder::Ratio), ("ERR", RowOrder::Errors)]
-        {
+        for (heading, by) in [
+            ("docs", RowOrder::Examined),
+            ("ret", RowOrder::Returned),
+            ("ex/ret", RowOrder::Ratio),
+            ("ERR", RowOrder::Errors),
+        ] {
             assert_eq!(RowOrder::from_name(heading), Some(by));
         }
         assert_eq!(RowOrder::from_name("taste"), None);

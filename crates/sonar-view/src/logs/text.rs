@@ -9,6 +9,7 @@ use sonar_core::{GroupBy, Notices, Row};
 use super::{DigestView, Source, calls_over_time, main_plan, mean_ns, names};
 use crate::kit::{
     Count, Fitting, Heading, HiddenContext, Nanos, Percent, TextTable, UNKNOWN, Zone, escape, or_unknown,
+    plural,
 };
 
 /// Writes the report.
@@ -53,9 +54,9 @@ fn sources(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
         let figures = &observed.figures;
         writeln!(
             out,
-            "{:<8} {} operations, {} to {}, mean {}, p99 {}: {}",
+            "{:<8} {}, {} to {}, mean {}, p99 {}: {}",
             summary.source.name(),
-            Count(figures.calls as f64),
+            plural(Count(figures.calls as f64), "operation"),
             view.zone.show(figures.first_seen),
             view.zone.show(figures.last_seen),
             mean(summary.source, figures),
@@ -115,7 +116,7 @@ fn hints(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
             writeln!(out, "    {}", escape(&line))?;
         }
         if one.rows.len() > SHOWN {
-            writeln!(out, "    … and {} more shapes", one.rows.len() - SHOWN)?;
+            writeln!(out, "    … and {}", plural(one.rows.len() - SHOWN, "more shape"))?;
         }
     }
     Ok(())
@@ -129,8 +130,8 @@ fn summary(view: &DigestView<'_>, out: &mut impl Write) -> io::Result<()> {
     let span = totals.last_seen.since(totals.first_seen);
     writeln!(
         out,
-        "{} operations in {}: {} to {}",
-        Count(totals.calls as f64),
+        "{} in {}: {} to {}",
+        plural(Count(totals.calls as f64), "operation"),
         Nanos(span),
         view.zone.show(totals.first_seen),
         view.zone.show(totals.last_seen)
@@ -203,7 +204,7 @@ fn events(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()
             writeln!(out, "  {count:>8}  {}  {}", escape(&app.label()), escape(driver.trim()))?;
         }
         if clients.len() > SHOWN {
-            writeln!(out, "  … and {} more clients", clients.len() - SHOWN)?;
+            writeln!(out, "  … and {}", plural(clients.len() - SHOWN, "more client"))?;
         }
     }
     for start in notices.starts.iter().take(SHOWN) {
@@ -219,7 +220,7 @@ fn events(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()
         )?;
     }
     if notices.starts.len() > SHOWN {
-        writeln!(out, "… and {} more starts", notices.starts.len() - SHOWN)?;
+        writeln!(out, "… and {}", plural(notices.starts.len() - SHOWN, "more start"))?;
     }
     if !notices.messages.is_empty() {
         writeln!(out, "\nErrors and warnings:")?;
@@ -238,7 +239,7 @@ fn events(notices: &Notices, zone: &Zone, out: &mut impl Write) -> io::Result<()
             )?;
         }
         if all.len() > SHOWN {
-            writeln!(out, "  … and {} more kinds", all.len() - SHOWN)?;
+            writeln!(out, "  … and {}", plural(all.len() - SHOWN, "more kind"))?;
         }
     }
     Ok(())
@@ -297,7 +298,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
         Heading::figure("p99", 1),
         Heading::figure("max", 8),
         Heading::figure("keys", 9),
-        Heading::figure("docs", 5),
+        Heading::figure("examined", 5),
         Heading::figure("ret", 10),
         Heading::figure("ex/ret", 3),
         Heading::figure("err", 11),
@@ -355,7 +356,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
     let has_source = |name: &str| view.summaries.iter().any(|summary| summary.source.name() == name);
     table.keep(|title| match title {
         "keys" => server.sums.keys_examined.known > 0,
-        "docs" => server.sums.docs_examined.known > 0,
+        "examined" => server.sums.docs_examined.known > 0,
         "ex/ret" => server.sums.keys_examined.known + server.sums.docs_examined.known > 0,
         "server" | "locks" => view.summaries.len() > 1,
         "profile" | "log" => view.summaries.len() > 1 && has_source(title),
@@ -365,7 +366,7 @@ fn rows<W: Write>(view: &DigestView<'_>, out: &mut Fitting<W>) -> io::Result<()>
     writeln!(out)?;
     table.write(out)?;
     if view.rows_total > view.rows.len() {
-        writeln!(out, "… and {} more rows", view.rows_total - view.rows.len())?;
+        writeln!(out, "… and {}", plural(view.rows_total - view.rows.len(), "more row"))?;
     }
     Ok(())
 }

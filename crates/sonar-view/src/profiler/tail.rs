@@ -39,9 +39,11 @@ pub fn text(profiled: &Profiled<'_>, zone: &Zone, mut out: impl Write) -> io::Re
     if !execution.plan.is_empty() {
         write!(out, " plan={}", Escaped(execution.plan))?;
     }
-    for (name, value) in
-        [("keys", execution.keys_examined), ("docs", execution.docs_examined), ("returned", op.docs_returned)]
-    {
+    for (name, value) in [
+        ("keys", execution.keys_examined),
+        ("examined", execution.docs_examined),
+        ("returned", op.docs_returned),
+    ] {
         if let Some(value) = value {
             write!(out, " {name}={value}")?;
         }

@@ -2,6 +2,8 @@
 
 use sonar_core::Coverage;
 
+use crate::kit::plural;
+
 /// Where packets come from.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum PacketOrigin {
@@ -59,10 +61,11 @@ impl Silence {
         if coverage.streams_tls > 0 {
             let what = match coverage.streams - coverage.streams_tls.min(coverage.streams) {
                 0 if coverage.streams_tls == 1 => "The only connection is encrypted with TLS.".into(),
-                0 => format!("All {} connections are encrypted with TLS.", coverage.streams_tls),
+                0 => format!("All {} are encrypted with TLS.", plural(coverage.streams_tls, "connection")),
                 _ => format!(
-                    "{} of {} connections are encrypted with TLS, and the others carry nothing that can be read.",
-                    coverage.streams_tls, coverage.streams
+                    "{} of {} are encrypted with TLS, and the others carry nothing that can be read.",
+                    coverage.streams_tls,
+                    plural(coverage.streams, "connection")
                 ),
             };
             return Self::new(
@@ -75,14 +78,14 @@ impl Silence {
         if coverage.streams_not_mongodb > 0 {
             let what = match coverage.streams_not_mongodb {
                 1 => "The connection that was seen does not speak MongoDB's protocol.".into(),
-                n => format!("{n} connections were seen; none speaks MongoDB's protocol."),
+                n => format!("{} were seen; none speaks MongoDB's protocol.", plural(n, "connection")),
             };
             return Self::new("not-mongodb", what, "Is it the right port? --port chooses another.");
         }
         if coverage.segments_data == 0 && coverage.streams > 0 {
             let what = match coverage.streams {
                 1 => "One connection is open, but nothing is sent on it.".to_owned(),
-                n => format!("{n} connections are open, but nothing is sent on them."),
+                n => format!("{} are open, but nothing is sent on them.", plural(n, "connection")),
             };
             return Self::new("idle", what, "");
         }
@@ -130,24 +133,27 @@ impl Silence {
 
     /// No packet belonged to a connection that is followed.
     fn without_segments(coverage: &Coverage) -> Self {
-        let frames = coverage.frames;
+        let frames = match coverage.frames {
+            1 => "1 packet was".to_owned(),
+            frames => format!("{} were", plural(frames, "packet")),
+        };
         if coverage.frames_other_port > 0 {
             return Self::new(
                 "other-ports",
-                format!("{frames} packets were seen, none of the ports asked for."),
+                format!("{frames} seen, none of the ports asked for."),
                 "Leave out --port to look at all ports.",
             );
         }
         if coverage.frames_sampled_out > 0 {
             return Self::new(
                 "sampled-out",
-                format!("{frames} packets were seen, all of connections that --sample leaves out."),
+                format!("{frames} seen, all of connections that --sample leaves out."),
                 "Use a smaller N in --sample 1/N, or none.",
             );
         }
         Self::new(
             "no-tcp",
-            format!("{frames} packets were seen, none of them TCP that can be read."),
+            format!("{frames} seen, none of them TCP that can be read."),
             "The coverage counts them by kind.",
         )
     }

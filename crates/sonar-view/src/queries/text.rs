@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use sonar_core::time::NS_PER_S;
 use sonar_core::{CommandType, Coverage, Timestamp};
 
-use crate::kit::{Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, scaled, wrap};
+use crate::kit::{Count, HiddenContext, Nanos, UNKNOWN, escape, or_unknown, plural, scaled, wrap};
 use crate::queries::WindowReport;
 use crate::queries::column::Column;
 use crate::queries::layout::{self, Placed, place, push_cell};
@@ -59,7 +59,7 @@ pub fn summary(report: &WindowReport<'_>, width: Option<usize>, mut out: impl Wr
         ("unacknowledged", figures.unacknowledged),
         ("outcome not known", figures.outcome_unknown),
     ];
-    write!(out, "  {}{} operations", report.mark(), scaled(figures.calls, report.sample))?;
+    write!(out, "  {}{}", report.mark(), plural(scaled(figures.calls, report.sample), "operation"))?;
     for (name, count) in ends.into_iter().filter(|(_, count)| *count > 0) {
         write!(out, ", {}{} {name}", report.mark(), scaled(count, report.sample))?;
     }
@@ -126,7 +126,7 @@ pub fn losses(coverage: &Coverage) -> String {
     let part = |(name, _, count): (&'static str, &'static str, u64)| match name {
         "files_damaged" => "the file is cut or damaged".to_owned(),
         "files_stopped" => "the file was not read to its end".to_owned(),
-        "streams_tls" => format!("{count} {} encrypted with TLS", connections(count)),
+        "streams_tls" => format!("{} encrypted with TLS", plural(count, "connection")),
         _ => format!("{name} {count}"),
     };
     let lost: Vec<_> = coverage.losses().map(part).collect();
@@ -138,13 +138,9 @@ pub fn coverage(coverage: &Coverage) -> String {
     let late = coverage.streams_joined_late;
     let mut line = losses(coverage);
     if late > 0 {
-        line.push_str(&format!("; {late} {} joined late", connections(late)));
+        line.push_str(&format!("; {} joined late", plural(late, "connection")));
     }
     line
-}
-
-const fn connections(count: u64) -> &'static str {
-    if count == 1 { "connection" } else { "connections" }
 }
 
 /// Writes a text, broken at the width of the terminal.
@@ -192,7 +188,7 @@ fn rows(
         paragraph(&format!("{UNKNOWN} {}", empty(report)), width, out)?;
     }
     if report.rows_total > report.rows.len() {
-        writeln!(out, "… and {} more rows", report.rows_total - report.rows.len())?;
+        writeln!(out, "… and {}", plural(report.rows_total - report.rows.len(), "more row"))?;
     }
     match report.hidden.line(report.sample, HiddenContext::CommandLine) {
         Some(line) => paragraph(&line, width, out),

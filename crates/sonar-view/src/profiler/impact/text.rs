@@ -43,9 +43,10 @@ fn title(report: &ImpactReport<'_>) -> String {
     let slice = run.slices.first().map_or(0, |slice| slice.length_ns);
     let rounds = run.slices.iter().map(|slice| slice.round + 1).max().unwrap_or(0);
     format!(
-        "Impact of profiling on {}: OLTP mix on {} documents, {rounds} rounds of {} for each level and number of clients, in alternation",
+        "Impact of profiling on {}: OLTP mix on {}, {} of {} for each level and number of clients, in alternation",
         escape(report.site.server),
-        report.documents,
+        plural(report.documents, "document"),
+        plural(rounds, "round"),
         Nanos(slice),
     )
 }
@@ -156,7 +157,7 @@ pub fn long_text<W: Write>(server: &str, long: &LongRun, out: &mut Fitting<W>) -
         "Long run on {}: level {}, {}, {} s",
         escape(server),
         long.variant.map_or_else(|| UNKNOWN.to_owned(), |variant| variant.to_string()),
-        plural(long.clients.into(), "client"),
+        plural(long.clients, "client"),
         long.seconds.len(),
     )?;
     let series: Vec<f64> = long.seconds.iter().map(|n| *n as f64).collect();

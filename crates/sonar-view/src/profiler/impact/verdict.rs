@@ -43,7 +43,7 @@ fn verdict(run: &ImpactRun, variant: usize) -> String {
                 .cells()
                 .iter()
                 .find(|cell| cell.variant == variant && cell.loss == Some(loss))
-                .map_or_else(String::new, |cell| format!(" with {}", plural(cell.clients.into(), "client")));
+                .map_or_else(String::new, |cell| format!(" with {}", plural(cell.clients, "client")));
             format!(
                 "Level {this} against {first}: up to {} less throughput{where_} (between {} and {}, {sure} sure). {}",
                 one_decimal(loss.share),
@@ -101,7 +101,7 @@ pub(super) fn bottleneck(run: &ImpactRun, cells: &[Cell]) -> String {
         "Most throughput at level {}: {} ops/s with {}; {found}.",
         name(run, 0),
         Count(cell.throughput),
-        plural(cell.clients.into(), "client")
+        plural(cell.clients, "client")
     )
 }
 

@@ -10,7 +10,7 @@ use sonar_core::time::NS_PER_S;
 
 use super::palette::Palette;
 use super::{App, Page, RowFilter, detail};
-use crate::kit::{Brief, Count, HiddenContext, Nanos, escape, fit, or_unknown, width, wrap};
+use crate::kit::{Brief, Count, HiddenContext, Nanos, escape, fit, or_unknown, plural, width, wrap};
 use crate::queries::column::Column;
 use crate::queries::layout::{self, Placed, place, push_cell};
 use crate::queries::{NamespaceFilter, ReportRow, Selection, WindowReport, text};
@@ -317,7 +317,7 @@ fn shown<'a>(app: &App, report: Option<&WindowReport<'_>>, palette: Palette) -> 
     parts.extend(role.map(|role| role.name().to_string()));
     if let Some(report) = report {
         parts.push(app.span(report.elapsed_ns));
-        parts.push(format!("{} rows", report.rows_total));
+        parts.push(plural(report.rows_total, "row"));
         if report.selection.baseline.is_some() {
             let count = |since| {
                 let is = |row: &&ReportRow<'_>| row.against.is_some_and(|one| one.status == since);

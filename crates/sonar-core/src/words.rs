@@ -1,0 +1,47 @@
+//! Numbers in sentences, for the messages of all crates.
+
+use std::fmt::Display;
+
+/// A number and its noun: `1 client`, `2 clients`, `1.20k entries`. The number is formatted as its type does.
+pub fn plural(count: impl Display, noun: &str) -> String {
+    let count = count.to_string();
+    if count == "1" {
+        return format!("1 {noun}");
+    }
+    match noun.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{count} {stem}ies"),
+        _ if noun.ends_with(['s', 'x']) => format!("{count} {noun}es"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
+/// Bytes in MiB, or in GiB where there are more than one: `812.0 MiB`, `1.5 GiB`.
+pub fn binary_size(bytes: u64) -> String {
+    let (divisor, unit) = if bytes < 1 << 30 { (1 << 20, "MiB") } else { (1 << 30, "GiB") };
+    format!("{:.1} {unit}", bytes as f64 / f64::from(divisor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_singular_and_all_else_is_plural() {
+        let clients = [0, 1, 2, 11].map(|count| plural(count, "client"));
+        assert_eq!(clients, ["0 clients", "1 client", "2 clients", "11 clients"]);
+        assert_eq!(
+            [plural(2, "index"), plural(3, "access"), plural(1, "access")],
+            ["2 indexes", "3 accesses", "1 access"]
+        );
+        assert_eq!(
+            [plural(2, "entry"), plural(2, "day"), plural("1.20k", "row")],
+            ["2 entries", "2 days", "1.20k rows"]
+        );
+    }
+
+    #[test]
+    fn sizes_are_in_units_that_people_read() {
+        let sizes = [4_096, 812 << 20, 3 << 29, 5 << 40].map(binary_size);
+        assert_eq!(sizes, ["0.0 MiB", "812.0 MiB", "1.5 GiB", "5120.0 GiB"]);
+    }
+}
